@@ -271,7 +271,7 @@ def test_who_has_no_copy_of_what_is_gone_fails_by_name() -> None:
         await until(lambda: bool(hosts.failed))
         ((application, operator, reason),) = hosts.failed
         assert (application, operator) == ("app", "filter")
-        assert reason.endswith(f"tuples from position 0 on are asked for; kept are those from {3 * ROWS} on")
+        assert reason.endswith(f"tuples from position 0 on are requested; those from {3 * ROWS} on are retained")
 
     play(scenario)
 

@@ -14,7 +14,7 @@ from tests.simulated import Ring
 from tests.test_moving import Movers, lost, move, roles, running, where
 from tests.test_takeover import at, established, stopped
 
-WHY = "nothing was heard of it for long, and it has no snapshot since"
+WHY = "it did not answer for long, and has no snapshot since"
 
 
 def say(ring: Ring, address: str, operator: str, *peers: str) -> None:

@@ -447,7 +447,7 @@ def test_who_falls_behind_fails_by_name_and_stops_nobody() -> None:
             most = max(most, log.size)
         (application, operator, reason) = pair.failed[0]
         assert (application, operator) == ("slow", "even")
-        assert re.fullmatch(r"input 0, filter: it reads too slowly: .* are kept; expected at most 50000", reason)
+        assert re.fullmatch(r"input 0, filter: it reads too slowly: .* are retained; expected at most 50000", reason)
         assert 30_000 < most <= 50_000
         for _ in range(20):
             await pair.flow(got, turns=1)

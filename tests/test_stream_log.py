@@ -282,7 +282,7 @@ def test_tuples_that_are_gone_cannot_be_asked_for_but_promises_may() -> None:
     log.append(chunks_of([batch(0, 2), Punctuation(5, 2, 0.0), batch(2, 2)], ORIGIN))
     log.acknowledge(READER, *[Point(2, 5)] * 3)
     assert log.next_point(log.subscribe(SECOND, Point(2, START)).sent) == Point(2, 5)
-    with pytest.raises(LogTrimmed, match="from position 1 on are asked for; kept are those from 2 on"):
+    with pytest.raises(LogTrimmed, match="from position 1 on are requested; those from 2 on are retained"):
         log.subscribe(SHARER, Point(1, START))
     assert log.subscribe(BACKUP, Point(1, START)).sent == Point(2, 5), "a copy begins anew"
 

@@ -158,7 +158,7 @@ def test_a_copy_that_was_left_behind_fails_by_name_if_it_has_to_take_over() -> N
     peers.take_over("y")
     reasons = [fact.reason for peer, fact in peers.facts if (peer, fact.kind) == ("y", FactKind.COMPONENT_FAILED)]
     assert len(reasons) == 1
-    assert "are asked for; kept are those from" in reasons[0]
+    assert "are requested; those from" in reasons[0]
 
 
 def test_other_copies_are_waited_for_meanwhile() -> None:

@@ -1,4 +1,4 @@
-"""What hosting asks of its driver."""
+"""Effects: what hosting asks of its driver."""
 
 from __future__ import annotations
 
@@ -18,14 +18,14 @@ __all__ = ["Arrived", "Capture", "Captured", "Close", "Effect", "Fact", "FactKin
 
 
 class Send(msgspec.Struct, frozen=True, eq=False):
-    """A frame has to go to a peer.
+    """Send a frame to a peer.
 
     Parameters
     ----------
     to
         Address of the peer.
     frame
-        Frame that it is sent.
+        Frame to send.
     """
 
     to: str
@@ -33,14 +33,14 @@ class Send(msgspec.Struct, frozen=True, eq=False):
 
 
 class Captured(msgspec.Struct, frozen=True, eq=False):
-    """What was made for a snapshot.
+    """The encoded state of a snapshot.
 
     Parameters
     ----------
     head
         Head of the operator's state.
     tables
-        Number of each table to its pieces; None where these were not needed.
+        Number of each table to its pieces; None for a table whose pieces are not needed.
     """
 
     head: bytes
@@ -48,9 +48,9 @@ class Captured(msgspec.Struct, frozen=True, eq=False):
 
 
 class Capture(msgspec.Struct, frozen=True, eq=False):
-    """The state of a component has to be saved and encoded, in any thread, and handed to ``Hosting.captured``.
+    """Save and encode the state of a component, in any thread; the driver passes it to ``Hosting.captured``.
 
-    Nothing is executed of the component until ``Hosting.saved`` or that is called.
+    The component executes nothing until ``Hosting.saved`` or ``Hosting.captured`` is called.
 
     Parameters
     ----------
@@ -59,9 +59,9 @@ class Capture(msgspec.Struct, frozen=True, eq=False):
     number
         Number of the snapshot.
     known
-        Tables of which no pieces are needed.
+        Tables whose pieces are not needed.
     most
-        Bytes of a piece.
+        Size limit of a piece, bytes.
     """
 
     component: Component
@@ -70,15 +70,15 @@ class Capture(msgspec.Struct, frozen=True, eq=False):
     most: int
 
     def save(self) -> SavedState:
-        """The state of the component, which is not copied."""
+        """Save the state of the component without copying it."""
         return self.component.saving()
 
     def size(self, saved: SavedState) -> int:
-        """Bytes of the tables that have to be encoded."""
+        """Return the bytes of the tables that have to be encoded."""
         return sum(int(table.estimated_size()) for number, table in saved.tables.items() if number not in self.known)
 
     def encode(self, saved: SavedState) -> Captured:
-        """What was saved as bytes; the component may be executed meanwhile."""
+        """Encode saved state; the component may be executed meanwhile."""
         tables: dict[int, list[Encoded] | None] = {}
         for number, table in saved.tables.items():
             tables[number] = None if number in self.known else encoded(table.clone(), self.most)
@@ -86,12 +86,12 @@ class Capture(msgspec.Struct, frozen=True, eq=False):
 
 
 class Restore(msgspec.Struct, frozen=True, eq=False):
-    """A component has to go on from a snapshot, which is made in any thread; then ``Hosting.restored`` is to be called.
+    """Restore a component from a snapshot, in any thread; then the driver calls ``Hosting.restored``.
 
     Parameters
     ----------
     component
-        Component that nothing is executed of meanwhile.
+        Component to restore; it executes nothing meanwhile.
     head
         Head of the operator's state.
     tables
@@ -113,7 +113,7 @@ class Restore(msgspec.Struct, frozen=True, eq=False):
         Raises
         ------
         ValueError
-            If it is no state of this operator.
+            If the snapshot is not a state of this operator.
         """
         if self.component.logic is not None:
             tables = {number: decoded(pieces) for number, pieces in self.tables.items()}
@@ -121,14 +121,14 @@ class Restore(msgspec.Struct, frozen=True, eq=False):
 
 
 class Open(msgspec.Struct, frozen=True):
-    """A source has to be read from a place on, and what it gives to be handed to ``Hosting.emit``.
+    """Read a source from a point on, and pass what it yields to ``Hosting.emit``.
 
     Parameters
     ----------
     application, operator
         Source that is read.
     since
-        Place from which it is read: tuples and promises before it have been emitted.
+        Point from which it is read: tuples and promises before it have been emitted.
     """
 
     application: str
@@ -137,7 +137,7 @@ class Open(msgspec.Struct, frozen=True):
 
 
 class Close(msgspec.Struct, frozen=True):
-    """A source is no longer read here.
+    """Stop reading a source.
 
     Parameters
     ----------
@@ -152,25 +152,25 @@ class Close(msgspec.Struct, frozen=True):
 class FactKind(StrEnum):
     """Kinds of facts about a component."""
 
-    COMPONENT_FAILED = "component_failed"  # it has failed, or could not be made
-    COPY_READY = "copy_ready"  # the peer that keeps a copy of it can take over
-    COPIES_BEHIND = "copies_behind"  # of the peers that keep a copy of it, some could not take over
-    TAKEN_OVER = "taken_over"  # it took another's place, and no longer follows an order of the other
+    COMPONENT_FAILED = "component_failed"  # it has failed, or could not be created
+    COPY_READY = "copy_ready"  # this peer has a copy of it and can take over
+    COPIES_BEHIND = "copies_behind"  # some peers with a copy of it could not take over
+    TAKEN_OVER = "taken_over"  # it replaced another one, and replays no more of its order
 
 
 class Fact(msgspec.Struct, frozen=True):
-    """Something has become true that others want to know.
+    """Report a fact about a component to the control side.
 
     Parameters
     ----------
     kind
         Kind of the fact.
     application, operator
-        Component that it is about.
+        Component that the fact is about.
     reason
-        Reason in one sentence; empty where nothing is to be explained.
+        Reason in one sentence; empty where there is nothing to explain.
     peers
-        Addresses of the peers that it is about, where it is about others.
+        Addresses of the peers concerned, where the fact concerns other peers.
     """
 
     kind: FactKind
@@ -181,12 +181,12 @@ class Fact(msgspec.Struct, frozen=True):
 
 
 class Arrived(msgspec.Struct, frozen=True):
-    """A sink has results that the client may collect.
+    """Report that a sink has results for the client to collect.
 
     Parameters
     ----------
     application, operator
-        Sink that has them.
+        Sink with new results.
     """
 
     application: str

@@ -1,9 +1,9 @@
-"""How chunks get from logs to readers: subscriptions, acknowledgements, and what is sent again. No IO, no clock.
+"""Delivery of chunks from logs to readers: subscriptions, acknowledgements and retransmission. No IO, no clock.
 
-A reader subscribes until it hears of the producer. It acknowledges what it consumed when that is a quarter of the
-window, or after 50 ms. A producer sends again what nobody says to have received for half a second, or three times as
-long as that took before, and asks a reader that it has to wait for how far that is. Whoever asks or sends in vain waits
-twice as long the next time: on a slow link what is on its way must not be sent over and over.
+A reader subscribes until the producer answers. It acknowledges what it has consumed when that is a quarter of the
+window, or after 50 ms. A producer retransmits what has not been acknowledged for half a second, or for three times as
+long as acknowledgements took before, and asks a reader that blocks it for its progress. Each timeout is doubled after
+it has passed in vain: on a slow link, data that are on their way must not be retransmitted over and over.
 """
 
 from __future__ import annotations
@@ -25,26 +25,26 @@ if TYPE_CHECKING:
 
 __all__ = ["ACK_S", "RESEND_MOST_S", "RESEND_S", "RETRY_S", "Exchange", "Source"]
 
-ACK_S: Final = 0.05  # seconds until what was consumed is acknowledged
+ACK_S: Final = 0.05  # longest delay of an acknowledgement, seconds
 RETRY_S: Final = 0.05  # seconds between the first two subscriptions, until the producer answers
-RETRY_MOST_S: Final = 0.8  # seconds between two later ones
-RESEND_S: Final = 0.5  # seconds until what nobody has acknowledged is sent again for the first time
-RESEND_MOST_S: Final = 16.0  # seconds until it is sent again later
+RETRY_MOST_S: Final = 0.8  # longest time between two later ones, seconds
+RESEND_S: Final = 0.5  # seconds until unacknowledged chunks are sent again for the first time
+RESEND_MOST_S: Final = 16.0  # longest time between two later retransmissions, seconds
 
 
 class Source:
-    """Where one input of a component reads.
+    """The producer of one input of a component, and the timers for it.
 
     Attributes
     ----------
     peer : str
         Address of the peer that makes the stream; empty if that is not known yet.
     retry_at : float
-        Time in seconds at which it subscribes, as long as it is not subscribed.
+        Time in seconds at which it subscribes again, while the subscription is not confirmed.
     wait_s : float
-        Seconds until it subscribes again.
+        Seconds between this subscription and the next.
     ack_at : float or None
-        Time in seconds at which it acknowledges; None if there is nothing to say.
+        Time in seconds of the next acknowledgement; None if there is nothing to acknowledge.
     """
 
     __slots__ = ("ack_at", "peer", "retry_at", "wait_s")
@@ -57,7 +57,7 @@ class Source:
 
 
 class Exchange:
-    """Subscriptions, acknowledgements and repetitions of one peer.
+    """Subscriptions, acknowledgements and retransmission of one peer.
 
     Parameters
     ----------
@@ -72,17 +72,17 @@ class Exchange:
     # -- producers -----------------------------------------------------------------------------------------------
 
     def flush(self, component: Component, now: float) -> None:
-        """Send readers what they have room for."""
+        """Send each reader the chunks that its window has room for."""
         self._hosting.touch(component.application, component.operator)
         if component.role is not Role.ACTIVE:
             return
         log = component.log
         blocked = log.blocked
         for cursor in tuple(log.cursors.values()):
-            if cursor.reader.port < COPY or cursor.lost:  # a client, who collects, or one that gets nothing more
+            if cursor.reader.port < COPY or cursor.lost:  # a client collects by itself; a lost reader gets nothing more
                 continue
             if cursor.subscribed and cursor.reader.port == COPY and cursor.sent.position < log.start.position:
-                cursor.sent = log.start  # it has to begin anew
+                cursor.sent = log.start  # the copy has to restart
                 self._send(cursor.reader.peer, Data(component.output, cursor.reader, log.start, (), True))
             chunks = log.due(cursor)
             if chunks:
@@ -94,27 +94,27 @@ class Exchange:
                 cursor.resend_at = now + max(cursor.patience, RESEND_S)
 
     def dismiss(self, component: Component, cursor: Cursor, now: float) -> None:
-        """Tell a sharer that nothing is kept for it any more, until it has heard that."""
+        """Notify a sharer, repeatedly until it confirms, that nothing is retained for it any more."""
         cursor.resend_at = now + RESEND_S
         limit = self._hosting.limits.retain
-        reason = f"it reads too slowly: more bytes wait for it than are kept; expected at most {limit}"
+        reason = f"it reads too slowly: more bytes wait for it than are retained; expected at most {limit}"
         self._send(cursor.reader.peer, Unsubscribe(component.output, cursor.reader, reason))
 
     def subscribe(self, frame: Subscribe, now: float) -> None:
-        """Let a reader read from where it asks to, or tell it that this cannot be."""
+        """Let a reader read from the requested point, or notify it that this is impossible."""
         component, reader = self._hosting.producer(frame.output), frame.reader
         if component is not None and component.failed and reader.application != component.application:
             self.refuse(component, reader, f"has failed: {component.failed}")
         if component is None or component.failed or (reader.port == COPY and reader.peer not in component.copies):
-            return  # it is not here yet, or not known here yet, or no longer: the reader asks again
+            return  # not deployed here yet, or no longer: the reader retries
         log = component.log
         expected = log.cursors.get(reader)
         if expected is None and reader.port != COPY and not any(reader.replaces(known) for known in log.cursors):
-            return  # nor is it one that follows or comes after another: the deployment that tells of it is not here yet
+            return  # unknown, and no follower or replacement: its deployment has not arrived here yet
         try:
             cursor = log.subscribe(reader, frame.since, OnLag.RESYNC if expected is None else expected.on_lag)
         except LogTrimmed as error:
-            if expected is not None and expected.on_lag is not OnLag.RESYNC:  # else it is an old question of a follower
+            if expected is not None and expected.on_lag is not OnLag.RESYNC:  # else it is an old request of a follower
                 self._send(reader.peer, Unsubscribe(frame.output, reader, str(error)))
             return
         start = log.next_point(cursor.sent)
@@ -125,7 +125,7 @@ class Exchange:
         self.flush(component, now)
 
     def notify_sharers(self, component: Component, what: str) -> None:
-        """Tell all who share a stream what has become of the component that makes it; who has its end needs no more.
+        """Notify all sharers of a stream that its component has ended, unless they have received the whole stream.
 
         Parameters
         ----------
@@ -141,19 +141,19 @@ class Exchange:
                 self.refuse(component, cursor.reader, what)
 
     def refuse(self, component: Component, reader: Reader, what: str) -> None:
-        """Tell one who shares a stream that there is nothing more to come of it."""
+        """Notify a sharer of a stream that it will receive nothing more."""
         reason = f"{component.application}/{component.operator}, whose stream it shares, {what}"
         self._send(reader.peer, Unsubscribe(component.output, reader, reason))
 
     # -- readers -------------------------------------------------------------------------------------------------
 
     def readdress(self, component: Component, now: float) -> None:
-        """Read each input where its producer now is."""
+        """Read each input from the peer that now makes it."""
         self._hosting.touch(component.application, component.operator)
         sources = self._sources.setdefault(component, [Source() for _ in component.feeds])
         for feed, port, source in zip(component.feeds, component.ports, sources, strict=True):
             found = producer(self._hosting.deployments, component.application, feed.application, feed.operator)
-            if found is None:  # nobody makes it any more, or not yet
+            if found is None:  # no peer makes it any more, or yet
                 source.peer = ""
                 continue
             if port.epoch > found[1] or (source.peer, port.epoch) == found:
@@ -162,18 +162,18 @@ class Exchange:
             source.retry_at, source.wait_s, port.subscribed = now, RETRY_S, False
 
     def resubscribe(self, component: Component) -> None:
-        """A component that has been a follower is now one that producers wait for: it subscribes anew."""
+        """Subscribe anew for a former follower, for which producers now have to wait."""
         for port, source in zip(component.ports, self._sources.get(component, ()), strict=False):
             port.subscribed, source.retry_at, source.wait_s = False, 0.0, RETRY_S
 
     def leave(self, component: Component) -> None:
-        """A component reads no more."""
+        """Unsubscribe a component from all its inputs."""
         for number, source in enumerate(self._sources.pop(component, [])):
             if source.peer:
                 self._send(source.peer, Unsubscribe(self._output(component, number), component.reader(number)))
 
     def data(self, sender: str, frame: Data, now: float) -> None:
-        """Take chunks for an input of a component."""
+        """Receive chunks for an input of a component."""
         reader = frame.reader
         component = self._hosting.components.get((reader.application, reader.operator))
         if component is None or component.reader(reader.port) != reader or reader.port >= len(component.ports):
@@ -204,7 +204,7 @@ class Exchange:
             source.ack_at = now + ACK_S
 
     def consumed(self, component: Component, now: float) -> None:
-        """A component has executed something, or its copies cover more."""
+        """Acknowledge after a component has executed something, or after its copies cover more."""
         self._hosting.touch(component.application, component.operator)
         for number, (port, source) in enumerate(zip(component.ports, self._sources[component], strict=True)):
             places = (port.received, port.consumed, port.durable)
@@ -235,7 +235,7 @@ class Exchange:
     # -- time ----------------------------------------------------------------------------------------------------
 
     def due(self, key: tuple[str, str]) -> float:
-        """Time in seconds at which :meth:`tick` has something to do for a component, its copy or its recovery."""
+        """Return the time in seconds at which :meth:`tick` has work for a component, its copy or its recovery."""
         at = math.inf
         component = self._hosting.components.get(key)
         if component is not None and not component.failed:
@@ -255,7 +255,7 @@ class Exchange:
         return at if recovery is None else min(at, recovery.retry_at)
 
     def tick(self, key: tuple[str, str], now: float) -> None:
-        """Subscribe, acknowledge, send again and ask again where it is time."""
+        """Subscribe, acknowledge, retransmit and ask again where that is due."""
         component = self._hosting.components.get(key)
         if component is not None and not component.failed:
             self._tick(component, now)
@@ -291,7 +291,7 @@ class Exchange:
                 if cursor.sent > cursor.received:
                     cursor.sent = cursor.received
                     cursor.patience = min(2.0 * max(cursor.patience, RESEND_S), RESEND_MOST_S)
-                elif cursor.on_lag is OnLag.BLOCK:  # what it said of what it consumed may be lost
+                elif cursor.on_lag is OnLag.BLOCK:  # its last acknowledgement may be lost
                     self._send(cursor.reader.peer, Data(component.output, cursor.reader, cursor.sent))
         self.flush(component, now)
 
@@ -314,7 +314,7 @@ class Exchange:
             self._send(place.active, Ack(copy.output, reader, received, received, received, number))
 
     def link_down(self, peer: str, now: float) -> None:
-        """What was on its way to or from a peer may be lost: subscribe again, and send again."""
+        """Subscribe again and retransmit: frames on their way to or from a peer may be lost."""
         for key, component in self._hosting.components.items():
             self._hosting.touch(*key)
             for port, source in zip(component.ports, self._sources[component], strict=True):

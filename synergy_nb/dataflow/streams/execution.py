@@ -1,8 +1,8 @@
-"""One execution of a component: what is taken, what the operator makes of it, and how long that took. No IO, no clock.
+"""One execution of a component: its input, the operator's output, and the time that it took. No IO, no clock.
 
-Work is made on the thread of the peer, run in any thread, and its outcome handed back. What a run makes is a number of
-chunks, none of which is larger than half a window; work that comes to more than a window of output is run in
-several parts, each of which waits for room downstream.
+Work is created on the thread of the peer and run in any thread; its outcome is handed back. A run produces a number of
+chunks, none larger than half a window; work with more than one window of output is run in several parts, each of
+which waits for room downstream.
 """
 
 from __future__ import annotations
@@ -27,34 +27,34 @@ if TYPE_CHECKING:
 __all__ = ["Committed", "Encode", "Engine", "Link", "Logic", "Outcome", "Work"]
 
 Encode: TypeAlias = Callable[[Chunk], None]
-"""Makes the encoded form of a chunk."""
+"""Function that encodes a chunk."""
 
 
 class Logic(logic.Logic, Protocol):
-    """What works on the items of a component, and can go on elsewhere."""
+    """An operator's logic whose state can be saved and restored elsewhere."""
 
     def save(self) -> logic.SavedState:
-        """All that a fresh instance needs to go on from here, without a copy of it."""
+        """Return all that a new instance needs to resume from here, without copying it."""
 
     def restore(self, saved: logic.SavedState, /) -> None:
-        """Go on where the instance was that saved this."""
+        """Resume where the instance was that saved this state."""
 
 
 class Committed(NamedTuple):
-    """How far another engine is with a component that it executes.
+    """The progress of another engine with a component that it executes.
 
     Parameters
     ----------
     inputs
-        Places up to which it will not ask for its inputs again.
+        Points before which it will not request its inputs again.
     end
-        Place in the output up to which it has handed over what it made.
+        Point in the output up to which it has handed over its output.
     step
         Number of the last of its steps that it has handed over.
     whole
         Whether it cannot have committed more steps than that.
     state
-        Makes what another instance needs to go on from here.
+        Function that returns the state from which another instance resumes.
     """
 
     inputs: tuple[Point, ...]
@@ -65,25 +65,25 @@ class Committed(NamedTuple):
 
 
 class Engine(Logic, Protocol):
-    """Logic of a component that another engine executes, which keeps and commits its state by itself.
+    """Logic of a component that another engine executes; the engine stores and commits its state by itself.
 
-    The engine may go on where a peer has died. So it commits a step of a component that has copies only when all of
-    them have what came of the step.
+    The engine may resume after the death of a peer. So if a component has copies, the engine commits a step only when
+    all of them have the output of the step.
     """
 
     @property
     def committed(self) -> Committed:
-        """How far it is."""
+        """Return the progress of the engine."""
 
     @property
     def uncovered_bytes(self) -> int:
-        """Bytes of its inputs that it cannot commit before more of them has come."""
+        """Return the bytes of inputs that it cannot commit before more input arrives."""
 
     def copied(self, *, copies: bool, safe: bool) -> None:
-        """Whether anybody keeps a copy of the component, and whether it has to wait for them with each step."""
+        """Set whether the component has copies, and whether each step has to wait for them."""
 
     def kept(self, step: int) -> None:
-        """All copies have what came of its steps up to this one."""
+        """Record that all copies have the output of its steps up to this one."""
 
 
 class Outcome(msgspec.Struct):
@@ -94,15 +94,15 @@ class Outcome(msgspec.Struct):
     started, finished
         Times at which the execution began and ended, in seconds.
     spent
-        Number of tuples (0 for a punctuation) and seconds of each item that was taken.
+        Number of tuples (0 for a punctuation) and processing seconds of each item.
     chunks
-        Chunks that were produced, from the end of the log.
+        Chunks that were produced, starting at the end of the log.
     late
         Number of tuples dropped as late since the operator was created.
     error
         Exception that the operator raised, or None.
     unfinished
-        Whether the work has more output to make.
+        Whether the work has more output to produce.
     then
         Work and outcome of the next component of the chain; None if it was not executed.
     """
@@ -118,16 +118,16 @@ class Outcome(msgspec.Struct):
 
 
 class Link(NamedTuple):
-    """A component that executes at once what the one before it makes, see :mod:`~synergy_nb.dataflow.streams.chains`.
+    """A chained component: it executes at once the output of the one before it, see :mod:`.chains`.
 
     Parameters
     ----------
     component
-        Component of one input.
+        Component with one input.
     end
-        Place at which its log ends.
+        Point at which its log ends.
     encode
-        Makes the encoded form of a chunk; None: what is made stays on this peer.
+        Encoder of chunks; None: the output stays on this peer.
     """
 
     component: Component
@@ -141,21 +141,21 @@ class Work(NamedTuple):
     Parameters
     ----------
     component
-        Component whose operator works.
+        Component to execute.
     port
-        Input at which the chunks came.
+        Input that the chunks came from.
     chunks
-        Chunks that are taken; none where the output of earlier ones is not complete.
+        Chunks to execute; empty where the output of earlier ones is not complete.
     items
         Items for the operator: batches without a punctuation between them are merged.
     end
-        Place at which the component's log ends.
+        Point at which the component's log ends.
     encode
-        Makes the encoded form of a chunk; None: what is made stays on this peer.
+        Encoder of chunks; None: the output stays on this peer.
     then
-        Components that execute at once what is made, one after another.
+        Chained components that execute the output at once, one after another.
     dropped
-        Whether the tuples of the chunks are dropped, as their deadline has passed: promises alone are executed.
+        Whether the tuples of the chunks are dropped because their deadline has passed; promises are still executed.
     """
 
     component: Component
@@ -169,23 +169,23 @@ class Work(NamedTuple):
 
     @property
     def rows(self) -> int:
-        """Number of tuples that are executed."""
+        """Number of tuples to execute."""
         return 0 if self.dropped else sum(chunk.rows for chunk in self.chunks)
 
     @property
     def resumed(self) -> bool:
-        """Whether earlier work goes on."""
+        """Whether this continues earlier work."""
         return not self.chunks
 
     def run(self, clock: Callable[[], float], window: int = LIMITS.window) -> Outcome:
-        """Execute, with what is chained to it, in any thread, but never twice at the same time.
+        """Execute this and the chained components, in any thread, but never twice at the same time.
 
         Parameters
         ----------
         clock
-            Gives the time in seconds.
+            Clock: function that returns the time in seconds.
         window
-            Bytes of output from which on the rest is made in another execution.
+            Limit of the output of this execution, bytes; the rest is produced by another execution.
         """
         outcome = self._run(clock, window)
         if self.then and outcome.chunks and outcome.error is None:
@@ -193,7 +193,7 @@ class Work(NamedTuple):
             if link.component.drops:
                 now = clock()
                 if any(link.component.overdue(chunk, now) for chunk in outcome.chunks):
-                    return outcome  # it takes them from its queue, and drops some
+                    return outcome  # the next component takes them from its queue, and drops some
             items = coalesce([chunk.item for chunk in outcome.chunks])
             work = Work(link.component, 0, outcome.chunks, items, link.end, link.encode, tuple(others))
             outcome.then = work, work.run(clock, window)
@@ -233,14 +233,14 @@ class Work(NamedTuple):
             outcome.error = error
         except (MemoryError, pa.ArrowCapacityError) as error:
             outcome.error = component.share.failed(error)
-        except logic.ANYTHING as error:  # only the operator's own application may suffer
-            overflow = "capacity overflow" in str(error)  # what Rust says of an allocation of more than there can be
+        except logic.ANYTHING as error:  # only the operator's own application may fail
+            overflow = "capacity overflow" in str(error)  # Rust's message for an allocation that is too large
             outcome.error = component.share.failed(error) if overflow else error
         outcome.finished = clock()
         return outcome
 
     def _all(self, operator: Logic) -> Iterator[Item | int]:
-        """All output of the work, and behind that of each item the number of its tuples."""
+        """Yield all output of the work, and after the output of each item the number of its tuples."""
         share = self.component.share
         for item in self.items:
             share.admit(operator.needs(self.port, item))
@@ -250,7 +250,7 @@ class Work(NamedTuple):
 
 
 def _slices(batch: Batch, most: int) -> Iterable[Batch]:
-    """A batch in pieces of at most so many bytes, but of one tuple at least."""
+    """Cut a batch into pieces of at most ``most`` bytes, but of at least one tuple."""
     pieces = min(-(-batch.nbytes // max(most, 1)), batch.rows)
     if pieces <= 1:
         return (batch,)

@@ -1,6 +1,6 @@
-"""What peers say to one another about streams: typed values, none of which is a text that is taken apart.
+"""Frames: the typed messages of the data path between peers.
 
-Frames may be lost, come twice, late or in another order: each says places, not differences.
+Frames may be lost, duplicated, delayed or reordered: so each states absolute points, not differences.
 """
 
 from __future__ import annotations
@@ -21,17 +21,17 @@ class Data(msgspec.Struct, frozen=True, eq=False, tag="data"):
     Parameters
     ----------
     output
-        Output that they belong to.
+        Output that the chunks belong to.
     reader
-        Component that they are for.
+        Reader that the chunks are for.
     start
-        Place at which the first begins; without chunks, the place at which the reader is going to be sent chunks.
+        Point at which the first chunk begins; without chunks, the point from which the reader will be sent chunks.
     chunks
         Consecutive chunks.
     began
-        Whether the log has let go of what is between the reader's place and ``start``: a copy begins anew.
+        Whether the log was trimmed between the reader's point and ``start``, so that a copy restarts.
     trimmed
-        Place before which nobody needs the output any more, for copies.
+        Point before which no reader needs the output any more, for copies.
     """
 
     output: Output
@@ -43,7 +43,7 @@ class Data(msgspec.Struct, frozen=True, eq=False, tag="data"):
 
 
 class Ack(msgspec.Struct, frozen=True, tag="ack"):
-    """How far a reader is.
+    """Acknowledgement: the progress of a reader.
 
     Parameters
     ----------
@@ -52,11 +52,11 @@ class Ack(msgspec.Struct, frozen=True, tag="ack"):
     reader
         Component that reads.
     received, consumed, durable
-        Places up to which it has chunks, has executed them, and will not ask for them again.
+        Points up to which it has chunks, has executed them, and will not request them again.
     snapshot
-        Number of the last snapshot that a copy has completely; -1 before the first.
+        Number of the last complete snapshot of a copy; -1 before the first.
     left
-        Cores that its peer has left.
+        Unused cores of its peer.
     """
 
     output: Output
@@ -69,20 +69,20 @@ class Ack(msgspec.Struct, frozen=True, tag="ack"):
 
 
 class Subscribe(msgspec.Struct, frozen=True, tag="subscribe"):
-    """A reader asks for the chunks of an output, for the first time or again.
+    """A reader requests the chunks of an output, for the first time or again.
 
     Parameters
     ----------
     output
-        Output that it wants to read.
+        Output to read.
     reader
         Component that reads.
     since
-        Place from which it reads; None: where the stream is, or for a copy where the log begins.
+        Point from which it reads; None: the present end of the stream, or for a copy the beginning of the log.
     on_lag
         Policy for a reader that falls behind.
     machine
-        Machine that its peer runs on, whose memory it can read; empty where it reads none but its own.
+        Machine whose memory the reader's peer can read; empty where it reads only its own.
     """
 
     output: Output
@@ -93,7 +93,7 @@ class Subscribe(msgspec.Struct, frozen=True, tag="subscribe"):
 
 
 class Unsubscribe(msgspec.Struct, frozen=True, tag="unsubscribe"):
-    """A reader reads no more, or is told by the producer that it gets no more.
+    """A reader stops reading, or the producer notifies it that it will receive nothing more.
 
     Parameters
     ----------
@@ -111,32 +111,32 @@ class Unsubscribe(msgspec.Struct, frozen=True, tag="unsubscribe"):
 
 
 class State(msgspec.Struct, frozen=True, tag="state"):
-    """A consistent cut through a component between two executions, for one who keeps a copy of it.
+    """A consistent cut through a component between two executions, for a peer that holds a copy of it.
 
     Parameters
     ----------
     output
         Output that the component makes.
     reader
-        Copy that it is for.
+        Copy that the snapshot is for.
     number
         Number of the snapshot in this epoch.
     inputs
-        Place up to which each input was executed.
+        Points up to which each input was executed.
     end
-        Place in the output that was reached.
+        Point that was reached in the output.
     trimmed
-        Place before which nobody needs the output any more.
+        Point before which no reader needs the output any more.
     head
         Head of the operator's state, as its ``save`` made it.
     parts
         Tables of the state, of which the copy asks for the pieces that it lacks.
     enclosed
-        Pieces that come along.
+        Pieces that are sent with this frame.
     order, causes
-        Order in which inputs were read since the last chunk, and determinants that came with them.
+        Order in which inputs were read since the last chunk, and determinants that arrived with them.
     taken, dropped
-        Number of tuples that the component had taken, and of those that it had dropped.
+        Numbers of tuples that the component had taken and had dropped.
     """
 
     output: Output
@@ -155,16 +155,16 @@ class State(msgspec.Struct, frozen=True, tag="state"):
 
 
 class Want(msgspec.Struct, frozen=True, tag="want"):
-    """A copy asks for pieces of a snapshot.
+    """A copy requests pieces of a snapshot.
 
     Parameters
     ----------
     output
         Output of the component.
     reader
-        Copy that asks.
+        Copy that requests them.
     number
-        Number of the snapshot that it has heard of last.
+        Number of the last snapshot that was announced to the copy.
     pieces
         Numbers of the pieces.
     """
@@ -176,16 +176,16 @@ class Want(msgspec.Struct, frozen=True, tag="want"):
 
 
 class Supply(msgspec.Struct, frozen=True, tag="supply"):
-    """A piece of a snapshot, for a copy that asked for it.
+    """A piece of a snapshot, for the copy that requested it.
 
     Parameters
     ----------
     output
         Output of the component.
     reader
-        Copy that asked.
+        Copy that requested it.
     piece
-        The piece.
+        Piece of the snapshot.
     """
 
     output: Output
@@ -194,21 +194,21 @@ class Supply(msgspec.Struct, frozen=True, tag="supply"):
 
 
 class Recall(msgspec.Struct, frozen=True, tag="recall"):
-    """Whoever takes over asks a peer in which order the inputs of a stream were read.
+    """A peer that takes over asks another in which order the inputs of a stream were read.
 
     Parameters
     ----------
     output
-        Output that is going to be made.
+        Output that will be made by the component that takes over.
     version
-        Deployment of the application that the peer has to know, so that it refuses what earlier epochs still say.
+        Version of the deployment that the peer has to know, so that it refuses frames of earlier epochs.
     question
-        Number of the question, which an answer repeats.
+        Number of the question; the answer repeats it.
     epochs
-        Operator to the epoch of its component, where there have been several: a peer that shares streams of the
-        application has to read these.
+        Operator to the epoch of its component, where there were several: a peer that shares streams of the
+        application has to read from these.
     requires
-        Versions of the deployments of other applications that the peer has to know if it has a part in them.
+        Application to the version of its deployment that the peer has to know if it takes part in that application.
     """
 
     output: Output
@@ -219,16 +219,16 @@ class Recall(msgspec.Struct, frozen=True, tag="recall"):
 
 
 class Determinants(msgspec.Struct, frozen=True, tag="determinants"):
-    """All that a peer knows of the order of inputs that made a stream.
+    """The answer to a :class:`Recall`: all that a peer knows of the order of inputs that made a stream.
 
     Parameters
     ----------
     stream
-        Stream that was asked for.
+        Stream of the question.
     version
-        Deployment of the application that the peer knows.
+        Version of the application's deployment that the peer knows.
     found
-        Known determinants, by place.
+        Determinants that the peer knows.
     question
         Number of the question.
     """

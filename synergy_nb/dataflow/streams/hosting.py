@@ -1,15 +1,15 @@
-"""The components and copies of one peer, as a value: it takes frames and the time, and gives effects.
+"""Hosting: the components and copies of one peer, as a value that maps frames and the time to effects.
 
 Theory of operation
 -------------------
-``receive`` takes a frame of another peer, ``converge`` a new deployment of an application, ``finished`` the outcome of
-an execution, ``tick`` the time. Each returns effects: frames to send, snapshots to make, sources to open, facts. What
-is for this very peer goes the same way, without leaving it. The driver asks ``next`` for work and executes it wherever
-it likes.
+``receive`` handles a frame of another peer, ``converge`` a new deployment of an application, ``finished`` the outcome
+of an execution, ``tick`` the passing of time. Each returns effects: frames to send, snapshots to make, sources to open,
+facts. Frames for this very peer are handled alike, without leaving it. The driver calls ``next`` for work and executes
+it on a thread of its choice.
 
-How chunks get from logs to readers is in :mod:`~synergy_nb.dataflow.streams.exchange`; who executes what, and how one
-takes the place of another, in :mod:`~synergy_nb.dataflow.streams.roles`. Frames may be lost, doubled and overtaken:
-whoever waits for one has a timer.
+Module :mod:`~synergy_nb.dataflow.streams.exchange` delivers chunks from logs to readers; module
+:mod:`~synergy_nb.dataflow.streams.roles` assigns components to peers and replaces them. Frames may be lost, duplicated
+and reordered: every component that waits for a frame has a timer.
 """
 
 from __future__ import annotations
@@ -60,23 +60,23 @@ class Hosting:
     peer
         Address of the peer.
     create
-        Makes the logic of a new component of a deployed application, None for a source; it may set the kind, limits and
-        memory of the component.
+        Function that creates the logic of a new component of a deployed application, None for a source; it may set the
+        kind, limits and memory of the component.
     limits
-        Bytes that each log holds.
+        Limits of each log, bytes.
     memory
         Memory that all components of the peer share; None: no limit.
     discipline
-        Scheduling discipline of applications that state none, and between those of others, see
-        :mod:`~synergy_nb.dataflow.streams.disciplines`.
+        Scheduling discipline of applications that state none, and between groups of applications with different ones,
+        see :mod:`~synergy_nb.dataflow.streams.disciplines`.
     left
-        Gives the cores that the peer has left, which it tells those who send it data.
+        Function that returns the unused cores of the peer, which acknowledgements report to its producers.
     machine
-        Gives the machine whose memory the peer can read; empty where it reads none but its own.
+        Function that returns the machine whose memory the peer can read; empty where it reads only its own.
     near
-        Whether the peer with this address shares memory with this one.
+        Predicate that decides whether the peer with an address shares memory with this one.
     share
-        Makes the encoded form of a chunk for peers that share memory.
+        Encoder of a chunk for peers that share memory.
     """
 
     def __init__(
@@ -106,10 +106,10 @@ class Hosting:
         self.exchange = Exchange(self)
         self.roles = Roles(self)
         self.snapshots = Snapshots(self)
-        self.opened: set[tuple[str, str]] = set()  # sources that are read
+        self.opened: set[tuple[str, str]] = set()  # sources that are being read
         self._timers: Timers[tuple[str, str]] = Timers()
         self._touched: dict[tuple[str, str], None] = {}
-        self._runnable: dict[Component, Entry] = {}  # what may be executed first; looked up when a component is touched
+        self._runnable: dict[Component, Entry] = {}  # next entry of each runnable component; updated after a touch
         self._effects: list[Effect] = []
         self._inside: deque[Frame] = deque()
         self._sequence = 0
@@ -117,15 +117,15 @@ class Hosting:
     # -- for drivers ---------------------------------------------------------------------------------------------
 
     def receive(self, sender: str, frame: Frame, now: float) -> list[Effect]:
-        """Take a frame of another peer."""
+        """Receive a frame of another peer."""
         self._handle(sender, frame, now)
         return self._done(now)
 
     def converge(self, deployment: Deployment, now: float) -> list[Effect]:
-        """Do what a deployment of an application asks of this peer; an older one than is known is ignored.
+        """Carry out a deployment on this peer; ignore one older than the known one.
 
-        Of two of the same version the one that comes later counts: a peer is told of its own components as it promises
-        them. After a deployment without places, nothing is remembered of the application.
+        Of two deployments of the same version the later one counts, as a peer receives its own components before the
+        rest. After a deployment without places, nothing is remembered of the application.
         """
         known = self.deployments.get(deployment.application)
         if known is None or known.version <= deployment.version:
@@ -138,17 +138,17 @@ class Hosting:
         return self._done(now)
 
     def may_emit(self, application: str, operator: str) -> bool:
-        """Whether a source may emit now."""
+        """Whether a source may emit at present."""
         component = self._emitting(application, operator)
         return component is not None and not component.log.blocked
 
     def emit(self, application: str, operator: str, chunks: Sequence[Chunk], now: float) -> list[Effect]:
-        """Take what a source gives, or what another engine has executed; only while :meth:`wants` says so.
+        """Append the output of a source or of another engine; only while :meth:`may_emit` is true.
 
         Parameters
         ----------
         application, operator
-            Component that gives it.
+            Component that made it.
         chunks
             Consecutive chunks, of which the first begins where the component's log ends.
         now
@@ -166,14 +166,14 @@ class Hosting:
         return self._done(now)
 
     def _emitting(self, application: str, operator: str) -> Component | None:
-        """A component that emits without being executed here, if it may."""
+        """Return a component that emits without being executed here; None if it may not emit."""
         component = self.components.get((application, operator))
         if component is None or component.failed or component.role is not Role.ACTIVE:
             return None
         return component if component.elsewhere or (application, operator) in self.opened else None
 
     def committed(self, component: Component, now: float) -> list[Effect]:
-        """Another engine that executes a component has committed or handed over more."""
+        """Handle that another engine has committed or handed over more of a component."""
         if self.hosts(component) and not component.failed:
             component.committed()
             component.dirty = True
@@ -183,13 +183,13 @@ class Hosting:
         return self._done(now)
 
     def pause(self, component: Component, paused: bool, now: float) -> list[Effect]:
-        """Have a component take nothing more at the moment, or go on."""
+        """Suspend or resume the execution of a component."""
         component.paused = paused
         self.touch(component.application, component.operator)
         return self._done(now)
 
     def give_up(self, application: str, operator: str, error: BaseException, now: float) -> list[Effect]:
-        """Have a component fail that cannot go on for a reason outside of its own executions."""
+        """Fail a component for a reason outside of its own executions."""
         component = self.components.get((application, operator))
         if component is not None:
             self.fail(component, error_reason(error))
@@ -198,19 +198,19 @@ class Hosting:
     def next(
         self, now: float, accept: Callable[[Component, Chunk], bool] | None = None, together: int = 0
     ) -> Work | None:
-        """Take the work that the discipline puts first, or None if nothing may be executed.
+        """Return the work that the discipline orders first, or None if nothing may be executed.
 
         Parameters
         ----------
         now
             Time in seconds.
         accept
-            Whether the driver can execute a chunk at the moment. Where it is given, no unfinished work is resumed.
+            Predicate that decides whether the driver can execute a chunk now. If given, no unfinished work is resumed.
             None: every chunk, and unfinished work too.
         together
-            Tuples of consecutive chunks that may be executed together; 0: one chunk at a time. What comes along is
-            accepted, too, was born at about the same time, fits half a window, and is not expected to take long. A
-            punctuation goes with the tuples in front of it, however many they are.
+            Largest number of tuples of consecutive chunks executed together; 0: one chunk at a time. Chunks are joined
+            only if they are accepted, entered the system at about the same time, fit half a window, and are not
+            expected to take long. A punctuation joins the tuples before it, however many they are.
         """
         chosen = disciplines.first(self._runnable, self.discipline, accept)
         if chosen is None:
@@ -230,7 +230,7 @@ class Hosting:
         return chosen.take(now, joins if together else None, self.encoder(chosen))
 
     def encoder(self, component: Component) -> Callable[[Chunk], None] | None:
-        """What makes the encoded form of the chunks of a component; None: none is needed."""
+        """Return the encoder of a component's chunks; None if they need not be encoded."""
         match component.encoding(self.near):
             case Encoding.NONE:
                 return None
@@ -239,7 +239,7 @@ class Hosting:
         return encoded
 
     def chained(self, work: Work) -> Work:
-        """The same work with what may execute at once what it makes; nothing of it is executed otherwise meanwhile."""
+        """Extend work by the components that may execute its output at once, and reserve them for it."""
         component = work.component
         if not component.reading.free or component.reading.prescribed:
             return work
@@ -249,8 +249,8 @@ class Hosting:
         return work._replace(then=links)
 
     def finished(self, work: Work, outcome: Outcome, now: float) -> list[Effect]:
-        """An execution has ended, and those that were chained to it."""
-        for link in work.then:  # of what has not been executed, too
+        """Handle the end of an execution and of the executions chained to it."""
+        for link in work.then:  # including links that were not executed
             link.component.running = False
             self.touch(link.component.application, link.component.operator)
         self._ended(work, outcome, now)
@@ -266,7 +266,7 @@ class Hosting:
         component = work.component
         self.touch(component.application, component.operator)
         if not self.hosts(component):
-            if outcome.then is not None:  # whoever has executed what it made has to know what that depends on
+            if outcome.then is not None:  # the chained component needs the determinants of its input
                 component.finished(work, outcome)
             return
         if outcome.error is not None or component.failed:
@@ -279,24 +279,24 @@ class Hosting:
         self.exchange.consumed(component, now)
 
     def _deliver(self, now: float) -> None:
-        """Hand over what is for this very peer."""
+        """Deliver frames that are for this very peer."""
         while self._inside:
             self._handle(self.peer, self._inside.popleft(), now)
 
     def saved(self, capture: Capture, now: float) -> list[Effect]:
-        """The state of a component has been saved: it goes on, while that is encoded."""
+        """Resume a component whose state has been saved, while that state is encoded."""
         self.snapshots.saved(capture)
         return self._done(now)
 
     def captured(
         self, capture: Capture, made: Captured | BaseException, now: float, seconds: float = 0.0
     ) -> list[Effect]:
-        """A snapshot has been made in so many seconds, and whoever keeps a copy gets it; or it could not be made."""
+        """Announce a snapshot, encoded in so many seconds, to copies; or fail the component if that raised an error."""
         self.snapshots.captured(capture, made, now, seconds)
         return self._done(now)
 
     def restored(self, restore: Restore, error: BaseException | None, now: float) -> list[Effect]:
-        """A component has got the state that it goes on from, or could not."""
+        """Resume a component whose state was restored, or fail it."""
         component = restore.component
         component.running = False
         self.touch(component.application, component.operator)
@@ -305,7 +305,7 @@ class Hosting:
         return self._done(now)
 
     def results(self, application: str, operator: str, since: Point, most: float) -> list[Chunk]:
-        """Results of a sink behind a place, as far as they are kept: so many bytes, but one chunk if there is any."""
+        """Return retained results of a sink after a point: at most ``most`` bytes, but one chunk if there is any."""
         component = self.components.get((application, operator))
         found: list[Chunk] = []
         size = 0
@@ -317,7 +317,7 @@ class Hosting:
         return found
 
     def collected(self, application: str, operator: str, upto: Point, now: float) -> list[Effect]:
-        """A client has the results of a sink up to a place: they are not kept any longer."""
+        """Discard the results of a sink up to a point: the client has them."""
         component = self.components.get((application, operator))
         if component is not None:
             component.log.acknowledge(Reader(application, operator, CLIENT, self.peer), upto, upto, upto)
@@ -325,12 +325,12 @@ class Hosting:
         return self._done(now)
 
     def link_down(self, peer: str, now: float) -> list[Effect]:
-        """What was under way to or from a peer may be lost."""
+        """Handle a broken link: frames to or from a peer may be lost."""
         self.exchange.link_down(peer, now)
         return self._done(now)
 
     def tick(self, now: float) -> list[Effect]:
-        """Do what is due."""
+        """Do everything that is due."""
         for key in self._timers.due(now):
             self.touch(*key)
             self.exchange.tick(key, now)
@@ -341,28 +341,28 @@ class Hosting:
 
     @property
     def next_timer(self) -> float | None:
-        """Time in seconds at which :meth:`tick` has something to do; None: never."""
+        """Return the time in seconds at which :meth:`tick` has work; None: never."""
         return self._timers.next
 
     # -- for the parts of hosting --------------------------------------------------------------------------------
 
     def hosts(self, component: Component) -> bool:
-        """Whether a component is (still) here."""
+        """Whether a component is still on this peer."""
         return self.components.get((component.application, component.operator)) is component
 
     def effect(self, effect: Effect) -> None:
-        """Ask something of the driver."""
+        """Add an effect for the driver."""
         self._effects.append(effect)
 
     def send(self, to: str, frame: Frame) -> None:
-        """Send a frame, to this peer itself without leaving it."""
+        """Send a frame; a frame for this peer itself does not leave it."""
         if to == self.peer:
             self._inside.append(frame)
         else:
             self._effects.append(Send(to, frame))
 
     def fail(self, component: Component, reason: str) -> None:
-        """A component cannot go on; it gives back its memory, and what waits for it, and tells those who share it."""
+        """Fail a component: release its memory and its queues, and notify its sharers."""
         if not component.failed:
             component.failed = reason
             component.release_memory()
@@ -370,22 +370,22 @@ class Hosting:
             self.effect(Fact(FactKind.COMPONENT_FAILED, component.application, component.operator, reason))
 
     def forget(self, component: Component) -> None:
-        """A component has gone."""
+        """Forget a component that was removed."""
         self.snapshots.forget(component)
         self._runnable.pop(component, None)
 
     def place(self, application: str, operator: str) -> Place | None:
-        """Where a component is, as far as this peer knows."""
+        """Return the place of a component if this peer knows it."""
         deployment = self.deployments.get(application)
         return deployment.places.get(operator) if deployment is not None else None
 
     def arrival(self) -> int:
-        """Number of the next arrival."""
+        """Return the number of the next arrival."""
         self._sequence += 1
         return self._sequence
 
     def touch(self, application: str, operator: str) -> None:
-        """Something about a component, its copy or its recovery may have changed: what it may do, and when."""
+        """Mark a component, its copy or its recovery as changed: what may be executed, and its timers, are updated."""
         self._touched[application, operator] = None
 
     def _done(self, now: float) -> list[Effect]:
@@ -447,7 +447,7 @@ class Hosting:
                 self.roles.determinants(sender, frame)
 
     def producer(self, output: Output) -> Component | None:
-        """The component here that makes an output, for readers."""
+        """Return the component here that makes an output, for readers."""
         component = self.components.get((output.application, output.operator))
         if component is None or component.epoch != output.epoch or component.role is not Role.ACTIVE:
             return None
@@ -474,11 +474,11 @@ class Hosting:
         producer = self.producer(frame.output)
         if producer is not None and sender == reader.peer and not frame.reason:  # a reader has ended
             cursor = producer.log.cursors.get(reader)
-            if cursor is not None and (cursor.lost or cursor.on_lag is OnLag.RESYNC):  # of others the deployment tells
+            if cursor is not None and (cursor.lost or cursor.on_lag is OnLag.RESYNC):  # deployments remove others
                 producer.log.unsubscribe(reader)
         if not frame.reason or reader.port < 0:
             return
-        self.send(sender, Unsubscribe(frame.output, reader))  # it is heard, and need not be said again
+        self.send(sender, Unsubscribe(frame.output, reader))  # a confirmation: the sender need not repeat it
         component = self.components.get((reader.application, reader.operator))
         if component is None or component.reader(reader.port) != reader:
             return

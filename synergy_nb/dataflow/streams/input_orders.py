@@ -1,4 +1,4 @@
-"""What a peer knows of the orders in which components read their inputs, whoever told it. No IO, no clock."""
+"""The orders in which components read their inputs, as far as this peer knows them. No IO, no clock."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ class Orders:
         self._stable: dict[Stream, Point] = {}
 
     def add(self, determinants: Iterable[Determinant]) -> None:
-        """Remember orders, and forget those that have become stable."""
+        """Add determinants, and drop those that have become stable."""
         for each in determinants:
             stable = self._stable.get(each.stream, ORIGIN)
             if each.stable > stable:
@@ -42,11 +42,11 @@ class Orders:
                 found.setdefault((each.start, each.end), each)
 
     def of(self, stream: Stream) -> tuple[Determinant, ...]:
-        """All that is known of a stream."""
+        """Return all known determinants of a stream."""
         return tuple(self._found.get(stream, {}).values())
 
     def forget(self, application: str) -> None:
-        """An application has ended."""
+        """Drop the determinants of an application that has ended."""
         for stream in [stream for stream in self._found if stream.application == application]:
             del self._found[stream]
         for stream in [stream for stream in self._stable if stream.application == application]:

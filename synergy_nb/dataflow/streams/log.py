@@ -1,16 +1,16 @@
-"""The log of one output, and the cursors of those who read it. No IO, no clock.
+"""The log of one output, and the cursors of its readers. No IO, no clock.
 
 Theory of operation
 -------------------
-A :class:`StreamLog` holds the chunks of an output that somebody may still need. Each reader has a :class:`Cursor`: up
-to which place it was *sent* chunks, up to which it has *received* and *consumed* them, and up to which its state is
-*durable*, so that it will not ask for them again even if its peer dies. The log is trimmed to the least durable
-place of all readers that it waits for.
+A :class:`StreamLog` retains the chunks of an output that some reader may still need. Each reader has a
+:class:`Cursor`: the points up to which chunks were *sent* to it, and up to which it has *received* and *consumed*
+them, and the point up to which its state is *durable*, so that it will not request chunks again even if its peer
+dies. The log is trimmed to the least durable point of all readers that it waits for.
 
-Credit is derived: a cursor's window less the bytes between what it consumed and what it was sent. A link that broke
-is ``sent := received``, and a reader that begins again says from where; nothing can leak.
+Credit is derived: a cursor's window less the bytes between what was consumed and what was sent. After a broken link,
+``sent := received``, and a reader that subscribes again names its own point; so no credit can leak.
 
-The component that makes the output may execute if and only if no reader that it waits for is out of its window
+The component that makes the output may execute unless a reader that it waits for has used up its window
 (:attr:`StreamLog.blocked`).
 
 Examples
@@ -42,19 +42,18 @@ __all__ = ["LIMITS", "Cursor", "Limits", "LogTrimmed", "StreamLog", "chunks_of"]
 
 
 class Limits(NamedTuple):
-    """How much a log holds.
+    """Limits of a log.
 
     Parameters
     ----------
     window
-        Bytes that a reader may have been sent without having consumed them.
+        Bytes that may be sent to a reader before it has consumed them.
     retain
-        Bytes of chunks that are kept for the sake of readers whose state is not durable yet; a sharer that needs more
-        fails.
+        Bytes of chunks that are retained for readers whose state is not durable yet; a sharer that needs more fails.
     results
-        Bytes of results that a sink keeps until a client has collected them.
+        Bytes of results that a sink retains until a client has collected them.
     piece
-        Bytes of a piece of a snapshot. A sixteenth of that may come with the snapshot's head, without being asked for.
+        Bytes of a piece of a snapshot. The head of the snapshot may enclose a sixteenth of that without a request.
     """
 
     window: int = 4 << 20
@@ -67,35 +66,35 @@ LIMITS: Final = Limits()
 
 
 class LogTrimmed(SynergyError, LookupError):
-    """A reader asks for chunks that the log no longer retains."""
+    """A reader requests chunks that the log no longer retains."""
 
 
 class Cursor:
-    """A reader of an output.
+    """A reader of an output, with its progress.
 
     Parameters
     ----------
     reader
         Component or client that reads.
     since
-        Place from which it reads.
+        Point from which it reads.
     on_lag
         Policy for a reader that falls behind.
     window
-        Bytes that it may have been sent without having consumed them.
+        Bytes that may be sent to it before it has consumed them.
 
     Attributes
     ----------
     sent, received, consumed, durable : Point
-        Places up to which it was sent chunks, has them, has executed them, and will not need them again.
+        Points up to which chunks were sent to it, it has them, has executed them, and will not need them again.
     subscribed : bool
-        Whether it has asked for chunks; nothing is sent before.
+        Whether it has requested chunks; nothing is sent before that.
     patience : float
-        Seconds for which what was sent may stay unacknowledged before it is sent once more: three times what was seen.
+        Seconds until unacknowledged chunks are sent again: three times the usual time of an acknowledgement.
     unheard_since : float
-        Time in seconds since which chunks that were sent have not been acknowledged.
+        Time in seconds since which sent chunks have not been acknowledged.
     resend_at : float or None
-        Time in seconds at which what it has not received is sent once more, or None.
+        Time in seconds at which unacknowledged chunks are sent again, or None.
     """
 
     __slots__ = (
@@ -109,7 +108,7 @@ class Cursor:
         self.window = window
         self.sent = self.received = self.consumed = self.durable = since
         self.subscribed = False
-        self.lost = False  # has failed, and is only here until somebody takes notice
+        self.lost = False  # has failed; removed once it confirms that
         self.patience = self.unheard_since = 0.0
         self.resend_at: float | None = None
 
@@ -120,21 +119,21 @@ class Cursor:
 
 
 class StreamLog:
-    """Chunks of one output that somebody may still need, and who reads them.
+    """The retained chunks of one output, and its readers.
 
     Parameters
     ----------
     start
-        Place at which it begins.
+        Point at which it begins.
     limits
-        Bytes that it holds at most, beside the output of one execution: beyond them, it is blocked.
+        Limits beyond which it is blocked, bytes, apart from the output of one execution.
 
     Attributes
     ----------
     cursors : dict
         Reader to its cursor.
     held : bool
-        Whether all is kept until somebody says otherwise: in a copy, which does not know the readers.
+        Whether everything is retained until :meth:`trim` is called: in a copy, which does not know the readers.
     """
 
     def __init__(self, start: Point = ORIGIN, limits: Limits = LIMITS) -> None:
@@ -142,35 +141,35 @@ class StreamLog:
         self.held = False
         self._limits = limits
         self._little = min(limits.window // 2, limits.retain // 2)
-        self._least = ORIGIN  # of a copy: place before which nobody needs anything
+        self._least = ORIGIN  # in a copy: point before which nobody needs anything
         self._start = start
         self._chunks: list[Chunk] = []
         self._ends: list[Point] = []
         self._sizes: list[int] = []  # bytes from the beginning of time up to the end of each chunk
-        self._trimmed = 0  # bytes up to the first chunk that is kept
+        self._trimmed = 0  # bytes before the first retained chunk
 
     # -- chunks --------------------------------------------------------------------------------------------------
 
     @property
     def start(self) -> Point:
-        """Place at which the first chunk that is kept begins."""
+        """Point at which the first retained chunk begins."""
         return self._start
 
     @property
     def end(self) -> Point:
-        """Place behind the last chunk."""
+        """Point after the last chunk."""
         return self._ends[-1] if self._ends else self._start
 
     @property
     def size(self) -> int:
-        """Bytes of all chunks that are kept."""
+        """Bytes of all retained chunks."""
         return self._sizes[-1] - self._trimmed if self._sizes else 0
 
     def __len__(self) -> int:
         return len(self._chunks)
 
     def append(self, chunks: Iterable[Chunk]) -> None:
-        """Add chunks, of which the first begins where the log ends.
+        """Append chunks, of which the first begins where the log ends.
 
         Raises
         ------
@@ -190,21 +189,21 @@ class StreamLog:
         self.trim()
 
     def chunks(self, since: Point) -> list[Chunk]:
-        """All chunks that are kept and do not end before a place."""
+        """Return all retained chunks that end after a point."""
         return self._chunks[self._after(since) :]
 
     def next_point(self, place: Point) -> Point:
-        """Where the first chunk begins that is not before a place, or the end."""
+        """Return the start of the first chunk that begins at or after a point, or the end."""
         index = self._after(place)
         return self._chunks[index].start if index < len(self._chunks) else self.end
 
     def restart(self, start: Point) -> None:
-        """Drop all chunks, and begin at another place."""
+        """Drop all chunks, and begin at another point."""
         self._chunks, self._ends, self._sizes = [], [], []
         self._trimmed, self._start = 0, start
 
     def cut(self, end: Point) -> None:
-        """End at a place, which the log may not have reached: what is behind it goes, and promises before it stay."""
+        """End the log at a point, which it may not have reached: drop what is after it, but no promise before it."""
         while self._chunks and self.end.position > end.position:
             chunk = self._chunks[-1]
             self._drop_last()
@@ -219,19 +218,19 @@ class StreamLog:
         del self._chunks[-1], self._ends[-1], self._sizes[-1]
 
     def _after(self, point: Point) -> int:
-        """Index of the first kept chunk that does not end at or before a place."""
+        """Return the index of the first retained chunk that ends after a point."""
         return bisect_right(self._ends, point)
 
     def _offset(self, point: Point) -> int:
-        """Bytes from the beginning of time up to a place."""
+        """Return the bytes from the start of the stream up to a point."""
         index = self._after(point)
         return self._sizes[index - 1] if index else self._trimmed
 
     def _executed(self, cursor: Cursor) -> int:
-        """Bytes from the beginning of time up to what a reader has executed.
+        """Return the bytes from the start of the stream up to what a reader has executed.
 
-        A prescribed order may withhold a promise until tuples behind it have come. Then the tuples that were executed
-        since that promise count, or those that it waits for might find no room in its window.
+        A prescribed order may withhold a promise until tuples after it have arrived. In that case the tuples executed
+        since that promise count; otherwise the window might have no room for the tuples that it waits for.
         """
         index = self._after(cursor.consumed)
         if index < len(self._chunks):
@@ -240,18 +239,18 @@ class StreamLog:
         return self._sizes[index - 1] if index else self._trimmed
 
     def between(self, start: Point, end: Point) -> int:
-        """Bytes of the kept chunks between two places."""
+        """Return the bytes of the retained chunks between two points."""
         return max(self._offset(end) - self._offset(start), 0)
 
     # -- readers -------------------------------------------------------------------------------------------------
 
     def expect(self, reader: Reader, since: Point | None = None, on_lag: OnLag = OnLag.BLOCK) -> Cursor:
-        """A reader will come: keep all for it from a place on, or from where the one whose place it takes is.
+        """Expect a reader: retain chunks for it from a point on, or from where the reader is that it replaces.
 
         Parameters
         ----------
         since
-            Place from which it may read; None: where the log begins.
+            Point from which it may read; None: where the log begins.
         """
         cursor = self.cursors.get(reader)
         if cursor is None:
@@ -259,10 +258,10 @@ class StreamLog:
             cursor = self.cursors[reader] = Cursor(reader, since, on_lag, self._limits.window)
         cursor.on_lag = on_lag
         replaced = [old for old in self.cursors.values() if reader.replaces(old.reader)]
-        kept = [old for old in replaced if old.on_lag is not OnLag.RESYNC] or replaced  # nothing is kept for followers
+        kept = [old for old in replaced if old.on_lag is not OnLag.RESYNC] or replaced  # followers retain nothing
         if kept:
             least = min(old.durable for old in kept)
-            if cursor.subscribed:  # a follower: it was there beside the one whose place it takes
+            if cursor.subscribed:  # a follower: it read beside the one that it replaces
                 cursor.durable = min(cursor.durable, least)
             else:
                 cursor.sent = cursor.received = cursor.consumed = cursor.durable = least
@@ -271,18 +270,18 @@ class StreamLog:
         return cursor
 
     def subscribe(self, reader: Reader, since: Point | None, on_lag: OnLag = OnLag.BLOCK) -> Cursor:
-        """A reader asks for all chunks from a place on, for the first time or again.
+        """Subscribe a reader to all chunks from a point on, for the first time or again.
 
         Parameters
         ----------
         since
-            Place from which it reads. None: a copy begins where the log begins, any other reader where it was
-            expected, or else where the log ends.
+            Point from which it reads. None: a copy begins where the log begins, any other reader where it was expected
+            to begin, or else where the log ends.
 
         Raises
         ------
         LogTrimmed
-            If the log begins behind that place. A copy that has been here before goes on where the log begins.
+            If the log begins after that point. A copy that has read before resumes where the log begins instead.
         """
         cursor = self.cursors.get(reader)
         if since is None and cursor is not None and reader.port != COPY:
@@ -290,13 +289,13 @@ class StreamLog:
         elif since is None:
             since = self._start if reader.port == COPY else self.end
         elif cursor is not None and cursor.subscribed and reader.port != COPY:
-            # It may be an old question, of who has had that since; a follower may also have been made anew.
+            # The request may be old: the reader may have read since then, and a follower may have been created anew.
             since = max(since, self._start if cursor.on_lag is OnLag.RESYNC else cursor.received, self._start)
         if since < self._start and since.position < self._start.position:
             if reader.port != COPY:
                 kept = self._start.position
                 raise LogTrimmed(
-                    f"tuples from position {since.position} on are asked for; kept are those from {kept} on"
+                    f"tuples from position {since.position} on are requested; those from {kept} on are retained"
                 )
             since = self._start
         if cursor is None:
@@ -308,13 +307,13 @@ class StreamLog:
         return cursor
 
     def unsubscribe(self, reader: Reader) -> bool:
-        """Forget a reader; False if there is none."""
+        """Remove a reader; False if there is none."""
         found = self.cursors.pop(reader, None) is not None
         self.trim()
         return found
 
     def acknowledge(self, reader: Reader, received: Point, consumed: Point, durable: Point) -> bool:
-        """A reader says how far it is; places that it said before are old news. False if it is none, or has failed."""
+        """Record a reader's progress, ignoring older points. False if there is no such reader, or it has failed."""
         cursor = self.cursors.get(reader)
         if cursor is None or cursor.lost:
             return False
@@ -328,10 +327,10 @@ class StreamLog:
         return True
 
     def due(self, cursor: Cursor) -> list[Chunk]:
-        """The chunks that are to be sent to a reader now, which counts as done.
+        """Return the chunks to send to a reader now, and count them as sent.
 
-        A chunk goes if it fits into the window. One of more than half a window goes as soon as half of it is free, as
-        readers acknowledge what they have consumed in quarters of a window.
+        A chunk is sent if it fits the window. A chunk of more than half a window is sent as soon as half of the window
+        is free, as readers acknowledge in quarters of a window.
         """
         if not cursor.subscribed or cursor.lost:
             return []
@@ -354,9 +353,9 @@ class StreamLog:
     @property
     def blocked(self) -> bool:
         """Whether the component that makes the output has to wait for a reader."""
-        if self.size <= self._little:  # nobody can be that far behind
+        if self.size <= self._little:  # no reader can be far behind
             return False
-        if self.held:  # of a follower, which knows no readers: it waits to hear what nobody needs any more
+        if self.held:  # of a follower, which knows no readers: the active one says what to trim
             return self.size >= self._limits.retain
         end = self._offset(self.end)
         paced = False
@@ -369,17 +368,17 @@ class StreamLog:
             elif cursor.on_lag is OnLag.FAIL and not cursor.lost:
                 ahead = ahead or end - self._offset(cursor.consumed) <= cursor.window // 2
         sharers = any(cursor.on_lag is OnLag.FAIL and not cursor.lost for cursor in self.cursors.values())
-        return not paced and sharers and not ahead  # it goes on for sharers alone: the fastest sets the pace
+        return not paced and sharers and not ahead  # only sharers read: the fastest of them sets the pace
 
     def blocks(self, cursor: Cursor) -> bool:
-        """Whether the component has to wait for a reader: it is out of its window, or its state is not durable."""
+        """Whether the component has to wait for a reader, whose window is used up or whose state is not durable."""
         end = self._offset(self.end)
         if end - self._executed(cursor) >= cursor.window:
             return True
         return end - self._offset(cursor.durable) >= max(self._limits.retain, cursor.window)
 
     def laggards(self) -> list[Cursor]:
-        """Sharers that more bytes wait for than are kept for them; each is named once, and nothing is kept for it."""
+        """Return the sharers with more unread bytes than are retained for sharers; each only once, then it is lost."""
         end = self._offset(self.end)
         sharers = [cursor for cursor in self.cursors.values() if cursor.on_lag is OnLag.FAIL and not cursor.lost]
         late = [cursor for cursor in sharers if end - self._offset(cursor.durable) > self._limits.retain]
@@ -390,7 +389,7 @@ class StreamLog:
         return late
 
     def trim(self, least: Point | None = None) -> None:
-        """Let go of chunks that nobody needs any more; in a copy of those before a place, now and later."""
+        """Drop chunks that no reader needs any more; in a copy, those before ``least``."""
         if self.held:
             least = self._least = max(self._least, ORIGIN if least is None else least)
         elif least is None:

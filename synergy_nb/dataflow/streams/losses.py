@@ -1,16 +1,16 @@
-"""How many tuples an application drops as their deadline has passed, and how many results that costs. No IO, no clock.
+"""Counts of tuples dropped because their deadline has passed, and of the results lost by that. No IO, no clock.
 
 Theory of operation
 -------------------
-Chapter 3 counts as missed each tuple that is later than the limit, and has the local schedulers drop these: what has
-been dropped never reaches the receiver. So a sink has to be told. Each chunk carries what the component that made it
-and those before it have dropped so far. The numbers only grow, and of two of one component the larger counts, so a
-chunk may come twice or be cut; the end of the stream carries the last. Snapshots hold the component's own, so whoever
-takes over counts on from there.
+Chapter 3 counts each tuple that is later than the limit as missed, and lets the local schedulers drop such tuples: a
+dropped tuple never reaches the receiver. So the losses have to be reported to the sink. Each chunk carries the
+cumulative losses of the component that made it and of all components upstream. The counts only grow, and of two counts
+of one component the larger is valid, so a chunk may arrive twice or be cut; the end of the stream carries the last
+counts. Snapshots contain the component's own counts, so a component that takes over continues them.
 
-Tuples that are dropped before an operator and results at the sink are not the same thing, where operators make more or
-fewer tuples than they take. A tuple that was dropped counts as the results that others like it have become: for each
-operator as many as were measured there.
+A tuple dropped before an operator is not one lost result at the sink if operators make more or fewer tuples than they
+take. So a dropped tuple counts as the number of results that similar tuples have led to, by the selectivity that was
+measured for each operator.
 
 Examples
 --------
@@ -31,7 +31,7 @@ __all__ = ["Losses", "lost_results"]
 
 
 class Losses:
-    """What a component and those before it have dropped since the application began.
+    """Losses of a component and of those upstream of it since the application began.
 
     Parameters
     ----------
@@ -41,9 +41,9 @@ class Losses:
     Attributes
     ----------
     taken, dropped : int
-        Tuples that the component has taken, and those of them that it has dropped.
+        Numbers of tuples that the component has taken, and has dropped of these.
     thinned : bool
-        Whether anything was dropped, here or before.
+        Whether any tuple was dropped, here or upstream.
     """
 
     def __init__(self, operator: str) -> None:
@@ -53,18 +53,18 @@ class Losses:
         self._before: dict[str, Loss] = {}
 
     def begin(self, cut: Cut) -> None:
-        """Go on from a cut."""
+        """Start from a cut."""
         self.taken, self.dropped = cut.taken, cut.dropped
         self.thinned = self.dropped > 0
 
     def count(self, taken: int, dropped: int) -> None:
-        """The component has taken tuples, and dropped some of them."""
+        """Count tuples that the component has taken, and those of them that it has dropped."""
         self.taken += taken
         self.dropped += dropped
         self.thinned = self.thinned or dropped > 0
 
     def read(self, chunks: Iterable[Chunk]) -> None:
-        """The component has read chunks: take what components before it had dropped by then."""
+        """Record the upstream losses that chunks carry when the component reads them."""
         for chunk in chunks:
             for loss in chunk.losses:
                 known = self._before.get(loss.operator)
@@ -73,19 +73,19 @@ class Losses:
                     self.thinned = True
 
     def carried(self, made: int) -> tuple[Loss, ...]:
-        """What a chunk has to carry when the component has made so many tuples; nothing if nothing was dropped."""
+        """Return the losses that a chunk carries once the component has made ``made`` tuples; empty if none."""
         if not self.thinned:
             return ()
         return (*self._before.values(), Loss(self.operator, self.dropped, self.taken, made))
 
 
 def lost_results(losses: Iterable[Loss], plan: Plan, sink: str) -> float:
-    """How many results at a sink the tuples would have become that were dropped.
+    """Return the number of results that a sink lost because of dropped tuples.
 
     Parameters
     ----------
     losses
-        Losses of all components, as of the sink's last chunk.
+        Losses of all components, as the sink's last chunk carries them.
     plan
         Plan of the application.
     sink

@@ -1,14 +1,14 @@
-"""The reading end of one input: what has come, what is next, and how far it is. No IO, no clock.
+"""The receiving side of one input: its queue, the next chunk, and its progress. No IO, no clock.
 
 Theory of operation
 -------------------
-An :class:`InOrder` merge reads one stream, whose producer may change: a later epoch goes on with the same tuples at the
-same positions. It expects the place behind what it has. What it had before is cut off, a chunk beyond that is a
-*gap*, for which it subscribes again, and once it reads epoch e + 1 it refuses e. A punctuation that is missing is a
-gap, too: it may carry an order of inputs that what follows depends on.
+An :class:`InOrder` merge reads one stream, whose producer may change: a later epoch continues with the same tuples at
+the same positions. The merge expects the point at which its chunks end. Of a chunk that overlaps these it discards the
+known part; a chunk after that point is a *gap*, for which it subscribes again; and once it reads epoch e + 1 it refuses
+epoch e. A missing punctuation is a gap, too: it may carry an order of inputs on which later chunks depend.
 
-Only where the producer says that it begins (:meth:`InOrder.begin`) a promise is taken without its chunk, as the log has
-let go of that.
+Only where the producer states where it begins (:meth:`InOrder.begin`) a promise is accepted without its chunk, as the
+log has trimmed that chunk.
 
 Examples
 --------
@@ -36,11 +36,11 @@ __all__ = ["Entry", "InOrder", "Taken"]
 
 
 class Taken(enum.IntEnum):
-    """What became of a chunk that arrived."""
+    """The result of :meth:`InOrder.take` for a chunk that arrived."""
 
-    OLD = 0  #: All of it had been here before.
+    OLD = 0  #: All of it had arrived before.
     NEW = 1  #: At least a part of it was new.
-    GAP = 2  #: Something between what is here and the chunk is missing.
+    GAP = 2  #: Chunks between the last one and this one are missing.
     STALE = 3  #: Its producer has been replaced.
 
 
@@ -54,7 +54,7 @@ class Entry(NamedTuple):
     arrived
         Time of arrival in seconds.
     chunk
-        The chunk, without what had been here before.
+        Part of the chunk that had not arrived before.
     """
 
     sequence: int
@@ -63,29 +63,29 @@ class Entry(NamedTuple):
 
 
 class InOrder:
-    """What a component reads at one of its inputs.
+    """One input of a component: its queue and its progress.
 
     Parameters
     ----------
     since
-        Place from which it reads. None: where the stream is when it subscribes, as for who joins a stream later.
+        Point from which it reads. None: the present end of the stream when it subscribes, as for a later sharer.
     epoch
         Epoch of the producer.
 
     Attributes
     ----------
     received, consumed, durable : Point
-        Places up to which chunks have come, have been executed, and are covered by the snapshot that all backups have.
+        Points up to which chunks have arrived, have been executed, and are covered by a snapshot on all backups.
     queue : deque of Entry
         Chunks that wait to be executed.
     queued : int
-        Bytes that wait.
+        Bytes of the queue.
     acknowledged : tuple of Point
-        Received, consumed and durable as the producer was told last.
+        Points that were acknowledged last: received, consumed and durable.
     unacknowledged : int
         Bytes that were consumed since then.
     subscribed : bool
-        Whether the producer is known to know of this reader.
+        Whether the producer is known to have this reader's subscription.
     """
 
     __slots__ = (
@@ -106,11 +106,11 @@ class InOrder:
 
     @property
     def since(self) -> Point | None:
-        """Place from which it has to be sent chunks; None if it joins the stream wherever that is."""
+        """Point from which it requests chunks; None if it joins the stream at its present end."""
         return self.received if self.joined else None
 
     def begin(self, start: Point, sequence: int = 0, now: float = 0.0) -> bool:
-        """The producer says where it is going to begin; False if tuples before that are missing."""
+        """Handle the producer's statement where it begins; False if tuples before that point are missing."""
         self.subscribed = True
         if not self.joined:
             self.joined = True
@@ -122,7 +122,7 @@ class InOrder:
         return True
 
     def _promise(self, until: int, born: float, sequence: int, now: float, said: Chunk | None = None) -> bool:
-        """Queue a promise if it is new, with what the chunk that said it carries."""
+        """Queue a promise if it is new, with what the chunk ``said`` carries."""
         if until <= self.received.until:
             return False
         position = self.received.position
@@ -137,7 +137,7 @@ class InOrder:
         self.received = chunk.end
 
     def take(self, epoch: int, chunk: Chunk, sequence: int = 0, now: float = 0.0) -> Taken:
-        """Queue what is new of a chunk.
+        """Queue the new part of a chunk.
 
         Parameters
         ----------
@@ -168,12 +168,13 @@ class InOrder:
         return Taken.NEW
 
     def first(self, together: Callable[[Chunk, int, int], bool] | None) -> list[Chunk]:
-        """Take out the first chunk that waits, and those behind it that may be executed together with it.
+        """Remove the first chunk from the queue, with following ones that may be executed together with it.
 
         Parameters
         ----------
         together
-            Whether a chunk may go together with those before it, of which tuples and bytes are given; None: none may.
+            Predicate that decides whether a chunk may join the preceding ones, whose tuples and bytes are passed; None:
+            no chunk is joined.
         """
         taken = [self._pop()]
         rows, size = taken[0].rows, taken[0].size
@@ -183,12 +184,12 @@ class InOrder:
         return taken
 
     def overdue(self, passed: Callable[[Chunk], bool]) -> list[Chunk]:
-        """Take out the first chunk that waits, and those behind it up to the first tuples whose deadline is to come.
+        """Remove the first chunk from the queue, with all following ones before the first tuples that are in time.
 
         Parameters
         ----------
         passed
-            Whether the deadline of a chunk has passed.
+            Predicate that decides whether the deadline of a chunk has passed.
         """
         taken = [self._pop()]
         while self.queue and (not self.queue[0].chunk.rows or passed(self.queue[0].chunk)):
@@ -196,11 +197,11 @@ class InOrder:
         return taken
 
     def run(self, upto: Point) -> list[Chunk]:
-        """Take out the run of a prescribed order that ends at a place, or the tuples of it that have come.
+        """Remove the run of a prescribed order that ends at a point, or those of its tuples that have arrived.
 
-        A run may be longer than a window, so one that has not come as a whole must not wait.
-        Tuples behind the place stay, and promises before it are left out, as they were not there when the order was
-        made; the promise of the place itself is made, wherever it stands now.
+        A run may be longer than a window, so one that has not arrived completely must not wait. Tuples after the point
+        remain in the queue. Promises before the point are left out, as they had not arrived there when the order was
+        made; the promise of the point itself is made, wherever it is in the queue.
         """
         taken: list[Chunk] = []
         place = self.consumed
@@ -208,7 +209,7 @@ class InOrder:
             upto = Point(self.received.position, place.until)
         born = self.queue[0].chunk.born if self.queue else 0.0
         withheld: Chunk | None = None
-        determinants: tuple[Determinant, ...] = ()  # of promises that are left out: what follows depends on them
+        determinants: tuple[Determinant, ...] = ()  # of promises that are left out: later chunks depend on them
         losses: tuple[Loss, ...] = ()  # likewise
         while self.queue and place.position < upto.position:
             chunk = self._pop()
@@ -233,14 +234,14 @@ class InOrder:
         if taken and (determinants or losses):
             determinants = taken[-1].determinants + determinants
             taken[-1] = msgspec.structs.replace(taken[-1], determinants=determinants, losses=losses)
-        if withheld is not None and withheld.end.until > upto.until:  # it is true, and nobody will say it again
+        if withheld is not None and withheld.end.until > upto.until:  # it is valid, and nobody will send it again
             item = Punctuation(withheld.end.until, upto.position, withheld.born)
             end = Point(upto.position, withheld.end.until)
             self._put_back(Chunk(upto, end, item, withheld.size, losses=withheld.losses))
         return taken
 
     def overtake(self, upto: Point) -> None:
-        """Tuples up to a place have been executed without having waited here: they are cut off wherever they come."""
+        """Record that tuples up to a point were executed without waiting here: they are discarded when they arrive."""
         if self.queue:
             self.run(upto)
         self.received, self.consumed = self.received.joined(upto), self.consumed.joined(upto)
@@ -255,7 +256,7 @@ class InOrder:
         self.queued += chunk.size
 
     def consume(self, chunks: list[Chunk]) -> None:
-        """Chunks have been executed."""
+        """Record that chunks have been executed."""
         for chunk in chunks:
             self.consumed = self.consumed.joined(chunk.end)
             self.unacknowledged += chunk.size

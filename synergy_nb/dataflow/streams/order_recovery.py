@@ -1,9 +1,9 @@
-"""Whoever takes over a component that reads several inputs asks in which order these were read. No IO, no clock.
+"""Recovery of the order in which a component with several inputs read these before a take-over. No IO, no clock.
 
-All peers of the application are asked, and answer once they know the deployment that asks: from then on they refuse
-what the earlier one still says, so what they know is all that anybody will ever depend on. Peers of applications that
-share its streams answer once they read from where its components are now. With a new deployment all are asked anew, as
-somebody has died who may have told others more.
+The component that takes over asks all peers of the application. Each answers once it knows the deployment named in the
+question: from then on it refuses frames of the replaced component, so its answer covers all that anybody will ever
+depend on. Peers of applications that share the streams answer once they read from the present components. With a new
+deployment all are asked anew, as a peer has died that may have passed determinants on to others.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ RECALL_S = 0.1
 
 
 class Recovery:
-    """The answers that a component waits for before it goes on freely.
+    """The answers that a component waits for before it reads freely.
 
     Parameters
     ----------
@@ -31,9 +31,9 @@ class Recovery:
     missing : set of str
         Addresses of the peers that have not answered.
     found : list of Determinant
-        Determinants that those who answered know.
+        Determinants in the answers so far.
     retry_at : float
-        Time in seconds at which those that are missing are asked again.
+        Time in seconds at which the missing peers are asked again.
     """
 
     def __init__(self, component: Component) -> None:
@@ -45,7 +45,7 @@ class Recovery:
         self._question = 0
 
     def ask(self, deployment: Deployment, now: float) -> None:
-        """All peers of a deployment are to be asked."""
+        """Ask all peers of a deployment."""
         self._deployment = deployment
         self._question += 1
         self.missing = set(deployment.peers)
@@ -53,7 +53,7 @@ class Recovery:
         self.retry_at = now
 
     def recall(self, now: float) -> tuple[Recall, list[str]]:
-        """The question, and who is to be asked now."""
+        """Return the question, and the peers to ask now."""
         self.retry_at = now + RECALL_S
         known = self._deployment
         if known is None:
@@ -63,7 +63,7 @@ class Recovery:
         return question, sorted(self.missing)
 
     def answer(self, sender: str, answer: Determinants) -> bool:
-        """Take an answer; True if it was the last that was missing."""
+        """Record an answer; True if it was the last missing one."""
         known = self._deployment
         if known is None or answer.stream != self.component.output.stream or answer.version != known.version:
             return False

@@ -1,12 +1,12 @@
-"""The order in which one component reads its inputs, and which tuples it drops: noted or prescribed. No IO, no clock.
+"""The order in which one component reads its inputs and drops tuples: recorded or prescribed. No IO, no clock.
 
 Theory of operation
 -------------------
-What a component makes may depend on more than its inputs: on the order in which it reads several of them, and on which
-tuples it drops because their deadline has passed. Both are decisions that no other peer can know. So the component
-notes them as :class:`~synergy_nb.dataflow.streams.values.Run` values, and each chunk that it makes carries those since
-the chunk before. Who takes its place is prescribed the runs that somebody depends on: it reads and drops as they say,
-and decides freely from there on.
+The output of a component may depend on more than its inputs: on the order in which it reads several of them, and on
+the tuples that it drops because their deadline has passed. No other peer can derive these decisions. So the component
+records them as :class:`~synergy_nb.dataflow.streams.values.Run` values, and each chunk that it makes carries the runs
+since the previous chunk. A component that replaces it is prescribed the runs that anybody depends on: it reads and
+drops as they say, and decides freely from there on.
 """
 
 from __future__ import annotations
@@ -26,18 +26,18 @@ __all__ = ["ReadingOrder"]
 
 
 class ReadingOrder:
-    """What a component has read since its last chunk, and what it still has to read as prescribed.
+    """The runs that a component has read since its last chunk, and those that it still has to read.
 
     Attributes
     ----------
     runs : list of Run
         Parts of its inputs that it has read since its last chunk, in order.
     causes : list of Determinant
-        Decisions of other components that what it has read since its last chunk depends on.
+        Decisions of other components on which the input since its last chunk depends.
     prescribed : deque of Run
         Parts of its inputs that it has to read next.
     known : Point
-        Place in its output up to which its decisions are known.
+        Point in its output up to which its decisions are known.
     free : bool
         Whether it may decide for itself once nothing is prescribed.
     """
@@ -50,14 +50,14 @@ class ReadingOrder:
         self.free = True
 
     def begin(self, cut: Cut) -> None:
-        """Go on from a cut."""
+        """Start from a cut."""
         self.known = cut.end
         self.runs, self.causes = list(cut.order), list(cut.causes)
 
-    # -- noted ---------------------------------------------------------------------------------------------------
+    # -- recorded ---------------------------------------------------------------------------------------------------
 
     def note(self, work: Work, place: Point) -> None:
-        """Work has been executed that read one input from a place on."""
+        """Record executed work, which read one input from a point on."""
         if work.dropped:
             position = max(chunk.end.position for chunk in work.chunks)
             place = Point(max(position, place.position), place.until)
@@ -76,16 +76,16 @@ class ReadingOrder:
             self.runs.append(run)
 
     def carry(self, chunks: Sequence[Chunk], stream: Stream | None, stable: Point) -> None:
-        """Have new chunks carry what was noted.
+        """Attach the recorded runs to new chunks.
 
         Parameters
         ----------
         chunks
-            Chunks that the component has made, of which the first carries all of it.
+            Chunks that the component has made; the first one carries all runs.
         stream
-            Stream of the component, whose decisions the chunks are to carry; None: nobody will need them.
+            Stream of the component if the chunks are to carry its decisions; None if nobody needs these.
         stable
-            Place in that stream that a snapshot covers on all backups.
+            Point in that stream that a snapshot on all backups covers.
         """
         for chunk in chunks if stream is not None or self.causes else ():
             own: tuple[Determinant, ...] = ()
@@ -99,7 +99,7 @@ class ReadingOrder:
     # -- prescribed ----------------------------------------------------------------------------------------------
 
     def next_run(self, ports: Sequence[InOrder]) -> Run | None:
-        """The next part of the prescribed order that has not been read yet."""
+        """Return the next part of the prescribed order that has not been read yet."""
         while self.prescribed:
             run = self.prescribed[0]
             if not ports[run.port].consumed.covers(run.upto):
@@ -108,7 +108,7 @@ class ReadingOrder:
         return None
 
     def prescribe(self, found: Iterable[Determinant]) -> str:
-        """Read inputs as these determinants say, and freely from there on; gives what is not known, or ''."""
+        """Read inputs as determinants prescribe, and freely afterwards; return what is unknown of the order, or ''."""
         for each in sorted(found, key=lambda one: (one.end, one.start)):
             if each.end < self.known or (each.end == self.known and each.start < each.end):
                 continue

@@ -1,16 +1,17 @@
-"""Who executes what on a peer, and how one takes the place of another. No IO, no clock.
+"""The roles of a peer for components, and how one component replaces another. No IO, no clock.
 
 Theory of operation
 -------------------
-A peer that learns a deployment in which a component has a later epoch reads from where it now is, and refuses what
-earlier epochs still say.
+When a peer receives a deployment in which a component has a later epoch, it reads from the component's new peer, and
+refuses frames of earlier epochs.
 
-A *backup* keeps a copy. A *follower* is a backup that executes: it restores the first snapshot that comes and reads the
-inputs from there on, in the order in which the active component reads them, which it hears with each chunk. Whichever
-is made active goes on from what it has: a backup restores its snapshot and reads again what came after it; a follower
-is as far as the component that it replaces. What another engine executes nobody follows: its copies know how far the
-engine is, and whoever is made active has the engine go on from there. Where there are several inputs it first asks
-everybody who may depend on their order, see :mod:`~synergy_nb.dataflow.streams.order_recovery`.
+A *backup* holds a copy. A *follower* is a backup that executes: it restores the first snapshot that arrives and reads
+the inputs from there on, in the order in which the active component reads them, which each chunk carries. A copy that
+becomes active resumes from what it has: a backup restores its snapshot and reads the inputs after it again; a follower
+has already reached the point of the component that it replaces. Nobody follows what another engine executes: its
+copies know the progress of the engine, and the one that becomes active has the engine resume from there. Where there
+are several inputs it first asks every peer that may depend on their order, see
+:mod:`~synergy_nb.dataflow.streams.order_recovery`.
 """
 
 from __future__ import annotations
@@ -37,7 +38,7 @@ Key = tuple[str, str]
 
 
 class Roles:
-    """What one peer does for each component that it has to do with.
+    """The roles of one peer: creates, replaces and removes its components and copies.
 
     Parameters
     ----------
@@ -47,22 +48,22 @@ class Roles:
     Attributes
     ----------
     copies : dict
-        Application and operator to the copy that is kept of its component.
+        Application and operator to the copy of its component on this peer.
     recoveries : dict
-        Application and operator to the answers that its component waits for.
+        Application and operator to the recovery whose answers its component waits for.
     """
 
     def __init__(self, hosting: Hosting) -> None:
         self._hosting = hosting
         self.copies: dict[Key, Copy] = {}
         self.recoveries: dict[Key, Recovery] = {}
-        self._vain: dict[Key, tuple[int, Role]] = {}  # components that could not be made, which has been said
-        self._asked: dict[Stream, tuple[str, Recall]] = {}  # what cannot be answered before more is known here
+        self._vain: dict[Key, tuple[int, Role]] = {}  # components that could not be created, which was reported
+        self._asked: dict[Stream, tuple[str, Recall]] = {}  # questions that cannot be answered yet
 
     # -- deployments ---------------------------------------------------------------------------------------------
 
     def converge(self, deployment: Deployment, now: float) -> None:
-        """Do what a deployment asks of this peer."""
+        """Carry out a deployment on this peer."""
         hosting, application = self._hosting, deployment.application
         for key in [key for key in self._vain if key[0] == application and key[1] not in deployment.places]:
             del self._vain[key]
@@ -92,14 +93,14 @@ class Roles:
                 self._open(component, deployment)
                 hosting.exchange.flush(component, now)
         if hosting.peer not in deployment.peers and not self._uses(application):
-            hosting.orders.forget(application)  # it is not asked, so what it knows of orders may become wrong
+            hosting.orders.forget(application)  # it is not asked any more, so its determinants may become wrong
         if not deployment.places:
             self._asked = {stream: asked for stream, asked in self._asked.items() if stream.application != application}
         for sender, question in tuple(self._asked.values()):
             self.recall(sender, question)
 
     def _stays(self, key: Key, deployment: Deployment) -> bool:
-        """Whether what is here of a component goes on in some role."""
+        """Whether the component or copy here retains some role."""
         role = deployment.role(key[1], self._hosting.peer)
         component = self._hosting.components.get(key)
         if role is None or component is None or component.role is Role.FOLLOWER:
@@ -116,7 +117,7 @@ class Roles:
             hosting.opened.remove(key)
             hosting.effect(Close(*key))
         if component is not None:
-            component.failed = component.failed or "it has gone"
+            component.failed = component.failed or "it was removed"
             component.share.release()
             hosting.forget(component)
             hosting.exchange.leave(component)
@@ -134,7 +135,7 @@ class Roles:
             return
         component.role, component.epoch, component.log.held = Role.ACTIVE, place.epoch, False
         component.set_copy_holders(place.copies)
-        hosting.exchange.resubscribe(component)  # what it said as a follower may not have been heard, or been overtaken
+        hosting.exchange.resubscribe(component)  # what it sent as a follower may be lost or late
         if place.epoch and component.ordered:
             component.reading.free = False
             self.recoveries[key] = Recovery(component)
@@ -143,7 +144,7 @@ class Roles:
             hosting.effect(Fact(FactKind.TAKEN_OVER, *key))
 
     def _made(self, key: Key, place: Place, role: Role, copy: Copy | None) -> Component | None:
-        """A component that goes on from a copy, or begins; None, said once, if it cannot be made."""
+        """Create a component, from a copy if there is one; if that fails, report it once and return None."""
         hosting = self._hosting
         if self._vain.get(key) == (place.epoch, role):
             return None
@@ -172,7 +173,7 @@ class Roles:
         return component
 
     def _expect_readers(self, component: Component, deployment: Deployment) -> None:
-        """Expect the readers that a deployment tells of, and no others."""
+        """Expect exactly the readers that a deployment names."""
         hosting, log, place = self._hosting, component.log, deployment.places[component.operator]
         wanted: dict[Reader, OnLag] = {}
         following: set[tuple[str, int]] = set()
@@ -185,7 +186,7 @@ class Roles:
             wanted[Reader(lent.application, lent.operator, lent.port, lent.peer, lent.epoch)] = OnLag.FAIL
         if place.sink:
             wanted[Reader(component.application, component.operator, CLIENT, hosting.peer)] = OnLag.BLOCK
-        joins = component.expecting  # who comes later shares the stream from then on
+        joins = component.expecting  # a later sharer reads from the present end
         component.expecting = True
         for reader, on_lag in wanted.items():
             since = log.end if joins and on_lag is OnLag.FAIL and not reader.epoch else None
@@ -194,7 +195,7 @@ class Roles:
                 cursor.subscribed, cursor.window = True, hosting.limits.results
         for reader in tuple(log.cursors):
             copies = reader.port == COPY and reader.peer in place.copies
-            ahead = any(reader.replaces(known) for known in wanted)  # it knows a deployment that is not known here yet
+            ahead = any(reader.replaces(known) for known in wanted)  # its deployment has not arrived here yet
             if reader not in wanted and not copies and not ahead and reader[1:3] not in following:
                 log.unsubscribe(reader)
         log.trim()
@@ -214,7 +215,7 @@ class Roles:
             copy = self.copies[key] = Copy(output, self._hosting.limits)
             copy.retry_at = now
         elif copy.output.epoch < place.epoch:
-            if key in self._hosting.components:  # it followed one that is no more
+            if key in self._hosting.components:  # it followed a component that was replaced
                 self._unfollow(key)
             copy.follow(output, now)
         if role is Role.BACKUP and key in self._hosting.components:
@@ -222,7 +223,7 @@ class Roles:
         self._catch_up(key, now)
 
     def copied(self, data: Data, now: float) -> None:
-        """Chunks have come for a copy."""
+        """Receive chunks for a copy."""
         key = data.output.application, data.output.operator
         self._hosting.touch(*key)
         copy = self.copies.get(key)
@@ -247,7 +248,7 @@ class Roles:
         self._catch_up(key, now)
 
     def snapshot(self, state: State, now: float) -> None:
-        """A snapshot has come for a copy."""
+        """Receive the announcement of a snapshot for a copy."""
         key = state.output.application, state.output.operator
         self._hosting.touch(*key)
         copy = self.copies.get(key)
@@ -260,7 +261,7 @@ class Roles:
         self._catch_up(key, now)
 
     def supplied(self, supply: Supply, now: float) -> None:
-        """A piece of a snapshot has come for a copy."""
+        """Receive a piece of a snapshot for a copy."""
         key = supply.output.application, supply.output.operator
         self._hosting.touch(*key)
         copy = self.copies.get(key)
@@ -273,14 +274,14 @@ class Roles:
             self.ask(key, now)
 
     def ask(self, key: Key, now: float) -> None:
-        """Ask for pieces of a snapshot that a copy lacks."""
+        """Request pieces of a snapshot that a copy lacks."""
         place = self._hosting.place(*key)
         want = self.copies[key].missing_request(self._hosting.peer, now)
         if place is not None and want is not None:
             self._hosting.send(place.active, want)
 
     def _catch_up(self, key: Key, now: float) -> None:
-        """A copy may have got its first snapshot: say so, and begin to follow where that is asked for."""
+        """Report a copy that is ready to take over, and start a follower where one is deployed."""
         hosting, copy, place = self._hosting, self.copies[key], self._hosting.place(*key)
         if place is None or key in hosting.components or copy.state is None:
             return
@@ -295,7 +296,7 @@ class Roles:
             hosting.effect(Fact(FactKind.COPY_READY, *key))
 
     def _unfollow(self, key: Key) -> None:
-        """A follower follows no longer, or has lost the thread: it is a backup, and may begin anew."""
+        """Make a follower a backup again, as it is no longer wanted or has lost the order; it may restart."""
         follower = self._hosting.components.pop(key)
         follower.share.release()
         self._hosting.forget(follower)
@@ -305,21 +306,21 @@ class Roles:
     # -- take-over -----------------------------------------------------------------------------------------------
 
     def recall(self, sender: str, recall: Recall) -> None:
-        """Tell whoever takes over all that is known here of the order in which inputs were read.
+        """Answer a component that takes over with all known determinants of its stream.
 
-        Who does not know the deployment yet answers as soon as it does.
+        If the deployment is not known here yet, the answer is sent as soon as it is.
         """
         stream, deployments = recall.output.stream, self._hosting.deployments
         known, using = deployments.get(stream.application), self._uses(stream.application)
-        if known is None and (using or recall.requires):  # it has no part in it but to share a stream
+        if known is None and (using or recall.requires):  # this peer only shares a stream of it
             known = Deployment(stream.application, recall.version)
         if known is None:
-            return  # it asks again
+            return  # the question is repeated
         self._asked[stream] = sender, recall
         if known.version < recall.version:
             return
         if any(each.get(operator, epoch) < epoch for each in using for operator, epoch in recall.epochs.items()):
-            return  # what it shares may still come from a component that has been replaced
+            return  # its shared input may still come from a replaced component
         for name, version in (*known.requires.items(), *recall.requires.items()):
             other = deployments.get(name)
             if other is not None and other.version < version:
@@ -333,12 +334,12 @@ class Roles:
         self._hosting.send(sender, Determinants(stream, known.version, found, recall.question))
 
     def _uses(self, application: str) -> list[dict[str, int]]:
-        """The components of an application that others use whose deployments are known here: operators and epochs."""
+        """Return the deployed applications that use components of an application: operator to epoch for each."""
         deployments = self._hosting.deployments.values()
         return [known.uses[application] for known in deployments if application in known.uses]
 
     def left(self, deployment: Deployment) -> None:
-        """Nothing of an application is here any more, nor what is known of those whose streams it shared."""
+        """Forget an application that ended here, and the determinants of the streams that it shared."""
         hosting = self._hosting
         for application in deployment.uses:
             known = hosting.deployments.get(application)
@@ -346,7 +347,7 @@ class Roles:
                 hosting.orders.forget(application)
 
     def determinants(self, sender: str, answer: Determinants) -> None:
-        """An answer has come."""
+        """Receive an answer about the order of inputs."""
         key = answer.stream.application, answer.stream.operator
         self._hosting.touch(*key)
         recovery = self.recoveries.get(key)

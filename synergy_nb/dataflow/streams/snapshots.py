@@ -1,20 +1,20 @@
-"""When a component is saved for those who keep copies of it, and how they get what is saved. No IO, no clock.
+"""The time at which a component is saved for its copies, and the transfer of the snapshot. No IO, no clock.
 
 Theory of operation
 -------------------
-A snapshot begins between two executions: hosting notes the places of inputs and output, and the driver has the operator
-save its state, which copies nothing. Then the component goes on, while the tables of its state are encoded elsewhere,
-but for those that all copies have since an earlier snapshot. Each copy is sent the head of the state and the numbers of
-the pieces of its tables, and the pieces that it lacks if they are small together. Else it asks for them, a few at a
-time (:mod:`~synergy_nb.dataflow.streams.copies`), and says when it has the whole.
+A snapshot begins between two executions: hosting records the points of inputs and output, and the driver makes the
+operator save its state, which copies nothing. Then the component resumes, while the tables of its state are encoded on
+another thread, except those that all copies have since an earlier snapshot. Each copy receives the head of the state
+and the numbers of the pieces of its tables, and the pieces that it lacks if they are small together. Otherwise it
+requests them, a few at a time (:mod:`~synergy_nb.dataflow.streams.copies`), and acknowledges the complete snapshot.
 
-One snapshot is under way at a time: the next begins when the copies that ask for pieces have the last. Taking snapshots
-costs at most a twentieth of the time, except where so much was read since the last that whoever makes it may soon have
-to wait, as it keeps all that no snapshot covers.
+One snapshot is transferred at a time: the next begins when the copies that request pieces have the last. Snapshots
+take at most a twentieth of the time, except where so much was read since the last that the producers may soon have to
+wait, as they retain all that no snapshot covers.
 
-Nobody waits for a copy of which nothing is heard. It is left behind once half of what may be kept for it has been read,
-and from then on could not take over, which is said. When it is heard of again, what comes is kept from then on, and
-with the next snapshot it is one that could.
+Nobody waits for a copy that does not answer. It is left behind once half of what may be retained for it has been read,
+and from then on it could not take over, which is reported. When it answers again, chunks are retained for it from then
+on, and with the next snapshot it could take over.
 """
 
 from __future__ import annotations
@@ -34,32 +34,32 @@ if TYPE_CHECKING:
 
 __all__ = ["REPEAT_S", "SILENT_S", "SNAPSHOT_S", "Snapshots"]
 
-SNAPSHOT_S: Final = 0.25  # seconds between two snapshots of a component that has copies, at least
-REPEAT_S: Final = 1.0  # seconds until a copy that neither asks for pieces nor has the last snapshot gets another one
-SHARE: Final = 0.05  # of the time that taking snapshots may cost
+SNAPSHOT_S: Final = 0.25  # least time between two snapshots of a component that has copies, seconds
+REPEAT_S: Final = 1.0  # seconds until a copy that neither requests pieces nor has the last snapshot gets another
+SHARE: Final = 0.05  # fraction of the time that snapshots may take
 SILENT_S: Final = 1.0  # seconds until a copy that does not answer is left behind, if much has been read meanwhile
-PULL_BYTES_S: Final = 10e6  # bytes a second that a copy is expected to take at least
+PULL_BYTES_S: Final = 10e6  # least rate at which a copy is expected to receive, bytes a second
 
 
 class _Kept:
-    """What is known of the snapshots of one component."""
+    """The state of one component's snapshots."""
 
     def __init__(self) -> None:
         self.archive = Archive()
-        self.capture: Capture | None = None  # that is being made
-        self.standing = False  # the component waits for it
-        self.wish: float | None = None  # time at which somebody wanted the next one
-        self.hurry = False  # somebody has none
+        self.capture: Capture | None = None  # snapshot that is being made
+        self.standing = False  # whether the component waits for it
+        self.wish: float | None = None  # time for which the next one was requested
+        self.hurry = False  # whether some copy has no snapshot
         self.begun = 0.0
-        self.seconds = 0.0  # that the last one took
-        self.number = -1  # of the last one that was sent
-        self.sent: set[str] = set()  # to these copies
-        self.pulling: set[str] = set()  # of which these have to ask for pieces
+        self.seconds = 0.0  # duration of the last one
+        self.number = -1  # number of the last one that was sent
+        self.sent: set[str] = set()  # copies that it was sent to
+        self.pulling: set[str] = set()  # those of them that have to request pieces
         self.size = 0  # bytes of these pieces
-        self.heard = 0.0  # time at which it was sent, or a copy asked for pieces of it
-        self.met: set[str] = set()  # copies that were heard of
-        self.silent: dict[str, float] = {}  # of copies that have not answered yet: time of the first question
-        self.told: frozenset[str] = frozenset()  # copies that were said not to be able to go on
+        self.heard = 0.0  # time at which it was sent, or pieces of it were requested
+        self.met: set[str] = set()  # copies that have answered
+        self.silent: dict[str, float] = {}  # copies that have not answered yet: time of the first question
+        self.told: frozenset[str] = frozenset()  # copies that were reported as unable to take over
 
 
 class Snapshots:
@@ -76,7 +76,7 @@ class Snapshots:
         self._kept: dict[Component, _Kept] = {}
 
     def soon(self, component: Component, at: float, *, hurry: bool = False) -> None:
-        """Save a component at a time in seconds, or as soon as it does nothing and its copies have what was before.
+        """Save a component at a time in seconds, or as soon as it is idle and its copies have the previous snapshot.
 
         Parameters
         ----------
@@ -85,7 +85,7 @@ class Snapshots:
         at
             Time in seconds.
         hurry
-            Whether to save it at once, as somebody waits for that.
+            Whether to save it at once, as some copy has to wait for that.
         """
         kept = self._kept.setdefault(component, _Kept())
         kept.hurry = kept.hurry or hurry
@@ -96,7 +96,7 @@ class Snapshots:
         self._hosting.touch(component.application, component.operator)
 
     def subscribed(self, component: Component, peer: str, anew: bool, now: float) -> None:
-        """A copy has subscribed; one that has nothing to go on from does not wait for others."""
+        """Handle the subscription of a copy; a copy without any state does not wait for others."""
         component.dirty = True
         self.soon(component, now)
         kept = self._kept[component]
@@ -106,18 +106,18 @@ class Snapshots:
             kept.hurry = True
 
     def forget(self, component: Component) -> None:
-        """A component has gone."""
+        """Forget a component that was removed."""
         self._kept.pop(component, None)
 
     def _readers(self, component: Component) -> list[Reader]:
-        """The copies that read what the component makes, and of which something is heard."""
+        """Return the copies that read the output of the component and have answered."""
         found = component.log.cursors.values()
         readers = [cursor.reader for cursor in found if cursor.reader.port == COPY and cursor.subscribed]
         behind = component.keepers.behind
         return [reader for reader in readers if reader.peer in component.copies and reader.peer not in behind]
 
     def at(self, component: Component) -> float | None:
-        """Time in seconds at which a component has to be saved; None if that is not to be seen yet."""
+        """Return the time in seconds at which a component has to be saved; None if it is not known yet."""
         kept = self._kept.get(component)
         if kept is None:
             return None
@@ -135,15 +135,15 @@ class Snapshots:
         return min(times, default=None)
 
     def _lagging(self, component: Component, kept: _Kept) -> list[str]:
-        """Copies that are not heard of, and for which much is kept."""
+        """Return the copies that do not answer and for which much is retained."""
         most = self._hosting.limits.retain // 2
         waiting = (peer for peer in kept.silent if peer in component.copies and peer not in component.keepers.behind)
         return [peer for peer in waiting if component.keepers.since(peer, component.read) >= most]
 
     def _leave_behind(self, component: Component, kept: _Kept, peer: str, now: float) -> None:
-        """Wait no longer for a copy that has not answered in time, unless this peer was late itself."""
+        """Leave behind a copy that has not answered in time, unless this peer was late itself."""
         if now - kept.silent[peer] > 2.0 * SILENT_S:
-            kept.silent[peer] = now  # what the copy said may wait here to be read
+            kept.silent[peer] = now  # answers of the copy may be queued here
             self._hosting.touch(component.application, component.operator)
             return
         component.drop_copy(peer)
@@ -151,7 +151,7 @@ class Snapshots:
         self.report_lagging(component)
 
     def _hear(self, component: Component, kept: _Kept, peer: str) -> None:
-        """Something is heard of a copy."""
+        """Handle an answer of a copy."""
         kept.met.add(peer)
         kept.silent.pop(peer, None)
         if peer in component.keepers.behind:
@@ -159,16 +159,16 @@ class Snapshots:
             kept.wish, kept.hurry = kept.begun, True
 
     def report_lagging(self, component: Component) -> None:
-        """Say which copies could not take over, where that has changed."""
+        """Report the copies that could not take over, if they have changed."""
         kept = self._kept.get(component)
         if kept is not None and kept.told != component.keepers.cannot_take_over:
             kept.told = component.keepers.cannot_take_over
-            reason = "nothing was heard of it for long, and it has no snapshot since" if kept.told else ""
+            reason = "it did not answer for long, and has no snapshot since" if kept.told else ""
             name = component.application, component.operator
             self._hosting.effect(Fact(FactKind.COPIES_BEHIND, *name, reason, tuple(sorted(kept.told))))
 
     def tick(self, component: Component, now: float) -> None:
-        """Leave copies behind that are not heard of, and begin a snapshot of a component, if it is time."""
+        """Leave behind copies that do not answer, and begin a snapshot of a component, if these are due."""
         watched = self._kept.get(component)
         for peer in () if watched is None else self._lagging(component, watched):
             if watched is not None and watched.silent[peer] + SILENT_S <= now:
@@ -184,14 +184,14 @@ class Snapshots:
         self._hosting.effect(kept.capture)
 
     def saved(self, capture: Capture) -> None:
-        """The state of a component has been saved: it goes on, while tables are encoded."""
+        """Resume a component whose state was saved, while its tables are encoded."""
         kept = self._kept.get(capture.component)
         if kept is not None and kept.capture is capture and kept.standing:
             kept.standing = capture.component.running = False
             self._hosting.touch(capture.component.application, capture.component.operator)
 
     def captured(self, capture: Capture, made: Captured | BaseException, now: float, seconds: float) -> None:
-        """A snapshot has been made in so many seconds, and copies are told of it; or it could not be made."""
+        """Announce a snapshot that was encoded in so many seconds; or fail the component if that raised an error."""
         self.saved(capture)
         component = capture.component
         kept = self._kept.get(component)
@@ -206,7 +206,7 @@ class Snapshots:
             kept.seconds = seconds
 
     def _send(self, component: Component, kept: _Kept, number: int, made: Captured, now: float) -> None:
-        """Tell the copies of a snapshot, and give them what they lack of it if that is small."""
+        """Send the announcement of a snapshot to the copies, with the pieces that they lack if these are small."""
         archive, cut = kept.archive, component.cut(number)
         parts = archive.file(number, made.tables)
         kept.number, kept.heard, kept.size = number, now, 0
@@ -239,7 +239,7 @@ class Snapshots:
         archive.release(reader.peer for reader in self._readers(component))
 
     def acknowledged(self, component: Component, peer: str, number: int) -> None:
-        """A copy has a snapshot."""
+        """Record that a copy has a snapshot."""
         kept = self._kept.get(component)
         if kept is not None and peer in component.copies:
             self._hear(component, kept, peer)
@@ -248,7 +248,7 @@ class Snapshots:
             self._hosting.touch(component.application, component.operator)
 
     def supply(self, component: Component, want: Want, now: float) -> None:
-        """A copy asks for pieces; if some are not here any more, the next snapshot encodes them again for it."""
+        """Send requested pieces to a copy; pieces that are not here any more are encoded again by the next snapshot."""
         kept = self._kept.get(component)
         if kept is None or want.reader.peer not in component.copies:
             return

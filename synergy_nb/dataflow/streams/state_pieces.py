@@ -1,7 +1,7 @@
-"""Tables of an operator's state on their way to a copy: in pieces, each of them a table of its own. No IO, no clock.
+"""Pieces: the tables of an operator's state, cut for their transfer to a copy. No IO, no clock.
 
-A table is cut by rows, so no step of writing, sending or reading it takes longer than a piece does, however large the
-state is, and what was read needs no second memory for the bytes of the whole.
+A table is cut by rows, so no step of encoding, sending or decoding takes longer than a piece does, however large the
+state is, and the receiver needs no second memory for the bytes of the whole.
 
 Examples
 --------
@@ -23,8 +23,8 @@ from synergy_nb.dataflow.tuples import decode_table, encode_table
 
 __all__ = ["Archive", "Encoded", "Part", "Piece", "decoded", "encoded"]
 
-_REMEMBERED: Final = 8  # last snapshots whose pieces are known when somebody acknowledges them
-_SLACK: Final = 2048  # bytes that a piece may have beside its rows: the names and types of columns
+_REMEMBERED: Final = 8  # number of snapshots whose pieces are known when copies acknowledge them
+_SLACK: Final = 2048  # bytes of a piece beside its rows: the names and types of columns
 
 
 class Encoded(NamedTuple):
@@ -68,7 +68,7 @@ class Part(NamedTuple):
 
 
 def encoded(table: pl.DataFrame, most: int) -> list[Encoded]:
-    """The pieces of a table: of at most so many bytes each, or of one row; one piece at least."""
+    """Encode a table as pieces of at most ``most`` bytes, or of one row; at least one piece."""
     size = max(int(table.estimated_size()), 1)
     rows = max(table.height * most // size, 1)
     found: list[Encoded] = []
@@ -78,7 +78,7 @@ def encoded(table: pl.DataFrame, most: int) -> list[Encoded]:
 
 
 def _halved(rows: pl.DataFrame, most: int) -> Iterator[bytes]:
-    """Rows as bytes; in halves if they have far more bytes than rows have on average."""
+    """Encode rows; in halves if they have far more bytes than the average row."""
     data = encode_table(rows)
     if len(data) <= 2 * most + _SLACK or rows.height < 2:
         yield data
@@ -89,12 +89,12 @@ def _halved(rows: pl.DataFrame, most: int) -> Iterator[bytes]:
 
 
 def decoded(pieces: Sequence[bytes]) -> pl.DataFrame:
-    """The table that was cut into these pieces.
+    """Decode the table that was cut into these pieces.
 
     Raises
     ------
     ValueError
-        If they are no pieces of one table.
+        If they are not the pieces of one table.
     """
     if len(pieces) == 1:
         return decode_table(pieces[0])
@@ -105,26 +105,26 @@ def decoded(pieces: Sequence[bytes]) -> pl.DataFrame:
 
 
 class Archive:
-    """The pieces of a component's last snapshot: which copy has them, and the bytes of those that one may ask for.
+    """The pieces of a component's last snapshot: the copies that have them, and the bytes that may be requested.
 
-    Pieces have numbers that are never used again. A table that is in two snapshots, one after the other, keeps its
-    pieces, and is not encoded again unless somebody lacks them who was not there before.
+    Piece numbers are never reused. A table that is in two successive snapshots retains its pieces, and is not encoded
+    again unless a new copy lacks them.
     """
 
     def __init__(self) -> None:
-        self._tables: dict[int, tuple[int, ...]] = {}  # of the last snapshot, with the numbers of their pieces
-        self._pieces: dict[int, Piece] = {}  # whose bytes are here
+        self._tables: dict[int, tuple[int, ...]] = {}  # tables of the last snapshot, with the numbers of their pieces
+        self._pieces: dict[int, Piece] = {}  # pieces with their bytes
         self._sums: dict[int, tuple[int, int]] = {}  # bytes and checksum of each piece of the last snapshot
-        self._named: dict[int, frozenset[int]] = {}  # snapshot to the pieces that it names
-        self._has: dict[str, frozenset[int]] = {}  # copy to the pieces that it has
+        self._named: dict[int, frozenset[int]] = {}  # snapshot to the numbers of its pieces
+        self._has: dict[str, frozenset[int]] = {}  # copy to the numbers of the pieces that it has
         self._next = 0
 
     def get(self, number: int) -> Piece | None:
-        """A piece, if its bytes are here."""
+        """Return a piece; None if its bytes are not here."""
         return self._pieces.get(number)
 
     def known(self, peers: Iterable[str]) -> dict[int, tuple[int, ...]]:
-        """The tables of which these copies have, or can be given, all pieces: they need not be encoded again."""
+        """Return the tables whose pieces these copies have, or can be sent; these tables need not be encoded again."""
         had = [self._has.get(peer, frozenset()) for peer in peers]
         return {
             table: pieces
@@ -133,14 +133,14 @@ class Archive:
         }
 
     def file(self, snapshot: int, tables: dict[int, list[Encoded] | None]) -> tuple[Part, ...]:
-        """Take a snapshot.
+        """Add a snapshot.
 
         Parameters
         ----------
         snapshot
             Number of the snapshot.
         tables
-            Number of each table to its pieces; None: those that it had in the snapshot before.
+            Number of each table to its pieces; None: its pieces in the previous snapshot.
         """
         self._tables = {
             table: self._tables[table] if pieces is None else self._numbered(self._tables.get(table, ()), pieces)
@@ -155,7 +155,7 @@ class Archive:
         return tuple(Part(table, pieces) for table, pieces in self._tables.items())
 
     def _numbered(self, before: tuple[int, ...], pieces: list[Encoded]) -> tuple[int, ...]:
-        """Numbers of the pieces of a table; those that it had when it was encoded before, if it came out the same."""
+        """Number the pieces of a table; reuse the numbers of an earlier encoding that is equal."""
         sums = [(len(data), check) for data, check in pieces]
         numbers = before
         if [self._sums.get(number) for number in before] != sums:
@@ -167,27 +167,27 @@ class Archive:
         return numbers
 
     def lacking(self, peer: str) -> tuple[list[int], int]:
-        """The pieces of the last snapshot that a copy is not known to have, and their bytes."""
+        """Return the pieces of the last snapshot that a copy may lack, and their bytes."""
         has = self._has.get(peer, frozenset())
         numbers = [piece for pieces in self._tables.values() for piece in pieces if piece not in has]
         return numbers, sum(self._sums[number][0] for number in numbers)
 
     def acknowledged(self, peer: str, snapshot: int) -> None:
-        """A copy has a snapshot."""
+        """Record that a copy has a snapshot."""
         named = self._named.get(snapshot)
         if named is not None:
             self._has[peer] = named
 
     def forget(self, peer: str) -> None:
-        """A copy has nothing any more, or is another one."""
+        """Record that a copy has no pieces any more, or is a new one."""
         self._has.pop(peer, None)
 
     def missed(self, peer: str, pieces: Iterable[int]) -> None:
-        """A copy has not got these pieces, whatever it acknowledged."""
+        """Record that a copy lacks these pieces, whatever it acknowledged."""
         self._has[peer] = self._has.get(peer, frozenset()).difference(pieces)
 
     def release(self, peers: Iterable[str]) -> None:
-        """Forget the bytes of pieces that all these copies have, and all that is known of others."""
+        """Release the bytes of pieces that all these copies have, and all that is known of other copies."""
         self._has = {peer: self._has.get(peer, frozenset()) for peer in peers}
         had = frozenset.intersection(*self._has.values()) if self._has else frozenset(self._pieces)
         self._pieces = {number: piece for number, piece in self._pieces.items() if number not in had}

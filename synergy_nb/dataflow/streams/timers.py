@@ -1,4 +1,4 @@
-"""When something is due, by whom it is due: one time each, the earliest at hand. No IO, no clock.
+"""Timers: the next due time of each owner, and the earliest of all. No IO, no clock.
 
 Examples
 --------
@@ -20,15 +20,15 @@ Owner = TypeVar("Owner")
 
 
 class Timers(Generic[Owner]):
-    """The next time of each owner, in seconds."""
+    """The next due time of each owner, in seconds."""
 
     def __init__(self) -> None:
         self._at: dict[Owner, float] = {}
-        self._heap: list[tuple[float, int, Owner]] = []  # entries that are not the owner's time any more are skipped
+        self._heap: list[tuple[float, int, Owner]] = []  # outdated entries are skipped
         self._sequence = 0
 
     def set(self, owner: Owner, at: float | None) -> None:
-        """An owner's next time; None: it has none."""
+        """Set an owner's next time; None: it has none."""
         if at is None:
             self._at.pop(owner, None)
         elif self._at.get(owner) != at:
@@ -45,7 +45,7 @@ class Timers(Generic[Owner]):
         return heap[0][0] if heap else None
 
     def due(self, now: float) -> list[Owner]:
-        """The owners whose time has come, the earliest first; they have none from now on."""
+        """Remove and return the owners whose time has come, the earliest first."""
         found: list[Owner] = []
         while (at := self.next) is not None and at <= now:
             owner = heapq.heappop(self._heap)[2]

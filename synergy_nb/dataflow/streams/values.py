@@ -1,22 +1,23 @@
-"""What streams are made of: who makes one, a place in it, a piece of it, who reads it.
+"""The values that streams consist of: outputs, points, chunks, readers, and orders of inputs.
 
 Theory of operation
 -------------------
-An :class:`Output` is made by one component in one *epoch*. Whoever takes its place, after a death or a move, makes the
-next epoch of the same :class:`Stream`, with the same tuples at the same positions as far as anybody has seen them.
+One component makes an :class:`Output` in one *epoch*. A component that replaces it, after a death or a move, makes the
+next epoch of the same :class:`Stream`, with the same tuples at the same positions up to the last one that a reader has
+received.
 
-A :class:`Point` is a place in a stream: the number of tuples before it, and the time of the last punctuation before
-it. Along a stream points never decrease. Tuples have the same positions in all epochs. Punctuations may stand
-elsewhere, as they depend on how tuples came together; but a promise that was made at a position is true at each later
-one, so a reader applies what it hears and never needs a punctuation again at the same place.
+A :class:`Point` is a point in a stream: the number of tuples before it, and the time of the last punctuation before
+it. Along a stream points never decrease. Tuples have the same positions in all epochs. Punctuations may have other
+positions, as these depend on how tuples were batched; but a promise that was made at a position is valid at each later
+one, so a reader applies the promises that it receives and never needs a punctuation again at the same point.
 
 A :class:`Chunk` is one batch or one punctuation with the points where it begins and ends.
 
-A component with several inputs emits in the order in which it reads them, which no other peer can know. So each of its
-chunks carries that order, as a :class:`Determinant` (the term of causal logging, see Clonos [1]_): the :class:`Run` of
-each port since the chunk before. Chunks that follow from such chunks carry these determinants on, so everybody
-who depends on an order knows it, and whoever takes over from a snapshot reads its inputs in the order that somebody
-depends on. Determinants that a snapshot covers are dropped (``Determinant.stable``).
+A component with several inputs emits in the order in which it reads them, which no other peer can derive. So each of
+its chunks carries that order, as a :class:`Determinant` (the term of causal logging, see Clonos [1]_): the
+:class:`Run` of each port since the previous chunk. Chunks that are made from such chunks carry these determinants on,
+so every peer that depends on an order knows it, and a component that takes over from a snapshot reads its inputs in the
+order that others depend on. Determinants that a snapshot covers are dropped (``Determinant.stable``).
 
 .. [1] P. F. Silvestre, M. Fragkoulis, D. Spinellis, A. Katsifodimos. Clonos: Consistent causal recovery for
    highly-available streaming dataflows. SIGMOD 2021.
@@ -58,15 +59,15 @@ __all__ = [
     "encoded",
 ]
 
-OVERHEAD: Final = 64  # bytes that an item takes beside its table; keeps the size of an item positive
+OVERHEAD: Final = 64  # bytes of an item beside its table; they make the size of each item positive
 COPY: Final = (
     -1
-)  # port of a reader that keeps a copy of a stream: a backup or a follower of the component that makes it
-CLIENT: Final = -2  # port of a reader outside of the peers: whoever collects the results of a sink
+)  # port of a reader that holds a copy of a stream: a backup or a follower of the component that makes it
+CLIENT: Final = -2  # port of a reader outside of the peers: the client that collects the results of a sink
 
 
 class Stream(NamedTuple):
-    """What a component makes, whoever executes it.
+    """The output of a component in all its epochs.
 
     Parameters
     ----------
@@ -82,7 +83,7 @@ class Stream(NamedTuple):
 
 
 class Output(NamedTuple):
-    """What one component makes in one epoch: the scope in which chunks follow one another.
+    """The output of one component in one epoch: the scope in which chunks follow one another.
 
     Parameters
     ----------
@@ -99,12 +100,12 @@ class Output(NamedTuple):
 
     @property
     def stream(self) -> Stream:
-        """The stream that it makes."""
+        """The stream of the output."""
         return Stream(self.application, self.operator, self.replica)
 
 
 class Point(NamedTuple):
-    """A place in a stream.
+    """A point in a stream.
 
     Parameters
     ----------
@@ -118,11 +119,11 @@ class Point(NamedTuple):
     until: int
 
     def joined(self, other: Point) -> Point:
-        """The place that both tuples and promises of two places have reached."""
+        """Return the point that has the later position and the later promise of two points."""
         return Point(max(self.position, other.position), max(self.until, other.until))
 
     def covers(self, other: Point) -> bool:
-        """Whether all tuples and promises before ``other`` are before this place."""
+        """Whether all tuples and promises before ``other`` are before this point."""
         return self.position >= other.position and self.until >= other.until
 
 
@@ -130,16 +131,16 @@ ORIGIN: Final = Point(0, START)
 
 
 class Run(NamedTuple):
-    """A part of an order of inputs: one port is read up to a place, or what comes up to there is dropped.
+    """A part of an order of inputs: one port is read, or dropped, up to a point.
 
     Parameters
     ----------
     port
         Number of the input.
     upto
-        Place in its stream. A run ends where another port is read, and behind each punctuation.
+        Point in its stream. A run ends where another port is read, and after each punctuation.
     dropped
-        Whether the tuples up to that place were dropped, as their deadline had passed.
+        Whether the tuples up to that point were dropped because their deadline had passed.
     """
 
     port: int
@@ -148,18 +149,18 @@ class Run(NamedTuple):
 
 
 class Loss(NamedTuple):
-    """What one component of an application has dropped since the application began.
+    """The tuples that one component of an application has dropped since the application began.
 
     Parameters
     ----------
     operator
         Operator of the component.
     dropped
-        Number of tuples that it has dropped, as their deadline had passed.
+        Number of tuples that it has dropped because their deadline had passed.
     taken
-        Number of tuples that it has taken from its inputs, those that it dropped among them.
+        Number of tuples that it has taken from its inputs, including those that it dropped.
     made
-        Number of tuples that it has made of the others.
+        Number of tuples that it has made from the others.
     """
 
     operator: str
@@ -176,11 +177,11 @@ class Determinant(NamedTuple):
     stream
         Stream of the chunk.
     start, end
-        Places where the chunk begins and ends.
+        Points at which the chunk begins and ends.
     runs
-        Inputs in the order in which they were read since the chunk before.
+        Parts of the inputs, in the order in which they were read since the previous chunk.
     stable
-        Place in the same stream that a snapshot covers on all backups: nobody goes back behind it.
+        Point in the same stream that a snapshot on all backups covers: no component resumes before it.
     """
 
     stream: Stream
@@ -191,26 +192,26 @@ class Determinant(NamedTuple):
 
 
 class OnLag(enum.IntEnum):
-    """What happens to a reader that does not keep up."""
+    """The policy for a reader that falls behind."""
 
-    BLOCK = 0  #: The component that makes the stream waits for it, as for each of its consumers.
-    FAIL = 1  #: It fails alone: an application that shares the stream of another one.
-    RESYNC = 2  #: It goes on where the log begins: a backup or a follower, which the next snapshot helps.
+    BLOCK = 0  #: The component that makes the stream waits for it: a reader of the same application.
+    FAIL = 1  #: It alone fails: an application that shares the stream of another one.
+    RESYNC = 2  #: It resumes where the log begins, with the next snapshot: a backup or a follower.
 
 
 class Reader(NamedTuple):
-    """Who reads a stream.
+    """A reader of a stream.
 
     Parameters
     ----------
     application, operator
-        Component that reads; of a copy, the component that makes the stream.
+        Component that reads; for a copy, the component that makes the stream.
     port
         Number of its input, or :data:`COPY` or :data:`CLIENT`.
     peer
-        Address of the peer that it is on.
+        Address of the peer of the reader.
     epoch
-        Epoch of the component that reads; of a copy, 0.
+        Epoch of the component that reads; 0 for a copy.
     """
 
     application: str
@@ -225,7 +226,7 @@ class Reader(NamedTuple):
 
 
 class Cut(NamedTuple):
-    """What a snapshot covers: places of each input and of the output, and what the next chunk has to carry.
+    """The points of each input and of the output that a snapshot covers, and what the next chunk has to carry.
 
     ``taken`` and ``dropped`` count tuples as in :class:`Loss`.
     """
@@ -234,8 +235,8 @@ class Cut(NamedTuple):
     end: Point
     order: tuple[Run, ...]
     causes: tuple[Determinant, ...]
-    step: int = -1  # of another engine
-    read: int = 0  # bytes of inputs before it
+    step: int = -1  # last step of another engine
+    read: int = 0  # bytes of inputs before the cut
     taken: int = 0
     dropped: int = 0
 
@@ -246,20 +247,19 @@ class Chunk(msgspec.Struct, eq=False, gc=False):
     Parameters
     ----------
     start, end
-        Places where it begins and ends. In an output each chunk begins where the one before it ended.
+        Points at which it begins and ends. In an output each chunk begins where the previous one ended.
     item
         The batch or the punctuation.
     size
         Bytes that count against windows and bounds, the same for all readers.
     determinants
-        Orders of inputs that it depends on and that no earlier chunk of the output carries; its own is the last.
+        Orders of inputs on which it depends and that no earlier chunk of the output carries; its own is the last.
     losses
-        Input of the chunk that was dropped, by the component that made the chunk and those before.
+        Cumulative losses of the component that made the chunk and of those upstream.
     payload
         Encoded form of the chunk; it is made once, when the first reader on another peer needs it.
     kept
-        Memory that peers of this machine read instead of the encoded form, as long as this is there; None: they read
-        the encoded form.
+        Shared memory that peers of this machine read instead of the encoded form; None: they read the encoded form.
     """
 
     start: Point
@@ -278,11 +278,11 @@ class Chunk(msgspec.Struct, eq=False, gc=False):
 
     @property
     def born(self) -> float:
-        """Wall-clock time at which the oldest item behind it entered the system, in seconds."""
+        """Wall-clock time at which the oldest input of the item entered the system, in seconds."""
         return self.item.born
 
     def since(self, position: int) -> Chunk:
-        """The part of it that begins at a position inside of it."""
+        """Return the part of the chunk that begins at a position inside of it."""
         item = self.item
         if not isinstance(item, Batch) or not self.start.position < position < self.end.position:
             return self
@@ -292,7 +292,7 @@ class Chunk(msgspec.Struct, eq=False, gc=False):
         return msgspec.structs.replace(self, start=start, item=rest, size=size, payload=None, kept=None)
 
     def before(self, position: int) -> Chunk:
-        """The part of it that ends at a position inside of it."""
+        """Return the part of the chunk that ends at a position inside of it."""
         item = self.item
         if not isinstance(item, Batch) or not self.start.position < position < self.end.position:
             return self
@@ -302,12 +302,12 @@ class Chunk(msgspec.Struct, eq=False, gc=False):
 
 
 def encoded(chunk: Chunk) -> None:
-    """Make the encoded form of a chunk."""
+    """Encode a chunk."""
     chunk.payload, chunk.kept = encode(chunk.item), None
 
 
 def chunks_of(items: Iterable[Item], start: Point) -> list[Chunk]:
-    """The chunks of consecutive items that follow a place; what promises nothing new, or has no tuples, is left out.
+    """Cut consecutive items after a point into chunks; leave out empty batches and promises that are not new.
 
     Raises
     ------

@@ -1,13 +1,13 @@
-"""The form of frames on the wire.
+"""The encoding of frames on the wire.
 
 A frame is
 
     magic (1 byte) | version (1) | length of the header (4) | CRC-32 of the header (4) | header | payloads
 
-The header is MessagePack: the frame, with the length of each payload in the place of the payload. Payloads are items as
-:func:`synergy_nb.dataflow.tuples.encode` writes them, each with a checksum of its own, so a chunk is encoded once for
-all its readers. Pieces of snapshots are payloads, too. Nothing is decoded before its checksum is right, and no
-length is believed before it is compared with what is there.
+The header is MessagePack: the frame, with the length of each payload instead of the payload. Payloads are items as
+:func:`synergy_nb.dataflow.tuples.encode` writes them, each with its own checksum, so a chunk is encoded once for
+all its readers. Pieces of snapshots are payloads, too. Nothing is decoded before its checksum has been verified, and
+no length is used before it has been compared with the bytes received.
 
 Examples
 --------
@@ -71,7 +71,7 @@ class _Data(msgspec.Struct, frozen=True, tag="data"):
 
 
 class _Piece(msgspec.Struct, frozen=True, array_like=True, gc=False):
-    """A piece of a snapshot without its bytes: its number, their checksum, and how many they are."""
+    """A piece of a snapshot without its bytes: its number, its checksum and its length."""
 
     number: int
     check: int
@@ -106,20 +106,20 @@ _decode = msgspec.msgpack.Decoder(_Header).decode
 
 
 def encode(frame: Frame, *, near: bool = False) -> bytes:
-    """The bytes of a frame; items that have not been encoded yet are, and stay so.
+    """Encode a frame; chunks retain the encoded form of their items.
 
     Parameters
     ----------
     frame
-        Frame that is sent.
+        Frame to encode.
     near
-        Whether it is for a peer that shares memory with this one, and can read batches there.
+        Whether the receiver shares memory with this peer, and can read batches there.
     """
     return b"".join(parts(frame, near=near))
 
 
 def parts(frame: Frame, *, near: bool = False) -> Iterator[bytes]:
-    """The bytes of a frame in several pieces, none of which is copied."""
+    """Encode a frame as several byte strings, none of which is a copy."""
     payloads: list[bytes] = []
     header: _Header
     match frame:
@@ -173,19 +173,19 @@ def decode(
     data: bytes | bytearray | memoryview,
     item_of: Callable[[memoryview], tuples.Item] = tuples.decode,
 ) -> Frame:
-    """The frame that :func:`encode` wrote.
+    """Decode a frame that :func:`encode` wrote.
 
     Parameters
     ----------
     data
         Bytes of one frame.
     item_of
-        Decodes an item.
+        Decoder of an item.
 
     Raises
     ------
     ValueError
-        If ``data`` is anything else; the text says which part was wrong.
+        If ``data`` is not a valid frame; the message names the wrong part.
     """
     view = memoryview(data)
     begin, check = tuples.header_of(view, "frame", _PREFIX, _MAGIC, _VERSION)
@@ -232,7 +232,7 @@ def decode(
 
 
 def _cut(view: memoryview, lengths: list[int]) -> Iterator[memoryview]:
-    """The payloads, which have to take all bytes that are there."""
+    """Cut the payloads apart; together they have to use all bytes."""
     expected = sum(lengths)
     if min(lengths, default=0) < 0 or expected != len(view):
         raise ValueError(f"frame: {len(view)} bytes of payload; expected {expected}")
@@ -242,7 +242,7 @@ def _cut(view: memoryview, lengths: list[int]) -> Iterator[memoryview]:
 
 
 def _pieces(outlines: tuple[_Piece, ...], view: memoryview) -> tuple[Piece, ...]:
-    """The pieces of a snapshot, none of which is damaged."""
+    """Return the pieces of a snapshot, after verifying their checksums."""
     pieces: list[Piece] = []
     for outline, data in zip(outlines, _cut(view, [outline.length for outline in outlines]), strict=True):
         if (found := zlib.crc32(data)) != outline.check:
