@@ -228,7 +228,7 @@ def test_what_spark_cannot_execute_says_why() -> None:
         (P().filter("CAST(weight AS str) = '1.5'"), "Spark writes floats differently, as in CAST(weight AS STRING)"),
         (P().project(a="concat('a', CAST(bytes / 2 AS str))"), "Spark writes floats differently, as in CAST(bytes / 2"),
         (P().aggregate(window="1 s", n="min(CAST(weight AS str))"), "Spark writes floats differently"),
-        (P().filter("ok").sample("10 %"), "it selects tuples by their positions, which Spark knows only of"),
+        (P().filter("ok").sample("10 %"), "it selects tuples by their positions, which Spark knows only for"),
         (P().project(_mark="ok").filter("_mark"), "column '_mark' has a name that is needed"),
         (P().count(window="1 us gap"), "sessions in Spark have gaps of at least 2 us"),
     ],
