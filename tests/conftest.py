@@ -25,6 +25,7 @@ __all__ = [
     "spark",
     "spark_peers",
     "spark_server",
+    "wide_terminal",
 ]
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -78,6 +79,16 @@ def pytest_xdist_setupnodes(specs: list[Any]) -> None:
     share = str(max(1, (os.cpu_count() or 1) // len(specs)))
     for name in ("POLARS_MAX_THREADS", "OPENBLAS_NUM_THREADS"):
         os.environ.setdefault(name, share)
+
+
+@pytest.fixture
+def wide_terminal(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A terminal of 200 columns, also for consoles that another test has made at a different width."""
+    from synergy_nb.cli import console
+
+    monkeypatch.setenv("COLUMNS", "200")
+    for each in (console.out, console.err):
+        monkeypatch.setattr(each, "_width", 200)
 
 
 @pytest.fixture(scope="session")

@@ -297,12 +297,11 @@ def test_bars_are_drawn_over_groups(tmp_path: Path) -> None:
 
 
 @pytest.fixture
-def known(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Path:
+def known(monkeypatch: pytest.MonkeyPatch, tmp_path: Path, wide_terminal: None) -> Path:
     """Two claims that take no time are all there are."""
     both = {claim.id: claim for claim in (DICE, replace(DICE, id="X2"))}
     monkeypatch.setattr(chapters, "CLAIMS", dict.fromkeys(both, "dice"))
     monkeypatch.setattr(chapters, "_claims", lambda module: both)
-    monkeypatch.setenv("COLUMNS", "160")
     return tmp_path
 
 

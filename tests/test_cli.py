@@ -41,11 +41,10 @@ operators:
 
 
 @pytest.fixture(autouse=True)
-def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, wide_terminal: None) -> Path:
     """A working folder with a plan in it and no data, on a wide terminal."""
     monkeypatch.chdir(tmp_path)
     monkeypatch.delenv("SYNERGY_DATA", raising=False)
-    monkeypatch.setenv("COLUMNS", "200")
     (tmp_path / "plan.yaml").write_text(PLAN)
     return tmp_path
 

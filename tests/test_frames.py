@@ -145,7 +145,11 @@ def test_what_is_wrong_with_a_frame_is_told_by_column(frame: Any, options: dict[
         (pl.Series([1]), {}, "source: a Series, which is one column; expected a table"),
         ({"time": 1.0}, {}, "source: dict; expected the name"),
         (iter([]), {}, "source: columns: not given; expected column to type, as in columns={'user': 'str'}"),
-        (Feed({"v": "int"}), {"columns": {"v": "int"}}, "source: columns and time; expected none beside a Feed"),
+        (
+            Feed({"v": "int"}),
+            {"columns": {"v": "int"}},
+            "source: columns and time; expected none of them with a Feed, which has its own",
+        ),
         (TABLE, {"tim": "time"}, None),
     ],
 )

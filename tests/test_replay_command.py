@@ -14,15 +14,12 @@ from synergy_nb.cli.commands import app
 from synergy_nb.recording.recording_file import MAGIC, ChunkWriter, Received, create, read
 from tests.recorded import recorded
 
+pytestmark = pytest.mark.usefixtures("wide_terminal")
+
 
 @pytest.fixture(scope="module")
 def file(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return recorded(tmp_path_factory.mktemp("recording") / "run.rec")
-
-
-@pytest.fixture(autouse=True)
-def wide(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("COLUMNS", "200")
 
 
 def synergy(*arguments: str, typed: str | None = None) -> Result:
