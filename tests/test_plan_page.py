@@ -62,7 +62,7 @@ def test_every_connector_is_told_with_its_parameters(connector: str) -> None:
 def test_the_default_of_speed_is_as_told(connector: str, speed: float) -> None:
     assert CONNECTORS[connector]["speed"].default == speed
     assert re.search(rf"^\| `speed` \| .* \| {speed:g} \|$", part_of(connector), re.MULTILINE)
-    assert "Unless stated it is 0 for traces and 1 for packets" in PAGE
+    assert "The default is 0 for traces and 1 for packets" in PAGE
 
 
 def test_types_formats_columns_functions_and_requirements_are_named() -> None:
