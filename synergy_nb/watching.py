@@ -1,4 +1,4 @@
-"""What joins a running cluster and a view of it, which know nothing of each other."""
+"""Connects a cluster or an application with its live view, neither of which imports the other."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ def watch(what: Application | Cluster | AsyncApplication | AsyncCluster) -> QoSV
     Parameters
     ----------
     what
-        Application or cluster to show; also those of coroutines, on their event loop.
+        Application or cluster to show; those of coroutines are watched on their event loop.
 
     Returns
     -------
@@ -31,7 +31,7 @@ def watch(what: Application | Cluster | AsyncApplication | AsyncCluster) -> QoSV
     Raises
     ------
     TypeError
-        If it is something else.
+        If ``what`` is something else.
     ClusterError
         If its cluster is closed, or one of coroutines is not watched on its event loop.
     """

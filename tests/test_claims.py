@@ -336,7 +336,7 @@ def test_the_command_lists_claims(known: Path) -> None:
 @pytest.mark.parametrize(
     ("arguments", "said"),
     [
-        ([], "ID: none given; expected all, or claims such as C5; --list says which there are"),
+        ([], "ID: none given; expected all, or claims such as C5; --list lists them"),
         (["X12"], "ID: 'X12'; expected all, or one of X1, X2; did you mean"),
         (["X1", "--set", "throw=1"], "--set: 'throw'; expected one of sides, throws; did you mean 'throws'?"),
         (["X1", "--set", "throws=0"], "--set: throws: '0'; expected a whole number from 1"),

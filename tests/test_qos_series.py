@@ -425,7 +425,7 @@ def test_of_a_cluster_all_peers_are_shown_and_what_runs() -> None:
 @pytest.mark.parametrize(
     ("events", "said"),
     [
-        ([], "Nothing has been heard of any peer yet."),
+        ([], "No peer has recorded an event yet."),
         ([PeerStarted(1.0, PEERS[0], PEERS[0], name="peer-1")], "No application runs."),
     ],
 )

@@ -1,4 +1,5 @@
 """The command ``synergy``.
 
-``commands`` says what there is, ``running`` and ``doctor`` do it, ``showing`` and ``console`` print.
+``commands`` declares the commands, with ``options``. ``run_command``, ``replay_command``, ``reproduce_command`` and
+``doctor`` execute them, ``input_checks`` refuses wrong input, and ``printing`` and ``console`` print.
 """

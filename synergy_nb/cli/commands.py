@@ -1,10 +1,10 @@
 """The command ``synergy``.
 
-Exit codes: 0 when all went well, 1 when something ran and failed, 2 when the input was wrong, in which case nothing was
-started. With ``--json`` the standard output holds one JSON value and nothing else; all that is said on the way goes to
-the standard error.
+Exit codes: 0 for success, 1 for a failure while something ran, 2 for wrong input, in which case nothing was started.
+With ``--json`` the standard output holds one JSON value and nothing else; progress and warnings go to the standard
+error.
 
-Everything is imported by the command that needs it, so that ``synergy --help`` answers at once.
+Each command imports what it needs when it is called, so that ``synergy --help`` answers at once.
 """
 
 from __future__ import annotations
@@ -46,17 +46,17 @@ app = typer.Typer(
     context_settings={"help_option_names": ["-h", "--help"]},
 )
 plans = typer.Typer(help="Draw and check query plans in files.", no_args_is_help=True)
-data = typer.Typer(help="List real traces, say what they hold, and get a copy.", no_args_is_help=True)
+data = typer.Typer(help="List and describe real traces, and download a copy.", no_args_is_help=True)
 app.add_typer(plans, name="plan")
 app.add_typer(data, name="data")
 app.command()(replay)
 
 
 def main() -> None:
-    """Entry of the console script."""
+    """Entry point of the console script."""
     try:
         app()
-    except BrokenPipeError:  # the reader of a pipe has gone: nobody is left to tell
+    except BrokenPipeError:  # the reader of the pipe has closed it, so no message can be written
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         sys.exit(FAILED)
 
@@ -82,7 +82,7 @@ def demo(
         typer.Option(metavar="FILE", help="A trace: HTTP log, 6-column TCP trace, CSV or Parquet, plain or gzipped."),
     ] = None,
     peers: Peers = 8,
-    report: Annotated[Path, typer.Option(metavar="FILE.html", help="Where the report goes.")] = Path(
+    report: Annotated[Path, typer.Option(metavar="FILE.html", help="File of the report.")] = Path(
         "synergy-demo.html"
     ),
     speed: Annotated[
@@ -94,7 +94,7 @@ def demo(
         ),
     ] = None,
     kill: Annotated[
-        bool, typer.Option("--kill", help="Kill a peer while the query runs, and show what the others do.")
+        bool, typer.Option("--kill", help="Kill a peer while the query runs, and show how the others react.")
     ] = False,
     spark: Spark = None,
     as_json: Json = False,
@@ -137,7 +137,7 @@ def run(
     scheduler: Annotated[
         str | None, typer.Option(metavar="ADDRESS", help="Use the workers of this Dask cluster (tcp://host:port).")
     ] = None,
-    explain: Annotated[bool, typer.Option("--explain", help="Say why each operator runs where it runs.")] = False,
+    explain: Annotated[bool, typer.Option("--explain", help="Print why each operator runs on its peer.")] = False,
     placement: Annotated[
         str,
         typer.Option(
@@ -146,7 +146,10 @@ def run(
         ),
     ] = "composed",
     origin: Annotated[
-        str | None, typer.Option(metavar="PEER|client|source|sink|near", help="Submit there.", show_default="client")
+        str | None,
+        typer.Option(
+            metavar="PEER|client|source|sink|near", help="Peer at which the plan is submitted.", show_default="client"
+        ),
     ] = None,
     limit: Annotated[int, typer.Option(metavar="ROWS", help="Rows of each sink to show.")] = 20,
     duration: Annotated[
@@ -222,15 +225,15 @@ def up(peers: Peers = 8, record: Record = None, discipline: Discipline = "fcfs",
     check_discipline(discipline)
     import threading
 
-    told = threading.Event()
+    stop = threading.Event()
 
-    def tell(*_: object) -> None:
-        if told.is_set() or not started:
-            raise KeyboardInterrupt  # not up yet, or asked twice: at once
-        told.set()
+    def request_stop(*_: object) -> None:
+        if stop.is_set() or not started:
+            raise KeyboardInterrupt  # the cluster has not started, or this is the second signal: end at once
+        stop.set()
 
     started = False
-    before = {number: signal.signal(number, tell) for number in (signal.SIGINT, signal.SIGTERM)}
+    before = {number: signal.signal(number, request_stop) for number in (signal.SIGINT, signal.SIGTERM)}
     from synergy_nb.cli.console import Bars, fields, out
     from synergy_nb.runtime.client.cluster import Cluster
 
@@ -245,9 +248,9 @@ def up(peers: Peers = 8, record: Record = None, discipline: Discipline = "fcfs",
             else:
                 fields([("scheduler", cluster.scheduler), *cluster.peers.items()])
                 out.print(f"\nsynergy run PLAN.yaml --scheduler {cluster.scheduler}", markup=False, soft_wrap=True)
-                out.print("Ctrl-C ends them all.")
+                out.print("Ctrl-C ends all peers.")
             sys.stdout.flush()
-            while not told.wait(1.0):  # in steps: a wait without an end hears no signal on some systems
+            while not stop.wait(1.0):  # in steps: on some systems an endless wait receives no signal
                 pass
     except KeyboardInterrupt:
         pass
@@ -261,7 +264,7 @@ def bench(
     name: Annotated[str, typer.Argument(metavar="NAME|all", help="Name of the measurement.")],
     as_json: Json = False,
 ) -> None:
-    """Measure this platform on this machine, beside other systems where they do the same."""
+    """Measure this platform on this machine, and other systems at the same work."""
     from synergy_experiments.bench import suite as measurements
 
     names = tuple(measurements.NAMES)
@@ -302,13 +305,14 @@ def reproduce(
         typer.Option("--set", metavar="NAME=VALUE", help="A parameter of the set-up; may be repeated."),
     ] = None,
     repeat: Annotated[
-        int | None, typer.Option(metavar="N", help="Repetitions, each from a seed of its own.", show_default="by claim")
+        int | None,
+        typer.Option(metavar="N", help="Number of repetitions, each with its own seed.", show_default="by claim"),
     ] = None,
     plot: Annotated[Path | None, typer.Option(metavar="DIR", help="Draw the figures into this folder, as SVG.")] = None,
-    processes: Annotated[int, typer.Option(metavar="N", help="Processes that measure.")] = 2,
+    processes: Annotated[int, typer.Option(metavar="N", help="Number of processes that measure.")] = 2,
     as_json: Json = False,
 ) -> None:
-    """Reproduce figures and tables of the papers, with the paper's numbers and a verdict beside ours."""
+    """Reproduce figures and tables of the papers: our numbers, the paper's, and a verdict."""
     at_least("--seed", seed, 0)
     at_least("--processes", processes, 1)
     if repeat is not None:
@@ -323,7 +327,7 @@ def reproduce(
     if chosen is None:
         refuse(f"--scale: {WrongValue(scale, 'quick or paper', nearest(scale, SCALES))}")
     if not claims and not list_them:
-        refuse("ID: none given; expected all, or claims such as C5; --list says which there are")
+        refuse("ID: none given; expected all, or claims such as C5; --list lists them")
     with bad_input("ID"):
         found = find(claims or ["all"])
     with bad_input("--set"):
@@ -349,7 +353,7 @@ def reproduce(
 
 @app.command()
 def doctor(as_json: Json = False) -> None:
-    """Check whether this machine is ready, and say what to do if it is not."""
+    """Check whether this machine is ready, and advise what to do if it is not."""
     from synergy_nb.cli.console import Bars
     from synergy_nb.cli.doctor import examine
     from synergy_nb.cli.printing import show_finding
@@ -376,7 +380,7 @@ def plan_show(
     svg: Annotated[Path | None, typer.Option(metavar="FILE.svg", help="Draw it to a file, too.")] = None,
     as_json: Json = False,
 ) -> None:
-    """Draw a plan, with what each operator takes and gives."""
+    """Draw a plan, with the expected rates and loads of its operators."""
     if svg is not None:
         writable("--svg", svg)
     plan = load(file)
@@ -420,7 +424,7 @@ def plan_check(file: PlanFile, as_json: Json = False) -> None:
 
 @data.command("list")
 def data_list(as_json: Json = False) -> None:
-    """List the real traces, and which of them are at hand."""
+    """List the real traces, and which of them are on this machine."""
     from synergy_nb.cli.printing import dataset_dict, show_datasets
     from synergy_nb.traces import datasets
 
@@ -436,7 +440,7 @@ def data_info(
     name: Annotated[str, typer.Argument(metavar="NAME|FILE", help="A trace of the list, or a file.")],
     as_json: Json = False,
 ) -> None:
-    """Say what a trace holds."""
+    """Print format, columns, time span and disorder of a trace."""
     from synergy_nb import traces
     from synergy_nb.cli.printing import dataset_dict, show_dataset, show_trace
     from synergy_nb.traces import datasets
@@ -444,7 +448,7 @@ def data_info(
     with bad_input():
         known = name in {dataset.name for dataset in datasets.DATASETS}
         if not known and not Path(name).exists() and not {"/", "."} & set(name):
-            datasets.find(name)  # a name, and not one of the list: it says which there are
+            datasets.find(name)  # an unknown name: the error lists the known ones
         found = datasets.find(name) if known else None
         path = name if found is None else found.path
         holds = traces.info(path) if path is not None and (found is None or found.dataset.format) else None
@@ -463,12 +467,12 @@ def data_info(
 @data.command("fetch")
 def data_fetch(
     name: Annotated[str, typer.Argument(metavar="NAME", help="A trace of the list.")],
-    url: Annotated[str, typer.Option(metavar="ADDRESS", help="Where your copy is: http, https or file.")],
-    sha256: Annotated[str, typer.Option(metavar="HEX", help="Checksum that it must have.")],
-    to: Annotated[Path, typer.Option(metavar="FOLDER", help="Where it goes.")] = Path("datasets"),
+    url: Annotated[str, typer.Option(metavar="ADDRESS", help="Address of your copy: http, https or file.")],
+    sha256: Annotated[str, typer.Option(metavar="HEX", help="Checksum of the file, SHA-256.")],
+    to: Annotated[Path, typer.Option(metavar="FOLDER", help="Folder for the file.")] = Path("datasets"),
     as_json: Json = False,
 ) -> None:
-    """Download a trace from an address of yours, and keep it if its checksum is right."""
+    """Download a trace from an address that you state, and store it if its checksum is right."""
     from synergy_nb.cli.console import Bars, out
     from synergy_nb.reporting.formatting import amount
     from synergy_nb.traces import datasets
@@ -483,7 +487,7 @@ def data_fetch(
         try:
             path = datasets.fetch(name, url, sha256, to, progress=progress)
         except ValueError as error:
-            if str(error).startswith(url):  # about what came from there, not about what was asked
+            if str(error).startswith(url):  # the error is about the downloaded file, not about the input
                 fail(str(error))
             refuse(str(error))
     size = path.stat().st_size

@@ -1,4 +1,4 @@
-"""What the command line writes: results to the standard output, everything else to the standard error."""
+"""Output of the command line: results to the standard output, everything else to the standard error."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ err = Console(stderr=True, highlight=False)
 
 
 class Bars:
-    """Shows how far a job is: a bar where somebody watches, and a line a stage where the output goes to a file."""
+    """Progress of a job: a bar at a terminal, and one line a stage if the output goes to a file."""
 
     def __init__(self) -> None:
         self._watched = sys.stderr.isatty()
@@ -45,7 +45,7 @@ class Bars:
             self._progress.stop()
 
     def stage(self, text: str) -> None:
-        """The next stage begins."""
+        """Begin the next stage."""
         if not self._watched:
             err.print(f"· {text}", markup=False)
             return
@@ -53,12 +53,12 @@ class Bars:
         self._task = self._progress.add_task(text, total=None)
 
     def note(self, text: str) -> None:
-        """Something that is to be known; where somebody watches, it has been said already."""
+        """Print a warning, except at a terminal, where the client has displayed it already."""
         if not self._watched:
             err.print(f"! {text}", markup=False)
 
     def share(self, done: float) -> None:
-        """How much of the stage is done, from 0 to 1."""
+        """Set the share of the stage that is done, from 0 to 1."""
         if self._watched and self._task is not None:
             self._progress.update(self._task, total=1.0, completed=done)
 
@@ -68,7 +68,7 @@ class Bars:
 
 
 def fields(rows: list[tuple[str, str]]) -> None:
-    """Names and values, two columns; values wrap in their own."""
+    """Print names and values in two columns; long values wrap within theirs."""
     from rich.table import Table
     from rich.text import Text
 

@@ -1,4 +1,4 @@
-"""Is this machine ready? One look at all that a cluster of peers needs, and what to do about what is missing."""
+"""Examination of this machine: everything that a cluster of peers needs, and advice about what is missing."""
 
 from __future__ import annotations
 
@@ -19,21 +19,21 @@ __all__ = ["Finding", "examine"]
 
 OLDEST: Final = (3, 11)
 PACKAGES: Final = ("distributed", "polars", "pyarrow", "duckdb", "sqlglot", "msgspec", "numpy", "cryptography")
-MEMORY: Final = 1e9  # bytes for 8 peers, with the data that they hold
+MEMORY: Final = 1e9  # memory of 8 peers with their data, bytes
 _GIGA: Final = 1e9
 
 
 class Finding(NamedTuple):
-    """One thing that was looked at.
+    """The result of one check.
 
     Parameters
     ----------
     name
-        Name of what is looked at.
+        Name of the checked thing.
     state
-        ``good``; ``note``: works, but; or ``bad``.
+        ``good``; ``note`` if it works with a restriction; or ``bad``.
     found
-        Text that tells what there is.
+        Text that describes what was found.
     advice
         Remedy; empty if nothing is wrong.
     """
@@ -45,7 +45,7 @@ class Finding(NamedTuple):
 
 
 def examine(progress: Callable[[str], None] = lambda _: None) -> Iterator[Finding]:
-    """Look at everything, the quick things first; ``progress`` is told what is looked at next."""
+    """Run all checks, the quick ones first; ``progress`` is called with a text before each slow one."""
     yield _python()
     yield _system()
     yield from _packages()
@@ -108,7 +108,7 @@ def _memory() -> Finding:
     memory = psutil.virtual_memory()
     found = f"{memory.available / _GIGA:.1f} of {memory.total / _GIGA:.1f} GB available"
     if memory.available < MEMORY:
-        return Finding("memory", "note", found, "8 peers want about 1 GB: end other programs, or start fewer peers")
+        return Finding("memory", "note", found, "8 peers need about 1 GB: end other programs, or start fewer peers")
     return Finding("memory", "good", found)
 
 
@@ -120,7 +120,7 @@ def _loopback() -> Finding:
                 pass
     except OSError as error:
         return Finding("loopback", "bad", f"127.0.0.1: {error}", "allow connections to 127.0.0.1 (firewall, container)")
-    return Finding("loopback", "good", "127.0.0.1 takes connections")
+    return Finding("loopback", "good", "127.0.0.1 accepts connections")
 
 
 def _views() -> Finding:
@@ -131,16 +131,16 @@ def _views() -> Finding:
     except BundleMissing:
         advice = "make lab builds it, or python hatch_build.py; until then watch() shows text and a still picture"
         return Finding("views", "note", "the live view has not been built in this checkout", advice)
-    return Finding("views", "good", "the live view is there")
+    return Finding("views", "good", "the live view has been built")
 
 
 def _data() -> Iterator[Finding]:
     here = [found.dataset.name for found in datasets.listing() if found.path is not None]
     if here:
-        yield Finding("data", "good", f"at hand: {', '.join(here)}")
+        yield Finding("data", "good", f"available: {', '.join(here)}")
     else:
-        advice = "the demo generates packets; synergy data list says which real traces there are"
-        yield Finding("data", "note", "no real trace at hand", advice)
+        advice = "the demo generates packets; synergy data list shows which real traces exist"
+        yield Finding("data", "note", "no real trace on this machine", advice)
 
 
 def _peers() -> Finding:
@@ -153,7 +153,7 @@ def _peers() -> Finding:
             ready = time.monotonic() - began
             query = source("packets", count=1000, speed=0).filter("link = 'B'").sink("doctor", delay="5 s")
             rows = cluster.submit(query).results().height
-    except Exception as error:  # noqa: BLE001 - whatever it is, it is what the doctor was asked for
+    except Exception as error:  # noqa: BLE001 - any error is a finding
         text = (str(error).splitlines() or [type(error).__name__])[0]
         advice = "see whether processes may be started and 127.0.0.1 is allowed; run it again with PYTHONFAULTHANDLER=1"
         return Finding("peers", "bad", text, advice)
@@ -202,7 +202,7 @@ def _spark() -> Finding:
     except SparkUnavailable as error:
         text, _, advice = str(error).rpartition("; ")
         return Finding("Spark", "bad", text or advice, advice if text else "")
-    except Exception as error:  # noqa: BLE001 - as above
+    except Exception as error:  # noqa: BLE001 - any error is a finding, as above
         text = (str(error).splitlines() or [type(error).__name__])[0]
         return Finding("Spark", "bad", text, "pip install --force-reinstall 'pyspark[connect]'")
     found = f"{version} at {home}: a server was ready in {ready - began:.1f} s and a session in {opened - ready:.1f} s"

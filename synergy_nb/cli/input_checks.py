@@ -1,4 +1,4 @@
-"""What commands check and how they end: input that is wrong, what fails while it runs, and what is printed."""
+"""Checks of the input of commands, and their exits: wrong input, failures while something runs, and JSON output."""
 
 from __future__ import annotations
 
@@ -37,27 +37,27 @@ BAD_INPUT: Final = 2
 
 
 def say(message: str) -> None:
-    """Say something on the standard error."""
+    """Print a message on the standard error."""
     from synergy_nb.cli.console import err
 
     err.print(f"synergy: {message}", markup=False, style="red", soft_wrap=True)
 
 
 def refuse(message: str) -> NoReturn:
-    """End with a message about input that is wrong."""
+    """Exit with a message about wrong input."""
     say(message)
     raise typer.Exit(BAD_INPUT)
 
 
 def fail(message: str) -> NoReturn:
-    """End with a message about what went wrong while it ran."""
+    """Exit with a message about a failure while something ran."""
     say(message)
     raise typer.Exit(FAILED)
 
 
 @contextlib.contextmanager
 def bad_input(field: str = "") -> Iterator[None]:
-    """What is wrong in here is the user's input: one message, about ``field`` if given, and exit code 2."""
+    """Treat a ``ValueError`` in this block as wrong input: one message, about ``field`` if given, and exit code 2."""
     try:
         yield
     except ValueError as error:
@@ -66,7 +66,7 @@ def bad_input(field: str = "") -> Iterator[None]:
 
 @contextlib.contextmanager
 def running() -> Iterator[None]:
-    """What goes wrong in here went wrong while it ran: one message and exit code 1."""
+    """Treat an error in this block as a failure while something ran: one message and exit code 1."""
     from synergy_nb.runtime.process.fork_server import ProcessStartError
     from synergy_nb.runtime.process.requests import ClusterError, NotAdmitted
     from synergy_nb.runtime.transport.wire import RemoteError
@@ -80,7 +80,7 @@ def running() -> Iterator[None]:
 
 
 def chosen_spark(given: str | None) -> bool | str:
-    """What ``--spark`` says, checked."""
+    """The value of ``--spark``, checked, as the argument of a cluster."""
     if given is None or given == "off":
         return given is None
     from synergy_nb.runtime.data.spark_servers import checked
@@ -91,7 +91,7 @@ def chosen_spark(given: str | None) -> bool | str:
 
 
 def check_discipline(given: str) -> None:
-    """Refuse a scheduling discipline that is none."""
+    """Refuse an unknown scheduling discipline."""
     from synergy_nb.plan import requirements
 
     with bad_input():

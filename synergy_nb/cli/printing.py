@@ -1,4 +1,4 @@
-"""Results of the command line as people see them in a terminal."""
+"""Results of the command line for a terminal."""
 
 from __future__ import annotations
 
@@ -85,7 +85,7 @@ def asked(plan: Plan) -> str:
 
 
 def show_plan(plan: Plan) -> None:
-    """The drawing, and a row an operator."""
+    """Print the drawing of a plan, and a row for each operator."""
     out.print(Text(plan.name, style="bold"))
     out.print(Text(f"quality of service: {asked(plan)}", style="dim"))
     out.print()
@@ -108,7 +108,7 @@ def show_plan(plan: Plan) -> None:
 
 
 def show_run(plan: Plan, run: Run, *, explain: bool) -> None:
-    """Rows, quality of service, and where it ran."""
+    """Print the rows of a run, its quality of service, and the peers of its operators."""
     for sink, followed in run.sinks.items():
         _heading(f"{plan.operators[sink].params['name']}: {counted(followed.count, 'row')}")
         show_rows(followed.table, followed.count)
@@ -139,12 +139,12 @@ def show_run(plan: Plan, run: Run, *, explain: bool) -> None:
 
 
 def _dropped(record: Mapping[str, Any]) -> str:
-    """How many tuples each operator has dropped."""
+    """Number of tuples that each operator has dropped, in words."""
     return ", ".join(f"{counted(number, 'tuple')} at {name}" for name, number in record["dropped"].items())
 
 
 def show_rows(table: pl.DataFrame | None, count: int) -> None:
-    """The first rows of a result; as many columns as there is room for."""
+    """Print the first rows of a result, with as many columns as fit."""
     if table is None or not table.height:
         return
     shown = Table(box=None, pad_edge=False)
@@ -216,7 +216,7 @@ def _rows(number: int | None) -> str:
 
 
 def show_datasets(found: list[Found]) -> None:
-    """A row a dataset."""
+    """Print a row for each dataset."""
     table = Table(box=None, pad_edge=False)
     table.add_column("name", no_wrap=True)
     table.add_column("rows", justify="right", no_wrap=True)
@@ -232,7 +232,7 @@ def show_datasets(found: list[Found]) -> None:
 
 
 def show_dataset(found: Found) -> None:
-    """All about one dataset."""
+    """Print all properties of one dataset."""
     dataset = found.dataset
     fields(
         [
@@ -247,7 +247,7 @@ def show_dataset(found: Found) -> None:
 
 
 def show_trace(info: Info) -> None:
-    """What a trace holds."""
+    """Print format, columns, time span and disorder of a trace."""
     rows = [
         ("file", f"{info.path}, {amount(info.size)} bytes"),
         ("format", info.format),
@@ -272,7 +272,7 @@ def _figure(entry: dict[str, Any]) -> str:
 
 
 def show_measurement(found: dict[str, Any]) -> None:
-    """A measurement, and those of the systems beside it."""
+    """Print a measurement, and those of other systems."""
     rows = [(str(found["name"]), _figure(found))]
     rows += [(f"  {peer['name']}", _beside(peer)) for peer in found.get("peers") or ()]
     rows += [
@@ -284,7 +284,7 @@ def show_measurement(found: dict[str, Any]) -> None:
 
 
 def _beside(peer: dict[str, Any]) -> str:
-    """Figure of another system, its processor time and how we compare; or why it was not measured."""
+    """Figure of another system, its processor time and our ratio to it; or why it was not measured."""
     detail = peer.get("detail") or {}
     if detail.get("note"):
         return str(detail["note"])
@@ -301,7 +301,7 @@ def _brief(value: Any) -> bool:
 
 
 def show_finding(finding: Finding) -> None:
-    """One line about one thing, and a second one where something is to be done."""
+    """Print one line about a finding, and a second one with its advice, if any."""
     mark, colour = _MARKS[finding.state]
     line = Table.grid(padding=(0, 1))
     line.add_column(width=1)

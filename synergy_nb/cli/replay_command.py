@@ -1,4 +1,4 @@
-"""``synergy replay``: what a recording holds, whether its replay has the same effects, and a request step by step."""
+"""``synergy replay``: the contents of a recording, a comparison of its replay, and a request step by step."""
 
 from __future__ import annotations
 
@@ -23,19 +23,19 @@ QUIT: Final = "q"
 
 def replay(
     file: Annotated[
-        Path, typer.Argument(metavar="FILE", help="A recording, as record=FILE or --record FILE wrote it.")
+        Path, typer.Argument(metavar="FILE", help="A recording, written by record=FILE or --record FILE.")
     ],
     request: Annotated[
         str | None, typer.Option(metavar="ID", help="Show the messages of this request, one a line.")
     ] = None,
     step: Annotated[
-        bool, typer.Option("--step", help="At a terminal, show one message after the other, at your pace.")
+        bool, typer.Option("--step", help="At a terminal, wait for Enter after each message.")
     ] = False,
     as_json: Json = False,
 ) -> None:
     """Replay a recorded run, compare its effects, and step through the messages of a request."""
     if step and request is None:
-        refuse("--step: no --request is given; expected --request ID, whose messages to show")
+        refuse("--step: no --request is given; expected --request ID, whose messages are shown")
     from synergy_nb.recording.replay import compare
     from synergy_nb.recording.stepping import exchanges_of, requests_of
 
@@ -154,7 +154,7 @@ def _show_exchanges(chosen: Requested, exchanges: list[Exchange], *, step: bool)
 
 
 def _conclude(recording: Recording, outcome: Outcome) -> None:
-    """Say on the standard error what is missing, and whether the replay gave the same effects."""
+    """Print on the standard error what is missing, and whether the replay has the same effects."""
     from synergy_nb.cli.console import err
     from synergy_nb.recording.recording_file import version
     from synergy_nb.reporting.formatting import counted

@@ -1,4 +1,4 @@
-"""Claims of the papers in a terminal: what is set, what was measured, and ours beside the paper's."""
+"""Claims of the papers in a terminal: their parameters, and our measurements beside the paper's."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ _VERDICTS: Final = {
     "does not hold": ("✕", "red"),
     "not comparable": ("·", "dim"),
 }
-MOST_ROWS: Final = 24  # of a table of curves: more are in the JSON and in the figure
+MOST_ROWS: Final = 24  # rows of a table of curves; the JSON and the figure have all
 
 
 def run(
@@ -40,7 +40,7 @@ def run(
     plot: Path | None,
     as_json: bool,
 ) -> None:
-    """Reproduce claims, and print each as soon as it is there; as JSON all at once, a list where there are several."""
+    """Reproduce claims, and print each as soon as it is measured; as JSON print all at the end, several as a list."""
     if plot is not None:
         with bad_input("--plot"):
             figures.check(plot)
@@ -63,14 +63,14 @@ def run(
 
 
 class _Told:
-    """Tells how far the claims are."""
+    """Displays the progress of the claims."""
 
     def __init__(self, bars: Bars) -> None:
         self._bars = bars
         self.claim = ""
 
     def __call__(self, claim: str, done: int, cells: int) -> None:
-        """``done`` of the ``cells`` of a claim are measured."""
+        """Display that ``done`` of the ``cells`` of a claim are measured."""
         if claim != self.claim:
             self.claim = claim
             self._bars.stage(f"reproducing {claim}")
@@ -96,7 +96,7 @@ def list_dict(claims: Sequence[Claim]) -> list[dict[str, Any]]:
 
 
 def show_list(claims: Sequence[Claim], *, parameters: bool) -> None:
-    """A row a claim; with ``parameters``, what can be set."""
+    """Print a row for each claim; with ``parameters``, also its parameters."""
     for claim in claims:
         line = Table.grid(padding=(0, 2))
         line.add_column(width=4, style="bold")
@@ -117,7 +117,7 @@ def show_list(claims: Sequence[Claim], *, parameters: bool) -> None:
 
 
 def show_result(result: Result) -> None:
-    """Set-up, a table a metric of the figure, and the checks."""
+    """Print the set-up of a claim, a table for each metric of its figure, and the checks."""
     claim = result.claim
     out.print(Text(f"\n{claim.id}  {claim.title}", style="bold"))
     fields(
@@ -150,7 +150,7 @@ def show_result(result: Result) -> None:
 
 
 def _show_rows(rows: Sequence[Row], xlabel: str, ylabel: str, factor: float) -> None:
-    """A line a place, a column an algorithm; ± is half of the interval."""
+    """Print a line for each point and a column for each algorithm; ± is half of the interval."""
     algorithms = list(dict.fromkeys(row.algorithm for row in rows))
     places = list(dict.fromkeys(row.x for row in rows))
     table = Table(box=None, pad_edge=False, title=ylabel, title_justify="left", title_style="")

@@ -28,7 +28,7 @@ POLL: Final = 0.2  # seconds
 
 
 class Followed:
-    """What has come out of one sink: how many tuples, and the first of them."""
+    """Output of one sink: the number of its tuples, and the first of them."""
 
     def __init__(self, limit: int) -> None:
         self.count = 0
@@ -38,7 +38,7 @@ class Followed:
         self._have = 0
 
     def take(self, table: pl.DataFrame) -> None:
-        """One more table."""
+        """Add a table."""
         self.count += table.height
         if self._have < self._limit:
             kept = table.head(self._limit - self._have)
@@ -52,14 +52,14 @@ class Followed:
 
 
 class Run(msgspec.Struct, frozen=True):
-    """What came of a run.
+    """The outcome of a run.
 
     Parameters
     ----------
     application, status, reason
         Id of the application; ``finished``, ``failed`` or ``stopped``; and the reason.
     peers, placement, setup_s, seconds
-        Number of peers, operator to peer, seconds of the set-up, and seconds from then to the end.
+        Number of peers, peer of each operator, time of the set-up, and time from then to the end, seconds.
     sinks, qos
         Results of each sink, and its QoS measurements.
     explanation, events
@@ -79,7 +79,7 @@ class Run(msgspec.Struct, frozen=True):
     events: list[Event]
 
     def to_dict(self, plan: Plan, *, explain: bool) -> dict[str, Any]:
-        """What ``synergy run --json`` prints."""
+        """The output of ``synergy run --json``, as plain values."""
         found: dict[str, Any] = {
             "application": self.application,
             "plan": plan.name,
@@ -99,7 +99,7 @@ class Run(msgspec.Struct, frozen=True):
 
 
 def _plain(table: pl.DataFrame | None) -> list[dict[str, Any]]:
-    """Rows of values that JSON can hold."""
+    """Rows of a table as values that JSON can hold."""
     if table is None:
         return []
     rows = table.with_columns(
@@ -109,7 +109,7 @@ def _plain(table: pl.DataFrame | None) -> list[dict[str, Any]]:
 
 
 def secrets(given: Iterable[str]) -> dict[str, bytes]:
-    """Secrets by name, from texts ``NAME=FILE``: what is in a file is in no list of processes.
+    """Secrets by name, from texts ``NAME=FILE``; the contents of a file are in no list of processes.
 
     Raises
     ------
@@ -132,7 +132,7 @@ def secrets(given: Iterable[str]) -> dict[str, bytes]:
 
 
 def check(plan: Plan, *, peers: int | None, keys: Mapping[str, bytes]) -> None:
-    """Refuse what cannot run from the command line, before anything is started.
+    """Refuse a plan that cannot run from the command line, before anything is started.
 
     Parameters
     ----------
@@ -174,14 +174,14 @@ def check(plan: Plan, *, peers: int | None, keys: Mapping[str, bytes]) -> None:
 
 
 def check_origin(origin: str | None, peers: int | None) -> str | None:
-    """Refuse an origin that cannot be, before anything is started.
+    """Refuse an invalid origin, before anything is started.
 
     Parameters
     ----------
     origin
         Name of a peer, one of :data:`~synergy_nb.lifecycle.origins.POLICIES`, or None.
     peers
-        Number of the peers that will be started on this machine; None: they are elsewhere, with names of their own.
+        Number of peers that will be started on this machine; None if peers run already, with names of their own.
 
     Returns
     -------
@@ -210,18 +210,18 @@ def execute(
     duration: float | None,
     progress: Any,
 ) -> Run:
-    """Submit a plan, take its results until it ends, and stop it.
+    """Submit a plan, collect its results until it ends, and stop it.
 
     Parameters
     ----------
     options
-        Placement and origin, as ``submit`` takes them.
+        Arguments of ``submit``: placement and origin.
     limit
-        Rows of each sink that are kept.
+        Number of rows to collect from each sink.
     duration
-        Seconds after which it is stopped; None: when its streams end, or at an interrupt.
+        Time after which the application is stopped, seconds; None to run until its streams end, or an interrupt.
     progress
-        Is told how far it is (``stage`` and ``share``), and what is to be known (``note``).
+        Receiver of the progress (``stage`` and ``share``), and of warnings (``note``).
 
     Raises
     ------
@@ -255,7 +255,7 @@ def execute(
     except KeyboardInterrupt:
         stopped = "by an interrupt"
     status = "stopped" if stopped else application.status
-    if not stopped and status == "running":  # all results are here; the origin is about to say so
+    if not stopped and status == "running":  # all results have arrived, and the origin will report the end soon
         status = application.wait(10.0)
     reason = stopped or application.reason
     found = Run(
@@ -282,5 +282,5 @@ def _read(application: Application, sink: str, followed: Followed) -> None:
     try:
         for table in application.stream(sink):
             followed.take(table)
-    except (ClusterError, RemoteError) as error:  # it failed or was stopped: the status says so
+    except (ClusterError, RemoteError) as error:  # the application failed or was stopped, which its status shows
         followed.error = str(error)

@@ -1,4 +1,4 @@
-"""What the demo reads: a trace that the user names, one that is at hand, or generated packets; and the query over it.
+"""Input of the demo: a trace that the user names, one on this machine, or generated packets; and the query over it.
 
 The query is the top-k network-monitoring application of figure 1.1 of the dissertation: over windows of 20 minutes, the
 pairs whose traffic is larger than that of more than 95 % of the pairs.
@@ -28,10 +28,10 @@ __all__ = ["GENERATED", "PACED_SECONDS", "WINDOW_SECONDS", "Input", "choose", "g
 WINDOW: Final = "20 min"
 WINDOW_SECONDS: Final = 1200
 FRACTION: Final = "95 %"
-LIMIT: Final = "5 s"  # that a laptop keeps which has much else to do: results are of windows of 20 minutes
+LIMIT: Final = "5 s"  # met by a busy laptop, too; results are of windows of 20 minutes
 MISSES: Final = "5 %"
 PACED_SECONDS: Final = 6.0
-FAST_RATE: Final = 100_000.0  # tuples/s that admission counts with where a source is as fast as possible
+FAST_RATE: Final = 100_000.0  # rate that admission assumes for a source that is as fast as possible, tuples/s
 PAIRS: Final = (("source", "destination"), ("host", "directory"))
 GENERATED: Final[Mapping[str, Any]] = {"seed": 2008, "rate": 10.0, "duration": 4 * 3600.0, "hosts": 200}
 
@@ -53,7 +53,7 @@ class Input(msgspec.Struct, frozen=True):
     pair
         Columns that make the pair.
     where
-        SQL condition of what counts.
+        SQL condition of the tuples that are counted.
     value
         Aggregate call that gives a pair's traffic.
     unit
@@ -84,7 +84,7 @@ class Input(msgspec.Struct, frozen=True):
 
 
 def choose(trace: str | Path | None) -> Input:
-    """The trace at ``trace``, else the SDSC trace where it is at hand, else generated packets.
+    """The trace at ``trace``, else the SDSC trace if it is on this machine, else generated packets.
 
     Raises
     ------
@@ -136,7 +136,7 @@ def _trace(path: Path) -> Input:
     if columns.get("link") == "str":
         where = "link = 'B'"
     elif columns.get("operation") == "str":
-        where = "operation LIKE 'Sent%'"  # what was served, not what was refused or not found
+        where = "operation LIKE 'Sent%'"  # requests that were served, not those refused or not found
     elif columns.get("status") == "int":
         where = "status = 200"
     else:
@@ -158,7 +158,7 @@ def _trace(path: Path) -> Input:
 
 
 def _header(path: Path, kind: str) -> list[str]:
-    """Names of the columns as the file has them."""
+    """Names of the columns in the file."""
     if kind == "parquet":
         return list(pl.read_parquet_schema(path))
     with path.open("rb") as file:
@@ -171,7 +171,7 @@ def _header(path: Path, kind: str) -> list[str]:
 def query(given: Input, speed: float, engine: str = "peer") -> Plan:
     """The query over ``given``, replayed at ``speed`` seconds of event time a second; 0: as fast as possible.
 
-    ``engine`` is that of the windows' sums. Spark adds micro-batches, so there is no limit then.
+    ``engine`` executes the sums of the windows. Spark adds micro-batches, so a plan on Spark states no limit.
     """
     rate = given.tuples / given.seconds * speed if speed and given.seconds else FAST_RATE
     params = dict(given.params)
@@ -191,7 +191,7 @@ def query(given: Input, speed: float, engine: str = "peer") -> Plan:
 
 
 def watch(peers: Iterable[str]) -> Plan:
-    """What all ``peers`` measure of themselves: their share of the processor and the ping times they see, by second."""
+    """A plan over the measurements of all ``peers``: their share of the processor and their ping times, by second."""
     first, *others = [source("peers", interval="250 ms", at=peer, id=f"load of {peer}") for peer in peers]
     everything = first.union(*others) if others else first
     return (

@@ -1,8 +1,8 @@
-"""The demo's job: run the query three times on peers, check its rows, and tell what was measured.
+"""The demo's job: run the query three times on peers, check its rows, and collect the measurements.
 
-One pass is paced by event time and gives delays against the limit of the plan; one is as fast as possible and gives
-throughput; in one Spark computes the sums of the windows, and peers the rest. The rows of all must equal those of
-DuckDB, row for row.
+One pass is paced by event time and measures delays against the limit of the plan; one is as fast as possible and
+measures throughput; in one Spark computes the sums of the windows, and peers execute the other operators. The rows of
+all passes must equal those of DuckDB, row for row.
 """
 
 from __future__ import annotations
@@ -33,28 +33,28 @@ POLL: Final = 0.1  # seconds
 
 
 class Progress(Protocol):
-    """Is told how far a job is."""
+    """Receives the progress of a job."""
 
     def stage(self, text: str) -> None:
-        """The next stage begins."""
+        """Begin the next stage."""
 
     def share(self, done: float) -> None:
-        """How much of the stage is done, from 0 to 1."""
+        """Set the share of the stage that is done, from 0 to 1."""
 
 
 class Killed(msgspec.Struct, frozen=True):
-    """What became of the application whose peer was killed.
+    """The application whose peer was killed.
 
     Parameters
     ----------
     peer
-        The one that was killed, ``operators`` ran on it.
+        Name of the killed peer, and the operators that ran on it.
     application, reason
         Id of the application that failed, and the reason.
     detected_s
         Seconds from the kill until the application was reported failed.
     recomposed
-        The application that was submitted to the other peers then.
+        The application that was submitted to the other peers afterwards.
     """
 
     peer: str
@@ -85,7 +85,7 @@ class OnSpark(msgspec.Struct, frozen=True):
 
 
 class Outcome(msgspec.Struct, frozen=True):
-    """All that the demo found out.
+    """All results of the demo.
 
     Parameters
     ----------
@@ -94,9 +94,9 @@ class Outcome(msgspec.Struct, frozen=True):
     peers
         Number of peers; ``ready_s`` is the time in seconds until they formed a ring.
     placement, explanation, events
-        Operator to peer, why, and the journal of the paced pass.
+        Peer of each operator, the reasons, and the journal of the paced pass.
     rows, check
-        Result, and whether it is the one of DuckDB.
+        Rows of the result, and their comparison with those of DuckDB.
     qos
         Measurements of the sink in the paced pass.
     setup_s, fast_setup_s
@@ -108,7 +108,7 @@ class Outcome(msgspec.Struct, frozen=True):
     watched
         Rows of the live stream of the peers; None unless it was the input.
     spark
-        The pass with its windows on Spark; None if that was not wanted.
+        The pass with its windows on Spark; None if it was omitted.
     """
 
     given: Input
@@ -134,7 +134,7 @@ class Outcome(msgspec.Struct, frozen=True):
         return self.given.tuples / self.fast_s
 
     def to_dict(self) -> dict[str, Any]:
-        """What ``synergy demo --json`` prints; ``kill`` is there only if a peer was killed on purpose."""
+        """The output of ``synergy demo --json``; it has ``kill`` only if a peer was killed on purpose."""
         killed = {"kill": msgspec.structs.asdict(self.killed)} if self.killed is not None else {}
         spark = {"spark": msgspec.structs.asdict(self.spark)} if self.spark is not None else {}
         return (
@@ -180,7 +180,7 @@ def run(
     kill
         Kill a peer while the paced pass runs, and submit it to the others again.
     progress
-        Is told how far it is.
+        Receiver of the progress.
     spark
         Argument of :class:`~synergy_nb.runtime.client.cluster.Cluster`; False omits that pass.
 
@@ -238,7 +238,7 @@ def run(
 
 
 def _on_spark(cluster: Cluster, given: Input, progress: Progress) -> tuple[OnSpark, list[Row]]:
-    """The fast pass again, with its windows on Spark."""
+    """Run the fast pass again, with its windows on Spark."""
     progress.stage("with its windows on Spark, which is started")
     application = cluster.submit(query(given, 0.0, engine="spark"))
     progress.stage("with its windows on Spark")
@@ -278,7 +278,7 @@ def _checked(passes: dict[str, list[Row]], wanted: list[Row]) -> Check:
 
 
 def _followed(application: Application, seconds: float, progress: Progress) -> pl.DataFrame:
-    """Results of an application that should take ``seconds``, when it has finished."""
+    """Wait for the end of an application that should take ``seconds``, and return its results."""
     status = _until(application, seconds, progress, lambda: False)
     if status != "finished":
         raise ClusterError(f"{application.id}: {status}: {application.reason}; expected it to finish")
@@ -286,7 +286,7 @@ def _followed(application: Application, seconds: float, progress: Progress) -> p
 
 
 def _until(application: Application, seconds: float, progress: Progress, enough: Callable[[], bool]) -> str:
-    """Take results until the application no longer runs, or it is ``enough``; gives its status."""
+    """Collect results until the application no longer runs, or ``enough`` is true; return its status."""
     began = time.monotonic()
     while True:
         application.results(wait=False)
@@ -318,7 +318,7 @@ def _watch(cluster: Cluster, progress: Progress) -> pl.DataFrame:
 
 
 def _with_one_at(given: Plan, peer: str) -> Plan:
-    """A plan whose first operator behind a source is at a peer: light work would all go to one."""
+    """A plan whose first operator after a source is bound to a peer; otherwise light work would all run on one peer."""
     first = next(name for name, operator in given.operators.items() if operator.kind not in ("source", "sink"))
     operators = [
         msgspec.structs.replace(operator, at=peer) if name == first else operator
@@ -328,7 +328,7 @@ def _with_one_at(given: Plan, peer: str) -> Plan:
 
 
 def _kill_one(cluster: Cluster, paced: Plan, seconds: float, progress: Progress) -> Killed:
-    """Kill a peer of an application, not its origin, when a third of it is done, and wait until it is reported."""
+    """Kill a peer of an application, not its origin, after a third of the run, and wait for the report of it."""
     progress.stage("paced by event time, until a peer is killed")
     origin, victim, *_ = cluster.peers
     application = cluster.submit(_with_one_at(paced, victim), origin=origin)

@@ -1,8 +1,7 @@
-"""The same query as one batch, by DuckDB: what the peers' rows must equal.
+"""The same query as one batch in DuckDB, whose rows the peers' rows must equal.
 
-Nothing of the platform is used: DuckDB reads the raw file (a text trace line by line, taken apart by regular
-expressions), and windows, ranks and order are plain SQL. Only generated packets, which are in no file, are handed over
-as Parquet.
+It uses no code of the platform: DuckDB reads the raw file (a text trace line by line, by regular expressions), and
+windows, ranks and order are plain SQL. Only generated packets, which are in no file, are passed as Parquet.
 """
 
 from __future__ import annotations
@@ -55,7 +54,7 @@ _FIELDS: Final = {
 
 
 class Check(NamedTuple):
-    """Whether two lists of rows are equal, and if not, what differs first."""
+    """Comparison of two lists of rows: whether they are equal, and if not, the first difference."""
 
     equal: bool
     rows: int
@@ -83,13 +82,13 @@ def expected(
     clock
         Column of a CSV or Parquet file that holds the event time.
     pair, where, value
-        Columns that make the pair, condition of what counts, and the aggregate.
+        Columns that make the pair, condition of the counted tuples, and the aggregate.
     window, fraction
-        Seconds, and share of the pairs that a pair must surpass.
+        Length of the windows, seconds, and share of the pairs that a pair must exceed.
     """
     with tempfile.TemporaryDirectory(prefix="synergy-check-") as folder, duckdb.connect() as connection:
         connection.execute("SET TimeZone = 'UTC'")
-        connection.execute("SET enable_progress_bar = false")  # it would be written where the command writes
+        connection.execute("SET enable_progress_bar = false")  # the bar would be written into the output of the command
         if table is not None:
             path, format = str(Path(folder) / "packets.parquet"), "parquet"  # noqa: A001
             table.write_parquet(path)
@@ -119,7 +118,7 @@ def expected(
 
 
 def _files(connection: duckdb.DuckDBPyConnection, path: str, kind: str, clock: str) -> str:
-    """SQL that gives the tuples of a CSV or Parquet file."""
+    """SQL that selects the tuples of a CSV or Parquet file."""
     read = f"read_parquet({_quoted(path)})" if kind == "parquet" else f"read_csv({_quoted(path)}, header = true)"
     column = '"' + clock.replace('"', '""') + '"'
     described = connection.execute(f"DESCRIBE SELECT * FROM {read}").fetchall()  # noqa: S608
@@ -135,7 +134,7 @@ def _files(connection: duckdb.DuckDBPyConnection, path: str, kind: str, clock: s
 
 
 def _lines(path: str, kind: str, folder: Path) -> str:
-    """SQL that gives the tuples of a text trace; lines of another form are left out."""
+    """SQL that selects the tuples of a text trace; malformed lines are omitted."""
     pattern, names = {"http": _HTTP, "ncsa": _NCSA, "tcp": _TCP}[kind]
     source = _readable(path, folder)
     lines = (
@@ -169,7 +168,7 @@ def _quoted(text: str) -> str:
 
 
 def compare(found: list[Row], wanted: list[Row]) -> Check:
-    """Whether the rows are the same ones in the same order."""
+    """Compare the rows and their order."""
     if found == wanted:
         return Check(equal=True, rows=len(wanted))
     for number, (ours, theirs) in enumerate(zip(found, wanted, strict=False), start=1):

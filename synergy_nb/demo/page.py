@@ -1,4 +1,4 @@
-"""The demo's outcome as one HTML page."""
+"""Results of the demo as one HTML page."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ def busiest(rows: list[Row]) -> list[Row]:
 
 
 def verdicts(outcome: Outcome) -> list[Verdict]:
-    """What came out, in sentences."""
+    """The results, in sentences."""
     found: list[Verdict] = []
     if outcome.check.equal:
         passes = "both passes" if outcome.spark is None else "all three passes, one with its windows on Spark,"

@@ -1,4 +1,4 @@
-"""The demo's outcome for a terminal."""
+"""Results of the demo for a terminal."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _MARKS = {"good": ("✓", "green"), "bad": ("✕", "red"), "note": ("!", "yellow
 
 
 def printed(outcome: Outcome, console: Console) -> None:
-    """Print where each operator runs and why, the top pairs, what was measured, and what came of the check."""
+    """Print the peer of each operator and why, the top pairs, the measurements, and the comparison with DuckDB."""
     given, qos = outcome.given, outcome.qos
     kind = "real" if given.real else "generated"
     console.print()
@@ -80,7 +80,7 @@ def _placement(outcome: Outcome, console: Console) -> None:
 
 
 def _shorter(why: str) -> str:
-    """Without the list of peers, which the report has."""
+    """A sentence without its list of peers, which the report has."""
     return re.sub(r"in the graph of (least \w+)[^;]*;", r"\1:", re.sub(r" \(peer-[^()]*\)", "", why))
 
 

@@ -1,1 +1,1 @@
-"""What people look at: reports, charts and, in a notebook, views. They read plans and journals, never a driver."""
+"""Reports, charts and live views for people. They read plans and journals, never a driver."""

@@ -1,4 +1,4 @@
-"""Charts as inline SVG, without a script: what a pointer shows is a title, colours come from the page's style."""
+"""Charts as inline SVG, without a script: tooltips are SVG titles, and colours come from the page's style."""
 
 from __future__ import annotations
 
@@ -30,12 +30,12 @@ STYLE: Final = """
 .synergy-chart circle{stroke:var(--card);stroke-width:1.4}.synergy-chart circle.reach{fill:transparent;stroke:none}
 .synergy-chart .p50-label{fill:var(--p50);font-weight:650}.synergy-chart .p99-label{fill:var(--p99);font-weight:650}
 """
-TINY = 1e-9  # seconds that stand for no delay on a logarithmic scale
+TINY = 1e-9  # value of a delay of zero on a logarithmic scale, seconds
 _LINE = 15.0  # least distance of two labels, in pixels
 
 
 class Delay(NamedTuple):
-    """Delays of the tuples that reached a sink in one interval, and how many these were.
+    """Delays and number of the tuples that reached a sink in one interval.
 
     ``at`` and delays in seconds, ``at`` since the application began to run.
     """
@@ -47,7 +47,7 @@ class Delay(NamedTuple):
 
 
 def delays(events: Iterable[Event], application: str) -> dict[str, list[Delay]]:
-    """Delays over time by sink, as the sinks of an application journaled them."""
+    """Delays over time by sink, from the journal of an application."""
     began: float | None = None
     seen: dict[str, int] = {}
     found: dict[str, list[Delay]] = {}
@@ -67,7 +67,7 @@ def delays(events: Iterable[Event], application: str) -> dict[str, list[Delay]]:
 
 
 def exceeding(line: Sequence[tuple[float, float]], limit: float) -> list[list[tuple[float, float]]]:
-    """Stretches of a line that are above a limit, from where it crosses the limit to where it comes back.
+    """Parts of a line that are above a limit, each from its crossing upwards to its crossing downwards.
 
     Between two points the line is straight on a logarithmic scale.
 
@@ -76,7 +76,7 @@ def exceeding(line: Sequence[tuple[float, float]], limit: float) -> list[list[tu
     line
         Times and values, in order of time.
     limit
-        The value that is not to be exceeded.
+        Limit of the values.
 
     Examples
     --------
@@ -109,7 +109,7 @@ def delay_chart(
     marks: Sequence[tuple[float, str]] = (),
     size: tuple[float, float] = (860.0, 300.0),
 ) -> str:
-    """Chart of what was measured in each interval, with a text for each point; see :func:`chart` for the parameters."""
+    """Chart of the delays in each interval, with a text for each point; see :func:`chart` for the parameters."""
     lines = {"p99": [(each.at, each.p99) for each in points], "p50": [(each.at, each.p50) for each in points]}
     tips = [
         f"at {at:.1f} s: p50 {seconds(p50)}, p99 {seconds(p99)}, {counted(tuples, 'tuple')}"
@@ -134,11 +134,11 @@ def chart(
     lines
         Points of ``p99`` and ``p50``, at least one each: seconds since the sources started, and the delay in seconds.
     limit
-        The delay limit q_t in seconds; None: there is none.
+        Delay limit q_t, seconds; None if the plan states none.
     marks
-        Events of the application: seconds since the sources started, and a word or two for each.
+        Events of the application: seconds since the sources started, and a short label for each.
     tips
-        Texts that a browser shows for the points, in order; empty: the points are not marked.
+        Tooltips of the points, in order; if empty, the points are not marked.
     size
         Width and height of the chart, in pixels.
     broken
@@ -152,7 +152,7 @@ def chart(
     low = math.floor(math.log10(lowest) - 0.05)
     high = max(math.ceil(math.log10(highest * 1.3)), low + 1)
     last = lines["p99"][-1][0]
-    begin = 0.0 if tips else lines["p99"][0][0]  # what came before may be forgotten
+    begin = 0.0 if tips else lines["p99"][0][0]  # earlier points may have been discarded
     step = _step(max(last - begin, 1.0), 4 if narrow else 8)
 
     def x(at: float) -> float:
@@ -189,7 +189,7 @@ def chart(
         parts.append(element("line", "limit", x1=_LEFT, x2=right, y1=at, y2=at))
         about = f"{f': {broken}' if late else ''}{'' if narrow else ' (above it, a tuple is late)'}"
         parts.append(label(_LEFT + 6, at - 6, f"limit {seconds(limit)}{about}", "limit-label"))
-    free = -math.inf  # labels are left out where they would be on one another
+    free = -math.inf  # labels that would overlap are omitted
     for when, words in marks:
         if begin <= when <= last:
             at, room = x(when), 7.0 * len(words) + 8.0

@@ -1,7 +1,7 @@
-"""The state of each component of an application, in words: where it runs, how it fares, at what load.
+"""The state of each component of an application, in words: its peer, state and load.
 
-A component may be an operator on a peer, a part of the plan on Spark, which stands for several operators, or the stream
-of another application, which stands for all operators that the stream is made by there.
+A component may be an operator on a peer, a part of the plan on Spark, which represents several operators, or the
+stream of another application, which represents all operators that produce the stream there.
 """
 
 from __future__ import annotations
@@ -28,11 +28,11 @@ STATES: Final = {
     "dead": "peer dead",
     "stopped": "ended",
 }
-BEHIND: Final = 1.0  # seconds of its input that wait at an overloaded component
+BEHIND: Final = 1.0  # waiting input from which a component counts as overloaded, seconds
 
 
 def named(readings: JournalSeries, text: str) -> str:
-    """A text with names of peers for their addresses."""
+    """A text in which names of peers replace their addresses."""
     names = {address: readings.name(address) for address in (*readings.peers, *readings.names)}
     return readable(text, {f"peer {address}": name for address, name in names.items()} | names)
 
@@ -40,7 +40,7 @@ def named(readings: JournalSeries, text: str) -> str:
 def status(readings: JournalSeries, run: Run) -> tuple[str, str]:
     """Status of an application, and why, addresses replaced by names.
 
-    An origin that died cannot tell that its application has failed.
+    If the origin has died, the application counts as failed, since the origin can no longer report it.
     """
     if run.status not in ENDED and run.origin and readings.peer(run.origin).dead:
         return "failed", f"its origin {readings.name(run.origin)} died"
@@ -82,7 +82,7 @@ def pieces_of(
 
 
 def _above(plan: Plan, tap: str) -> list[str]:
-    """All operators that make the stream of a tap."""
+    """All operators that produce the stream of a tap."""
     found: list[str] = []
     waiting = list(plan.upstream(tap)) if tap in plan.operators else []
     while waiting:
@@ -94,7 +94,7 @@ def _above(plan: Plan, tap: str) -> list[str]:
 
 
 def _elsewhere(readings: JournalSeries, run: Run, tap: str, operator: str) -> dict[str, Any]:
-    """An operator that the application need not execute: it uses a stream that another application makes behind it."""
+    """The piece of an operator that the application need not execute, as it uses a stream of another application."""
     of = run.shared[tap][0]
     exact = [peer for _, name, peer in run.uses.get(tap, ()) if name == operator]
     peers = exact[:1] or sorted({peer for _, _, peer in run.uses.get(tap, ())})
@@ -127,7 +127,7 @@ def _of_component(
         )
         return {f"part:{component.application}/{component.operator}": {**piece, "operator": said}}
     piece["on"] = f"{piece['on']}, Spark"
-    inside = {**piece, "rate": "", "memory": ""}  # what goes on between its operators, Spark keeps to itself
+    inside = {**piece, "rate": "", "memory": ""}  # Spark does not report the streams between its operators
     return {
         f"part:{component.application}/{each}": {**(piece if each == component.operator else inside), "operator": each}
         for each in members
@@ -184,7 +184,7 @@ def _part(readings: JournalSeries, component: Component) -> dict[str, Any]:
 
 
 def _memory(stats: ComponentMeasurements) -> str:
-    """The memory that a component holds against what it may hold; empty where it holds nothing."""
+    """The memory of a component and its share; empty if it holds nothing."""
     held, most = stats.memory_bytes, stats.memory_share
     if not held:
         return ""

@@ -1,8 +1,8 @@
-"""A journal as series over time, and what they were measured of: read once, event by event, and only what is new.
+"""A journal as series over time, with their subjects: each event is read once, when it is new.
 
-:class:`JournalSeries` follows a journal by its sequence numbers. It keeps a line of bounded length for every quantity
-(see :mod:`synergy_nb.widgets.line_history`), and the last that is known of applications, sinks, components and peers.
-Nothing depends on the portions in which events come, so a view that is made again shows what the one before it showed.
+:class:`JournalSeries` follows a journal by its sequence numbers. It has a line of bounded length for every quantity
+(see :mod:`synergy_nb.widgets.line_history`), and the latest values of applications, sinks, components and peers.
+The result does not depend on the portions in which events arrive, so a new view shows the same as the one before it.
 """
 
 from __future__ import annotations
@@ -53,34 +53,34 @@ from synergy_nb.widgets.line_history import Line
 
 __all__ = ["JournalSeries"]
 
-TRAILING: Final = 2.0  # seconds over which throughput is taken: results of windows come in bursts
-REMEMBERED: Final = 50  # applications; of more, those that ended first are forgotten
-MET: Final = 100  # different errors of peers; of more, the oldest are forgotten
+TRAILING: Final = 2.0  # interval of the throughput, seconds; results of windows arrive in bursts
+REMEMBERED: Final = 50  # applications; of more, those that ended first are discarded
+MET: Final = 100  # different errors of peers; of more, the oldest are discarded
 
 
 class JournalSeries:
-    """What a journal tells of one application, or of all.
+    """The contents of a journal about one application, or about all.
 
     Parameters
     ----------
     application
         Id of the application; None for all.
     names
-        Peer address to a name for people; peers also tell theirs in the journal.
+        Readable names of peers, by address; the journal adds those that peers record.
 
     Attributes
     ----------
     now, first : float
         Times of the latest and of the first event, in seconds.
     closed : bool
-        Whether whoever watched has closed the cluster.
+        Whether the cluster was closed.
     lines : dict
         ``(quantity, of what)`` to its line: ``p50``, ``p99``, ``rate`` and ``miss`` of ``application/sink``; ``load``
         and ``promised`` of a peer's address.
     runs, flows, components, peers : dict
         Series by application, by (application, sink), by (application, operator), and by address.
     troubles : dict
-        Errors of peers by what is said of them.
+        Errors of peers, by their sentences.
     """
 
     #: Types of events that views show.
@@ -101,7 +101,7 @@ class JournalSeries:
         self._next = 0
 
     def read(self, journal: Journal) -> bool:
-        """Take in what has been appended to ``journal`` since the last call; whether any of it matters here."""
+        """Read the new events of ``journal``; return whether any of them changes a view."""
         events = journal.since(self._next)
         if not events:
             return False
@@ -109,7 +109,7 @@ class JournalSeries:
         return self.take(events)
 
     def take(self, events: Iterable[Event]) -> bool:
-        """Take in events; whether any of them matters here."""
+        """Read events; return whether any of them changes a view."""
         mattered = False
         for event in events:
             take = self.SHOWN.get(type(event))
@@ -122,19 +122,19 @@ class JournalSeries:
         return mattered
 
     def line(self, quantity: str, of: str) -> Line:
-        """The line of a quantity; a new one where there is none."""
+        """The line of a quantity, created if it does not exist."""
         key = (quantity, of)
         if key not in self.lines:
             self.lines[key] = Line()
         return self.lines[key]
 
     def name(self, address: str) -> str:
-        """Name of a peer, as the names given or its journal tell it."""
+        """Name of a peer, from the given names or its journal."""
         known = self.names.get(address)
         return known if known is not None else self.peer(address).name
 
     def peer(self, address: str) -> Peer:
-        """What is known of a peer."""
+        """The record of a peer, created if it does not exist."""
         if address not in self.peers:
             self.peers[address] = Peer(address, self.names.get(address, address))
         return self.peers[address]
@@ -155,7 +155,7 @@ class JournalSeries:
             self._lose(run, address, event.time)
 
     def _lose(self, run: Run, address: str, time: float) -> None:
-        """Mark the death of a peer that an application uses, once, whoever tells of it."""
+        """Mark the death of a peer that an application uses, once, even if several peers report it."""
         if run.status in ENDED or address in run.lost or address not in run.peers:
             return
         run.lost = run.lost | {address}
@@ -178,14 +178,14 @@ class JournalSeries:
     @SHOWN.add
     def _trouble(self, event: PeerTrouble) -> None:
         said = trouble(event)
-        self.troubles[said] = joined(self.troubles.pop(said, None), event, said)  # the latest is the last
+        self.troubles[said] = joined(self.troubles.pop(said, None), event, said)  # so the latest error is the last
         if len(self.troubles) > MET:
             del self.troubles[next(iter(self.troubles))]
 
     @SHOWN.add
     def _measured(self, event: PeerMeasured) -> None:
         peer = self.peer(event.peer)
-        peer.dead = peer.silent = False  # who measures lives
+        peer.dead = peer.silent = False  # a peer that sends measurements is alive
         peer.cpu, peer.memory, peer.cores, peer.promised = event.cpu, event.memory, event.cores, event.promised
         if peer.load is not None:
             self.line("load", event.peer).append(event.time, peer.load)
@@ -209,8 +209,8 @@ class JournalSeries:
         flow.limit, flow.finished, total = event.limit_s, event.finished, event.tuples
         run = self.runs.get(event.subject)
         if run is not None and run.status in ENDED and total == flow.tuples:
-            return  # a sink that only keeps its results has nothing more to tell
-        whole = not first or (run is not None and run.began is not None)  # else its beginning is not in the journal
+            return  # a sink that only retains results has no new measurement
+        whole = not first or (run is not None and run.began is not None)  # otherwise the journal lacks its beginning
         number = max(total - flow.tuples, 0) if whole else 0
         flow.tuples = total
         lost = max(event.lost - flow.lost, 0.0) if whole else 0.0
@@ -242,7 +242,7 @@ class JournalSeries:
     # -- applications --------------------------------------------------------------------------------------------
 
     def run(self, application: str) -> Run:
-        """What is known of an application."""
+        """The record of an application, created if it does not exist."""
         if application not in self.runs:
             self.runs[application] = Run(application)
             if len(self.runs) > REMEMBERED:
@@ -276,7 +276,7 @@ class JournalSeries:
         self._graph(event.subject, event.peers)
 
     def _graph(self, application: str, peers: Mapping[str, str]) -> None:
-        """Take a component graph λ: operator to peer address."""
+        """Store a component graph λ: the peer address of each operator."""
         run = self.run(application)
         within = {each for part, members in run.parts.items() for each in members if each != part}
         run.roles = replace(run.roles, peers={name: peer for name, peer in peers.items() if name not in within})
@@ -346,7 +346,7 @@ class JournalSeries:
     def _ended(self, event: ApplicationEnded) -> None:
         run = self.run(event.subject)
         if run.status in ENDED and event.status == "stopped":
-            return  # it had ended before its results were given back
+            return  # it ended before its results were released
         run.status, run.reason, run.ended = event.status, event.reason, event.time
         if event.status == "failed":
             run.mark(event.time, "bad", "failed", f"the application failed: {run.reason}")

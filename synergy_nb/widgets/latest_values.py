@@ -1,4 +1,4 @@
-"""The last that views know of peers, applications, components and sinks."""
+"""Latest values of peers, applications, components and sinks, for views."""
 
 from __future__ import annotations
 
@@ -12,12 +12,12 @@ from synergy_nb.events import ComponentMeasurements
 
 __all__ = ["Component", "Flow", "Mark", "Peer", "Run"]
 
-WITHIN: Final = 0.01  # share of the results that may be later than a limit that is said to be kept
-MARKS: Final = 40  # of an application; of more, the oldest are forgotten
+WITHIN: Final = 0.01  # share of the results that may be late if a limit counts as met
+MARKS: Final = 40  # marks of an application; of more, the oldest are discarded
 
 
 class Peer(msgspec.Struct):
-    """What is known of a peer: share of its ``cores`` that is ``promised``, ``cpu`` in cores, ``memory`` in bytes."""
+    """Latest values of a peer: ``promised`` share of its ``cores``, ``cpu`` in cores, ``memory`` in bytes."""
 
     address: str
     name: str
@@ -35,12 +35,12 @@ class Peer(msgspec.Struct):
 
     @property
     def load(self) -> float | None:
-        """Cores used over cores given; None before the first measurement."""
+        """Used cores over offered cores; None before the first measurement."""
         return None if self.cpu is None or self.cores <= 0 else self.cpu / self.cores
 
 
 class Component(msgspec.Struct):
-    """An operator of an application on its peer: its scheduling discipline, and what was measured last, or None."""
+    """An operator of an application on its peer: its scheduling discipline, and its latest measurements, or None."""
 
     application: str
     operator: str
@@ -53,10 +53,10 @@ class Component(msgspec.Struct):
 
 
 class Flow(msgspec.Struct):
-    """What one sink measured last: delays and limit in seconds, tuples/s, shares; and sums since it began.
+    """Latest measurements of a sink: delays and limit in seconds, tuples/s, shares; and sums since its start.
 
-    ``dropped`` counts tuples that were dropped on their way as their deadline had passed, ``lost`` the results that
-    these would have become.
+    ``dropped`` counts tuples that were dropped since their deadline had passed, ``lost`` the results that they would
+    have caused.
     """
 
     application: str
@@ -76,7 +76,7 @@ class Flow(msgspec.Struct):
 
     @property
     def within(self) -> bool | None:
-        """Whether 99 % of the last results were within the limit, those lost among them; None where nobody knows."""
+        """Whether 99 % of the latest results, with the lost ones, were within the limit; None if that is unknown."""
         if self.limit is None or (self.p99 is None and not self.dropped):
             return None
         missed = (self.miss or 0.0) if self.dropped else 0.0
@@ -89,7 +89,7 @@ class Flow(msgspec.Struct):
 
 
 class Mark(msgspec.Struct, frozen=True):
-    """An event of an application: ``said`` is a sentence with addresses, ``label`` two words for a chart."""
+    """An event of an application: ``said`` is a sentence with addresses, ``label`` a short label for a chart."""
 
     time: float
     tone: str
@@ -103,13 +103,13 @@ class Run(msgspec.Struct):
     Parameters
     ----------
     roles
-        Component graph λ and replication graph ρ as they are now.
+        Present component graph λ and replication graph ρ.
     parts
-        Operator in the component graph that stands for a part of the plan on Spark, to the operators of that part.
+        Operators of each part of the plan on Spark, by the operator that represents the part in the component graph.
     shared
-        Operator whose stream ran already to the application and operator that give it.
+        Application and operator that produce a shared stream, by the operator of this plan.
     uses
-        The same operator to all components that make its stream: application, operator, peer address.
+        All components that produce a shared stream, by the same operator: application, operator, peer address.
     degree
         Number of replicas of each component that was placed; 0 without replication.
     lost

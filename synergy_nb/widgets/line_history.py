@@ -1,4 +1,4 @@
-"""A quantity over time: its recent points as they came, and a thinned history of all others, in bounded memory."""
+"""A quantity over time in bounded memory: its recent points, and a thinned history of all older ones."""
 
 from __future__ import annotations
 
@@ -8,16 +8,16 @@ from typing import Final
 
 __all__ = ["COARSE", "RECENT", "Line"]
 
-RECENT: Final = 1024  # points of a line that are kept as they came
-COARSE: Final = 2048  # points for all that is older
+RECENT: Final = 1024  # recent points of a line, not thinned
+COARSE: Final = 2048  # thinned points of the older history
 SILENCE: Final = 5.0  # seconds without a point that interrupt a line, or five times its usual distance of points
 
 
 class Line:
-    """Points of one quantity over time, as many as asked for recently, and a thinned history of all others.
+    """Points of one quantity over time: the recent ones, and a thinned history of all older ones.
 
-    The newest :data:`RECENT` points are kept as they came. Older ones stand in groups for their least and their
-    greatest, so that no peak is lost; the groups become longer as there are more. A point that is not a number
+    The newest :data:`RECENT` points are retained unchanged. Older ones form groups, of which the least and the greatest
+    point are retained, so no peak is lost; the groups grow with the number of points. A point that is not a number
     interrupts the line.
 
     Examples
@@ -35,9 +35,9 @@ class Line:
     def __init__(self) -> None:
         self._recent = array("d"), array("d")
         self._coarse = array("d"), array("d")
-        self._stride = 2  # points of the line that two of the coarse ones stand for
-        self._fresh = 0  # points at the end that have not been taken
-        self._whole = True  # whether all points have to be taken anew
+        self._stride = 2  # points of the line in a group, which has two coarse points
+        self._fresh = 0  # points at the end that have not been read
+        self._whole = True  # whether the reader must read all points again
         self._last: float | None = None
         self._spacing = 0.0
         self.count = 0
@@ -46,7 +46,7 @@ class Line:
         return len(self._coarse[0]) + len(self._recent[0])
 
     def append(self, time: float, value: float) -> None:
-        """Add a point; one that is not later than the last is set a moment after it."""
+        """Add a point; if it is not later than the last point, it is moved to just after it."""
         last = self._last
         if last is not None:
             if time <= last:
@@ -83,11 +83,11 @@ class Line:
             self._whole = True
 
     def points(self) -> tuple[array[float], array[float]]:
-        """Times in seconds and values of all points that are kept."""
+        """Times in seconds and values of all retained points."""
         return self._coarse[0] + self._recent[0], self._coarse[1] + self._recent[1]
 
     def take(self) -> tuple[bool, array[float], array[float]]:
-        """What has come since the last call: whether it replaces all that was taken before, times, and values."""
+        """The points since the last call: whether they replace all earlier points, their times, and their values."""
         whole, fresh = self._whole, self._fresh
         self._whole, self._fresh = False, 0
         if whole:
@@ -97,12 +97,12 @@ class Line:
 
     @property
     def fresh(self) -> bool:
-        """Whether there is something to take."""
+        """Whether there are unread points."""
         return self._fresh > 0
 
 
 def _extremes(times: array[float], values: array[float], group: int) -> tuple[array[float], array[float]]:
-    """Two points for each ``group``: the least and the greatest, or an interruption and the greatest."""
+    """Two points for each ``group`` of points: the least and the greatest, or an interruption and the greatest."""
     if group <= 2:
         return times, values
     kept_times, kept_values = array("d"), array("d")

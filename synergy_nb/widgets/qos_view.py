@@ -4,12 +4,12 @@ Theory of operation
 -------------------
 The view reads a journal into :class:`~synergy_nb.widgets.journal_series.JournalSeries`, and sends pages only what has
 changed since the last message: named pieces of words and numbers as JSON, and points of lines as one buffer of 64-bit
-floats. A page says ``ready`` when it opens, is reloaded, or has missed a message, and gets all that is kept; it says
-``here`` every few seconds and ``gone`` when it goes. Messages have numbers, and every page counts them. So several
-pages and several copies show the same, and what goes on while no page is open costs no message.
+floats. A page sends ``ready`` when it opens, is reloaded, or has missed a message, and receives the whole state; it
+sends ``here`` every few seconds and ``gone`` when it closes. Messages have numbers, and every page counts them. So several
+pages and several copies show the same, and no message is sent while no page is open.
 
-The notebook's file holds none of this: the widget's state is a small loader, which asks the kernel for the bundle, and
-beside the widget there is a static picture for where no view can run.
+The notebook's file holds none of this: the widget's state is a small loader, which requests the bundle from the kernel,
+and a static picture for viewers that cannot run a view.
 """
 
 from __future__ import annotations
@@ -41,14 +41,14 @@ from synergy_nb.widgets.status_text import shown_flows, shown_peers, status_piec
 
 __all__ = ["BundleMissing", "QoSView", "bundle"]
 
-BETWEEN: Final = 0.1  # seconds between two messages to pages, at least
-FORGOTTEN: Final = 20.0  # seconds after its last word for which a page counts as open
-GRACE: Final = 5.0  # seconds that words of pages may take through a kernel that has just been busy
-# seconds after which all is sent unasked to a page that was shown, and cannot ask while a cell keeps the kernel busy
+BETWEEN: Final = 0.1  # least time between two messages to pages, seconds
+FORGOTTEN: Final = 20.0  # time after its last message for which a page counts as open, seconds
+GRACE: Final = 5.0  # time that messages of pages may take through a kernel that was busy, seconds
+# seconds after which a new page receives the whole state unasked, as it cannot ask while a cell occupies the kernel
 OFFERS: Final = (0.5, 1.0, 2.0, 4.0, 8.0, 16.0, 32.0)
-SPARK: Final = 256  # points of a peer's load that a page is sent at first: two minutes of them are drawn
-LEAST_WIDTH: Final = 118.0  # of an operator's box, in pixels: a peer's name and a rate fit in
-WITH_BACKUP: Final = 140.0  # where the name of a backup's peer stands beside it
+SPARK: Final = 256  # points of a peer's load in the first message to a page, which draws two minutes of them
+LEAST_WIDTH: Final = 118.0  # least width of an operator's box, pixels: a peer's name and a rate fit in
+WITH_BACKUP: Final = 140.0  # least width of a box with the name of a backup's peer, pixels
 HEIGHT: Final = 61.0
 
 
@@ -57,12 +57,12 @@ class BundleMissing(SynergyError, RuntimeError):
 
 
 def bundle(name: str) -> tuple[str, str, str]:
-    """Version, script and style of the page's side of a view.
+    """Version, script and style of the browser's part of a view.
 
     Raises
     ------
     BundleMissing
-        In a checkout in which it has not been built.
+        If the checkout has not been built.
     """
     folder = resources.files("synergy_nb.widgets").joinpath("static")
     try:
@@ -131,7 +131,7 @@ class QoSView(anywidget.AnyWidget):
         self._clock = clock
         self._lock = threading.RLock()
         self._readings = JournalSeries(application, names)
-        self._pages: dict[str, float] = {}  # by copy: when it was heard of last
+        self._pages: dict[str, float] = {}  # time of the last message, by copy
         self._offers: list[float] = []
         self._number = 0
         self._sent: dict[str, Any] = {}
@@ -156,12 +156,13 @@ class QoSView(anywidget.AnyWidget):
     # -- for people ----------------------------------------------------------------------------------------------
 
     def follow(self, listen: Callable[[Callable[[], None]], Callable[[], None]]) -> None:
-        """Have :meth:`update` called after news, until the view is closed.
+        """Subscribe :meth:`update` to new events, until the view is closed.
 
         Parameters
         ----------
         listen
-            Is given what to call, from any thread, and gives what ends that.
+            Function that subscribes a callback, which any thread may call, and returns a function that ends the
+            subscription.
         """
         view = weakref.ref(self)
 
@@ -174,26 +175,26 @@ class QoSView(anywidget.AnyWidget):
         self.update()
 
     def update(self) -> None:
-        """Take what is new in the journal, and have open pages show it."""
+        """Read the new events of the journal, and update the open pages."""
         with self._lock:
             if self._take():
                 self._dirty = True
             self._flush()
 
     def to_svg(self) -> str:
-        """Everything as it is now, as one self-contained SVG."""
+        """The present state as one self-contained SVG."""
         with self._lock:
             self._take()
             return static_view.svg(self._readings, self._plan)
 
     def to_text(self) -> str:
-        """Everything as it is now, for a terminal."""
+        """The present state as text for a terminal."""
         with self._lock:
             self._take()
             return static_view.text(self._readings, self._plan)
 
     def close(self) -> None:
-        """Follow no longer, and take the view from the pages."""
+        """End the subscription, and remove the view from the pages."""
         with self._lock:
             self._closed = True
             self._pages.clear()
@@ -204,7 +205,7 @@ class QoSView(anywidget.AnyWidget):
         if leave is not None:
             leave()
         super().close()
-        self.__dict__.pop("_repr_mimebundle_", None)  # which closing has hidden: there is still something to show
+        self.__dict__.pop("_repr_mimebundle_", None)  # closing hides it, but the last state can still be shown
 
     def __repr__(self) -> str:
         with self._lock:
@@ -225,7 +226,7 @@ class QoSView(anywidget.AnyWidget):
             with contextlib.suppress(RuntimeError):
                 self._loop = asyncio.get_running_loop()
             if live is not None and not self._pages:
-                self._pages["shown"] = now  # it opens now, but may not be able to say so while the kernel is busy
+                self._pages["shown"] = now  # it opens now, but its message may wait while the kernel is busy
                 self._offers = [now + after for after in OFFERS]
         return {**data, "text/plain": self.to_text(), "text/html": f"{note}<div>{self.to_svg()}</div>"}, metadata
 
@@ -240,7 +241,7 @@ class QoSView(anywidget.AnyWidget):
     # -- pages ---------------------------------------------------------------------------------------------------
 
     def on_page_message(self, kind: str, copy: str = "") -> None:
-        """Take what a page says: that it wants the ``bundle``, is ``ready`` for all, is still ``here``, or is ``gone``.
+        """Handle a message of a page: ``bundle`` requests the script, ``ready`` the whole state; ``here`` or ``gone``.
 
         Parameters
         ----------
@@ -267,7 +268,7 @@ class QoSView(anywidget.AnyWidget):
                     self._send_all(copy)
 
     def _open(self) -> bool:
-        """Whether a page is open, as far as it is known."""
+        """Whether a page is open, by the messages of pages."""
         now = self._clock()
         if any(now - heard < FORGOTTEN for heard in self._pages.values()):
             return True
@@ -277,7 +278,7 @@ class QoSView(anywidget.AnyWidget):
         if loop is None or not loop.is_running():
             self._pages.clear()
             return False
-        if not self._checking:  # none has been heard of for long: if the kernel was busy, they have waited for it
+        if not self._checking:  # no message for long: if the kernel was busy, messages wait in its queue
             self._checking = True
             with contextlib.suppress(RuntimeError):
                 loop.call_soon_threadsafe(lambda: loop.call_later(GRACE, self._check, now))
@@ -290,7 +291,7 @@ class QoSView(anywidget.AnyWidget):
                 del self._pages[copy]
 
     def _flush(self) -> None:
-        """Send what has changed, now or as soon as it may be sent."""
+        """Send the changes, now or as soon as the least time between two messages has passed."""
         if not self._dirty or self._closed or not self._open():
             return
         left = self._last + BETWEEN - self._clock()
@@ -327,7 +328,7 @@ class QoSView(anywidget.AnyWidget):
         return [(*key, readings.lines[key]) for key in wanted if key in readings.lines]
 
     def _send_changes(self, *, quietly: bool = False) -> None:
-        """To all pages: what is other than it was. Quietly: they are about to be sent everything."""
+        """Send the changes to all pages; ``quietly`` only notes them, as the pages will receive the whole state."""
         pieces, before = self._pieces(), self._sent
         changed = {name: piece for name, piece in pieces.items() if before.get(name) != piece}
         gone = [name for name in before if name not in pieces]
@@ -348,7 +349,7 @@ class QoSView(anywidget.AnyWidget):
             self.send(content, [memoryview(numbers).cast("B")] if parts else None)
 
     def _send_all(self, copy: str) -> None:
-        """To one page, or those that have nothing yet: all that is kept."""
+        """Send the whole state to one page, or to those that have no state yet."""
         parts: list[list[Any]] = []
         numbers = array("d")
         for quantity, of, line in self._lines():
@@ -369,7 +370,7 @@ class QoSView(anywidget.AnyWidget):
 
 
 def _last(journal: Journal, plan: Plan) -> str:
-    """The last application of the plan's name that a journal knows."""
+    """Id of the last application with the plan's name in a journal."""
     for event in reversed(tuple(journal)):
         if isinstance(event, RequestSubmitted) and event.plan == plan.name:
             return event.subject
@@ -377,7 +378,7 @@ def _last(journal: Journal, plan: Plan) -> str:
 
 
 def _picture(plan: Plan) -> dict[str, Any]:
-    """Places of boxes and lines of a plan, from left to right and from top to bottom, in pixels."""
+    """Coordinates of boxes and lines of a plan, from left to right and from top to bottom, in pixels."""
     labels = {
         name: name if operator.kind in (name, "source") else f"{name} ({operator.kind})"
         for name, operator in plan.operators.items()

@@ -1,7 +1,7 @@
-"""One self-contained HTML page about one application: what was asked, where it runs and why, how late it was.
+"""One self-contained HTML page about one application: its plan, its placement and the reasons, and its delays.
 
-It is made from the plan, the explanation and the journal, so a page about a simulated run is made like one about a run
-on Dask workers. It needs no network, no script and no other file, and follows the reader's light or dark setting.
+It is made from the plan, the explanation and the journal, of a simulated run as of a run on Dask workers.
+It needs no network, no script and no other file, and follows the reader's light or dark setting.
 """
 
 from __future__ import annotations
@@ -55,7 +55,7 @@ class Table(NamedTuple):
     columns, rows
         Names, and values of any plain type; at most 1,000 rows are shown.
     bar
-        Name of the column of numbers whose values are also drawn as bars; empty: none.
+        Name of the column whose numbers are also drawn as bars; empty for no bars.
     """
 
     title: str
@@ -93,7 +93,7 @@ def report(
     verdicts, numbers, tables
         Sentences at the top, the important figures, and results.
     data
-        Plain values that the page ends with, as JSON.
+        Plain values that the page contains as JSON, at its end.
     footer
         Last line, such as the version of the program.
     """
@@ -103,7 +103,7 @@ def report(
     readings = JournalSeries(explanation.request, explanation.names)
     readings.take(
         event for event in events if not isinstance(event, SinkMeasured | PeerMeasured)
-    )  # what happened, not how much
+    )  # events, without the measurements
     marks = status_pieces(readings, plan)["marks"]["list"]
     began = readings.run(explanation.request).began
     moments = [(mark["at"] - began, mark["label"]) for mark in marks if mark["label"]] if began is not None else []
@@ -206,13 +206,13 @@ def _plan(plan: Plan) -> str:
 
 
 def summary(operator: Operator) -> str:
-    """An operator's parameters in a few words, for the second line of its box."""
+    """Summary of an operator's parameters, for the second line of its box."""
     said = KINDS[operator.kind].brief(operator.params) if operator.kind in KINDS else ""
     return said if len(said) <= 22 else said[:21] + "…"
 
 
 def _parameters(operator: Operator) -> str:
-    """Parameters that are not at their default, with units."""
+    """Parameters with another value than the default, with units."""
     known = parameters_of(operator.kind, operator.params)
     said = []
     for name, value in operator.params.items():
@@ -251,7 +251,7 @@ def _graph(plan: Plan, explanation: Explanation) -> str:
 
 
 def _replicas(explanation: Explanation) -> str:
-    """Backups as they were placed, and what they took over."""
+    """The placed backups, and the components that they took over."""
     if explanation.replicated is None:
         return ""
     backups = explanation.replicated.backups

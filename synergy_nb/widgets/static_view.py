@@ -1,4 +1,4 @@
-"""The live view standing still: one self-contained SVG, and text, of what it would show now."""
+"""The present state of the live view as one self-contained SVG, and as text."""
 
 from __future__ import annotations
 
@@ -18,8 +18,8 @@ __all__ = ["svg", "text"]
 
 WIDTH: Final = 760.0
 CHART: Final = (WIDTH, 240.0)  # width and height of the chart, in pixels
-POINTS: Final = 240  # of a line in a picture
-SHOWN: Final = 8  # sinks, and of peers twice as many
+POINTS: Final = 240  # points of a line in a picture
+SHOWN: Final = 8  # number of shown sinks; twice as many peers are shown
 _TONES: Final = {"bad": "▲", "good": "✓", "note": "·"}
 
 _STYLE: Final = """
@@ -40,7 +40,7 @@ max-width:100%;height:auto;font-variant-numeric:tabular-nums}
 
 
 def svg(readings: JournalSeries, plan: Plan | None = None) -> str:
-    """What ``readings`` hold, as one picture that needs nothing from elsewhere."""
+    """The ``readings`` as one self-contained picture."""
     pieces = status_pieces(readings, plan)
     head = pieces["head"]
     parts = [
@@ -114,7 +114,7 @@ def _wrapped(words: str, width: int) -> list[str]:
 
 
 def _delays(readings: JournalSeries, flow: Flow, zero: float, marks: Sequence[Mapping[str, Any]], broken: str) -> str:
-    """Delay over time against its limit, with what happened meanwhile; empty where nothing was measured."""
+    """Chart of the delay over time, its limit and events; empty without measurements."""
     of = f"{flow.application}/{flow.sink}"
     lines = {name: _thinned(*readings.line(name, of).points(), zero) for name in ("p99", "p50")}
     if not lines["p99"]:
@@ -124,14 +124,14 @@ def _delays(readings: JournalSeries, flow: Flow, zero: float, marks: Sequence[Ma
 
 
 def _thinned(times: Sequence[float], values: Sequence[float], zero: float) -> list[tuple[float, float]]:
-    """At most :data:`POINTS` points: of equal stretches the greatest."""
+    """At most :data:`POINTS` points: the greatest of each of as many equal intervals."""
     known = [(at - zero, value) for at, value in zip(times, values, strict=True) if not math.isnan(value)]
     step = math.ceil(len(known) / POINTS) or 1
     return [max(known[start : start + step], key=lambda point: point[1]) for start in range(0, len(known), step)]
 
 
 def _plan(readings: JournalSeries, plan: Plan, pieces: Mapping[str, Any], width: float) -> tuple[str, float, float]:
-    """The plan over its peers, no wider than ``width``; its SVG, width and height."""
+    """Drawing of the plan with its peers, at most ``width`` wide: its SVG, width and height."""
     own = {
         piece["operator"]: piece
         for name, piece in pieces.items()
@@ -170,13 +170,13 @@ def _peer(piece: Mapping[str, Any], y: float) -> list[str]:
 
 
 def text(readings: JournalSeries, plan: Plan | None = None) -> str:
-    """What ``readings`` hold, for a terminal.
+    """The ``readings`` as text for a terminal.
 
     Examples
     --------
     >>> print(text(JournalSeries()))
     Cluster of 0 peers: waiting
-    Nothing has been heard of any peer yet.
+    No peer has recorded an event yet.
     """
     pieces = status_pieces(readings, plan)
     head = pieces["head"]
@@ -226,12 +226,12 @@ def text(readings: JournalSeries, plan: Plan | None = None) -> str:
 
 
 def _told(trouble: Mapping[str, Any]) -> str:
-    """An error of peers in a line: at which peers, what, and how often."""
+    """An error of peers in a line: the peers, the error, and its count."""
     times = f" ({trouble['count']})" if trouble["count"] else ""
     return f"{trouble['peers']}: {trouble['said']}{times}"
 
 
 def _happened(mark: Mapping[str, Any]) -> str:
-    """What has happened to an application, in a line."""
+    """An event of an application in a line."""
     after = f"after {mark['after']}: " if mark["after"] else ""
     return f"{_TONES[mark['tone']]} {after}{mark['said']}"

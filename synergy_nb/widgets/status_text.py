@@ -1,7 +1,7 @@
-"""How an application or a cluster stands, in words and numbers for people: what views and snapshots show.
+"""The status of an application or a cluster in words and numbers, for views and snapshots.
 
-:func:`standing` gives small named pieces of plain values, so that whoever has shown them before need be told only of
-those that have changed.
+:func:`standing` returns small named pieces of plain values, so that a view that has shown them needs only the changed
+ones.
 """
 
 from __future__ import annotations
@@ -20,8 +20,8 @@ from synergy_nb.widgets.latest_values import Component, Flow, Peer, Run
 
 __all__ = ["by_name", "shown_flows", "shown_peers", "status_pieces"]
 
-WORST: Final = 8  # errors of peers that are shown
-PAST: Final = 5  # ended applications that the view of a cluster still shows
+WORST: Final = 8  # number of errors of peers that are shown
+PAST: Final = 5  # number of ended applications in the view of a cluster
 _STATUS: Final[dict[str, tuple[str, str, str]]] = {  # glyph, word, tone
     Status.COMPOSING: ("○", "being composed", "note"),
     Status.RUNNING: ("●", "running", "good"),
@@ -42,7 +42,7 @@ def by_name(name: str) -> list[tuple[int, int | str]]:
 
 
 def shown_runs(readings: JournalSeries) -> list[Run]:
-    """Applications that the view shows: its own, or those that run and the last that have ended."""
+    """Applications that the view shows: its own, or those that run and those that ended last."""
     if readings.application is not None:
         return [readings.run(readings.application)]
     ended = [run for run in readings.runs.values() if run.status in ENDED]
@@ -69,14 +69,14 @@ def shown_peers(readings: JournalSeries) -> list[Peer]:
 
 
 def status_pieces(readings: JournalSeries, plan: Plan | None = None) -> dict[str, dict[str, Any]]:
-    """Everything that is to be said now, in pieces by name.
+    """The present status, in pieces by name.
 
     Returns
     -------
     dict
         ``head``: title, status and one sentence. ``flow:…`` of each sink, ``peer:…`` of each peer, ``part:…`` of each
-        component: names, texts with units, and plain numbers where something is drawn by them. ``marks``: what has
-        happened to the applications; ``troubles``: errors of peers.
+        component: names, texts with units, and plain numbers for drawings. ``marks``: events of
+        the applications; ``troubles``: errors of peers.
     """
     flows, peers = shown_flows(readings), shown_peers(readings)
     many = readings.application is None or len(flows) > 1
@@ -143,7 +143,7 @@ def _head(readings: JournalSeries, flows: list[Flow], peers: list[Peer], plan: P
 def _sentence(
     readings: JournalSeries, run: Run, now: str, why: str, flows: list[Flow], plan: Plan | None
 ) -> tuple[str, str]:
-    """What is to be said of an application in one sentence, and its tone where that is not the status'."""
+    """One sentence about an application, and its tone if that differs from the tone of the status."""
     results = sum(flow.tuples for flow in flows)
     if now == "composing":
         return "The peers are composing it: they look for a place for each operator.", ""
@@ -187,13 +187,13 @@ def _sentence(
 
 
 def _short(run: Run) -> str:
-    """Which operators have fewer replicas left than were asked for."""
+    """A sentence about the operators with fewer replicas than requested."""
     left = counts(run.left)
     return f"degree {run.degree} asked, {left}" if left else ""
 
 
 def _marks(readings: JournalSeries) -> list[dict[str, Any]]:
-    """What has happened to the applications that are shown, the latest last."""
+    """Events of the shown applications, the latest last."""
     runs = shown_runs(readings)
     several = readings.application is None
     marks = []
@@ -208,7 +208,7 @@ def _marks(readings: JournalSeries) -> list[dict[str, Any]]:
 
 
 def _troubles(readings: JournalSeries) -> list[dict[str, Any]]:
-    """Errors of peers, the latest first; of an application those since it was submitted, at its peers."""
+    """Errors of peers, the latest first; for an application, the errors of its peers since its submission."""
     since, peers = float("-inf"), None
     if readings.application is not None:
         run = readings.run(readings.application)
@@ -229,7 +229,7 @@ def _troubles(readings: JournalSeries) -> list[dict[str, Any]]:
 
 
 def _missing(readings: JournalSeries, peers: list[Peer]) -> str:
-    """Which peers have died, and which do not answer."""
+    """A sentence about the peers that have died, and those that do not answer."""
     dead = [readings.name(peer.address) for peer in peers if peer.dead]
     silent = [readings.name(peer.address) for peer in peers if peer.silent and not peer.dead]
     said = [f"{', '.join(dead)} died"] if dead else []
@@ -239,7 +239,7 @@ def _missing(readings: JournalSeries, peers: list[Peer]) -> str:
 
 
 def _asked(run: Run, plan: Plan | None) -> dict[str, float]:
-    """QoS requirement Q_ξ: as journaled, or as in the plan where the journal has lost its beginning."""
+    """QoS requirement Q_ξ: from the journal, or from the plan if the journal has discarded its beginning."""
     if run.asked or plan is None:
         return run.asked
     return plan.qos.numbers
@@ -256,7 +256,7 @@ def _cluster(
         f"{counted(len(going), 'application')} {'runs' if len(going) == 1 else 'run'}" if going else "nothing runs"
     )
     if not peers:
-        return "○", "waiting", "note", "Nothing has been heard of any peer yet."
+        return "○", "waiting", "note", "No peer has recorded an event yet."
     if readings.closed:
         return "■", "closed", "note", "The cluster has been closed."
     if gone:
