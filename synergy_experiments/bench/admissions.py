@@ -49,7 +49,7 @@ WARMING: Final = 6  # plans that are run first and do not count: code is loaded,
 
 
 class Length(NamedTuple):
-    """How long the stream of a plan is at least, so that its tuples can tell whether more than 5 % of them are late.
+    """Least duration of a plan's stream, so that its tuples show whether more than 5 % of them are late.
 
     Parameters
     ----------
@@ -122,7 +122,7 @@ def _even(rng: random.Random, low: float, high: float) -> float:
 
 
 def _answer(cluster: Cluster, plan: Plan, limit: float, *, twice: bool) -> Answer:
-    """Submit a plan, again without its limit if it is refused, and take the measurements of its sink."""
+    """Submit a plan, again without its limit if it is refused, and collect the measurements of its sink."""
     reason = ""
     free = Plan(plan.operators.values(), msgspec.structs.replace(plan.qos, delay=None), plan.name)
     try:
@@ -145,7 +145,7 @@ def _answer(cluster: Cluster, plan: Plan, limit: float, *, twice: bool) -> Answe
 
 
 def _run(application: Application) -> float | None:
-    """Wait for the end of an application; seconds that 95 % of its tuples have kept."""
+    """Wait for the end of an application; return the 95th percentile of its delays, seconds."""
     application.results()
     found: float | None = application.qos()["delay_p95_s"]
     return found
@@ -167,7 +167,7 @@ def _mean_stages(measured: Sequence[Mapping[str, tuple[float, float]]]) -> dict[
 
 
 def admission(*, small: bool = False, seed: int = 1) -> dict[str, Any]:
-    """Share of the admitted plans that kept their limit, and of the refused ones that would have kept it, live."""
+    """Share of the admitted plans that met their limit, and of the refused ones that would have met it, live."""
     count, length = (4, Length(0.3, 0, 0)) if small else (PLANS, LENGTH)
     before = machine_load()
     rng = random.Random(seed)

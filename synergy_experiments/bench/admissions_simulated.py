@@ -38,7 +38,7 @@ DRAWN: Final = 997  # overheads drawn for each component, taken in turn
 
 
 class _World:
-    """Simulated peers with measured overheads, and what they report."""
+    """Simulated peers with measured overheads, and their reports."""
 
     def __init__(self, stages: Mapping[str, Overhead], names: Sequence[str], cores: float) -> None:
         way = stages.get(LINK, Overhead(0.0, 0.0)).mean
@@ -64,7 +64,7 @@ class _World:
             self.reports.setdefault(instruction.application, instruction)
 
     def submit(self, name: str, plan: Plan, origin: str) -> tuple[Report, float]:
-        """Have a plan decided, and give its share back; what was decided, and the seconds that were projected."""
+        """Submit a plan and release its resources; return the decision, and the projected delay in seconds."""
         simulation = self.simulation
         simulation.report(origin, SubmitPlan(name, plan.to_bytes()))
         simulation.run(until=simulation.now + 60.0, stop=lambda: name in self.reports)

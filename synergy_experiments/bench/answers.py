@@ -36,7 +36,7 @@ class Answer(NamedTuple):
 
     @property
     def kept(self) -> bool:
-        """Whether the limit was kept, or would have been."""
+        """Whether the limit was met, or would have been."""
         return self.measured is not None and self.measured <= self.limit
 
 
@@ -93,7 +93,7 @@ def over_all_limits(pairs: Iterable[tuple[float, float]], guard_band: float = 0.
 
 
 def summarised(answers: Sequence[Answer], guard_band: float = 0.0) -> dict[str, Any]:
-    """Counts and shares: of those admitted that kept their limit, and of those refused that would have."""
+    """Counts and shares of admitted plans that met their limit, and of refused plans that would have met it."""
     admitted = [each for each in answers if not each.reason]
     refused = [each for each in answers if each.reason]
     would = [each for each in refused if each.kept]

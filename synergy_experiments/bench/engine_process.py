@@ -1,4 +1,4 @@
-"""One other engine that runs the query of ``dataflow``: a script for whichever Python has that engine.
+"""Another engine that runs the query of ``dataflow``: a script for the Python that has that engine installed.
 
 It knows nothing of this project, so that it also runs in an environment where this project is not installed. The engine
 reads the file by itself and is written as its users would write it. Imports and the start of a JVM come before the

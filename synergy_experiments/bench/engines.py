@@ -31,7 +31,7 @@ __all__ = ["ENGINES", "Engine", "EngineProcess", "missing_reason"]
 
 
 class Engine(msgspec.Struct, frozen=True):
-    """One engine that the query is run on.
+    """An engine that runs the query.
 
     Parameters
     ----------
@@ -98,7 +98,7 @@ def _has(python: str, system: str) -> bool:
 
 
 def missing_reason(engine: Engine) -> str:
-    """Why an engine cannot be run here, and what to do about that; empty if it can."""
+    """Reason why an engine cannot run here, and the remedy; empty if it can."""
     if not _has(engine.python, engine.system):
         if engine.python != sys.executable:
             return (

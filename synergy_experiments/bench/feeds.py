@@ -1,4 +1,4 @@
-"""``feeds``: rows/s from a notebook to a stream, for each way to give rows, beside making a Polars table of them."""
+"""``feeds``: rows/s from a notebook to a stream, for each kind of source, compared with making a Polars table."""
 
 from __future__ import annotations
 
@@ -19,10 +19,10 @@ from synergy_nb.runtime.client.feeds import Feed
 __all__ = ["feeds"]
 
 COLUMNS = {"key": "int", "value": "float"}
-SPACING = 1e-3  # seconds of event time between rows
+SPACING = 1e-3  # event time between rows, seconds
 
 Way = tuple[Callable[[], Stream], int, Callable[[], None]]
-"""Makes the source, how many rows it gives, and what gives them where the source itself does not."""
+"""Function that returns a source, its number of rows, and the function that pushes them, if the source does not."""
 
 
 def dictionaries(count: int) -> Iterator[dict[str, Any]]:
@@ -44,11 +44,11 @@ def table(count: int) -> pl.DataFrame:
 
 
 def ways(rows: int, framed: int) -> dict[str, Way]:
-    """Each way to give ``rows`` dictionaries or a frame of ``framed`` rows, by name; each may be taken once."""
+    """Sources of ``rows`` dictionaries or of a frame of ``framed`` rows, by name; each is used once."""
     frame, feed = table(framed), Feed(COLUMNS)
 
     def nothing() -> None:
-        """The source gives the rows by itself."""
+        """Push nothing: the source has the rows."""
 
     def push() -> None:
         with feed:
@@ -82,7 +82,7 @@ def _taken(cluster: Cluster, way: Way) -> tuple[float, float]:
 
 
 def feeds(*, small: bool = False) -> dict[str, Any]:
-    """Rows/s that a generator of dictionaries gives to a stream, and those of other ways; all rows are counted."""
+    """Rows/s of a generator of dictionaries, and of other sources; all rows are counted at the sink."""
     rows, framed, repeats = (2_000, 20_000, 1) if small else (500_000, 4_000_000, 5)
     rates: dict[str, list[float]] = {}
     used: dict[str, list[float]] = {}

@@ -1,4 +1,4 @@
-"""``flow``: how fast tuples go through simulated peers."""
+"""``flow``: throughput of the simulation of tuples at peers."""
 
 from __future__ import annotations
 

@@ -81,7 +81,7 @@ async def _start(count: int) -> dict[str, Any]:
 
 
 class _Silence:
-    """A feed of nothing, for ever."""
+    """An endless feed without rows."""
 
     def __init__(self) -> None:
         self._ended = threading.Event()
@@ -99,7 +99,7 @@ class _Silence:
 
 
 def _plan(number: int, rate: float) -> Plan:
-    """An application of three operators, idle (its feed gives nothing) or of so many tuples/s."""
+    """An application of three operators, idle (its feed has no rows) or of so many tuples/s."""
     if rate:
         stream = source("packets", seed=number, rate=rate, duration="1 h", speed=1)
         return stream.filter("bytes > 100").sink(f"light {number}", delay="1 h")

@@ -1,4 +1,4 @@
-"""``ingest``: how fast files become tuples and in how much memory, beside Polars and DuckDB on the same files.
+"""``ingest``: speed and memory of reading files into tuples, compared with Polars and DuckDB on the same files.
 
 Each reading is taken in a process of its own, as a peak of memory is that of a whole process. Ours ends with the last
 batch of :func:`synergy_nb.traces.read`, typed, judged and in order, as a source hands them out one after another.
@@ -40,7 +40,7 @@ _STATUS: Final = Path("/proc/self/status")
 
 
 class Case(NamedTuple):
-    """A file to be read: what it is, where it is, its format and its rows."""
+    """A file to read: its description, path, format and number of rows."""
 
     name: str
     path: str
@@ -49,7 +49,7 @@ class Case(NamedTuple):
 
 
 def _cases(folder: Path, *, small: bool) -> list[Case]:
-    """The files, made anew; the log is the SDSC trace over and over where that is at hand."""
+    """Create the files; the log repeats the SDSC trace, if that is on this machine."""
     rows = 2_000 if small else 2_000_000
     rng = np.random.default_rng(1)
 

@@ -107,7 +107,7 @@ def ready(*, small: bool = False) -> dict[str, Any]:
 
 
 def nine_operators() -> Plan:
-    """A request with a split and a join, as the traffic monitor's, on a stream that takes next to no work."""
+    """A request with a split and a join, as the traffic monitor's, on a stream that needs nearly no processing."""
     pings = source("peers", interval="1 s").filter("metric = 'ping'").project("target", "value").sample(0.5)
     means = pings.aggregate(by="target", window="10 s", mean="avg(value)")
     return means.compare("mean", "50 %", count=means.count()).sort("mean desc").sink("far", delay="20 s")

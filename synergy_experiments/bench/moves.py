@@ -28,7 +28,7 @@ MOVED: Final = ("traffic", "large", "traffic", "ranked")  # in turn, the last on
 
 
 class Case(NamedTuple):
-    """A query that is moved while it works.
+    """A query that is moved while it runs.
 
     Parameters
     ----------
@@ -114,7 +114,7 @@ def expected(path: Path, window: int) -> pl.DataFrame:
 
 
 def move(*, small: bool = False) -> dict[str, Any]:
-    """Seconds that a move takes, and the delay of results during it beside that before it."""
+    """Duration of a move in seconds, and the delay of results before and during it."""
     rate, seconds, repeats = (5_000.0, 2.5, 1) if small else (200_000.0, 30.0, 2)
     before = machine_load()
     found: dict[str, dict[str, Any]] = {}
@@ -142,7 +142,7 @@ def move(*, small: bool = False) -> dict[str, Any]:
 
 
 class _Run(NamedTuple):
-    """One run of a query: its moves (operator, beginning, end, bytes of its state), its results and what was wrong."""
+    """One run of a query: its moves (operator, beginning, end, bytes of its state), its results and its errors."""
 
     moves: list[tuple[str, float, float, int]]
     came: list[tuple[float, pl.DataFrame]]

@@ -32,16 +32,16 @@ Rows = list[tuple[int, int, int, int]]
 
 
 class Rival(msgspec.Struct, frozen=True):
-    """One way to run the query on another system.
+    """The query on another system.
 
     Parameters
     ----------
     name, system
         Name of this system, and the distribution that it needs.
     how
-        Remarks for readers of the results.
+        Remark about the set-up, for readers of the results.
     share
-        Leading share of the data that it is run on, so that slow ways take no minutes.
+        Leading share of the data that it processes, so that a slow system needs no minutes.
     run
         Takes the tuples; gives seconds, processor seconds (making Python objects of the tuples is left out of both),
         and the rows.
@@ -75,7 +75,7 @@ def _used() -> Usage:
 
 
 def _of(module: str) -> Any:
-    """A module of an extra, which may not be there, and has no types where it is."""
+    """A module of an optional extra, without type hints."""
     return importlib.import_module(module)
 
 
@@ -83,7 +83,7 @@ def _of(module: str) -> Any:
 
 
 def _reduced(table: pl.DataFrame) -> pl.DataFrame:
-    """Partial results of one table: what a user of either system would write with Polars."""
+    """Partial results of one table, as a user of either system would write it with Polars."""
     window = (pl.col("time").cast(pl.Int64) // WINDOW * WINDOW).alias("window")
     return (
         table.lazy()
@@ -128,7 +128,7 @@ def _sums(items: Iterable[tuple[int, int, int]]) -> dict[tuple[int, int], tuple[
 
 
 def _bytewax(batches: list[list[Any]], build: Callable[[Any, Any], Any]) -> tuple[Usage, list[Any]]:
-    """Time used and what came out of a flow of one worker whose source gives ``batches``."""
+    """Time and output of a flow of one worker whose source emits ``batches``."""
     op, inputs, outputs = (_of("bytewax." + module) for module in ("operators", "inputs", "outputs"))
     out: list[Any] = []
 

@@ -24,7 +24,7 @@ SETTLED = 12.0  # virtual seconds after which all registrations have arrived
 
 
 class _Watched(Peer):
-    """A peer that counts what it receives of look-ups."""
+    """A peer that counts the look-up messages that it receives."""
 
     __slots__ = ("counts", "furthest")
 
@@ -154,7 +154,7 @@ def _light(count: int, events: int) -> float:
 
 
 def _overlay(count: int, seconds: float, repeats: int) -> tuple[list[float], dict[str, Any]]:
-    """Events a CPU second of whole Synergy peers that keep their ring, their failure detector and their directory."""
+    """Events a CPU second of whole Synergy peers that maintain their ring, failure detector and directory."""
     simulation = Simulation(1, Uniform(0.01, 0.1, 1))
     synergy = [SynergyPeer(f"peer-{number}", PeerConfig(name=f"peer-{number}", seed=number)) for number in range(count)]
     for each in synergy:
@@ -180,7 +180,7 @@ def _overlay(count: int, seconds: float, repeats: int) -> tuple[list[float], dic
 
 
 def kernel(*, small: bool = False) -> dict[str, Any]:
-    """Events/s of 500 simulated Synergy peers that keep their overlay; in the detail, of a protocol without work."""
+    """Events/s of 500 simulated Synergy peers that maintain their overlay; the detail has those of an idle protocol."""
     peers, events, seconds, repeats = (20, 2000, 0.5, 1) if small else (500, 500_000, 10.0, 5)
     before = machine_load()
     rates, counted = _overlay(peers, seconds, repeats)

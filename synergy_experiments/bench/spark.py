@@ -1,4 +1,4 @@
-"""``spark-...``: the server, a part of a plan on Spark beside plain Spark and Polars, its delay, and its return.
+"""``spark-...``: the start of a server, a part on Spark compared with plain Spark and Polars, its delay and recovery.
 
 The top-k query over generated packets is measured in four ways on the same Parquet file: by peers with all but the sink
 on Spark, with its window alone on Spark, as a plain streaming query of Spark on the same server, and by Polars in one
@@ -137,7 +137,7 @@ def _span(application: Application) -> float:
 
 
 def ready(*, small: bool = False) -> dict[str, Any]:
-    """Seconds until a server takes sessions, from nothing, and until a session is there."""
+    """Time from the start of a server until it accepts sessions, and until a session is open, seconds."""
     repeats = 1 if small else 3
     server: list[float] = []
     session: list[float] = []

@@ -53,17 +53,17 @@ class _Peer:
         return time.time()
 
     def send_data(self, to: str, channel: str, payload: bytes) -> None:
-        """A frame arrives at a later turn of the loop."""
+        """Deliver a frame in a later turn of the loop."""
         self.sent += len(payload)
         self.loop.call_soon(self._peers[to].on_frame, self.address, channel, payload)
 
     def record(self, kind: Callable[..., Event], /, *fields: Any, **named: Any) -> None:
-        """Remember what went wrong."""
+        """Store the reason of a failure."""
         self.refused.append(f"{kind} {fields} {named}")
 
 
 class _Stalls:
-    """Looks at an event loop all the time: how late it is at most, in seconds."""
+    """Monitor of an event loop: its largest lateness, seconds."""
 
     def __init__(self) -> None:
         self.longest = 0.0
@@ -99,7 +99,7 @@ def _tables(keys: int, count: int) -> list[pl.DataFrame]:
 
 
 async def _run(keys: int, count: int, copied: bool) -> dict[str, float]:
-    """Have an aggregate take tuples, until its last snapshot is on the other peer."""
+    """Feed tuples to an aggregate until its last snapshot is on the other peer."""
     plan, tables = query(), _tables(keys, count)
     peers: dict[str, StreamDriver] = {}
     failed: list[str] = []
@@ -174,7 +174,7 @@ async def _run(keys: int, count: int, copied: bool) -> dict[str, float]:
 
 
 def state(*, small: bool = False) -> dict[str, Any]:
-    """Tuples/s of an aggregate with a copy, for each number of keys beside the same without one."""
+    """Tuples/s of an aggregate with and without a copy, for each number of keys."""
     before = machine_load()
     sizes = (1_000, 10_000) if small else KEYS
     found: dict[str, dict[str, dict[str, float]]] = {}

@@ -1,4 +1,4 @@
-"""The suite of ``synergy bench``: one function for each number, with other systems for comparison where there are any.
+"""The suite of ``synergy bench``: one function for each number, with other systems for comparison if there are any.
 
 >>> sorted(name for name in NAMES if name.startswith("spark"))
 ['spark-delay', 'spark-kill', 'spark-ready', 'spark-sessions', 'spark-topk']
@@ -62,7 +62,7 @@ NAMES: Final[tuple[str, ...]] = tuple(_MEASUREMENTS)
 
 
 def run(name: str, *, small: bool = False) -> dict[str, Any]:
-    """Take one measurement.
+    """Run one measurement.
 
     Parameters
     ----------

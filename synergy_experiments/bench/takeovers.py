@@ -146,7 +146,7 @@ def _killed(cluster: Cluster, plan: Plan, peer: str, moment: float) -> dict[str,
 
 
 def _noticed(application: Application, killed: float) -> float:
-    """Seconds from the kill until the origin had the backup take over; 0 where it has not."""
+    """Time from the kill until the origin activated the backup, seconds; 0 if it did not."""
     times = [event.time for event in application.events() if isinstance(event, TakeoverBegun) and event.operators]
     return min(times) - killed if times else 0.0
 

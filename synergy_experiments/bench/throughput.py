@@ -1,4 +1,4 @@
-"""``dataflow``: filter, project, aggregate between two peer processes, beside other systems on the same data.
+"""``dataflow``: filter, project, aggregate between two peer processes, compared with other systems on the same data.
 
 All systems run in turn in one run, on one machine, and each one's rows are compared before its figure is shown.
 """
@@ -154,7 +154,7 @@ class _Runs:
         self._cpu: dict[str, list[float]] = {}
 
     def add(self, name: str, repeat: int, count: int, seconds: float, cpu: float, *, equal: bool) -> None:
-        """Take a run of ``count`` tuples, unless its ``repeat`` is 0, which warms up.
+        """Store a run of ``count`` tuples, unless its ``repeat`` is 0, the warm-up.
 
         Raises
         ------

@@ -21,7 +21,7 @@ Verdict: TypeAlias = Literal["holds", "holds in part", "does not hold", "not com
 
 
 class Check(NamedTuple):
-    """A statement of the paper beside ours.
+    """A comparison of a statement of the paper with our measurement.
 
     Parameters
     ----------
@@ -43,7 +43,7 @@ class Check(NamedTuple):
 
 
 class Cell(NamedTuple):
-    """One measurement: where it is in the figure, a module's function, and its arguments but for the seed, the last.
+    """One measurement: its point in the figure, a module's function, and the arguments before its last, the seed.
 
     So it can be sent to another process, and what two claims measure alike is measured once. The function gives metrics
     by name, which are points at ``x`` of ``algorithm``, or points. What is measured on the clock of this machine is
@@ -161,7 +161,7 @@ class Result:
     figures: Sequence[str] = field(default=())
 
     def to_dict(self) -> dict[str, Any]:
-        """As plain values."""
+        """The check as plain values."""
         found: dict[str, Any] = {
             "id": self.claim.id,
             "title": self.claim.title,

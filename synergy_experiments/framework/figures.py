@@ -1,4 +1,4 @@
-"""Figures of claims, as vector graphics: ours with intervals, the paper's numbers beside them where there are any.
+"""Figures of claims as vector graphics: our numbers with intervals, and the paper's numbers if it states any.
 
 Colours are those of Okabe and Ito, told apart with any colour vision; every line has a marker of its own too, every
 group of bars a hatch. Paper's numbers are hollow stars. matplotlib is imported when something is drawn.
@@ -67,7 +67,7 @@ def check(folder: Path) -> None:
 
 
 def draw(result: Result, folder: Path) -> Path:
-    """Draw what came of a claim into ``folder``, as ``ID.svg``."""
+    """Draw the results of a claim to ``ID.svg`` in ``folder``."""
     import matplotlib as mpl  # noqa: PLC0415 - only who draws needs it
     from matplotlib.figure import Figure  # noqa: PLC0415
 
@@ -120,7 +120,7 @@ def _named(rows: Sequence[Row], paper: Sequence[Point]) -> list[str]:
 
 
 def _errors(rows: Sequence[Row], factor: float) -> list[list[float]] | None:
-    """Lengths of the error bars below and above the values; None where there was one repetition."""
+    """Lengths of the error bars below and above the values; None with one repetition."""
     if all(row.low is None for row in rows):
         return None
     below = [(row.value - row.low) * factor if row.low is not None else 0.0 for row in rows]

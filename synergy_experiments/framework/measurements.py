@@ -15,7 +15,7 @@ from scipy.stats import t as student
 __all__ = ["Measured", "Place", "Point", "Row", "interval"]
 
 Place: TypeAlias = float | str
-"""Where a point is on the horizontal axis: a number, or the name of a group."""
+"""Position of a point on the horizontal axis: a number, or the name of a group."""
 
 CONFIDENCE: Final = 0.95
 
@@ -30,7 +30,7 @@ class Point(NamedTuple):
 
 
 class Row(NamedTuple):
-    """A point over all repetitions: mean, and ends of the 95 % interval; None where there was one repetition."""
+    """A point over all repetitions: mean, and ends of the 95 % interval (None with one repetition)."""
 
     x: Place
     algorithm: str
@@ -117,5 +117,5 @@ class Measured:
         return self.paired(x, one, other, metric, lambda ours, theirs: 1.0 - ours / theirs if theirs else 0.0)
 
     def ahead(self, x: Place, one: str, other: str, metric: str) -> float | None:
-        """By how much ``one`` is above ``other``, within repetitions."""
+        """Mean excess of ``one`` over ``other``, within repetitions."""
         return self.paired(x, one, other, metric, lambda ours, theirs: ours - theirs)

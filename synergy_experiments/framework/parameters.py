@@ -1,4 +1,4 @@
-"""Set-ups of experiments: named parameters, their values at each scale, and what a user sets them to.
+"""Set-ups of experiments: named parameters, their values at each scale, and the values that a user sets.
 
 A parameter has a value for a quick run and one for a run at the paper's scale. ``--set name=value`` replaces either;
 a name that no experiment has, or a value that a parameter cannot take, is one clear error before anything runs.
@@ -84,7 +84,7 @@ def _bounds(noun: str, least: float, most: float) -> str:
 
 
 def whole(about: str, quick: int, paper: int | None = None, *, least: int = 1, most: float = math.inf) -> Parameter:
-    """A whole number; ``paper`` is ``quick`` where it is not given, here and below.
+    """A whole number; ``paper`` defaults to ``quick``, here and below.
 
     >>> whole("peers", 100, 500).read("88")
     88
@@ -114,7 +114,7 @@ def wholes(
     most: float = math.inf,
     count: int | None = None,
 ) -> Parameter:
-    """Whole numbers, separated by commas, in ascending order; exactly ``count`` of them where that is given.
+    """Whole numbers, separated by commas, in ascending order; exactly ``count`` of them if it is given.
 
     >>> wholes("requests", [100], [100, 500]).read("20,40")
     (20, 40)

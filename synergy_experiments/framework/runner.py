@@ -23,7 +23,7 @@ from synergy_experiments.framework.parameters import Scale, Value, at_scale
 __all__ = ["Progress", "reproduce", "seed_of"]
 
 Progress: TypeAlias = Callable[[str, int, int], None]
-"""Is told the claim, how many of its cells are measured, and how many there are."""
+"""Function of a claim, the number of its measured cells, and the number of all its cells."""
 
 Key: TypeAlias = tuple[Callable[..., Any], tuple[Hashable, ...], int]
 Timed: TypeAlias = tuple[Any, float]

@@ -1,4 +1,4 @@
-"""Verdicts by stated tolerances: what the paper says beside what we measured.
+"""Verdicts by stated tolerances: comparisons of the paper's statements with our measurements.
 
 ==================  =================================================================================================
 holds               ours is within the tolerance of the paper's number, or better than it where the claim is a gain;
@@ -33,7 +33,7 @@ def reduction(name: str, paper: float, ours: float | None, tolerance: float = 0.
 def at_least(
     name: str, paper: float, ours: float | None, tolerance: float, direction: float | None = None, unit: str = "%"
 ) -> Check:
-    """At least the paper's number less a tolerance; in part where it is above ``direction``, if one is given."""
+    """At least the paper's number less a tolerance; in part if it is above ``direction``, if that is given."""
     rule = f"holds from {_shown(paper - tolerance, unit)} on"
     if direction is not None:
         rule += f", in part above {_shown(direction, unit)}"

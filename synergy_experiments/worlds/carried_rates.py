@@ -188,7 +188,7 @@ def monitored(
 
 
 def _results(times: Array, pairs: npt.NDArray[np.int64], window: float, slide: float) -> tuple[Array, Array]:
-    """Ends of windows that have results, and how many pairs each has: those with a packet in [end - window, end)."""
+    """Ends of the windows with results, and the number of pairs in each: those with a packet in [end - window, end)."""
     order = np.lexsort((times, pairs))
     ordered, of = times[order], pairs[order]
     again = np.append(np.where(of[1:] == of[:-1], ordered[1:], np.inf), np.inf)  # the pair's next packet

@@ -1,4 +1,4 @@
-"""Requests composed by simulated peers, and executed tuple by tuple: what the dissertation's simulations measure.
+"""Requests composed by simulated peers, and executed tuple by tuple, as in the dissertation's simulations.
 
 Theory of operation
 -------------------
@@ -99,7 +99,7 @@ class _Story(Journal):
         self._requests = requests
 
     def append(self, event: Event) -> Event:
-        """Take a note."""
+        """Store an event if it is a stage of a request."""
         served = self._requests.get(event.subject)
         if served is not None:
             served.note(event)
@@ -107,7 +107,7 @@ class _Story(Journal):
 
 
 class Composed:
-    """A scenario under way.
+    """A running scenario.
 
     Parameters
     ----------
@@ -178,13 +178,13 @@ class Composed:
             self._taps.setdefault(served.request.name, []).append(tap)
 
     def _watch(self, tap: Tap) -> None:
-        """Measure how old the tuples of a stream are where it is shared."""
+        """Measure the age of the tuples of a shared stream at the point from which it is shared."""
         if tap not in self._watched:
             self._watched[tap] = name = f"age of {tap[1]} of {tap[0]}"
             self.flow.add(Application(name, {"seen": Component(inputs=[tap])}))
 
     def _feed_back(self) -> None:
-        """Give each origin the t̂ that its sinks measured."""
+        """Report to each origin the t̂ that its sinks have measured."""
         self.flow.run(self.simulation.now)
         for name, smoothed in self._delays.items():
             delay = self.flow.recent(name)
@@ -197,7 +197,7 @@ class Composed:
             self._piggyback()
 
     def _piggyback(self) -> None:
-        """Tell each peer what those that it sends data to have left, as credits do on real peers."""
+        """Report to each peer the residual capacity of its downstream peers, as credits do on real peers."""
         left = {address: each.ledger.residual_cores("") for address, each in self.peers.items()}
         for name in self._delays:
             served = self.served[name]
@@ -207,7 +207,7 @@ class Composed:
                         self.simulation.report(served.peers[up], CoresAdvertised(peer, left[peer]))
 
     def advance(self, until: float) -> None:
-        """Let virtual time pass, with feedback."""
+        """Advance virtual time, with feedback to the origins."""
         while self._next <= until:
             self.simulation.run(self._next)
             self._feed_back()
@@ -215,12 +215,12 @@ class Composed:
         self.simulation.run(until)
 
     def submit(self, request: Request) -> None:
-        """Ask for a query at its origin now."""
+        """Submit a request at its origin now."""
         plan = self.workload.plan(request).to_bytes()
         self.simulation.report(request.origin, SubmitPlan(request.name, plan))
 
     def stabilise(self) -> None:
-        """Let the directory get to know all components, and see what the overlay sends without requests."""
+        """Register all components in the directory, and count the messages of the overlay without requests."""
         simulation = self.simulation
         simulation.run(SETTLED - AT_REST)
         sent = simulation.messages
@@ -247,7 +247,7 @@ class Composed:
             raise RuntimeError(f"{len(self._undecided)} requests are not decided {DECIDED:g} s after the last one")
 
     def count(self) -> Outcome:
-        """Forget what was measured while requests were composed, and execute what is admitted."""
+        """Discard the measurements made during composition, and execute the admitted applications."""
         simulation, flow = self.simulation, self.flow
         flow.run(simulation.now + QUEUES)
         flow.clear()
@@ -286,7 +286,7 @@ def compose(scenario: Scenario, seed: int) -> Outcome:
 
 
 def executed(name: str, plan: Plan, peers: Mapping[str, str]) -> Application:
-    """An application as the flow simulator has it: what it shares is executed by those that it shares with."""
+    """An application of the flow simulator, in which other applications execute the operators of shared streams."""
     shared = {tap: provider(plan.operators[tap], peers[tap]) for tap in taps_of(plan)}
     taps = {tap: found for tap, found in shared.items() if found is not None}
     own = {operator: peer for operator, peer in peers.items() if operator not in shared}
@@ -305,7 +305,7 @@ def _peers(topology: Topology, workload: Workload, scenario: Scenario, seed: int
 
 
 def _machine(topology: Topology, address: str, cores: float, settings: PeerConfig) -> Machine:
-    """Let a peer know the network, and how fast it is itself."""
+    """Properties of a peer's machine: delays and bandwidths of its links, and its own speed."""
 
     def bandwidth_from(upstream: str) -> float:
         return topology.bandwidth(upstream, address)

@@ -129,7 +129,7 @@ async def _messages(cluster: AsyncCluster) -> int:
 
 
 async def _delays(running: Mapping[str, AsyncApplication]) -> dict[str, tuple[int, float, float]]:
-    """Of each application: tuples so far, the sum of their delays in seconds, and how many were late."""
+    """Number of tuples, sum of their delays in seconds, and number of late tuples, by application."""
 
     async def one(application: AsyncApplication) -> tuple[int, float, float]:
         tuples, total, late = 0, 0.0, 0.0

@@ -176,7 +176,7 @@ async def _measured(query: Plan, peers: int, seconds: float, memory: float, seed
 
 
 async def _looked(cluster: AsyncCluster, query: Plan) -> list[tuple[str, float, float]]:
-    """Of each peer: seconds of work that wait there, and its load lately."""
+    """Waiting work in seconds, and recent load, by peer."""
     found = []
     for name, state in (await cluster.states()).items():
         if state is not None:

@@ -1,4 +1,4 @@
-"""Projected beside actual impact of a bursty newcomer on a stream that runs (section 2.3.4), beyond claim C14.
+"""Projected and actual impact of a bursty newcomer on a stream that runs (section 2.3.4), beyond claim C14.
 
 Streams come to one peer, once with a newcomer and once without. What the newcomer adds to the delays of the first
 stream is projected at the end of every window for the next one, segment by segment (equation 2.11), by one of these
@@ -121,7 +121,7 @@ def _loads(
     window: float,
     rng: np.random.Generator,
 ) -> tuple[Array, Traffic, Traffic]:
-    """Seconds of the segments, and what the peer has to do in each without and with the newcomer."""
+    """Lengths of the segments in seconds, and the load of the peer in each, without and with the newcomer."""
     *running, own = signatures
     if reading in ("mean", "maximum"):
         pieces = aggregate(running, end - window, window, "every")
@@ -137,7 +137,7 @@ def _loads(
 
 
 def _added(projector: str, tau: float, before: Traffic, after: Traffic, lengths: Array) -> Array:
-    """δ of a component in each segment, in seconds; infinite where the peer is overloaded."""
+    """δ of a component in each segment, in seconds; infinite if the peer is overloaded."""
     was, will = sojourn_times(projector, before, lengths), sojourn_times(projector, after, lengths)
     with np.errstate(invalid="ignore"):
         more = np.add(np.subtract(will.stretch, was.stretch) * tau, np.subtract(will.waiting, was.waiting))

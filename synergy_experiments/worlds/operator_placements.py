@@ -34,7 +34,7 @@ Array = npt.NDArray[np.float64]
 
 
 def random_rates(model: LoadModel, capacity: Array, rng: np.random.Generator) -> Array:
-    """A series of rates, as statistics would have it: points x input streams."""
+    """A series of rates as from statistics: an array of points x input streams."""
     streams = model.load.shape[1]
     share = rng.dirichlet(np.ones(streams + 1))[:streams]  # x_k, evenly over the ideal set
     mean = share * capacity.sum() / model.load.sum(axis=0)

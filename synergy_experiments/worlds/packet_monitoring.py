@@ -134,7 +134,7 @@ def monitoring_plan(packets: Sequence[Stream], costs: Sequence[float], selectivi
 
 
 def aggregates_of(query: Plan) -> tuple[str, ...]:
-    """Ids of what is placed."""
+    """Ids of the operators that are placed."""
     return tuple(name for name, operator in query.operators.items() if operator.kind == "aggregate")
 
 

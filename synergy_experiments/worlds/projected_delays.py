@@ -1,4 +1,4 @@
-"""Projected beside actual delays, segment by segment: what claims C13 and C14 measure (section 2.4.2).
+"""Projected and actual delays, segment by segment, for claims C13 and C14 (section 2.4.2).
 
 Several streams come to one peer, each to a component of its own, and tuples queue there in the flow simulator. The
 signatures of all streams are learnt on line, from their arrivals alone. At the end of every window the execution time
@@ -94,20 +94,20 @@ class Learnt:
 
 @dataclass(frozen=True)
 class Run:
-    """Streams that were executed, and what was learnt of them.
+    """Executed streams, and their measured signatures.
 
     Parameters
     ----------
     streams
-        The first is the one under test.
+        Executed streams; the first is the one under test.
     window, windows
-        Seconds, and how many.
+        Length of a window, seconds, and number of windows.
     births, delays
         Birth times and delays of the tuples of the first stream, in the order of their arrival.
     alone
-        The delays where nothing else is executed.
+        Delays of these tuples if nothing else is executed, seconds.
     learnt
-        Signature that was learnt of each stream.
+        Measured signature of each stream.
     """
 
     streams: Sequence[Stream]
@@ -162,7 +162,7 @@ def run(streams: Sequence[Stream], window: float, windows: int, seed: int, false
 
 
 def executed(streams: Sequence[Stream], seconds: float, seed: int) -> tuple[list[Array], list[Array]]:
-    """When the tuples arrived that came within so many seconds, and how long they took, by stream."""
+    """Arrival times of the tuples within so many seconds, and their execution times, by stream."""
     until = 1.1 * seconds  # so that what came before is done
     keep = max(len(each.arrivals.times) or math.ceil(1.2 * each.arrivals.rate * until) for each in streams) + 1000
     flow = Flow(seed=seed, keep=keep, backlog=seconds)
@@ -245,7 +245,7 @@ def project(done: Run, number: int, over: float = math.inf) -> tuple[Pieces, dic
 
 
 def compare(done: Run, *, same: bool, segment: float | None = None) -> Found:
-    """Project segment by segment, and take what their tuples took.
+    """Project each segment, and measure the execution times of its tuples.
 
     Parameters
     ----------

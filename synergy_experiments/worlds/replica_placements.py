@@ -220,7 +220,7 @@ def _decided(met: World, given: Requests, algorithm: str, rng: random.Random) ->
 def _optimum(
     plan: Plan, degree: int, met: World, limits: Limits, pinned: Mapping[str, str], rng: random.Random
 ) -> Roles:
-    """A placement on one group, than which none is better; without any, one by latency."""
+    """An optimal placement on one group; if no group has enough resources, a placement by latency."""
     peers = met.topology.peers
     for _ in range(TRIES):
         try:
@@ -327,5 +327,5 @@ class PlacementCost:
 
 
 def mean(values: list[float]) -> float:
-    """Not a number where there is nothing to take the mean of."""
+    """Mean; NaN without values."""
     return math.fsum(values) / len(values) if values else math.nan

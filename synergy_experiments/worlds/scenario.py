@@ -111,7 +111,7 @@ def _world(workload: Parameters, peers: int, delays: str, equal: bool, seed: int
 
 
 def _submitted(workload: Workload, topology: Topology, rule: str, seed: int) -> Workload:
-    """The workload with other origins, which are also where the sinks are."""
+    """The workload with other origins, at which the sinks are, too."""
     peers = topology.peers
     rng = np.random.default_rng([seed, 224])
     offers = {peer: workload.offers(peer) for peer in peers}
@@ -223,7 +223,7 @@ class Outcome:
     virtual: float
 
     def metrics(self) -> dict[str, float]:
-        """Means over applications; not a number where there is nothing to take the mean of."""
+        """Means over applications; NaN without values."""
         admitted = [each for each in self.served if each.admitted]
         flowing = [each for each in admitted if each.tuples]
         tuples = sum(each.tuples for each in admitted)

@@ -62,7 +62,7 @@ _SCENARIO: Final = {each.name for each in fields(Scenario)} - {"workload"}
 
 
 def scenario(setup: Setup, **changes: Any) -> Scenario:
-    """The scenario of a set-up, with what an experiment varies."""
+    """The scenario of a set-up, with the varied parameters of an experiment."""
     chosen: dict[str, Any] = {**setup, **changes}
     workload = Parameters(**{name: value for name, value in chosen.items() if name in _WORKLOAD})
     return Scenario(workload, **{name: value for name, value in chosen.items() if name in _SCENARIO})
@@ -74,7 +74,7 @@ def simulated(given: Scenario, seed: int) -> dict[str, float]:
 
 
 def cells(setup: Setup, varied: str, places: Sequence[Place], **changes: Any) -> Iterator[Cell]:
-    """Every policy of the set-up at every place of what is varied."""
+    """A cell for every policy of the set-up at every value of the varied parameter."""
     for place in places:
         for policy in algorithms(setup):
             given = scenario(setup, **{**changes, varied: place}, policy=policy)

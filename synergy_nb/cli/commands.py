@@ -82,9 +82,7 @@ def demo(
         typer.Option(metavar="FILE", help="A trace: HTTP log, 6-column TCP trace, CSV or Parquet, plain or gzipped."),
     ] = None,
     peers: Peers = 8,
-    report: Annotated[Path, typer.Option(metavar="FILE.html", help="File of the report.")] = Path(
-        "synergy-demo.html"
-    ),
+    report: Annotated[Path, typer.Option(metavar="FILE.html", help="File of the report.")] = Path("synergy-demo.html"),
     speed: Annotated[
         float | None,
         typer.Option(

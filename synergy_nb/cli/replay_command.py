@@ -22,15 +22,11 @@ QUIT: Final = "q"
 
 
 def replay(
-    file: Annotated[
-        Path, typer.Argument(metavar="FILE", help="A recording, written by record=FILE or --record FILE.")
-    ],
+    file: Annotated[Path, typer.Argument(metavar="FILE", help="A recording, written by record=FILE or --record FILE.")],
     request: Annotated[
         str | None, typer.Option(metavar="ID", help="Show the messages of this request, one a line.")
     ] = None,
-    step: Annotated[
-        bool, typer.Option("--step", help="At a terminal, wait for Enter after each message.")
-    ] = False,
+    step: Annotated[bool, typer.Option("--step", help="At a terminal, wait for Enter after each message.")] = False,
     as_json: Json = False,
 ) -> None:
     """Replay a recorded run, compare its effects, and step through the messages of a request."""
