@@ -325,7 +325,7 @@ def test_a_wrong_key_or_a_changed_value_is_one_clear_error_without_the_secret() 
             opened(wrong, read, keys)
         assert "secret" not in str(error.value)
     short = table.with_columns(pl.Series("host", [b"x", None, b"", b"12 bytes long"], dtype=pl.Binary()))
-    with pytest.raises(ValueError, match="column 'host': cannot decrypt a value: the value is no encrypted one"):
+    with pytest.raises(ValueError, match="column 'host': cannot decrypt a value: the value is not encrypted"):
         opened(short, read)
 
 
@@ -340,7 +340,7 @@ def test_keys_are_checked_when_the_operator_is_made_and_never_shown() -> None:
         ValueError, match=r"operator 'encrypt' \(encrypt\): key: 'gamma'; expected a key .*\(alpha, beta\)"
     ):
         only(secret("gamma"), keys=KEYS)
-    with pytest.raises(ValueError, match=r"key: 'alpha'; expected a key that this peer holds \(none\)"):
+    with pytest.raises(ValueError, match=r"key: 'alpha'; expected a key that this peer has \(none\)"):
         only(secret())
     with pytest.raises(ValueError, match="a secret of at least 16 bytes") as error:
         only(secret(), keys={"alpha": b"too short"})

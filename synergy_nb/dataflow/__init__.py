@@ -1,1 +1,1 @@
-"""The data path: tuples on the wire and in memory, operators on them, and the queues of a peer's components."""
+"""The data path: tuples, operators, and the streams between the components of peers."""

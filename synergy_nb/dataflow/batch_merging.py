@@ -1,4 +1,4 @@
-"""What may be executed, or sent, together, so that whoever is behind has less to do for each tuple. No IO, no clock."""
+"""Limits for merging batches, so that a reader that is behind has less overhead for each tuple. No IO, no clock."""
 
 from __future__ import annotations
 
@@ -7,13 +7,13 @@ from typing import Final
 
 __all__ = ["TOGETHER_BORN", "TOGETHER_ROWS", "TOGETHER_WORK", "mergeable"]
 
-TOGETHER_ROWS: Final = 16_384  # tuples that go together at most: beyond them, what an item costs besides is nothing
-TOGETHER_BORN: Final = 0.2  # seconds, see contemporary()
-TOGETHER_WORK: Final = 0.2  # seconds that an execution of several items may be expected to take
+TOGETHER_ROWS: Final = 16_384  # most tuples in one batch: beyond them, the overhead of an item is negligible
+TOGETHER_BORN: Final = 0.2  # seconds, see mergeable()
+TOGETHER_WORK: Final = 0.2  # longest predicted time of an execution of several items, seconds
 
 
 def mergeable(one: float, other: float) -> bool:
-    """Whether items born at these times may become one, which is as old as the older of them.
+    """Whether two items with these times of entry into the system may be merged; the result has the earlier time.
 
     They may if both times lie between the same two multiples of 0.2 s. However often a stream is merged on its way, no
     delay is measured as longer by more than that.

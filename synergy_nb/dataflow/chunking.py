@@ -1,7 +1,7 @@
-"""Items of a stream to chunks: slices that fit the window of a reader, and their form on the wire.
+"""Cutting of items into chunks: slices that fit the window of a reader, and their encoding.
 
-Also the opposite of slicing: whoever is behind puts the items that wait into fewer, see :func:`coalesce`. What an item
-costs beside its tuples (calls, wake-ups, a place in a queue) would otherwise keep those behind who once fell behind.
+The opposite, :func:`coalesce`, merges waiting items. The overhead of an item (calls, wake-ups, entries in queues) would
+otherwise prevent a component that is behind from catching up.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ __all__ = ["coalesce", "cut"]
 
 
 def coalesce(items: Sequence[Item]) -> list[Item]:
-    """The same stream in as few items as can be: consecutive batches become one, with one punctuation behind it.
+    """Merge a stream into as few items as possible: consecutive batches become one, followed by one punctuation.
 
     Parameters
     ----------
@@ -30,9 +30,9 @@ def coalesce(items: Sequence[Item]) -> list[Item]:
     Returns
     -------
     list of Batch and Punctuation
-        The same tuples in the same order. Of several punctuations the last stays, which promises what the others did. A
-        punctuation that batches follow moves behind them, but never behind tuples that it makes late. What is merged
-        is as old as its oldest part.
+        The same tuples in the same order. Of several punctuations the last one remains, whose promise includes the
+        others. A punctuation followed by batches moves behind them, but never behind tuples that would become late. A
+        merged batch has the earliest time of entry of its parts.
     """
     if len(items) < 2:
         return list(items)
@@ -80,25 +80,25 @@ def _joined(batches: Sequence[Batch]) -> Batch:
 def cut(
     item: Item, start: Point, *, encode: Callable[[Chunk], None] | None, most: int, rate: float = 0.0
 ) -> list[Chunk]:
-    """The chunks of an item that follows a place, of a size that fits a window; none if it says nothing new.
+    """Cut an item that follows a point into chunks that fit a window; none if the item has nothing new.
 
     Parameters
     ----------
     item
         Batch or punctuation.
     start
-        Place in the stream at which it begins.
+        Point in the stream at which the item begins.
     encode
-        Makes the encoded form of a chunk; None: all of them stay on this peer.
+        Encoder of a chunk; None: all readers are on this peer.
     most
-        Bytes of a chunk, at most: a larger batch is cut into equal parts, down to single tuples.
+        Size limit of a chunk, bytes: a larger batch is cut into equal parts, down to single tuples.
     rate
-        Tuples a second that the producer measured, written into a batch; 0 where it is unknown.
+        Tuples a second that the producer measured, for the batch's header; 0 where it is unknown.
 
     Raises
     ------
     ValueError
-        If a batch begins elsewhere.
+        If a batch begins at another position.
     """
     if isinstance(item, Batch):
         stamped = msgspec.structs.replace(item, rate=rate) if rate else item
@@ -112,7 +112,7 @@ def cut(
 
 
 def _slices(batch: Batch, most: int) -> Iterable[Batch]:
-    """A batch in equal parts, none of which takes more than ``most`` bytes if its tuples are of about the same size."""
+    """Cut a batch into equal parts of at most ``most`` bytes, if its tuples are of about the same size."""
     size = batch.nbytes
     if size + OVERHEAD <= most or batch.rows < 2:
         return (batch,)

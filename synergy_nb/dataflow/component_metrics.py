@@ -1,4 +1,4 @@
-"""What is measured of a component while it works: rates, times, load and its signature. No IO, no clock."""
+"""Measurements of a component while it works: rates, times, load and its signature. No IO, no clock."""
 
 from __future__ import annotations
 
@@ -11,14 +11,14 @@ from synergy_nb.models.signatures import WINDOW, Segment, Signature
 
 __all__ = ["RESOLUTION", "ComponentMetrics"]
 
-#: Seconds between two observations of a signature: tuples come in batches, and of less time no mean load can be told.
+#: Seconds between two observations of a signature: tuples arrive in batches, so shorter spans have no stable mean load.
 RESOLUTION: Final = 0.25
 
 
 class _Signed:
-    """The signature of what comes in or goes out, with an observation every :data:`RESOLUTION` seconds at most.
+    """The signature of arriving or departing tuples, with an observation every :data:`RESOLUTION` seconds at most.
 
-    It begins with the first tuples if these come later than a window after the time at which it was made.
+    It starts with the first tuples if these come later than a window after its creation.
     """
 
     def __init__(self, now: float) -> None:
@@ -27,7 +27,7 @@ class _Signed:
         self._begun = False
 
     def add(self, tuples: int, now: float, tuple_s: float = 0.0) -> None:
-        """So many tuples more, each of which takes so many seconds."""
+        """Count ``tuples``, each of which takes ``tuple_s`` seconds."""
         if not self._begun:
             if not tuples:
                 return
@@ -41,72 +41,72 @@ class _Signed:
             self._until, self._tuples = now, 0
 
     def segments(self, now: float, tuple_s: float = 0.0) -> tuple[Segment, ...]:
-        """Its segments up to now, the earliest first."""
+        """Return its segments up to now, the earliest first."""
         self.add(0, now, tuple_s)
         return self._signature.segments()
 
 
 class ComponentMetrics:
-    """What is measured of a component.
+    """The measurements of one component.
 
     Parameters
     ----------
     measure_s
         Seconds over which rates and loads are averaged.
     share
-        Share of the memory of the peer: the bytes that the component may hold.
+        Share of the peer's memory that the component may use, bytes.
     now
-        Time at which it begins, in seconds.
+        Time at which the component starts, in seconds.
     """
 
     def __init__(self, *, measure_s: float, share: Share, now: float) -> None:
         self.share = share
-        self.kind = ""  # of its operator
+        self.kind = ""  # kind of its operator
         self.stream = ""  # name of its stream
-        self.elsewhere = False  # executed by another engine, which says itself what it took
+        self.elsewhere = False  # executed by another engine, which reports its own times
         self.arrivals = Rate(measure_s, now)
         self._taken, self._given = _Signed(now), _Signed(now)
         self.departures = Rate(measure_s, now)
         self.busy = Rate(measure_s, now)
         self.tuple_s = Ewma()
         self.unit = UnitCost()
-        self.planned_s = 0.0  # seconds that its plan counts for a tuple
+        self.planned_s = 0.0  # processing time of a tuple in its plan, seconds
         self.batch_s = Ewma()
         self.queueing = Ewma()
         self.spent_s = 0.0
         self.late = 0
-        self.dropped = 0  # tuples whose deadline had passed
+        self.dropped = 0  # tuples dropped because their deadline had passed
         self.tuples_in = 0
         self.tuples_out = 0
         self.bytes_in = 0
         self.bytes_out = 0
 
     def arrived(self, tuples: int, now: float) -> None:
-        """``tuples`` have come in that were not there before."""
+        """Count ``tuples`` that arrived for the first time."""
         self.arrivals.add(tuples, now)
         self._taken.add(tuples, now, self._tuple_s)
 
     def departed(self, tuples: int, now: float) -> None:
-        """``tuples`` of its stream have been made."""
+        """Count ``tuples`` that were added to its stream."""
         self.departures.add(tuples, now)
         self._given.add(tuples, now)
 
     def segments(self, now: float) -> tuple[Segment, ...]:
-        """Its load lately as a signature (section 2.3.4), in cores: segments of constant load, the earliest first."""
+        """Return its recent load as a signature (section 2.3.4): segments of constant load in cores, earliest first."""
         return self._taken.segments(now, self._tuple_s)
 
     def stream_segments(self, now: float) -> tuple[Segment, ...]:
-        """The signature of its stream, of rates: its loads are nought, as these are the readers'."""
+        """Return the signature of its stream: rates only, as the loads are those of the readers."""
         return self._given.segments(now)
 
     @property
     def _tuple_s(self) -> float:
-        """Seconds that one more tuple takes, as far as executions tell."""
+        """Return the estimated seconds for one more tuple."""
         cost = self.unit.seconds
         return self.planned_s if cost is None else cost
 
     def executed(self, tuples: int, seconds: float, finished: float) -> None:
-        """``tuples`` were executed together within ``seconds``, until ``finished``."""
+        """Count one execution of ``tuples``, which took ``seconds`` and ended at ``finished``."""
         self.spent_s += seconds
         self.busy.add(seconds, finished)
         if tuples:
@@ -121,11 +121,11 @@ class ComponentMetrics:
         return cost + max(self.spent_s - self.tuple_s.total, 0.0) / self.tuple_s.count
 
     def measurements(self, now: float) -> dict[str, Any]:
-        """What was measured, as plain values: seconds, bytes, tuples/s, cores.
+        """Return the measurements as plain values: seconds, bytes, tuples/s, cores.
 
-        ``cost`` is what one more tuple takes here, in seconds, see :class:`~synergy_nb.dataflow.meters.UnitCost`,
-        with what punctuations took; other than in ``processing_s``, what a batch costs beside its tuples is left out.
-        It is None where executions do not tell, or another engine executes.
+        ``cost`` is the time for one more tuple here, in seconds, see :class:`~synergy_nb.dataflow.meters.UnitCost`,
+        including punctuations; other than ``processing_s``, it excludes the overhead of a batch. It is None where there
+        are too few executions for an estimate, or another engine executes.
         """
         executed = self.tuples_in - self.dropped
         return {

@@ -5,15 +5,15 @@ The tree that :func:`synergy_nb.plan.sql.parse` has checked is translated node b
 as in SQL, AND and OR of Kleene, float division, NULL for division by zero, ``%`` with the sign of the dividend, halves
 rounded away from zero.
 
-Points that Polars leaves open or sees differently, and what is done here:
+Polars leaves some points open or differs in them; this module decides:
 
 * ``x IN (1, NULL)`` is TRUE or NULL, never FALSE.
 * Integers wrap around at 64 bits, as Polars and Spark do and DuckDB does not.
 * Where a divisor is one value for several rows, Polars multiplies with its reciprocal, so that the last bit of a
   quotient depends on how the stream is cut. A constant divisor is therefore made a column.
-* NaN is the greatest float, for greatest() as well: greatest(NaN, 1) is NaN, least(NaN, 1) is 1.
-* Text to int or float takes what Polars reads (an optional sign, digits; blanks around are ignored) and gives NULL
-  otherwise; text to bool takes true, t, yes, y, 1 and their opposites in any case.
+* NaN is the greatest float, also for greatest(): greatest(NaN, 1) is NaN, least(NaN, 1) is 1.
+* A cast of text to int or float accepts what Polars reads (an optional sign, digits; blanks around are ignored) and
+  returns NULL otherwise; text to bool accepts true, t, yes, y, 1 and their opposites in any case.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ _FALSE: Final = ["false", "f", "no", "n", "0"]
 
 
 def compile_expression(text: str, schema: Mapping[str, str]) -> pl.Expr:
-    """The Polars expression of one SQL expression.
+    """Compile one SQL expression to a Polars expression.
 
     Parameters
     ----------
@@ -76,12 +76,12 @@ def _compiled(text: str, schema: tuple[tuple[str, str], ...]) -> pl.Expr:
 
 
 def compile_node(node: Any, schema: Mapping[str, str]) -> tuple[pl.Expr, str]:
-    """The Polars expression of a checked sqlglot node, and the type of its values: of ``tuples.TYPES``, or ``null``.
+    """Compile a checked sqlglot node; return the Polars expression and the type of its values, or ``null``.
 
     Raises
     ------
     ValueError
-        If the node is not of the subset; ``sql.parse`` gives no such node.
+        If the node is not in the subset; ``sql.parse`` returns no such node.
     """
     return Translation(_POLARS, schema).of(node)
 

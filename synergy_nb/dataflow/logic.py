@@ -1,4 +1,4 @@
-"""What works on the items of a component, what it may raise, and how that is told to people."""
+"""The interface of an operator's logic, the exceptions that it may raise, and their text for users."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from synergy_nb.dataflow.tuples import Item
 
 __all__ = ["ANYTHING", "Logic", "SavedState", "error_reason"]
 
-#: What an operator or a source may raise: whatever it likes. What Polars panics with is no Exception.
+#: Exceptions that an operator or a source may raise: any, and Polars' panics, which are no subclass of Exception.
 ANYTHING: Final = (Exception, pl.exceptions.PanicException)
 
 
@@ -32,24 +32,24 @@ class SavedState(NamedTuple):
 
 
 class Logic(Protocol):
-    """What works on the items of a component."""
+    """The logic of an operator: it processes the items of a component."""
 
     @property
     def late(self) -> int:
-        """Tuples dropped so far because they came after a punctuation that promised there would be none."""
+        """Tuples dropped so far because they arrived after a punctuation that promised that there would be none."""
 
     @property
     def state_bytes(self) -> int:
-        """Bytes of the state that it keeps between calls."""
+        """Bytes of the state between calls."""
 
     def needs(self, port: int, item: Item, /) -> float:
-        """Bytes that taking an item may need in addition to the state."""
+        """Estimate the bytes that processing an item may need in addition to the state."""
 
     def take(self, port: int, item: Item, /) -> Iterator[Item]:
-        """Take an item on a port, and make its output piece by piece."""
+        """Process an item of a port, and produce its output piece by piece."""
 
 
 def error_reason(error: BaseException) -> str:
-    """An error for people: what a check says of what it found, and the kind of any other."""
+    """Return the text of an error for users: the message of a failed check, and the class and message of others."""
     text = (str(error).splitlines() or [""])[0][:500]
     return text if isinstance(error, ValueError) and text else f"{type(error).__name__}: {text}"

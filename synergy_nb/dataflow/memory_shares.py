@@ -1,9 +1,9 @@
-"""Memory of one peer's components: what each holds, what its next step needs, and which one fails when it is too much.
+"""Shares of a peer's memory: the bytes that each component uses and needs, and which one fails when memory runs out.
 
-An allocation that fails within Polars or Arrow ends the process, and with it the operators of all applications on the
-peer. So every operator says how many bytes its state takes and how many its next step may need, and a component whose
-sum exceeds its share fails before the step begins. Shares of components may add up to more than the peer has: where all
-of them together would exceed its memory, the component that holds most fails, whoever asked.
+If an allocation fails within Polars or Arrow, the process ends, and with it the operators of all applications on the
+peer. So every operator estimates the bytes of its state and of its next step, and a component whose sum exceeds its
+share fails before the step begins. The shares of components may add up to more than the peer has: when all components
+together would exceed the peer's memory, the largest component fails, whichever made the request.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ _OF_PARTS: Final = "see that its input has punctuations, or shorten its windows"
 
 
 def amount(size: float) -> str:
-    """Bytes for people, with three digits.
+    """Format a number of bytes for users, with three digits.
 
     >>> amount(1_234_567), amount(12), amount(2.5e9)
     ('1.23 MB', '12 B', '2.5 GB')
@@ -38,20 +38,20 @@ class MemoryExceeded(SynergyError, ValueError):
 
 
 class Memory:
-    """The memory that the components of one peer may take together.
+    """The memory that the components of one peer share.
 
     Parameters
     ----------
     limit
-        Bytes that the components may hold together; infinite for no limit.
+        Limit of all components together, bytes; infinite for no limit.
     exceeded
-        Called in any thread when a step of another component would exceed ``limit``, with the share that holds most and
-        the reason why its component has to fail.
+        Callback, in any thread, for the case that a step of another component would exceed ``limit``; its arguments are
+        the largest share and the reason why that share's component has to fail.
 
     Attributes
     ----------
     held
-        Bytes that all components hold.
+        Bytes that all components use.
     """
 
     def __init__(
@@ -64,20 +64,20 @@ class Memory:
         self._lock = threading.Lock()
 
     def share(self, application: str, operator: str, limit: float | None = None) -> Share:
-        """The share of a new component, of ``limit`` bytes; None: all that the peer has."""
+        """Create the share of a new component, of ``limit`` bytes; None: all memory of the peer."""
         share = Share(self, application, operator, self.limit if limit is None else min(limit, self.limit))
         with self._lock:
             self._shares[share] = None
         return share
 
     def release(self, share: Share) -> None:
-        """A component has gone, or is about to."""
+        """Release the share of a component that has been, or is about to be, removed."""
         with self._lock:
             if self._shares.pop(share, share) is None:
                 self.held -= share.held
 
     def hold(self, share: Share, size: int) -> None:
-        """A component holds ``size`` bytes now."""
+        """Set the bytes that a component uses."""
         with self._lock:
             if share in self._shares:
                 self.held += size - share.held
@@ -105,14 +105,14 @@ class Memory:
 
 
 class Share:
-    """The memory that one component may take; made by :meth:`Memory.share`.
+    """The share of one component in a peer's memory; made by :meth:`Memory.share`.
 
     Attributes
     ----------
     application, operator, kind
-        The component's application, operator, and the operator's kind.
+        Application and operator of the component, and the operator's kind.
     limit
-        Bytes that it may hold, those of its next step among them.
+        Limit of the component, bytes, including its next step.
     held
         Bytes of its state.
     """
@@ -126,12 +126,12 @@ class Share:
         self._memory = memory
 
     def hold(self, size: int) -> None:
-        """Note that the state takes ``size`` bytes now.
+        """Set the bytes of the state.
 
         Raises
         ------
         MemoryExceeded
-            If the component, or all of the peer together, exceed what they may hold.
+            If the component, or all components of the peer together, exceed their limit.
         """
         self._memory.hold(self, size)
         if size > self.limit:
@@ -153,18 +153,18 @@ class Share:
             self._memory.make_room(self, needs)
 
     def release(self) -> None:
-        """Count no longer: the component has gone."""
+        """Release the share of a component that was removed."""
         self._memory.release(self)
 
     def excess(self, needs: float, together: float = 0.0) -> MemoryExceeded:
-        """Why the component fails, for people.
+        """Return the error of a component that exceeds its limit.
 
         Parameters
         ----------
         needs
-            Bytes that its next step would take beside its state.
+            Bytes that its next step needs in addition to its state.
         together
-            Bytes that all components of the peer would hold, if that is what is too much.
+            Bytes that all components of the peer would use, if that is the limit exceeded.
         """
         step = f" and its next step needs up to {amount(needs)}" if needs else ""
         if together:
@@ -177,7 +177,7 @@ class Share:
         return self._error(f"it holds {amount(self.held)}{step}, but {why}")
 
     def failed(self, error: BaseException) -> MemoryExceeded:
-        """Why the component fails after an allocation that did, for people."""
+        """Return the error of a component after an allocation that failed."""
         found = (str(error).splitlines() or [""])[0][:200] or type(error).__name__
         held = f"it holds {amount(self.held)} of its share of {amount(self.limit)}"
         return self._error(f"{held}, and could not be given more: {found}")

@@ -1,6 +1,6 @@
-"""What is measured on the way: rates, times and delays, in constant memory and constant time a reading.
+"""Meters of rates, times and delays, in constant memory and constant time for each reading.
 
-Nothing here reads a clock; each call is given the time of its reading in seconds.
+Nothing here reads a clock; each call is passed the time of its reading in seconds.
 """
 
 from __future__ import annotations
@@ -13,17 +13,17 @@ __all__ = ["DelayHistogram", "Ewma", "Rate", "UnitCost"]
 
 
 class Rate:
-    """Amount a second, averaged with exponentially fading weights over about ``window`` seconds.
+    """Amount a second, averaged over about ``window`` seconds with exponentially decreasing weights.
 
-    The weight that an average of this kind lacks while it is younger than its window is divided out, so that the first
-    readings are already unbiased.
+    An average of this kind lacks weight while it is younger than its window; the result is divided by its present
+    weight, so that the first readings are already unbiased.
 
     Parameters
     ----------
     window
-        Time constant of the fading, in seconds.
+        Time constant of the decrease, in seconds.
     now
-        Time at which measuring begins, in seconds.
+        Time at which measuring starts, in seconds.
 
     Examples
     --------
@@ -43,14 +43,14 @@ class Rate:
         self._value = 0.0
 
     def add(self, amount: float, now: float) -> None:
-        """Count ``amount`` at time ``now``; a clock that stepped back counts as standing still."""
+        """Count ``amount`` at time ``now``; if the clock stepped back, no time has passed."""
         if now > self._last:
             self._value *= math.exp((self._last - now) / self._window)
             self._last = now
         self._value += amount / self._window
 
     def per_second(self, now: float) -> float:
-        """The average at time ``now``; zero before any time has passed."""
+        """Return the average at time ``now``; zero before any time has passed."""
         now = max(now, self._last)
         weight = -math.expm1((self._began - now) / self._window)
         if weight <= 0.0:
@@ -59,7 +59,7 @@ class Rate:
 
 
 class Ewma:
-    """A mean over everything, and an exponentially weighted moving one.
+    """A mean of all readings, and an exponentially weighted moving mean.
 
     Parameters
     ----------
@@ -84,7 +84,7 @@ class Ewma:
         self.count = 0
 
     def add(self, value: float, count: int = 1) -> None:
-        """One reading ``value``, which holds for ``count`` tuples."""
+        """Count one reading ``value``, which is valid for ``count`` tuples."""
         self.moving = value if self.count == 0 else self.moving + self._weight * (value - self.moving)
         self.total += value * count
         self.count += count
@@ -123,12 +123,12 @@ class UnitCost:
         self._few: deque[float] = deque(maxlen=_LATEST)
 
     def add(self, tuples: int, seconds: float) -> None:
-        """Count one execution of ``tuples``, at least one, within ``seconds``."""
+        """Count one execution of ``tuples``, at least one, which took ``seconds``."""
         (self._many if tuples >= MANY else self._few).append(seconds / tuples)
 
     @property
     def seconds(self) -> float | None:
-        """Estimated seconds for a tuple, or None as long as there are too few executions to tell."""
+        """Return the estimated seconds for a tuple; None while there are too few executions."""
         if len(self._many) >= _ENOUGH:
             return sorted(self._many)[len(self._many) // 4]
         if len(self._few) >= 2 * _ENOUGH:
@@ -137,13 +137,13 @@ class UnitCost:
         return None
 
 
-MANY: Final = 16  # tuples of an execution that tells what a tuple costs
-_ENOUGH: Final = 8  # executions of which the lower quartile tells
-_LATEST: Final = 32  # executions that are remembered
-_LONG: Final = 5e-3  # seconds for a tuple that no call costs by itself
+MANY: Final = 16  # least tuples of an execution whose time for a tuple is used
+_ENOUGH: Final = 8  # least executions for a lower quartile
+_LATEST: Final = 32  # latest executions that are used
+_LONG: Final = 5e-3  # seconds for a tuple, longer than the overhead of any call
 _ERROR: Final = 0.01
 _LOG_GAMMA: Final = math.log((1.0 + _ERROR) / (1.0 - _ERROR))
-_LEAST: Final = 1e-6  # seconds; shorter delays are below what a wall clock tells apart
+_LEAST: Final = 1e-6  # seconds; a wall clock cannot resolve shorter delays
 _MOST: Final = 1e6
 
 
@@ -182,7 +182,7 @@ class DelayHistogram:
         self.most: float | None = None  # the longest delay in seconds, exact; None if there were no tuples
 
     def add(self, delay: float, count: int = 1) -> None:
-        """``count`` tuples that took ``delay`` seconds."""
+        """Count ``count`` tuples whose delay was ``delay`` seconds."""
         if count <= 0:
             return
         delay = min(max(delay, _LEAST), _MOST)
@@ -195,7 +195,7 @@ class DelayHistogram:
             self.missed += count
 
     def quantile(self, share: float) -> float | None:
-        """Delay that ``share`` of the tuples did not exceed, in seconds, within 1 %; None if there were none."""
+        """Return the delay that ``share`` of the tuples did not exceed, in seconds, within 1 %; None without tuples."""
         if not self.count:
             return None
         rank = share * (self.count - 1)

@@ -1,17 +1,17 @@
-"""What flows between components: batches of tuples, punctuations, and their form on the wire.
+"""Items of streams: batches of tuples, punctuations, and their encoding on the wire.
 
-A :class:`Batch` is a Polars table with an event time, some facts that delay measurement, prediction and hand-over need,
+A :class:`Batch` is a Polars table with event times, the metadata that delay measurement, prediction and take-over need,
 and the position of its first tuple in its stream. A :class:`Punctuation` promises that no tuple with an earlier event
-time will follow (Tucker et al. [1]_). Both are values: an operator never changes a batch that it was given, so one
+time will follow (Tucker et al. [1]_). Both are values: an operator never changes a batch that it receives, so one
 batch may be sent to several readers.
 
 On the wire an item is
 
     magic (1 byte) | version (1) | length of the header (2) | CRC-32 of all that follows (4) | header | Arrow IPC stream
 
-with a MessagePack header. The checksum is there because Arrow readers trust lengths and offsets that they read; damage
-is refused before any of them is looked at. Tables are written by Polars when small (13 µs for one row, 57 µs by
-pyarrow) and by pyarrow when large (0.3 ms for 100,000 rows of three integers, 4.4 ms by Polars), and read by Polars
+with a MessagePack header. The checksum is necessary because Arrow readers trust the lengths and offsets that they read;
+damaged items are refused before any of these is used. Tables are written by Polars when small (13 µs for one row, 57 µs
+by pyarrow) and by pyarrow when large (0.3 ms for 100,000 rows of three integers, 4.4 ms by Polars), and read by Polars
 (20 µs and 0.3 ms; pyarrow and conversion: 130 µs and 0.13 ms).
 
 .. [1] P. Tucker, D. Maier, T. Sheard, L. Fegaras. Exploiting punctuation semantics in continuous data streams.
@@ -81,7 +81,7 @@ class Batch(msgspec.Struct, frozen=True, eq=False, gc=False):
     rate
         Tuples a second measured at the producer; 0 when unknown.
     predicted
-        Predicted mean execution times in seconds, one a step ahead.
+        Predicted mean execution times in seconds, one for each future step.
 
     Notes
     -----
@@ -101,7 +101,7 @@ class Batch(msgspec.Struct, frozen=True, eq=False, gc=False):
 
     @property
     def nbytes(self) -> int:
-        """Bytes of the tuples in memory, as Polars estimates them; what credits are counted in."""
+        """Bytes of the tuples in memory, as Polars estimates them; the unit of credits."""
         return int(self.table.estimated_size())
 
     @property
@@ -162,16 +162,16 @@ class _BatchHeader(msgspec.Struct, frozen=True, array_like=True, tag="batch", gc
 
 
 class Reference(msgspec.Struct, frozen=True, array_like=True, gc=False):
-    """Where the table of a batch is in memory that peers of one machine share.
+    """The location of a batch's table in memory that peers of one machine share.
 
     Parameters
     ----------
     process, number
-        Process that made the memory, and the number of its file there.
+        Process that created the memory, and the number of the file there.
     token
-        Bytes at the beginning of the memory.
+        Bytes at the beginning of the memory, which identify it.
     start, size
-        Offset in the memory of the Arrow IPC stream of the table, and its bytes.
+        Offset of the table's Arrow IPC stream in the memory, and its length, bytes.
     """
 
     process: int
@@ -200,7 +200,7 @@ _decode_header = msgspec.msgpack.Decoder(_BatchHeader | _PunctuationHeader | _Re
 
 
 def encode(item: Item) -> bytes:
-    """The bytes of a batch or a punctuation.
+    """Encode a batch or a punctuation.
 
     Raises
     ------
@@ -223,7 +223,7 @@ def encode(item: Item) -> bytes:
 
 
 def encode_reference(batch: Batch, to: Reference) -> bytes:
-    """The bytes of a batch whose table is elsewhere."""
+    """Encode a batch whose table is in shared memory."""
     header = _encode_header(_ReferenceHeader(batch.position, batch.born, batch.rate, batch.predicted, to))
     return _PREFIX.pack(_MAGIC, _VERSION, len(header), zlib.crc32(header)) + header
 
@@ -233,23 +233,23 @@ def _nowhere(_: Reference) -> pl.DataFrame:
 
 
 def header_of(view: memoryview, what: str, prefix: struct.Struct, magic: int, version: int) -> tuple[int, int]:
-    """Where the header of an encoded item or frame ends, and the checksum that its prefix states.
+    """Return where the header of an encoded item or frame ends, and the checksum that its prefix states.
 
     Parameters
     ----------
     view
         Bytes that were received.
     what
-        Word for these in errors.
+        Noun for the item or frame in errors.
     prefix
         Layout of the prefix: first byte, version, length of the header, checksum.
     magic, version
-        First byte and version that are expected.
+        Expected first byte and version.
 
     Raises
     ------
     ValueError
-        If the prefix is another, or the header is longer than what is there.
+        If the prefix is another one, or the header is longer than the bytes received.
     """
     if len(view) < prefix.size:
         raise ValueError(f"{what}: {len(view)} bytes; expected at least {prefix.size}")
@@ -264,19 +264,19 @@ def header_of(view: memoryview, what: str, prefix: struct.Struct, magic: int, ve
 
 
 def decode(data: bytes | bytearray | memoryview, table_of: Callable[[Reference], pl.DataFrame] = _nowhere) -> Item:
-    """The batch or punctuation that :func:`encode` or :func:`encode_reference` wrote.
+    """Decode a batch or punctuation that :func:`encode` or :func:`encode_reference` wrote.
 
     Parameters
     ----------
     data
         Bytes of one item.
     table_of
-        Gives the table that a reference leads to; by default, references are refused.
+        Function that returns the table of a reference; by default, references are refused.
 
     Raises
     ------
     ValueError
-        If ``data`` is anything else; the text says which part was wrong.
+        If ``data`` is not a valid item; the message names the wrong part.
     """
     view = memoryview(data)
     start, check = header_of(view, "item", _PREFIX, _MAGIC, _VERSION)
@@ -310,14 +310,14 @@ def decode(data: bytes | bytearray | memoryview, table_of: Callable[[Reference],
 
 
 def encode_table(table: pl.DataFrame) -> bytes:
-    """A table as an uncompressed Arrow IPC stream."""
+    """Encode a table as an uncompressed Arrow IPC stream."""
     file = _room(table)
     _write_table(table, file)
     return file.getvalue()
 
 
 def decode_table(data: bytes | memoryview) -> pl.DataFrame:
-    """The table that :func:`encode_table` wrote.
+    """Decode a table that :func:`encode_table` wrote.
 
     Raises
     ------
@@ -345,12 +345,12 @@ def _check_types(schema: Mapping[str, pl.DataType]) -> None:
 
 
 def empty(schema: Mapping[str, str]) -> pl.DataFrame:
-    """A table without rows of the columns ``schema`` (name to one of ``TYPES``)."""
+    """Return a table without rows that has the columns ``schema`` (name to one of ``TYPES``)."""
     return pl.DataFrame(schema={name: TYPES[kind] for name, kind in schema.items()})
 
 
 def conform(table: pl.DataFrame, schema: Mapping[str, str]) -> pl.DataFrame:
-    """``table`` with exactly the columns of ``schema``, in its order, cast where that loses nothing.
+    """Return ``table`` with exactly the columns of ``schema``, in its order, cast where that is lossless.
 
     Raises
     ------
@@ -377,14 +377,14 @@ def conform(table: pl.DataFrame, schema: Mapping[str, str]) -> pl.DataFrame:
 
 
 def _check_times(table: pl.DataFrame) -> None:
-    """Every tuple has an event time; punctuations would be promises about nothing otherwise."""
+    """Check that every tuple has an event time; without it, punctuations would promise nothing about it."""
     missing = table.get_column("time").null_count() if "time" in table.schema else 0
     if missing:
         raise ValueError(f"column 'time': {missing} of {table.height} tuples have none; expected an event time in each")
 
 
 def _room(table: pl.DataFrame) -> io.BytesIO:
-    """An empty file with memory for a large table: growing it while writing costs 2 ms in 2.4 MB."""
+    """Create an empty file with memory for a large table: growing it while writing takes 2 ms for 2.4 MB."""
     file = io.BytesIO()
     size = table.estimated_size()
     if size >= _LARGE:
@@ -396,8 +396,8 @@ def _room(table: pl.DataFrame) -> io.BytesIO:
 
 def _write_table(table: pl.DataFrame, file: io.BytesIO) -> None:
     if table.estimated_size() < _LARGE:
-        # Polars locks the table that it writes, and needs the interpreter for each write; another thread that only asks
-        # for the table's height holds the interpreter and waits for the lock. So it gets a table of its own: 1 µs.
+        # Polars locks the table that it writes, and acquires the interpreter for each write; a thread that only reads
+        # the table's height holds the interpreter and waits for the lock. So Polars gets a table of its own: 1 µs.
         table.clone().write_ipc_stream(file)
     else:
         arrow = table.to_arrow()

@@ -1,11 +1,11 @@
-"""Aggregate and count: what a window comes to.
+"""Aggregate and count: the results of windows.
 
-Rows of event-time windows are not kept. They are reduced at once to partial results a pane and group (sums, counts,
-least and greatest values), where a pane is the greatest common part of all windows' lengths and slides; a window's
-result is combined from its panes when it is final (Li et al. [1]_). ``avg`` is a sum and a count; ``count(distinct x)``
-keeps the set of values a pane. Of sessions, the partial results are those of rows that no gap parts; what closes the
-gap between two of them makes them one. Small batches are gathered first, since a call into Polars costs as much as
-thousands of rows.
+The rows of event-time windows are not stored. They are reduced at once to partial results for each pane and group
+(sums, counts, least and greatest values), where a pane is the greatest common part of all windows' lengths and slides; the
+result of a window is combined from its panes when it is final (Li et al. [1]_). ``avg`` is a sum and a count;
+``count(distinct x)`` stores the set of values of each pane. The partial results of sessions are those of runs of rows
+without a gap; a row that closes the gap between two runs merges them. Small batches are gathered first, since a call
+into Polars takes as long as thousands of rows.
 
 .. [1] J. Li, D. Maier, K. Tufte, V. Papadimos, P. Tucker. No pane, no gain: efficient evaluation of sliding-window
    aggregates over data streams. SIGMOD Record 34(1), 2005.
@@ -47,20 +47,20 @@ FIRST: Final = "@first"
 LAST: Final = "@last"
 #: Time of a result, in microseconds: the last of its window.
 RESULT: Final = pl.col("window_end").cast(pl.Int64) - 1
-REDUCING: Final = 3.0  # bytes that reducing needs for each byte of rows
-MERGING: Final = 3.0  # bytes that merging needs for each byte of partial results
+REDUCING: Final = 3.0  # memory that reducing needs, bytes for each byte of rows
+MERGING: Final = 3.0  # memory that merging needs, bytes for each byte of partial results
 GATHERED: Final = 32_768  # rows of small batches that are reduced in one call
 
 
 class WindowAggregate(OperatorLogic):
-    """Aggregates over windows that the watermark closes; rows leave by window and group, in order.
+    """Aggregates over windows that the watermark closes; the output is ordered by window and group.
 
     Parameters
     ----------
     context
         Context of the operator.
     windows
-        Event-time windows, or those of the input.
+        Event-time windows, of its own or of the input.
     by
         Columns to group by.
     values
@@ -100,21 +100,21 @@ class WindowAggregate(OperatorLogic):
         self._fresh_rows = self._fresh_bytes = 0
         self._count_fresh()
         self._keep({name: merged for name, (merged, *_) in tables.items()})
-        self._doubled = False  # whether a pane and group may have several rows in what was merged
+        self._doubled = False  # whether the merged tables may have several rows for a pane and group
         self._due = END
 
     @property
     def state_rows(self) -> int:
-        """Rows gathered, partial results and members of sets kept between calls."""
+        """Gathered rows, partial results and members of sets in the state."""
         return self._small_rows + self._fresh_rows + self._merged_rows
 
     @property
     def state_bytes(self) -> int:
-        """Bytes of rows gathered, partial results and members of sets."""
+        """Bytes of gathered rows, partial results and members of sets."""
         return self._small_bytes + self._fresh_bytes + self._merged_bytes
 
     def batch_needs(self, port: int, batch: Batch) -> float:
-        """Rows are gathered; then reduced; then, if partial results have doubled, merged with those there are."""
+        """Bytes to gather rows, to reduce them and, if partial results have doubled, to merge them."""
         rows = self._small_rows + batch.rows
         if rows < GATHERED:
             return 3.0 * value_bytes(batch.table)
@@ -125,7 +125,7 @@ class WindowAggregate(OperatorLogic):
         return reducing + MERGING * (self._fresh_bytes + self._merged_bytes)
 
     def close_needs(self, low: int) -> float:
-        """Partial results are merged, those that stay are copied, and those that leave are spread over windows."""
+        """Bytes to merge partial results, copy those that remain, and spread those that are final over windows."""
         if low < self._due:
             return 0.0
         size = self.state_bytes
@@ -134,7 +134,7 @@ class WindowAggregate(OperatorLogic):
         return size + MERGING * max(size, spread)
 
     def process(self, port: int, table: pl.DataFrame, batch: Batch, kept: pl.Series | None) -> Iterable[pl.DataFrame]:
-        """Reduce the rows to partial results; nothing leaves."""
+        """Reduce the rows to partial results; there is no output yet."""
         self._due = min(self._due, self._first_end(table))
         if table.height >= GATHERED:
             self._reduce(table)
@@ -147,7 +147,7 @@ class WindowAggregate(OperatorLogic):
         return ()
 
     def close(self, low: int) -> Iterable[pl.DataFrame]:
-        """Windows that end by ``low`` leave."""
+        """Return the results of windows that end by ``low``."""
         if low < self._due:
             return ()
         self._gather()
@@ -169,9 +169,9 @@ class WindowAggregate(OperatorLogic):
         self._due = self._next_due(low)
 
     def state(self) -> dict[str, list[pl.DataFrame]]:
-        """Partial results and sets of values: what was merged last, and what has come since then."""
+        """Partial results and sets of values: the merged ones, and those since the last merge."""
         self._gather()
-        if self._doubled:  # there are few
+        if self._doubled:  # few rows
             self._consolidate()
         self._fresh = {name: compacted(fresh) for name, fresh in self._fresh.items()}
         self._count_fresh()
@@ -183,7 +183,7 @@ class WindowAggregate(OperatorLogic):
         self._due = self._next_due(self._forwarded)
 
     def _first_end(self, table: pl.DataFrame) -> int:
-        """A time by which no window of the rows of ``table`` has ended."""
+        """Return a time before which no window of the rows of ``table`` ends."""
         return self._windows.first_end(table, "time")
 
     def _next_due(self, low: int) -> int:
@@ -212,11 +212,11 @@ class WindowAggregate(OperatorLogic):
             self._consolidate()
 
     def _located(self, rows: pl.LazyFrame) -> pl.LazyFrame:
-        """``rows`` with what tells their part of the stream."""
+        """Add the columns that identify each row's part of the stream."""
         return rows if self._pane is None else rows.with_columns(self._pane)
 
     def _consolidate(self) -> None:
-        """One row a pane and group again; done when the rows have doubled, so at constant cost a row."""
+        """Merge partial results to one row for each pane and group; called when they have doubled: constant cost a row."""
         self._together()
         if not self._doubled:
             return
@@ -228,7 +228,7 @@ class WindowAggregate(OperatorLogic):
         self._doubled = False
 
     def _together(self) -> None:
-        """All partial results in one table, where a pane and group may have several rows."""
+        """Concatenate all partial results; a pane and group may have several rows."""
         if not self._fresh_rows:
             return
         for name, fresh in self._fresh.items():
@@ -244,14 +244,14 @@ class WindowAggregate(OperatorLogic):
         self._fresh_bytes = sum(kept_bytes(table) for table in fresh)
 
     def _keep(self, tables: Mapping[str, pl.DataFrame]) -> None:
-        """Keep these tables as what was merged."""
+        """Replace the merged tables."""
         self._merged = dict(tables)
         self._merged_rows = sum(table.height for table in tables.values())
         self._merged_bytes = sum(kept_bytes(table) for table in tables.values()) if self._merged_rows else 0
 
 
 class SessionAggregate(WindowAggregate):
-    """Aggregates over sessions, which each group has by itself; rows leave by session and group, in order.
+    """Aggregates over sessions, separately for each group; the output is ordered by session and group.
 
     Parameters
     ----------
@@ -289,7 +289,7 @@ class SessionAggregate(WindowAggregate):
 
     def _first_end(self, table: pl.DataFrame) -> int:
         first: Any = table.get_column("time").cast(pl.Int64).min()
-        return int(first) + self._gap  # what parts the rows of a group is not looked at before they are reduced
+        return int(first) + self._gap  # gaps within a group are ignored until the rows are reduced
 
     def _next_due(self, low: int) -> int:
         parts = [part for part in (self._merged["partials"], *self._fresh["partials"]) if part.height]
@@ -301,7 +301,7 @@ class SessionAggregate(WindowAggregate):
         return _joined(rows.with_columns(time.alias(FIRST), time.alias(LAST)), self._by, self._gap)
 
     def _consolidate(self) -> None:
-        """One row a session and group again, where rows that came meanwhile have closed gaps."""
+        """Merge partial results to one row for each session and group, where new rows have closed gaps."""
         self._together()
         if not self._doubled:
             return
@@ -322,7 +322,7 @@ class SessionAggregate(WindowAggregate):
 
 
 def _joined(runs: pl.LazyFrame, by: Sequence[str], gap: int) -> pl.LazyFrame:
-    """Runs of rows with ``FIRST`` and ``LAST`` of the session of their group that they are part of."""
+    """Merge runs of rows to sessions: add ``FIRST`` and ``LAST`` of the group's session that each run is part of."""
     apart = pl.col(FIRST) - pl.col("@reached") >= gap
     runs = runs.sort(FIRST).with_columns(_over(pl.col(LAST).cum_max().shift(1), by).alias("@reached"))
     runs = runs.with_columns(_over(apart.fill_null(value=False).cum_sum(), by).alias("@session"))
@@ -337,7 +337,7 @@ def _over(values: pl.Expr, by: Sequence[str]) -> pl.Expr:
 
 
 class CountWindowAggregate(Buffered):
-    """Aggregates over every n rows in order of arrival; rows leave by window and group, as soon as a window is full."""
+    """Aggregates over every n rows in order of arrival; the output of a full window is ordered by group."""
 
     def __init__(self, context: Context, by: Sequence[str], values: Mapping[str, str]) -> None:
         super().__init__(context)
@@ -346,11 +346,11 @@ class CountWindowAggregate(Buffered):
         self._sets = self._values.sets(context.inputs[0])
 
     def prepare(self, rows: pl.DataFrame) -> pl.DataFrame:
-        """The rows with the arguments of all calls."""
+        """Add the arguments of all calls to the rows."""
         return self._values.prepare(rows).collect()
 
     def finish(self, rows: pl.DataFrame) -> pl.DataFrame:
-        """One row a window and group."""
+        """Return one row for each window and group."""
         keys = [ORDINAL, *WINDOW, *self._by]
         prepared = rows.lazy()
         sets = {name: self._values.members(prepared, keys, name) for name in self._sets}
@@ -364,7 +364,7 @@ def _ordered(rows: pl.LazyFrame, output: Mapping[str, str], order: Sequence[str]
 
 
 def _half_life(context: Context) -> float | None:
-    """Microseconds after which a tuple counts half, if it ever does."""
+    """Return the microseconds after which the weight of a tuple is halved; None if it is not."""
     half_life = context.params.get("half_life")
     return None if half_life is None else 1e6 * half_life
 
@@ -380,11 +380,11 @@ def _over_windows(context: Context, by: Sequence[str], values: Mapping[str, str]
 
 @implements("aggregate")
 def aggregate(context: Context) -> OperatorLogic:
-    """Aggregates by groups over its own windows."""
+    """Create the logic of an aggregate: by groups, over its windows."""
     return _over_windows(context, context.params["by"], context.params["values"])
 
 
 @implements("count")
 def count(context: Context) -> OperatorLogic:
-    """Rows of each window that has any."""
+    """Create the logic of a count: the rows of each window that has any."""
     return _over_windows(context, (), {context.params["name"]: "count(*)"})

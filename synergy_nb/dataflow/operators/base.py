@@ -1,20 +1,20 @@
 """One interface for all operators of the data path.
 
-An :class:`OperatorLogic` is the part of a component that works on tuples. It takes items on numbered ports and gives
-items; it reads no clock, starts no thread and knows no peer, so the host of a real peer, a test and a notebook run
-the same object. What holds for every operator is done here, once:
+An :class:`OperatorLogic` is the part of a component that processes tuples. It takes items on numbered ports and returns
+items; it reads no clock, starts no thread and knows no peer, so a real peer, a test and a notebook run the same object.
+This base class does what is common to all operators:
 
 * Tuples whose event time is below the last punctuation of their port are late: dropped and counted, as Spark does.
 * Positions of output tuples are consecutive from 0, whatever the batches of the input were.
-* The output's watermark is the least of the ports' watermarks; it rises only, and ``END`` leaves when it has come on
-  all ports. No output tuple is ever earlier than a punctuation that left before it.
+* The output's watermark is the least of the ports' watermarks; it never falls, and ``END`` is emitted when it has
+  arrived on all ports. No output tuple is ever earlier than a punctuation emitted before it.
 * ``born`` of an output is that of the input item that triggered it.
-* It says how many bytes its state takes, and how many the next item may need, so that a host can refuse in time. What
-  one item comes to is made piece by piece, as the host takes it: a sliding window or a join may multiply tuples.
-* A fresh instance that restores what another one has saved goes on exactly as that. Saving copies nothing: the state is
-  a number of tables that never change, and of two saves the second has the same tables where the state is the same.
+* It estimates the bytes of its state, and of the next item, so that its host can refuse in time. The output of an item
+  is made piece by piece, as the host requests it: a sliding window or a join may multiply tuples.
+* A new instance that restores a saved state continues exactly like the instance that saved it. Saving copies nothing:
+  the state is a number of tables that never change, and two saves share the tables that are the same in both.
 
-A family of operators is one module; each class says by :func:`implements` which declaration it is the logic of.
+Each family of operators is one module; :func:`implements` names the declaration that a class is the logic of.
 """
 
 from __future__ import annotations
@@ -49,17 +49,17 @@ __all__ = [
     "value_bytes",
 ]
 
-OUTPUT_ROWS: Final = 65_536  # rows of an output batch at most, so that credits and queues stay fine-grained
-PIECE_BYTES: Final = 16 << 20  # of output tuples that are made at a time, where an item comes to more
-RUN_ROWS: Final = 32_768  # rows up to which neighbouring tables of a state are put together when it is saved
+OUTPUT_ROWS: Final = 65_536  # most rows of an output batch, so that credits and queues stay fine-grained
+PIECE_BYTES: Final = 16 << 20  # bytes of output made at a time, where the output of an item is larger
+RUN_ROWS: Final = 32_768  # most rows of neighbouring tables that are merged when a state is saved
 WINDOW: Final = ("window_start", "window_end")
-_VIEW: Final = 16  # bytes that a value of text takes beside its letters
-_MANY: Final = 32  # rows from which on that is more than a column takes anyway
-_COLUMN: Final = 600  # bytes that a column of a table takes beside its values: of small tables that is most
+_VIEW: Final = 16  # bytes of a text value beside its characters
+_MANY: Final = 32  # rows from which on views are larger than the overhead of a column
+_COLUMN: Final = 600  # bytes of a column beside its values: most of a small table
 
 
 class Context(msgspec.Struct, frozen=True):
-    """What an operator's logic is made from.
+    """The description of an operator from which its logic is created.
 
     Parameters
     ----------
@@ -74,7 +74,7 @@ class Context(msgspec.Struct, frozen=True):
     keys
         Secrets by the name that plans use for them.
     wait
-        Lets the given seconds pass; the driver's business, for the operator ``delay``.
+        Function that waits for the given seconds, for the operator ``delay``; the driver provides it.
     """
 
     id: str
@@ -90,7 +90,7 @@ class Context(msgspec.Struct, frozen=True):
         return f"Context({self.id!r}, {self.kind!r}, {self.params!r})"
 
     def error(self, field: str, value: object, expected: str) -> ValueError:
-        """An error that names operator, field, value and what was expected."""
+        """Create an error that names operator, field, value and what was expected."""
         return ValueError(f"operator {self.id!r} ({self.kind}): {field}: {value!r}; expected {expected}")
 
 
@@ -115,7 +115,7 @@ class OperatorLogic(ABC):
     late
         Tuples dropped so far because their event time was below the last punctuation of their port.
     piece_bytes
-        Bytes of output tuples that are made at a time, where an item comes to more.
+        Bytes of output made at a time, where the output of an item is larger.
     """
 
     piece_bytes = PIECE_BYTES
@@ -138,31 +138,31 @@ class OperatorLogic(ABC):
 
     @property
     def position(self) -> int:
-        """Position that the next output tuple gets."""
+        """Position of the next output tuple."""
         return self._position
 
     @property
     def watermark(self) -> int:
-        """Time of the last punctuation that left, in microseconds; ``tuples.START`` before the first."""
+        """Time of the last punctuation emitted, in microseconds; ``tuples.START`` before the first."""
         return self._forwarded
 
     @property
     def ended(self) -> bool:
-        """Whether ``END`` has left."""
+        """Whether ``END`` was emitted."""
         return self._forwarded == END
 
     @property
     def state_rows(self) -> int:
-        """Rows kept between calls; 0 once the stream has ended."""
+        """Rows in the state; 0 once the stream has ended."""
         return 0
 
     @property
     def state_bytes(self) -> int:
-        """Bytes of the rows kept between calls, as :func:`kept_bytes` counts them; in constant time."""
+        """Bytes of the state, as :func:`kept_bytes` counts them; in constant time."""
         return 0
 
     def needs(self, port: int, item: Item) -> float:
-        """Bytes that taking ``item`` may need in addition to the present state: an estimate in constant time."""
+        """Estimate, in constant time, the bytes that processing ``item`` may need in addition to the present state."""
         if isinstance(item, Batch):
             return self.batch_needs(port, item)
         if item.time <= self._watermark_of(port):
@@ -170,14 +170,14 @@ class OperatorLogic(ABC):
         return self.close_needs(min(item.time, *(low for each, low in enumerate(self._low) if each != port), END))
 
     def take(self, port: int, item: Item) -> Iterator[Item]:
-        """Take an item on a port (0 is the first input of the plan), and make its output piece by piece.
+        """Process an item of a port (0 is the first input of the plan), and produce its output piece by piece.
 
-        Nothing is done before the first piece is asked for, and no other item may be taken before the last.
+        Processing starts with the request for the first piece; no other item may be passed before the last piece.
 
         Raises
         ------
         ValueError
-            If the operator cannot work on a value; the text names operator, column and value.
+            If the operator cannot process a value; the message names operator, column and value.
         """
         if isinstance(item, Batch):
             table, kept = self._in_time(self._watermark_of(port), item.table)
@@ -194,17 +194,17 @@ class OperatorLogic(ABC):
             yield Punctuation(low, self._position, item.born)
 
     def on_batch(self, port: int, batch: Batch) -> list[Item]:
-        """All output of a batch on a port, see :meth:`take`."""
+        """Return all output of a batch on a port, see :meth:`take`."""
         return list(self.take(port, batch))
 
     def on_punctuation(self, port: int, punctuation: Punctuation) -> list[Item]:
-        """All output of a punctuation on a port, see :meth:`take`."""
+        """Return all output of a punctuation on a port, see :meth:`take`."""
         return list(self.take(port, punctuation))
 
     def save(self) -> SavedState:
-        """All that a fresh instance of the same operator needs to go on from here, without a copy of it."""
+        """Return all that a new instance of the same operator needs to resume from here, without copying it."""
         state = self.state()
-        numbers = {id(table): number for number, table in self._saved.items()}  # of those that are still there
+        numbers = {id(table): number for number, table in self._saved.items()}  # of the tables that still exist
         tables: dict[int, pl.DataFrame] = {}
         named: dict[str, list[int]] = {}
         for name, parts in state.items():
@@ -219,12 +219,12 @@ class OperatorLogic(ABC):
         return SavedState(msgspec.msgpack.encode(head), tables)
 
     def restore(self, saved: SavedState) -> None:
-        """Go on where the instance was that saved this.
+        """Resume where the instance was that saved this state.
 
         Raises
         ------
         ValueError
-            If it is no state, or one of another operator.
+            If it is not a state of this operator.
         """
         context = self.context
         try:
@@ -252,7 +252,7 @@ class OperatorLogic(ABC):
 
     @abstractmethod
     def process(self, port: int, table: pl.DataFrame, batch: Batch, kept: pl.Series | None) -> Iterable[pl.DataFrame]:
-        """Output tables for the rows of ``batch`` that are not late.
+        """Return the output tables for the rows of ``batch`` that are not late.
 
         Parameters
         ----------
@@ -261,36 +261,36 @@ class OperatorLogic(ABC):
         table
             The rows; at least one.
         batch
-            The batch that they came in.
+            Batch of the rows.
         kept
-            Mask over the batch's rows of those in ``table``; None when no row was late.
+            Mask over the batch's rows that selects ``table``; None if no row was late.
         """
 
     def batch_needs(self, port: int, batch: Batch) -> float:
-        """Bytes that :meth:`process` may need for ``batch``, beside the state as it is."""
+        """Estimate the bytes that :meth:`process` may need for ``batch``, in addition to the present state."""
         return 3.0 * value_bytes(batch.table)
 
     def close_needs(self, low: int) -> float:
-        """Bytes that :meth:`close` may need, beside the state as it is."""
+        """Estimate the bytes that :meth:`close` may need, in addition to the present state."""
         return 0.0
 
     def close(self, low: int) -> Iterable[pl.DataFrame]:
-        """Output tables for the state that is final now that no port gives a tuple earlier than ``low``.
+        """Return the output that is final because no port will have a tuple earlier than ``low``.
 
-        Called when any port's watermark rises, before the punctuation leaves; drops the state that is not needed.
+        Called when any port's watermark rises, before the punctuation is emitted; drops state that is not needed.
         """
         return ()
 
     def state(self) -> dict[str, list[pl.DataFrame]]:
-        """The state as named tables, each in one part or several, one after another.
+        """Return the state as named tables, each in one or more parts, one after another.
 
-        There are the same names at all times, and the parts of a table have the same columns. A part that is the same
-        as it was at the last call should be the same object, as it then need not be copied again.
+        The names are always the same, and the parts of a table have the same columns. A part that has not changed since
+        the last call should be the same object, as it then need not be copied again.
         """
         return {}
 
     def load(self, tables: Mapping[str, Sequence[pl.DataFrame]]) -> None:  # noqa: B027 - nothing to load without state
-        """Replace the state by what :meth:`state` gave."""
+        """Replace the state by one that :meth:`state` returned."""
 
     # -- inside --------------------------------------------------------------------------------------------------
 
@@ -319,7 +319,7 @@ class OperatorLogic(ABC):
 
 
 def value_bytes(table: pl.DataFrame) -> int:
-    """Bytes that the values of a table take: as Polars estimates them, and the views of text, which it leaves out."""
+    """Return the bytes of a table's values: Polars' estimate, and the views of text, which Polars leaves out."""
     size = int(table.estimated_size())
     if table.height >= _MANY:
         size += _VIEW * table.height * sum(kind in (pl.String, pl.Binary) for kind in table.dtypes)
@@ -327,21 +327,21 @@ def value_bytes(table: pl.DataFrame) -> int:
 
 
 def kept_bytes(table: pl.DataFrame) -> int:
-    """Bytes that a table takes: those of its values, and what each of its pieces costs beside."""
+    """Return the bytes of a table: those of its values, and the overhead of each of its pieces."""
     return value_bytes(table) + _COLUMN * table.width * table.n_chunks()
 
 
 def compacted(tables: Iterable[pl.DataFrame], most: int = RUN_ROWS) -> list[pl.DataFrame]:
-    """The same rows in fewer tables: small neighbours are put together; one that stays is the same object.
+    """Merge small neighbouring tables; a table that is not merged remains the same object.
 
-    A row is copied a logarithmic number of times, however often a growing list is tidied.
+    A row is copied a logarithmic number of times, however often a growing list is compacted.
 
     Parameters
     ----------
     tables
         Tables of the same columns.
     most
-        Rows of several tables that become one.
+        Most rows of a merged table.
     """
     groups: list[tuple[list[pl.DataFrame], int]] = []
     for table in tables:
@@ -355,7 +355,7 @@ def compacted(tables: Iterable[pl.DataFrame], most: int = RUN_ROWS) -> list[pl.D
 
 
 def positions(batch: Batch, kept: pl.Series | None) -> pl.Series:
-    """Positions in their stream of the rows of ``batch`` that ``kept`` lets through (all, when None)."""
+    """Return the positions in their stream of the rows of ``batch`` that the mask ``kept`` selects; None: of all."""
     numbers = pl.int_range(batch.position, batch.end_position, dtype=pl.Int64, eager=True).alias("position")
     return numbers if kept is None else numbers.filter(kept)
 
@@ -365,12 +365,12 @@ _REGISTRY: dict[str, Callable[[Context], OperatorLogic]] = {}
 
 
 def implements(kind: str) -> Callable[[_Factory], _Factory]:
-    """Decorator of a class, or of a function that chooses one: it is the logic of the operators declared as ``kind``.
+    """Register a class, or a function that chooses one, as the logic of the operators declared as ``kind``.
 
     Raises
     ------
     ValueError
-        If nothing is declared as that, or it has a logic already.
+        If no operator is declared as ``kind``, or it already has a logic.
     """
     if kind not in KINDS:
         raise ValueError(f"operator kind {kind!r} is not declared; expected one of {', '.join(KINDS)}")
@@ -385,7 +385,7 @@ def implements(kind: str) -> Callable[[_Factory], _Factory]:
 
 
 def kinds() -> tuple[str, ...]:
-    """The kinds that :func:`create` makes: all of the catalogue but ``source``, whose tuples are read elsewhere."""
+    """Return the kinds that :func:`create` supports: all of the catalogue but ``source``, which a driver reads."""
     return tuple(sorted(_REGISTRY))
 
 
@@ -396,23 +396,23 @@ def create(
     keys: Mapping[str, bytes] | None = None,
     wait: Callable[[float], None] | None = None,
 ) -> OperatorLogic:
-    """The logic of one operator of a plan.
+    """Create the logic of one operator of a plan.
 
     Parameters
     ----------
     operator
         An operator of ``plan``.
     plan
-        Gives the schemas of its inputs and the name of its stream.
+        Plan that has the schemas of its inputs and the name of its stream.
     keys
-        Secrets for ``encrypt`` and ``decrypt``, by the name that the plan uses.
+        Name in the plan to secret, for ``encrypt`` and ``decrypt``.
     wait
-        Lets the given seconds pass, for ``delay``; ``time.sleep`` on a real peer.
+        Function that waits for the given seconds, for ``delay``; ``time.sleep`` on a real peer.
 
     Raises
     ------
     ValueError
-        If the kind has no logic, a key is missing or unfit, or ``delay`` was given no ``wait``.
+        If the kind has no logic, a key is missing or too short, or ``delay`` has no ``wait``.
     """
     factory = _REGISTRY.get(operator.kind)
     if factory is None:

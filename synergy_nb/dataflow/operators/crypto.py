@@ -1,13 +1,13 @@
-"""Encrypt and decrypt single columns with AES-256-GCM, so that peers in between carry what they cannot read.
+"""Encrypt and decrypt columns with AES-256-GCM, so that peers in between carry values that they cannot read.
 
-A value becomes ``nonce (12 bytes) | ciphertext | tag (16)``, of type bytes. What is encrypted is a byte that says the
-type, and the value; so decrypting as another type is refused, and NULL looks like any short value.
+A value becomes ``nonce (12 bytes) | ciphertext | tag (16)``, of type bytes. The plaintext is one byte for the type,
+followed by the value; so decrypting as another type is refused, and NULL is indistinguishable from a short value.
 
 The nonce is HMAC-SHA256 of the stream's name, the column, the tuple's position and the value, cut to 96 bits. A replay
-after a failure therefore gives the same bytes, as hand-over needs; and where one key serves several streams, or a
-stream has other tuples at the same positions the second time, nonces differ nevertheless (the construction of SIV,
-RFC 5297, for GCM). Both keys are derived from the secret that the peer holds under the name in the plan; secrets are
-in no plan, no snapshot and no message of an error.
+after a failure therefore produces the same bytes, as take-overs need; and where one key serves several streams, or a
+second run has other tuples at the same positions, nonces still differ (the construction of SIV, RFC 5297, for GCM).
+Both keys are derived from the secret that the peer stores under the name in the plan; no plan, snapshot or error
+message contains a secret.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ _LEAST_SECRET: Final = 16  # bytes
 _NONCE: Final = 12
 _ASSOCIATED: Final = b"synergy_nb value 1"
 _NULL: Final = b"\0"
-_OBJECTS: Final = 600  # bytes that a value takes while it is encrypted or decrypted, as Python objects, beside its own
+_OBJECTS: Final = 600  # overhead of a value's Python objects during encryption or decryption, bytes
 
 _INTEGER: Final = struct.Struct("<q")
 _FLOAT: Final = struct.Struct("<d")
@@ -54,11 +54,11 @@ _TYPE_OF_TAG: Final = {tag: kind for kind, (tag, _) in _WRITE.items()}
 
 
 def _derived(context: Context) -> tuple[AESGCM, bytes]:
-    """The cipher, and the key of nonces, from the secret that the operator names."""
+    """Derive the cipher, and the key of nonces, from the secret that the operator names."""
     name = context.params["key"]
     secret = context.keys.get(name)
     if secret is None:
-        raise context.error("key", name, f"a key that this peer holds ({', '.join(sorted(context.keys)) or 'none'})")
+        raise context.error("key", name, f"a key that this peer has ({', '.join(sorted(context.keys)) or 'none'})")
     if len(secret) < _LEAST_SECRET:
         raise context.error("key", name, f"a secret of at least {_LEAST_SECRET} bytes under this name")
     return AESGCM(hmac.digest(secret, b"synergy_nb encrypt", "sha256")), hmac.digest(
@@ -68,7 +68,7 @@ def _derived(context: Context) -> tuple[AESGCM, bytes]:
 
 @implements("encrypt")
 class Encrypt(OperatorLogic):
-    """Encrypts the given columns, value by value."""
+    """Encrypt the given columns, value by value."""
 
     def __init__(self, context: Context) -> None:
         super().__init__(context)
@@ -76,11 +76,11 @@ class Encrypt(OperatorLogic):
         self._columns = [(name, *_WRITE[context.inputs[0][name]]) for name in context.params["columns"]]
 
     def batch_needs(self, port: int, batch: Batch) -> float:
-        """The values of a column are Python objects meanwhile."""
+        """Bytes for the values of a column as Python objects."""
         return 4.0 * batch.nbytes + _OBJECTS * batch.rows
 
     def process(self, port: int, table: pl.DataFrame, batch: Batch, kept: pl.Series | None) -> Iterable[pl.DataFrame]:
-        """The rows, with encrypted columns."""
+        """Return the rows, with encrypted columns."""
         numbers = positions(batch, kept).to_list()
         seal, nonces, digest = self._cipher.encrypt, self._nonces, hmac.digest
         columns = []
@@ -100,7 +100,7 @@ class Encrypt(OperatorLogic):
 
 @implements("decrypt")
 class Decrypt(OperatorLogic):
-    """Decrypts the given columns; a value that was changed, or made with another key, is an error."""
+    """Decrypt the given columns; a value that was changed, or encrypted with another key, is an error."""
 
     def __init__(self, context: Context) -> None:
         super().__init__(context)
@@ -108,11 +108,11 @@ class Decrypt(OperatorLogic):
         self._columns = sorted(context.params["columns"].items())
 
     def batch_needs(self, port: int, batch: Batch) -> float:
-        """The values of a column are Python objects meanwhile."""
+        """Bytes for the values of a column as Python objects."""
         return 4.0 * batch.nbytes + _OBJECTS * batch.rows
 
     def process(self, port: int, table: pl.DataFrame, batch: Batch, kept: pl.Series | None) -> Iterable[pl.DataFrame]:
-        """The rows, with readable columns."""
+        """Return the rows, with decrypted columns."""
         columns = []
         for name, kind in self._columns:
             values = [self._read(name, kind, value) for value in table.get_column(name).to_list()]
@@ -122,11 +122,11 @@ class Decrypt(OperatorLogic):
 
     def _read(self, name: str, kind: str, value: bytes | None) -> Any:
         if value is None or len(value) < _NONCE:
-            raise self._refused(name, "the value is no encrypted one")
+            raise self._refused(name, "the value is not encrypted")
         try:
             plain = self._cipher.decrypt(value[:_NONCE], value[_NONCE:], _ASSOCIATED)
         except InvalidTag:
-            raise self._refused(name, f"key {self.context.params['key']!r} is wrong, or it was changed") from None
+            raise self._refused(name, f"key {self.context.params['key']!r} is wrong, or the value changed") from None
         if plain == _NULL:
             return None
         found = _TYPE_OF_TAG.get(plain[:1])

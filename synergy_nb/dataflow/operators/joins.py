@@ -1,4 +1,4 @@
-"""Operators that bring streams together: union, join."""
+"""Operators that combine several streams: union, join."""
 
 from __future__ import annotations
 
@@ -26,11 +26,11 @@ from synergy_nb.dataflow.tuples import END, START, TYPES, Batch, empty
 __all__ = ["Join", "OuterJoin", "Union", "join"]
 
 _POSITION: Final = "@position"
-_PIECES: Final = 64  # separate pieces of memory of a side's state, at most
-_FEW: Final = 64  # rows of a side's state for each new row, from which on new rows are few
+_PIECES: Final = 64  # most separate pieces of memory of a side's state
+_FEW: Final = 64  # rows of a side's state for each new row from which on new rows count as few
 _CELLS: Final = 1 << 14  # counters of a side's keys
-_PAIR: Final = 40  # bytes that a pair takes beside the values of its rows: times and positions
-_JOINING: Final = 3.0  # bytes that joining needs for each byte of pairs
+_PAIR: Final = 40  # bytes of a pair beside the values of its rows: times and positions
+_JOINING: Final = 3.0  # memory that joining needs, bytes for each byte of pairs
 
 
 @implements("union")
@@ -46,14 +46,14 @@ class Union(OperatorLogic):
 
 
 class _Keys:
-    """Upper bounds on how many rows of a table have a key: counters that keys share by their hash.
+    """Upper bounds of the number of rows with each key: counters that keys share by their hash.
 
     Parameters
     ----------
     on
         Columns of the key.
     table
-        The rows to start with.
+        Initial rows.
     """
 
     def __init__(self, on: Sequence[str], table: pl.DataFrame) -> None:
@@ -66,11 +66,11 @@ class _Keys:
         self._counts += np.bincount(self._cells(table.drop_nulls(self._on)), minlength=_CELLS)
 
     def drop(self, table: pl.DataFrame) -> None:
-        """Count rows no longer."""
+        """Stop counting rows."""
         self._counts -= np.bincount(self._cells(table.drop_nulls(self._on)), minlength=_CELLS)
 
     def most(self, table: pl.DataFrame) -> npt.NDArray[np.int64]:
-        """For each row of another table, a number that those with its key do not exceed."""
+        """Return for each row of another table an upper bound of the rows with its key."""
         null = table.select(pl.any_horizontal(pl.col(self._on).is_null())).to_series().to_numpy()
         return np.where(null, 0, self._counts[self._cells(table)])
 
@@ -79,40 +79,40 @@ class _Keys:
 
 
 def _without(table: pl.DataFrame, dropped: pl.Expr) -> pl.DataFrame:
-    """The rows of a table that are not dropped; the same object if these are all."""
+    """Return the rows of a table that are not dropped; the same object if these are all."""
     kept = table.filter(~dropped)
     return table if kept.height == table.height else kept
 
 
 class _Side:
-    """One input's rows that a future row of the other may join.
+    """The rows of one input that a future row of the other may join.
 
     Parameters
     ----------
     table
-        The rows to start with.
+        Initial rows.
     patience
-        Microseconds by which rows may be kept longer than needed, so that not every punctuation costs a pass over all.
+        Microseconds by which rows may be retained longer than needed, so that not every punctuation scans all rows.
     on
-        Columns that are joined.
+        Columns of the join key.
     """
 
     def __init__(self, table: pl.DataFrame, patience: int, on: Sequence[str]) -> None:
         self.patience = patience
         self.dropped = START
         self._on = on
-        self._keys: _Keys | None = None  # counted from the first time on that pairs may be many
+        self._keys: _Keys | None = None  # created when pairs may be many for the first time
         self._keep(table, [table] if table.height else [])
 
     def _keep(self, table: pl.DataFrame, pieces: list[pl.DataFrame]) -> None:
         self._table = table
-        self._pieces = pieces  # the same rows, and behind them those that are not in the table yet
+        self._pieces = pieces  # the same rows, followed by those that are not in the table yet
         self._joined = len(pieces)
         self.rows = table.height
         self.bytes = kept_bytes(table) if table.height else 0
 
     def add(self, table: pl.DataFrame) -> None:
-        """Keep rows."""
+        """Add rows."""
         table = table.rechunk() if table.n_chunks() > 1 else table
         self._pieces.append(table)
         self.rows += table.height
@@ -121,7 +121,7 @@ class _Side:
             self._keys.add(table)
 
     def table(self) -> pl.DataFrame:
-        """All rows kept."""
+        """All rows."""
         fresh = self._pieces[self._joined :]
         if fresh:
             if self._table.n_chunks() + len(fresh) > _PIECES + 2 * self.rows // RUN_ROWS:
@@ -131,7 +131,7 @@ class _Side:
         return self._table
 
     def parts(self) -> list[pl.DataFrame]:
-        """All rows kept, in parts as they came."""
+        """Return all rows, in parts as they arrived."""
         table = self.table()
         pieces = compacted(self._pieces)
         if len(pieces) < len(self._pieces):
@@ -139,7 +139,7 @@ class _Side:
         return self._pieces or [table]
 
     def drop_before(self, time: int) -> None:
-        """Forget the rows that are earlier than ``time``."""
+        """Drop the rows that are earlier than ``time``."""
         if time != END and time - self.dropped < self.patience:
             return
         self.dropped = time
@@ -154,11 +154,11 @@ class _Side:
         self._keep(pl.concat(kept) if kept else table.clear(), kept)
 
     def before(self, time: int) -> pl.DataFrame:
-        """The rows that are earlier than ``time``."""
+        """Return the rows that are earlier than ``time``."""
         return self.table() if time == END else self.table().filter(pl.col("time").cast(pl.Int64) < time)
 
     def likely(self, keys: pl.Series) -> pl.DataFrame:
-        """The rows that may join one of a few others, by one column; a pass over it is cheaper than hashing all."""
+        """Return rows that may join one of a few others, by one column; one scan is cheaper than hashing all."""
         table = self.table()
         if keys.len() * _FEW > table.height:
             return table
@@ -166,7 +166,7 @@ class _Side:
         return table.filter(column == keys.item() if keys.len() == 1 else column.is_in(keys.implode()))
 
     def shares(self, rows: pl.DataFrame, most: int) -> Iterator[tuple[pl.DataFrame, pl.DataFrame]]:
-        """``rows`` of the other side in shares, each with those that it may join, so that none has ``most`` pairs."""
+        """Cut ``rows`` of the other side into shares of at most ``most`` pairs, each with the rows that it may join."""
         candidates = self.likely(rows.get_column(self._on[0]))
         if rows.height * candidates.height <= most:
             yield rows, candidates
@@ -192,12 +192,12 @@ class Join(OperatorLogic):
     """Symmetric join of two streams on equal columns, within a span of event time.
 
     Rows l and r give a result iff ``l[c] = r[c]`` for all c in ``on`` (NULL equals nothing) and ``|l.time - r.time| <=
-    within``; its time is the later of the two. A pair leaves as soon as both rows have come. A side's row is kept until
-    the other side's punctuation rules out partners, or an eighth of ``within`` longer.
+    within``; its time is the later of the two. A pair is emitted as soon as both rows have arrived. A row is retained
+    until the other side's punctuation rules out partners, or an eighth of ``within`` longer.
 
-    Order: a row's results leave when it comes, before those of the row behind it, ordered by the positions of the rows
-    that it is joined with. So for one given order of arrival at the two ports the results are the same rows in the same
-    order, however they were cut into batches; across orders of arrival they are equal as a set.
+    Order: the results of a row are emitted when it arrives, before those of the next row, ordered by the positions of
+    the rows that it is joined with. So for one order of arrival at the two ports the results are the same rows in the
+    same order, however the input was cut into batches; across orders of arrival they are equal as a set.
     """
 
     def __init__(self, context: Context) -> None:
@@ -225,26 +225,26 @@ class Join(OperatorLogic):
 
     @property
     def state_rows(self) -> int:
-        """Rows kept on both sides."""
+        """Rows of both sides."""
         return self._sides[0].rows + self._sides[1].rows
 
     @property
     def state_bytes(self) -> int:
-        """Bytes of the rows kept on both sides."""
+        """Bytes of the rows of both sides."""
         return self._sides[0].bytes + self._sides[1].bytes
 
     def batch_needs(self, port: int, batch: Batch) -> float:
-        """The other side may be put into one piece; then pairs are made, some at a time."""
+        """Bytes to concatenate the other side, and to make some of the pairs at a time."""
         other = self._sides[1 - port]
         pairs = min(batch.rows * other.rows, self._most_pairs(batch))
         return 3.0 * value_bytes(batch.table) + other.bytes + _JOINING * pairs * self._pair_bytes(batch)
 
     def close_needs(self, low: int) -> float:
-        """What stays of a side is copied."""
+        """Bytes to copy the rows of a side that remain."""
         return float(max(side.bytes for side in self._sides))
 
     def process(self, port: int, table: pl.DataFrame, batch: Batch, kept: pl.Series | None) -> Iterable[pl.DataFrame]:
-        """The pairs that the new rows make with those of the other side."""
+        """Return the pairs of the new rows with rows of the other side."""
         rows = table.hstack([positions(batch, kept).alias(_POSITION)])
         mine, other = self._sides[port], self._sides[1 - port]
         if not self._hopeless(port, rows):
@@ -256,7 +256,7 @@ class Join(OperatorLogic):
                 yield self._pairs(port, some, candidates).drop("@left", "@right")
 
     def _pairs(self, port: int, rows: pl.DataFrame, candidates: pl.DataFrame) -> pl.DataFrame:
-        """Pairs, with the positions of their rows as ``@left`` and ``@right``."""
+        """Return pairs, with the positions of their rows as ``@left`` and ``@right``."""
         left, right = (rows, candidates) if port == 0 else (candidates, rows)
         pairs = (
             left.lazy()
@@ -271,11 +271,11 @@ class Join(OperatorLogic):
         return pairs.collect()
 
     def _most_pairs(self, batch: Batch) -> int:
-        """Pairs of a row of ``batch`` that are made at a time: as many as have the bytes of a piece."""
+        """Return the pairs of a row of ``batch`` to make at a time: as many as fit the bytes of a piece."""
         return max(int(self.piece_bytes / self._pair_bytes(batch)), 1)
 
     def _pair_bytes(self, batch: Batch) -> float:
-        """Bytes of a pair with a row of ``batch``, by what rows have on average."""
+        """Return the bytes of a pair with a row of ``batch``, for rows of average size."""
         mean = sum(side.bytes / side.rows for side in self._sides if side.rows)
         return mean + value_bytes(batch.table) / max(batch.rows, 1) + _PAIR
 
@@ -288,18 +288,18 @@ class Join(OperatorLogic):
         return low == END or int(latest) + self._within < low
 
     def close(self, low: int) -> Iterable[pl.DataFrame]:
-        """Forget the rows that no future row of the other side can join."""
+        """Drop the rows that no future row of the other side can join."""
         for side, other in zip(self._sides, reversed(self._low), strict=True):
             if other != START:
                 side.drop_before(END if other == END else other - self._within)
         return ()
 
     def state(self) -> dict[str, list[pl.DataFrame]]:
-        """The rows kept on both sides, with their positions, in parts as they came."""
+        """Return the rows of both sides, with their positions, in parts as they arrived."""
         return {"left": self._sides[0].parts(), "right": self._sides[1].parts()}
 
     def load(self, tables: Mapping[str, Sequence[pl.DataFrame]]) -> None:
-        """Replace the rows kept."""
+        """Replace the rows of both sides."""
         self._load([pl.concat(tables[name], rechunk=True) for name in ("left", "right")])
 
     def _load(self, tables: Sequence[pl.DataFrame]) -> None:
@@ -307,11 +307,11 @@ class Join(OperatorLogic):
 
 
 class OuterJoin(Join):
-    """A join that also gives the left rows without a partner, or nothing else.
+    """A join that also returns the left rows without a partner, or only these.
 
-    A left row has no partner if none has come by the time that the right side's punctuation rules them out. It leaves
-    then, with ``time`` later by ``within``: the last moment at which a partner could have come, so no punctuation
-    that left before it promised otherwise. Rows that leave together are ordered by time, then by position.
+    A left row has no partner if none has arrived by the time that the right side's punctuation rules them out. It is
+    then emitted with ``time`` later by ``within``: the last time at which a partner could have arrived, so no earlier
+    punctuation promised otherwise. Rows emitted together are ordered by time, then by position.
     """
 
     def __init__(self, context: Context) -> None:
@@ -326,25 +326,25 @@ class OuterJoin(Join):
 
     @property
     def state_rows(self) -> int:
-        """Rows kept on both sides, and positions of those of the left that have met a partner."""
+        """Rows of both sides, and positions of left rows that have a partner."""
         return super().state_rows + len(self._met)
 
     @property
     def state_bytes(self) -> int:
-        """Bytes of the rows and positions kept."""
+        """Bytes of these rows and positions."""
         return super().state_bytes + self._met_bytes
 
     def batch_needs(self, port: int, batch: Batch) -> float:
-        """What a join needs, and positions of rows that meet."""
+        """Bytes of a join, and of the positions of rows with a partner."""
         return super().batch_needs(port, batch) + 3.0 * self._met_bytes + 16.0 * (batch.rows + self._sides[0].rows)
 
     def close_needs(self, low: int) -> float:
-        """Left rows that leave are copied, and get the columns of the right."""
+        """Bytes to copy the left rows that are emitted, with the columns of the right."""
         left = self._sides[0]
         return super().close_needs(low) + 3.0 * left.bytes + 16.0 * left.rows * len(self._alone) + 3.0 * self._met_bytes
 
     def process(self, port: int, table: pl.DataFrame, batch: Batch, kept: pl.Series | None) -> Iterable[pl.DataFrame]:
-        """The pairs that the new rows make, if these are wanted, and new left rows whose partner can no longer come."""
+        """Return the pairs of the new rows, if requested, and new left rows that can have no partner any more."""
         rows = table.hstack([positions(batch, kept).alias(_POSITION)])
         mine, other = self._sides[port], self._sides[1 - port]
         hopeless = self._hopeless(port, rows)
@@ -364,7 +364,7 @@ class OuterJoin(Join):
             self._note([*self._met_tables, pl.DataFrame({_POSITION: fresh}, schema={_POSITION: pl.Int64()})])
 
     def close(self, low: int) -> Iterable[pl.DataFrame]:
-        """Left rows that have met no partner, and can meet none, leave; rows that can meet none are forgotten."""
+        """Emit left rows that have no partner and can have none; drop rows that can have none."""
         right = self._low[1]
         if right != START and self._sides[0].rows:
             rows = self._sides[0].before(END if right == END else right - self._within)
@@ -377,19 +377,19 @@ class OuterJoin(Join):
         super().close(low)
 
     def state(self) -> dict[str, list[pl.DataFrame]]:
-        """The rows kept on both sides, and positions of those of the left that have met a partner."""
+        """Return the rows of both sides, and positions of left rows that have a partner."""
         self._note(compacted(self._met_tables))
         return {**super().state(), "met": self._met_tables or [empty({_POSITION: "int"})]}
 
     def load(self, tables: Mapping[str, Sequence[pl.DataFrame]]) -> None:
-        """Replace the rows kept."""
+        """Replace the rows of both sides."""
         super().load(tables)
         self._note([table for table in tables["met"] if table.height])
         self._met.update(position for table in self._met_tables for position in table.get_column(_POSITION).to_list())
 
     def _load(self, tables: Sequence[pl.DataFrame]) -> None:
         super()._load(tables)
-        self._sides[0].patience = 0  # a row that has left is not there any more
+        self._sides[0].patience = 0  # an emitted row is removed at once
         self._met: set[int] = set()
         self._note([])
 
@@ -398,7 +398,7 @@ class OuterJoin(Join):
         self._met_bytes = sum(map(kept_bytes, tables))
 
     def _leaving(self, rows: pl.DataFrame, met: set[int]) -> Iterator[pl.DataFrame]:
-        """What leaves for left rows that go, of which some have met a partner."""
+        """Return the output for left rows that are dropped, some of which have a partner."""
         alone = rows.filter(~pl.col(_POSITION).is_in(sorted(met))) if met else rows
         each = kept_bytes(alone) / max(alone.height, 1) + 16.0 * len(self._alone)
         ordered = alone.sort("time", _POSITION).select(self._alone)
@@ -407,5 +407,5 @@ class OuterJoin(Join):
 
 @implements("join")
 def join(context: Context) -> OperatorLogic:
-    """The join that is asked for."""
+    """Create the logic of the requested join."""
     return Join(context) if context.params["how"] == "inner" else OuterJoin(context)

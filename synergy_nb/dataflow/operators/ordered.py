@@ -1,6 +1,6 @@
-"""Operators that see all rows of a window at once: sort, compare, distinct, top, percentile.
+"""Operators that need all rows of a window at once: sort, compare, distinct, top, percentile.
 
-They work on the windows of their input, or on their own; all leave window by window, in order of ``window_end``.
+They use the windows of their input, or their own; their output is ordered by window, by ``window_end``.
 """
 
 from __future__ import annotations
@@ -17,14 +17,14 @@ __all__ = ["Compare", "Distinct", "Percentile", "Sort", "Top"]
 
 
 def _windowed(rows: pl.DataFrame, output: Mapping[str, str]) -> pl.DataFrame:
-    """``rows`` with the columns of a windowed stream; ``time`` is the last microsecond of the window."""
+    """Give ``rows`` the columns of a windowed stream; ``time`` is the last microsecond of the window."""
     time = (pl.col("window_end") - pl.duration(microseconds=1)).alias("time")
     return rows.select(time, *(name for name in output if name != "time"))
 
 
 @implements("sort")
 class Sort(Buffered):
-    """Sorts the rows of each window.
+    """Sort the rows of each window.
 
     NULLs come last in either direction; rows that are equal in all keys are ordered by their remaining columns,
     ascending.
@@ -39,16 +39,16 @@ class Sort(Buffered):
         self._descending = [False] * len(self.groups) + [down for _, down in keys] + [False] * len(rest)
 
     def finish(self, rows: pl.DataFrame) -> pl.DataFrame:
-        """The rows in order."""
+        """Return the rows in order."""
         ordered = rows.sort(self._order, descending=self._descending, nulls_last=True, maintain_order=True)
         return _windowed(ordered, self.context.output)
 
 
 @implements("distinct")
 class Distinct(Buffered):
-    """Keeps the first row of each window, in order of arrival, for all combinations of values in ``on``.
+    """Select the first row of each window, in order of arrival, for all combinations of values in ``on``.
 
-    NULL is a value like any other here, as in SELECT DISTINCT. Only first rows are kept in the state.
+    NULL is a value like any other here, as in SELECT DISTINCT. The state contains first rows only.
     """
 
     finishing = 5.0
@@ -59,28 +59,28 @@ class Distinct(Buffered):
         self._on = [name for name in given if name not in ("time", *WINDOW)]
 
     def finish(self, rows: pl.DataFrame) -> pl.DataFrame:
-        """The first rows."""
+        """Return the first rows."""
         first = rows.unique([*self.groups, *self._on], keep="first", maintain_order=True)
         return _windowed(first.sort(self.groups, maintain_order=True), self.context.output)
 
     def compact(self, rows: pl.DataFrame) -> pl.DataFrame:
-        """The first row of each pane, which is all that any window may need."""
+        """Return the first rows of each pane, which is all that any window may need."""
         if isinstance(self._windows, TimeWindows):
             pane = (pl.col("time").cast(pl.Int64) // self._windows.pane).alias("@pane")
             return rows.with_columns(pane).unique(["@pane", *self._on], keep="first", maintain_order=True).drop("@pane")
         if isinstance(self._windows, SessionWindows):
-            return rows  # each of them may be what holds a session together
+            return rows  # any of them may connect a session
         return rows.unique([*WINDOW, *self._on], keep="first", maintain_order=True)
 
 
 @implements("compare")
 class Compare(Buffered):
-    """Keeps the rows whose value exceeds those of a given fraction of all rows: the percentile of the traffic monitor.
+    """Select the rows whose value exceeds those of a given fraction of all rows: the percentile of the traffic monitor.
 
-    A row stays iff the number of rows of its window, or of its group within the window, that have a smaller ``value``
-    is greater than ``fraction * n``. With one input, n is the number of rows of the window or group; with two, port 1
-    is a ``count`` stream that gives n of each window, and a window whose count never comes gives no rows. Rows whose
-    value is NULL never stay, but count in n. Within a window the order of arrival is kept.
+    A row is selected iff the number of rows of its window, or of its group within the window, that have a smaller
+    ``value`` is greater than ``fraction * n``. With one input, n is the number of rows of the window or group; with
+    two, port 1 is a ``count`` stream that has n of each window, and a window without a count has no result. Rows whose value
+    is NULL are never selected, but count in n. Within a window the order of arrival is preserved.
     """
 
     finishing = 9.0  # ranks within many small groups
@@ -98,12 +98,12 @@ class Compare(Buffered):
 
     @property
     def state_rows(self) -> int:
-        """Rows and counts kept between calls."""
+        """Rows and counts in the state."""
         return super().state_rows + (0 if self._counts is None else self._counts.height)
 
     @property
     def state_bytes(self) -> int:
-        """Bytes of rows and counts kept between calls."""
+        """Bytes of rows and counts in the state."""
         return super().state_bytes + self._counts_bytes
 
     @property
@@ -111,11 +111,11 @@ class Compare(Buffered):
         return kept_bytes(self._counts) if self._counts is not None and self._counts.height else 0
 
     def batch_needs(self, port: int, batch: Batch) -> float:
-        """Counts are few."""
+        """Bytes for rows; counts are few."""
         return super().batch_needs(port, batch) if port == 0 else 3.0 * (value_bytes(batch.table) + self._counts_bytes)
 
     def process(self, port: int, table: pl.DataFrame, batch: Batch, kept: pl.Series | None) -> Iterable[pl.DataFrame]:
-        """Keep rows (port 0) or the counts of their windows (port 1)."""
+        """Store rows (port 0) or the counts of their windows (port 1)."""
         if self._counts is None or port == 0:
             return super().process(port, table, batch, kept)
         counts = pl.concat([self._counts, table.select(self._counts.columns)])
@@ -123,14 +123,14 @@ class Compare(Buffered):
         return ()
 
     def close(self, low: int) -> Iterable[pl.DataFrame]:
-        """Windows that end by ``low`` leave."""
+        """Return the results of windows that end by ``low``."""
         yield from super().close(low)
         if self._counts is not None and self._counts.height:
             ends = pl.col("window_end").cast(pl.Int64)
             self._counts = self._counts.clear() if low == END else self._counts.filter(ends > low)
 
     def finish(self, rows: pl.DataFrame) -> pl.DataFrame:
-        """The rows that exceed the fraction."""
+        """Return the rows that exceed the fraction."""
         smaller = self._value.rank("min").over(self._within).cast(pl.Float64) - 1.0
         if self._counts is None:
             number = pl.len().over(self._within)
@@ -142,7 +142,7 @@ class Compare(Buffered):
         return _windowed(stay.sort(self.groups, maintain_order=True), self.context.output)
 
     def state(self) -> dict[str, list[pl.DataFrame]]:
-        """Rows and counts."""
+        """Return rows and counts."""
         return super().state() if self._counts is None else {**super().state(), "counts": [self._counts]}
 
     def load(self, tables: Mapping[str, Sequence[pl.DataFrame]]) -> None:
@@ -154,7 +154,7 @@ class Compare(Buffered):
 
 @implements("top")
 class Top(Sort):
-    """Keeps the first k rows of each window, or of each of its groups, in the order of a sort."""
+    """Select the first k rows of each window, or of each of its groups, in the order of a sort."""
 
     def __init__(self, context: Context) -> None:
         super().__init__(context)
@@ -163,13 +163,13 @@ class Top(Sort):
         self._within = [*self.groups, *self._per]
 
     def finish(self, rows: pl.DataFrame) -> pl.DataFrame:
-        """The first rows in order."""
+        """Return the first rows in order."""
         return super().finish(self._first(rows, self._within))
 
     def compact(self, rows: pl.DataFrame) -> pl.DataFrame:
-        """The first rows of each pane, which is all that any window may need."""
+        """Return the first rows of each pane, which is all that any window may need."""
         if isinstance(self._windows, SessionWindows):
-            return rows  # each of them may be what holds a session together
+            return rows  # any of them may connect a session
         if isinstance(self._windows, TimeWindows):
             pane = (pl.col("time").cast(pl.Int64) // self._windows.pane).alias("@pane")
             return self._first(rows.with_columns(pane), ["@pane", *self._per]).drop("@pane")
@@ -184,9 +184,9 @@ class Top(Sort):
 
 @implements("percentile")
 class Percentile(Buffered):
-    """One row a window and group, with the least value that at least the given fraction of the values do not exceed.
+    """The least value that at least the given fraction of the values do not exceed: one row for each window and group.
 
-    Of n values in order, that is the one at place ``ceil(fraction * n)``, from 1.
+    Of n sorted values, that is the one with rank ``ceil(fraction * n)``, from 1.
     """
 
     finishing = 6.0
@@ -200,7 +200,7 @@ class Percentile(Buffered):
         self._found = found.alias(context.params["name"])
 
     def finish(self, rows: pl.DataFrame) -> pl.DataFrame:
-        """One row a window and group, by group."""
+        """Return one row for each window and group, ordered by group."""
         keys = [*dict.fromkeys([*self.groups, "window_end", "window_start"]), *self._by]
         found = rows.group_by(keys).agg(self._found).sort([*self.groups, *self._by], nulls_last=True)
         return _windowed(found, self.context.output)

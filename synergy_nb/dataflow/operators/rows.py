@@ -1,4 +1,4 @@
-"""Operators that look at one tuple at a time: filter, project, sample, delay, sink."""
+"""Operators that process one tuple at a time: filter, project, sample, delay, sink."""
 
 from __future__ import annotations
 
@@ -13,27 +13,27 @@ from synergy_nb.dataflow.expressions import compile_expression
 from synergy_nb.dataflow.operators.base import Context, OperatorLogic, implements, positions
 from synergy_nb.dataflow.tuples import TYPES, Batch
 
-ROUGH: Final = 1 << 20  # bytes below which each column may as well be as large as all of them
+ROUGH: Final = 1 << 20  # bytes of a batch below which each column is estimated as large as the whole batch
 
 __all__ = ["Delay", "Filter", "Project", "Sample", "Sink", "splitmix64"]
 
 
 @implements("filter")
 class Filter(OperatorLogic):
-    """Keeps the tuples for which ``where`` is TRUE; FALSE and NULL go."""
+    """Select the tuples for which ``where`` is TRUE; drop those for which it is FALSE or NULL."""
 
     def __init__(self, context: Context) -> None:
         super().__init__(context)
         self._where = compile_expression(context.params["where"], context.inputs[0])
 
     def process(self, port: int, table: pl.DataFrame, batch: Batch, kept: pl.Series | None) -> Iterable[pl.DataFrame]:
-        """The rows that fulfil the condition."""
+        """Return the rows that fulfil the condition."""
         return (table.filter(self._where),)
 
 
 @implements("project")
 class Project(OperatorLogic):
-    """Computes new columns; ``time`` and the bounds of windows are kept."""
+    """Compute new columns; ``time`` and the bounds of windows remain."""
 
     def __init__(self, context: Context) -> None:
         super().__init__(context)
@@ -46,19 +46,19 @@ class Project(OperatorLogic):
         self._letters = sum(map(len, given.values()))
 
     def batch_needs(self, port: int, batch: Batch) -> float:
-        """Text grows where it is concatenated: by each column that is read, or by what an expression says."""
+        """Bytes of the output: concatenated text grows by each column that is read, or as an expression states."""
         whole = float(batch.nbytes)
         if self._reads * whole > ROUGH:
             whole = max(column.estimated_size() for column in batch.table)
         return 2.0 * (batch.nbytes + self._reads * whole + self._letters * batch.rows)
 
     def process(self, port: int, table: pl.DataFrame, batch: Batch, kept: pl.Series | None) -> Iterable[pl.DataFrame]:
-        """The computed rows."""
+        """Return the computed rows."""
         return (table.select(self._columns),)
 
 
 def splitmix64(numbers: npt.NDArray[np.uint64]) -> npt.NDArray[np.uint64]:
-    """A bijection of 64-bit integers that scatters neighbours: the output function of SplitMix64 [1]_.
+    """Map 64-bit integers one-to-one to scattered ones: the output function of SplitMix64 [1]_.
 
     .. [1] G. Steele, D. Lea, C. Flood. Fast splittable pseudorandom number generators. OOPSLA 2014.
 
@@ -73,9 +73,9 @@ def splitmix64(numbers: npt.NDArray[np.uint64]) -> npt.NDArray[np.uint64]:
 
 @implements("sample")
 class Sample(OperatorLogic):
-    """Keeps a fraction of the tuples, chosen by position and seed, so that equal streams give equal samples.
+    """Select a fraction of the tuples by position and seed, so that equal streams have equal samples.
 
-    The tuple at position i stays iff ``mix(i xor mix(seed)) < fraction * 2**64``.
+    The tuple at position i is selected iff ``mix(i xor mix(seed)) < fraction * 2**64``.
     """
 
     def __init__(self, context: Context) -> None:
@@ -86,7 +86,7 @@ class Sample(OperatorLogic):
         self._below = np.uint64(min(int(self._fraction * 2.0**64), 2**64 - 1))
 
     def process(self, port: int, table: pl.DataFrame, batch: Batch, kept: pl.Series | None) -> Iterable[pl.DataFrame]:
-        """The rows that were drawn."""
+        """Return the selected rows."""
         if self._fraction >= 1.0:
             return (table,)
         numbers = positions(batch, kept).to_numpy().astype(np.uint64)
@@ -95,25 +95,25 @@ class Sample(OperatorLogic):
 
 @implements("delay")
 class Delay(OperatorLogic):
-    """Spends ``cost`` seconds a tuple and passes it on; for experiments."""
+    """Pass each tuple on after ``cost`` seconds; for experiments."""
 
     def __init__(self, context: Context) -> None:
         super().__init__(context)
         if context.wait is None:
-            raise context.error("wait", None, "a function that lets seconds pass")
+            raise context.error("wait", None, "a function that waits for the given seconds")
         self._wait: Final = context.wait
         self._cost = float(context.params["cost"])
 
     def process(self, port: int, table: pl.DataFrame, batch: Batch, kept: pl.Series | None) -> Iterable[pl.DataFrame]:
-        """The rows, later."""
+        """Return the rows after the delay."""
         self._wait(self._cost * table.height)
         return (table,)
 
 
 @implements("sink")
 class Sink(OperatorLogic):
-    """Where results leave; passes everything."""
+    """Pass all tuples on as results."""
 
     def process(self, port: int, table: pl.DataFrame, batch: Batch, kept: pl.Series | None) -> Iterable[pl.DataFrame]:
-        """The rows."""
+        """Return the rows."""
         return (table,)

@@ -1,4 +1,4 @@
-"""The aggregate calls of an operator: rows to partial results, partial results to fewer of them, these to results."""
+"""The aggregate calls of an operator: reduce rows to partial results, merge these, and compute results from them."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ class Values:
     kinds
         Types of the output columns.
     half_life
-        Microseconds after which a tuple counts half in sums, counts and averages; None: all count alike.
+        Microseconds after which the weight of a tuple in sums, counts and averages is halved; None: equal weights.
     """
 
     def __init__(
@@ -41,7 +41,7 @@ class Values:
         half_life: float | None = None,
     ) -> None:
         self._half_life = half_life
-        self._decaying: list[str] = []  # columns of partial results that grow less with time
+        self._decaying: list[str] = []  # columns of partial results that decay with time
         self._arguments: dict[str, pl.Expr] = {}  # column to what it holds; computed before grouping
         self._types: dict[str, str] = {}
         self._partials: dict[str, tuple[pl.Expr, pl.Expr, str]] = {}  # column: reduce, merge, type
@@ -53,7 +53,7 @@ class Values:
                 .alias(name)
                 .cast(TYPES[kinds[name]])
             )
-        if not self._partials:  # the groups themselves, for the sets to be joined to
+        if not self._partials:  # the groups alone, to which the sets are joined
             self._partial("len", "*", pl.len().cast(pl.Int64), pl.Expr.sum, "int")
 
     def _compile(self, name: str, node: Any, schema: Mapping[str, str]) -> pl.Expr:
@@ -79,7 +79,7 @@ class Values:
             if key == "count":
                 return weight
             total = self._decayed("sum", column, value.cast(pl.Float64) * pl.col(WEIGHT))
-            if key == "avg":  # of tuples that are too old to count for anything, there is none
+            if key == "avg":  # tuples whose weight is zero have no average
                 return pl.when(weight > 0.0).then(total / weight)
             return pl.when(number > 0).then(total)
         if key == "count":
@@ -89,7 +89,7 @@ class Values:
         return pl.when(number > 0).then(result)
 
     def _argument(self, node: Any, schema: Mapping[str, str]) -> tuple[str, str]:
-        if node.key == "column" and node.name not in WINDOW:  # the bounds of new windows take the old ones' place
+        if node.key == "column" and node.name not in WINDOW:  # the bounds of new windows replace the old ones
             return node.name, schema[node.name]
         expression, kind = compile_node(node, schema)
         if kind == "null":
@@ -100,7 +100,7 @@ class Values:
         return column, kind
 
     def _decayed(self, what: str, column: str, weighed: pl.Expr) -> pl.Expr:
-        """The sum of what tuples count for; it is that of a moment, and grows less from then on."""
+        """Return the sum of the weights of tuples at a moment; it decays from then on."""
         found = self._partial(f"decayed {what}", column, weighed.sum(), pl.Expr.sum, "float")
         name = found.meta.output_name()
         self._decaying = list(dict.fromkeys([*self._decaying, name]))
@@ -117,40 +117,40 @@ class Values:
         return {name: kind for name, (_, _, kind) in self._partials.items()}
 
     def sets(self, schema: Mapping[str, str]) -> dict[str, str]:
-        """For each output column that is a count(distinct x): the type of x."""
+        """Return for each output column that is a count(distinct x) the type of x."""
         return {name: self._types.get(column) or schema[column] for name, column in self._sets.items()}
 
     def prepare(self, rows: pl.DataFrame) -> pl.LazyFrame:
-        """``rows`` with the arguments of all calls as columns."""
+        """Add the arguments of all calls to ``rows`` as columns."""
         return rows.lazy().with_columns(*self._arguments.values()) if self._arguments else rows.lazy()
 
     def reduce(self, prepared: pl.LazyFrame, keys: Sequence[str], moment: pl.Expr) -> pl.LazyFrame:
-        """Partial results by ``keys``; those that decay are of a ``moment`` in microseconds, and no tuple is later."""
+        """Reduce rows to partial results by ``keys``, decayed to a ``moment`` in microseconds after all tuples."""
         if self._half_life is not None:
             prepared = prepared.with_columns(self._share(moment - pl.col("time").cast(pl.Int64)).alias(WEIGHT))
         return prepared.group_by(keys).agg(reduce for reduce, _, _ in self._partials.values())
 
     def aged(self, partials: pl.LazyFrame, age: pl.Expr) -> pl.LazyFrame:
-        """Partial results of a moment that is by ``age``, in microseconds, later than theirs."""
+        """Let partial results decay by ``age``, in microseconds."""
         if not self._decaying:
             return partials
         return partials.with_columns(pl.col(self._decaying) * self._share(age))
 
     def _share(self, age: pl.Expr) -> pl.Expr:
-        """What a tuple of an age, in microseconds, counts for."""
+        """Return the weight of a tuple of an age in microseconds."""
         return pl.lit(2.0).pow(-age.cast(pl.Float64) / float(self._half_life or 1.0))
 
     def merge(self, partials: pl.LazyFrame, keys: Sequence[str]) -> pl.LazyFrame:
-        """Partial results of equal ``keys`` as one."""
+        """Merge the partial results of equal ``keys``."""
         return partials.group_by(keys).agg(merge for _, merge, _ in self._partials.values())
 
     def members(self, prepared: pl.LazyFrame, keys: Sequence[str], name: str) -> pl.LazyFrame:
-        """The set of the values of one count(distinct x) by ``keys``, in the column ``MEMBER``."""
+        """Return the set of the values of one count(distinct x) by ``keys``, in the column ``MEMBER``."""
         column = pl.col(self._sets[name])
         return prepared.filter(column.is_not_null()).select(*keys, column.alias(MEMBER)).unique()
 
     def finish(self, merged: pl.LazyFrame, sets: Mapping[str, pl.LazyFrame], keys: Sequence[str]) -> pl.LazyFrame:
-        """Results from merged partial results and sets of values, both by ``keys``."""
+        """Compute results from merged partial results and sets of values, both by ``keys``."""
         for name, members in sets.items():
             sizes = members.group_by(keys).agg(pl.len().cast(pl.Int64).alias(f"@set {name}"))
             merged = merged.join(sizes, on=list(keys), how="left", nulls_equal=True)

@@ -1,10 +1,10 @@
-"""Windows: which rows belong together, and when all of them have come.
+"""Windows: which rows belong together, and when a window is final.
 
-Four kinds, as in the plan: windows of event time (tumbling and sliding, aligned to the epoch), sessions, which last
-until nothing has come for a time, windows of n rows in order of arrival, and the windows that the rows of a windowed
-stream carry in ``window_start`` and ``window_end``. A window of event time is final when the watermark has reached its
-end; only then do its rows leave, so results depend neither on how the input was cut into batches nor on the order in
-which rows of one window came.
+There are four kinds, as in the plan: windows of event time (tumbling and sliding, aligned to the epoch), sessions,
+which end when no row has arrived for a time, windows of n rows in order of arrival, and the windows that the rows of a
+windowed stream carry in ``window_start`` and ``window_end``. A window of event time is final when the watermark has
+reached its end; only then is its result emitted, so results depend neither on how the input was cut into batches nor
+on the order in which the rows of one window arrived.
 
 Times are integers here: microseconds since 1970.
 """
@@ -33,21 +33,21 @@ __all__ = [
     "window_of",
 ]
 
-ORDINAL: Final = "@window"  # column that numbers count windows; two of them may have the same bounds
-SMALL_ROWS: Final = 1024  # in a piece on average, below which many pieces take more memory and time than copying them
-COMPACT_ROWS: Final = 8192  # new rows after which a buffer is put into one piece
+ORDINAL: Final = "@window"  # column with the number of a count window; two windows may have the same bounds
+SMALL_ROWS: Final = 1024  # average rows of a piece below which pieces take more memory and time than a copy
+COMPACT_ROWS: Final = 8192  # new rows after which a buffer is copied into one piece
 BOUND: Final = pl.Datetime("us")
-BOUNDS_BYTES: Final = 16  # of the bounds of a window in a row
+BOUNDS_BYTES: Final = 16  # bytes of the bounds of a window in a row
 
 
 def microseconds(seconds: float) -> int:
-    """Seconds as whole microseconds."""
+    """Convert seconds to whole microseconds."""
     return round(seconds * 1_000_000)
 
 
 Tables: TypeAlias = Mapping[str, pl.DataFrame]
 Portion: TypeAlias = tuple[Tables, int, int]
-"""Tables, and the ends that windows of a portion exceed and reach."""
+"""Tables, and the bounds between which the windows of a portion end: after the first, not after the second."""
 
 
 class Windows(Protocol):
@@ -55,30 +55,30 @@ class Windows(Protocol):
 
     @property
     def overlap(self) -> int:
-        """Windows that hold one row, at most."""
+        """Most windows that contain one row."""
 
     def portions(self, tables: Tables, at: str, previous: int, low: int, most: int) -> Iterator[Portion]:
-        """``(previous, low]`` in portions, in order, each with the rows of windows that end in it.
+        """Cut ``(previous, low]`` into portions, in order, each with the rows of windows that end in it.
 
-        Spreading the tables of a portion gives about ``most`` bytes, unless it is a single window, or no more than the
-        tables have themselves.
+        The spread tables of a portion have about ``most`` bytes, unless it is a single window, or no larger than the
+        tables themselves.
         """
 
     def first_end(self, table: pl.DataFrame, at: str) -> int:
-        """The least end of a window that holds a row of ``table``, whose times are in column ``at``."""
+        """Return the least end of a window that contains a row of ``table``, whose times are in column ``at``."""
 
     def next_end(self, low: int) -> int:
-        """The least end that a window which is open at ``low`` can have."""
+        """Return the least end that a window which is open at ``low`` can have."""
 
     def assign(self, table: pl.DataFrame, at: str, previous: int, low: int) -> pl.LazyFrame:
-        """Each row once for every window that holds it and ends in ``(previous, low]``, in order of arrival."""
+        """Return each row once for every window with it that ends in ``(previous, low]``, in order of arrival."""
 
     def retained_rows(self, table: pl.DataFrame, at: str, low: int) -> pl.DataFrame:
-        """The rows that a window which ends after ``low`` needs."""
+        """Return the rows that a window which ends after ``low`` needs."""
 
 
 class _Single:
-    """Windows of which each row is in one."""
+    """Windows that never overlap: each row is in one."""
 
     overlap = 1
 
@@ -93,13 +93,13 @@ class TimeWindows:
     Parameters
     ----------
     length, slide
-        Microseconds.
+        Length of a window and distance of two starts, microseconds.
     """
 
     def __init__(self, length: int, slide: int) -> None:
         self.length = length
         self.slide = slide
-        self.pane = math.gcd(length, slide)  # every window is a whole number of panes
+        self.pane = math.gcd(length, slide)  # every window consists of whole panes
         self.overlap = -(-length // slide)
 
     def portions(self, tables: Tables, at: str, previous: int, low: int, most: int) -> Iterator[Portion]:
@@ -119,7 +119,7 @@ class TimeWindows:
             waiting += [(tables, middle, low), (tables, previous, middle)]
 
     def _closing(self, tables: Tables, at: str, previous: int, low: int) -> tuple[Tables, float, int, int]:
-        """Rows of windows that end in ``(previous, low]``, the bytes to spread them, and the first and last starts."""
+        """Return rows of windows that end in ``(previous, low]``, bytes to spread them, and first and last starts."""
         found: dict[str, pl.DataFrame] = {}
         size, starts, ends = 0.0, END, START
         first, last = (each.alias(name) for each, name in zip(self._starts(at, previous, low), "fl", strict=True))
@@ -135,7 +135,7 @@ class TimeWindows:
         return found, size, starts, ends
 
     def _starts(self, at: str, previous: int, low: int) -> tuple[pl.Expr, pl.Expr]:
-        """First and last start of the windows that hold a row and end in ``(previous, low]``."""
+        """Return the first and last start of the windows that contain a row and end in ``(previous, low]``."""
         length, slide = self.length, self.slide
         time = pl.col(at).cast(pl.Int64)
         first, last = ((time - length) // slide + 1) * slide, time // slide * slide
@@ -204,14 +204,14 @@ class GivenWindows(_Single):
 
 
 class SessionWindows(_Single):
-    """Sessions of all rows: a row belongs to the session of the row before it in time if less than a gap parts them.
+    """Sessions of all rows: a row belongs to the session of the previous row if less than a gap separates them.
 
-    So a session that has ended stays as it is: whatever comes at its end, or later, begins another.
+    So a session that has ended never changes: a row at its end, or later, starts another one.
 
     Parameters
     ----------
     gap
-        Microseconds.
+        Least time between two sessions, microseconds.
     """
 
     def __init__(self, gap: int) -> None:
@@ -241,7 +241,7 @@ class SessionWindows(_Single):
         return open_rows.sort("@row").select(table.columns).collect()
 
     def _bounded(self, table: pl.DataFrame, at: str) -> pl.LazyFrame:
-        """Rows with the bounds of their sessions and, as ``@row``, their places."""
+        """Return rows with the bounds of their sessions and their indices as ``@row``."""
         time = pl.col(at).cast(pl.Int64)
         rows = table.lazy().with_row_index("@row").sort(at)
         rows = rows.with_columns((time.diff() >= self.gap).fill_null(value=False).cum_sum().alias("@session"))
@@ -252,17 +252,17 @@ class SessionWindows(_Single):
 
 
 def _spread_bytes(table: pl.DataFrame) -> float:
-    """Bytes of the rows of a table, each with the bounds of one window."""
+    """Return the bytes of a table's rows, each with the bounds of one window."""
     return value_bytes(table) + BOUNDS_BYTES * table.height
 
 
 def window_of(context: Context) -> Windows | int:
-    """The windows of an operator: its parameter ``window``, or those of its windowed input; an int n for n rows.
+    """Return the windows of an operator: its parameter ``window``, or those of its windowed input; an int n for n rows.
 
     Raises
     ------
     ValueError
-        If it has neither, or the window is of no kind that there is.
+        If it has neither, or the kind of the window is unknown.
     """
     window = context.params.get("window")
     if window is None:
@@ -284,7 +284,7 @@ def window_of(context: Context) -> Windows | int:
 
 
 class Buffered(OperatorLogic):
-    """Base of operators that need all rows of a window at once; its rows are kept until the window is final.
+    """Base of operators that need all rows of a window at once; rows are stored until the window is final.
 
     A subclass implements :meth:`finish` and may implement :meth:`compact` and :meth:`prepare`. Rows that fill no whole
     count window when the stream ends belong to no window and are dropped.
@@ -292,9 +292,9 @@ class Buffered(OperatorLogic):
     Attributes
     ----------
     groups
-        Columns that tell windows apart in the tables given to :meth:`finish`, in the order in which windows leave.
+        Columns that identify a window in the tables passed to :meth:`finish`, in the order of the output.
     finishing
-        Bytes that :meth:`finish` needs for each byte of its rows.
+        Memory that :meth:`finish` needs, bytes for each byte of its rows.
     """
 
     finishing = 4.0
@@ -314,39 +314,39 @@ class Buffered(OperatorLogic):
 
     @abstractmethod
     def finish(self, rows: pl.DataFrame) -> pl.DataFrame:
-        """Output rows, in their order, for all rows of some final windows, which are given in order of arrival.
+        """Return the ordered output rows for all rows of some final windows, which are passed in order of arrival.
 
         ``rows`` has the columns of the input, the bounds of windows, and ``ORDINAL`` for count windows; ``time`` is
         still that of the row.
         """
 
     def prepare(self, rows: pl.DataFrame) -> pl.DataFrame:
-        """``rows`` with all that has to be computed before the bounds of their windows are put in."""
+        """Add to ``rows`` what has to be computed before the bounds of their windows are set."""
         return rows
 
     def compact(self, rows: pl.DataFrame) -> pl.DataFrame:
-        """The rows among ``rows`` that can matter."""
+        """Return those of ``rows`` that can affect a result."""
         return rows
 
     @property
     def state_rows(self) -> int:
-        """Rows kept between calls."""
+        """Rows in the state."""
         return self._rows
 
     @property
     def state_bytes(self) -> int:
-        """Bytes of the rows kept between calls."""
+        """Bytes of the rows in the state."""
         return self._bytes
 
     def batch_needs(self, port: int, batch: Batch) -> float:
-        """Of a batch that fills count windows, or after which the rows are compacted, what that takes for all rows."""
+        """Bytes for all rows, if the batch fills count windows or the rows are compacted after it."""
         rows, size = self._rows + batch.rows, value_bytes(batch.table)
         if rows >= self._count if self._count else rows - self._compacted >= max(COMPACT_ROWS, self._compacted):
             return self.finishing * (self._bytes + size)
         return 3.0 * size
 
     def close_needs(self, low: int) -> float:
-        """Those rows that stay are copied; those that leave are spread over windows, a portion at a time."""
+        """Bytes to copy the rows that remain, and to spread the others over windows, a portion at a time."""
         if self._count or low < self._due or not self._rows:
             return 0.0
         size = self._bytes + BOUNDS_BYTES * self._rows
@@ -354,7 +354,7 @@ class Buffered(OperatorLogic):
         return self._bytes + self.finishing * spread
 
     def process(self, port: int, table: pl.DataFrame, batch: Batch, kept: pl.Series | None) -> Iterable[pl.DataFrame]:
-        """Keep the rows; count windows that are full leave."""
+        """Store the rows; return the results of count windows that are full."""
         self._chunks.append(table)
         self._rows += table.height
         self._bytes += kept_bytes(table)
@@ -366,7 +366,7 @@ class Buffered(OperatorLogic):
         return ()
 
     def close(self, low: int) -> Iterable[pl.DataFrame]:
-        """Windows that end by ``low`` leave."""
+        """Return the results of windows that end by ``low``."""
         if self._count:
             if low == END:
                 self._replace(self._nothing)
@@ -384,13 +384,13 @@ class Buffered(OperatorLogic):
             self._due = max(self._windows.first_end(self._chunks[0], "time"), self._windows.next_end(low))
 
     def state(self) -> dict[str, list[pl.DataFrame]]:
-        """The rows kept, in parts as they came."""
+        """Return the rows of the state, in parts as they arrived."""
         self._chunks = compacted(self._chunks)
         self._bytes = sum(map(kept_bytes, self._chunks))
         return {"rows": self._chunks or [self._nothing]}
 
     def load(self, tables: Mapping[str, Sequence[pl.DataFrame]]) -> None:
-        """Replace the rows kept."""
+        """Replace the rows of the state."""
         self._replace(pl.concat(tables["rows"], rechunk=True))
         if self._rows and not self._count:
             self._due = self._windows.first_end(self._chunks[0], "time")
