@@ -133,11 +133,11 @@ LIES = [
     (q(0), "a handshake of 0 bytes; expected at least 8"),
     (q(3) + b"abc", "a handshake of 3 bytes; expected at least 8"),
     (b"GET / HTTP/1.1\r\nHost: x\r\n\r\n", "a handshake that says it has .* bytes"),
-    (message(b"\xc1"), "a handshake that is none: .*"),
-    (message(b"\xdd\xff\xff\xff\xff"), "a handshake that is none: .*"),
-    (message(b"\x93\x01\x02\x03"), "a handshake that is none: Expected `object`, got `array`"),
-    (message(msgspec.msgpack.encode({"compression": None})), "a handshake that is none: .*`pickle-protocol`"),
-    (message(msgspec.msgpack.encode({"compression": None, "pickle-protocol": "5"})), "a handshake that is none: .*"),
+    (message(b"\xc1"), "an invalid handshake: .*"),
+    (message(b"\xdd\xff\xff\xff\xff"), "an invalid handshake: .*"),
+    (message(b"\x93\x01\x02\x03"), "an invalid handshake: Expected `object`, got `array`"),
+    (message(msgspec.msgpack.encode({"compression": None})), "an invalid handshake: .*`pickle-protocol`"),
+    (message(msgspec.msgpack.encode({"compression": None, "pickle-protocol": "5"})), "an invalid handshake: .*"),
 ]
 
 

@@ -1,8 +1,8 @@
 """Aggregate and count: the results of windows.
 
 The rows of event-time windows are not stored. They are reduced at once to partial results for each pane and group
-(sums, counts, least and greatest values), where a pane is the greatest common part of all windows' lengths and slides; the
-result of a window is combined from its panes when it is final (Li et al. [1]_). ``avg`` is a sum and a count;
+(sums, counts, least and greatest values), where a pane is the greatest common part of all windows' lengths and slides;
+the result of a window is combined from its panes when it is final (Li et al. [1]_). ``avg`` is a sum and a count;
 ``count(distinct x)`` stores the set of values of each pane. The partial results of sessions are those of runs of rows
 without a gap; a row that closes the gap between two runs merges them. Small batches are gathered first, since a call
 into Polars takes as long as thousands of rows.
@@ -216,7 +216,7 @@ class WindowAggregate(OperatorLogic):
         return rows if self._pane is None else rows.with_columns(self._pane)
 
     def _consolidate(self) -> None:
-        """Merge partial results to one row for each pane and group; called when they have doubled: constant cost a row."""
+        """Merge partial results to one row for each pane and group; called when they have doubled."""
         self._together()
         if not self._doubled:
             return

@@ -79,8 +79,8 @@ class Compare(Buffered):
 
     A row is selected iff the number of rows of its window, or of its group within the window, that have a smaller
     ``value`` is greater than ``fraction * n``. With one input, n is the number of rows of the window or group; with
-    two, port 1 is a ``count`` stream that has n of each window, and a window without a count has no result. Rows whose value
-    is NULL are never selected, but count in n. Within a window the order of arrival is preserved.
+    two, port 1 is a ``count`` stream that has n of each window, and a window without a count has no result. Rows whose
+    value is NULL are never selected, but count in n. Within a window the order of arrival is preserved.
     """
 
     finishing = 9.0  # ranks within many small groups

@@ -1,1 +1,1 @@
-"""What carries messages and batches between two peers: links, frames, bounds, and memory that peers share."""
+"""Transport of messages and batches between peers: links, framing, limits of lengths, and shared memory."""

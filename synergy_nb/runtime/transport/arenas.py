@@ -1,21 +1,21 @@
-"""Batches in memory that peers of one machine share: written once by who makes them, read in place by who gets them.
+"""Batches in shared memory of one machine: written once by their producer, read in place by other peers.
 
 Theory of operation
 -------------------
-A peer writes the tables of large batches as Arrow IPC streams into *arenas*: anonymous files in memory, which go with
-the last process that has them open, however that ends. What it sends is a *reference*: an item like any other
-(:func:`synergy_nb.dataflow.tuples.encode_reference`), with the arena and the place in it instead of the table. The
-reader maps the arena, read-only, and its columns are what stands there: nothing is copied, and there is no checksum, as
-there is no wire. An arena stays open as long as the log of its producer keeps one of its batches; who has mapped it
-keeps its memory beyond that.
+A peer writes the tables of large batches as Arrow IPC streams into *arenas*: anonymous files in memory, which the
+system removes with the last process that has them open, however that process ends. The peer sends a *reference*: an
+item like any other (:func:`synergy_nb.dataflow.tuples.encode_reference`), with the arena and the offset in it instead
+of the table. The reader maps the arena read-only, and its columns are that memory: nothing is copied, and there is no
+checksum, as there is no wire. An arena stays open as long as the log of its producer retains one of its batches; a
+reader that has mapped it retains its memory beyond that.
 
-An arena is written to again, as fresh memory takes the system longer than copying into it, once nobody needs what is in
-it: the producer's log keeps none of its batches, and nobody has mapped it. Readers hold a lock on the file for as long
-as any of their columns is in it, which the system takes from them when they die. An arena gets another token before it
-is written to again, so an old reference to it leads nowhere.
+An arena is reused, as the system needs longer to provide fresh memory than a copy takes, once nobody needs its content:
+the producer's log retains none of its batches, and no reader has mapped it. Readers hold a lock on the file while any
+of their columns is in it; the system releases the lock when they die. An arena gets a new token before it is reused, so
+an old reference to it is invalid.
 
-Peers can share memory if they run on the same machine, under the same user, with the same process ids:
-:func:`machine` says which those are. It is empty where the system has no such files.
+Peers can share memory if they run on the same machine, under the same user, in the same namespace of process ids:
+:func:`machine` identifies these. It is empty where the system has no such files.
 """
 
 from __future__ import annotations
@@ -40,19 +40,19 @@ from synergy_nb.errors import SynergyError
 
 __all__ = ["LEAST", "Arenas", "Shared", "StaleReference", "Views", "grows", "machine"]
 
-LEAST: Final = 1 << 16  # bytes of a batch that is shared; of a smaller one, the form on the wire takes less time
+LEAST: Final = 1 << 16  # least bytes of a shared batch; sending a smaller one takes less time
 ARENA: Final = 8 << 20  # bytes of an arena
-TOKEN: Final = 16  # bytes at its beginning that tell it from whatever else has its number later
+TOKEN: Final = 16  # bytes at its beginning that distinguish it from a later file with its number
 ALIGNED: Final = 64  # bytes that columns are aligned to
 NAME: Final = "synergy"
-SPARE: Final = 3  # arenas that nobody needs and that are kept to be written to again
-FAILURES: Final = 8  # references that may lead nowhere before a peer wants batches in no other way than over the link
+SPARE: Final = 3  # most unused arenas that are retained for reuse
+FAILURES: Final = 8  # invalid references after which a peer requests batches over the link only
 VIEWS: Final = pl.CompatLevel.newest()
 
 
 @functools.cache
 def machine() -> str:
-    """What peers have in common that can read one another's arenas; empty where there are none."""
+    """Identify the peers that can read one another's arenas: equal names can; empty where there are no arenas."""
     try:
         boot = Path("/proc/sys/kernel/random/boot_id").read_text().strip()
         processes = Path("/proc/self/ns/pid").stat().st_ino
@@ -63,25 +63,25 @@ def machine() -> str:
 
 
 class _Arena:
-    """One file in memory; it is closed when nobody here needs it any more."""
+    """One file in memory; it is closed when nobody on this peer needs it any more."""
 
     def __init__(self, size: int) -> None:
         self.number = os.memfd_create(NAME)
         os.ftruncate(self.number, size)
         self.memory = mmap.mmap(self.number, size)
         self.size = size
-        self.parts: weakref.WeakSet[_Part] = weakref.WeakSet()  # of it that a log keeps
+        self.parts: weakref.WeakSet[_Part] = weakref.WeakSet()  # parts that a log retains
         self.begin()
         weakref.finalize(self, os.close, self.number)
 
     def begin(self) -> None:
-        """Write from the beginning; what was there has gone."""
+        """Write from the beginning; the former content is lost."""
         self.token = secrets.token_bytes(TOKEN)
         self.memory[:TOKEN] = self.token
         self.used = ALIGNED
 
     def reclaim(self) -> bool:
-        """Have old references lead nowhere; False if a log here needs what is in it, or a reader, who holds a lock."""
+        """Invalidate old references; False if a log here needs the content, or a reader holds a lock."""
         if self.parts:
             return False
         try:
@@ -94,7 +94,7 @@ class _Arena:
 
 
 class _Part:
-    """A part of an arena that a chunk is in."""
+    """The part of an arena that contains one chunk."""
 
     __slots__ = ("__weakref__", "arena")
 
@@ -104,15 +104,15 @@ class _Part:
 
 
 class Arenas:
-    """The arenas that a peer writes to; may be used in any thread."""
+    """The arenas that a peer writes to; thread-safe."""
 
     def __init__(self) -> None:
         self._arena: _Arena | None = None
-        self._full: list[_Arena] = []  # that may be written to again
+        self._full: list[_Arena] = []  # full arenas, to be reused
         self._lock = threading.Lock()
 
     def encode(self, chunk: Chunk) -> None:
-        """Make the encoded form of a chunk: a reference if it is a large batch, and all of it otherwise."""
+        """Encode a chunk: as a reference if it is a large batch, and completely otherwise."""
         item = chunk.item
         if not isinstance(item, Batch) or item.nbytes < LEAST:
             chunk.payload = encode(item)
@@ -131,7 +131,7 @@ class Arenas:
         chunk.payload = encode_reference(item, Reference(os.getpid(), arena.number, arena.token, start, size))
 
     def _room(self, size: int) -> tuple[_Part, int]:
-        """A part of an arena, and where so many bytes may be written in it."""
+        """Reserve ``size`` bytes: a part of an arena, and the offset in it."""
         with self._lock:
             arena = self._arena
             if arena is None or arena.used + size > arena.size:
@@ -141,7 +141,7 @@ class Arenas:
             return _Part(arena), start
 
     def _next(self, size: int) -> _Arena:
-        """Another arena with room for so many bytes."""
+        """Return another arena with room for ``size`` bytes."""
         if self._arena is not None:
             self._full.append(self._arena)
         free = [arena for arena in self._full if arena.reclaim()]
@@ -151,14 +151,14 @@ class Arenas:
         else:
             self._full.remove(found)
             found.begin()
-        for arena in free[SPARE:]:  # what is on its way takes less than it did
+        for arena in free[SPARE:]:  # less is on its way than before
             if arena is not found:
                 self._full.remove(arena)
         self._arena = found
         return found
 
     def release_unused(self) -> None:
-        """Give back the memory of arenas that no log needs: a stream has ended."""
+        """Release the memory of arenas that no log needs, after the end of a stream."""
         with self._lock:
             self._full = [arena for arena in self._full if arena.parts]
             if self._arena is not None and not self._arena.parts:
@@ -166,7 +166,7 @@ class Arenas:
 
 
 def grows(chunk: Chunk) -> bool:
-    """Whether it takes the longer to read a chunk from shared memory the larger it is: text is looked through."""
+    """Whether the time to read a chunk from shared memory grows with its size: text has to be scanned."""
     item = chunk.item
     return chunk.kept is not None and isinstance(item, Batch) and any(map(_is_text, item.table.dtypes))
 
@@ -200,21 +200,21 @@ class _View:
 
 
 class Views:
-    """The arenas of others that a peer reads; may be used in any thread."""
+    """The arenas of other peers that a peer reads; thread-safe."""
 
     def __init__(self) -> None:
         self._views: weakref.WeakValueDictionary[tuple[int, int, bytes], _View] = weakref.WeakValueDictionary()
         self._last: dict[int, _View] = {}  # by process, so that an arena is not mapped anew for each of its batches
 
     def table(self, reference: Reference) -> pl.DataFrame:
-        """The table that a reference leads to.
+        """Return the table of a reference.
 
         Raises
         ------
-        Gone
-            If it cannot be read here.
+        StaleReference
+            If its memory cannot be read here.
         ValueError
-            If it is no table.
+            If it is not a table.
         """
         key = (reference.process, reference.number, reference.token)
         view = self._views.get(key)
@@ -224,7 +224,7 @@ class Views:
         if memory[:TOKEN] != reference.token:
             del self._views[key]
             self._last.pop(reference.process, None)
-            raise StaleReference(f"arena {reference.number} of process {reference.process}: it has gone")
+            raise StaleReference(f"arena {reference.number} of process {reference.process}: it was removed")
         if reference.start < ALIGNED or reference.size < 0 or reference.start + reference.size > len(memory):
             raise ValueError(
                 f"reference: bytes {reference.start} to {reference.start + reference.size}; expected some of {ALIGNED} "
@@ -240,12 +240,13 @@ class Views:
 
 
 class Shared:
-    """What a peer shares with others on its machine.
+    """The memory that a peer shares with others on its machine.
 
     Parameters
     ----------
     own
-        Gives the machine whose memory this peer can read, see :func:`machine`; empty where it reads none but its own.
+        Function that returns the machine whose memory this peer can read, see :func:`machine`; empty where it reads
+        only its own.
 
     Attributes
     ----------
@@ -261,22 +262,22 @@ class Shared:
         self._failures = 0
 
     def machine(self) -> str:
-        """The machine that others are told of; empty once too much could not be read."""
+        """The machine that other peers are told; empty after too many failed references."""
         return self._own() if self._failures < FAILURES else ""
 
     def note_machine(self, peer: str, machine: str) -> None:
-        """A peer says whose memory it can read."""
+        """Record the machine whose memory a peer can read."""
         self._machines[peer] = machine
 
     def shares_memory(self, peer: str) -> bool:
-        """Whether a peer can read what is in the memory of this one."""
+        """Whether a peer can read the memory of this one."""
         machine = self._machines.get(peer)
         return bool(machine) and machine == self._own()
 
     def failed(self) -> None:
-        """A reference led nowhere."""
+        """Count a reference that could not be read."""
         self._failures += 1
 
     def item(self, payload: memoryview) -> Item:
-        """The item that was encoded, whose table may be in memory of another peer; in any thread."""
+        """Decode an item, whose table may be in memory of another peer; thread-safe."""
         return decode(payload, self._views.table)

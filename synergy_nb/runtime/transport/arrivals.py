@@ -1,4 +1,4 @@
-"""Frames of other peers in their order, large ones decoded in a thread."""
+"""Frames of other peers in the order of arrival; large ones are decoded in a thread."""
 
 from __future__ import annotations
 
@@ -12,27 +12,27 @@ from synergy_nb.dataflow.streams.frames import Frame
 
 __all__ = ["LARGE", "Arrivals"]
 
-LARGE: Final = 1 << 16  # bytes from which on a frame is decoded, and a state encoded or restored, in another thread
+LARGE: Final = 1 << 16  # least bytes of a frame decoded, or a state encoded or restored, in another thread
 
 
 class Arrivals:
-    """Decodes what comes from other peers, and hands it over in the order in which each of them has sent it.
+    """Decodes frames of other peers, and delivers those of each peer in the order in which it sent them.
 
     Parameters
     ----------
     loop
-        Event loop on whose thread everything is called.
+        Event loop on whose thread all functions are called.
     pool
         Threads that decode.
     clock
-        Gives the time in seconds.
+        Function that returns the time in seconds.
     decode
-        Decodes the bytes of a frame.
+        Decoder of a frame.
     taken
-        Called with the sender, a frame, and the time in seconds at which its decoding began; None for one that was
+        Callback for a decoded frame: sender, frame, and the time in seconds at which its decoding began, None if it was
         decoded in a thread.
     refused
-        Called with the sender and what decoding raised.
+        Callback for a frame that could not be decoded: sender and exception.
     """
 
     def __init__(
@@ -53,7 +53,7 @@ class Arrivals:
         self._waiting: dict[str, deque[asyncio.Future[Frame]]] = {}  # by sender, while one is being decoded
 
     def add(self, sender: str, payload: bytes, *, elsewhere: bool) -> None:
-        """Take the bytes of a frame; ``elsewhere``: decoding them takes time, however few they are."""
+        """Decode a frame and deliver it; in a thread if it is large, or ``elsewhere`` is true as decoding is slow."""
         queue = self._waiting.get(sender)
         if queue is None and len(payload) < LARGE and not elsewhere:
             began = self._clock()
@@ -72,7 +72,7 @@ class Arrivals:
 
     def _decoded(self, sender: str) -> None:
         queue = self._waiting.get(sender)
-        if queue is None:  # the frames of several futures have been taken together
+        if queue is None:  # the frames of several futures were delivered together
             return
         while queue:
             if not queue[0].done():

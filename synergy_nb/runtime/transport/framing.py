@@ -1,11 +1,11 @@
-"""Frames of a link on the stream of its comm: lengths that are checked, plain data, one step of the loop a message.
+"""Framing of a link on the stream of its comm: checked lengths, plain data, one step of the loop for each message.
 
-Once two peers have shaken hands over a Dask comm, what they say goes over the comm's own stream without Dask's
-protocol, which takes several steps of the event loop for each message. A message is its length (:data:`LENGTH`) and a
-list of frames as MessagePack, which is plain data: nothing in it can be a pickled object. The length is checked before
-a buffer of it is made, and a message that has begun has to go on.
+After the handshake over a Dask comm, two peers send their messages over the comm's own stream without Dask's protocol,
+which takes several steps of the event loop for each message. A message is its length (:data:`LENGTH`) and a list of
+frames as MessagePack, which is plain data: it cannot contain pickled objects. The length is checked before a buffer is
+allocated, and a message that has begun must continue in time.
 
-Comms without such a stream, such as those within one process, carry tuples of frames themselves.
+Comms without such a stream, such as those within one process, transfer tuples of frames themselves.
 """
 
 from __future__ import annotations
@@ -23,8 +23,8 @@ from synergy_nb.runtime.transport.wire import Comm, Frame, Limits
 
 __all__ = ["FramedComm", "framed"]
 
-LENGTH: Final = struct.Struct("<Q")  # of a message, in front of it
-AT_ONCE: Final = 1 << 16  # bytes taken from a stream at a time; a longer message gets its own buffer
+LENGTH: Final = struct.Struct("<Q")  # the length of a message, before it
+AT_ONCE: Final = 1 << 16  # bytes read from a stream at a time; a longer message has its own buffer
 
 
 class FramedComm:
@@ -33,24 +33,24 @@ class FramedComm:
     Parameters
     ----------
     comm
-        Comm that both ends have shaken hands over.
+        Comm after the handshake.
     stream
         Tornado stream of the comm.
     limits
-        Bounds of the link: the longest message, and the seconds within which one that has begun must bring 256 KiB more
-        or end.
+        Limits of the link: the longest message, and the seconds within which a message that has begun must bring 256
+        KiB more or end.
     """
 
     def __init__(self, comm: Comm, stream: Any, limits: Limits) -> None:
         self.stream = stream
         self._comm = comm
         self._limits = limits
-        self._rest = b""  # of what came: the beginning of the next message
+        self._rest = b""  # the beginning of the next message
         self._encode = msgspec.msgpack.Encoder().encode
         self._decode = msgspec.msgpack.Decoder().decode
 
     async def read(self) -> tuple[Frame, ...]:
-        """The frames of all messages that are there, at least of one.
+        """Return the frames of all messages that have arrived, at least of one.
 
         Raises
         ------
@@ -59,7 +59,7 @@ class FramedComm:
         MessageLengthError
             If a message is longer than the link allows.
         ValueError
-            If what came is not a list of frames, or does not go on.
+            If a message is not a list of frames, or does not continue in time.
         """
         frames: list[Frame] = []
         while not frames:
@@ -86,7 +86,7 @@ class FramedComm:
         return tuple(frames)
 
     async def write(self, msg: tuple[Frame, ...]) -> None:
-        """Hand a message to the stream, which may buffer it.
+        """Pass a message to the stream, which may buffer it.
 
         Raises
         ------
@@ -115,13 +115,13 @@ class FramedComm:
         return frames
 
     async def _more(self) -> bytes:
-        """What comes next; soon, if a message has begun."""
+        """Return the next bytes; within the time limit if a message has begun."""
         read = self.stream.read_bytes(AT_ONCE, partial=True)
         came: bytes = await (self._soon(read) if self._rest else read)
         return came
 
     async def _long(self, begun: bytes, size: int) -> memoryview:
-        """A message in a buffer of its own."""
+        """Return a long message in a buffer of its own."""
         message = buffer(size)
         message[: len(begun)] = begun
         for start in range(len(begun), size, PIECE):
@@ -129,7 +129,7 @@ class FramedComm:
         return message
 
     async def _soon(self, read: Awaitable[Any]) -> Any:
-        """What is read, if that is there in time; most is there already, and needs no timer."""
+        """Await a read within the time limit; most data has arrived already, and needs no timer."""
         if isinstance(read, asyncio.Future) and read.done():
             return read.result()
         try:
@@ -140,6 +140,6 @@ class FramedComm:
 
 
 def framed(comm: Comm, limits: Limits) -> Comm:
-    """What carries frames over a comm that both ends have shaken hands over: its stream, or itself if it has none."""
+    """Return what carries frames over a comm after the handshake: its stream, or itself if it has none."""
     stream = getattr(comm, "stream", None)
     return FramedComm(comm, stream, limits) if isinstance(stream, BaseIOStream) else comm

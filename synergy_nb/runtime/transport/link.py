@@ -1,27 +1,27 @@
-"""One multiplexed link a pair of peers: control messages, data and requests over one comm.
+"""One multiplexed link for each pair of peers: control messages, data and requests over one comm.
 
 Theory of operation
 -------------------
-:class:`Links` belongs to one peer (or to a client, such as a notebook) and lives on one event loop. It knows nothing of
-Dask: it is given ``connect(address) -> comm`` for outgoing connections, and the driver hands it incoming ones by
-:meth:`Links.accept`. A comm is whatever has ``read``, ``write``, ``abort`` and ``closed`` as Dask's have; a tuple of
-frames is one message on it, which goes over the comm's stream if it has one
+:class:`Links` belongs to one peer (or to a client, such as a notebook) and runs on one event loop. It does not depend
+on Dask: its caller passes ``connect(address) -> comm`` for outgoing connections, and the driver passes incoming ones to
+:meth:`Links.accept`. A comm is any object with ``read``, ``write``, ``abort`` and ``closed`` as Dask's have; a tuple of
+frames is one message on it, which is sent over the comm's stream if it has one
 (:mod:`~synergy_nb.runtime.transport.framing`).
 
 Frames: ``bytes`` is a control message; ``(channel, payload)`` is data; ``(1, id, operation, payload)`` a request;
-``(2, id, succeeded, payload)`` its answer; ``(3, bytes, contiguous)`` a mark of what was sent. All frames of a link
-stay in the order in which they were put on it: data that was sent before a control message arrives before it.
+``(2, id, succeeded, payload)`` its answer; ``(3, bytes, contiguous)`` a mark of the bytes sent. All frames of a link
+arrive in the order in which they were sent: data sent before a control message arrives before it.
 
-A link opens when something is sent on it. The opener says hello (protocol version, its address, an ordinal) and waits
-for a welcome before it writes anything, so a pair of peers that open at once settles on one comm before the first
-frame, and the order is never in question: of two crossing attempts that of the lower address goes on, the other is told
-that it crossed. Ordinals grow with every comm in which a peer takes part, restarts included; each side learns the
-other's ordinal of the comm in use, and so tells an attempt that is older than that comm (refused) from a reconnection
-by a peer that has already given it up (accepted in its place).
+A link opens when something is sent on it. The opener sends a hello (protocol version, its address, an ordinal) and
+waits for a welcome before it sends anything else, so two peers that open at once agree on one comm before the first
+frame, and the order is always defined: of two crossing attempts that of the lower address continues, and the other is
+answered that it crossed. Ordinals grow with every comm in which a peer takes part, across restarts; each side learns
+the other's ordinal of the comm in use, and so distinguishes an attempt that is older than that comm (refused) from a
+reconnection by a peer that has already dropped it (accepted as its replacement).
 
-A link that fails is thrown away with all that waits on it, and reported; the next send opens another. What waits is
-bounded in bytes: control messages beyond the bound are dropped and reported (they may be lost by contract), data beyond
-it raises :class:`LinkFull`.
+A link that fails is discarded with all that is queued on it, and reported; the next send opens another. The queue is
+bounded in bytes: control messages beyond the limit are dropped and reported (the protocols tolerate their loss), data
+beyond it raise :class:`LinkFull`.
 """
 
 from __future__ import annotations
@@ -65,11 +65,11 @@ REQUEST, ANSWER = 1, 2
 
 
 def _nowhere(_kind: Callable[..., Event], /, *_fields: object, **_named: object) -> None:
-    """Write an event nowhere."""
+    """Discard an event."""
 
 
 class _Link(Outgoing):
-    """State of the link to one other peer; it is thrown away when the link fails."""
+    """State of the link to one other peer; it is discarded when the link fails."""
 
     comm: Comm | None = None
     theirs = 0  # the other side's ordinal of the comm in use
@@ -92,19 +92,20 @@ class Links:
     connect
         Coroutine that opens a comm to an address. It may raise ``OSError``, ``ValueError`` or ``RuntimeError``.
     on_message
-        ``(sender, message)`` for each control message.
+        Callback ``(sender, message)`` for each control message.
     on_data
-        ``(sender, channel, payload)`` for each data frame.
+        Callback ``(sender, channel, payload)`` for each data frame.
     on_down
-        ``(address, reason)`` once for each link that failed: whatever was queued for it or on its way is lost.
+        Callback ``(address, reason)``, once for each link that failed: queued and travelling frames are lost.
     on_request
-        ``(sender, operation, payload)``, a coroutine that gives the answer.
+        Coroutine ``(sender, operation, payload)`` that returns the answer to a request.
     record
         Function that writes events to the journal, or None.
     shape
-        Delays and bandwidths laid over the links, or None.
+        Delays and bandwidths imposed on the links, or None.
     on_mark
-        ``(sender, bytes, contiguous)`` for each mark of what was sent, see :mod:`synergy_nb.models.link_bandwidth`.
+        Callback ``(sender, bytes, contiguous)`` for each mark of bytes sent, see
+        :mod:`synergy_nb.models.link_bandwidth`.
 
     Notes
     -----
@@ -136,7 +137,7 @@ class Links:
         self._on_mark = on_mark
         self._record: Recorder = record or _nowhere
         self._links: dict[str, _Link] = {}
-        self._tasks: set[asyncio.Task[None]] = set()  # everything that close() has to end
+        self._tasks: set[asyncio.Task[None]] = set()  # tasks that close() has to end
         self._serving = 0
         self._ids = itertools.count(1)
         self._last_ordinal = 0
@@ -145,25 +146,25 @@ class Links:
     # -- sending -------------------------------------------------------------------------------------------------
 
     def send(self, to: str, message: bytes) -> None:
-        """Put a control message on the link to ``to``; it is dropped and reported where the link is full."""
+        """Queue a control message on the link to ``to``; drop and report it if the link is full."""
         if self._closed:
             return
         link = self._links.get(to) or self._link(to)
         size = len(message) + FRAME_OVERHEAD
         if link.control + size > self.limits.control:
-            if not link.dropped:  # one event an episode, not one a message
+            if not link.dropped:  # one event for each episode, not for each message
                 self._record(LinkOverflowed, to, queued=link.control, limit=self.limits.control)
             link.dropped += 1
             return
         link.put(message, size, data=False, shape=self.shape)
 
     def send_data(self, to: str, channel: str, payload: bytes) -> None:
-        """Put ``payload`` on ``channel`` of the link to ``to``.
+        """Queue ``payload`` on ``channel`` of the link to ``to``.
 
         Raises
         ------
         LinkFull
-            If more than ``limits.data`` bytes would wait, or the payload has more than ``limits.message``.
+            If more than ``limits.data`` bytes would be queued, or the payload has more than ``limits.message``.
         """
         if self._closed:
             return
@@ -176,23 +177,23 @@ class Links:
         link.put((channel, payload), size, data=True, shape=self.shape)
 
     def pending(self, to: str) -> int:
-        """Bytes that wait on the link to ``to``, delayed ones included."""
+        """Return the bytes queued on the link to ``to``, including delayed ones."""
         link = self._links.get(to)
         return 0 if link is None else link.control + link.data
 
     async def request(self, to: str, operation: str, payload: bytes = b"", timeout: float = 5.0) -> bytes:
-        """Ask the peer at ``to`` and return its answer.
+        """Send a request to the peer at ``to`` and return its answer.
 
         Raises
         ------
         TimeoutError
-            If no answer came within ``timeout`` seconds, the time to connect included.
+            If no answer arrived within ``timeout`` seconds, including the time to connect.
         LinkDown
-            If the link could not be opened or failed meanwhile.
+            If the link could not be opened, or failed meanwhile.
         LinkFull
-            If too much is queued already.
+            If too many bytes are queued already.
         RemoteError
-            If the handler failed; the text is that of its error.
+            If the handler failed; the message is that of its error.
         """
         if self._closed:
             raise LinkDown(f"{to}: the links of {self.address} are closed")
@@ -225,17 +226,17 @@ class Links:
     # -- life ----------------------------------------------------------------------------------------------------
 
     def connected(self) -> list[str]:
-        """Names of the other ends of all open links."""
+        """Return the names of the other ends of all open links."""
         return [link.to for link in self._links.values() if link.comm is not None]
 
     def drop(self, to: str, reason: str = "dropped") -> None:
-        """Give up the link to ``to`` and what waits on it; the next send opens it anew."""
+        """Discard the link to ``to`` and its queue; the next send opens it anew."""
         link = self._links.get(to)
         if link is not None:
             self._fail(link, reason)
 
     async def accept(self, comm: Any, hello: Mapping[str, Any]) -> None:
-        """Take an incoming comm whose first message was ``hello``; returns when it is closed."""
+        """Serve an incoming comm whose first message was ``hello``; return when it is closed."""
         comm.allow_offload = False  # frames are bounded and copied fast: threads would only add delay
         sender, ordinal = hello.get("sender"), hello.get("ordinal")
         refusal = self._refusal(hello)
@@ -259,7 +260,7 @@ class Links:
         await self._read(link, self._adopt(link, comm, ordinal, welcome))
 
     async def close(self) -> None:
-        """Let queued frames leave for a moment, then end all links and tasks."""
+        """Wait a moment until queued frames are sent, then end all links and tasks."""
         if self._closed:
             return
         waiting = [link.idle.wait() for link in self._links.values() if link.comm is not None]
@@ -297,12 +298,12 @@ class Links:
         link = self._links[to] = self._new(to)
         if "://" in to:
             link.opener = self._task(self._open(link), f"link to {to}: open")
-        else:  # a client that has gone: only it can open a link
+        else:  # a client that has left: only the client can open a link
             asyncio.get_running_loop().call_soon(self._fail, link, "not connected, and no address to connect to")
         return link
 
     def _adopt(self, link: _Link, comm: Comm, theirs: int, welcome: Any = None) -> Comm:
-        """Use a comm for a link; returns what frames are read from."""
+        """Use a comm for a link; return what frames are read from."""
         link.comm, link.theirs, link.opener = comm, theirs, None
         frames = framed(comm, self.limits)
         link.writer = self._task(self._write(link, frames, welcome), f"link to {link.to}: write")
@@ -322,7 +323,7 @@ class Links:
         for answer in link.calls.values():
             if not answer.done():
                 answer.set_exception(LinkDown(f"{link.to}: {reason}"))
-                answer.exception()  # retrieved: the caller may be gone
+                answer.exception()  # retrieved: the caller may have been cancelled
         if report and self._on_down is not None:
             self._call(link.to, self._on_down, link.to, reason)
 
@@ -352,7 +353,7 @@ class Links:
             if comm is not None:
                 comm.abort()
             raise
-        if link.comm is not None:  # the other's attempt came first
+        if link.comm is not None:  # the other side's attempt arrived first
             comm.abort()
         elif isinstance(answer, Mapping) and answer.get("welcome") == PROTOCOL_VERSION:
             frames = self._adopt(link, comm, int(answer["ordinal"]))
@@ -366,7 +367,7 @@ class Links:
 
     @staticmethod
     def _refusal(hello: Mapping[str, Any]) -> str | None:
-        """Why a hello is refused, or None."""
+        """Return why a hello is refused; None if it is accepted."""
         expected = {"version": int, "sender": str, "ordinal": int}
         for name, kind in expected.items():
             if not isinstance(hello.get(name), kind):
@@ -468,7 +469,7 @@ class Links:
             if self._on_request is None:
                 raise RuntimeError(f"{self.address} answers no requests")
             succeeded, body = True, bytes(await self._on_request(sender, operation, payload))
-        except Exception as error:  # noqa: BLE001 - told to the caller
+        except Exception as error:  # noqa: BLE001 - sent to the caller
             succeeded, body = False, f"{type(error).__name__}: {error}".encode()
         finally:
             self._serving -= 1

@@ -1,20 +1,22 @@
-"""Bounds for the ports on which Dask listens: what a message says of its length is checked before a buffer is made.
+"""Limits for the ports on which Dask listens: the length of a message is checked before a buffer is allocated.
 
-Dask's own reader makes a buffer of the length that eight bytes from the network claim, and waits for ever for the rest
-of a message. :func:`bound` lets the listeners of a server take comms that read the same wire format with bounds:
+Dask's own reader allocates a buffer of the length that eight bytes from the network state, and waits without limit for
+the rest of a message. :func:`bound` lets the listeners of a server accept comms that read the same wire format with
+limits:
 
-* *Before the handshake* nobody is known. The one message that is expected then has at most ``Bounds.handshake`` bytes,
-  is plain data (Dask would take pickled objects), and has to be there within ``Bounds.patience`` seconds.
+* *Before the handshake* the other end is unknown. The one message that is expected then has at most
+  ``Bounds.handshake`` bytes, is plain data (Dask would accept pickled objects), and has to arrive within
+  ``Bounds.patience`` seconds.
 * *Afterwards* a message has at most ``Bounds.message`` bytes, the memory of the machine, as Dask may be used for other
-  work; what goes over a link of ours is bounded in :mod:`~synergy_nb.runtime.transport.framing`. Between two messages a
-  comm may be silent for as long as it likes, but a message that has begun goes on within ``Bounds.patience`` seconds.
+  work; messages of our links are limited in :mod:`~synergy_nb.runtime.transport.framing`. Between two messages a comm
+  may be silent for any time, but a message that has begun continues within ``Bounds.patience`` seconds.
 
-What is refused closes its connection, and is reported with the reason. The number of frames and each of their lengths
-have to agree with the length of the message in front of them, so a buffer is made only of a length that was checked. A
-Dask server also has a port for HTTP, where Tornado bounds what it takes but not how long that takes; here it does.
+A refused message closes its connection, and is reported with the reason. The number of frames and each of their lengths
+have to agree with the total length before them, so a buffer is allocated only for a checked length. A Dask server
+also has a port for HTTP, where Tornado limits lengths but not times; this module limits these.
 
-These bounds are about lengths. Whoever can open a connection and speaks Dask's protocol can do what Dask lets clients
-do, which is to run code; against that there is TLS.
+These limits concern lengths only. Whoever can open a connection and speaks Dask's protocol can do what Dask allows
+clients, which is to run code; TLS protects against that.
 """
 
 # mypy: disable-error-code="no-untyped-call"
@@ -50,15 +52,15 @@ __all__ = [
 ]
 
 LENGTH: Final = struct.Struct("Q")  # of a message, and of each frame in it; in the order of the machine, as Dask has it
-AT_ONCE: Final = 10  # refusals that are told of in a row
-PIECE: Final = 256 << 10  # bytes of a message that have to come within the patience, 9 kB/s
+AT_ONCE: Final = 10  # refusals that are reported one after another
+PIECE: Final = 256 << 10  # bytes of a message that have to arrive within the patience, 9 kB/s
 
 Refused = Callable[[str, str], None]
-"""Told the address that a refused message came from, and why it was refused."""
+"""Callback for a refused message: the address of its sender, and the reason."""
 
 
 class Bounds(msgspec.Struct, frozen=True):
-    """Bounds on the messages that an accepted comm takes.
+    """Limits of the messages that an accepted comm reads.
 
     Parameters
     ----------
@@ -67,8 +69,8 @@ class Bounds(msgspec.Struct, frozen=True):
     message
         Bytes of any other message.
     patience
-        Seconds within which a handshake must come, and within which a message that has begun must bring 256 KiB more or
-        end.
+        Seconds within which a handshake must arrive, and within which a message that has begun must bring 256 KiB more
+        or end.
     """
 
     handshake: int = 1024
@@ -77,15 +79,15 @@ class Bounds(msgspec.Struct, frozen=True):
 
 
 class Reported:
-    """Tells of what was refused, but not of everything: a scan of ports must not fill a journal.
+    """Reports refused messages, at a limited rate: a port scan must not fill the journal.
 
     Parameters
     ----------
     tell
-        Called with address and reason, for :data:`AT_ONCE` refusals in a row, and one a second after that. The reason
-        says how many were not told of since the last.
+        Callback with address and reason, for :data:`AT_ONCE` refusals in a row, and one a second after that. The reason
+        includes the number of refusals since the last report.
     clock
-        The time, in seconds.
+        Function that returns the time in seconds.
     """
 
     def __init__(self, tell: Refused, clock: Callable[[], float]) -> None:
@@ -96,7 +98,7 @@ class Reported:
         self._untold = 0
 
     def __call__(self, address: str, reason: str) -> None:
-        """Something was refused."""
+        """Count a refused message, and report it if the rate allows."""
         now = self._clock()
         self._room = min(self._room + now - self._then, float(AT_ONCE))
         self._then = now
@@ -114,19 +116,19 @@ class MessageLengthError(SynergyError, ValueError):
 
 
 class _Handshake(msgspec.Struct):
-    """What Dask needs of the first message of a comm, beside what it ignores."""
+    """The fields that Dask needs of the first message of a comm."""
 
     compression: str | None
     pickle_protocol: int = msgspec.field(name="pickle-protocol")
 
 
 class BoundedComm(TCP):
-    """A TCP comm that checks lengths before it makes buffers.
+    """A TCP comm that checks lengths before it allocates buffers.
 
     Parameters
     ----------
     bounds, refused
-        Bounds on its messages, and the callable that is told of messages beyond them.
+        Limits of its messages, and the callback for messages beyond them.
     arguments
         Positional arguments of Dask's ``TCP`` comm.
     """
@@ -137,12 +139,12 @@ class BoundedComm(TCP):
         self._refused = refused
 
     async def read(self, deserializers: Any = None) -> Any:
-        """The next message.
+        """Return the next message.
 
         Raises
         ------
         CommClosedError
-            If the comm is closed, also because what came was refused.
+            If the comm is closed, also after a refused message.
         """
         stream = self.stream
         if stream is None:
@@ -154,7 +156,7 @@ class BoundedComm(TCP):
                 return _handshake(frames)
         except (MessageLengthError, TimeoutError, MemoryError, msgspec.MsgspecError, UnicodeDecodeError) as error:
             raise self._refusal(error, first=first) from None
-        except OSError as error:  # the other end has gone
+        except OSError as error:  # the other end has closed
             self.abort()
             convert_stream_closed_error(self, error)
         except BaseException:
@@ -169,7 +171,7 @@ class BoundedComm(TCP):
             raise CommClosedError("a message was cut short") from None
 
     def _refusal(self, error: Exception, *, first: bool) -> CommClosedError:
-        """Close the comm and report why; returns the text for its reader."""
+        """Close the comm and report why; return the error for its reader."""
         what = "handshake" if first else "message"
         if isinstance(error, TimeoutError):
             within = "was not there" if first else "did not go on"
@@ -179,20 +181,20 @@ class BoundedComm(TCP):
         elif isinstance(error, MessageLengthError):
             reason = f"a {what} {error}"
         else:
-            reason = f"a {what} that is none: {error}"
+            reason = f"an invalid {what}: {error}"
         self.abort()
         self._refused(self.peer_address, reason)
         return CommClosedError(f"refused: {reason}")
 
     async def _frames(self, stream: Any, *, first: bool) -> list[memoryview]:
-        """The frames of the next message; buffers are made for lengths that have been checked."""
+        """Return the frames of the next message; buffers are allocated for checked lengths only."""
         if not first:
             return await self._message(stream, self._bounds.message)
         async with asyncio.timeout(self._bounds.patience):
             return await self._message(stream, self._bounds.handshake)
 
     async def _message(self, stream: Any, most: int) -> list[memoryview]:
-        head = await stream.read_bytes(LENGTH.size, partial=True)  # as soon as it has begun
+        head = await stream.read_bytes(LENGTH.size, partial=True)  # returns as soon as the message has begun
         if len(head) < LENGTH.size:
             head += await self._soon(stream.read_bytes(LENGTH.size - len(head)))
         (size,) = LENGTH.unpack(head)
@@ -205,14 +207,14 @@ class BoundedComm(TCP):
         return frames
 
     async def _filled(self, stream: Any, size: int) -> memoryview:
-        """A buffer with the next bytes."""
+        """Read ``size`` bytes into a buffer."""
         filled = buffer(size)
         for begin in range(0, size, PIECE):
             await self._soon(stream.read_into(filled[begin : begin + PIECE]))
         return filled
 
     async def _soon(self, read: Awaitable[Any]) -> Any:
-        """What is read, if that is there in time; most is there already, and needs no timer."""
+        """Await a read within the time limit; most data has arrived already, and needs no timer."""
         if isinstance(read, asyncio.Future) and read.done():
             return read.result()
         async with asyncio.timeout(self._bounds.patience):
@@ -220,21 +222,20 @@ class BoundedComm(TCP):
 
 
 class BoundedTLSComm(BoundedComm, TLS):
-    """The same over TLS."""
+    """A bounded comm over TLS."""
 
 
 def bound(server: Any, refused: Refused, bounds: Bounds | None = None) -> None:
-    """Bound what a Dask server takes on its ports; comms that it has accepted already are left as they are.
+    """Limit the messages that a Dask server accepts on its ports; comms accepted earlier remain as they are.
 
     Parameters
     ----------
     server
-        A worker or a scheduler that listens. Only TCP and TLS have ports; within a process there is nothing to bound.
+        Worker or scheduler that listens. Only TCP and TLS have ports; within a process there is nothing to limit.
     refused
-        Callable that is told of refused messages, see :class:`Reported`: the address that one came from, and the
-        reason.
+        Callback for refused messages, see :class:`Reported`: the address of the sender, and the reason.
     bounds
-        Bounds on the messages of each comm; by default those of :class:`Bounds`.
+        Limits of the messages of each comm; by default those of :class:`Bounds`.
     """
     limits, told = bounds or Bounds(), Reported(refused, asyncio.get_running_loop().time)
     for each in server.listeners:
@@ -250,13 +251,13 @@ def bound(server: Any, refused: Refused, bounds: Bounds | None = None) -> None:
 
 
 def without_pages(server: Any) -> None:
-    """Close the port for HTTP of a Dask server whose dashboard nobody has asked for: it has no pages then."""
+    """Close the HTTP port of a Dask server without a dashboard: it has no pages then."""
     server.http_server.stop()
     server.services.pop("dashboard", None)
 
 
 async def _prepared(prepare: Any, listener: Any, bounds: Bounds, refused: Refused, stream: Any, address: str) -> Any:
-    """What the listener makes of an accepted connection (over TLS, its handshake), unless that takes too long."""
+    """Prepare an accepted connection as the listener does (over TLS, its handshake), within the time limit."""
     try:
         async with asyncio.timeout(bounds.patience):
             return await prepare(listener, stream, address)
@@ -267,24 +268,24 @@ async def _prepared(prepare: Any, listener: Any, bounds: Bounds, refused: Refuse
 
 
 def _handshake(frames: list[memoryview]) -> dict[str, Any]:
-    """The first message of a comm, which is plain data.
+    """Decode the first message of a comm, which is plain data.
 
     Raises
     ------
     DecodeError
-        If it is none.
+        If it is not plain data.
     """
     msgspec.msgpack.decode(frames[0], type=_Handshake)
     return msgspec.msgpack.decode(frames[0], type=dict[str, Any])
 
 
 def buffer(size: int) -> memoryview:
-    """A buffer whose bytes take memory when something is written to them; writable, as arrays are made on top of it."""
+    """Allocate a buffer whose pages take memory when they are written; writable, as arrays are made on top of it."""
     return np.empty(size, "u1").data
 
 
 def _taken_apart(message: memoryview) -> tuple[list[memoryview], list[int]]:
-    """The frames in the first buffer of a message, and the lengths of those that follow it.
+    """Return the frames in the first buffer of a message, and the lengths of those that follow it.
 
     The buffer begins with the number of frames and the length of each.
     """
@@ -313,7 +314,7 @@ def _taken_apart(message: memoryview) -> tuple[list[memoryview], list[int]]:
 
 
 def check(size: int, most: int) -> None:
-    """See that a length is within a bound.
+    """Check that a length is within a limit.
 
     Raises
     ------

@@ -1,9 +1,9 @@
-"""Delays and bandwidths of a wide-area network, laid over the links of local peers.
+"""Delays and bandwidths of a wide-area network, imposed on the links of local peers.
 
-A :class:`WideArea` holds the sites of a network: round-trip times between them from a measured matrix, or generated
-from seeded positions in a plane, and a bandwidth a pair. Peers are placed on sites; :meth:`WideArea.shape` gives what
-the links of a peer need to delay what they send. Every peer holds the same area as plain bytes and so comes to the same
-numbers without asking anybody.
+A :class:`WideArea` has the sites of a network: round-trip times between them from a measured matrix, or generated from
+seeded positions in a plane, and a bandwidth for each pair. Peers are placed on sites; :meth:`WideArea.shape` returns
+the delays and bandwidths for the links of a peer. Every peer has the same area as plain bytes and so derives the same
+numbers without communication.
 """
 
 from __future__ import annotations
@@ -29,8 +29,7 @@ class WideArea:
     Parameters
     ----------
     rtt_ms
-        Round-trip times in ms, shape (sites, sites), finite, not negative; the mean of both
-        directions counts.
+        Round-trip times in ms, shape (sites, sites), finite, not negative; the mean of both directions is used.
     bandwidth
         Bytes/s, a number for all pairs or an array of shape (sites, sites), positive.
     sites
@@ -72,14 +71,14 @@ class WideArea:
     def from_file(
         cls, path: str | Path, bandwidth: float = 12.5e6, *, sites: int | None = None, seed: int = 0
     ) -> WideArea:
-        """Sites from an ``.npz`` file with the array ``rtt_ms``, such as measured PlanetLab round-trip times."""
+        """Read sites from an ``.npz`` file with the array ``rtt_ms``, such as measured PlanetLab round-trip times."""
         return cls(read_rtt(path, "wide_area"), bandwidth, sites=sites, seed=seed)
 
     @classmethod
     def generated(
         cls, sites: int, seed: int = 0, *, longest_ms: float = 200.0, bandwidth: tuple[float, float] = (1.25e6, 12.5e6)
     ) -> WideArea:
-        """A random geometric network: sites uniform on a unit square, round-trip times proportional to distance.
+        """Generate a geometric network: sites uniform on a unit square, round-trip times proportional to distance.
 
         Parameters
         ----------
@@ -102,15 +101,15 @@ class WideArea:
         return len(self._delay)
 
     def delay(self, one: int, other: int) -> float:
-        """One-way delay between two sites in s."""
+        """Return the one-way delay between two sites in s."""
         return float(self._delay[one, other])
 
     def bandwidth(self, one: int, other: int) -> float:
-        """Bandwidth between two sites in bytes/s."""
+        """Return the bandwidth between two sites in bytes/s."""
         return float(self._bandwidth[one, other])
 
     def place(self, peers: Sequence[str] | Mapping[str, int]) -> None:
-        """Place peers on sites: in the order given, or each on the site named. Shapes given out before follow."""
+        """Place peers on sites: in the given order, or each on the named site. Existing shapes follow."""
         placed = peers if isinstance(peers, Mapping) else {peer: at % len(self) for at, peer in enumerate(peers)}
         for peer, site in placed.items():
             if not 0 <= site < len(self):
@@ -118,32 +117,32 @@ class WideArea:
         self._site.update(placed)
 
     def site(self, peer: str) -> int:
-        """The peer's site; for one that has not been placed, a site drawn by its key, the same for everybody."""
+        """Return the site of a peer; one that was not placed has a site derived from its key, the same everywhere."""
         placed = self._site.get(peer)
         return int(key_of(peer), 16) % len(self) if placed is None else placed
 
     def shape(self, own: str) -> Callable[[str], tuple[float, float]]:
-        """For the links of the peer ``own``: other peer to (one-way delay in s, bandwidth in bytes/s)."""
+        """Return for the links of ``own`` a function of the other peer: (one-way delay in s, bandwidth in bytes/s)."""
 
         def shape(to: str) -> tuple[float, float]:
             if "://" not in to:
-                return 0.0, float("inf")  # a client sits beside its peer
+                return 0.0, float("inf")  # a client is on the site of its peer
             here, there = self.site(own), self.site(to)
             return float(self._delay[here, there]), float(self._bandwidth[here, there])
 
         return shape
 
     def bandwidths(self, own: str) -> tuple[float, ...]:
-        """Bytes/s of the links from each site to the peer ``own``."""
+        """Return the bytes/s of the links from each site to the peer ``own``."""
         return tuple(self._bandwidth[self.site(own)].tolist())
 
     @property
     def sites(self) -> dict[str, int]:
-        """Address to site, of the peers that were placed."""
+        """Address to site, for the peers that were placed."""
         return dict(self._site)
 
     def to_bytes(self) -> bytes:
-        """The area with its peers, as MessagePack."""
+        """Encode the area with its peers as MessagePack."""
         fields: dict[str, Any] = {
             "sites": len(self),
             "rtt_ms": (self._delay * 2e3).tobytes(),
@@ -154,7 +153,7 @@ class WideArea:
 
     @classmethod
     def from_bytes(cls, data: bytes) -> WideArea:
-        """What :meth:`to_bytes` wrote."""
+        """Decode what :meth:`to_bytes` wrote."""
         fields = msgspec.msgpack.decode(data)
         square = (fields["sites"], fields["sites"])
         rtt, rate = (np.frombuffer(fields[name]).reshape(square) for name in ("rtt_ms", "bandwidth"))

@@ -1,8 +1,8 @@
-"""What waits on one link and how it leaves: chunks, backpressure, and delays laid over it.
+"""The queue of one link: chunks, backpressure, and imposed delays.
 
-A comm has no backpressure: what the socket does not take, it buffers without bound. So :meth:`Outgoing.write` hands
-over one chunk at a time and waits until the one before has left. What waits behind it is counted in bytes, and bounded
-by whoever puts it there.
+A comm has no backpressure: it buffers without limit what the socket does not accept. So :meth:`Outgoing.write` writes
+one chunk at a time and waits until the previous one has been sent. The queue behind it is counted in bytes; the caller
+of :meth:`Outgoing.put` limits it.
 """
 
 from __future__ import annotations
@@ -30,20 +30,20 @@ __all__ = [
     "Shape",
 ]
 
-MARK: Final = 3  # first element of a frame that says how much was sent, see synergy_nb.models.link_bandwidth
+MARK: Final = 3  # first element of a frame with the number of bytes sent, see synergy_nb.models.link_bandwidth
 FRAME_OVERHEAD: Final = 16  # bytes counted for a frame beyond its payload
 
 Frame = bytes | tuple[Any, ...]
 
 
 class Comm(Protocol):
-    """What a link needs of a connection; every Dask comm has it."""
+    """The methods of a connection that a link needs; every Dask comm has them."""
 
     async def read(self) -> Any:
-        """The next message; raises ``OSError`` when the comm is closed."""
+        """Return the next message; raise ``OSError`` when the comm is closed."""
 
     async def write(self, msg: Any) -> Any:
-        """Hand a message to the comm, which may buffer it."""
+        """Pass a message to the comm, which may buffer it."""
 
     def abort(self) -> None:
         """Close at once."""
@@ -53,7 +53,7 @@ class Comm(Protocol):
 
 
 class Shape(Protocol):
-    """Properties laid over the way to another peer: ``shape(to) -> (one-way delay in s, bandwidth in bytes/s)``."""
+    """Properties imposed on the link to another peer: ``shape(to) -> (one-way delay in s, bandwidth in bytes/s)``."""
 
     def __call__(self, to: str, /) -> tuple[float, float]: ...
 
@@ -67,30 +67,30 @@ class LinkFull(SynergyError, BufferError):
 
 
 class RemoteError(SynergyError, RuntimeError):
-    """The handler of a request failed at the other peer; the text is that of its error there."""
+    """The handler of a request failed at the other peer; the message is that of its error."""
 
 
 class Limits(msgspec.Struct, frozen=True):
-    """Bounds of all links of a peer.
+    """Limits of all links of a peer.
 
     Parameters
     ----------
     connect
         Seconds until an attempt to open a link counts as failed.
     control
-        Bytes of control messages and requests that may wait on one link.
+        Limit of control messages and requests queued on one link, bytes.
     data
-        Bytes of data and answers that may wait on one link. Credits keep hosting far below it.
+        Limit of data and answers queued on one link, bytes. Credits limit hosting far below it.
     chunk
-        Bytes handed to the comm at a time; at most two chunks (and one frame) wait inside the comm.
+        Bytes passed to the comm at a time; at most two chunks (and one frame) are inside the comm.
     frames
-        Frames in one chunk, so that its receiver does not hold its event loop for long.
+        Most frames in one chunk, so that its receiver does not occupy its event loop for long.
     message
-        Bytes of one frame, at most. Nobody sends a longer one, and whoever gets one closes the link.
+        Limit of one frame, bytes. No peer sends a longer one, and a peer that receives one closes the link.
     serving
-        Requests that are answered at the same time.
+        Most requests that are served at the same time.
     flush
-        Seconds that closing waits for queued frames to leave.
+        Seconds that closing waits until queued frames are sent.
     patience
         Seconds within which a message that has begun must bring 256 KiB more or end.
     """
@@ -112,25 +112,25 @@ class Limits(msgspec.Struct, frozen=True):
 
 
 class Outgoing:
-    """Frames that wait for one other peer, in order.
+    """The queue of frames for one other peer, in order.
 
     Parameters
     ----------
     to
-        The other peer.
+        Address of the other peer.
     limits
-        Sizes of chunks.
+        Limits of chunks.
     resumed
-        Called with the number of control messages that were dropped, once the queue moves again.
+        Callback with the number of control messages that were dropped, once the queue moves again.
 
     Attributes
     ----------
     control, data
-        Bytes that wait, delayed ones included.
+        Bytes in the queue, including delayed frames.
     dropped
-        Control messages dropped since the queue last moved; counted by whoever drops them.
+        Control messages dropped since the queue last moved; the caller counts them.
     idle
-        Set while nothing waits.
+        Event that is set while the queue is empty.
     """
 
     def __init__(self, to: str, limits: Limits, resumed: Callable[[str, int], None]) -> None:
@@ -141,11 +141,11 @@ class Outgoing:
         self.idle = asyncio.Event()
         self._limits = limits
         self._resumed = resumed
-        self._queue: deque[tuple[Frame, int, bool, bool]] = deque()  # with size, whether data, whether it had to wait
+        self._queue: deque[tuple[Frame, int, bool, bool]] = deque()  # frame, size, is data, had to wait
         self._delayed: deque[tuple[float, Frame, int, bool, bool]] = deque()
         self._backlog = Backlog()
         self._wake = asyncio.Event()
-        self._free_at = 0.0  # when a shaped link has put everything so far on the wire
+        self._free_at = 0.0  # time at which a shaped link has sent everything so far
         self._timer: asyncio.TimerHandle | None = None
 
     def put(self, frame: Frame, size: int, *, data: bool, shape: Shape | None) -> None:
@@ -161,11 +161,11 @@ class Outgoing:
             return
         loop = asyncio.get_running_loop()
         delay, bandwidth = (0.0, float("inf")) if shape is None else shape(self.to)
-        behind = self._free_at > loop.time()  # what is on its way holds nobody up, only what is still put on the wire
+        behind = self._free_at > loop.time()  # travelling frames block nothing, only those not sent yet
         self._free_at = max(self._free_at, loop.time()) + size / bandwidth
         due = self._free_at + delay
         if self._delayed:
-            due = max(due, self._delayed[-1][0])  # the delay may have been changed; the order may not
+            due = max(due, self._delayed[-1][0])  # the delay may change; the order must not
         self._delayed.append((due, frame, size, data, behind))
         if self._timer is None:
             self._timer = loop.call_at(due, self._release)
@@ -181,7 +181,7 @@ class Outgoing:
         self._wake.set()
 
     def clear(self) -> None:
-        """Forget everything."""
+        """Discard the queue."""
         if self._timer is not None:
             self._timer.cancel()
             self._timer = None
@@ -191,7 +191,7 @@ class Outgoing:
         self.idle.set()
 
     async def write(self, comm: Comm) -> None:
-        """Write whatever is put here, for ever; raises ``OSError`` when the comm fails."""
+        """Write all frames that are put here, until the task is cancelled; raise ``OSError`` when the comm fails."""
         queue, limits = self._queue, self._limits
         flushed: Awaitable[Any] | None = None
         while True:
@@ -216,7 +216,7 @@ class Outgoing:
                 frames.append((MARK, *mark))
             await comm.write(tuple(frames))
             if flushed is not None:
-                await flushed  # the chunk before this one
+                await flushed  # the previous chunk
             stream = getattr(comm, "stream", None)
             flushed = stream.write(b"") if stream is not None and stream.writing() else None
             self.control -= control
