@@ -222,7 +222,7 @@ def test_windows_that_are_cut_short_are_named(cluster: Cluster) -> None:
         peer = cluster.states()
     application.stop()
     (notice,) = application.notices
-    assert notice == "windows were open when it was stopped, and came to no result: hourly held tuples of them"
+    assert notice == "windows were open when it was stopped, and have no result: hourly held tuples of them"
     assert notice in repr(application)
 
 

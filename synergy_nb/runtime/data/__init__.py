@@ -1,1 +1,1 @@
-"""What a deployment puts on a peer: sources, operators, parts on Spark, sinks, and the driver of their streams."""
+"""The components of a peer: sources, operators, parts on Spark, sinks, and the driver of their streams."""

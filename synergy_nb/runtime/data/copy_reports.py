@@ -1,9 +1,9 @@
-"""What a peer says of copies of components: those that it keeps itself, and those that others keep of its own.
+"""Reports of a peer about copies of components: those that it holds, and those that others hold of its components.
 
-A copy of a part on Spark needs more than a snapshot: the part may be on another server than that of this peer. Whether
-this one could go on with its checkpoint is found out by a task on it, as soon as a snapshot tells where that is. Then
-the server rehearses the part, as much of what it does for the first time takes seconds; and the session of this peer is
-open in any case. A rehearsal on the part's own server was measured, too: what follows was no faster.
+A copy of a part on Spark needs more than a snapshot, as the part may be on another server than that of this peer. A
+task on this peer's server finds out whether it can read the part's checkpoint, as soon as a snapshot states where that
+is. Then the server rehearses the part, as many things take seconds the first time; the session of this peer is open in
+any case. A rehearsal on the part's own server was measured, too: the take-over was no faster.
 """
 
 from __future__ import annotations
@@ -24,18 +24,18 @@ __all__ = ["CopyReports"]
 
 
 class CopyReports:
-    """Tells a peer's session of the copies of components.
+    """Reports the copies of components to the peer's sessions.
 
     Parameters
     ----------
     report
-        Sends a message of the driver to the peer, on a turn of the loop of its own.
+        Function that sends a message of the driver to the peer, on a separate turn of the loop.
     loop
         Event loop of the peer.
     spark
         Spark servers and parts of the peer.
     keys
-        Secrets of ``encrypt`` and ``decrypt`` by name.
+        Name to secret, for ``encrypt`` and ``decrypt``.
     """
 
     def __init__(
@@ -52,7 +52,7 @@ class CopyReports:
         self._looking: set[asyncio.Task[None]] = set()
 
     def heard(self, fact: Fact, hosting: Hosting) -> None:
-        """Take a fact about copies, when hosting has said it."""
+        """Handle a fact of hosting about copies."""
         key = fact.application, fact.operator
         place, copy = hosting.place(*key), hosting.roles.copies.get(key)
         if fact.kind is FactKind.COPIES_BEHIND:
@@ -74,13 +74,13 @@ class CopyReports:
             await asyncio.to_thread(self._spark.rehearse, asked_of(key[0], operator), self._keys)
         now = hosting.place(*key)
         if now is None or now.epoch != place.epoch:
-            return  # it is another one by now, of which a snapshot will tell
+            return  # the copy has been replaced; its own snapshot will be reported
         if reason:
             self._report(CopyUnusable(*key, reason))
         else:
             self._report(CopyReady(*key))
 
     def close(self) -> None:
-        """Find out nothing more."""
+        """Stop all tasks."""
         for task in self._looking:
             task.cancel()

@@ -1,4 +1,4 @@
-"""Where a notebook's rows come in and its results go out, at a peer."""
+"""The requests of notebooks at a peer: pushed rows and fetched results."""
 
 from __future__ import annotations
 
@@ -14,8 +14,8 @@ from synergy_nb.runtime.process.requests import Fetch, Fetched, Push, Pushed, pa
 
 __all__ = ["POLL", "Deliveries"]
 
-SOURCE_START: Final = 3.0  # seconds that tuples for a source may come before it starts
-POLL: Final = 8.0  # seconds after which a waiting request is answered with the state as it is
+SOURCE_START: Final = 3.0  # seconds by which tuples may arrive before their source starts
+POLL: Final = 8.0  # seconds after which a waiting request is answered with the present state
 
 
 class SubmittedApplication(Protocol):
@@ -27,16 +27,16 @@ class SubmittedApplication(Protocol):
 
 
 class Deliveries:
-    """Answers requests for results and takes rows that are pushed.
+    """Answers requests for results and accepts pushed rows.
 
     Parameters
     ----------
     host
-        Host of the peer, which executes sinks and sources.
+        Host of the peer's sinks and sources.
     loop
         The event loop of the peer.
     known
-        Returns the record of an application that was submitted here, by its id; raises ValueError for any other id.
+        Function that returns the record of an application submitted here, by its id; ValueError for any other id.
     """
 
     def __init__(
@@ -56,7 +56,7 @@ class Deliveries:
             try:
                 found = self._host.fetch(asked.application, asked.sink, asked.reader, since, asked.max_bytes)
                 left = deadline - self._loop.time()
-                nothing = found.start == found.end  # else there were promises only, and what is behind them counts
+                nothing = found.start == found.end  # otherwise there were only promises, and the request waits on
                 if found.items or found.finished or (nothing and left <= 0):
                     return pack(Fetched(found.items, found.start, found.end, found.finished))
                 since = found.end
@@ -82,7 +82,7 @@ class Deliveries:
                 with contextlib.suppress(TimeoutError):
                     async with asyncio.timeout(POLL):
                         await self._host.room(asked.application, asked.name)
-            except LookupError:  # the word to start may still be on its way to this peer
+            except LookupError:  # the instruction to start may still be on its way to this peer
                 if waited > SOURCE_START:
                     raise
                 await asyncio.sleep(0.02)

@@ -1,7 +1,7 @@
-"""What executes operators on a peer: it carries out deployments, and reports results, failures and measurements.
+"""The host of a peer's components: it carries out deployments, and reports results, failures and measurements.
 
-Items move in :class:`~synergy_nb.runtime.data.stream_driver.StreamDriver`; here is what goes with them: the operators,
-feeds and sinks of the components that a deployment puts on this peer. All of it is on the event loop's thread.
+:class:`~synergy_nb.runtime.data.stream_driver.StreamDriver` moves the items; the host creates and owns the operators,
+feeds and sinks of the components that a deployment assigns to this peer. All of it runs on the event loop's thread.
 """
 
 from __future__ import annotations
@@ -45,8 +45,8 @@ from synergy_nb.runtime.process.running_peer import Runtime
 
 __all__ = ["Host", "Runtime"]
 
-STANDSTILL_S: Final = 10.0  # that a consumer which takes nothing may hold up those who share its stream
-SEVERAL: Final = 16  # plans that are kept decoded
+STANDSTILL_S: Final = 10.0  # seconds that an idle consumer may block sharers of its stream
+SEVERAL: Final = 16  # decoded plans that are cached
 
 
 class Host:
@@ -57,44 +57,45 @@ class Host:
     runtime
         The running peer.
     failed
-        Called with (application, operator, reason) when an operator or a source fails; the rest goes on.
+        Callback (application, operator, reason) for an operator or a source that fails; all others continue.
     finished
-        Called with (application, operator) when a sink has got the end of its stream.
+        Callback (application, operator) for a sink that has received the end of its stream.
     measured
-        Called with (application, operator, record) of each sink every ``measure_s``; it is also journaled.
+        Callback (application, operator, record) for each sink every ``measure_s``; the record is also journaled.
     held_up
-        Called with (application, operator, reader, reason) when an operator, whose stream others share, has waited for
-        one of its own readers for long.
+        Callback (application, operator, reader, reason) for an operator with a shared stream that has waited too
+        long for one of its own readers.
     prepared
-        Called with (application, operator) when a part on Spark takes tuples.
+        Callback (application, operator) for a part on Spark that accepts tuples.
     copies
-        Called with facts about copies of components and the hosting that says them.
+        Callback for facts about copies of components, with the hosting that states them.
     memory
-        Bytes that the state of all components may take, with what their next steps need; infinite: no limit.
+        Limit of the state of all components, including their next steps, bytes; infinite: no limit.
     limits
-        Bytes that each log holds.
+        Limits of each log, bytes.
     standstill_s
-        Seconds that a consumer which takes nothing may hold up those who share its stream before that is reported.
+        Seconds that an idle consumer may block sharers of its stream before that is reported.
     threads
-        Operators that are executed at the same time.
+        Most operators that are executed at the same time.
     keys
-        Secrets of ``encrypt`` and ``decrypt`` by name.
+        Name to secret, for ``encrypt`` and ``decrypt``.
     samples
-        Gives this peer's load and ping times, for sources with connector ``peers``; None: there are none.
+        Function that returns this peer's load and ping times, for sources with connector ``peers``; None: there are
+        none.
     read
-        Opens the stream of a source with connector ``trace`` or ``packets``, see
+        Function that opens the stream of a source with connector ``trace`` or ``packets``, see
         :func:`~synergy_nb.runtime.data.instances.read_paced`.
     measure_s
         Seconds between two measurements of the sinks.
     left, heard
-        Gives the cores that this peer has left, which whoever sends data to it is told; is told of those of others.
+        Function that returns the unused cores of this peer, for its producers; callback for those of other peers.
     machine
-        Gives the machine whose memory this peer can read, see :func:`~synergy_nb.runtime.transport.arenas.machine`;
-        empty where it reads none but its own.
+        Function that returns the machine whose memory this peer can read, see
+        :func:`~synergy_nb.runtime.transport.arenas.machine`; empty where it reads only its own.
     spark
         Spark servers of this peer; None if it executes no parts on Spark.
     overheads
-        Overheads of the peer, which take the measured time of items beside the processing of their tuples.
+        Overheads of the peer, which record the measured time of items beside the processing of their tuples.
     """
 
     def __init__(
@@ -160,20 +161,20 @@ class Host:
             spark=spark,
         )
         self._plans: dict[bytes, Plan] = {}
-        self._started: set[Component] = set()  # parts with sources that have been told to begin
-        self._warm: set[str] = set()  # kinds of operators that have run
+        self._started: set[Component] = set()  # parts with sources that were started
+        self._warm: set[str] = set()  # kinds of operators that have run once
         self._sinks = Sinks(runtime.loop, runtime.clock, runtime.record, measured, measure_s)
         self._standstill_s = standstill_s
         self._stands: dict[
             tuple[Component, str], tuple[Point, float]
-        ] = {}  # reader without room: its place, since when
+        ] = {}  # reader with a full window: its point, and since when
         self._watcher: Any = None
         self._closed = False
 
     # -- deployments ---------------------------------------------------------------------------------------------
 
     def carry_out(self, instruction: object) -> None:
-        """Do what a deployment asks of this peer; what goes wrong is reported through ``failed``.
+        """Carry out a deployment; failures are reported through ``failed``.
 
         Raises
         ------
@@ -211,7 +212,7 @@ class Host:
         return plan
 
     def _create(self, deployment: Deployment, component: Component) -> Logic | None:
-        """Make what a new component executes, and tell it what the plan says of it."""
+        """Create the logic of a new component, and set what the plan states about it."""
         plan = self._plan(deployment.plan)
         name = component.operator
         operator = plan.operators.get(name)
@@ -251,7 +252,7 @@ class Host:
         self._runtime.record(events.ComponentUndeployed, component.application, operator=component.operator)
 
     def _read(self, component: Component, since: Point, _ready: Callable[[], None]) -> Feed | None:
-        """Open a source where its component is."""
+        """Open a source on the peer of its component."""
         plan = self._plan(self.hosting.deployments[component.application].plan)
         try:
             feed = feed_of(plan.operators[component.operator], plan, component, since, self._around)
@@ -267,12 +268,12 @@ class Host:
             self._prepared(component.application, component.operator)
 
     def _make_room(self, component: Component) -> None:
-        """See whether a part on Spark takes more."""
+        """Pause or resume a part on Spark, depending on its queue."""
         if isinstance(component.logic, SparkPart) and self.hosting.hosts(component):
             self._driver.pause(component, component.logic.full)
 
     def _watch(self) -> None:
-        """See whether a consumer that takes nothing holds up those who share its stream."""
+        """Report consumers that block sharers of their stream."""
         now = self._clock()
         before, self._stands = self._stands, {}
         shared = [
@@ -300,7 +301,7 @@ class Host:
         self._watcher = self._runtime.loop.call_later(again, self._watch) if shared else None
 
     async def close(self) -> None:
-        """Stop everything: no thread, timer or buffer stays."""
+        """Stop everything: no thread, timer or buffer remains."""
         self._closed = True
         if self._watcher is not None:
             self._watcher.cancel()
@@ -312,11 +313,11 @@ class Host:
 
     @property
     def occupied(self) -> bool:
-        """Whether an operator takes long in a thread."""
+        """Whether an operator runs for long in a thread."""
         return self._driver.occupied
 
     def on_data(self, sender: str, channel: str, payload: bytes) -> None:
-        """Take a frame of another peer."""
+        """Receive a frame of another peer."""
         if channel in (STREAM, SHARED):
             self._driver.on_frame(sender, channel, payload)
         else:
@@ -325,11 +326,11 @@ class Host:
             )
 
     def link_down(self, peer: str) -> None:
-        """What was under way to or from a peer may be lost."""
+        """Handle a broken link: frames to or from a peer may be lost."""
         self._driver.link_down(peer)
 
     def push(self, application: str, name: str, data: bytes) -> bool:
-        """Give one encoded item to the source ``name`` (connector ``python``); False, and nothing taken, if it is full.
+        """Push one encoded item to the source ``name`` (connector ``python``); False if it is full and refuses it.
 
         Raises
         ------
@@ -341,7 +342,7 @@ class Host:
         return self._pushed(application, name).push(data)
 
     async def room(self, application: str, name: str) -> None:
-        """Return when the source ``name`` has room, or has gone."""
+        """Return when the source ``name`` has room, or has ended."""
         await self._pushed(application, name).room()
 
     def _pushed(self, application: str, name: str) -> PushFeed:
@@ -366,7 +367,7 @@ class Host:
         losses = component.losses.carried(component.log.end.position)
         if sink is None or not sink.arrived(outcome.chunks, outcome.finished, losses):
             return
-        self._sinks.measure(sink)  # before anybody hears of the end, and may take the sink away
+        self._sinks.measure(sink)  # before the end is reported and the sink may be removed
         self._runtime.record(events.SinkFinished, sink.application, operator=sink.operator)
         self._finished(sink.application, sink.operator)
 
@@ -376,7 +377,7 @@ class Host:
             sink.notify_readers()
 
     def _exceeded(self, share: Share, error: MemoryExceeded) -> None:
-        """Have the component fail that holds most, when another, in any thread, needs what there is not."""
+        """Fail the largest component, as another one, in any thread, needs more memory than there is."""
         with contextlib.suppress(RuntimeError):  # the loop was closed: nothing is executed any more
             self._runtime.loop.call_soon_threadsafe(self._fail_largest, share, error)
 
@@ -390,7 +391,7 @@ class Host:
             self._driver.give_up(component.application, component.operator, error)
 
     def _give_up_soon(self, component: Component, error: BaseException) -> None:
-        """Have a component fail when what is under way is done."""
+        """Fail a component when its present execution has ended."""
         self._runtime.loop.call_soon(self._give_up, component, error)
 
     def _said(self, fact: Fact) -> None:
@@ -412,7 +413,7 @@ class Host:
     def fetch(
         self, application: str, operator: str | None, reader: str, since: Point | None, max_bytes: int
     ) -> Portion:
-        """Results of a sink that no reader was given before, or once more those that this one was given last.
+        """Return results of a sink that no reader has received, or repeat those that this reader was sent last.
 
         Parameters
         ----------
@@ -421,11 +422,11 @@ class Host:
         operator
             Operator id of the sink; None: the only one of the application on this peer.
         reader
-            Name of the reader: each result goes to one of them.
+            Name of the reader: each result is sent to one of them.
         since
-            Place up to which the reader has all that it was given; None: it has nothing yet.
+            Point up to which the reader has all that it was sent; None: it has nothing yet.
         max_bytes
-            Bytes of the results, but at least one batch if there is any.
+            Limit of the results, bytes, but at least one batch if there is any.
 
         Raises
         ------
@@ -467,22 +468,22 @@ class Host:
         await sink.arrival(there, seconds)
 
     def qos(self, application: str, operator: str | None = None) -> dict[str, Any]:
-        """Quality of service of a sink since it began, see :meth:`Sink.qos`."""
+        """Return the quality of service of a sink since it began, see :meth:`Sink.qos`."""
         return dict(self._sinks.find(application, operator).qos())
 
     def stats(self) -> list[dict[str, Any]]:
-        """What is measured of each component, see :meth:`Component.stats`."""
+        """Return the measurements of each component, see :meth:`Component.stats`."""
         now = self._clock()
         return [component.stats(now) for component in self.hosting.components.values()]
 
     def signatures(self) -> dict[tuple[str, str], tuple[tuple[Segment, ...], tuple[Segment, ...]]]:
-        """By application and operator, the signatures of what a component takes in, in cores, and of its stream."""
+        """Application and operator to the signatures of a component's load, in cores, and of its stream."""
         now = self._clock()
         components = self.hosting.components.items()
         return {key: (each.segments(now) if each.feeds else (), each.stream_segments(now)) for key, each in components}
 
     def halt(self, application: str) -> None:
-        """Measure the sinks of an application for the last time; what reaches them from here on is dropped."""
+        """Measure the sinks of an application for the last time; later arrivals are dropped."""
 
         def end(sink: Sink) -> Point:
             return self.hosting.components[application, sink.operator].log.end
@@ -490,5 +491,5 @@ class Host:
         self._sinks.halt(application, end)
 
     def measure(self) -> None:
-        """Journal and report the quality of service of each sink since the last time."""
+        """Journal and report the quality of service of each sink since the last measurement."""
         self._sinks.measure()

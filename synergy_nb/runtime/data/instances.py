@@ -1,4 +1,4 @@
-"""What executes an operator on a peer: its logic, its feed, or its part on Spark, made from the plan."""
+"""Creation of a component's logic, feed, or part on Spark from its plan."""
 
 from __future__ import annotations
 
@@ -41,40 +41,40 @@ __all__ = [
 
 _NOTHING: Final[Mapping[str, Any]] = {"str": "", "bytes": b"", "bool": False}
 PIECES: Final = 16  # pieces of output that would fill the memory of an operator
-SPAN: Final = 0.005  # seconds of replay in one piece: at high rates, one a millisecond would cost more than its tuples
+SPAN: Final = 0.005  # seconds of replay in one batch: shorter ones would have more overhead than work at high rates
 
 
 def read_paced(params: Mapping[str, Any]) -> tuple[Stream, bool]:
-    """The stream of a trace or of generated packets with due times, and whether these count (the speed is not 0)."""
+    """Open the stream of a trace or of generated packets with due times, and whether these count (speed is not 0)."""
     speed = float(params.get("speed", 1.0 if params["connector"] == "packets" else 0.0))
     return traces.paced(traces.read(params), speed, SPAN), speed > 0.0
 
 
 class ExecutionContext(msgspec.Struct, frozen=True):
-    """What operators are given by the host that they are on.
+    """The environment of operators on their host.
 
     Parameters
     ----------
     address, loop, clock
         Address of the peer, its event loop, and its clock in seconds.
     limits
-        Bytes that each log holds.
+        Limits of each log, bytes.
     failed
-        Function that is called on the loop with a component and the exception of its source.
+        Callback on the loop with a component and the exception of its source.
     keys
-        Secrets of ``encrypt`` and ``decrypt`` by name.
+        Name to secret, for ``encrypt`` and ``decrypt``.
     samples
-        Gives this peer's load and ping times; None: there are none.
+        Function that returns this peer's load and ping times; None: there are none.
     read
-        Opens traces and generators, see :func:`read_paced`.
+        Function that opens traces and generators, see :func:`read_paced`.
     prepared
-        Function that is called on the loop with a component whose part on Spark accepts tuples.
+        Callback on the loop with a component whose part on Spark accepts tuples.
     room
-        Function that is called on the loop with a component whose part on Spark has room again, or is full.
+        Callback on the loop with a component whose part on Spark has room again, or is full.
     committed
-        Function that is called on the loop with a component whose part on Spark has committed or emitted more.
+        Callback on the loop with a component whose part on Spark has committed or emitted more.
     ready
-        Function that is called on the loop when a feed has something to emit.
+        Callback on the loop for a feed that has something to emit.
     spark
         Spark servers of the peer, or None.
     """
@@ -95,12 +95,12 @@ class ExecutionContext(msgspec.Struct, frozen=True):
 
     @property
     def most(self) -> int:
-        """Bytes of a chunk that a feed gives, at most."""
+        """Limit of a chunk of a feed, bytes."""
         return max(self.limits.window // 2, 1)
 
 
 def configure(component: Component, plan: Plan, deployment: Deployment) -> None:
-    """Set what a plan and a deployment say about a component: its limit, scheduling, cost and memory."""
+    """Configure a component by its plan and deployment: limit, scheduling, cost and memory."""
     name = component.operator
     kind = plan.operators[name].kind
     component.kind, component.stream = kind, plan.stream_name(name)
@@ -115,12 +115,12 @@ def configure(component: Component, plan: Plan, deployment: Deployment) -> None:
 
 
 def logic_of(operator: Operator, plan: Plan, component: Component, around: ExecutionContext) -> OperatorLogic:
-    """The logic of an operator that is executed here; one that has little memory makes small pieces.
+    """Create the logic of an operator; with little memory it makes small pieces.
 
     Raises
     ------
     ValueError
-        If the operator cannot be created, such as for want of a key.
+        If the operator cannot be created, for example without a key.
     """
     logic = create(operator, plan, keys=around.keys, wait=time.sleep)
     logic.piece_bytes = int(min(logic.piece_bytes, component.share.limit / PIECES))
@@ -128,7 +128,7 @@ def logic_of(operator: Operator, plan: Plan, component: Component, around: Execu
 
 
 def part_of(operator: Operator, component: Component, around: ExecutionContext) -> SparkPart:
-    """A part of a plan on Spark.
+    """Create a part of a plan on Spark.
 
     Raises
     ------
@@ -157,7 +157,7 @@ def part_of(operator: Operator, component: Component, around: ExecutionContext) 
 
 
 def feed_of(operator: Operator, plan: Plan, component: Component, since: Point, around: ExecutionContext) -> Feed:
-    """The feed of a source, which gives what is behind a place.
+    """Create the feed of a source, which starts after a point.
 
     Raises
     ------
@@ -204,7 +204,7 @@ def feed_of(operator: Operator, plan: Plan, component: Component, since: Point, 
 
 
 def downstream_s(plan: Plan, operator: str) -> float:
-    """Processing time of the longest path downstream of an operator, in seconds a tuple."""
+    """Return the processing time of the longest path downstream of an operator, in seconds a tuple."""
     known: dict[str, float] = {}
     for name in reversed(list(plan.operators)):
         known[name] = max((plan.processing_time(down) + known[down] for down in plan.downstream(name)), default=0.0)
@@ -212,12 +212,12 @@ def downstream_s(plan: Plan, operator: str) -> float:
 
 
 def warm(operator: Operator, plan: Plan) -> None:
-    """Run a twin of an operator on a tuple that means nothing and let it end.
+    """Run an instance of an operator on a meaningless tuple, and let it end.
 
-    What a process does for the first time takes its 5 to 25 ms now, and not when the first tuple or the end of the
-    first window is waited for.
+    The first execution in a process takes 5 to 25 ms more; it happens now, and not when the first tuple, or the end
+    of the first window, is waited for.
     """
-    with contextlib.suppress(*ANYTHING):  # it need not succeed: there are no keys, and the tuple may be refused
+    with contextlib.suppress(*ANYTHING):  # it may fail: there are no keys, and the tuple may be refused
         logic = create(operator, plan, wait=lambda _: None)
         for port, upstream in enumerate(operator.inputs):
             schema = plan.schema(upstream)

@@ -1,4 +1,4 @@
-"""Tuples that an application leaves behind when it is stopped: those of windows that have not come to their end."""
+"""The tuples of open windows that an application loses when it is stopped."""
 
 from __future__ import annotations
 
@@ -12,23 +12,23 @@ from synergy_nb.runtime.process.requests import ClusterError, PeerState, unpack
 
 __all__ = ["open_windows"]
 
-PATIENCE: Final = 1.0  # seconds for which a peer is asked: one that is slow delays no stop
+PATIENCE: Final = 1.0  # longest time to wait for a peer, seconds: a slow one delays no stop
 
 
 class PeerQuery(Protocol):
-    """Asks a peer, as :meth:`~synergy_nb.runtime.client.AsyncCluster.ask` does."""
+    """Request to a peer, such as :meth:`~synergy_nb.runtime.client.AsyncCluster.ask`."""
 
     def __call__(self, peer: str, operation: str, payload: bytes = b"", timeout: float = 5.0) -> Awaitable[bytes]:
         """Return the answer of a peer."""
 
 
 async def open_windows(ask: PeerQuery, application: str, plan: Plan, peers: Mapping[str, str]) -> list[str]:
-    """A notice that names the operators with open windows; no notice if there are none.
+    """Return a notice that names the operators with open windows; empty if there are none.
 
     Parameters
     ----------
     ask
-        Asks a peer.
+        Function that sends a request to a peer.
     application
         Id of the application.
     plan
@@ -41,7 +41,7 @@ async def open_windows(ask: PeerQuery, application: str, plan: Plan, peers: Mapp
     async def held(peer: str) -> dict[str, float]:
         try:
             state = unpack(await ask(peer, "state", timeout=PATIENCE), PeerState)
-        except ClusterError:  # it has died, or is slow: what it keeps is not known
+        except ClusterError:  # it has died, or is slow: its state is unknown
             return {}
         own = (part for part in state.components if part["application"] == application)
         return {part["operator"]: part["memory_bytes"] for part in own if part["operator"] in keeping}
@@ -53,4 +53,4 @@ async def open_windows(ask: PeerQuery, application: str, plan: Plan, peers: Mapp
     operators = ", ".join(name for name in plan.operators if found.get(name))
     if not operators:
         return []
-    return [f"windows were open when it was stopped, and came to no result: {operators} held tuples of them"]
+    return [f"windows were open when it was stopped, and have no result: {operators} held tuples of them"]

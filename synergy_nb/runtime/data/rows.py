@@ -1,8 +1,7 @@
-"""Rows that a notebook gives to a source, as tables of the declared columns; rows that do not fit them are refused.
+"""Conversion of a notebook's rows to tables of a source's columns; rows that do not fit these are refused.
 
-Values are taken where that loses nothing: an integer where a number is wanted, 2.0 where an integer is, text that is a
-number or a date. Anything else is refused with its column, its row and its value. None is NULL; an event time is never
-NULL.
+Values are converted where that is lossless: an integer to a number, 2.0 to an integer, text to a number or a date. Any
+other value is refused with its column, its row and its value. None is NULL; an event time is never NULL.
 """
 
 from __future__ import annotations
@@ -39,16 +38,16 @@ class FeedError(ClusterError, ValueError):
 
 
 class RowReader:
-    """Makes tables of the columns of a source from rows in any form.
+    """Converts rows of any form to tables of a source's columns.
 
     Parameters
     ----------
     source
         Name of the source, for errors.
     columns
-        Column to type of its stream, ``time`` among them.
+        Column to type of the stream, including ``time``.
     clock
-        The column of the rows that holds the event time.
+        Column of the rows with the event time.
     """
 
     def __init__(self, source: str, columns: Mapping[str, str], clock: str = "time") -> None:
@@ -62,12 +61,12 @@ class RowReader:
         self._instants = [self._from[name] for name, kind in self.columns.items() if kind == "time"]
 
     def table(self, rows: Any) -> pl.DataFrame:
-        """A table in order of time of a row (a dictionary), of several (a list of them), or of a frame.
+        """Return a table, ordered by time, of one row (a dictionary), of several (a list of them), or of a frame.
 
         Raises
         ------
         FeedError
-            If these are no rows, or a value or a column is not as declared.
+            If these are not rows, or a value or a column is not as declared.
         """
         if isinstance(rows, pl.DataFrame) and rows.schema == self._schema and self.clock == "time":
             return self._in_order(rows)
@@ -87,7 +86,7 @@ class RowReader:
         return self._in_order(pl.concat(parts) if parts else self.of_rows([]))
 
     def of_rows(self, rows: Sequence[Mapping[str, Any]]) -> pl.DataFrame:
-        """A table of dictionaries, in their order."""
+        """Return a table of dictionaries, in their order."""
         made = {}
         for name, kind in self.columns.items():
             own = self._from[name]
@@ -101,7 +100,7 @@ class RowReader:
         return pl.DataFrame(made, schema=self._schema)
 
     def takes(self, row: Mapping[str, Any]) -> bool:
-        """True if a row is certainly as declared, found out in a microsecond; False where that takes a closer look."""
+        """Whether a row is certainly as declared, checked in a microsecond; False where a full check is needed."""
         try:
             for name, kinds in self._plain:
                 if type(row[name]) not in kinds:
@@ -124,13 +123,13 @@ class RowReader:
         return True
 
     def is_row(self, value: Any) -> bool:
-        """True if it is certainly one row and no frame, found out quickly; False where that takes a closer look."""
+        """Whether a value is certainly one row and not a frame, checked quickly; False where a full check is needed."""
         return (
             type(value) is dict and type(value.get(self.clock)) in _PLAIN["time"] and value.get(self.clock) is not None
         )
 
     def check_columns(self, names: Iterable[str]) -> None:
-        """Refuse rows that do not have these columns."""
+        """Refuse rows without these columns."""
         known = list(names)
         for name, kind in self.columns.items():
             if self._from[name] not in known:
@@ -146,7 +145,7 @@ class RowReader:
         return pl.DataFrame(made)
 
     def _column(self, name: str, kind: str, column: pl.Series | None, values: Any) -> pl.Series:
-        """``values`` of one column as ``kind``; what does not convert is refused."""
+        """Convert the values of one column to ``kind``; refuse values that do not convert."""
         if column is not None:
             made = _converted(column, kind)
             if made.null_count() == column.null_count():
@@ -184,7 +183,7 @@ class RowReader:
 
 
 def _series(values: list[Any], kind: str) -> pl.Series | None:
-    """A column of Python values, of their own type if need be; None if they have no one type."""
+    """Return a column of Python values, if need be with a type of their own; None if they have no common type."""
     wanted = TYPES[kind]
     if kind == "time":
         first = next((value for value in values if value is not None), None)
@@ -202,7 +201,7 @@ def _series(values: list[Any], kind: str) -> pl.Series | None:
 
 
 def _converted(column: pl.Series, kind: str) -> pl.Series:
-    """A column as ``kind``; null where a value cannot be that without loss."""
+    """Convert a column to ``kind``; null where a value cannot be converted without loss."""
     wanted = TYPES[kind]
     dtype = column.dtype
     if dtype == wanted:
@@ -235,7 +234,7 @@ def _converted(column: pl.Series, kind: str) -> pl.Series:
 
 
 def _times(column: pl.Series) -> pl.Series:
-    """Times, seconds since 1970 or ISO 8601 text as times in UTC, read as those of traces."""
+    """Convert times, seconds since 1970 or ISO 8601 text to times in UTC, as traces are read."""
     dtype = column.dtype
     if not (dtype.is_numeric() or isinstance(dtype, pl.Datetime | pl.Date | pl.String)):
         return pl.Series(column.name, [None] * len(column), dtype=TYPES["time"])
@@ -248,9 +247,9 @@ def _times(column: pl.Series) -> pl.Series:
 
 
 def _single(value: Any, kind: str) -> Any:
-    """One value as ``kind``; None if it cannot be that."""
+    """Convert one value to ``kind``; None if that is impossible."""
     if hasattr(value, "item") and hasattr(value, "dtype"):
-        value = value.item()  # of NumPy
+        value = value.item()  # a NumPy scalar
     if value is None or not isinstance(value, str | bytes | bool | int | float | dt.date):
         return None
     try:
@@ -265,7 +264,7 @@ def _shown(value: Any) -> str:
 
 
 _NONE: Final = type(None)
-#: Types of values that are taken as they are.
+#: Types of values that need no conversion.
 _PLAIN: Final[Mapping[str, frozenset[type]]] = {
     "int": frozenset({int, _NONE}),
     "float": frozenset({float, int, _NONE}),
@@ -277,5 +276,5 @@ _PLAIN: Final[Mapping[str, frozenset[type]]] = {
 
 
 def row_reader(plan: Plan, operator: str) -> RowReader:
-    """What reads rows for a ``python`` source of a plan."""
+    """Create the row reader of a ``python`` source of a plan."""
     return RowReader(operator, plan.schema(operator), plan.operators[operator].params["time"])

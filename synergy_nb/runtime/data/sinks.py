@@ -1,8 +1,8 @@
-"""The end of a stream: how long its tuples took, and which of its results a client has been given.
+"""Sinks: the delays of their tuples, and the delivery of their results to clients.
 
-Results stay in the log of the sink's component until a client is given them. A full log stops the sink, and so all
-that is upstream of it: nothing is dropped. What a reader was given last is kept here until it says that it has that: a
-reader that is never heard of again stops nobody.
+Results are retained in the log of the sink's component until a client has received them. A full log stops the sink, and
+so everything upstream of it: nothing is dropped. The last portion sent to a reader is stored here until the reader
+acknowledges it; a reader that never returns blocks no other.
 """
 
 from __future__ import annotations
@@ -20,19 +20,19 @@ from synergy_nb.events import Recorder, SinkMeasured
 __all__ = ["Portion", "Quality", "Sink", "Sinks"]
 
 READERS: Final = (
-    4  # readers whose last portion may be asked for again; what an earlier one was given counts as received
+    4  # readers whose last portion may be requested again; portions of earlier ones count as received
 )
 
 
 class Portion(NamedTuple):
-    """Results of a sink that one reader is given.
+    """Results of a sink for one reader.
 
     Parameters
     ----------
     items
         Encoded batches, the oldest first.
     start, end
-        Places in the sink's stream between which they are.
+        Points in the sink's stream between which the results are.
     finished
         Whether nothing follows.
     """
@@ -63,7 +63,7 @@ class Quality(TypedDict):
 
 
 class Sink:
-    """One sink of an application: the quality of service that it sees, and who was given which of its results.
+    """One sink of an application: its quality of service, and the delivery of its results.
 
     Parameters
     ----------
@@ -72,14 +72,14 @@ class Sink:
     limit
         Delay limit in seconds, or None.
     now
-        Time at which it begins, in seconds.
+        Time at which it starts, in seconds.
     lost
-        Gives the number of results that dropped tuples would have become.
+        Function that returns the number of results lost because of dropped tuples.
 
     Attributes
     ----------
     given : Point
-        Place up to which results have been given to some reader.
+        Point up to which results have been sent to some reader.
     """
 
     def __init__(
@@ -95,11 +95,11 @@ class Sink:
         self.operator = operator
         self.limit = limit
         self.ended = False
-        self.halted = False  # whether it takes no more tuples
-        self.reported = False  # whether the record with the end was given
+        self.halted = False  # whether it accepts no more tuples
+        self.reported = False  # whether the record with the end was reported
         self.given = ORIGIN
-        self.upto: Point | None = None  # place behind which nothing is given
-        self._portions: dict[str, Portion] = {}  # reader to what it was given last and has not said to have
+        self.upto: Point | None = None  # point after which nothing is delivered
+        self._portions: dict[str, Portion] = {}  # reader to its last portion that it has not acknowledged
         self._news = asyncio.Event()
         self._delays = DelayHistogram(limit)
         self._recent = DelayHistogram(limit)
@@ -107,23 +107,23 @@ class Sink:
         self._recent_bytes = 0
         self._lost_of = lost
         self._losses: tuple[Loss, ...] = ()
-        self._lost_before = 0.0  # until the last interval
-        self._first: float | None = None  # when the first tuple that reached it had entered the system
+        self._lost_before = 0.0  # lost results before the last interval
+        self._first: float | None = None  # time at which its first tuple entered the system
         self._last = now
         self._since = now
 
     @property
     def unmeasured(self) -> bool:
-        """Whether tuples, or the end of the stream, have come since the last interval, or tuples were dropped."""
+        """Whether tuples or the end of the stream arrived, or tuples were dropped, since the last interval."""
         return self._recent.count > 0 or self._lost > self._lost_before or (self.ended and not self.reported)
 
     @property
     def _lost(self) -> float:
-        """Number of results that dropped tuples would have become."""
+        """Return the number of results lost because of dropped tuples."""
         return self._lost_of(self._losses) if self._losses else 0.0
 
     def measure(self, *, rows: int, size: int, born: float, now: float) -> None:
-        """``rows`` tuples of ``size`` bytes that entered the system at ``born`` have arrived."""
+        """Count the arrival of ``rows`` tuples of ``size`` bytes that entered the system at ``born``."""
         if self.halted:
             return
         delay = now - born
@@ -135,16 +135,16 @@ class Sink:
         self._last = now
 
     def arrived(self, chunks: list[Chunk], now: float, losses: tuple[Loss, ...] = ()) -> bool:
-        """Chunks have reached it, or were dropped; True if the end of the stream is among them.
+        """Count chunks that arrived, or were dropped; True if the end of the stream is among them.
 
         Parameters
         ----------
         chunks
-            Chunks that the sink has made of them.
+            Chunks in the sink's output.
         now
             Time in seconds.
         losses
-            Tuples dropped by then, here and before.
+            Tuples dropped so far, here and upstream.
         """
         ends = False
         if losses and not self.halted:
@@ -157,11 +157,11 @@ class Sink:
         return ends
 
     def notify_readers(self) -> None:
-        """Let those who wait for results look for them."""
+        """Wake requests that wait for results."""
         self._news.set()
 
     async def arrival(self, there: Callable[[], bool], seconds: float) -> None:
-        """Return when something is there, at the latest after ``seconds``."""
+        """Return when ``there`` is true, at the latest after ``seconds``."""
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(seconds):
                 while not there():
@@ -169,14 +169,14 @@ class Sink:
                     await self._news.wait()
 
     def redeliver(self, reader: str, since: Point | None) -> Portion | None:
-        """What a reader was given last, if it has not got that; what it says to have is forgotten.
+        """Return the last portion of a reader, if it has not received that; forget what it acknowledges.
 
         Parameters
         ----------
         reader
             Name of the reader.
         since
-            Place up to which it has all that it was given; None: it has nothing yet.
+            Point up to which it has all that it was sent; None: it has nothing yet.
         """
         last = self._portions.get(reader)
         if last is not None and since is not None and since > last.start:
@@ -185,7 +185,7 @@ class Sink:
         return last
 
     def deliver(self, reader: str, portion: Portion) -> None:
-        """A reader is given results that nobody was given before."""
+        """Record a portion of new results that is sent to a reader."""
         if portion.items:
             self._portions[reader] = portion
         while len(self._portions) > READERS:
@@ -193,12 +193,12 @@ class Sink:
         self.given = max(self.given, portion.end)
 
     def qos(self) -> Quality:
-        """Quality of service since it began: delays in seconds (quantiles within 1 %), shares, tuples/s and bytes/s."""
+        """Return the quality of service since the start: delays in seconds (within 1 %), shares, tuples/s and bytes/s."""
         seconds = 0.0 if self._first is None else self._last - self._first
         return self._record(self._delays, self._bytes, seconds, self._lost)
 
     def interval(self, now: float) -> Quality:
-        """Quality of service since the last call; delays are None if no tuple has arrived."""
+        """Return the quality of service since the last call; delays are None if no tuple has arrived."""
         self.reported = self.ended
         lost = self._lost
         record = self._record(self._recent, self._recent_bytes, now - self._since, lost - self._lost_before)
@@ -230,14 +230,14 @@ class Sink:
 
 
 class Sinks:
-    """The sinks of one peer, whose quality of service is journaled and reported as long as there are any.
+    """The sinks of one peer; their quality of service is journaled and reported regularly.
 
     Parameters
     ----------
     loop, clock, record
-        Event loop of the peer, its clock in seconds, and what writes an event to the journal.
+        Event loop of the peer, its clock in seconds, and the function that writes an event to the journal.
     measured
-        Called with (application, operator, record) of each sink, see :meth:`Sink.interval`.
+        Callback (application, operator, record) for each sink, see :meth:`Sink.interval`.
     every
         Seconds between two measurements.
     """
@@ -259,13 +259,13 @@ class Sinks:
         self.timer: asyncio.TimerHandle | None = None
 
     def add(self, sink: Sink) -> None:
-        """Measure one more."""
+        """Add a sink."""
         self._sinks[sink.application, sink.operator] = sink
         if self.timer is None:
             self.timer = self._loop.call_later(self._every, self._tick)
 
     def remove(self, sink: Sink) -> None:
-        """Remove a sink with its results; requests that wait for these wait no longer.
+        """Remove a sink with its results; requests that wait for these end.
 
         The tuples that have reached it since the last measurement are journaled first, since a fast stream may end
         before its first measurement.
@@ -279,11 +279,11 @@ class Sinks:
             self.timer = None
 
     def get(self, application: str, operator: str) -> Sink | None:
-        """The sink of an application, if it is here."""
+        """Return the sink of an application if it is here."""
         return self._sinks.get((application, operator))
 
     def find(self, application: str, operator: str | None) -> Sink:
-        """The sink of an application; None: the only one that it has here.
+        """Return the sink of an application; None: its only one here.
 
         Raises
         ------
@@ -299,14 +299,14 @@ class Sinks:
         return sinks[0]
 
     def halt(self, application: str, ends: Callable[[Sink], Point]) -> None:
-        """Measure the sinks of an application for the last time; what reaches them from here on is not given.
+        """Measure the sinks of an application for the last time; later arrivals are not delivered.
 
         Parameters
         ----------
         application
             Id of the application.
         ends
-            Gives for a sink the place up to which its results are given.
+            Function that returns the point up to which a sink's results are delivered.
         """
         halted = [sink for (owner, _), sink in self._sinks.items() if owner == application and not sink.halted]
         for sink in halted:
@@ -315,7 +315,7 @@ class Sinks:
             self.measure(*halted)
 
     def measure(self, *sinks: Sink) -> None:
-        """Journal and report what sinks have measured since the last time; by default for all sinks."""
+        """Journal and report the measurements of sinks since the last time; by default of all sinks."""
         now = self._clock()
         for sink in sinks or tuple(self._sinks.values()):
             if sink.reported:
