@@ -193,7 +193,7 @@ class Sink:
         self.given = max(self.given, portion.end)
 
     def qos(self) -> Quality:
-        """Return the quality of service since the start: delays in seconds (within 1 %), shares, tuples/s and bytes/s."""
+        """Return the quality of service so far: delays in seconds (within 1 %), shares, tuples/s and bytes/s."""
         seconds = 0.0 if self._first is None else self._last - self._first
         return self._record(self._delays, self._bytes, seconds, self._lost)
 

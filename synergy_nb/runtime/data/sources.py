@@ -1,15 +1,14 @@
-"""Where streams enter: traces and generators read in a thread, the peer's own measurements, items pushed by a notebook.
+"""Sources: traces and generators read in a thread, the peer's own measurements, items pushed by a notebook.
 
-Every feed hands :class:`~synergy_nb.dataflow.streams.values.Chunk` values to the event loop through
-:attr:`Feed.pending`; the driver takes them out when all that is downstream has room, and calls :meth:`Feed.emitted`. A
-feed never blocks the event loop, and never holds more than it says.
+Every feed passes :class:`~synergy_nb.dataflow.streams.values.Chunk` values to the event loop through
+:attr:`Feed.pending`; the driver removes them when everything downstream has room, and calls :meth:`Feed.emitted`. A
+feed never blocks the event loop, and its queue is bounded.
 
-A feed is opened at a place of its stream, and gives what is behind that place: a source that takes the place of another
-one goes on where that has ended.
+A feed starts after a point of its stream: a source that replaces another one continues where that has ended.
 
-``born`` is the time at which a tuple entered the system. For a paced stream that is when it was due, even if
-backpressure held it up: a live source would not have waited either. A feed that is behind puts what is overdue
-together, so that it catches up.
+``born`` is the time at which a tuple entered the system. For a paced stream that is its due time, even if
+backpressure delayed it: a live source would not have waited either. A feed that is behind merges overdue items, so that
+it catches up.
 """
 
 from __future__ import annotations
@@ -31,15 +30,15 @@ from synergy_nb.dataflow.tuples import END, TYPES, Batch, Item, Punctuation, con
 
 __all__ = ["Feed", "PeerFeed", "PushFeed", "Sample", "Stream", "ThreadFeed"]
 
-AHEAD = 2  # items that a reading thread may be ahead of what was emitted
-BEHIND = 0.005  # seconds after which an item is overdue; looking for others costs time to those that are not
+AHEAD = 2  # items that a reading thread may be ahead of the emitted ones
+BEHIND = 0.005  # seconds after which an item is overdue and merged with others
 
 Sample: TypeAlias = tuple[str, str, float]
 """Metric ("cpu", "memory", "ping"), target (a peer's address, or empty) and value."""
 Entry: TypeAlias = tuple[float, Item]
 """An item with the seconds since the start of its stream at which it is due."""
 Stream: TypeAlias = Iterator[Entry]
-"""Items and when they are due."""
+"""Items with their due times."""
 
 
 class Feed:
@@ -48,20 +47,20 @@ class Feed:
     Parameters
     ----------
     ready
-        Called on the event loop when something is pending.
+        Callback on the event loop when a chunk is pending.
     clock
-        Wall-clock seconds.
+        Function that returns wall-clock seconds.
     encode
-        Makes the encoded form of a chunk; None: none is needed. That may change while it emits.
+        Encoder of a chunk; None: chunks are not encoded. It may change while the feed emits.
     most
-        Bytes of a chunk, at most.
+        Limit of a chunk, bytes.
     since
-        Place in the stream behind which it begins.
+        Point in the stream after which the feed starts.
 
     Attributes
     ----------
     place : Point
-        Place in the stream at which the next chunk begins.
+        Point in the stream at which the next chunk begins.
     """
 
     def __init__(
@@ -77,31 +76,31 @@ class Feed:
         self.ready = ready
         self.clock = clock
         self.rate = 0.0  # tuples/s, measured by the host
-        self.timed = True  # whether tuples enter the system at times of their own, not as fast as they are taken
+        self.timed = True  # whether tuples have due times, instead of being emitted as fast as possible
         self.place = since
         self.stopped = False
         self.encode = encode
         self._most = most
 
     def prepare(self) -> None:
-        """Get ready to emit; once, before :meth:`start`."""
+        """Prepare to emit; once, before :meth:`start`."""
 
     def start(self) -> None:
-        """Begin to emit; once."""
+        """Start to emit; once."""
 
     def stop(self) -> None:
-        """Emit nothing more and forget what is pending."""
+        """Stop emitting, and discard pending chunks."""
         self.stopped = True
         self.pending.clear()
 
     def emitted(self, chunk: Chunk) -> None:
-        """The driver has taken ``chunk`` out of :attr:`pending`."""
+        """Handle that the driver has removed ``chunk`` from :attr:`pending`."""
 
     async def closed(self) -> None:
-        """Return when nothing of it is left, after :meth:`stop`."""
+        """Return when all resources are released, after :meth:`stop`."""
 
     def _cut(self, item: Item, born: float) -> list[Chunk]:
-        """The chunks of the item that comes next in the stream; none if it says nothing new."""
+        """Cut the next item of the stream into chunks; none if it has nothing new."""
         following = msgspec.structs.replace(item, position=self.place.position, born=born)
         chunks = cut(following, self.place, encode=self.encode, most=self._most, rate=self.rate)
         if chunks:
@@ -110,24 +109,24 @@ class Feed:
 
 
 class ThreadFeed(Feed):
-    """A stream that is iterated over in a thread of its own, at its own pace.
+    """A stream that a separate thread iterates over, at the stream's own pace.
 
-    Where it begins at a later place than the origin, the stream is read from its beginning, and the tuples and promises
-    before that place are left out, as fast as they can be read. The pace counts from the first item that is given: what
-    comes behind it is due as long after it as in the stream.
+    If the feed starts after the origin, the stream is read from its beginning, and the tuples and promises before that
+    point are skipped as fast as possible. The pace counts from the first item that is emitted: later items are due as
+    long after it as in the stream.
 
     Parameters
     ----------
     since
-        Place in the stream behind which it begins; reading fails if the stream ends before.
+        Point in the stream after which the feed starts; reading fails if the stream ends before.
     loop
-        The event loop of the host.
+        Event loop of the host.
     read
-        Opens the stream: pairs of when an item is due, in seconds since the start, and the item; and whether the due
-        times count, otherwise the stream goes as fast as it is read. Then each batch has to be followed by its
-        punctuation without delay, as it waits for that.
+        Function that opens the stream: pairs of a due time, in seconds since the start, and an item; and whether the
+        due times count; otherwise the stream is emitted as fast as it is read. In a paced stream each batch has to be
+        followed at once by its punctuation, for which the feed waits.
     failed
-        Called on the event loop with what reading raised.
+        Callback on the event loop for an exception of the stream.
     name
         Name of the thread.
     """
@@ -151,7 +150,7 @@ class ThreadFeed(Feed):
         self._failed = failed
         self._permits = threading.Semaphore(AHEAD)
         self._halt = threading.Event()
-        self._last: deque[Chunk] = deque()  # last chunks of the groups of items that are pending
+        self._last: deque[Chunk] = deque()  # last chunk of each pending group of items
         self._ended = asyncio.Event()
         self._thread = threading.Thread(target=self._run, name=name, daemon=True)
 
@@ -161,13 +160,13 @@ class ThreadFeed(Feed):
             self._thread.start()
 
     def stop(self) -> None:
-        """Let the thread end; it does so at its next item."""
+        """Stop the thread at its next item."""
         super().stop()
         self._halt.set()
         self._permits.release()
 
     def emitted(self, chunk: Chunk) -> None:
-        """Let the thread go on when all chunks of an item are out."""
+        """Resume the thread when all chunks of an item were emitted."""
         if self._last and self._last[0] is chunk:
             self._last.popleft()
             self._permits.release()
@@ -182,12 +181,12 @@ class ThreadFeed(Feed):
         error: BaseException | None = None
         try:
             self._read()
-        except ANYTHING as problem:  # the application has to fail with it
+        except ANYTHING as problem:  # it fails the application
             error = problem
         self._on_loop(self._end, error)
 
     def _read(self) -> None:
-        items, paced = self._open()  # parses the trace: the clock of the replay has not started
+        items, paced = self._open()  # parses the trace before the clock of the replay starts
         self.timed = paced
         stream = iter(items) if self.place == ORIGIN else self._behind(items)
         entry = next(stream, None)
@@ -215,15 +214,15 @@ class ThreadFeed(Feed):
             self._on_loop(self._arrive, self._cut(Punctuation(END, 0, 0.0), self.clock()))
 
     def _behind(self, stream: Stream) -> Stream:
-        """What of a stream is behind the place at which the feed begins.
+        """Return the part of a stream after the point at which the feed starts.
 
         Raises
         ------
         ValueError
-            If the stream ends before that place.
+            If the stream ends before that point.
         """
         since, position = self.place, 0
-        promise: Item | None = None  # the last one that is new, from among the tuples that are left out
+        promise: Item | None = None  # the last new one among the skipped tuples
         for due, item in stream:
             if self._halt.is_set():
                 return
@@ -249,7 +248,7 @@ class ThreadFeed(Feed):
             raise ValueError(f"its stream has {position} tuples; expected at least {since.position}, as it had before")
 
     def _with_promise(self, stream: Stream, item: Item) -> tuple[list[Item], Entry | None]:
-        """``item`` and the punctuation that follows it, or else what follows instead."""
+        """Return ``item`` and the punctuation that follows it, or else the entry that follows instead."""
         born = self.clock()
         group = [msgspec.structs.replace(item, born=born)]
         if isinstance(item, Punctuation):
@@ -260,7 +259,7 @@ class ThreadFeed(Feed):
         return [*group, msgspec.structs.replace(following[1], born=born)], None
 
     def _overdue(self, stream: Stream, entry: Entry, began: float) -> tuple[list[Item], Entry | None]:
-        """``entry`` and, if it is late, all that is due as well, in few items; and what was taken but does not fit."""
+        """Merge ``entry``, if it is late, with all that is due as well; return the items, and a next entry if read."""
         due, item = entry
         first, now = began + due, self.clock()
         group = [msgspec.structs.replace(item, born=first)]
@@ -299,10 +298,10 @@ class ThreadFeed(Feed):
 
 
 class PeerFeed(Feed):
-    """This peer's own load and the ping times that it sees, every ``interval`` seconds; it never ends.
+    """This peer's own load and its ping times, every ``interval`` seconds; it never ends.
 
-    No sample is taken while what is downstream has no room: an old one is worth nothing. Where it begins at a later
-    place than the origin, this peer's samples follow those of another one.
+    No sample is taken while downstream has no room: an old sample is worthless. If the feed starts after the origin,
+    this peer's samples follow those of another one.
     """
 
     def __init__(
@@ -327,12 +326,12 @@ class PeerFeed(Feed):
         self._time = max(since.until - 1, 0)  # event time in µs of the last sample: none may be late
 
     def start(self) -> None:
-        """Take the first sample now."""
+        """Take the first sample at once."""
         if self._timer is None and not self.stopped:
             self.tick()
 
     def stop(self) -> None:
-        """Take no more samples."""
+        """Stop sampling."""
         super().stop()
         if self._timer is not None:
             self._timer.cancel()
@@ -369,7 +368,7 @@ class PushFeed(Feed):
     schema
         Columns and types that pushed batches must have.
     room
-        Bytes that may wait.
+        Limit of the queue, bytes.
     """
 
     def __init__(
@@ -391,18 +390,18 @@ class PushFeed(Feed):
 
     @property
     def full(self) -> bool:
-        """Whether a push would be turned away."""
+        """Whether a push would be refused."""
         return self._waiting >= self._room
 
     def push(self, data: bytes) -> bool:
-        """Take one encoded item; False, and nothing taken, if the queue is full.
+        """Queue one encoded item; False if the queue is full and refuses it.
 
-        The client counts positions, so that an item which it sends again after a lost answer is taken once.
+        The client counts positions, so an item that it sends again after a lost answer is queued only once.
 
         Raises
         ------
         ValueError
-            If it is no item, has other columns than the source, skips a position or comes after the end.
+            If it is not an item, has other columns than the source, skips a position or comes after the end.
         """
         if self.full:
             return False
@@ -425,18 +424,18 @@ class PushFeed(Feed):
         return True
 
     async def room(self) -> None:
-        """Return when there is room, or the feed has been stopped."""
+        """Return when there is room, or the feed was stopped."""
         while self.full and not self.stopped:
             self._freed.clear()
             await self._freed.wait()
 
     def emitted(self, chunk: Chunk) -> None:
-        """Make room."""
+        """Release the room of a chunk."""
         self._waiting -= chunk.size
         self._freed.set()
 
     def stop(self) -> None:
-        """Turn nobody away any more: there is nothing to wait for."""
+        """Stop the feed, and wake clients that wait for room."""
         super().stop()
         self._waiting = 0
         self._freed.set()

@@ -1,12 +1,12 @@
 """A part of a plan on Spark as a component of a peer: its logic, and its feed.
 
-A part is executed by one streaming query instead of the host's threads: what comes in is kept for the query to read
-(:class:`SparkPart` as logic), and what the query has handed over is emitted (:class:`SparkPart` as feed), as that of a
-source.
+One streaming query executes the part instead of the host's threads: input is stored for the query to read
+(:class:`SparkPart` as logic), and output that the query has handed over is emitted, like that of a source
+(:class:`SparkPart` as feed).
 
-A part goes on at another peer with the checkpoint that Spark keeps of it. What is said of it there to the copies of its
-component is where that is, and how far it was (:class:`~spark_stream.resumption.Resumption`). As long as there are
-copies Spark commits a micro-batch when all of them have its results and know of it.
+A part resumes on another peer from the checkpoint that Spark stores. A snapshot of its component therefore states where
+the checkpoint is, and how far the query was (:class:`~spark_stream.resumption.Resumption`). While there are copies,
+Spark commits a micro-batch only when all of them have its results and know of it.
 """
 
 from __future__ import annotations
@@ -35,18 +35,18 @@ if TYPE_CHECKING:
 
 __all__ = ["SparkPart", "asked_of", "resumption_of"]
 
-OUTPUT_BYTES: Final = 32 << 20  # results of a query that wait for room downstream; then its commits wait
+OUTPUT_BYTES: Final = 32 << 20  # limit of the results that wait for room downstream; beyond it, commits wait
 
 
 class _Step(NamedTuple):
-    """A micro-batch that has been handed over, and the place where its results end."""
+    """A micro-batch that was handed over, and the point where its results end."""
 
     handed: DeliveryProgress | None
     end: Point
 
 
 class SparkPart(Feed):
-    """One part of a plan on Spark, with what a component has: it takes items on ports, and emits.
+    """One part of a plan on Spark as a component: it takes items on ports, and emits.
 
     Parameters
     ----------
@@ -55,21 +55,21 @@ class SparkPart(Feed):
     application, operator
         Id of the application, and the operator that stands for the part.
     keys
-        Secrets by name.
+        Name to secret.
     failed
-        Called on the loop with what went wrong.
+        Callback on the loop with the reason of a failure.
     prepared
-        Called on the loop when the query runs.
+        Callback on the loop when the query runs.
     executed
-        Called on the loop after each micro-batch with its tuples and seconds.
+        Callback on the loop after each micro-batch with its tuples and seconds.
     room
-        Called on the loop when it takes tuples again.
+        Callback on the loop when it accepts tuples again.
     committed
-        Called on the loop when Spark has committed, or the peer has emitted, more than before.
+        Callback on the loop when Spark has committed, or the peer has emitted, more than before.
     epoch
-        Number of peers that had the part before.
+        Number of peers that executed the part before.
     since
-        Place in its stream behind which its results begin.
+        Point in its stream after which its results begin.
     """
 
     def __init__(
@@ -102,53 +102,53 @@ class SparkPart(Feed):
         self._made_room = room
         self._query: PartQuery | None = None
         self._space = threading.Condition()
-        self._waiting = 0  # bytes that are pending
+        self._waiting = 0  # pending bytes
         self._stopping: asyncio.Task[None] | None = None
         self._committed = committed
         self._epoch = epoch
-        self._since: Resumption | None = None  # how far it was at another peer
-        self._copies = False  # whether there are any
+        self._since: Resumption | None = None  # progress of the part at another peer
+        self._copies = False  # whether there are copies
         self._waits = False  # whether all copies have to have a micro-batch before Spark commits it
-        self._kept = self._released = -1  # micro-batch that all copies have, that Spark may have committed
-        self._given = since  # place up to which results have been emitted
-        self._step = _Step(None, since)  # the last micro-batch that has been emitted
-        self._steps: deque[_Step] = deque()  # that have been handed over since
+        self._kept = self._released = -1  # last micro-batch that all copies have, and that Spark may have committed
+        self._given = since  # point up to which results were emitted
+        self._step = _Step(None, since)  # the last micro-batch that was emitted
+        self._steps: deque[_Step] = deque()  # micro-batches handed over since then
 
     # -- as logic ------------------------------------------------------------------------------------------------
 
     @property
     def late(self) -> int:
-        """Tuples that came after a punctuation that promised there would be none."""
+        """Tuples that arrived after a punctuation that promised that there would be none."""
         return self._query.late if self._query is not None else 0
 
     @property
     def full(self) -> bool:
-        """Whether it should get nothing more at the moment."""
+        """Whether it accepts no input at the moment."""
         return self._query is not None and self._query.full
 
     @property
     def state_bytes(self) -> int:
-        """Bytes of tuples that the query has not committed, and of results that have not been emitted."""
+        """Bytes of tuples that the query has not committed, and of results that were not emitted."""
         return self._waiting + (self._query.held if self._query is not None else 0)
 
     def needs(self, port: int, item: Item) -> float:
-        """Tuples are kept, and copied where a punctuation parts them."""
+        """Bytes to store tuples, which are copied where a punctuation separates them."""
         return 2.0 * item.nbytes if isinstance(item, Batch) else 0.0
 
     def take(self, port: int, item: Item) -> Iterator[Item]:
-        """Keep tuples until the query has read and committed them, and let its watermark follow punctuations."""
+        """Store tuples until the query has read and committed them; let its watermark follow punctuations."""
         if self._query is not None:
             self._query.append(port, item)
         return iter(())
 
     def save(self) -> SavedState:
-        """Where its query is, and how far."""
+        """Return the location and the progress of its query."""
         return self.committed.state()
 
     def restore(self, saved: SavedState, /) -> None:
-        """Go on with a query that was at another peer, on the same server of Spark or on another one.
+        """Resume a query of another peer, on the same server of Spark or on another one.
 
-        Whether that can be had is seen when the query starts, which takes a session.
+        Whether that is possible is known when the query starts, which needs a session.
         """
         self._since = resumed = resumption_of(saved.head)
         self._kept = self._released = resumed.handed.batch
@@ -157,7 +157,7 @@ class SparkPart(Feed):
 
     @property
     def committed(self) -> Committed:
-        """How far it is."""
+        """Return its progress."""
         if self._query is None:
             inputs = self._since.inputs if self._since is not None else ()
             places = tuple(place for _, place in inputs) or (ORIGIN,) * len(self._operator.inputs)
@@ -181,20 +181,20 @@ class SparkPart(Feed):
         return self._query.uncovered_bytes if self._query is not None else 0
 
     def copied(self, *, copies: bool, safe: bool) -> None:
-        """Note whether it has copies, which have to have a micro-batch before Spark commits it."""
+        """Set whether it has copies, and whether these must have a micro-batch before Spark commits it."""
         if (copies, copies and safe) != (self._copies, self._waits):
             with self._space:
                 self._copies, self._waits = copies, copies and safe
                 self._space.notify_all()
 
     def kept(self, step: int) -> None:
-        """All copies have what came of the micro-batches up to this one."""
+        """Record that all copies have the output of the micro-batches up to this one."""
         with self._space:
             self._kept = max(self._kept, step)
             self._space.notify_all()
 
     def _handed(self, handed: DeliveryProgress) -> None:
-        """A micro-batch has been handed over, on a thread; Spark commits it when this returns."""
+        """Handle a micro-batch that was handed over, on a thread; Spark commits it when this returns."""
         from spark_stream.results import ExchangeRefused  # noqa: PLC0415 - only who uses Spark needs it
 
         self._on_loop(self._stepped, _Step(handed, self.place))
@@ -210,7 +210,7 @@ class SparkPart(Feed):
         self._advance()
 
     def _advance(self) -> None:
-        """See which micro-batches have been emitted as a whole."""
+        """Find the micro-batches that were emitted completely."""
         before = self._step
         while self._steps and self._given >= self._steps[0].end:
             self._step = self._steps.popleft()
@@ -224,7 +224,7 @@ class SparkPart(Feed):
     # -- as feed -------------------------------------------------------------------------------------------------
 
     def prepare(self, since: Point = ORIGIN) -> None:
-        """Start the query, whose results follow a place in the stream."""
+        """Start the query; its results follow a point in the stream."""
         from spark_stream.query import PartQuery  # noqa: PLC0415 - only who uses Spark needs it
 
         self.place = self._given = since
@@ -255,7 +255,7 @@ class SparkPart(Feed):
         self._changed()
 
     def emitted(self, chunk: Chunk) -> None:
-        """Let the query commit more."""
+        """Allow the query to commit more."""
         with self._space:
             self._waiting -= chunk.size
             self._space.notify_all()
@@ -263,7 +263,7 @@ class SparkPart(Feed):
         self._advance()
 
     def stop(self) -> None:
-        """End the query and emit nothing more."""
+        """End the query and stop emitting."""
         super().stop()
         self._host.parts.discard(self)
         if self._query is not None:
@@ -279,12 +279,12 @@ class SparkPart(Feed):
             await self._stopping
 
     def fail(self, reason: str) -> None:
-        """Give the application up."""
+        """Fail the application."""
         if not self.stopped:
             self._failed(ValueError(reason))
 
     def _arrived(self, items: list[Item]) -> None:
-        """Results of the query, on a thread that waits while too many have not been emitted."""
+        """Queue results of the query, on a thread that waits while too many are pending."""
         for item in items:
             chunks = self._cut(item, item.born)
             size = sum(chunk.size for chunk in chunks)
@@ -311,7 +311,7 @@ class SparkPart(Feed):
 
 
 def asked_of(application: str, operator: Operator) -> Part:
-    """What the query of a part is asked to execute."""
+    """Return what the query of a part has to execute."""
     from spark_stream.query import Part  # noqa: PLC0415 - only who uses Spark needs it
 
     plan, members = part_of(operator)
@@ -319,7 +319,7 @@ def asked_of(application: str, operator: Operator) -> Part:
 
 
 def resumption_of(head: bytes) -> Resumption:
-    """How far a part is, as the snapshots of its component say."""
+    """Return the progress of a part that a snapshot of its component contains."""
     from spark_stream.resumption import Resumption  # noqa: PLC0415 - only who uses Spark needs it
 
     return msgspec.msgpack.decode(head, type=Resumption)

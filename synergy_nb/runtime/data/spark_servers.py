@@ -1,7 +1,7 @@
-"""The server of Spark that peers share, and what each of them has to do with it.
+"""The Spark server that peers share, and each peer's access to it.
 
-The process that started the peers holds the server (:class:`SparkServers`), starts it when it is first needed, and
-tells the peers what becomes of it (:class:`SparkNews`). The parts of plans that Spark executes are components of peers,
+The process that started the peers owns the server (:class:`SparkServers`), starts it when it is first needed, and
+reports its status to the peers (:class:`SparkNews`). The parts of plans that Spark executes are components of peers,
 see :mod:`~synergy_nb.runtime.data.spark_part`.
 """
 
@@ -30,14 +30,14 @@ if TYPE_CHECKING:
 
 __all__ = ["SparkHost", "SparkServers", "checked", "unavailable"]
 
-TRIES: Final = 3  # times that a server is asked that does not answer
-REHEARSAL: Final = 15.0  # seconds that a query without tuples may take
-STARTS_WITHIN: Final = 120.0  # seconds that a part waits for a server
-CLOSES_WITHIN: Final = 15.0  # seconds
+TRIES: Final = 3  # attempts to reach a server that does not answer
+REHEARSAL: Final = 15.0  # longest time of a query without tuples, seconds
+STARTS_WITHIN: Final = 120.0  # longest time that a part waits for a server, seconds
+CLOSES_WITHIN: Final = 15.0  # longest time to close a server, seconds
 
 
 def unavailable() -> str:
-    """Why no Spark server can be started on this machine; empty if one can."""
+    """Return why no Spark server can be started on this machine; empty if one can."""
     missing = [name for name in ("pyspark", "grpc", "pandas") if importlib.util.find_spec(name) is None]
     if missing:
         return f"{', '.join(missing)} cannot be imported; pip install 'pyspark[connect]'"
@@ -52,12 +52,12 @@ def unavailable() -> str:
 
 
 def checked(spark: bool | str | Sequence[str]) -> tuple[str, ...]:
-    """``local`` for a server of this machine, or URLs; none for no Spark.
+    """Check the parameter ``spark``: return ``local`` for a server of this machine, or URLs; empty for no Spark.
 
     Raises
     ------
     ValueError
-        If ``spark`` is neither a truth value nor the URL of a Spark Connect server, nor several of them.
+        If ``spark`` is not a truth value, the URL of a Spark Connect server, or a list of URLs.
     """
     if isinstance(spark, bool):
         return ("local",) if spark and not unavailable() else ()
@@ -73,7 +73,7 @@ def checked(spark: bool | str | Sequence[str]) -> tuple[str, ...]:
 
 
 def named(url: str) -> str:
-    """The address of a server, without the options of its URL, which may hold a token."""
+    """Return the address of a server without the options of its URL, which may contain a token."""
     from spark_stream.address import parse_url  # noqa: PLC0415 - only who uses Spark needs it
 
     address = parse_url(url)
@@ -81,14 +81,14 @@ def named(url: str) -> str:
 
 
 class SparkServers:
-    """The Spark of a cluster: starts a server when it is first needed, and tells the peers what becomes of it.
+    """The Spark of a cluster: starts a server when it is first needed, and reports its status to the peers.
 
     Parameters
     ----------
     where
-        ``local`` or URLs, as of :func:`checked`.
+        Server of this machine (``local``) or URLs, as :func:`checked` returns them.
     tell
-        Tells all peers; of several servers' news, one piece goes to each peer in turn.
+        Function that sends news to all peers; the news of several servers go to the peers in turn.
     """
 
     def __init__(self, where: Sequence[str], tell: Callable[[Sequence[SparkNews]], Awaitable[None]]) -> None:
@@ -101,21 +101,21 @@ class SparkServers:
 
     @property
     def process(self) -> int | None:
-        """Id of the process of the embedded server, if there is one."""
+        """Process id of the embedded server, if there is one."""
         return self._server.pid if self._server is not None else None
 
     @property
     def doing(self) -> str:
-        """What is under way that others wait for; empty if nothing is."""
+        """Text of a start that others wait for; empty if there is none."""
         return "starting Spark" if self._starting is not None and not self._starting.done() else ""
 
     async def session(self) -> Any:
-        """A session for whoever analyses by hand, on the same Spark; it ends with the cluster.
+        """Open a session for interactive analysis on the same Spark; it ends with the cluster.
 
         Raises
         ------
         ClusterError
-            If there is no Spark to be had; the text says why, and what to do.
+            If no Spark is available; the message says why, and what to do.
         """
         if not self.where:
             raise ClusterError(f"spark: this cluster has none: {unavailable() or 'it was started without'}")
@@ -129,12 +129,12 @@ class SparkServers:
         return session
 
     async def ready(self) -> None:
-        """Return when all peers know where sessions are taken, starting a server if there is none.
+        """Return when all peers know a server that accepts sessions; start one if there is none.
 
         Raises
         ------
         ClusterError
-            If there is no Spark to be had; the text says why, and what to do.
+            If no Spark is available; the message says why, and what to do.
         """
         if self._starting is None or (self._starting.done() and self._starting.exception() is not None):
             self._starting = asyncio.create_task(self._start())
@@ -160,7 +160,7 @@ class SparkServers:
         return [SparkNews(SparkStatus.READY, endpoint.url, endpoint.url, endpoint.token or "", endpoint.folder or "")]
 
     def _happened(self, status: SparkStatus, detail: str) -> None:
-        """Report what becomes of a server that has been ready once."""
+        """Report a change of a server that was ready before."""
         started = self._starting
         if started is None or not started.done() or started.cancelled() or started.exception() is not None:
             return
@@ -173,7 +173,7 @@ class SparkServers:
         await self._tell(news)
 
     async def close(self) -> None:
-        """End the server, if there is one; what it has started goes with it."""
+        """End the server, if there is one, with all that it has started."""
         for task in self._telling:
             task.cancel()
         if self._sessions:
@@ -189,7 +189,7 @@ class SparkServers:
 
 
 async def _in_thread(work: Callable[..., object], *arguments: Any) -> None:
-    """Do something that blocks in a thread, or here where the interpreter is ending and starts no more threads."""
+    """Run a blocking function in a thread, or here if the interpreter is ending and starts no more threads."""
     try:
         await asyncio.to_thread(work, *arguments)
     except RuntimeError as error:
@@ -199,7 +199,7 @@ async def _in_thread(work: Callable[..., object], *arguments: Any) -> None:
 
 
 def _connected(news: SparkNews) -> Any:
-    """A session of one's own on the server that ``news`` tells of."""
+    """Open a separate session on the server that ``news`` names."""
     from spark_stream.server import Endpoint  # noqa: PLC0415 - only who uses Spark needs it
     from spark_stream.session import connect  # noqa: PLC0415
 
@@ -207,7 +207,7 @@ def _connected(news: SparkNews) -> Any:
 
 
 def _ended(session: Any) -> None:
-    """End a session, whose server may have gone."""
+    """End a session, whose server may have died."""
     from spark_stream.session import disconnect  # noqa: PLC0415 - importing it takes a second
 
     with contextlib.suppress(Exception):
@@ -215,12 +215,12 @@ def _ended(session: Any) -> None:
 
 
 class SparkHost:
-    """What one peer has to do with Spark.
+    """The access of one peer to Spark.
 
     Parameters
     ----------
     loop, clock, record
-        Event loop of the peer, its clock in seconds, and what writes an event to the journal.
+        Event loop of the peer, its clock in seconds, and the function that writes an event to the journal.
     """
 
     def __init__(self, loop: asyncio.AbstractEventLoop, clock: Callable[[], float], record: Recorder) -> None:
@@ -228,8 +228,8 @@ class SparkHost:
         self.clock = clock
         self.record = record
         self.parts: set[SparkPart] = set()
-        self._news = SparkNews(SparkStatus.UNKNOWN)  # where sessions are taken
-        self._last = self._news  # as it was told
+        self._news = SparkNews(SparkStatus.UNKNOWN)  # the server that accepts sessions
+        self._last = self._news  # the news as received
         self._known = threading.Condition()
         self._endpoint: PeerEndpoint | None = None
         self._opening = threading.Lock()
@@ -238,17 +238,17 @@ class SparkHost:
 
     @property
     def ready(self) -> bool:
-        """Whether this peer knows where sessions are taken."""
+        """Whether this peer knows a server that accepts sessions."""
         return bool(self._news.url)
 
     @property
     def offer(self) -> SparkOffered:
-        """What this peer knows of Spark: the time of a micro-batch as it has measured, and whose files Spark reads."""
+        """Return what this peer knows of Spark: the measured time of a micro-batch, and whose files Spark reads."""
         micro_batch = self._micro_batch.moving if self._micro_batch.count else MICRO_BATCH
         return SparkOffered(micro_batch, not self.ready or bool(self._news.folder))
 
     def receive_news(self, news: SparkNews) -> None:
-        """Take word of the server."""
+        """Handle news of the server."""
         if news != self._last:
             self._last = news
             match news.status:
@@ -259,7 +259,7 @@ class SparkHost:
                 case SparkStatus.FAILED:
                     self.record(SparkFailed, "", cause=news.detail)
         with self._known:
-            if news.status is not SparkStatus.DIED:  # it comes back at the same place
+            if news.status is not SparkStatus.DIED:  # it will return at the same address
                 self._news = news
             self._known.notify_all()
         if news.status is SparkStatus.FAILED:
@@ -267,14 +267,14 @@ class SparkHost:
                 part.fail(f"Spark: {news.detail}")
 
     def session(self) -> Any:
-        """The session of this peer, which its parts share, once there is a server; on a thread that may wait.
+        """Return the session that the parts of this peer share, once there is a server; on a thread that may wait.
 
-        Each session has Python processes of its own on Spark's side, so one for every part would be too many.
+        Each session has its own Python processes on Spark's side, so one for every part would be too many.
 
         Raises
         ------
         SparkUnavailable
-            If there is none.
+            If there is no server.
         """
         from spark_stream.server import SparkUnavailable  # noqa: PLC0415 - only who uses Spark needs it
 
@@ -284,14 +284,14 @@ class SparkHost:
             )
             news = self._news
         if not known or not news.url:
-            raise SparkUnavailable(news.detail or f"nobody has told of a server within {STARTS_WITHIN:g} s")
+            raise SparkUnavailable(news.detail or f"no server was reported within {STARTS_WITHIN:g} s")
         with self._opening:
             if self._session is None:
                 self._session = _connected(news)
             return self._session
 
     def leave(self, session: Any, lost: bool) -> None:
-        """A part needs the session no longer; one that was lost is opened anew by whoever needs one next."""
+        """Release the session for a part; a lost session is opened anew when a part needs one."""
         with self._opening:
             if not lost or session is not self._session:
                 return
@@ -300,17 +300,17 @@ class SparkHost:
 
     @property
     def server(self) -> str:
-        """Name of the server where sessions are taken, its address; empty if this peer does not know that."""
+        """Address of the server that accepts sessions; empty if this peer knows none."""
         return named(self._news.url) if self._news.url else ""
 
     def folder(self, name: str) -> Path | None:
-        """Where the query ``name`` keeps its checkpoints; None where there is no server of this machine."""
+        """Return the folder of the checkpoints of query ``name``; None if the server is not on this machine."""
         return Path(self._news.folder) / name if self._news.folder else None
 
     def unreachable(self, resumption: Resumption) -> str:
-        """Why the server of this peer could not go on with a query; empty if it could. On a thread that may wait.
+        """Return why this peer's server could not resume a query; empty if it could. On a thread that may wait.
 
-        The session of this peer is open then, as it may need it soon.
+        The session of this peer is open afterwards, as it may be needed soon.
         """
         from spark_stream.checkpoints import place_of, refusal, unreachable  # noqa: PLC0415 - only who uses Spark
         from spark_stream.spark_errors import cause, is_lost, is_passing  # noqa: PLC0415 - only who uses Spark needs it
@@ -324,7 +324,7 @@ class SparkHost:
                     return ""
                 why = unreachable(session, resumption.checkpoint, place_of(session, self.folder("")))
                 break
-            except Exception as error:  # noqa: BLE001 - whoever waits for the copy has to hear of it
+            except Exception as error:  # noqa: BLE001 - it has to be reported to those that wait for the copy
                 why = cause(error)
                 if session is None or not (is_lost(error) or is_passing(error)):
                     break
@@ -332,10 +332,10 @@ class SparkHost:
         return refusal(self.server or "an unknown address", resumption, why) if why else ""
 
     def rehearse(self, part: Part, keys: Mapping[str, bytes]) -> None:
-        """Have the server execute what this peer is about to ask for, without tuples. On a thread that may wait.
+        """Let the server execute a part without tuples, before this peer needs it. On a thread that may wait.
 
-        What Spark and its Python processes do for the first time takes most of the time until a query gives results.
-        How it ends says nothing: the query that counts will tell what goes wrong.
+        The first execution in Spark and its Python processes takes most of the time until a query has results. The
+        outcome is ignored: the real query will report what goes wrong.
         """
         from spark_stream.query import PartQuery  # noqa: PLC0415 - only who uses Spark needs it
 
@@ -359,7 +359,7 @@ class SparkHost:
         query.stop()
 
     def endpoint(self) -> PeerEndpoint:
-        """Where Spark gets and puts the tuples of this peer's parts."""
+        """Endpoint at which Spark reads and writes the tuples of this peer's parts."""
         if self._endpoint is None:
             from spark_stream.peer_endpoint import PeerEndpoint  # noqa: PLC0415 - only who uses Spark needs it
 
@@ -367,11 +367,11 @@ class SparkHost:
         return self._endpoint
 
     def measured(self, seconds: float) -> None:
-        """Take the time of a micro-batch."""
+        """Record the time of a micro-batch."""
         self._micro_batch.add(seconds)
 
     async def close(self) -> None:
-        """Close the endpoint, when all parts have gone."""
+        """Close the endpoint, after all parts."""
         endpoint, self._endpoint = self._endpoint, None
         session, self._session = self._session, None
         if session is not None:

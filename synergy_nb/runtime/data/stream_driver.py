@@ -1,14 +1,14 @@
-"""Drives the streams of one peer on an event loop: threads for executions, frames over the link, sources, one timer.
+"""The driver of one peer's streams on an event loop: threads for executions, frames over the link, sources, one timer.
 
-All bookkeeping is done on the loop's thread, by :class:`~synergy_nb.dataflow.streams.hosting.Hosting`. What grows
-with the data happens elsewhere: operators run in a pool of threads, where Polars releases the GIL, and encode there
-what goes to other peers; there, what they keep is saved and restored, and frames of more than :data:`LARGE` bytes are
-decoded, one after another for each sender, so that they keep their order. Large snapshots are encoded in a thread of
-their own, while their components go on. Chunks of few tuples, for an operator that has been fast, are
-executed on the loop's own thread, as going to another and back would take longer.
+All bookkeeping is done on the loop's thread, by :class:`~synergy_nb.dataflow.streams.hosting.Hosting`. Work that grows
+with the data is done elsewhere: operators run in a pool of threads, where Polars releases the GIL, and encode their
+output for other peers there; state is saved and restored there, and frames of more than :data:`LARGE` bytes are
+decoded, one after another for each sender, so that they stay in order. Large snapshots are encoded in a separate
+thread, while their components continue. Chunks of few tuples, for an operator that has been fast, are executed on the
+loop's own thread, as a switch to another thread and back would take longer.
 
-A frame that cannot be sent is lost, as far as this module is concerned: hosting is told that the link is down, and
-sends again what has not been received.
+A frame that cannot be sent counts as lost: this module reports a broken link to hosting, which sends again what was
+not received.
 """
 
 from __future__ import annotations
@@ -41,14 +41,14 @@ from synergy_nb.runtime.transport.arrivals import LARGE, Arrivals
 
 __all__ = ["SHARED", "STREAM", "StreamDriver"]
 
-STREAM: Final = "stream"  # channel of the link that frames go over
-SHARED: Final = "shared"  # channel of frames that refer to text in shared memory, which takes time to look through
-LIGHT_ROWS: Final = 64  # tuples that may be executed on the loop's thread
-LIGHT_SECONDS: Final = 0.6e-3  # that such chunks may have been taking
-LIGHT_BYTES: Final = 1 << 20  # that the execution of such chunks may need
-HEAVY_SECONDS: Final = 0.05  # from which on an execution in a thread is one that the loop's thread must not wait for
-HEAVY_BYTES: Final = 64 << 20  # from which on that an execution needs it is expected to take so long
-TURN_SECONDS: Final = 1e-3  # spent on the loop's thread before others get their turn
+STREAM: Final = "stream"  # channel of the link for frames
+SHARED: Final = "shared"  # channel of frames that refer to text in shared memory, which has to be scanned
+LIGHT_ROWS: Final = 64  # most tuples of an execution on the loop's thread
+LIGHT_SECONDS: Final = 0.6e-3  # longest time that such chunks have taken so far
+LIGHT_BYTES: Final = 1 << 20  # most memory that their execution may need
+HEAVY_SECONDS: Final = 0.05  # time from which on the loop's thread must not wait for an execution
+HEAVY_BYTES: Final = 64 << 20  # memory from which on an execution is expected to take so long
+TURN_SECONDS: Final = 1e-3  # time on the loop's thread before other tasks run
 
 Key = tuple[str, str]
 
@@ -61,34 +61,34 @@ class StreamDriver:
     runtime
         The running peer: its address, loop, clock and link.
     create
-        Makes the logic of a new component of a deployed application; None for a source.
+        Function that creates the logic of a new component of a deployed application; None for a source.
     read
-        Opens a source: its component, place from which it is read, and what is to be called when something is pending.
-        None: the source cannot be read, and its component has been given up.
+        Function that opens a source: its component, the point from which it is read, and the callback for pending
+        chunks. It returns None if the source cannot be read and its component has failed.
     said
-        Called with each fact.
+        Callback for each fact.
     arrived
-        Called with the application and the operator of a sink that has results to be collected.
+        Callback with application and operator of a sink that has results to collect.
     executed
-        Called with each execution and its outcome, when hosting has taken it.
+        Callback for each execution and its outcome, after hosting has handled it.
     limits
-        Bytes that each log holds.
+        Limits of each log, bytes.
     memory
         Memory that all components of the peer share; None: no limit.
     threads
-        Operators that are executed at the same time.
+        Most operators that are executed at the same time.
     left, heard
-        Gives the cores that this peer has left, which whoever sends data to it is told; is told of those of others.
+        Function that returns the unused cores of this peer, for its producers; callback for those of other peers.
     machine
-        Gives the machine whose memory this peer can read, see :func:`~synergy_nb.runtime.transport.arenas.machine`;
-        empty where it reads none but its own.
+        Function that returns the machine whose memory this peer can read, see
+        :func:`~synergy_nb.runtime.transport.arenas.machine`; empty where it reads only its own.
     overheads
-        Overheads of the peer, which take the measured time of chunks of few tuples beside the processing of these.
+        Overheads of the peer, which record the measured time of chunks of few tuples beside the processing of these.
 
     Attributes
     ----------
     feeds
-        Component to what it emits without being executed here: sources, and parts on other engines.
+        Component to the feed that emits for it without an execution here: a source, or a part on another engine.
     """
 
     def __init__(
@@ -133,8 +133,8 @@ class StreamDriver:
         self._saving = ThreadPoolExecutor(1, thread_name_prefix=f"synergy snapshots {runtime.address}")
         self._executing: dict[
             Component, float
-        ] = {}  # in the pool, and since when; long ago if it is going to take long
-        self._beside = 0  # snapshots that are encoded, while their components go on
+        ] = {}  # executions in the pool and their start; long ago if they are expected to take long
+        self._beside = 0  # snapshots being encoded while their components continue
         self._arrivals = Arrivals(
             runtime.loop,
             self._pool,
@@ -150,16 +150,16 @@ class StreamDriver:
         self._idle = asyncio.Event()
         self._idle.set()
 
-    # -- what happens to the peer --------------------------------------------------------------------------------
+    # -- inputs of the peer --------------------------------------------------------------------------------
 
     def converge(self, deployment: Deployment) -> None:
-        """Do what a deployment asks of this peer."""
+        """Carry out a deployment on this peer."""
         self._carry_out(self.hosting.converge(deployment, self._clock()))
         if not deployment.places:
             self._shared.arenas.release_unused()
 
     def on_frame(self, sender: str, channel: str, payload: bytes) -> None:
-        """Take a frame of another peer; one that is damaged is recorded, and asked for again."""
+        """Receive a frame of another peer; record a damaged one, and request it again."""
         self._arrivals.add(sender, payload, elsewhere=channel == SHARED)
 
     def _take(self, sender: str, frame: Frame, began: float | None) -> None:
@@ -175,7 +175,7 @@ class StreamDriver:
         self._carry_out(effects)
 
     def _not_taken(self, sender: str, error: BaseException) -> None:
-        """A frame was damaged, or what it refers to has gone, or cannot be read here: ask for it again."""
+        """Request a frame again that was damaged, or whose reference is invalid."""
         if isinstance(error, StaleReference):
             self._shared.failed()
         else:
@@ -184,32 +184,32 @@ class StreamDriver:
             self._carry_out(self.hosting.link_down(sender, self._clock()))
 
     def link_down(self, peer: str) -> None:
-        """What was under way to or from a peer may be lost."""
+        """Handle a broken link: frames to or from a peer may be lost."""
         self._shared.note_machine(peer, "")
         if not self._closed:
             self._carry_out(self.hosting.link_down(peer, self._clock()))
 
     def collected(self, application: str, operator: str, upto: Point) -> None:
-        """A client has the results of a sink up to a place."""
+        """Discard the results of a sink up to a point: a client has them."""
         self._carry_out(self.hosting.collected(application, operator, upto, self._clock()))
 
     def give_up(self, application: str, operator: str, error: BaseException) -> None:
-        """Have a component fail, with what went wrong outside of its executions."""
+        """Fail a component because of an error outside of its executions."""
         if not self._closed:
             self._carry_out(self.hosting.give_up(application, operator, error, self._clock()))
 
     def committed(self, component: Component) -> None:
-        """Another engine that executes a component has committed or handed over more."""
+        """Handle that another engine has committed or handed over more of a component."""
         if not self._closed:
             self._carry_out(self.hosting.committed(component, self._clock()))
 
     def pause(self, component: Component, paused: bool) -> None:
-        """Have a component take nothing more at the moment, or go on."""
+        """Suspend or resume the execution of a component."""
         if not self._closed and component.paused != paused:
             self._carry_out(self.hosting.pause(component, paused, self._clock()))
 
     def drop(self, component: Component) -> None:
-        """A component has gone: what it emitted by itself ends."""
+        """Stop the feed of a component that was removed."""
         feed = self.feeds.pop(component, None)
         if feed is not None:
             feed.stop()
@@ -218,11 +218,11 @@ class StreamDriver:
             task.add_done_callback(self._ending.discard)
 
     def beside(self, work: Callable[..., object], *arguments: Any) -> None:
-        """Do something in a thread between two executions."""
+        """Run a function in a thread between two executions."""
         self._pool.submit(work, *arguments)
 
     async def close(self) -> None:
-        """Stop everything: no thread, timer or buffer stays."""
+        """Stop everything: no thread, timer or buffer remains."""
         self._closed = True
         if self._timer is not None:
             self._timer.cancel()
@@ -278,7 +278,7 @@ class StreamDriver:
     # -- turns of the loop ---------------------------------------------------------------------------------------
 
     def soon(self) -> None:
-        """Do what can be done when what is to be done on the loop now has been done."""
+        """Schedule a turn after the present callbacks of the loop."""
         if not self._called and not self._closed:
             self._called = True
             self._runtime.loop.call_soon(self._turn)
@@ -310,7 +310,7 @@ class StreamDriver:
             self._timer = self._runtime.loop.call_later(max(at - self._clock(), 0.0), self.soon)
 
     def _emit(self, now: float) -> bool:
-        """Take one chunk, and its promise, out of each feed that has room downstream: who shares a stream keeps up."""
+        """Emit one chunk, and its promise, of each feed that has room downstream: so sharers of a stream keep up."""
         emitted = False
         for component, feed in tuple(self.feeds.items()):
             key = component.application, component.operator
@@ -331,7 +331,7 @@ class StreamDriver:
     # -- execution -----------------------------------------------------------------------------------------------
 
     def _execute(self, now: float) -> bool:
-        """Execute something, here or in a thread; False if there is nothing."""
+        """Execute the next work, here or in a thread; False if there is none."""
         if len(self._executing) < self._threads:
             work = self.hosting.next(now, together=TOGETHER_ROWS)
         else:
@@ -347,7 +347,7 @@ class StreamDriver:
 
     @property
     def occupied(self) -> bool:
-        """Whether an execution takes long in a thread: what Polars does meanwhile may have to wait until it ends."""
+        """Whether an execution runs for long in a thread: other calls of Polars may have to wait until it ends."""
         now = self._clock()
         return any(now - began >= HEAVY_SECONDS for began in self._executing.values())
 
@@ -412,7 +412,7 @@ class StreamDriver:
                 self._on_loop(self._saved, capture, saved, self._clock() - began)
                 return
             made: Captured | BaseException = capture.encode(saved)
-        except ANYTHING as error:  # only the operator's own application may suffer
+        except ANYTHING as error:  # only the operator's own application may fail
             made = error
         self._on_loop(self._captured, capture, made, self._clock() - began)
 
@@ -458,18 +458,18 @@ class StreamDriver:
     def _on_loop(self, call: Callable[..., None], *arguments: object) -> None:
         try:
             self._runtime.loop.call_soon_threadsafe(call, *arguments)
-        except RuntimeError:  # the loop was closed without closing the driver: nobody is waiting
+        except RuntimeError:  # the loop was closed without closing the driver
             return
 
 
 def _needs(work: Work) -> float:
-    """Bytes that work may need, beside the state of its operator."""
+    """Return the bytes that work may need in addition to the state of its operator."""
     logic = work.component.logic
     return 0.0 if logic is None else sum(logic.needs(work.port, item) for item in work.items)
 
 
 def _failing(make: Callable[[], None]) -> BaseException | None:
-    """What making something raised, or None."""
+    """Call a function; return the exception that it raised, or None."""
     try:
         make()
     except ANYTHING as error:
