@@ -1,1 +1,1 @@
-"""A peer as a process: the worker plugin that holds it, its driver and services, how peers start and join one ring."""
+"""A peer as a process: its worker plugin, its driver and services, and the start of peers that join one ring."""

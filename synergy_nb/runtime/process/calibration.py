@@ -1,10 +1,10 @@
-"""Measures the time of a wake-up and of each kind of operator on a few tuples, with no stream running.
+"""Calibration: measures a wake-up, and each kind of operator on a few tuples, while no stream runs.
 
-A thread sleeps until a time that it has set itself, as the thread of a paced source does, and hands over to the event
-loop. There a filter takes a batch of two tuples, a frame with it is decoded, and then one of the other kinds, in turn,
-takes what makes it give a result. The times are added to :class:`~synergy_nb.models.overheads.Overheads`: at short
-intervals when the peer starts, while the machine is busy with starting, then at longer ones up to a second. So
-projection knows the machine before the first tuple, and hears of it when other work slows it down.
+A thread sleeps until a due time, as the thread of a paced source does, and passes an item to the event loop. There a
+filter processes a batch of two tuples, a frame with it is decoded, and then one of the other kinds of operators, in
+turn, processes tuples until it has a result. The times are added to :class:`~synergy_nb.models.overheads.Overheads`: at
+short intervals when the peer starts, while the machine is busy with starting, then at longer ones up to a second. So
+projection knows the machine before the first tuple, and is updated when other work slows the machine down.
 """
 
 from __future__ import annotations
@@ -27,18 +27,18 @@ from synergy_nb.runtime.process.peer_reports import MeasuredOverheads
 __all__ = ["Calibration", "CalibrationCase", "calibration_cases"]
 
 SOON: Final = 0.05  # seconds until the first measurement
-LONGER: Final = 1.15  # ratio of an interval to the one before
-EVERY: Final = 1.0  # seconds between two measurements at most
-APART: Final = 10_000_000  # microseconds of event time from one result of a specimen to the next
+LONGER: Final = 1.15  # ratio of an interval to the previous one
+EVERY: Final = 1.0  # longest time between two measurements, seconds
+APART: Final = 10_000_000  # event time between two results of a case, microseconds
 
 
 class CalibrationCase:
-    """An operator that nobody waits for, which shows what one of its kind takes for a few tuples.
+    """An operator without readers, which shows the time that its kind takes for a few tuples.
 
     Parameters
     ----------
     plan
-        A plan with the operator.
+        Plan that contains the operator.
     operator
         Id of the operator.
     """
@@ -50,7 +50,7 @@ class CalibrationCase:
         self._made = 0
 
     def items(self) -> list[tuple[int, Item]]:
-        """The next tuples on each port, and the promises behind them, which let windows close."""
+        """Return the next tuples on each port, followed by promises that let windows close."""
         self._made += 1
         at, position = self._made * APART, 2 * self._made
         later = pl.col(pl.Datetime("us")) + pl.duration(microseconds=at)
@@ -60,7 +60,7 @@ class CalibrationCase:
         return found
 
     def execute(self, items: list[tuple[int, Item]]) -> int:
-        """Take items until there is a result; gives its number of tuples."""
+        """Process items until there is a result; return its number of tuples."""
         for port, item in items:
             rows = sum(made.rows for made in self._logic.take(port, item) if isinstance(made, Batch))
             if rows:
@@ -69,7 +69,7 @@ class CalibrationCase:
 
 
 def calibration_cases() -> Iterator[CalibrationCase]:
-    """One of each kind of operator that has an example (which needs no key), the reference first."""
+    """Yield one case for each kind of operator that has an example (and needs no key), the reference first."""
     packets, others = source("packets", rate=1.0), source("packets", rate=1.0)
     for declaration in sorted(KINDS.values(), key=lambda each: each.kind != REFERENCE):
         if declaration.example is not None:
@@ -80,24 +80,24 @@ def calibration_cases() -> Iterator[CalibrationCase]:
 
 
 def _two_tuples(schema: dict[str, str]) -> pl.DataFrame:
-    alike: dict[str, list[Any]] = {"str": ["", ""], "time": [1, 1]}  # of one window, where they have one
+    alike: dict[str, list[Any]] = {"str": ["", ""], "time": [1, 1]}  # in one window, if they have windows
     values = {column: alike.get(kind, [1, 2]) for column, kind in schema.items()}
     return pl.DataFrame(values, schema=empty(schema).schema)
 
 
 class Calibration:
-    """Keeps the overheads of one peer up to date while it executes nothing.
+    """Updates the overheads of one peer while it executes nothing.
 
     Parameters
     ----------
     loop
-        The peer's event loop.
+        Event loop of the peer.
     clock
-        Returns the time in seconds; may be called from any thread.
+        Function that returns the time in seconds, thread-safe.
     overheads
-        The measured overheads, to which the measurements are added; the peer is sent them.
+        Overheads of the peer, to which the measurements are added; the peer receives them.
     busy
-        Whether something on this peer takes long, so that a measurement would hold up the event loop.
+        Predicate that tells whether an execution on this peer takes long, so that a measurement would block the loop.
     """
 
     def __init__(
@@ -124,12 +124,12 @@ class Calibration:
         self._thread.start()
 
     def renew(self) -> None:
-        """Measure at short intervals again: the peer has started, and what was measured meanwhile tells little."""
+        """Measure at short intervals again: the peer has started, and measurements during the start say little."""
         self._overheads.discount()
         self._interval = SOON
 
     def close(self) -> None:
-        """Let the thread end; measure nothing more."""
+        """Stop the thread and all measurements."""
         self._halt.set()
 
     def _run(self) -> None:
@@ -144,11 +144,11 @@ class Calibration:
                 return
 
     def measure(self, due: float) -> None:
-        """Measure what is due at ``due``, in seconds, on the loop's thread."""
+        """Measure the wake-up that was due at ``due``, in seconds, and the next case; on the loop's thread."""
         if self._halt.is_set() or self._busy():
             return
         woken = self._clock()
-        if self._seen:  # the first time is cold
+        if self._seen:  # the first execution is cold
             self._overheads.observe(SOURCE, woken - due)
         self._overheads.observe(REFERENCE, self._execute(self._reference))
         began = self._clock()
@@ -158,7 +158,7 @@ class Calibration:
         self._overheads.publish()
 
     def _execute(self, specimen: CalibrationCase) -> float:
-        """Measure a call of an operator; the very first one is cold and does not count."""
+        """Measure one execution of a case; its very first one is cold and does not count."""
         for _ in range(1 if specimen.kind in self._seen else 2):
             items = specimen.items()
             began = self._clock()

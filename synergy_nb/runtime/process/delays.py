@@ -1,4 +1,4 @@
-"""Round-trip times from a peer to others, for a client that looks for the nearest one."""
+"""Round-trip times from a peer to others, for a client that selects the nearest one."""
 
 from __future__ import annotations
 
@@ -14,12 +14,12 @@ from synergy_nb.runtime.transport.link import LinkDown, Links
 
 __all__ = ["Delays"]
 
-PINGS: Final = 2  # to a peer that the overlay has not measured; the shortest counts, as the first opens the link
-PATIENCE: Final = 1.0  # seconds that an answer may take
+PINGS: Final = 2  # pings to a peer that the overlay has not measured; the shortest counts, as the first opens the link
+PATIENCE: Final = 1.0  # longest time to wait for an answer, seconds
 
 
 class Delays:
-    """Answers how far other peers are from this one.
+    """Answers requests for the delays from this peer to others.
 
     Parameters
     ----------
@@ -28,7 +28,7 @@ class Delays:
     latency
         Latencies that the overlay of the peer has measured.
     clock
-        Gives the time in seconds.
+        Function that returns the time in seconds.
     """
 
     def __init__(self, links: Links, latency: Latency, clock: Callable[[], float]) -> None:

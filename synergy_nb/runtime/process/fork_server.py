@@ -1,15 +1,15 @@
-"""Processes that start fast: a nursery imports everything once, and forks a process for whoever asks.
+"""Processes that start fast: a nursery imports all modules once, and forks a process on request.
 
-Importing is what costs when a peer process starts. :class:`ForkServer` starts one fresh interpreter that imports the
-named modules, and then forks children that have them already, and share their memory. Unlike the fork server of
-``multiprocessing`` it never looks at the user's ``__main__`` (a script without a guard, a notebook and ``python -c``
-are all the same to it) and changes nothing in the user's process, which is never forked itself.
+Imports take most of the time when a peer process starts. :class:`ForkServer` starts one fresh interpreter that imports
+the named modules, and then forks children that have these already, and share their memory. Unlike the fork server of
+``multiprocessing`` it ignores the user's ``__main__`` (so a script without a guard, a notebook and ``python -c`` are
+all alike) and changes nothing in the user's process, which is never forked itself.
 
-Nothing outlives its parent. The nursery holds one end of a socket whose other end is the user's process: when that
-ends, however it ends, the nursery kills its children and ends. Children hold one end of a pipe whose other end is the
-nursery, and end when that does. All of them ignore SIGINT: interrupting a cell is not for them.
+Nothing outlives its parent. The nursery has one end of a socket whose other end is the user's process: when that
+process ends, for whatever reason, the nursery kills its children and ends. Children have one end of a pipe whose other
+end is the nursery, and end when the nursery does. All of them ignore SIGINT, which interrupts a cell of the notebook.
 
-This module imports neither Dask nor anything slow, so that a nursery can be on its way while the caller imports Dask.
+This module imports neither Dask nor anything slow, so a nursery can start while the caller imports Dask.
 """
 
 from __future__ import annotations
@@ -47,14 +47,14 @@ HEADER: Final = 4  # bytes of a frame's length
 
 
 class ProcessStartError(SynergyError, RuntimeError):
-    """A process did not start; the text names the process and the reason."""
+    """A process did not start; the message names the process and the reason."""
 
 
 # -- in the user's process -------------------------------------------------------------------------------------------
 
 
 class _Child:
-    """A forked process as its parent's parent sees it."""
+    """A forked process, as the user's process sees it."""
 
     def __init__(self) -> None:
         loop = asyncio.get_running_loop()
@@ -64,9 +64,9 @@ class _Child:
 
 
 class ForkServer:
-    """Starts processes that have already imported ``preload``; close it when done.
+    """Starts processes that have already imported ``preload``; call :meth:`close` when done.
 
-    Make one by :meth:`launch`; use it on one event loop.
+    Create one by :meth:`launch`; use it on one event loop.
     """
 
     def __init__(self, process: subprocess.Popen[bytes], control: socket.socket) -> None:
@@ -77,21 +77,21 @@ class ForkServer:
         self._loop: asyncio.AbstractEventLoop | None = None
         self._lock: asyncio.Lock | None = None
         self._lost: str | None = None
-        self._reported = 0.0  # when a process was last asked for, forked or ready
+        self._reported = 0.0  # time at which a process was last requested, forked or ready
 
     @classmethod
     def launch(cls, preload: Sequence[str] = PRELOAD, environment: Mapping[str, str] | None = None) -> ForkServer:
-        """Start the interpreter; this returns at once, while it is importing.
+        """Start the interpreter; return at once, while it is importing.
 
         Parameters
         ----------
         preload
-            Modules to import, or ``module:function`` to import and call. One that cannot be is passed over.
+            Modules to import, or ``module:function`` to import and call. One that fails to import is skipped.
         environment
-            Variables to set for the nursery and its children.
+            Environment variables for the nursery and its children.
         """
         if not hasattr(os, "fork"):
-            raise ProcessStartError(f"peer processes need os.fork, which {sys.platform} has not")
+            raise ProcessStartError(f"peer processes need os.fork, which {sys.platform} does not have")
         ours, theirs = socket.socketpair()
         ours.setblocking(False)
         arguments = (theirs.fileno(), [path or os.getcwd() for path in sys.path], list(preload))  # noqa: PTH109
@@ -111,14 +111,14 @@ class ForkServer:
         Parameters
         ----------
         name
-            Name of the process; no other process that is alive may have it.
+            Name of the process, unique among the living processes.
         target
-            ``package.module:function``, called as ``function(spec, report)``.
+            Function to call as ``function(spec, report)``, named ``package.module:function``.
         spec
-            Given to the function.
+            Argument of the function.
         timeout
-            Seconds in which no process has reported after which this one is given up: where many start on one machine,
-            they wait for each other.
+            Seconds without a report of any process after which this one is given up: where many processes start on one
+            machine, they wait for each other.
 
         Returns
         -------
@@ -128,14 +128,14 @@ class ForkServer:
         Raises
         ------
         ProcessStartError
-            If the function raised, the process ended, or the time was over before the report.
+            If the function raised, the process ended, or the timeout passed before the report.
         """
         loop = asyncio.get_running_loop()
         if self._loop is None:
             self._loop, self._lock = loop, asyncio.Lock()
             loop.add_reader(self._control, self._read)
         if name in self._children:
-            raise ValueError(f"process {name!r} is there already")
+            raise ValueError(f"process {name!r} exists already")
         child = self._children[name] = _Child()
         self._reported = loop.time()
         await self._send({"fork": name, "target": target, "spec": spec})
@@ -147,7 +147,7 @@ class ForkServer:
         raise ProcessStartError(f"process {name!r} was not ready within {timeout:g} s, and no other became ready")
 
     def pid(self, name: str) -> int:
-        """Process id of a child that is alive."""
+        """Process id of a living child."""
         return self._children[name].pid
 
     async def exited(self, name: str) -> int:
@@ -156,7 +156,7 @@ class ForkServer:
         return 0 if child is None else await asyncio.shield(child.exited)
 
     async def stop(self, name: str, grace: float = 2.0) -> None:
-        """Ask a child to end by SIGTERM, and kill it if it has not ended within ``grace`` seconds."""
+        """Send a child SIGTERM, and kill it if it has not ended within ``grace`` seconds."""
         child = self._children.get(name)
         if child is None:
             return
@@ -170,14 +170,14 @@ class ForkServer:
             await asyncio.shield(child.exited)
 
     async def close(self) -> None:
-        """End the nursery and every child that is left, by force."""
+        """End the nursery and all remaining children, by force."""
         self.abandon()
         with contextlib.suppress(subprocess.TimeoutExpired):
             await asyncio.to_thread(self._process.wait, 5.0)
         self.kill()
 
     def abandon(self) -> None:
-        """Let go: the nursery ends itself and its children. For places where nothing can be awaited."""
+        """Disconnect: the nursery ends itself and its children. For code that cannot await."""
         if self._control.fileno() < 0:
             return
         if self._loop is not None and not self._loop.is_closed():
@@ -186,7 +186,7 @@ class ForkServer:
         self._lose("the nursery was closed")
 
     def kill(self) -> None:
-        """End the nursery at once, if it is still there; its children notice."""
+        """Kill the nursery at once if it still runs; its children then end."""
         if self._process.poll() is None:
             self._process.kill()
             self._process.wait()
@@ -195,7 +195,7 @@ class ForkServer:
 
     async def _send(self, order: Mapping[str, Any]) -> None:
         if self._lost is not None or self._lock is None:
-            return  # the children are gone, and their futures say so
+            return  # the children have ended, and their futures have the error
         data = msgspec.msgpack.encode(order)
         async with self._lock:  # a frame in one piece
             with contextlib.suppress(OSError):  # the reader sees the end
@@ -221,7 +221,7 @@ class ForkServer:
         child = self._children.get(news["child"])
         if child is None:
             return
-        if "pid" in news or "report" in news:  # the nursery has imported what it should, or a process has
+        if "pid" in news or "report" in news:  # the nursery, or a process, has finished its imports
             self._reported = child.ready.get_loop().time()
         if "pid" in news:
             child.pid = news["pid"]
@@ -253,7 +253,7 @@ def _settle(future: asyncio.Future[Any], result: Any) -> None:
 
 
 def _frames(buffer: bytearray) -> list[bytes]:
-    """Take all complete frames out of ``buffer``."""
+    """Remove all complete frames from ``buffer``, and return them."""
     frames = []
     while len(buffer) >= HEADER and len(buffer) >= HEADER + (size := int.from_bytes(buffer[:HEADER])):
         frames.append(bytes(buffer[HEADER : HEADER + size]))
@@ -265,7 +265,7 @@ def _frames(buffer: bytearray) -> list[bytes]:
 
 
 class _ForkedProcess:
-    """The nursery's side: forks, forwards what children report, and reaps them."""
+    """The nursery's side: forks children, forwards their reports, and reaps them."""
 
     def __init__(self, control: socket.socket) -> None:
         self._control = control
@@ -276,7 +276,7 @@ class _ForkedProcess:
         self._life_read, self._life_write = os.pipe()  # children see its end when this process ends
 
     def serve(self) -> None:
-        """Until the user's process has gone."""
+        """Serve until the user's process has ended."""
         while True:
             for key, _ in self._selector.select():
                 name: str = key.data
@@ -301,7 +301,7 @@ class _ForkedProcess:
                             os.kill(self._children[order["signal"]][0], order["number"])
 
     def kill(self) -> None:
-        """End all children."""
+        """Kill all children."""
         for pid, _ in self._children.values():
             os.kill(pid, signal.SIGKILL)  # not reaped yet, so the id is still its own
         for pid, _ in self._children.values():
@@ -309,13 +309,13 @@ class _ForkedProcess:
 
     def _tell(self, news: Mapping[str, Any]) -> None:
         data = msgspec.msgpack.encode(news)
-        with contextlib.suppress(OSError):  # the user's process has gone: the next read says so
+        with contextlib.suppress(OSError):  # the user's process has ended: the next read fails
             self._control.sendall(len(data).to_bytes(HEADER) + data)
 
     def _fork(self, name: str, target: str, spec: bytes) -> None:
         read, write = os.pipe()
         with warnings.catch_warnings():
-            warnings.simplefilter("ignore")  # of threads that libraries began when imported; those stay behind
+            warnings.simplefilter("ignore")  # about threads that libraries started; children do not have these
             pid = os.fork()
         if pid == 0:
             self._control.close()
@@ -334,24 +334,24 @@ class _ForkedProcess:
         self._selector.unregister(read)
         os.close(read)
         del self._buffers[name]
-        _, status = os.waitpid(pid, 0)  # its pipe has ended, so it has, or is about to
+        _, status = os.waitpid(pid, 0)  # its pipe has closed, so it has ended, or is about to
         self._tell({"child": name, "exited": os.waitstatus_to_exitcode(status)})
 
 
 def _main(control: int, path: list[str], preload: list[str]) -> None:
-    """Entry of the nursery's process."""
+    """Run the nursery's process."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     sys.path[:] = path
-    gc.disable()  # what is imported stays: collections on the way find nothing, and take a tenth of the time
+    gc.disable()  # imported objects stay: collections would find nothing, and take a tenth of the time
     for module in preload:
-        with contextlib.suppress(Exception):  # only a head start: a child that needs it will say what is wrong
+        with contextlib.suppress(Exception):  # only a head start: a child that needs it will report the error
             name, _, function = module.partition(":")
             imported = importlib.import_module(name)
             if function:
                 getattr(imported, function)()
     gc.enable()
     gc.collect()
-    gc.freeze()  # collections in the children leave these objects, and so the shared pages, alone
+    gc.freeze()  # collections in the children skip these objects, and so share their pages
     ward = _ForkedProcess(socket.socket(fileno=control))
     try:
         ward.serve()
@@ -364,7 +364,7 @@ def _main(control: int, path: list[str], preload: list[str]) -> None:
 
 
 def _child(target: str, spec: bytes, pipe: int, life: int) -> None:
-    """Entry of a forked process; never returns."""
+    """Run a forked process; never returns."""
     code = 1
 
     def report(news: Mapping[str, Any]) -> None:
@@ -374,7 +374,7 @@ def _child(target: str, spec: bytes, pipe: int, life: int) -> None:
             view = view[os.write(pipe, view) :]
 
     def watch() -> None:
-        os.read(life, 1)  # nobody writes: it returns when the nursery has ended
+        os.read(life, 1)  # nothing is ever written: it returns when the nursery has ended
         os._exit(1)  # even if the event loop hangs
 
     try:
@@ -385,7 +385,7 @@ def _child(target: str, spec: bytes, pipe: int, life: int) -> None:
         call(spec, lambda value: report({"report": value}))
         code = 0
     except BaseException as error:  # noqa: BLE001 - the last thing that this process does
-        while error.__cause__ is not None:  # what Dask wraps says no more than that there was an error
+        while error.__cause__ is not None:  # Dask's wrapper says only that there was an error
             error = error.__cause__
         with contextlib.suppress(OSError):
             report({"error": f"{type(error).__name__}: {error}"})

@@ -1,8 +1,8 @@
-"""What a peer's machine does: CPU load, memory and ping times, as rows of a live stream.
+"""Measurements of a peer's machine: CPU load, memory and ping times, as rows of a live stream.
 
-The monitoring module of section 2.2.2 of the dissertation: processor load is inferred from the idle time that the
-system counts. Nothing here starts a thread or looks at a clock: who runs the source reads the counters every so
-often and calls :func:`sample` with the latest ping times, which the overlay measures anyway. A reading takes 0.1 ms.
+The monitoring module of section 2.2.2 of the dissertation: processor load is derived from the idle time that the
+system counts. Nothing here starts a thread or reads a clock: the feed of the source reads the counters regularly and
+calls :func:`sample` with the latest ping times, which the overlay measures anyway. A reading takes 0.1 ms.
 
 Rows are (time, peer, metric, target, value):
 
@@ -28,10 +28,10 @@ __all__ = ["Counters", "Row", "read_counters", "resident", "sample"]
 
 
 class Counters(NamedTuple):
-    """Readings of a machine; CPU times only ever grow, so a load is the difference of two.
+    """Readings of a machine; CPU times never fall, so a load is the difference of two readings.
 
-    ``process``, ``busy``, ``idle``: CPU seconds used by this process, used by all, and unused, summed over the cores.
-    ``resident``, ``used``: bytes of this process and of the machine. ``cores`` of the machine.
+    ``process``, ``busy``, ``idle``: CPU seconds of this process, of all processes, and unused, summed over the cores.
+    ``resident``, ``used``: bytes of this process and of the machine. ``cores``: number of cores of the machine.
     """
 
     process: float
@@ -51,7 +51,7 @@ class Row(NamedTuple):
 
 
 def read_counters() -> Counters:
-    """The counters now."""
+    """Read the counters."""
     times = psutil.cpu_times()
     idle = times.idle + getattr(times, "iowait", 0.0)
     guests = getattr(times, "guest", 0.0) + getattr(times, "guest_nice", 0.0)  # user time counts them already
@@ -70,21 +70,21 @@ def read_counters() -> Counters:
 
 
 def resident() -> int:
-    """Bytes of this process that are in memory."""
+    """Return the resident bytes of this process."""
     return int(psutil.Process().memory_info().rss)
 
 
 def sample(previous: Counters | None, current: Counters, pings: Mapping[str, float] | None = None) -> list[Row]:
-    """What happened between two readings.
+    """Return the rows for the time between two readings.
 
     Parameters
     ----------
     previous
-        The reading before; None: no CPU load is known yet, and no row tells one.
+        Previous reading; None: there is no row for CPU load yet.
     current
-        The reading now.
+        Present reading.
     pings
-        Latest round-trip times in seconds, by peer.
+        Peer to the latest round-trip time, seconds.
     """
     rows = []
     if previous is not None:

@@ -1,4 +1,4 @@
-"""Commands of clients that their peer answers: each is a message with a number, and so is the answer."""
+"""Commands of clients that a peer answers: each is a message with a number, and so is the answer."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from synergy_nb.runtime.process.requests import Move, Outcome, pack, unpack
 
 __all__ = ["MOVES_WITHIN", "Commands"]
 
-MOVES_WITHIN = 150.0  # seconds after which whoever asked is told that nothing is known
+MOVES_WITHIN = 150.0  # seconds after which a client is answered that nothing is known
 
 
 class Commands:
@@ -22,7 +22,7 @@ class Commands:
     Parameters
     ----------
     request
-        Sends a message of the driver to the peer; raises what its handler raises.
+        Function that sends a message of the driver to the peer; it raises what the peer's handler raises.
     """
 
     def __init__(self, request: Callable[[DriverMessage], None]) -> None:
@@ -39,7 +39,7 @@ class Commands:
             del self._waiting[number]
 
     def answered(self, answer: Answer | HostsLookedUp) -> None:
-        """Take an answer of the peer."""
+        """Handle an answer of the peer."""
         waiting = self._waiting.get(answer.number)
         if waiting is not None and not waiting.done():
             waiting.set_result(answer)
@@ -50,7 +50,7 @@ class Commands:
         Raises
         ------
         ValueError
-            If the peer refuses to decide on it at all.
+            If the peer refuses the plan at once.
         """
         number = next(self._numbers)
         answer: Answer = await self._command(number, SubmitPlan(application, plan, placement, number))
@@ -58,15 +58,15 @@ class Commands:
             raise ValueError(answer.refusal)
 
     async def hosts(self, names: list[str], seconds: float) -> dict[str, list[str]] | None:
-        """Hosts of components and streams by name; None if the directory did not answer within so many seconds."""
+        """Return hosts of components and streams by name; None if the directory did not answer in time (seconds)."""
         number = next(self._numbers)
         found: HostsLookedUp = await self._command(number, LookUpHosts(number, tuple(names), seconds))
         return found.hosts
 
     async def move(self, payload: bytes) -> bytes:
-        """Answer a :class:`~synergy_nb.runtime.process.requests.Move` when the component has moved, or why it has not.
+        """Answer a :class:`~synergy_nb.runtime.process.requests.Move` when the component has moved or the move failed.
 
-        What cannot be done at all is answered at once.
+        An impossible move is answered at once.
         """
         asked = unpack(payload, Move)
         number = next(self._numbers)

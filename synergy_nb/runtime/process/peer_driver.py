@@ -1,7 +1,7 @@
 """The real-time driver: runs one peer on an event loop, over links, and carries out its effects.
 
-It gives the peer the time, its messages and its timers, and takes its effects: sends go to the links, records to the
-journal, instructions to a :class:`Host`. It knows nothing of Dask; ``plugin.py`` puts it on a worker.
+It passes the time, messages and timers to the peer, and carries out its effects: sends go to the links, records to the
+journal, instructions to a :class:`Host`. It does not depend on Dask; ``plugin.py`` runs it on a worker.
 """
 
 from __future__ import annotations
@@ -46,69 +46,69 @@ from synergy_nb.runtime.transport.wide_area import WideArea
 
 __all__ = ["Factory", "Host", "Operation", "PeerRuntime"]
 
-JOURNALED: Final = 16 << 20  # bytes of older events that a peer's journal keeps
+JOURNALED: Final = 16 << 20  # bytes of older events that a peer's journal retains
 P = ParamSpec("P")
 Operation = Callable[[bytes], Awaitable[bytes]]
 
 
 class Host(Protocol):
-    """What carries out a peer's instructions on its machine.
+    """Carries out a peer's instructions on its machine.
 
     ``close`` may be a coroutine function.
     """
 
     def carry_out(self, instruction: msgspec.Struct) -> None:
-        """Do what a protocol asked for; what comes of it is a message to the peer, by ``PeerRuntime.report``."""
+        """Carry out an instruction; its outcome is a message to the peer, by ``PeerRuntime.report``."""
 
     def on_data(self, sender: str, channel: str, payload: bytes) -> None:
-        """Take one data frame."""
+        """Receive one data frame."""
 
     def close(self) -> Any:
         """Stop everything."""
 
 
 class Factory(Protocol):
-    """Makes a peer and its host for a runtime; it may add to ``runtime.operations`` and to the lists of listeners."""
+    """Creates a peer and its host for a runtime; may add to ``runtime.operations`` and to the lists of listeners."""
 
     def __call__(self, runtime: PeerRuntime, config: Mapping[str, Any], /) -> tuple[Peer, Host]: ...
 
 
 class PeerRuntime:
-    """One running peer, as its host and the notebook's cluster see it.
+    """One running peer, with its links, its journal and its host.
 
     Parameters
     ----------
     address
-        The peer's address, its identity.
+        Address of the peer, its identity.
     name
-        A name for people, such as ``peer-3``.
+        Name for users, such as ``peer-3``.
     connect
         Coroutine that opens a comm to an address (see :class:`~synergy_nb.runtime.transport.link.Links`).
     factory
-        Makes the peer and the host.
+        Factory of the peer and its host.
     config
         Plain values for the factory.
     limits, area
-        Bounds of the links, and the wide area that is laid over them (None: none).
+        Limits of the links, and the wide area imposed on them (None: none).
 
     Attributes
     ----------
     operations
-        Name to coroutine function ``(payload) -> answer``: what clients may request. ``ping`` gives the payload back,
-        ``journal`` the events since a sequence number (MessagePack in and out), ``area`` lays a wide area
-        (:meth:`~synergy_nb.runtime.transport.wide_area.WideArea.to_bytes`; nothing for none) over the peer's links.
+        Name of a request of clients to the coroutine function ``(payload) -> answer``. ``ping`` returns the payload,
+        ``journal`` the events since a sequence number (MessagePack in and out), ``area`` imposes a wide area
+        (:meth:`~synergy_nb.runtime.transport.wide_area.WideArea.to_bytes`; empty for none) on the peer's links.
     on_start : list of callables without arguments
         Called when the protocols have started.
     on_area : list of callables (area)
-        Called with each wide area that is laid over the links; None for none.
+        Called with each wide area that is imposed on the links; None for none.
     on_down : list of callables (address)
-        Told of each peer whose link failed.
+        Called for each peer whose link failed.
     on_trouble : list of callables (event)
-        Told of each :class:`~synergy_nb.events.PeerTrouble` of the journal.
+        Called for each :class:`~synergy_nb.events.PeerTrouble` in the journal.
     messages : int
-        Control messages that the peer has sent.
+        Number of control messages that the peer has sent.
     links, journal, peer, host, loop
-        The parts.
+        Parts of the runtime.
     """
 
     def __init__(
@@ -161,15 +161,15 @@ class PeerRuntime:
 
     @property
     def now(self) -> float:
-        """Seconds: the wall clock at the start, and monotone from there."""
+        """Time in seconds: the wall clock at the start, monotonic from then on."""
         return self._wall + self.loop.time()
 
     def clock(self) -> float:
-        """:attr:`now` as a function, from any thread."""
+        """Return :attr:`now`; thread-safe."""
         return self.now
 
     def send_data(self, to: str, channel: str, payload: bytes) -> None:
-        """Put a data frame on the link to ``to``, see :meth:`~synergy_nb.runtime.transport.link.Links.send_data`."""
+        """Queue a data frame on the link to ``to``, see :meth:`~synergy_nb.runtime.transport.link.Links.send_data`."""
         self.links.send_data(to, channel, payload)
 
     # -- life ----------------------------------------------------------------------------------------------------
@@ -184,7 +184,7 @@ class PeerRuntime:
             self._lay(self._laid)
 
     async def close(self) -> None:
-        """Stop the timers, the host and the links, in this order; nothing stays behind."""
+        """Stop the timers, the host and the links, in this order; nothing remains."""
         if self._closed:
             return
         self._closed = True
@@ -201,7 +201,7 @@ class PeerRuntime:
     # -- for hosts and clusters ----------------------------------------------------------------------------------
 
     def request(self, message: DriverMessage) -> None:
-        """Send a message of the driver to the peer, and carry out the effects. An error is the caller's."""
+        """Send a message of the driver to the peer, and carry out the effects; raise what the handler raises."""
         try:
             effects = self.peer.receive(DRIVER, message, self.now)
         finally:
@@ -210,15 +210,15 @@ class PeerRuntime:
         self._schedule()
 
     def report(self, message: DriverMessage) -> None:
-        """Send a message of the driver to the peer, and carry out the effects; an error goes to the journal."""
+        """Send a message of the driver to the peer, and carry out the effects; journal an error."""
         self._receive(DRIVER, message)
 
     def report_soon(self, message: DriverMessage) -> None:
-        """:meth:`report` on a turn of the loop of its own."""
+        """Call :meth:`report` on a separate turn of the loop."""
         self.loop.call_soon(self.report, message)
 
     def record(self, kind: Callable[Concatenate[float, str, P], Event], /, *fields: P.args, **named: P.kwargs) -> None:
-        """Append an event of the driver or the host to the journal, on the loop's thread: subject and own fields."""
+        """Append an event of the driver or the host to the journal, on the loop's thread: subject and event fields."""
         self._note(kind(self.now, self.address, *fields, **named))
 
     def _note(self, event: Event) -> None:
@@ -230,7 +230,7 @@ class PeerRuntime:
     # -- inside: the peer ----------------------------------------------------------------------------------------
 
     def _run(self, what: str, function: Callable[[float], list[Effect]]) -> None:
-        """Call the peer with the time; what goes wrong inside it is journaled, and the peer goes on."""
+        """Call the peer with the time; an exception is journaled, and the peer continues."""
         if self._closed:
             return
         try:
@@ -248,7 +248,7 @@ class PeerRuntime:
         self.record(HandlerFailed, what, error=f"{type(error).__name__}: {error}")
 
     def _carry(self, effects: list[Effect]) -> None:
-        """Carry out effects in order; those of calls made meanwhile come after."""
+        """Carry out effects in order; the effects of nested calls come after them."""
         pending = self._effects
         pending.extend(effects)
         if self._carrying:
@@ -272,7 +272,7 @@ class PeerRuntime:
             self._carrying = False
 
     def _schedule(self) -> None:
-        """Keep one wake-up, at the peer's next timer; it moves only to be earlier."""
+        """Schedule one wake-up, at the peer's next timer; it is only ever moved earlier."""
         when = self.peer.next_timer
         if when is None or self._closed:
             return
@@ -299,7 +299,7 @@ class PeerRuntime:
         self._receive(sender, message)
 
     def _on_mark(self, sender: str, size: int, contiguous: bool) -> None:
-        if not self._closed and "://" in sender:  # links of clients are promised to nobody
+        if not self._closed and "://" in sender:  # no bandwidth is promised on links of clients
             self.bandwidths.mark(sender, size, contiguous)
 
     def _on_data(self, sender: str, channel: str, payload: bytes) -> None:

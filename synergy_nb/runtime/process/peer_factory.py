@@ -1,4 +1,4 @@
-"""Makes a Synergy peer for a Dask worker, with what serves it; the plugin is given its name, :data:`FACTORY`."""
+"""Factory of a peer and its services for a Dask worker; the plugin receives its name, :data:`FACTORY`."""
 
 from __future__ import annotations
 
@@ -23,11 +23,11 @@ FACTORY: Final = "synergy_nb.runtime.process.peer_factory:make"
 
 
 def make(runtime: PeerRuntime, config: Mapping[str, Any]) -> tuple[Peer, Service]:
-    """The peer and the host of a runtime, from the plain values of a :class:`~synergy_nb.assembly.PeerConfig`.
+    """Create the peer and the host of a runtime from the plain values of a :class:`~synergy_nb.assembly.PeerConfig`.
 
-    ``keys`` in ``config`` holds secrets of ``encrypt`` and ``decrypt`` by name; ``spark`` says whether it takes
-    parts on Spark; ``memory`` is what its operators may take together, in bytes; ``discipline`` is its scheduling
-    discipline; ``record`` is the file in which it is recorded.
+    ``keys`` in ``config`` has secrets of ``encrypt`` and ``decrypt`` by name; ``spark`` states whether the peer accepts
+    parts on Spark; ``memory`` is the limit of all its operators together, in bytes; ``discipline`` is its scheduling
+    discipline; ``record`` is the file of its recording.
     """
     settings = dict(config)
     memory = float(settings.pop("memory", None) or "inf")

@@ -1,7 +1,7 @@
-"""What a peer measures of itself every second, for those who watch: CPU, memory, promises, and each component.
+"""Measurements that a peer takes of itself every second: CPU, memory, commitments, and each component.
 
-One :class:`~synergy_nb.events.PeerMeasured` a second goes to the journal, but only while the peer executes components
-of an application that runs, or while somebody follows its journal.
+One :class:`~synergy_nb.events.PeerMeasured` a second is journaled, but only while the peer executes components of a
+running application, or while a client follows its journal.
 """
 
 from __future__ import annotations
@@ -21,42 +21,42 @@ from synergy_nb.runtime.process.requests import Follow, Followed, pack, unpack
 __all__ = ["PeerMetrics"]
 
 EVERY: Final = 1.0  # seconds between two measurements
-FOLLOWED: Final = 5.0  # seconds after the last question for its journal for which a peer counts as followed
+FOLLOWED: Final = 5.0  # seconds after the last request for its journal during which a peer counts as followed
 PORTION: Final = 1000  # events in one answer
 STATS: Final = ComponentMeasurements.__struct_fields__
 
 
 class Runtime(Protocol):
-    """What is needed of the running peer."""
+    """The part of a running peer that this module needs."""
 
     @property
     def loop(self) -> asyncio.AbstractEventLoop:
-        """Its event loop."""
+        """Event loop of the peer."""
 
     @property
     def journal(self) -> Journal:
-        """Its journal."""
+        """Journal of the peer."""
 
     @property
     def address(self) -> str:
-        """Its address."""
+        """Address of the peer."""
 
     @property
     def record(self) -> Recorder:
-        """What writes an event to the journal."""
+        """Function that writes an event to the journal."""
 
 
 class PeerMetrics:
-    """Journals the measurements of one peer, and lets others follow its journal.
+    """Journals the measurements of one peer, and lets clients follow its journal.
 
     Parameters
     ----------
     runtime
         The running peer.
     capacity
-        Gives the cores of the peer, and the share of them that is promised.
+        Function that returns the cores of the peer, and the share of them that is committed.
     components
-        Gives what is measured of each component that is at work.
+        Function that returns the measurements of each executing component.
     """
 
     def __init__(
@@ -75,13 +75,13 @@ class PeerMetrics:
         self._closed = False
 
     def wake(self) -> None:
-        """Measure from now on, as long as there is a reason to."""
+        """Start to measure, as long as there is a reason to."""
         if self._timer is None and not self._closed:
             left = self._last[0] + EVERY - self._runtime.loop.time()
             self._timer = self._runtime.loop.call_later(max(left, 0.0), self._measure)
 
     def close(self) -> None:
-        """Measure no more."""
+        """Stop measuring."""
         self._closed = True
         if self._timer is not None:
             self._timer.cancel()

@@ -1,4 +1,4 @@
-"""Records what one live peer gets, to the file that the peers of a cluster share."""
+"""Records the inputs of one live peer, to the file that the peers of a cluster share."""
 
 from __future__ import annotations
 
@@ -14,20 +14,20 @@ from synergy_nb.runtime.process.peer_driver import PeerRuntime
 
 __all__ = ["PeerRecorder"]
 
-FLUSHED: Final = 0.1  # seconds after which a record is written at the latest: as much a peer that is killed loses
+FLUSHED: Final = 0.1  # seconds until a record is written: a killed peer loses at most these
 
 
 class PeerRecorder:
-    """Makes the kernel of a recorded peer, and writes what it records.
+    """Creates the kernel of a recorded peer, and writes its records.
 
     Parameters
     ----------
     runtime
-        Runs the peer.
+        Runtime of the peer.
     path
         File of the recording.
     construction
-        Values that the peer is made from.
+        Values that the peer is created from.
     """
 
     def __init__(self, runtime: PeerRuntime, path: str, construction: Construction) -> None:
@@ -38,7 +38,7 @@ class PeerRecorder:
         self._writer = ChunkWriter(path, life, self._waiting, self._failed)
 
     def kernel(self, address: str, seed: int) -> Peer:
-        """The kernel of the peer."""
+        """Create the kernel of the peer."""
         return RecordedPeer(address, seed, self._beginning, self._writer.add)
 
     def _waiting(self) -> None:
@@ -49,12 +49,12 @@ class PeerRecorder:
         self._runtime.record(RecordingStopped, self._runtime.address, reason=reason)
 
     async def flush(self, _payload: bytes) -> bytes:
-        """Write what is recorded so far, for a client that asks for it."""
+        """Write all records so far, on a client's request."""
         self._writer.flush()
         return b""
 
     def close(self) -> None:
-        """Write what waits, and record nothing more."""
+        """Write the waiting records, and stop recording."""
         self._cancel()
         self._writer.close()
 

@@ -1,4 +1,4 @@
-"""Reports of a driver to its peer that are worth sending only when something has changed."""
+"""Reports of a driver to its peer that are sent only when a value has changed."""
 
 from __future__ import annotations
 
@@ -23,23 +23,23 @@ __all__ = ["Advertised", "LinkBandwidths", "LoadReports", "MeasuredOverheads", "
 
 Report = Callable[[DriverMessage], None]
 
-SOON: Final = 0.1  # seconds from a measurement of an overhead until the peer is sent it, with others
-REPEATED: Final = 1.0  # seconds after which cores that another peer has left are reported though they are the same
-CHANGED: Final = 0.1  # share by which a measured bandwidth differs from the one that was sent last
-MOST: Final = 4096  # peers of which it is remembered what was reported
+SOON: Final = 0.1  # seconds from a measurement of an overhead until it is sent to the peer, with others
+REPEATED: Final = 1.0  # seconds after which another peer's unused cores are reported although unchanged
+CHANGED: Final = 0.1  # relative change of a measured bandwidth that is sent
+MOST: Final = 4096  # most peers whose last report is remembered
 
 
 class MeasuredOverheads(Overheads):
-    """Overheads as the driver measures them; the peer is sent those that have changed.
+    """Overheads as the driver measures them; those that have changed are sent to the peer.
 
     Parameters
     ----------
     together
-        Length of the stream, in seconds, that a source hands over in one batch.
+        Length of the stream, in seconds, that a source passes on in one batch.
     loop
-        Event loop of the peer, on whose thread everything is measured.
+        Event loop of the peer, on whose thread all measurements are taken.
     report
-        Sends a message of the driver to the peer.
+        Function that sends a message of the driver to the peer.
     """
 
     def __init__(self, together: float, loop: asyncio.AbstractEventLoop, report: Report) -> None:
@@ -51,13 +51,13 @@ class MeasuredOverheads(Overheads):
         self._closed = False
 
     def observe(self, stage: str, seconds: float) -> None:
-        """Count one measurement of a stage, and have it sent soon."""
+        """Count one measurement of a stage, and schedule its report."""
         super().observe(stage, seconds)
         if self._timer is None and not self._closed:
             self._timer = self._loop.call_later(SOON, self.publish)
 
     def publish(self) -> None:
-        """Send the peer what has changed."""
+        """Send the changed overheads to the peer."""
         self._cancel()
         stages, calls = (
             {name: value for name, value in measured.items() if sent.get(name) != value}
@@ -69,7 +69,7 @@ class MeasuredOverheads(Overheads):
             self._report(OverheadsMeasured(dict(stages), dict(calls)))
 
     def close(self) -> None:
-        """Send nothing any more."""
+        """Stop sending."""
         self._closed = True
         self._cancel()
 
@@ -80,14 +80,14 @@ class MeasuredOverheads(Overheads):
 
 
 class Advertised:
-    """Cores that other peers have left, which they say with every acknowledgement of data.
+    """Unused cores of other peers, which they state in every acknowledgement of data.
 
     Parameters
     ----------
     clock
-        Gives the time in seconds.
+        Function that returns the time in seconds.
     report
-        Sends a message of the driver to the peer: a number that has changed at once, others once a second.
+        Function that sends a message of the driver to the peer: a changed number at once, others once a second.
     """
 
     def __init__(self, clock: Callable[[], float], report: Report) -> None:
@@ -96,7 +96,7 @@ class Advertised:
         self._sent: dict[str, tuple[float, float]] = {}
 
     def receive(self, address: str, cores: float) -> None:
-        """Take the cores that the peer at an address has left."""
+        """Record the unused cores of the peer at an address."""
         now = self._clock()
         known, since = self._sent.get(address, (-1.0, 0.0))
         if cores != known or now - since >= REPEATED:
@@ -113,18 +113,18 @@ class LinkBandwidths:
     Parameters
     ----------
     clock
-        Gives the time in seconds.
+        Function that returns the time in seconds.
     report
-        Sends a message of the driver to the peer.
+        Function that sends a message of the driver to the peer.
     """
 
     def __init__(self, clock: Callable[[], float], report: Report) -> None:
         self._clock = clock
         self._report = report
-        self._links: dict[str, tuple[BandwidthEstimate, float]] = {}  # with what was sent last, bytes/s
+        self._links: dict[str, tuple[BandwidthEstimate, float]] = {}  # with the bandwidth sent last, bytes/s
 
     def mark(self, address: str, size: int, contiguous: bool) -> None:
-        """Take a mark of what a peer has sent: bytes, and whether each frame of them had to wait for another one."""
+        """Record a mark of a peer: bytes sent, and whether each of their frames had to wait for the previous one."""
         estimate, sent = self._links.get(address) or (BandwidthEstimate(), 0.0)
         estimate.mark(size, contiguous, self._clock())
         value = estimate.value
@@ -137,12 +137,12 @@ class LinkBandwidths:
 
 
 class LoadReports:
-    """Loads of components that come and go; nothing is sent while there are none.
+    """Loads of components that start and end; nothing is sent while there are none.
 
     Parameters
     ----------
     report
-        Sends a message of the driver to the peer.
+        Function that sends a message of the driver to the peer.
     """
 
     def __init__(self, report: Report) -> None:
@@ -150,7 +150,7 @@ class LoadReports:
         self._any = False
 
     def measured(self, signatures: Mapping[tuple[str, str], tuple[Segment, ...]]) -> None:
-        """Take the loads as they are measured now: segments by application and operator."""
+        """Report the measured loads: segments by application and operator."""
         if signatures or self._any:
             self._any = bool(signatures)
             loads = (MeasuredLoad(*name, segments) for name, segments in sorted(signatures.items()))
@@ -158,14 +158,14 @@ class LoadReports:
 
 
 class SparkReports:
-    """What the driver knows of Spark; the peer is sent what has changed.
+    """The driver's knowledge of Spark; it is sent to the peer when it has changed.
 
     Parameters
     ----------
     offer
-        Gives what is known of Spark.
+        Function that returns what is known of Spark.
     report
-        Sends a message of the driver to the peer.
+        Function that sends a message of the driver to the peer.
     """
 
     def __init__(self, offer: Callable[[], SparkOffered], report: Report) -> None:
@@ -174,7 +174,7 @@ class SparkReports:
         self._sent: SparkOffered | None = None
 
     def publish(self) -> None:
-        """Send the peer what is known of Spark, if that has changed."""
+        """Send what is known of Spark to the peer, if that has changed."""
         offered = self._offer()
         if offered != self._sent:
             self._sent = offered

@@ -1,8 +1,8 @@
-"""The only door to Dask: a worker plugin that runs one peer on its worker.
+"""The worker plugin: runs one peer on a Dask worker. No other module of the data or control path knows Dask.
 
-It adds one handler to the worker, ``synergy_link``, which takes the comms that other peers and clients open; it opens
-comms to other workers with the worker's own connection arguments, so TCP, TLS and in-process workers all serve. Nothing
-goes through the scheduler.
+The plugin adds one handler to the worker, ``synergy_link``, which accepts the comms that other peers and clients open;
+it opens comms to other workers with the worker's own connection arguments, so TCP, TLS and in-process workers all work.
+No message passes through the scheduler.
 """
 
 # mypy: disable-error-code="no-untyped-call"
@@ -35,16 +35,16 @@ if TYPE_CHECKING:
 __all__ = ["PLUGIN", "SynergyPlugin", "client_links", "connector", "install", "load_factory", "runs_peer", "runtime_of"]
 
 PLUGIN: Final = "synergy"  # name of the plugin on a worker
-REFUSED_WITHIN: Final = 0.25  # seconds after which a client finds out whether anybody listens at an address
+REFUSED_WITHIN: Final = 0.25  # seconds after which a client checks whether any process listens at an address
 
 
 def connector(
     connection_args: Mapping[str, Any], limits: Limits, *, patient: bool = True
 ) -> Callable[[str], Awaitable[Any]]:
-    """A function that opens Dask comms with given connection arguments, within the deadline of ``limits``.
+    """Return a function that opens Dask comms with given connection arguments, within the deadline of ``limits``.
 
-    Unless it is ``patient``, it gives up soon where nobody listens: Dask tries again until the deadline. Whoever knows
-    a peer's address from when the peer listened has no reason to expect that it will listen there again.
+    Unless it is ``patient``, it gives up soon where no process listens: Dask retries until the deadline. A client that
+    knows a peer's address from an earlier time cannot expect that the peer will listen there again.
     """
 
     async def connect(address: str) -> Any:
@@ -62,10 +62,10 @@ def connector(
 
 
 async def _refuses(address: str, within: float) -> bool:
-    """Whether nobody listens at an address.
+    """Whether no process listens at an address.
 
-    This attempt is our own: Dask reports what became of its last attempt, which its deadline may have cut short before
-    the connection could be refused.
+    This attempt is separate from Dask's: Dask reports the outcome of its last attempt, which its deadline may have cut
+    short before the connection could be refused.
     """
     scheme, location = parse_address(address)
     if scheme not in {"tcp", "tls"}:
@@ -83,12 +83,12 @@ async def _refuses(address: str, within: float) -> bool:
 
 
 def load_factory(name: str) -> Any:
-    """The factory named ``package.module:function``.
+    """Import the factory named ``package.module:function``.
 
     Raises
     ------
     ValueError
-        If the name has another form or names nothing.
+        If the name has another form or does not exist.
     """
     module, _, attribute = name.partition(":")
     if not module or not attribute:
@@ -109,15 +109,15 @@ class SynergyPlugin(WorkerPlugin):
     config
         Plain values for the factory.
     area
-        Delays and bandwidths to lay over the links (:meth:`~synergy_nb.runtime.transport.wide_area.WideArea.to_bytes`),
-        or None.
+        Delays and bandwidths to impose on the links
+        (:meth:`~synergy_nb.runtime.transport.wide_area.WideArea.to_bytes`), or None.
     limits
-        Bounds of the links.
+        Limits of the links.
 
     Attributes
     ----------
     runtime
-        The running peer, between ``setup`` and ``teardown``.
+        Running peer, between ``setup`` and ``teardown``.
     """
 
     name = PLUGIN
@@ -139,7 +139,7 @@ class SynergyPlugin(WorkerPlugin):
         self.runtime: PeerRuntime | None = None
 
     async def setup(self, worker: Worker) -> None:
-        """Make the peer and start it."""
+        """Create the peer and start it."""
         runtime = PeerRuntime(
             worker.address,
             str(worker.name),
@@ -162,7 +162,7 @@ class SynergyPlugin(WorkerPlugin):
             await runtime.close()
 
     async def synergy_link(self, comm: Any, hello: Any = None) -> Status:
-        """Handler: another peer or a client has opened a link."""
+        """Serve a link that another peer or a client has opened (handler of the worker)."""
         if self.runtime is None:
             comm.abort()
         else:
@@ -171,12 +171,12 @@ class SynergyPlugin(WorkerPlugin):
 
 
 def runtime_of(worker: Worker) -> PeerRuntime:
-    """The peer that runs on a worker of this process.
+    """Return the peer that runs on a worker of this process.
 
     Raises
     ------
     LookupError
-        If none does.
+        If no peer runs there.
     """
     plugin = worker.plugins.get(PLUGIN)
     if not isinstance(plugin, SynergyPlugin) or plugin.runtime is None:
@@ -192,9 +192,9 @@ def install(
     area: bytes | None = None,
     limits: Limits | None = None,
 ) -> Any:
-    """Run a peer on every worker of an existing Dask cluster, those that join later included.
+    """Run a peer on every worker of an existing Dask cluster, including workers that join later.
 
-    A peer that runs already, whoever started it, is left as it is.
+    A peer that runs already, whoever started it, remains as it is.
 
     Parameters
     ----------
@@ -204,7 +204,7 @@ def install(
     Returns
     -------
     dict
-        Worker name to peer address, for the workers of this moment; a coroutine of it if the client is asynchronous.
+        Worker name to peer address, for the present workers; a coroutine of it if the client is asynchronous.
     """
     plugin = SynergyPlugin(factory, config, area=area, limits=limits)
     return client.sync(_install, client, plugin)
@@ -215,7 +215,7 @@ async def _install(client: Client, plugin: SynergyPlugin) -> dict[str, str]:
     bare = [address for address, runs in running.items() if not runs]
     if len(bare) == len(running):
         await client.register_plugin(plugin)
-    elif bare:  # registering would replace the peers that run, and end their applications
+    elif bare:  # registering would replace running peers, and end their applications
         await client.run(_add_peer, plugin, workers=bare)
     scheduler: Any = client.scheduler
     workers = (await scheduler.identity(n_workers=-1))["workers"]
@@ -223,7 +223,7 @@ async def _install(client: Client, plugin: SynergyPlugin) -> dict[str, str]:
 
 
 def runs_peer(dask_worker: Worker) -> bool:
-    """Whether a peer runs on a worker, where this is run by a client."""
+    """Whether a peer runs on a worker; executed there for a client."""
     return PLUGIN in dask_worker.plugins
 
 
@@ -238,15 +238,16 @@ def client_links(
     on_down: Callable[[str, str], None] | None = None,
     limits: Limits | None = None,
 ) -> Links:
-    """Links of a client: it makes requests to any peer, and peers may send data to it by ``links.address``.
+    """Create the links of a client: it sends requests to peers, and peers may send data to it by ``links.address``.
 
     Parameters
     ----------
     connection_args
-        ``client.connection_args`` of a Dask client, or ``security.get_connection_args("client")``.
+        Connection arguments: ``client.connection_args`` of a Dask client, or
+        ``security.get_connection_args("client")``.
     """
     limits = limits or Limits()
-    asyncio.get_running_loop()  # links belong to a loop: say so here rather than at the first request
+    asyncio.get_running_loop()  # links belong to a loop: raise here rather than at the first request
     name = f"client-{socket.gethostname()}-{uuid.uuid4().hex[:12]}"
     return Links(
         name, connector(connection_args, limits, patient=False), on_data=on_data, on_down=on_down, limits=limits

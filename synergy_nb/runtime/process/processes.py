@@ -1,12 +1,12 @@
 """A Dask cluster of peer processes on this machine, started fast.
 
-:func:`start` gives an ordinary Dask cluster (a ``SpecCluster``: ``Client(cluster)`` works as always) whose workers live
-in processes that a :class:`~synergy_nb.runtime.process.fork_server.ForkServer` forks: one worker without a nanny, and
-one peer on it, in each process, or several where many peers must fit on a small machine. A process that ends is not
-started again: a peer that crashes is gone, and the others go on.
+:func:`start` returns an ordinary Dask cluster (a ``SpecCluster``: ``Client(cluster)`` works as always) whose workers
+run in processes that a :class:`~synergy_nb.runtime.process.fork_server.ForkServer` forks: one worker without a nanny,
+and one peer on it, in each process, or several where many peers must fit on a small machine. A process that has ended
+is not restarted: the other peers continue without it.
 
-Dask's house-keeping (ticks, monitors, profilers) is slowed down in these processes and in the scheduler; the
-configuration of the user's process is as it was once the cluster has started.
+Dask's periodic tasks (ticks, monitors, profilers) are slowed down in these processes and in the scheduler; the
+configuration of the user's process is restored once the cluster has started.
 """
 
 # mypy: disable-error-code="no-untyped-call"
@@ -52,11 +52,11 @@ QUIET: Final[dict[str, Any]] = {
     "distributed.scheduler.work-stealing": False,
 }
 LOG: Final = logging.getLogger(__name__)
-GRACE: Final = 2.0  # seconds that a process gets to end by itself
+GRACE: Final = 2.0  # seconds within which a process may end by itself
 
 
 class ProcessSpec(msgspec.Struct, frozen=True):
-    """What a process of peers needs to know; plain values, as it crosses a pipe."""
+    """Parameters of a process of peers; plain values, as they are sent through a pipe."""
 
     scheduler: str
     names: tuple[str, ...]
@@ -70,12 +70,12 @@ class ProcessSpec(msgspec.Struct, frozen=True):
 
 
 class PeerProcess(ProcessInterface):
-    """One process with one or more workers in it, as Dask's ``SpecCluster`` wants it.
+    """One process with one or more workers, with the interface that Dask's ``SpecCluster`` needs.
 
     Parameters
     ----------
     scheduler
-        The scheduler's address.
+        Address of the scheduler.
     name
         Name of the process.
     nursery
@@ -83,11 +83,11 @@ class PeerProcess(ProcessInterface):
     spec
         Parameters of the process, except the address of the scheduler.
     timeout
-        Seconds in which no process has become ready after which starting is given up.
+        Seconds without a ready process after which starting is given up.
     on_exit
-        Called with the name when the process has ended, whoever ended it.
+        Callback with the name when the process has ended, for whatever reason.
     on_start
-        Called when its peers are ready.
+        Callback when its peers are ready.
 
     Attributes
     ----------
@@ -182,7 +182,7 @@ class PeerCluster(SpecCluster):
 
     @property
     def peers(self) -> dict[str, str]:
-        """Name to address of all peers that were started and whose process is alive."""
+        """Name to address of all started peers in living processes."""
         return {name: address for process in self.processes.values() for name, address in process.peers.items()}
 
     @property
@@ -192,19 +192,19 @@ class PeerCluster(SpecCluster):
         return {name: process for name, process in started if process and process.status == Status.running}
 
     def _started(self) -> None:
-        """One more process is ready."""
+        """Report one more ready process."""
         if self._told is not None:
             running = (process for process in self._created if process.status == Status.running)  # not in workers yet
             self._told(Progress(sum(len(process.peers) for process in running), self._wanted, "peers run"))
 
     def _forget(self, name: str) -> None:
-        """A process has ended: it is not to be started again."""
+        """Remove a process that has ended, so that it is not restarted."""
         self.worker_spec.pop(name, None)
         self.workers.pop(name, None)
         self._changed.set()
 
     async def _correct_state_internal(self) -> None:
-        """Start and close processes as wanted, and wait until ``scheduler_info`` lists the peers of new processes."""
+        """Start and close processes as requested, and wait until ``scheduler_info`` lists the new peers."""
         before = set(self.workers)
         await super()._correct_state_internal()
         while not self._registered.issuperset(
@@ -227,7 +227,7 @@ class PeerCluster(SpecCluster):
         return self._up().__await__()
 
     async def _up(self) -> PeerCluster:
-        """Start, or close again what could be started."""
+        """Start; close again everything that was started if that fails."""
         if self._is_up:
             await self._correct_state()
             return self
@@ -274,41 +274,41 @@ def start(
     nursery: ForkServer | None = None,
     told: Callable[[Progress], object] | None = None,
 ) -> PeerCluster:
-    """Start a scheduler in this process and ``peers`` peers, ``peer-1`` and so on, in processes of their own.
+    """Start a scheduler in this process and ``peers`` peers, ``peer-1`` and so on, in separate processes.
 
     Parameters
     ----------
     peers
         Number of peers.
     factory, config, area, limits
-        Arguments of :class:`~synergy_nb.runtime.process.plugin.SynergyPlugin`. Without a factory the workers come up
-        without peers. In ``config``, the values of the mapping ``config["of"][name]`` override the others for the peer
+        Arguments of :class:`~synergy_nb.runtime.process.plugin.SynergyPlugin`. Without a factory the workers run no
+        peers. In ``config``, the values of the mapping ``config["of"][name]`` override the others for the peer
         ``name``.
     per_process
-        Peers in one process.
+        Number of peers in one process.
     security
         TLS configuration.
     host, port
         Host and port of the scheduler; the peers listen on ports of the same host.
     dashboard_address
-        Address of Dask's dashboard, such as ``":8787"``; there is none by default.
+        Address of Dask's dashboard, such as ``":8787"``; by default there is no dashboard.
     asynchronous
         Whether to return an awaitable for a running event loop. Otherwise the cluster is ready when this returns.
     timeout
-        Seconds in which no process has become ready after which starting is given up.
+        Seconds without a ready process after which starting is given up.
     environment
-        Variables for the peers' processes. By default Polars gets one thread for each core that a peer has.
+        Environment variables of the peers' processes. By default Polars has one thread for each core of a peer.
     nursery
-        Fork server that is starting already; the cluster owns it from here on.
+        Fork server that is already starting; the cluster owns it from then on.
     told
-        Called with how many peers run, whenever that has changed; None: nobody is told.
+        Callback with the number of running peers, whenever it has changed; None: no callback.
 
     Raises
     ------
     ValueError
-        If an argument makes no sense.
+        If an argument is invalid.
     ProcessStartError
-        If a process did not come up.
+        If a process did not start.
     """
     try:
         if peers < 1:
@@ -376,13 +376,13 @@ def start(
 def launch_fork_server(
     peers: int, factory: str | None = None, environment: Mapping[str, str] | None = None
 ) -> ForkServer:
-    """A nursery for the processes of a cluster of ``peers`` peers."""
+    """Launch the nursery for the processes of a cluster of ``peers`` peers."""
     threads = str(max(1, (os.cpu_count() or 1) // peers))
     variables = {
         "POLARS_MAX_THREADS": threads,
         "OPENBLAS_NUM_THREADS": "1",
-        "MALLOC_ARENA_MAX": "2",  # one for each thread that reads a source would keep what it has freed
-        "MALLOC_MMAP_THRESHOLD_": str(32 << 20),  # memory of batches is used again: fresh pages for each of them took
+        "MALLOC_ARENA_MAX": "2",  # an arena for each reading thread would retain what it has freed
+        "MALLOC_MMAP_THRESHOLD_": str(32 << 20),  # memory of batches is reused: fresh pages for each of them took
         "MALLOC_TRIM_THRESHOLD_": str(64 << 20),  # a quarter of all processor time of a fast stream
         **(environment or {}),
     }
@@ -394,19 +394,19 @@ def launch_fork_server(
 
 
 def warm_name_lookups() -> None:
-    """Have what every worker looks up when it starts looked up before processes are forked."""
-    get_versions()  # of packages, from their metadata: a tenth of what a peer takes to start
+    """Perform the look-ups of every starting worker before processes are forked."""
+    get_versions()  # of packages, from their metadata: a tenth of the time to start a peer
 
 
 # -- in the peers' process -------------------------------------------------------------------------------------------
 
 
 def serve(data: bytes, report: Callable[[Any], None]) -> None:
-    """Entry of a process: run its workers until it is told to end, or the scheduler has gone."""
+    """Run the workers of a process until a signal ends it, or the scheduler has ended."""
     spec = msgspec.msgpack.decode(data, type=ProcessSpec)
     dask.config.update(dask.config.config, spec.dask_config)
     dask.config.set(QUIET)
-    logging.getLogger("distributed").setLevel(logging.CRITICAL)  # the journal tells what goes wrong with peers
+    logging.getLogger("distributed").setLevel(logging.CRITICAL)  # errors of peers are in the journal
     sys.setswitchinterval(0.0005)  # an operator's thread that holds the GIL delays messages by this, not by 5 ms
     asyncio.run(_serve(spec, report))
 
@@ -441,7 +441,7 @@ async def _serve(spec: ProcessSpec, report: Callable[[Any], None]) -> None:
 
 
 async def _all_gone(workers: Sequence[Worker], told: asyncio.Event) -> None:
-    """Workers end by themselves when the scheduler has gone or retires them; then there is nothing left to do."""
+    """Wait until all workers have ended: they do when the scheduler ends or retires them."""
     for worker in workers:
         await worker.finished()
     told.set()
@@ -458,7 +458,7 @@ def _plugin(spec: ProcessSpec, name: str) -> SynergyPlugin:
 
 
 def _plain(value: Any) -> Any:
-    """``value`` without what MessagePack cannot carry: Dask's configuration may hold anything."""
+    """Return ``value`` without what MessagePack cannot encode: Dask's configuration may contain anything."""
     if isinstance(value, Mapping):
         return {str(key): _plain(inner) for key, inner in value.items()}
     if isinstance(value, Sequence) and not isinstance(value, str | bytes):

@@ -1,8 +1,8 @@
-"""Measured profiles of operators, in the directory: what a plan does not say of its operators, earlier runs may.
+"""Measured profiles of operators for the directory: earlier runs supply what a plan does not state.
 
-Of a stream whose rate goes up and down, its signature is told with the rate, so that the impact of a plan that asks for
-it can be projected by its bursts (section 2.3.4). Sent once it has changed, a signature is of the seconds before; it
-has no place in time any more, as the stream of the next plan may begin at any.
+For a stream with a varying rate, its signature is published with the rate, so that the impact of a plan that requests
+it can be projected by its bursts (section 2.3.4). A signature describes the seconds before it was sent; its absolute
+times are dropped, as the stream of the next plan may start at any time.
 """
 
 from __future__ import annotations
@@ -19,29 +19,29 @@ from synergy_nb.plan.stream_signatures import Rates, mean_rate, read, shortened,
 
 __all__ = ["Profiles"]
 
-CHANGE: Final = 0.25  # relative, that is worth telling
-SETTLED: Final = 5  # measurements in a row before the first is told, so that a start is not taken for the rule
+CHANGE: Final = 0.25  # relative change that is published
+SETTLED: Final = 5  # successive measurements before the first is published, as a start is not typical
 Profile: TypeAlias = dict[str, float | str]
 
-ELSEWHERE: Final = ("source", PART)  # kinds that take no time of this peer's threads: only their rate is known
+ELSEWHERE: Final = ("source", PART)  # kinds that run on no thread of this peer: only their rate is known
 
 
 class Profiles:
-    """Tells what a peer measures of its operators, by the names of their streams.
+    """Publishes a peer's measurements of its operators, by the names of their streams.
 
     Parameters
     ----------
     tell
-        Called with a name and its ``rate`` (tuples/s of the stream), ``cost`` (seconds of one core for a tuple that
-        comes in), ``selectivity`` (tuples out over tuples in) and ``signature`` (rates by turns, as text), when one of
-        them has changed by a quarter, of a signature its highest rate over its mean: see
+        Callback with a name and its ``rate`` (tuples/s of the stream), ``cost`` (seconds of one core for an input
+        tuple), ``selectivity`` (tuples out over tuples in) and ``signature`` (text with alternating rates), when one of
+        them has changed by a quarter, in a signature the ratio of its highest rate to its mean: see
         :meth:`PublishedStreams.profile <synergy_nb.overlay.published_streams.PublishedStreams.profile>`.
     forget
-        Called with a name that has not been told for longest, when there are too many.
+        Callback with the name published least recently, when there are too many.
 
     Notes
     -----
-    Of several components of one name at the peer, the one that gives most counts.
+    Of several components of one name at the peer, the one with the highest output rate counts.
 
     Examples
     --------
@@ -57,21 +57,21 @@ class Profiles:
         self._tell = tell
         self._forget = forget
         self._told: OrderedDict[str, Profile] = OrderedDict()
-        self._seen: dict[str, int] = {}  # measurements in a row, of the streams of the last one
+        self._seen: dict[str, int] = {}  # successive measurements, of the streams of the last one
 
     def note(
         self,
         components: Iterable[Mapping[str, Any]],
         signatures: Mapping[tuple[str, str], Sequence[Segment]] = MappingProxyType({}),
     ) -> None:
-        """Take what was measured of the components that are at work.
+        """Publish what has changed in the measurements of the executing components.
 
         Parameters
         ----------
         components
-            Measurements of each component, as of ``Component.stats``.
+            Measurements of each component, as ``Component.stats`` returns them.
         signatures
-            Segments of the streams that components make, by application and operator.
+            Application and operator to the segments of the stream that a component makes.
         """
         rates: dict[str, float] = {}
         busiest: dict[str, Profile] = {}
@@ -93,7 +93,7 @@ class Profiles:
 
 
 def _measured(stats: Mapping[str, Any]) -> Profile:
-    """What there is to tell of one component; nothing of another's stream, or of what dropping has left of one."""
+    """Return the profile of one component; empty for a sink, or for a stream that dropping has changed."""
     if stats["kind"] == "sink" or stats.get("thinned"):
         return {}
     measured: Profile = {"rate": stats["output_rate"]}
@@ -103,10 +103,10 @@ def _measured(stats: Mapping[str, Any]) -> Profile:
 
 
 def _signature(segments: Sequence[Segment]) -> str:
-    """The signature of a stream as text; empty where its rate is as good as constant.
+    """Return the signature of a stream as text; empty if its rate is almost constant.
 
-    Few tuples of a stream of constant rate may seem a segment of its own, so a rate counts as the highest only if more
-    than some tuples have come at it.
+    A few tuples of a stream of constant rate may look like a segment, so a rate counts as the highest only if more
+    than a few tuples have arrived at it.
     """
     since = segments[-1].end - WINDOW if segments else 0.0  # the first segment may have begun long before
     recent = [(min(each.length, each.end - since), each.rate) for each in segments if each.end > since]
@@ -119,7 +119,7 @@ def _signature(segments: Sequence[Segment]) -> str:
 
 
 def _changed(told: Profile, measured: Profile) -> bool:
-    """Whether something is new, or differs by more than a quarter of what was told."""
+    """Whether a value is new, or differs by more than a quarter from the published one."""
     if not told:
         return True
     before, now = _numbers(told), _numbers(measured)
@@ -129,7 +129,7 @@ def _changed(told: Profile, measured: Profile) -> bool:
 
 
 def _numbers(profile: Profile) -> dict[str, float]:
-    """A profile with the highest rate of its signature over the mean one in place of the signature."""
+    """Return a profile with the ratio of its highest rate to the mean instead of the signature."""
     rates: Rates = read(profile.get("signature", ""))
     peak = max(rate for _, rate in rates) / mean_rate(rates) if rates else 1.0
     return {**{field: value for field, value in profile.items() if isinstance(value, float)}, "signature": peak}
