@@ -1,4 +1,4 @@
-"""What a notebook asks of a peer, and what it is answered: typed values, MessagePack on the link."""
+"""Requests of a notebook to a peer and their answers: typed values, MessagePack on the link."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ class ClosedClusterError(ClusterError):
 
 
 class NotAdmitted(ClusterError):
-    """The peers refused the plan; the text names each condition that failed, and where.
+    """The peers refused the plan; the message names each condition that failed, and where.
 
     Parameters
     ----------
@@ -63,29 +63,29 @@ class NotAdmitted(ClusterError):
         Conditions that failed, and the parts of the projected delay if it exceeds its limit.
     explanation
         Account of the request, as its peers have it in their journals; None: there is none.
-    """
+    Explanation from the journals of the peers; None: there is none.
 
     def __init__(self, reason: str, explanation: Explanation | None = None) -> None:
         self.reason = reason
         self._explanation = explanation
-        hint = "\n(`except NotAdmitted as error: print(error.explain())` tells what each peer found)"
+        hint = "\n(`except NotAdmitted as error: print(error.explain())` shows what each peer found)"
         super().__init__(reason if explanation is None else f"{reason}{hint}")
 
     def explain(self) -> Explanation:
-        """Why it was refused: candidates, probes that were dropped, graphs, and the parts of the delay.
+        """Explain the refusal: candidates, dropped probes, graphs, and the parts of the delay.
 
         Raises
         ------
         ClusterError
-            If nobody has an account of it.
+            If there is no explanation.
         """
         if self._explanation is None:
-            raise ClusterError("there is no account of this refusal")
+            raise ClusterError("there is no explanation of this refusal")
         return self._explanation
 
 
 class Join(msgspec.Struct, frozen=True):
-    """Join the ring through ``contact``; None begins a new ring."""
+    """Join the ring through ``contact``; None starts a new ring."""
 
     contact: str | None
 
@@ -97,7 +97,7 @@ class Joined(msgspec.Struct, frozen=True):
 
 
 class Submit(msgspec.Struct, frozen=True):
-    """Start ``application`` from the plan in ``plan`` (``Plan.to_bytes()``), with its components placed in this way."""
+    """Start ``application`` from ``plan`` (``Plan.to_bytes()``), with its components placed by ``placement``."""
 
     application: str
     plan: bytes
@@ -105,7 +105,7 @@ class Submit(msgspec.Struct, frozen=True):
 
 
 class MeasureDelays(msgspec.Struct, frozen=True):
-    """Asks a peer how far it is from others; answered by address to seconds of a round trip."""
+    """Ask a peer for its delays to others; answered by address to seconds of a round trip."""
 
     addresses: list[str]
 
@@ -117,7 +117,7 @@ class Name(msgspec.Struct, frozen=True):
 
 
 class ApplicationState(msgspec.Struct, frozen=True):
-    """What an origin knows of an application.
+    """The state of an application as its origin knows it.
 
     Parameters
     ----------
@@ -130,11 +130,11 @@ class ApplicationState(msgspec.Struct, frozen=True):
     setup
         Seconds from submission to the start of the sources; 0 before.
     qos
-        Sink to what was measured there last (``delay_p50_s``, ``delay_p99_s``, ``miss_rate``, ...).
+        Sink to its last measurements (``delay_p50_s``, ``delay_p99_s``, ``miss_rate``, ...).
     late
-        Source to the number of rows that it has dropped so far because they came too late.
+        Source to the number of rows that it has dropped so far because they were late.
     needs_spark
-        Whether it has parts on Spark, and no peer has been told yet of a Spark that takes sessions.
+        Whether it has parts on Spark, and no peer knows a Spark server that accepts sessions yet.
     """
 
     application: str
@@ -148,7 +148,7 @@ class ApplicationState(msgspec.Struct, frozen=True):
 
 
 class ListApplications(msgspec.Struct, frozen=True):
-    """Asks a peer for the applications that were submitted there; answered by :class:`Listed`.
+    """Ask a peer for the applications that were submitted there; answered by :class:`Listed`.
 
     ``plans`` holds the ids of applications whose plans the client has already.
     """
@@ -157,14 +157,14 @@ class ListApplications(msgspec.Struct, frozen=True):
 
 
 class Submitted(msgspec.Struct, frozen=True):
-    """An application as its origin remembers it.
+    """An application in the answer of its origin.
 
     Parameters
     ----------
     state
-        State of the application as its origin knows it.
+        State of the application.
     plan
-        ``Plan.to_bytes()`` of the submitted plan; empty where the client has it already.
+        Submitted plan, as ``Plan.to_bytes()``; empty where the client has it already.
     since
         Wall-clock seconds at which it was submitted.
     """
@@ -181,18 +181,18 @@ class Listed(msgspec.Struct, frozen=True):
 
 
 class SparkStatus(StrEnum):
-    """What is known of a Spark server."""
+    """The status of a Spark server, as far as it is known."""
 
     UNKNOWN = "unknown"
     READY = "ready"
-    DIED = "died"  # it is started again, and takes sessions at the same place
+    DIED = "died"  # it is being restarted, and will accept sessions at the same address
     FAILED = "failed"
 
 
 class SparkNews(msgspec.Struct, frozen=True):
-    """What became of the Spark server that peers share, with a ``detail`` of why it died or failed.
+    """A change of the Spark server that peers share, with a ``detail`` of why it died or failed.
 
-    ``url``, ``token`` and ``folder`` say where it takes sessions, and where checkpoints go; empty where it does not.
+    ``url``, ``token`` and ``folder`` say where it accepts sessions, and where checkpoints are; empty if it does not.
     """
 
     status: SparkStatus
@@ -203,7 +203,7 @@ class SparkNews(msgspec.Struct, frozen=True):
 
 
 class Move(msgspec.Struct, frozen=True):
-    """Move a component of an application to the peer with this address while it works; answered by :class:`Outcome`."""
+    """Move a running component of an application to the peer with this address; answered by :class:`Outcome`."""
 
     application: str
     operator: str
@@ -211,14 +211,14 @@ class Move(msgspec.Struct, frozen=True):
 
 
 class Outcome(msgspec.Struct, frozen=True):
-    """What came of a request.
+    """The outcome of a request.
 
     Parameters
     ----------
     reason
         Reason why the request was not carried out; empty if it was.
     begun
-        Whether it was tried.
+        Whether it was attempted.
     """
 
     reason: str
@@ -226,21 +226,21 @@ class Outcome(msgspec.Struct, frozen=True):
 
 
 class Fetch(msgspec.Struct, frozen=True):
-    """Take results from a sink; waits up to ``wait`` seconds for the first.
+    """Fetch results from a sink; wait up to ``wait`` seconds for the first.
 
     Parameters
     ----------
     application, sink
         Id of the application and operator id of its sink.
     since
-        Place up to which the reader has all that it was given: position and event time in µs, as in the ``end`` of the
-        answer before. None: it has been given nothing yet. Asked again from the same place, the peer gives the same.
+        Point up to which the reader has all that it was sent: position and event time in µs, as in the ``end`` of the
+        previous answer. None: it has nothing yet. Asked again from the same point, the peer sends the same results.
     max_bytes
-        Bytes of results, at most; but at least one item if there is any.
+        Limit of the results, bytes, but at least one item if there is any.
     wait
-        Seconds to wait while there is nothing.
+        Longest time to wait while there is nothing, seconds.
     reader
-        Name that tells the readers of one sink apart; every tuple goes to one of them.
+        Name that distinguishes the readers of one sink; every tuple is sent to one of them.
     """
 
     application: str
@@ -259,7 +259,7 @@ class Fetched(msgspec.Struct, frozen=True):
     items
         Encoded items, in order.
     start, end
-        Places between which they are. The first is beyond that of the request where others were given what is between.
+        Points between which they are. The first is after that of the request if other readers received the rest.
     finished
         Whether nothing follows.
     gone
@@ -274,7 +274,7 @@ class Fetched(msgspec.Struct, frozen=True):
 
 
 class Push(msgspec.Struct, frozen=True):
-    """Tuples for the ``python`` source of that name, which runs at the asked peer; answered by :class:`Pushed`."""
+    """Tuples for the ``python`` source with this name on the receiving peer; answered by :class:`Pushed`."""
 
     application: str
     name: str
@@ -282,13 +282,13 @@ class Push(msgspec.Struct, frozen=True):
 
 
 class Pushed(msgspec.Struct, frozen=True):
-    """Whether the tuples were taken; if not, there was no room for a while."""
+    """Whether the tuples were accepted; if not, there was no room for a while."""
 
     taken: bool
 
 
 class Dropped(msgspec.Struct, frozen=True):
-    """Tells an origin how many rows for a source were dropped so far because they came too late."""
+    """Report to an origin how many rows for a source were dropped so far because they were late."""
 
     application: str
     source: str
@@ -296,22 +296,22 @@ class Dropped(msgspec.Struct, frozen=True):
 
 
 class FindHosts(msgspec.Struct, frozen=True):
-    """Asks the directory for the hosts of components and streams; answered with :class:`HostsFound`."""
+    """Ask the directory for the hosts of components and streams; answered by :class:`HostsFound`."""
 
     names: list[str]
 
 
 class HostsFound(msgspec.Struct, frozen=True):
-    """Addresses by name of a component or a stream."""
+    """Name of a component or a stream to the addresses of its hosts."""
 
     hosts: dict[str, list[str]]
 
 
 class Follow(msgspec.Struct, frozen=True):
-    """Asks for the events of a peer's journal from number ``since`` on; answered by :class:`Followed`.
+    """Ask for the events of a peer's journal from number ``since`` on; answered by :class:`Followed`.
 
-    ``journal`` names the journal that the number belongs to, as an earlier answer did; any other is read from its
-    beginning, as that of a peer that has started again.
+    ``journal`` names the journal that the number belongs to, from an earlier answer; any other journal, such as that of
+    a restarted peer, is read from its beginning.
     """
 
     journal: str = ""
@@ -319,7 +319,7 @@ class Follow(msgspec.Struct, frozen=True):
 
 
 class Followed(msgspec.Struct, frozen=True):
-    """A portion of a journal: its name, the number to ask for next, and whether there is ``more`` already."""
+    """A portion of a journal: its name, the next number to ask for, and whether there is ``more`` already."""
 
     journal: str
     next: int
@@ -328,16 +328,16 @@ class Followed(msgspec.Struct, frozen=True):
 
 
 class PeerState(msgspec.Struct, frozen=True):
-    """What a peer says of itself.
+    """The state of a peer.
 
     Parameters
     ----------
     load
-        Committed share of its capacity.
+        Committed fraction of its capacity.
     cores
         Capacity, in cores.
     cpu_s
-        CPU seconds of its process so far.
+        CPU time of its process so far, seconds.
     offers
         Components that it offers.
     applications
@@ -347,16 +347,15 @@ class PeerState(msgspec.Struct, frozen=True):
     neighbours
         Addresses in its leaf set.
     probes, messages
-        Probes that it has processed, and control messages that it has sent, so far.
+        Numbers of probes that it has processed and of control messages that it has sent, so far.
     overheads
-        Stage to the mean (seconds) and the variance (seconds squared) of the time that an item takes in addition to the
-        processing of its tuples, see :mod:`synergy_nb.models.overheads`; the stage ``link`` is the way from a
-        neighbour.
+        Stage to the mean (seconds) and the variance (seconds squared) of the time of an item beside the processing of
+        its tuples, see :mod:`synergy_nb.models.overheads`; the stage ``link`` is the transfer from a neighbour.
     discipline
         Scheduling discipline of the peer.
     links
-        Address of another peer to the configured and the measured bandwidth of the link from it, bytes/s; of links that
-        have been measured.
+        Address of another peer to the configured and the measured bandwidth of the link from it, bytes/s; only links
+        that were measured.
     """
 
     name: str
@@ -377,12 +376,12 @@ class PeerState(msgspec.Struct, frozen=True):
 
 
 def pack(value: msgspec.Struct) -> bytes:
-    """MessagePack bytes of a request or an answer."""
+    """Encode a request or an answer as MessagePack."""
     return msgspec.msgpack.encode(value)
 
 
 def unpack(data: bytes, kind: type[T]) -> T:
-    """The value in ``data``; a ValueError names the field that is not as declared."""
+    """Decode the value in ``data``; a ValueError names the field that is not as declared."""
     try:
         return msgspec.msgpack.decode(data, type=kind)
     except msgspec.MsgspecError as error:

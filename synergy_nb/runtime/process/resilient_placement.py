@@ -1,4 +1,4 @@
-"""Resilient placement as drivers have it decided: beside all else that they do, for it loads SciPy and Numba."""
+"""Computation of resilient placements for drivers, in a module of its own, as it loads SciPy and Numba."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ __all__ = ["decided", "warm"]
 
 
 def decided(order: PlacementRequest) -> PlacementDecided:
-    """Compute the placement that a request asks for; takes seconds where code is compiled for the first time."""
+    """Compute the requested placement; takes seconds when code is compiled for the first time."""
     from synergy_nb.algorithms.resilience import place  # noqa: PLC0415 - importing SciPy and Numba takes a second or more
 
     try:
@@ -23,6 +23,6 @@ def decided(order: PlacementRequest) -> PlacementDecided:
 
 
 def warm() -> None:
-    """Load the libraries and compiled functions that placing needs, by placing a dummy plan."""
+    """Load the libraries and compiled functions of resilient placement, by placing a dummy plan."""
     plan = source("packets").filter("bytes > 0").sink("none")
     decided(PlacementRequest("", 0, plan.to_bytes(), {"a": 1.0, "b": 1.0}, {}))

@@ -1,7 +1,7 @@
-"""Running peers become one ring: they join in waves, and the caller is told of the progress.
+"""Running peers form one ring: they join in waves, and the caller receives the progress.
 
-A peer counts as joined when the ring has taken it in and the directory has confirmed what it offers. At the end the
-first and the last peer are asked for the hosts of all components, as whoever submits a plan would ask them.
+A peer counts as joined when the ring has accepted it and the directory has confirmed its offers. At the end the first
+and the last peer are asked for the hosts of all components, as a submission of a plan would ask them.
 """
 
 from __future__ import annotations
@@ -17,9 +17,9 @@ from synergy_nb.runtime.transport.wire import LinkDown, LinkFull, RemoteError
 
 __all__ = ["form_ring"]
 
-ANSWER: Final = 12.0  # seconds that a peer may take to answer; it says within eight if it cannot join
-AGAIN: Final = 0.02  # seconds until the directory, or a peer that could not join, is asked again, at first
-LATER: Final = 0.5  # seconds until they are asked again, at most
+ANSWER: Final = 12.0  # longest time to wait for an answer, seconds; a peer that cannot join answers within eight
+AGAIN: Final = 0.02  # seconds before the first repeated request to the directory or to a peer that could not join
+LATER: Final = 0.5  # longest time between two repeated requests, seconds
 IN_THE_RING: Final = "peers are in the ring"
 FAILURES: Final = (LinkDown, LinkFull, RemoteError, TimeoutError, OSError)
 
@@ -30,23 +30,23 @@ Ask = Callable[[str, str, bytes, float], Awaitable[bytes]]
 async def form_ring(
     peers: Mapping[str, str], ask: Ask, patience: float, told: Callable[[Progress], object] | None = None
 ) -> None:
-    """Have peers join one ring, and wait until the directory knows the components of all.
+    """Let peers join one ring, and wait until the directory knows the components of all.
 
     Parameters
     ----------
     peers
         Peer name to address.
     ask
-        Sends a request to a peer and returns the answer.
+        Function that sends a request to a peer and returns the answer.
     patience
-        Seconds without progress after which to give up.
+        Seconds without progress after which the attempt fails.
     told
-        Called with the progress whenever it has changed; None: nobody is told.
+        Callback with the progress whenever it has changed; None: no callback.
 
     Raises
     ------
     ClusterError
-        If there was no progress for ``patience`` seconds; the text names the peers that are missing.
+        If there was no progress for ``patience`` seconds; the message names the missing peers.
     """
     waiting = ProgressDeadline(patience, told)
     forming = asyncio.create_task(_form(peers, ask, waiting))
@@ -83,7 +83,7 @@ async def _form(peers: Mapping[str, str], ask: Ask, waiting: ProgressDeadline) -
         try:
             answer = await ask(address, "join", pack(Join(contact)), ANSWER)
         except FAILURES:
-            return  # it comes again in a later wave, through another contact
+            return  # it retries in a later wave, through another contact
         offers[address] = frozenset(unpack(answer, Joined).offers) - {"sink"}
         note()
 
@@ -117,12 +117,12 @@ async def _found(
         waiting.note(len(offers) - len(missing), len(offers), "peers are in the directory", missing)
         if not missing:
             return
-        await asyncio.sleep(pause)  # of other processes: there is nothing here to wait for
+        await asyncio.sleep(pause)  # other processes cannot be awaited
         pause = min(2 * pause, LATER)
 
 
 async def _hosts(address: str, question: bytes, ask: Ask) -> dict[str, frozenset[str]]:
-    """Hosts of components as one peer finds them; none while it does not answer."""
+    """Return the hosts of components as one peer finds them; empty while it does not answer."""
     try:
         answer = unpack(await ask(address, "where", question, ANSWER), HostsFound)
     except FAILURES:

@@ -1,4 +1,4 @@
-"""What a running peer gives to those who work on it."""
+"""The interface of a running peer for the modules of its data path."""
 
 from __future__ import annotations
 
@@ -15,18 +15,18 @@ class Runtime(Protocol):
 
     @property
     def address(self) -> str:
-        """The peer's address."""
+        """Address of the peer."""
 
     @property
     def loop(self) -> asyncio.AbstractEventLoop:
-        """The event loop that the peer runs on."""
+        """Event loop of the peer."""
 
     def clock(self) -> float:
-        """Wall-clock seconds that never step back."""
+        """Return wall-clock seconds that never step back."""
 
     def send_data(self, to: str, channel: str, payload: bytes) -> None:
-        """Put ``payload`` on its way to the host of the peer at ``to``."""
+        """Send ``payload`` to the host of the peer at ``to``."""
 
     @property
     def record(self) -> Recorder:
-        """What writes an event to the journal; called on the loop's thread."""
+        """Function that writes an event to the journal; called on the loop's thread."""

@@ -1,4 +1,4 @@
-"""What serves one Synergy peer on a Dask worker: its host of operators, and its answers to notebooks."""
+"""The services of one Synergy peer on a Dask worker: its host of operators, and its answers to notebooks."""
 
 from __future__ import annotations
 
@@ -61,22 +61,22 @@ from synergy_nb.runtime.transport.wide_area import WideArea
 
 __all__ = ["Service"]
 
-LEAST_PRIORITY: Final = 19  # of a thread, as nice(1) counts
+LEAST_PRIORITY: Final = 19  # priority of a thread, as of nice(1)
 MEASURE: Final = 0.5  # seconds between two measurements of a sink
-DECIDED: Final = 130.0  # seconds after which one that waits for a decision is answered all the same
+DECIDED: Final = 130.0  # seconds after which a request that waits for a decision is answered in any case
 
 
 class _Measured:
-    """What is measured of an application that was submitted at this peer.
+    """Measurements of an application that was submitted at this peer.
 
     Attributes
     ----------
     unfinished : set of str
-        Sinks that have not seen the end of their streams.
+        Sinks that have not reached the end of their streams.
     qos : dict
         Sink to its last measurement.
     late : dict
-        Source to the number of rows that came too late.
+        Source to the number of late rows.
     """
 
     __slots__ = ("late", "qos", "unfinished")
@@ -88,18 +88,18 @@ class _Measured:
 
 
 class Service:
-    """What carries out the instructions of one peer and answers clients.
+    """Carries out the instructions of one peer and answers clients.
 
     Parameters
     ----------
     runtime
-        Runs the peer.
+        Runtime of the peer.
     synergy
-        The peer.
+        Peer and its protocols.
     keys
-        Secrets by name.
+        Name to secret.
     recorder
-        Records what the peer gets; None: nobody does.
+        Recorder of the peer's inputs; None: they are not recorded.
     """
 
     def __init__(
@@ -189,7 +189,7 @@ class Service:
     # -- for the driver ------------------------------------------------------------------------------------------
 
     def carry_out(self, instruction: msgspec.Struct) -> None:
-        """Do what the peer's protocols ask for."""
+        """Carry out an instruction of the peer's protocols."""
         if isinstance(instruction, Report):
             self._notify()
         elif isinstance(instruction, driver.Answer | driver.HostsLookedUp):
@@ -201,7 +201,7 @@ class Service:
             self.measuring.wake()
 
     def on_data(self, sender: str, channel: str, payload: bytes) -> None:
-        """Take one data frame."""
+        """Receive one data frame."""
         self.host.on_data(sender, channel, payload)
 
     async def close(self) -> None:
@@ -217,9 +217,9 @@ class Service:
         if self._recorder is not None:
             self._recorder.close()
 
-    # -- what becomes of applications ----------------------------------------------------------------------------
+    # -- states of applications ----------------------------------------------------------------------------
 
-    # What is reported during an instruction is reported on a turn of the loop of its own: after all other effects.
+    # Reports made during an instruction are sent on a separate turn of the loop: after all other effects.
 
     def _prepared(self, application: str, operator: str) -> None:
         self.runtime.report_soon(driver.PartReady(application, operator))
@@ -248,7 +248,7 @@ class Service:
             self.runtime.report(driver.DelayMeasured(application, delay))
 
     def _link_down(self, address: str) -> None:
-        """A link that failed is a reason to send again, and to ask whether its other end is alive."""
+        """Send again after a link failure, and check whether the other end is alive."""
         self.host.link_down(address)
         self._teller.lost(address)
         self.runtime.report(driver.LinkFailed(address))
@@ -258,9 +258,9 @@ class Service:
         self.runtime.report(driver.BandwidthsLimited(*limits))
 
     def _at_work(self) -> list[dict[str, Any]]:
-        """What is measured of each component, but for sinks whose application has ended and that only keep results.
+        """Return the measurements of each component, except sinks of ended applications that only retain results.
 
-        Other components of such an application are those whose streams are shared.
+        Other components of an ended application are there because their streams are shared.
         """
         found = [
             stats
@@ -275,7 +275,7 @@ class Service:
         return found
 
     def _samples(self) -> list[Row]:
-        """Load and memory of this machine since the last time, and what the overlay's pings took."""
+        """Return load and memory of this machine since the last call, and the ping times of the overlay."""
         latency = self.synergy.latency
         measured = {address: latency.rtt(address) for address in self.synergy.pastry.known()}
         pings = {address: rtt for address, rtt in measured.items() if rtt is not None}
@@ -286,7 +286,7 @@ class Service:
         self.runtime.report(await asyncio.to_thread(decided, order))
 
     async def _warm(self, payload: bytes) -> bytes:
-        """Load what resilient placement takes, in a thread that gives way to all others, and answer at once."""
+        """Load the code of resilient placement, in a thread of the lowest priority, and answer at once."""
 
         def load() -> None:
             with contextlib.suppress(AttributeError, OSError):  # only Linux has priorities of threads
@@ -356,7 +356,7 @@ class Service:
         return pack(await self._composed(application))
 
     async def _composed(self, application: str) -> ApplicationState:
-        """What became of an application, once that is decided, or Spark is wanted that is not there."""
+        """Return the state of an application once it is decided, or needs a Spark server that is missing."""
         request = self.synergy.requests[application]
 
         def decided() -> bool:
@@ -382,7 +382,7 @@ class Service:
         return request
 
     def _state_of(self, request: Request) -> ApplicationState:
-        """What is known of an application."""
+        """Return what is known of an application."""
         of = self._of[request.name]
         return ApplicationState(
             request.name,
@@ -417,12 +417,12 @@ class Service:
         return pack(self._state_of(request))
 
     async def _halt(self, payload: bytes) -> bytes:
-        """Have the sinks of an application take no more tuples, so that their last measurement is of what they keep."""
+        """Stop the sinks of an application, so that their last measurement covers exactly the retained results."""
         self.host.halt(self._known(payload).name)
         return b""
 
     async def _release(self, payload: bytes) -> bytes:
-        """Forget the results of an application that has finished: whoever asked for it has them all."""
+        """Discard the results of a finished application: the client that requests it has them all."""
         self.runtime.request(driver.ReleaseResults(self._known(payload).name))
         return b""
 
@@ -471,12 +471,12 @@ class Service:
         return encode_events(journal.about(subject) if subject else journal.since(0))
 
     async def _tell(self, payload: bytes) -> bytes:
-        """Tell a client of errors of this peer, from here on."""
+        """Send errors of this peer to a client from now on."""
         self._teller.add(msgspec.msgpack.decode(payload, type=str))
         return b""
 
     async def _troubles(self, payload: bytes) -> bytes:
-        """Events about errors of this peer since a time in seconds."""
+        """Return the events about errors of this peer since a time in seconds."""
         since = msgspec.msgpack.decode(payload, type=float)
         journal = self.runtime.journal
         return encode_events([event for event in journal if isinstance(event, PeerTrouble) and event.time >= since])

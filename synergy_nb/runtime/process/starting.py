@@ -1,4 +1,4 @@
-"""From nothing, or from an existing Dask cluster, to peers that form a ring."""
+"""Start of peers that form a ring, on this machine or on an existing Dask cluster."""
 
 # mypy: disable-error-code="no-untyped-call"
 # (of distributed, which is typed only here and there)
@@ -37,25 +37,25 @@ from synergy_nb.runtime.transport.wide_area import WideArea
 
 __all__ = ["check_address", "connect_cluster", "start_cluster"]
 
-#: An address as Dask has them.
+#: Pattern of a Dask address.
 ADDRESS: Final = re.compile(r"[a-z]+://\S+|[^\s:/]+:\d+|\[[0-9a-fA-F:.]+\]:\d+")
-JOINING = 15.0  # seconds without progress after which starting is given up
+JOINING = 15.0  # seconds without progress after which starting fails
 PINGING = 16  # peers on each core that ping as often as peers on machines of their own
-KEY_BYTES = (16, 24, 32)  # of AES
-MEASURED: Final = "measured"  # as a bandwidth: that of each link as its traffic shows
-LATE: Final = 0.05  # share of the tuples that may miss a limit where neither plan nor configuration says otherwise
-GIVEN = 0.5  # share of a machine's memory that the operators of all its peers may take
+KEY_BYTES = (16, 24, 32)  # lengths of AES keys
+MEASURED: Final = "measured"  # value of bandwidth: each link's measured one
+LATE: Final = 0.05  # default share of the tuples that may miss a limit
+GIVEN = 0.5  # share of a machine's memory for the operators of all its peers
 
 
 class _Reached:
-    """How far a start is: for whoever waits for it, and for whom the caller wants to be told.
+    """The progress of a start, for the callback of the caller.
 
     Parameters
     ----------
     text
-        Text of the first step.
+        Description of the first step.
     told
-        Called with each further step, or None.
+        Callback for each further step, or None.
     """
 
     def __init__(self, text: str, told: Callable[[Progress], object] | None) -> None:
@@ -63,7 +63,7 @@ class _Reached:
         self._told = told
 
     def __call__(self, progress: Progress) -> None:
-        """Take the next step."""
+        """Report the next step."""
         self.text = str(progress)
         if self._told is not None:
             self._told(progress)
@@ -91,14 +91,14 @@ async def start_cluster(
 ) -> AsyncCluster:
     """Start peers on this machine; see :class:`~synergy_nb.runtime.client.cluster.Cluster` for the parameters.
 
-    Beside these, ``per_process`` peers live in one process, ``of`` says by name what single peers have that others have
-    not (fields of :class:`~synergy_nb.assembly.PeerConfig`). Starting is given up when there was no progress for
-    ``joining`` seconds; ``told`` is called with the progress (:class:`~synergy_nb.runtime.client.progress.Progress`).
+    Beside these, ``per_process`` peers run in one process, and ``of`` maps the name of a peer to its own settings
+    (fields of :class:`~synergy_nb.assembly.PeerConfig`). The start fails after ``joining`` seconds without progress;
+    ``told`` is called with the progress (:class:`~synergy_nb.runtime.client.progress.Progress`).
 
     Raises
     ------
     ValueError
-        If an argument makes no sense; nothing has been started then.
+        If an argument is invalid; nothing has been started then.
     """
     if isinstance(peers, bool) or not isinstance(peers, int) or peers < 1:
         raise ValueError(f"peers: {peers!r}; expected a number of at least 1, or the address of a Dask scheduler")
@@ -134,7 +134,7 @@ async def _started(
     joining: float,
     told: Callable[[Progress], object],
 ) -> AsyncCluster:
-    """Start peers, and join them in a ring."""
+    """Start peers, and let them join one ring."""
     started = start(
         peers,
         FACTORY,
@@ -188,7 +188,7 @@ async def connect_cluster(
     Raises
     ------
     ValueError
-        If an argument makes no sense.
+        If an argument is invalid.
     ClusterError
         If the scheduler does not answer, or has no workers.
     """
@@ -220,12 +220,12 @@ async def _connected(
     patience: float,
     told: Callable[[Progress], object],
 ) -> AsyncCluster:
-    """Make peers of the workers that a scheduler has, and join them in a ring."""
+    """Start peers on the workers of a scheduler, and let them join one ring."""
     client: Any = Client(scheduler, asynchronous=True, security=security, timeout=patience, set_as_default=False)
     try:
         await client
     except (OSError, TimeoutError, ValueError) as error:
-        await client.close()  # else it says so itself when it is collected as garbage
+        await client.close()  # otherwise it warns when it is garbage-collected
         raise ClusterError(
             f"scheduler: no Dask scheduler answered at {scheduler!r} within {seconds(patience)}: look whether one runs "
             "there (it prints its address as it starts), or start peers on this machine with Cluster(8)"
@@ -240,7 +240,7 @@ async def _connected(
             raise ClusterError(f"scheduler: {scheduler!r} has no workers; expected at least one, each becomes a peer")
         area = _area(wide_area, len(workers), seed)
         if "local" in where and not all(_on_this_machine(address) for address in workers):
-            where = ()  # a server of this machine is nobody else's
+            where = ()  # other machines cannot use a server of this one
         config["memory"] = config["memory"] or GIVEN * min(_own_memory(workers))
         config["spark"] = bool(where)
         if "record" in config:
@@ -259,7 +259,7 @@ async def _connected(
 
 @contextlib.contextmanager
 def _recorded(record: str | os.PathLike[str] | None, config: dict[str, Any]) -> Iterator[None]:
-    """Have peers record to a new file, which goes again if they do not start."""
+    """Let peers record to a new file, which is removed if they do not start."""
     if record is None:
         yield
         return
@@ -273,22 +273,23 @@ def _recorded(record: str | os.PathLike[str] | None, config: dict[str, Any]) -> 
 
 
 def _record(cluster: AsyncCluster, config: Mapping[str, Any]) -> None:
-    """Have all peers write what they have recorded before the cluster closes."""
+    """Let all peers write their records before the cluster closes."""
 
     async def flush() -> None:
         asking = (cluster.ask(peer, "record") for peer in cluster.peers)
-        await asyncio.gather(*asking, return_exceptions=True)  # of one that has died all is there that it wrote
+        await asyncio.gather(*asking, return_exceptions=True)  # of a dead peer the file has all that it wrote
 
     if "record" in config:
         cluster.before_close.append(flush)
 
 
 async def _check_recordable(client: Any, workers: Iterable[str]) -> None:
-    """Refuse to record workers of other machines, and peers that run already."""
+    """Refuse to record workers on other machines, and peers that run already."""
     elsewhere = [address for address in workers if not _on_this_machine(address)]
     if elsewhere:
         raise ClusterError(
-            f"record: worker {elsewhere[0]} is on another machine; expected all beside the file, on this one"
+            f"record: worker {elsewhere[0]} is on another machine; expected all workers on this machine, where the file
+            is"
         )
     running = [address for address, runs in (await client.run(runs_peer)).items() if runs]
     if running:
@@ -309,7 +310,7 @@ def check_address(field: str, scheduler: str) -> None:
 async def _joined(
     cluster: AsyncCluster, area: WideArea | None, patience: float, told: Callable[[Progress], object] | None
 ) -> AsyncCluster:
-    """The cluster, once its peers are on their sites, if there is an area, and in one ring."""
+    """Return the cluster, after placing its peers on the sites of an area, if any, and forming one ring."""
     try:
         if area is not None:
             area.place(list(cluster.peers.values()))
@@ -332,7 +333,7 @@ def _config(
     discipline: str,
     seed: int,
 ) -> dict[str, Any]:
-    """Plain values for the peers' factory, checked."""
+    """Return checked plain values for the peers' factory."""
     measured = bandwidth == MEASURED
     promised = PeerConfig().bandwidth if measured else bandwidth
     if not isinstance(promised, int | float):
@@ -363,22 +364,22 @@ def _config(
 
 
 def _pings(peers: int) -> float:
-    """Seconds between pings of the failure detector, so that those of many peers do not take a machine's time.
+    """Return the seconds between pings of the failure detector, so that many peers on a machine do not overload it.
 
-    A peer sends and answers two messages in each period, about 2 ms of one core's time. The default is kept for up to
-    16 peers on each core.
+    A peer sends and answers two messages in each period, about 2 ms of one core's time. Up to 16 peers on each core
+    use the default.
     """
     return PeerConfig().pings * max(1.0, peers / (PINGING * (os.cpu_count() or 1)))
 
 
 def _own_memory(workers: Mapping[str, Mapping[str, Any]]) -> list[float]:
-    """Bytes of memory that each worker has: its limit, or else its part of a machine like this."""
+    """Return the bytes of memory of each worker: its limit, or else its share of a machine like this."""
     hosts = [info["host"] for info in workers.values()]
     return [info["memory_limit"] or MEMORY_LIMIT / hosts.count(info["host"]) for info in workers.values()]
 
 
 def _on_this_machine(address: str) -> bool:
-    """Whether a worker's address is one of the loopback, or within this process."""
+    """Whether a worker's address is a loopback address, or within this process."""
     scheme, _, rest = address.partition("://")
     return scheme == "inproc" or rest.rpartition(":")[0] in ("127.0.0.1", "localhost", "[::1]")
 
