@@ -339,7 +339,7 @@ operators:
         ),
         (
             lambda c: c.submit(source("packets")),
-            "plan: a Stream; expected a Plan, which .sink() at the end of a stream gives",
+            "plan: a Stream; expected a Plan, which .sink() at the end of a stream returns",
         ),
         (
             lambda c: c.submit(by_key(), feeds={"numbers": numbers().rename({"v": "V"})}),

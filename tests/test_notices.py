@@ -74,7 +74,7 @@ def test_many_errors_are_a_few_lines_and_a_number() -> None:
     clock.advance(GATHERED)
     assert len(written) == MOST
     clock.advance(AGAIN)
-    assert written[-1] == "synergy: 14 more errors of peers; watch(cluster) and explain() tell them"
+    assert written[-1] == "synergy: 14 more errors of peers; watch(cluster) and explain() show them"
     notices.hear(raised(PEERS[0], "another"))
     clock.advance(GATHERED)
     assert written[-1] == "synergy: peer-1: handling Probe raised another"

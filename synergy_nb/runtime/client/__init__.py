@@ -1,1 +1,1 @@
-"""What a notebook holds: a cluster, its applications, their results and feeds, and what a call that waits displays."""
+"""The client of a cluster, for notebooks: the cluster, its applications, their results and feeds, and displays."""

@@ -1,4 +1,4 @@
-"""A submitted plan as synchronous code holds it: its state, its results, and what a notebook shows of it."""
+"""A submitted plan for synchronous code: its state, its results, and its display in a notebook."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ T = TypeVar("T")
 
 
 class Application(Synchronous[AsyncApplication]):
-    """A submitted plan; iterating over it gives its results as they come."""
+    """A submitted plan; iterating over it yields its results as they arrive."""
 
     def __init__(self, cluster: Cluster, application: AsyncApplication) -> None:
         self._cluster = cluster
@@ -36,17 +36,17 @@ class Application(Synchronous[AsyncApplication]):
 
     @property
     def id(self) -> str:
-        """Identifies it at all peers."""
+        """Id of the application at all peers."""
         return self._asynchronous.id
 
     @property
     def cluster(self) -> Cluster:
-        """Where it runs."""
+        """Cluster that runs it."""
         return self._cluster
 
     @property
     def plan(self) -> Plan:
-        """What was asked."""
+        """Submitted plan."""
         return self._asynchronous.plan
 
     @property
@@ -56,7 +56,7 @@ class Application(Synchronous[AsyncApplication]):
 
     @property
     def backups(self) -> dict[str, list[str]]:
-        """Replication graph ρ: of what is replicated, operator id to the names of its backups' peers."""
+        """Replication graph ρ: id of each replicated operator to the names of its backups' peers."""
         return self._asynchronous.backups
 
     @property
@@ -81,7 +81,7 @@ class Application(Synchronous[AsyncApplication]):
 
     @property
     def _state(self) -> ApplicationState:
-        """What its origin knows of it now; of a closed cluster, what was known last."""
+        """State as its origin knows it now; for a closed cluster, the last known state."""
         return self._run(self._asynchronous.state())
 
     qos = synchronous(AsyncApplication.qos)
@@ -132,7 +132,7 @@ class Application(Synchronous[AsyncApplication]):
 
 
 def _kept(asked: QoS, record: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
-    """What a sink measured beside what was asked, and whether that is kept."""
+    """Yield each requested limit with the measurement at a sink, and whether the limit is met."""
     rows: list[tuple[str, float | None, float | None, Callable[[float, float], bool]]] = [
         ("misses", asked.miss_rate, record["miss_rate"], operator.le),
         ("bytes/s", asked.throughput, record["bytes_per_s"], operator.ge),

@@ -1,4 +1,4 @@
-"""The applications of a cluster: which there are, how they fare, and how each is stopped."""
+"""The applications of a cluster: their states, and the choice of one by its id or the name of its plan."""
 
 from __future__ import annotations
 
@@ -18,18 +18,18 @@ __all__ = ["Applications", "Entry", "Identified", "UnknownApplication", "chosen"
 
 T = TypeVar("T")
 HEADING = ("application", "state", "delay", "tuples", "peers", "stop with")
-ENDED_SHOWN = 10  # applications that have ended and that a table still shows, the latest ones
+ENDED_SHOWN = 10  # ended applications that a table shows, the latest ones
 LONGEST = 60  # characters of a reason in a table
 
 
 class UnknownApplication(ClusterError, KeyError):
-    """No application has this id; the text lists the ids that exist."""
+    """No application has this id; the message lists the existing ids."""
 
     __str__ = Exception.__str__
 
 
 class Identified(Protocol):
-    """An application as somebody holds it."""
+    """A handle of an application."""
 
     @property
     def id(self) -> str:
@@ -37,14 +37,14 @@ class Identified(Protocol):
 
 
 class Entry(msgspec.Struct, frozen=True):
-    """One application: what its row shows, and who holds it."""
+    """One application: the facts of its row in the table."""
 
     held: AsyncApplication
     state: ApplicationState
 
 
 class Applications(Mapping[str, T], Generic[T]):
-    """Id to application, as they were when asked for: those that run first, then those that have ended.
+    """Id to application, at the time of the request: running ones first, then ended ones.
 
     Parameters
     ----------
@@ -94,12 +94,12 @@ class Applications(Mapping[str, T], Generic[T]):
 
 
 def chosen(named: str, entries: Mapping[str, Entry]) -> str:
-    """The id of the application that is meant by an id, or by the name of a plan that runs once.
+    """Return the id of the application with an id, or of the only running one with a plan of that name.
 
     Raises
     ------
     ClusterError
-        If there is none, or several applications have that plan; the text names them.
+        If there is none, or several applications have that plan; the message names them.
     """
     if named in entries:
         return named
@@ -141,7 +141,7 @@ def _row(name: str, entry: Entry) -> Sequence[str]:
 
 
 def _delay(limit: float | None, state: ApplicationState) -> str:
-    """The delay that 99 of 100 tuples keep, at the sink where it is longest, against the limit."""
+    """Return the delay that 99 of 100 tuples meet, at the sink where it is longest, and the limit."""
     asked = "no limit" if limit is None else f"limit {seconds(limit)}"
     measured = [record for record in state.qos.values() if record["delay_p99_s"] is not None]
     if not measured:

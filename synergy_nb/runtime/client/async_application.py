@@ -1,4 +1,4 @@
-"""A submitted plan as a coroutine sees it: its state, its results, its feeds."""
+"""A submitted plan for coroutines: its state, its results, its feeds."""
 
 from __future__ import annotations
 
@@ -43,33 +43,33 @@ from synergy_nb.runtime.process.requests import (
 
 __all__ = ["AsyncApplication"]
 
-COLLECTED = 64 << 20  # bytes that stop() collects at most, which is as much as a sink keeps
+COLLECTED = 64 << 20  # limit of the bytes that stop() collects, which is as much as a sink retains
 
 
 class ClusterAccess(Protocol):
-    """What an application needs of its cluster."""
+    """The part of a cluster that an application needs."""
 
     async def ask(self, peer: str, operation: str, payload: bytes = b"", timeout: float = 5.0) -> bytes:
-        """Answer of a peer."""
+        """Send a request to a peer and return its answer."""
 
     async def events(self, subject: str = "") -> Events:
-        """What the peers' journals hold."""
+        """Return the events in the peers' journals."""
 
     async def troubles(self, since: float) -> list[Event]:
-        """Errors in the journals of the peers since a time in seconds."""
+        """Return the errors in the journals of the peers since a time in seconds."""
 
     @property
     def names(self) -> Mapping[str, str]:
         """Peer address to name."""
 
     def name(self, address: str) -> str:
-        """Name of a peer."""
+        """Return the name of a peer."""
 
     def readable(self, text: str) -> str:
-        """A text with names for addresses."""
+        """Replace the addresses in a text by names."""
 
     def forget(self, application: str) -> None:
-        """The application needs not be stopped any more."""
+        """Remove the application from those that are stopped when the cluster closes."""
 
 
 class AsyncApplication:
@@ -78,11 +78,11 @@ class AsyncApplication:
     Attributes
     ----------
     id : str
-        Identifies it at all peers.
+        Id of the application at all peers.
     plan : Plan
         The submitted plan.
     origin : str
-        Address of the peer that composed it and keeps its results.
+        Address of the peer that composed it and retains its results.
     """
 
     def __init__(self, cluster: ClusterAccess, plan: Plan, origin: str, state: ApplicationState) -> None:
@@ -95,9 +95,9 @@ class AsyncApplication:
         self._feeds: set[asyncio.Task[None]] = set()
         reader = uuid.uuid4().hex
         self._results = {sink: Results(self.id, sink, reader) for sink in plan.sinks}
-        self._looped = 0  # rows that stream() has given, and nobody keeps
-        self._open: list[str] = []  # what stop() has found to be lost
-        self.broken: ClusterError | None = None  # why one of its feeds could not go on
+        self._looped = 0  # rows that stream() has yielded, which are not stored
+        self._open: list[str] = []  # notices of stop() about lost tuples
+        self.broken: ClusterError | None = None  # error of a feed that failed
 
     @property
     def graph(self) -> dict[str, str]:
@@ -106,12 +106,12 @@ class AsyncApplication:
 
     @property
     def backups(self) -> dict[str, list[str]]:
-        """Replication graph ρ: of what is replicated, operator id to the names of its backups' peers."""
+        """Replication graph ρ: id of each replicated operator to the names of its backups' peers."""
         return {operator: [*map(self.cluster.name, peers)] for operator, peers in self.last.roles.backups.items()}
 
     @property
     def notices(self) -> list[str]:
-        """Notices for the user: what replicas do not cover, rows that a loop has taken, windows that were cut short."""
+        """Notices for the user: limits of replication, rows that a loop has consumed, windows that were cut short."""
         said = []
         if self.last.roles.backups:
             alone = uncovered(self.graph, self.last.roles.backups, self.cluster.name(self.origin))
@@ -122,9 +122,9 @@ class AsyncApplication:
         return [*said, *self._open]
 
     async def state(self) -> ApplicationState:
-        """What the origin knows of it now; ``failed`` where the origin itself does not answer.
+        """Return its state as the origin knows it now; ``failed`` where the origin itself does not answer.
 
-        Of a closed cluster, what was known last.
+        For a closed cluster, return the last known state.
         """
         try:
             answer = await self.cluster.ask(self.origin, "application", pack(Name(self.id)))
@@ -135,7 +135,7 @@ class AsyncApplication:
         return self.heard(unpack(answer, ApplicationState))
 
     def heard(self, state: ApplicationState) -> ApplicationState:
-        """Its state, when its origin has told of it."""
+        """Record the state that its origin has reported."""
         self.last = state
         if self.broken is not None:
             self.last = msgspec.structs.replace(state, status="failed", reason=str(self.broken))
@@ -143,12 +143,12 @@ class AsyncApplication:
 
     @displays_waiting(lambda it, *_, **__: f"waiting until {it.id} ends")
     async def wait(self, timeout: float | str | None = None) -> str:
-        """Wait until it no longer runs, as every stream has ended, or it failed or was stopped; return its status.
+        """Wait until every stream has ended, or it failed or was stopped; return its status.
 
         Parameters
         ----------
         timeout
-            Time to wait at most, in seconds or as ``"2 min"``; None: there is no limit.
+            Longest time to wait, in seconds or as ``"2 min"``; None: no limit.
 
         Raises
         ------
@@ -165,7 +165,7 @@ class AsyncApplication:
             raise TimeoutError(f"{self.id} still runs after {formatting.seconds(patience)}") from None
 
     async def _news(self) -> ApplicationState:
-        """The state as soon as it has changed, or after some seconds as it is."""
+        """Return the state as soon as it has changed, or the present one after some seconds."""
         try:
             answer = await self.cluster.ask(self.origin, "wait", pack(Name(self.id)), 10.0)
         except ClosedClusterError:
@@ -175,7 +175,7 @@ class AsyncApplication:
         return self.heard(unpack(answer, ApplicationState))
 
     async def qos(self, sink: str | None = None) -> dict[str, Any]:
-        """Measurements of a sink: delays in seconds, miss rate and tuples/s, with the limit of the plan.
+        """Return measurements of a sink: delays in seconds, miss rate and tuples/s, with the limit of the plan.
 
         ``late`` is the number of rows that the sources have dropped because they came later than ``lateness`` allows.
         ``sink`` is the operator id of the sink; it is needed only where the plan has several.
@@ -186,7 +186,7 @@ class AsyncApplication:
     # -- results -------------------------------------------------------------------------------------------------
 
     def sink(self, sink: str | None) -> str:
-        """A sink of the plan by its operator id; None means the only one."""
+        """Return a sink of the plan by its operator id; None: the only one."""
         sinks = self.plan.sinks
         if sink is None:
             if len(sinks) > 1:
@@ -198,14 +198,14 @@ class AsyncApplication:
 
     @user_facing
     async def stream(self, sink: str | None = None) -> AsyncIterator[pl.DataFrame]:
-        """Results as they come, one table a batch, until the stream ends or :meth:`stop` is called.
+        """Yield results as they arrive, one table for each batch, until the stream ends or :meth:`stop` is called.
 
-        It takes its rows away, as a stream may have no end: :meth:`results` and :meth:`head` give only other rows.
+        The yielded rows are not stored, as a stream may be endless: :meth:`results` and :meth:`head` return other rows.
 
         Raises
         ------
         ClusterError
-            If the application has failed or was stopped by somebody else, and all that had arrived has been taken.
+            If the application has failed or was stopped by another client, after all results that had arrived.
         """
         name = self.sink(sink)
         arrived = self._results[name].arrived
@@ -223,13 +223,13 @@ class AsyncApplication:
                         await self._still_wanted()
 
     def _complete(self, sink: str) -> bool:
-        """Whether nothing more is to come: the stream has ended, or this handle has stopped it."""
+        """Whether no more results follow: the stream has ended, or this handle has stopped it."""
         return self._results[sink].ended or self.stopped
 
     async def _fetch(self, sink: str, wait: float) -> None:
-        """Have what is at a sink join what has arrived, unless another reader has seen to that.
+        """Fetch the results of a sink and add them to the arrived ones, unless another task has just done so.
 
-        After a fetch that was interrupted, the next one asks from the same place: nothing is lost or doubled.
+        After an interrupted fetch, the next one asks from the same point: nothing is lost or duplicated.
         """
         async with self._results[sink].fetching:
             if self._results[sink].arrived or self._complete(sink):
@@ -239,12 +239,12 @@ class AsyncApplication:
             await self._take(sink, wait)
 
     async def _take(self, sink: str, wait: float) -> int:
-        """Fetch once and return the number of bytes that came; the caller holds the lock of the sink.
+        """Fetch once and return the number of bytes received; the caller holds the lock of the sink.
 
         Raises
         ------
         ClusterError
-            If the sink does not answer, gives again what has come, or has gone as another reader has taken all.
+            If the sink does not answer, repeats results, or is closed as another reader has fetched all.
         """
         request = pack(self._results[sink].request(wait))
         answer = unpack(await self.cluster.ask(self.origin, "fetch", request, wait + 10.0), Fetched)
@@ -258,7 +258,7 @@ class AsyncApplication:
         return size
 
     async def _release(self) -> None:
-        """Give back what the origin keeps for an application that has finished and whose results have all come."""
+        """Discard the results at the origin of a finished application that have all arrived here."""
         with contextlib.suppress(ClusterError, TimeoutError):
             if await self.wait(2.0) == "finished":
                 await self.cluster.ask(self.origin, "release", pack(Name(self.id)))
@@ -268,11 +268,11 @@ class AsyncApplication:
     async def results(
         self, sink: str | None = None, *, wait: bool = True, seconds: float | str | None = None
     ) -> pl.DataFrame:
-        """All results so far as one table; by default after the stream has ended.
+        """Return all results so far as one table; by default after the stream has ended.
 
-        Calls add up: what was collected by an earlier call is in the table again, also after :meth:`stop` and when the
-        cluster has been closed. Rows that a loop over the application has taken are not in the table: :attr:`notices`
-        tells how many these are.
+        Results accumulate: the table includes what earlier calls collected, also after :meth:`stop` and when the
+        cluster was closed. Rows that a loop over the application has consumed are not in the table; :attr:`notices`
+        states their number.
 
         Parameters
         ----------
@@ -281,16 +281,16 @@ class AsyncApplication:
         wait
             Whether to wait for the end (True), or to return the results that are available now (False).
         seconds
-            Time for which to collect results as they come, in seconds or as ``"2 min"``; the call returns earlier if
+            Time for which to collect results as they arrive, in seconds or as ``"2 min"``; the call returns earlier if
             the stream ends.
 
         Raises
         ------
         ClusterError
-            If the application has failed or was stopped by somebody else; if its stream never ends, and neither
-            ``seconds`` nor ``wait=False`` is given; if the cluster was closed before all had been collected, likewise.
+            If the application has failed or was stopped by another client; if its stream is endless, and neither
+            ``seconds`` nor ``wait=False`` is given; or if the cluster was closed before all results were collected.
         ValueError
-            If ``seconds`` is no duration above 0, or given together with ``wait=False``.
+            If ``seconds`` is not a duration above 0, or is given together with ``wait=False``.
         """
         name = self.sink(sink)
         if seconds is not None and not wait:
@@ -314,10 +314,10 @@ class AsyncApplication:
 
     @displays_waiting(lambda it, *_, **__: f"collecting results of {it.id}")
     async def head(self, n: int = 10, sink: str | None = None, *, seconds: float | str | None = None) -> pl.DataFrame:
-        """The first ``n`` rows of the results, as soon as so many have come; fewer if the stream ends before.
+        """Return the first ``n`` rows of the results, as soon as they have arrived; fewer if the stream ends before.
 
-        A second call gives the same rows, and :meth:`results` begins with them. Rows that a loop over the application
-        has taken are not among them.
+        A second call returns the same rows, and :meth:`results` begins with them. Rows that a loop over the application
+        has consumed are not among them.
 
         Parameters
         ----------
@@ -326,15 +326,15 @@ class AsyncApplication:
         sink
             Operator id of the sink; needed only where the plan has several.
         seconds
-            Time after which to return the rows that have come until then, in seconds or as ``"2 min"``; by default the
-            call waits for all ``n``.
+            Time after which to return the rows that have arrived, in seconds or as ``"2 min"``; by default the call
+            waits for all ``n``.
 
         Raises
         ------
         ClusterError
-            If the application has failed or was stopped by somebody else before ``n`` rows had come.
+            If the application has failed or was stopped by another client before ``n`` rows had arrived.
         ValueError
-            If ``n`` is no number of rows, or ``seconds`` no duration above 0.
+            If ``n`` is not a number of rows, or ``seconds`` is not a duration above 0.
         """
         name = self.sink(sink)
         if isinstance(n, bool) or not isinstance(n, int) or n < 0:
@@ -344,14 +344,14 @@ class AsyncApplication:
         return self.collected(name).head(n)
 
     def collected(self, sink: str | None = None) -> pl.DataFrame:
-        """What has been collected from a sink so far, as one table, without asking anybody."""
+        """Return the results collected from a sink so far as one table, without a request."""
         name = self.sink(sink)
         found = self._results[name].table()
         return empty(self.plan.schema(name)) if found is None else found
 
     @property
     def collected_bytes(self) -> int:
-        """Bytes of the results that this handle keeps."""
+        """Bytes of the results that this handle stores."""
         return sum(results.nbytes for results in self._results.values())
 
     async def _gather_for(self, sink: str, seconds: float, rows: float = math.inf) -> None:
@@ -360,7 +360,7 @@ class AsyncApplication:
                 await self._gather(sink, rows)
 
     async def _gather(self, sink: str, rows: float = math.inf) -> None:
-        """Collect from a sink until its stream ends, or so many rows have been collected."""
+        """Collect from a sink until its stream ends, or until ``rows`` rows have been collected."""
         results = self._results[sink]
         while True:
             results.keep()
@@ -371,7 +371,7 @@ class AsyncApplication:
                 await self._still_wanted()
 
     async def _take_all(self, sink: str) -> None:
-        """Fetch what a sink has now, but no more than it can keep: a fast stream always has something."""
+        """Fetch the present results of a sink, at most as much as it retains: a fast stream always has more."""
         size = 0
         while not self._results[sink].ended and size < COLLECTED:
             came = await self._take(sink, 0.0)
@@ -380,7 +380,7 @@ class AsyncApplication:
             size += came
 
     async def _refuse_endless(self, sink: str) -> None:
-        """Raise where waiting for the end of a stream would be waiting for ever."""
+        """Raise an error where waiting for the end of a stream would never end."""
         endless = endless_sources(self.plan, sink)
         if endless and not self._complete(sink) and (await self.state()).status in LASTING:
             names = ", ".join(f"{name!r} ({self.plan.operators[name].params['connector']})" for name in endless)
@@ -391,7 +391,7 @@ class AsyncApplication:
             )
 
     async def _still_wanted(self) -> None:
-        """Raise where no result can follow although the stream has not ended."""
+        """Raise an error where no result can follow although the stream has not ended."""
         state = await self.state()
         if state.status in {"failed", "rejected", "stopped"}:
             had = sum(results.rows for results in self._results.values())
@@ -403,7 +403,7 @@ class AsyncApplication:
     # -- inputs and end ------------------------------------------------------------------------------------------
 
     def feed(self, operator: str, rows: Rows) -> None:
-        """Send rows to a ``python`` source, as fast as the stream takes them."""
+        """Send rows to a ``python`` source, as fast as the stream accepts them."""
         if isinstance(rows, Feed):
             rows.bind(self.id)
         task = asyncio.get_running_loop().create_task(self._feed(operator, rows), name=f"feed {operator}")
@@ -411,7 +411,7 @@ class AsyncApplication:
         task.add_done_callback(self._fed)
 
     def _fed(self, task: asyncio.Task[None]) -> None:
-        """A feed has ended; what it raised is the application's failure."""
+        """Handle the end of a feed; an exception fails the application."""
         self._feeds.discard(task)
         error = None if task.cancelled() else task.exception()
         if error is not None and self.broken is None:
@@ -420,14 +420,14 @@ class AsyncApplication:
             ending.add_done_callback(self._feeds.discard)
 
     async def _break_off(self, error: BaseException) -> None:
-        """End the application for a feed that cannot go on, unless that is because the application has ended."""
+        """End the application after an error of a feed, unless the application has ended before."""
         if (await self.state()).status not in LASTING:
             return
         if isinstance(error, ClusterError):
             self.broken = error
         else:
             self.broken = ClusterError(f"its feed raised {type(error).__name__}: {error}")
-            self.broken.__cause__ = error  # with the line of the user's own code
+            self.broken.__cause__ = error  # with the traceback of the user's own code
         with contextlib.suppress(ClusterError):
             await self.cluster.ask(self.origin, "stop", pack(Name(self.id)))
 
@@ -444,7 +444,7 @@ class AsyncApplication:
             async for item in items(feed, operator, asked.params.get("lateness"), dropped):
                 request = pack(Push(self.id, name, encode(item)))
                 while not unpack(await self.cluster.ask(host, "push", request, 60.0), Pushed).taken:
-                    pass  # what is downstream has no room: a reader may take its time
+                    pass  # no room downstream: a reader may be slow
         except Exception as error:
             ended = f"{self.id} has failed: {error}"
             raise
@@ -455,15 +455,15 @@ class AsyncApplication:
 
     @displays_waiting(lambda it, **_: f"stopping {it.id}")
     async def stop(self, *, collect: bool = True) -> None:
-        """End it everywhere; the results that it has found so far stay readable by :meth:`results`.
+        """End it at all peers; the results so far remain readable by :meth:`results`.
 
-        What it measured last is what :meth:`qos` gives from then on. Windows that are open come to no result;
-        :attr:`notices` names the operators that had any.
+        From then on :meth:`qos` returns its last measurements. Open windows have no result; :attr:`notices` names the
+        operators with open windows.
 
         Parameters
         ----------
         collect
-            Whether to fetch the results that are available at the sinks first.
+            Whether to fetch the available results of the sinks first.
         """
         for task in list(self._feeds):
             task.cancel()
@@ -475,7 +475,7 @@ class AsyncApplication:
                 await asyncio.gather(*(self._collect(sink) for sink in self.plan.sinks))
             except ClosedClusterError:
                 raise
-            except ClusterError:  # an origin that has gone keeps nothing
+            except ClusterError:  # a dead origin retains nothing
                 pass
             self.stopped = True
         self.cluster.forget(self.id)
@@ -487,12 +487,12 @@ class AsyncApplication:
                 await self._take_all(sink)
 
     async def events(self) -> Events:
-        """All that the peers' journals hold about it, by time. ``table()`` makes a table of it."""
+        """Return all its events in the peers' journals, ordered by time. ``table()`` makes a table of them."""
         return await self.cluster.events(self.id)
 
     @displays_waiting(lambda it: f"asking the peers about {it.id}")
     async def explain(self) -> Explanation:
-        """Why it runs where it runs, or why not: candidates, dropped probes, graphs, and what happened since."""
+        """Explain its placement, or its refusal: candidates, dropped probes, graphs, and later events."""
         state = await self.state()
         events = await self.events()
         since = min((event.time for event in events), default=-math.inf)

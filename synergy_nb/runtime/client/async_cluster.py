@@ -1,7 +1,8 @@
-"""A cluster of peers and its applications as a coroutine sees them; ``cluster.py`` gives the same to synchronous code.
+"""A cluster of peers and its applications for coroutines; ``cluster.py`` is the same for synchronous code.
 
-The client asks peers, over links like any peer's; the Dask scheduler only starts and keeps the workers. Any peer may
-be asked: the one at which a plan is submitted is the application's origin, composes it, and keeps its results.
+The client sends requests to peers, over links like any peer's; the Dask scheduler only starts and monitors the workers.
+Any peer may be asked: the one at which a plan is submitted is the application's origin, composes it, and retains its
+results.
 """
 
 from __future__ import annotations
@@ -58,14 +59,14 @@ from synergy_nb.runtime.transport.link import LinkDown, LinkFull, Links, RemoteE
 __all__ = ["AsyncCluster"]
 
 DEPLOYS = 120.0  # seconds that the parts of a plan on Spark may take to get ready
-KEPT = 1000  # applications that have ended and that are kept with their results, so that they can be found again
-KEPT_BYTES = 256 << 20  # bytes of the results that these may have; those that ended first are let go
+KEPT = 1000  # ended applications that are retained with their results, so that they can be found again
+KEPT_BYTES = 256 << 20  # limit of the bytes of their results; those that ended first are dropped
 UNREACHABLE = (LinkDown, TimeoutError, OSError)
-STRAGGLING = 1.0  # seconds without any further answer after which a list of applications is made without the others
+STRAGGLING = 1.0  # seconds without another answer after which a list of applications omits the other peers
 
 
 def _submitting(cluster: AsyncCluster, plan: Plan, *, placement: str = "composed", **_: object) -> str:
-    """Say what the submission of a plan waits for."""
+    """Describe what the submission of a plan waits for."""
     name = getattr(plan, "name", "the plan")
     placing = f"placing {name}: a peer that does so for the first time loads its solver"
     return cluster.spark.doing or (placing if placement == "resilient" else f"composing {name}")
@@ -81,21 +82,20 @@ class AsyncCluster:
     peers
         Peer name to address.
     closing
-        Called once by :meth:`close`, after the links have been closed.
+        Callback for :meth:`close`, called once after the links were closed.
     local
         Object that started the peers on this machine, or None.
     spark
-        The Spark that the peers use: ``local``, URLs, or nothing
-        (:func:`~synergy_nb.runtime.data.spark_servers.checked`).
+        Spark server of the peers: ``local``, URLs, or none (:func:`~synergy_nb.runtime.data.spark_servers.checked`).
     notices
-        Writer of the errors of peers, for people; None: the errors stand only in the journals of the peers.
+        Writer of the errors of peers, for users; None: the errors are only in the journals of the peers.
 
     Attributes
     ----------
     before_close : list
-        Coroutine functions that :meth:`close` calls when the applications have been stopped and peers still answer.
+        Coroutine functions that :meth:`close` calls after stopping the applications, while peers still answer.
     closed : bool
-        Whether it no longer asks peers.
+        Whether it sends no more requests.
     """
 
     def __init__(
@@ -120,44 +120,44 @@ class AsyncCluster:
         self.before_close: list[Callable[[], Awaitable[None]]] = []
         self._numbers = itertools.count(1)
         self._origins = Origins(self._asked, beside=local is not None)
-        self._applications: dict[str, AsyncApplication] = {}  # submitted here, to be stopped when this closes
+        self._applications: dict[str, AsyncApplication] = {}  # submitted here; stopped when this closes
         self._ended: dict[str, AsyncApplication] = {}
         self._handles: weakref.WeakValueDictionary[str, AsyncApplication] = weakref.WeakValueDictionary()
 
     async def join(self, patience: float = 15.0, told: Callable[[Progress], object] | None = None) -> None:
-        """Have all peers join one ring, and wait until the directory knows the components of all.
+        """Let all peers join one ring, and wait until the directory knows the components of all.
 
         Parameters
         ----------
         patience
-            Seconds without progress after which to give up.
+            Seconds without progress after which the attempt fails.
         told
-            Called with the progress whenever it has changed; None: nobody is told.
+            Callback with the progress whenever it has changed; None: no callback.
 
         Raises
         ------
         ClusterError
-            If there was no progress for ``patience`` seconds; the text names the peers that are missing.
+            If there was no progress for ``patience`` seconds; the message names the missing peers.
         """
         await form_ring(self.peers, self.links.request, patience, told)
 
     async def listen(self) -> None:
-        """Have all peers tell of their errors from here on."""
+        """Subscribe to the errors of all peers from now on."""
         asked = msgspec.msgpack.encode(self.links.address)
         asking = (self.links.request(address, "tell", asked, 5.0) for address in self.peers.values())
-        await asyncio.gather(*asking, return_exceptions=True)  # one that does not answer tells nothing
+        await asyncio.gather(*asking, return_exceptions=True)  # a peer that does not answer sends no errors
 
     async def warm(self) -> None:
-        """Have the peer that resilient plans go to load in the background what placing them takes."""
+        """Let the peer to which resilient plans are submitted load the code of their placement, in the background."""
         with contextlib.suppress(*UNREACHABLE):
             await self.links.request(next(iter(self.peers.values())), "warm", b"", 5.0)
 
     @displays_waiting(lambda _: "closing the cluster")
     async def close(self) -> None:
-        """Stop applications, close the links and what was started for this cluster."""
+        """Stop the applications, close the links, and end everything that was started for this cluster."""
         if self.notices is not None:
             self.notices.close()
-        try:  # whatever comes of one step, or whoever interrupts it, the next is taken
+        try:  # if a step fails or is interrupted, the next one still runs
             stopping = (application.stop(collect=False) for application in list(self._applications.values()))
             await asyncio.gather(*stopping, return_exceptions=True)
             await asyncio.gather(*(call() for call in tuple(self.before_close)), return_exceptions=True)
@@ -181,13 +181,13 @@ class AsyncCluster:
         return dict(self._names)
 
     def name(self, address: str) -> str:
-        """Name of the peer at ``address``."""
+        """Return the name of the peer at ``address``."""
         return self._names.get(address, address)
 
     # -- peers ---------------------------------------------------------------------------------------------------
 
     async def ask(self, peer: str, operation: str, payload: bytes = b"", timeout: float = 5.0) -> bytes:
-        """Request to one peer, by name or address.
+        """Send a request to one peer, by name or address, and return the answer.
 
         Raises
         ------
@@ -204,7 +204,7 @@ class AsyncCluster:
             raise ClusterError(f"peer {self.name(address)}: {error}") from error
 
     async def states(self) -> dict[str, PeerState | None]:
-        """What each peer says of itself; None for one that does not answer within a second."""
+        """Return the state of each peer; None for one that does not answer within a second."""
 
         answers = await self._asked("state", b"", self.peers.values(), 1.0)
         found = {address: unpack(answer, PeerState) for address, answer in answers.items()}
@@ -213,9 +213,9 @@ class AsyncCluster:
     async def _asked(
         self, operation: str, payload: bytes, addresses: Iterable[str], timeout: float = 5.0, straggling: float = 5.0
     ) -> dict[str, bytes]:
-        """Address to answer, of those peers that answer.
+        """Send a request to peers; return address to answer for those that answer.
 
-        Once one has answered, the others get ``straggling`` seconds from the last answer on.
+        After the first answer, the others have ``straggling`` seconds from the last answer on.
         """
         self._check_open()
         request = self.links.request
@@ -238,11 +238,11 @@ class AsyncCluster:
 
     @displays_waiting(lambda *_: "asking the peers for their journals")
     async def events(self, subject: str = "") -> Events:
-        """Journal of all peers that answer, by time; only of ``subject`` if given. ``table()`` makes a table of it."""
+        """Return the events of all peers that answer, by time; of ``subject`` if given. ``table()`` makes a table."""
         return Events(await self._journaled("events", subject))
 
     async def troubles(self, since: float) -> list[Event]:
-        """Errors in the journals of all peers that answer, since a time in seconds."""
+        """Return the errors in the journals of all peers that answer, since a time in seconds."""
         return await self._journaled("troubles", since)
 
     async def _journaled(self, operation: str, asked: object, peers: Iterable[str] | None = None) -> list[Event]:
@@ -253,14 +253,14 @@ class AsyncCluster:
 
     @displays_waiting(lambda it: it.spark.doing or "starting Spark")
     async def spark_session(self) -> Any:
-        """A ``SparkSession`` of one's own on the Spark that the peers use, which is started if need be.
+        """Open a separate ``SparkSession`` on the Spark of the peers, which is started if necessary.
 
         It ends with the cluster.
 
         Raises
         ------
         ClusterError
-            If there is no Spark to be had; the text says why, and what to do.
+            If no Spark is available; the message says why, and what to do.
         """
         self._check_open()
         return await self.spark.session()
@@ -277,33 +277,33 @@ class AsyncCluster:
         placement: str = "composed",
         timeout: float | str = 30.0,
     ) -> AsyncApplication:
-        """Have the peers compose and start a plan.
+        """Let the peers compose and start a plan.
 
         Parameters
         ----------
         plan
-            Query plan, as ``.sink(...)`` makes it.
+            Query plan, as ``.sink(...)`` returns it.
         origin
-            Peer at which the plan is submitted and its results are kept: its name, or ``"client"``, ``"source"``,
+            Peer at which the plan is submitted and its results are retained: its name, or ``"client"``, ``"source"``,
             ``"sink"`` or ``"near"`` for the one with the least measured delays to this client, to the sources of the
-            plan, to its sinks, or to all of them. By default the one that its sinks are bound to, or else the nearest
-            to this client. Peers that are equally near, as all on this machine are to it, take turns.
+            plan, to its sinks, or to all of them. By default the peer that its sinks are bound to, or else the nearest
+            to this client. Equally near peers, such as all peers on the client's machine, are used in turn.
         feeds
             Rows of each source with connector ``python``, by operator id or by its name: a pandas, Polars or Arrow
             table, a :class:`~synergy_nb.runtime.client.feeds.Feed`, or an iterable, asynchronous or not, of
-            dictionaries or tables. Sources that were made of rows, as in ``source(table)``, need none.
+            dictionaries or tables. Sources created from rows, as in ``source(table)``, need none.
         placement
-            Algorithm that finds peers for components: ``composed``, by probes that balance the load, or ``resilient``,
-            so that they withstand the largest set of rates that the plan's sources may take (ROD).
+            Algorithm that selects peers for components: ``composed``, by probes that balance the load, or
+            ``resilient``, for the largest set of rates of the plan's sources that the peers withstand (ROD).
         timeout
-            Time until composition has to be decided, in seconds or as ``"1 min"``.
+            Longest time until composition is decided, in seconds or as ``"1 min"``.
 
         Raises
         ------
         NotAdmitted
-            If composition was refused; the text says which condition failed where, and its ``explain()`` the rest.
+            If composition was refused; the message names the failed conditions and peers; ``explain()`` has the rest.
         ClusterError
-            If no peer answers, or a name is wrong.
+            If no peer answers, or a name is unknown.
         """
         self._check_open()
         patience = duration("timeout", timeout)
@@ -336,7 +336,7 @@ class AsyncCluster:
                     await self.spark.ready()
                     name = pack(Name(application))
                     state = unpack(await self.ask(address, "decision", name, patience + DEPLOYS), ApplicationState)
-            except BaseException:  # it may be admitted yet, and nobody would hold it
+            except BaseException:  # it may still be admitted, and no handle would exist
                 with contextlib.suppress(ClusterError):
                     await self.ask(address, "stop", pack(Name(application)))
                 raise
@@ -356,7 +356,7 @@ class AsyncCluster:
         try:
             for operator, feed in feeding.items():
                 running.feed(operator, feed)
-        except BaseException:  # nobody would hold it
+        except BaseException:  # no handle would exist
             with contextlib.suppress(ClusterError):
                 await running.stop()
             raise
@@ -364,17 +364,17 @@ class AsyncCluster:
 
     @displays_waiting(lambda _: "asking the peers for their applications")
     async def applications(self) -> Applications[AsyncApplication]:
-        """All applications of the peers, whoever submitted them: id to application, those that run first.
+        """Return all applications of the peers, whoever submitted them: id to application, running ones first.
 
-        One that has ended is among them as long as its origin remembers it. Tuples of a sink go to whoever collects
-        them first: what another handle has collected is not given again.
+        An ended application is included while its origin remembers it. Each tuple of a sink goes to the handle that
+        collects it first: another handle does not receive it again.
         """
         entries = await self.entries()
         return Applications(entries, {name: entry.held for name, entry in entries.items()})
 
     @displays_waiting(lambda _, application: f"stopping {getattr(application, 'id', application)}")
     async def stop(self, application: str | Identified) -> None:
-        """End an application, whoever submitted it; nothing happens if it has ended already.
+        """End an application, whoever submitted it; do nothing if it has ended already.
 
         Parameters
         ----------
@@ -384,7 +384,7 @@ class AsyncCluster:
         Raises
         ------
         ClusterError
-            If there is no such application, or several have that name; the text names them.
+            If there is no such application, or several have that name; the message names them.
         """
         held = await self._handle(application)
         status = (await held.state()).status
@@ -393,7 +393,7 @@ class AsyncCluster:
 
     @displays_waiting(lambda it, _, operator, to: f"moving {operator} to {it.name(to)}")
     async def move(self, application: str | Identified, operator: str, to: str) -> None:
-        """Move a component to another peer while its application runs; no tuple is lost, doubled or held up by that.
+        """Move a component to another peer while its application runs; no tuple is lost, duplicated or delayed.
 
         Parameters
         ----------
@@ -402,13 +402,13 @@ class AsyncCluster:
         operator
             Operator id of the component.
         to
-            Name of the peer that it moves to.
+            Name of the peer to move it to.
 
         Raises
         ------
         ClusterError
             If there is no such application, operator or peer; if the component cannot move, such as a sink; if the peer
-            has no room for it, or dies meanwhile. The text says why, and the component is where it was.
+            has no room for it, or dies meanwhile. The message says why, and the component remains on its peer.
         """
         held = await self._handle(application)
         if to not in self.peers and to not in self._names:
@@ -423,7 +423,7 @@ class AsyncCluster:
             raise ClusterError(f"{held.id}: {operator} did not move: {why}" if outcome.begun else why)
 
     async def _handle(self, application: str | Identified) -> AsyncApplication:
-        """The application of that id, or of the only running plan of that name."""
+        """Return the handle of the application with that id, or of the only running plan of that name."""
         named = application if isinstance(application, str) else application.id
         held = self._handles.get(named)
         if held is None:
@@ -432,7 +432,7 @@ class AsyncCluster:
         return held
 
     async def entries(self) -> dict[str, Entry]:
-        """Id to the state and the facts of each application, in the order of submission."""
+        """Return id to the state and the facts of each application, in the order of submission."""
         asked = pack(ListApplications(list(self._handles)))
         answers = await self._asked("applications", asked, self.peers.values(), straggling=STRAGGLING)
         found = ((origin, each) for origin, said in answers.items() for each in unpack(said, Listed).applications)
@@ -441,26 +441,26 @@ class AsyncCluster:
         for origin, each in listed:
             held = self._handles.get(each.state.application)
             if each.state.status == "rejected" or (held is None and not each.plan):
-                continue  # never ran; or its handle has gone since the peers were asked
+                continue  # never ran; or its handle was removed since the request
             if held is None:
                 held = AsyncApplication(self, Plan.from_bytes(each.plan), origin, each.state)
                 self._handles[held.id] = held
             entries[held.id] = Entry(held, held.heard(each.state))
         untold = [
             held for name, held in self._applications.items() if name not in entries
-        ]  # its origin has died perhaps
+        ]  # its origin may have died
         for held, state in zip(untold, await asyncio.gather(*(held.state() for held in untold)), strict=True):
             entries[held.id] = Entry(held, state)
         return entries
 
     async def _tell_spark(self, news: Sequence[SparkNews]) -> None:
-        """Tell all peers, in turn of several servers; one that does not answer has no use for it."""
+        """Send news of Spark servers to all peers, in turn if there are several; ignore peers that do not answer."""
         told = zip(self.peers.values(), itertools.cycle(news), strict=False)
         asking = (self.links.request(address, "spark", pack(each), 5.0) for address, each in told)
         await asyncio.gather(*asking, return_exceptions=True)
 
     def forget(self, application: str) -> None:
-        """No longer stop an application when the cluster closes; keep it while there is room for its results."""
+        """Exclude an application from those stopped at closing; retain it while there is room for its results."""
         held = self._applications.pop(application, None) or self._handles.get(application)
         if held is None:
             return
@@ -470,11 +470,11 @@ class AsyncCluster:
             del self._ended[next(iter(self._ended))]
 
     def readable(self, text: str) -> str:
-        """A peer's text with names for addresses."""
+        """Replace the addresses in a peer's text by names."""
         return readable(text, self._names)
 
     async def _refusal(self, refused: AsyncApplication) -> NotAdmitted:
-        """The error for a plan that was not admitted, with the account of why."""
+        """Return the error for a plan that was not admitted, with its explanation."""
         plan, states = refused.plan, await self.states()
         living = _alive(states)
         bound = {name: self.name(each.at) for name, each in plan.operators.items() if each.at is not None}
@@ -494,5 +494,5 @@ class AsyncCluster:
 
 
 def _alive(states: Mapping[str, PeerState | None]) -> list[str]:
-    """Names of the peers that answer."""
+    """Return the names of the peers that answer."""
     return [name for name, state in states.items() if state is not None]

@@ -1,8 +1,8 @@
-"""What a notebook holds: a cluster of peers and the applications on it, for synchronous code.
+"""A cluster of peers and the applications on it, for synchronous code such as notebooks.
 
-Everything is done by :mod:`synergy_nb.runtime.client.async_cluster` on an event loop in a thread of its own, so a cell
-that blocks stops nothing: results go on arriving, and calls work under a notebook's own running loop. Coroutines use
-:class:`~synergy_nb.runtime.client.AsyncCluster`, which :func:`start_cluster` gives.
+:mod:`synergy_nb.runtime.client.async_cluster` does all work, on an event loop in a separate thread, so a blocked cell
+stops nothing: results continue to arrive, and calls work under a notebook's own running loop. Coroutines use
+:class:`~synergy_nb.runtime.client.AsyncCluster`, which :func:`start_cluster` returns.
 """
 
 from __future__ import annotations
@@ -57,24 +57,24 @@ class Cluster(Synchronous[AsyncCluster]):
         Number of peers to start on this machine, or an existing Dask cluster whose workers become peers: the address of
         its scheduler, or a ``LocalCluster`` or ``Client`` of it.
     cores
-        Processing capacity that each peer gives, in cores; by default its share of this machine.
+        Processing capacity of each peer, in cores; by default its share of this machine.
     memory
-        Memory that the operators on each peer may take together, in bytes or as ``"4 GB"``; by default half of this
+        Limit of the memory of all operators on each peer together, in bytes or as ``"4 GB"``; by default half of this
         machine's memory, shared equally by its peers. An operator that needs more fails with its application. A plan
-        may give each of its operators less, see ``sink``.
+        may set a lower limit for each of its operators, see ``sink``.
     bandwidth
-        Bandwidth of each virtual link that may be promised, bytes/s; or ``"measured"``: what each link was measured to
-        carry by the traffic on it, and 125 MB/s before.
+        Bandwidth of each virtual link that may be promised, bytes/s; or ``"measured"``: the bandwidth that the traffic
+        on each link shows, and 125 MB/s before.
     wide_area
-        Delays and bandwidths laid over the links: a :class:`~synergy_nb.runtime.transport.wide_area.WideArea`, or the
+        Delays and bandwidths imposed on the links: a :class:`~synergy_nb.runtime.transport.wide_area.WideArea`, or the
         path of a matrix of round-trip times (``.npz`` with ``rtt_ms``).
     keys
         Secrets of ``encrypt`` and ``decrypt``, by name: 16, 24 or 32 bytes each.
     composition
         Parameters of composition, such as the probing ratio.
     discipline
-        Order in which peers execute what waits: ``"fcfs"`` (first come, first served), ``"edf"`` (earliest deadline
-        first) or ``"least_slack"`` (least time left beyond what is still to be done). A plan may state its own
+        Order in which peers execute waiting tuples: ``"fcfs"`` (first come, first served), ``"edf"`` (earliest deadline
+        first) or ``"least_slack"`` (least time until the deadline beyond the remaining work). A plan may state its own
         (``scheduling`` of ``sink``).
     seed
         Seed of the peers' random generators, and of the sites in a wide area.
@@ -84,8 +84,8 @@ class Cluster(Synchronous[AsyncCluster]):
     security
         ``distributed.Security`` of the cluster, for TLS.
     record
-        New file to which all peers write what they get, with its effects, to be replayed by ``synergy replay FILE``;
-        all peers have to be on this machine. It holds plans, but no keys and no rows of streams.
+        New file to which all peers record their inputs and effects, for ``synergy replay FILE``; all peers have to be
+        on this machine. It contains plans, but no keys and no rows of streams.
 
     Examples
     --------
@@ -135,7 +135,7 @@ class Cluster(Synchronous[AsyncCluster]):
         except BaseException:
             self._thread.close()
             raise
-        # also where the cluster is garbage, as when a cell that makes one runs again, and at exit
+        # also when the cluster is garbage-collected, as when a cell that makes one runs again, and at exit
         self._finalizer = weakref.finalize(self, _close, self._thread, self._asynchronous)
 
     def __enter__(self) -> Cluster:
@@ -158,7 +158,7 @@ class Cluster(Synchronous[AsyncCluster]):
         if not self._asynchronous.closed:
             work.close()
             raise ClusterError("the cluster is being closed; expected an open one")
-        with contextlib.closing(LoopThread()) as thread:  # it says what can be said without peers
+        with contextlib.closing(LoopThread()) as thread:  # it answers what needs no peers
             return thread.run(work)
 
     # -- peers ---------------------------------------------------------------------------------------------------
@@ -179,7 +179,7 @@ class Cluster(Synchronous[AsyncCluster]):
     spark_session = synchronous(AsyncCluster.spark_session)
 
     def kill(self, peer: str) -> None:
-        """End the process of a peer without warning (SIGKILL), to see what the others do."""
+        """Kill the process of a peer (SIGKILL), to see how the others react."""
         os.kill(self._process(peer), signal.SIGKILL)
 
     def suspend(self, peer: str) -> None:
@@ -187,11 +187,11 @@ class Cluster(Synchronous[AsyncCluster]):
         os.kill(self._process(peer), signal.SIGSTOP)
 
     def resume(self, peer: str) -> None:
-        """Let a suspended process go on (SIGCONT)."""
+        """Resume a suspended process (SIGCONT)."""
         os.kill(self._process(peer), signal.SIGCONT)
 
     def _process(self, peer: str) -> int:
-        """Id of the process in which a peer runs that was started here."""
+        """Return the id of the process of a peer that was started here."""
         local = self._asynchronous.local
         if not isinstance(local, PeerCluster):
             raise ClusterError("the peers of this cluster were not started here; expected Cluster(peers=<number>)")
@@ -207,7 +207,7 @@ class Cluster(Synchronous[AsyncCluster]):
         return peer
 
     def kill_spark(self) -> None:
-        """End the embedded Spark server without warning (SIGKILL); it is started again, and its queries go on."""
+        """Kill the embedded Spark server (SIGKILL); it is restarted, and its queries resume."""
         server = self._asynchronous.spark.process
         if server is None:
             raise ClusterError("no Spark server runs that was started here; expected one, as spark_session() starts it")
@@ -221,17 +221,17 @@ class Cluster(Synchronous[AsyncCluster]):
 
     @property
     def applications(self) -> Applications[Application]:
-        """All applications of the peers, whoever submitted them: id to application, those that run first.
+        """Return all applications of the peers, whoever submitted them: id to application, running ones first.
 
-        A notebook shows them as a table: state, delay against its limit, peers, and how each is stopped. What was
-        submitted from a variable that has been overwritten is found again here, also by another ``Cluster`` on the same
-        peers. An application that has ended is listed as long as its origin remembers it. Each tuple of a sink goes to
-        one handle, which collects it first.
+        A notebook shows them as a table: state, delay against its limit, peers, and how to stop each. An application
+        whose variable was overwritten can be found here, also by another ``Cluster`` on the same peers. An ended
+        application is listed while its origin remembers it. Each tuple of a sink goes to one handle, the one that
+        collects it first.
         """
         found = self._run(self._asynchronous.entries())
         return Applications(found, {name: Application(self, entry.held) for name, entry in found.items()})
 
-    # -- what is shown -------------------------------------------------------------------------------------------
+    # -- displays -------------------------------------------------------------------------------------------
 
     def _rows(self) -> list[tuple[str, str, str, str, str]]:
         if self._closed:
@@ -254,7 +254,7 @@ class Cluster(Synchronous[AsyncCluster]):
         return rows
 
     def _links(self, state: PeerState) -> str:
-        """The three links to a peer that were measured to carry least."""
+        """Format the three links to a peer with the lowest measured bandwidth."""
         slowest = sorted(state.links.items(), key=lambda link: link[1][1])[:3]
         names = self._asynchronous.name
         shown = [f"{names(each)} {size(rate)}/s of {size(most)}/s" for each, (most, rate) in slowest]
@@ -272,12 +272,12 @@ class Cluster(Synchronous[AsyncCluster]):
 
 
 def _given(peers: Any) -> Any:
-    """A number of peers as it is; of a Dask cluster or client, or of a text, the scheduler's address.
+    """Return a number of peers unchanged; for a Dask cluster, a client or a text, the scheduler's address.
 
     Raises
     ------
     ValueError
-        If a text is no address.
+        If a text is not an address.
     """
     found = getattr(peers, "scheduler_address", None) or getattr(getattr(peers, "scheduler", None), "address", None)
     if isinstance(peers, str):

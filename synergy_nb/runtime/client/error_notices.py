@@ -1,8 +1,8 @@
-"""Errors of peers, written to the standard error of the process that holds the cluster: each once, and few a minute.
+"""Notices of peers' errors on the standard error of the client: each error once, and at a limited rate.
 
-A peer tells clients that asked for it (:class:`ErrorPublisher`) of what its journal calls an error; a client gathers
-for a moment the reports of several peers about the same error, and writes one line (:class:`ErrorNotices`). Nothing is
-sent while nothing goes wrong.
+A peer sends the errors in its journal to subscribed clients (:class:`ErrorPublisher`); a client briefly gathers the
+reports of several peers about the same error, and writes one line (:class:`ErrorNotices`). Nothing is sent while there
+are no errors.
 """
 
 from __future__ import annotations
@@ -19,22 +19,22 @@ from synergy_nb.runtime.transport.link import LinkFull
 
 __all__ = ["CHANNEL", "ErrorNotices", "ErrorPublisher", "watched"]
 
-CHANNEL: Final = "trouble"  # on which peers tell clients
-AGAIN: Final = 60.0  # seconds until the same is told again
-GATHERED: Final = 1.0  # seconds for which what several peers say is gathered
-MOST: Final = 6  # lines a minute
-KNOWN: Final = 1000  # errors that are remembered as told
+CHANNEL: Final = "trouble"  # channel of the link for reports to clients
+AGAIN: Final = 60.0  # seconds until the same error is reported again
+GATHERED: Final = 1.0  # seconds for which the reports of several peers are gathered
+MOST: Final = 6  # most lines a minute
+KNOWN: Final = 1000  # most reported errors that are remembered
 
 Later = Callable[[float, Callable[[], None]], Any]
 
 
 class ErrorPublisher:
-    """Tells clients of the errors of one peer.
+    """Sends the errors of one peer to clients.
 
     Parameters
     ----------
     send
-        Called with (client, channel, payload); it may raise ``LinkFull``.
+        Function (client, channel, payload) that sends a report; it may raise ``LinkFull``.
     """
 
     def __init__(self, send: Callable[[str, str, bytes], None]) -> None:
@@ -43,15 +43,15 @@ class ErrorPublisher:
         self._told: dict[str, float] = {}
 
     def add(self, client: str) -> None:
-        """Add a client that is told of errors from here on."""
+        """Subscribe a client to errors from now on."""
         self._clients.add(client)
 
     def lost(self, address: str) -> None:
-        """The link to a client has gone."""
+        """Unsubscribe a client whose link has failed."""
         self._clients.discard(address)
 
     def publish(self, event: Event) -> None:
-        """Tell all clients of an event, if it is an error that they have not heard of lately."""
+        """Send an event to all clients if it is an error that was not reported lately."""
         said = trouble(event) if self._clients else ""
         if not said or event.time - self._told.get(said, -AGAIN) < AGAIN:
             return
@@ -59,21 +59,21 @@ class ErrorPublisher:
         if len(self._told) > KNOWN:
             del self._told[next(iter(self._told))]
         for client in tuple(self._clients):
-            with contextlib.suppress(LinkFull):  # a client so far behind does without; the journal has the error
+            with contextlib.suppress(LinkFull):  # a client that is so far behind misses it; the journal has the error
                 self._send(client, CHANNEL, encode_events([event]))
 
 
 class ErrorNotices:
-    """Writes errors of peers for people.
+    """Writes errors of peers for users.
 
     Parameters
     ----------
     later
-        Calls a function after a number of seconds, as ``loop.call_later`` does.
+        Function that calls another one after a number of seconds, such as ``loop.call_later``.
     names
-        Peer address to a name for people; it may grow.
+        Peer address to a name for users; it may grow.
     write
-        Writes a line; by default to the standard error.
+        Function that writes a line; by default to the standard error.
     """
 
     def __init__(
@@ -88,21 +88,21 @@ class ErrorNotices:
         self._told: dict[str, None] = {}
         self._waiting: dict[str, Trouble] = {}
         self._left = MOST
-        self._held = 0  # errors that are not told, as there were too many
+        self._held = 0  # errors that were not written, as there were too many
         self._closed = False
 
     def take(self, _sender: str, channel: str, payload: bytes) -> None:
-        """Take the report of a peer."""
+        """Receive the report of a peer."""
         if channel == CHANNEL:
             for event in decode_events(payload):
                 self.hear(event)
 
     def hear(self, event: Event) -> None:
-        """An error of a peer."""
+        """Handle an error of a peer."""
         said = trouble(event)
         about = (
             f"link {event.subject}" if isinstance(event, LinkBroken) else said
-        )  # one that broke cannot be reached later
+        )  # a broken object cannot be reached later
         if self._closed or not said or about in self._told:
             return
         if not self._waiting:
@@ -111,12 +111,12 @@ class ErrorNotices:
         self._waiting[about] = joined(known, event, said if known is None else known.said)
 
     def say(self, text: str) -> None:
-        """Write a line about something else."""
+        """Write a line about another matter."""
         if not self._closed:
             self._write(text)
 
     def close(self) -> None:
-        """Write nothing more: links that break from here on break because the cluster is closed."""
+        """Stop writing: later broken links are due to the end of the cluster."""
         self._closed = True
         self._waiting.clear()
 
@@ -139,11 +139,11 @@ class ErrorNotices:
     def _refill(self) -> None:
         held, self._held, self._left = self._held, 0, MOST
         if held and not self._closed:
-            self._write(f"synergy: {held} more errors of peers; watch(cluster) and explain() tell them")
+            self._write(f"synergy: {held} more errors of peers; watch(cluster) and explain() show them")
 
 
 def watched() -> bool:
-    """Whether somebody sees what is written: in a notebook, or at a terminal."""
+    """Whether a user sees what is written: in a notebook, or at a terminal."""
     python = sys.modules.get("IPython")
     return (python is not None and python.get_ipython() is not None) or sys.stderr.isatty()
 

@@ -1,8 +1,8 @@
-"""What a notebook gives to a ``python`` source: frames, iterables of rows, and rows that it pushes.
+"""Rows for a ``python`` source of a notebook: frames, iterables of rows, and rows that it pushes.
 
-All of them go through a :class:`Feed`, a queue of rows with room for so many. Whatever waits in it when the stream is
-ready for more becomes one batch. So a fast generator's rows travel by thousands, a slow one's each at once, and no row
-waits for others to come.
+All of them pass through a :class:`Feed`, a bounded queue of rows. All rows in it become one batch when the stream is
+ready for more. So the rows of a fast generator are sent by thousands, those of a slow one singly at once, and no row
+waits for later ones.
 """
 
 from __future__ import annotations
@@ -30,10 +30,10 @@ __all__ = ["Feed", "FeedError", "Rows", "check_rows", "items", "supply"]
 
 Rows: TypeAlias = Any
 """A frame, an iterable or asynchronous iterable of dictionaries or frames, or a :class:`Feed`."""
-ROOM: Final = 65_536  # rows that may wait in a feed
+ROOM: Final = 65_536  # most rows in the queue of a feed
 BATCH_ROWS: Final = 65_536
-BATCH_BYTES: Final = 1 << 20  # of a batch on its way to a peer: several feeds share a link
-INLINE: Final = 1000  # rows that are made a table at once; more, in another thread, so that the event loop goes on
+BATCH_BYTES: Final = 1 << 20  # limit of a batch on its way to a peer: several feeds share a link
+INLINE: Final = 1000  # most rows converted to a table on the event loop; more are converted in a thread
 
 
 class Feed:
@@ -44,9 +44,9 @@ class Feed:
     columns
         Column to type (int, float, str, bool, time, bytes) of the rows.
     time
-        The column with the event time: times, seconds since 1970, or ISO 8601 text.
+        Column with the event time: times, seconds since 1970, or ISO 8601 text.
     room
-        Rows that may wait; a push waits until there are fewer.
+        Most rows in the queue; a push waits until there are fewer.
 
     Examples
     --------
@@ -77,29 +77,29 @@ class Feed:
         self._waiting = 0  # rows in them
         self._lock = threading.Lock()
         self._changed = threading.Condition(self._lock)
-        self._asleep: asyncio.Future[None] | None = None  # who reads and waits for rows
+        self._asleep: asyncio.Future[None] | None = None  # the reader that waits for rows
         self._pushers: list[asyncio.Future[None]] = []  # coroutines that wait for room
         self._application = ""
         self._closed = False
-        self._error: BaseException | None = None  # why the rows break off
-        self._refusal = ""  # why nobody reads any more
+        self._error: BaseException | None = None  # error that ends the rows
+        self._refusal = ""  # reason why the feed is no longer read
 
-    # -- for who pushes --------------------------------------------------------------------------------------------
+    # -- for producers --------------------------------------------------------------------------------------------
 
     def push(self, rows: Any, timeout: float | str | None = None) -> None:
-        """Give one row (a dictionary), several (a list of them) or a frame; all or none of it is taken.
+        """Push one row (a dictionary), several (a list of them) or a frame; either all of it is accepted or nothing.
 
         Parameters
         ----------
         rows
             Rows with the columns of the feed; other columns are left out.
         timeout
-            Time to wait for room, in seconds or as ``"2 s"``; by default the call waits as long as it takes.
+            Longest time to wait for room, in seconds or as ``"2 s"``; by default there is no limit.
 
         Raises
         ------
         FeedError
-            If a column or a value is not as declared; if the feed has been closed, or its application has ended.
+            If a column or a value is not as declared, the feed was closed, or its application has ended.
         TimeoutError
             If there was no room within ``timeout``.
         """
@@ -111,7 +111,7 @@ class Feed:
             self._append(piece, count)
 
     async def push_async(self, rows: Any, timeout: float | str | None = None) -> None:
-        """Do the same as :meth:`push`, for coroutines: the event loop goes on while there is no room."""
+        """Push like :meth:`push`, for coroutines: the event loop continues while there is no room."""
         patience = _patience(timeout)
         piece, count = self._made(rows)
         try:
@@ -121,7 +121,7 @@ class Feed:
             raise self._no_room(patience) from None
 
     def close(self) -> None:
-        """End the stream, behind all rows that have been pushed."""
+        """End the stream after all rows that were pushed."""
         with self._lock:
             self._closed = True
             self._wake()
@@ -139,17 +139,17 @@ class Feed:
         columns = ", ".join(f"{name} {kind}" for name, kind in self.source_columns.items())
         return f"Feed of {columns}: {state}, {self._waiting} rows wait"
 
-    # -- for who supplies and reads it -----------------------------------------------------------------------------
+    # -- for suppliers and readers -----------------------------------------------------------------------------
 
     def fail(self, error: BaseException) -> None:
-        """Break the stream off behind all rows that have been pushed: its application fails for ``error``."""
+        """Fail the stream after all rows that were pushed: its application fails with ``error``."""
         with self._lock:
             if not self._closed:
                 self._closed, self._error = True, error
             self._wake()
 
     def refuse(self, why: str) -> None:
-        """Take nothing more and forget what waits: nobody reads any longer."""
+        """Discard the queue and refuse all further rows, as the feed is no longer read."""
         with self._lock:
             self._refusal, self._closed = why, True
             self._pieces.clear()
@@ -157,12 +157,12 @@ class Feed:
             self._wake()
 
     def bind(self, application: str) -> None:
-        """Note who reads it.
+        """Record the application that reads the feed.
 
         Raises
         ------
         FeedError
-            If somebody does already.
+            If another application reads it already.
         """
         with self._lock:
             if self._application:
@@ -170,7 +170,7 @@ class Feed:
             self._application = application
 
     def supplied(self, piece: Any) -> None:
-        """Take what an iterable gave, on a thread that may wait."""
+        """Queue a piece of an iterable, on a thread that may wait."""
         made, count = self._supply(piece)
         with self._lock:
             if not self._has_room():
@@ -178,11 +178,11 @@ class Feed:
             self._append(made, count)
 
     async def supplied_async(self, piece: Any) -> None:
-        """Take what an asynchronous iterable gave."""
+        """Queue a piece of an asynchronous iterable."""
         await self._append_async(*self._supply(piece))
 
     async def taken(self) -> list[Any] | None:
-        """Rows and tables that wait, as soon as there are any; None at the end."""
+        """Return the queued rows and tables, as soon as there are any; None at the end."""
         loop = asyncio.get_running_loop()
         while True:
             with self._lock:
@@ -200,7 +200,7 @@ class Feed:
             await asleep
 
     def _made(self, rows: Any) -> tuple[Any, int]:
-        """What is pushed, checked, so that what is wrong is told where it is pushed."""
+        """Check and convert a push, so that errors are raised at the push."""
         if type(rows) is dict and self.reader.takes(rows):
             return rows.copy(), 1
         table = self.reader.table(rows)
@@ -208,12 +208,12 @@ class Feed:
 
     def _supply(self, piece: Any) -> tuple[Any, int]:
         if self.reader.is_row(piece) or (isinstance(piece, Mapping) and not is_frame(piece)):
-            return dict(piece), 1  # a generator may go on with the same dictionary
+            return dict(piece), 1  # a generator may reuse the same dictionary
         table = self.reader.table(piece)
         return table, table.height
 
     def _has_room(self) -> bool:
-        """Whether a push can be taken; raises where none will be taken any more."""
+        """Whether there is room for a push; raise an error if none will ever be accepted."""
         if self._waiting < self._room and not self._closed:
             return True
         if self._refusal:
@@ -245,7 +245,7 @@ class Feed:
             await free
 
     def _wake(self) -> None:
-        """Let everybody look again who waits for rows or room."""
+        """Wake all tasks that wait for rows or room."""
         self._changed.notify_all()
         if self._asleep is not None:
             _settle(self._asleep)
@@ -260,31 +260,32 @@ class Feed:
 
 
 def _patience(timeout: float | str | None) -> float | None:
-    """Seconds that a push waits for room at most; None: as long as it takes."""
+    """Return the longest time that a push waits for room, in seconds; None: no limit."""
     return None if timeout is None else duration("timeout", timeout, least=0.0)
 
 
 def _settle(future: asyncio.Future[None]) -> None:
-    """Let a coroutine go on, from any thread."""
+    """Resume a coroutine, from any thread."""
 
     def settle() -> None:
         if not future.done():
             future.set_result(None)
 
-    with contextlib.suppress(RuntimeError):  # its loop has been closed
+    with contextlib.suppress(RuntimeError):  # its loop was closed
         future.get_loop().call_soon_threadsafe(settle)
 
 
-# -- from anything to a feed -----------------------------------------------------------------------------------------
+# -- from rows of any form to a feed
+# -----------------------------------------------------------------------------------------
 
 
 def check_rows(rows: Rows, reader: RowReader) -> Rows:
-    """The rows for a source, checked before anything starts; a frame becomes a table of the source's columns.
+    """Check the rows for a source before anything starts; convert a frame to a table of the source's columns.
 
     Raises
     ------
     FeedError
-        If this gives no rows, is a generator that has been read, or is a frame that is not as declared.
+        If these are not rows, or a generator that has been read, or a frame that is not as declared.
     """
     if isinstance(rows, Feed):
         differing = {name for name, kind in reader.columns.items() if rows.source_columns.get(name) != kind}
@@ -312,7 +313,7 @@ def check_rows(rows: Rows, reader: RowReader) -> Rows:
 
 
 def supply(rows: Rows, reader: RowReader) -> tuple[Feed, asyncio.Task[None] | None]:
-    """The feed that holds what :func:`check_rows` gave, and the task that fills it, if it is one."""
+    """Return the feed of the checked rows, and the task that fills it, if one is needed."""
     if isinstance(rows, Feed):
         return rows, None
     feed = Feed(reader.columns)
@@ -325,7 +326,7 @@ def supply(rows: Rows, reader: RowReader) -> tuple[Feed, asyncio.Task[None] | No
     elif isinstance(rows, AsyncIterable):
         return feed, asyncio.get_running_loop().create_task(_read_async(rows, feed), name="synergy feed")
     else:
-        # of its own: it may wait for ever, where a pool's threads would be used up, and be waited for at exit
+        # a separate thread: it may wait without limit; in a pool it would use up threads, and block the exit
         threading.Thread(target=_read, args=(rows, feed), name="synergy feed", daemon=True).start()
     return feed, None
 
@@ -335,7 +336,7 @@ def _read(rows: Iterable[Any], feed: Feed) -> None:
         for made in rows:
             feed.supplied(made)
         feed.close()
-    except BaseException as error:  # noqa: BLE001 - whatever it is, it is the feed's
+    except BaseException as error:  # noqa: BLE001 - any error is the feed's
         feed.fail(error if isinstance(error, Exception) else RuntimeError(repr(error)))
 
 
@@ -344,7 +345,7 @@ async def _read_async(rows: AsyncIterable[Any], feed: Feed) -> None:
         async for made in rows:
             await feed.supplied_async(made)
         feed.close()
-    except Exception as error:  # noqa: BLE001 - likewise
+    except Exception as error:  # noqa: BLE001 - any error is the feed's
         feed.fail(error)
 
 
@@ -354,19 +355,19 @@ async def _read_async(rows: AsyncIterable[Any], feed: Feed) -> None:
 async def items(
     feed: Feed, source: str, lateness: float | None, dropped: Callable[[int], Awaitable[None]]
 ) -> AsyncIterator[Item]:
-    """Batches of the rows of ``feed``, each with a punctuation, and the end of the stream.
+    """Yield the rows of ``feed`` as batches, each followed by a punctuation, and the end of the stream.
 
     Parameters
     ----------
     feed
-        The feed, which is read until its end.
+        Feed to read until its end.
     source
         Operator id of the source, for errors.
     lateness
-        Seconds by which a row may be older than the latest row before it; rows that are older still are left out. None:
-        a row that is older than the latest one ends the stream with an error.
+        Seconds by which a row may be older than the latest row before it; older rows are left out. None: a row that is
+        older than the latest one ends the stream with an error.
     dropped
-        Called with the number of rows left out so far, whenever that has grown.
+        Callback with the number of rows left out so far, whenever it has grown.
 
     Raises
     ------
@@ -410,7 +411,7 @@ async def items(
 
 
 def _joined(pieces: list[Any], reader: RowReader) -> pl.DataFrame:
-    """One table of rows and tables, in their order."""
+    """Concatenate rows and tables, in their order."""
     tables: list[pl.DataFrame] = []
     rows: list[Mapping[str, Any]] = []
     for piece in pieces:
@@ -427,7 +428,7 @@ def _joined(pieces: list[Any], reader: RowReader) -> pl.DataFrame:
 
 
 def _parts(table: pl.DataFrame) -> Iterator[range]:
-    """Consecutive rows that travel together."""
+    """Yield ranges of consecutive rows that form one batch."""
     size = table.estimated_size()
     rows = min(BATCH_ROWS, max(int(BATCH_BYTES * table.height / size), 1)) if size else BATCH_ROWS
     for start in range(0, table.height, rows):

@@ -1,10 +1,10 @@
-"""A cluster's journals in one, kept current for those who watch: several times a second, what is new and no more.
+"""The merged journals of a cluster's peers, updated several times a second for displays.
 
-Every peer is asked for the events after the last that it gave. What has come from all of them goes into one
-:class:`~synergy_nb.events.journal.Journal` here, in order of time, and whoever listens is told. A peer that does not
-answer is asked less and less often, and that it was silent, or answers again, is written down as an event of its own
-(:class:`~synergy_nb.events.PeerSilent`, :class:`~synergy_nb.events.PeerAnswers`); one that starts again is read from
-its beginning.
+The follower asks every peer for the events after the last one received. It merges them into one
+:class:`~synergy_nb.events.journal.Journal`, in order of time, and notifies its listeners. It asks a peer that does not
+answer less and less often, and records the silence and its end as separate events
+(:class:`~synergy_nb.events.PeerSilent`, :class:`~synergy_nb.events.PeerAnswers`); the journal of a restarted peer is
+read from its beginning.
 """
 
 from __future__ import annotations
@@ -26,25 +26,25 @@ from synergy_nb.runtime.transport.link import LinkDown, LinkFull, RemoteError
 
 __all__ = ["Follower", "follow"]
 
-EVERY: Final = 0.2  # seconds between two questions to a peer
-A_PEER: Final = 0.01  # seconds more for each peer beyond those that this allows: many are asked less often
-PATIENCE: Final = 2.0  # seconds for an answer
-SLOWEST: Final = 3.0  # seconds between two questions to a peer that does not answer
-FIRST: Final = 0.02  # seconds between two looks for what had happened before
-LAST: Final = 0.5  # seconds for the last answers when the cluster is closed
-CATCH_UP: Final = 3.0  # seconds that somebody waits, at most, until what had happened before is there
+EVERY: Final = 0.2  # seconds between two requests to a peer
+A_PEER: Final = 0.01  # seconds between requests to different peers: many peers are asked less often
+PATIENCE: Final = 2.0  # longest time to wait for an answer, seconds
+SLOWEST: Final = 3.0  # longest time between two requests to a peer that does not answer, seconds
+FIRST: Final = 0.02  # seconds between two checks for earlier events
+LAST: Final = 0.5  # longest time to wait for the last answers when the cluster closes, seconds
+CATCH_UP: Final = 3.0  # longest time to wait for earlier events, seconds
 SILENT: Final = (LinkDown, LinkFull, TimeoutError, OSError)
 
 
 class PeerLinks(Protocol):
-    """What asks peers: the links of a client."""
+    """Links of a client, for requests to peers."""
 
     async def request(self, to: str, operation: str, payload: bytes = b"", timeout: float = 5.0) -> bytes:
-        """Answer of a peer."""
+        """Return the answer of a peer."""
 
 
 class FollowedCluster(Protocol):
-    """What is followed: the peers that there are now, by name, and the links to them."""
+    """The cluster to follow: its present peers by name, and the links to them."""
 
     @property
     def peers(self) -> Mapping[str, str]:
@@ -56,18 +56,18 @@ class FollowedCluster(Protocol):
 
 
 class Follower:
-    """Keeps a journal of a whole cluster current; made and used on the event loop of its client.
+    """Maintains the journal of a whole cluster; created and used on the event loop of its client.
 
     Parameters
     ----------
     cluster
-        Cluster to follow. Peers may come and go.
+        Cluster to follow. Its peers may change.
     capacity
-        Events that are kept here.
+        Number of events to retain.
     every
-        Seconds between two questions to a peer.
+        Seconds between two requests to a peer.
     ended
-        Called once with this follower when it ends.
+        Callback with this follower, once, when it ends.
 
     Attributes
     ----------
@@ -76,7 +76,7 @@ class Follower:
     names : dict
         Peer address to name; it grows with the cluster.
     caught_up : asyncio.Event
-        Set when every peer has given all that it had, or has not answered.
+        Event that is set when every peer has sent all earlier events, or has not answered.
     """
 
     def __init__(
@@ -99,14 +99,14 @@ class Follower:
         self._listeners: list[Callable[[], None]] = []
         self._arrived: list[Event] = []
         self._asking: dict[str, asyncio.Task[None]] = {}
-        self._reached: dict[str, tuple[str, int]] = {}  # by peer: name of its journal, number of the next event
+        self._reached: dict[str, tuple[str, int]] = {}  # peer to its journal and the next number
         self._silent: set[str] = set()
-        self._behind: set[str] = set()  # peers that have not given yet what they had at the beginning
+        self._behind: set[str] = set()  # peers that have not sent all earlier events yet
         self._task: asyncio.Task[None] | None = None
         self._closed = False
 
     def start(self) -> None:
-        """Begin to follow."""
+        """Start to follow."""
         if self._task is None and not self._closed:
             self._behind.update(self.cluster.peers.values())
             self._task = self._loop.create_task(self._follow(), name="follow a cluster")
@@ -117,9 +117,9 @@ class Follower:
         return self._closed
 
     def listen(self, listener: Callable[[], None]) -> Callable[[], None]:
-        """Have ``listener`` called on the loop after news; what is returned ends that, from any thread.
+        """Call ``listener`` on the loop after new events; return a thread-safe function that removes it.
 
-        With its last listener the follower ends.
+        The follower ends with its last listener.
         """
         self._listeners.append(listener)
 
@@ -130,13 +130,13 @@ class Follower:
                     self._end()
 
         def leave_threadsafe() -> None:
-            with contextlib.suppress(RuntimeError):  # the loop has been closed, and with it all that ran on it
+            with contextlib.suppress(RuntimeError):  # the loop was closed, with all its tasks
                 self._loop.call_soon_threadsafe(leave)
 
         return leave_threadsafe
 
     async def close(self) -> None:
-        """Ask once more, tell what has come, and stop."""
+        """Ask once more, notify the listeners, and stop."""
         if self._closed:
             return
         await asyncio.gather(*self._end(), return_exceptions=True)
@@ -173,7 +173,7 @@ class Follower:
             await asyncio.sleep(self._pace if self.caught_up.is_set() else FIRST)
 
     def _meet(self) -> None:
-        """Ask peers that are new, and no longer those that have gone from the cluster."""
+        """Start to ask new peers, and stop asking peers that have left the cluster."""
         peers = self.cluster.peers
         self.names.update((address, name) for name, address in peers.items())
         for address in peers.values():
@@ -184,7 +184,7 @@ class Follower:
             self._behind.discard(address)
 
     def _tell(self) -> None:
-        """Write down what has arrived, in order of time, and tell of it."""
+        """Append the received events to the journal, in order of time, and notify the listeners."""
         if not self._arrived:
             return
         arrived, self._arrived = self._arrived, []
@@ -195,11 +195,11 @@ class Follower:
         for listener in tuple(self._listeners):
             try:
                 listener()
-            except Exception as error:  # noqa: BLE001 - one who listens must not end it for the others
+            except Exception as error:  # noqa: BLE001 - one listener must not end it for the others
                 self._loop.call_exception_handler({"message": "a listener to a cluster's journal", "exception": error})
 
     async def _ask(self, address: str) -> None:
-        """Ask one peer, over and over."""
+        """Ask one peer repeatedly."""
         failures, wait = 0, self._every
         while True:
             try:
@@ -220,7 +220,7 @@ class Follower:
                 await asyncio.sleep(self._pace)
 
     async def _portion(self, address: str) -> bool:
-        """Take the next events of a peer; whether it has more already."""
+        """Fetch the next events of a peer; return whether it has more already."""
         asked = Follow(*self._reached.get(address, ("", 0)))
         answer = unpack(await self.cluster.links.request(address, "follow", pack(asked), PATIENCE), Followed)
         self._reached[address] = answer.journal, answer.next
@@ -232,7 +232,7 @@ class Follower:
 
     @property
     def _here(self) -> tuple[float, str]:
-        """Time and peer of what is noticed here."""
+        """Return time and peer for events that are recorded here."""
         return self._wall + self._loop.time(), ""
 
 
@@ -240,18 +240,18 @@ _FOLLOWERS: weakref.WeakKeyDictionary[AsyncCluster, Follower] = weakref.WeakKeyD
 
 
 def follow(cluster: Cluster | AsyncCluster) -> Follower:
-    """Give the follower of a cluster: the one that there is, or a new one.
+    """Return the follower of a cluster: the existing one, or a new one.
 
     Parameters
     ----------
     cluster
-        A cluster of synchronous code, from any thread but its own: then what its peers' journals held before is read
-        first, or what can be read in a few seconds. Or one of coroutines, on its event loop.
+        Cluster for synchronous code, from any thread but its own: then the earlier events of its peers are read first,
+        as far as possible within a few seconds. Or a cluster for coroutines, on its event loop.
 
     Raises
     ------
     ClusterError
-        If the cluster is closed, or one of coroutines is not followed on its event loop.
+        If the cluster is closed, or a cluster for coroutines is not followed on its event loop.
     """
     if isinstance(cluster, Cluster):
         return cluster._run(_caught_up(cluster._asynchronous))

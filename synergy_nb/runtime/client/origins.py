@@ -1,4 +1,4 @@
-"""The order in which peers are asked to become the origin of a plan: by name, by measured delays, or in turn."""
+"""The order in which peers are considered as the origin of a plan: by name, by measured delays, or in turn."""
 
 from __future__ import annotations
 
@@ -16,38 +16,38 @@ from synergy_nb.runtime.process.requests import MeasureDelays, PeerState, pack
 
 __all__ = ["Origins"]
 
-PINGS: Final = 3  # to each peer, of which the shortest counts: others waited for what the peer was doing
-FRESH: Final = 60.0  # seconds for which the client's own delays are believed
-ANSWERS: Final = 2.0  # seconds that a peer may take to measure its delays to others
+PINGS: Final = 3  # pings to each peer; the shortest counts, as others waited for other work of the peer
+FRESH: Final = 60.0  # seconds for which the client's own delays are valid
+ANSWERS: Final = 2.0  # longest time for a peer to measure its delays to others, seconds
 
 Asked = Callable[..., Awaitable[dict[str, bytes]]]
 _delays = msgspec.msgpack.Decoder(dict[str, float])
 
 
 class Origins:
-    """Finds the peer that is nearest to the client, to sources and to sinks (section 2.2.4).
+    """Selects the peer that is nearest to the client, to sources or to sinks (section 2.2.4).
 
     Parameters
     ----------
     asked
-        Has peers asked: (operation, payload, addresses, timeout in seconds) gives address to answer of those that
-        answer.
+        Function that sends requests to peers: (operation, payload, addresses, timeout in seconds); it returns address
+        to answer for those that answer.
     clock
-        Gives the time in seconds.
+        Function that returns the time in seconds.
     beside
-        Whether the client is on one machine with all peers, so that all of them are equally near to it.
+        Whether the client is on the same machine as all peers, so that all of them are equally near to it.
     """
 
     def __init__(self, asked: Asked, clock: Callable[[], float] = time.monotonic, *, beside: bool) -> None:
         self._asked = asked
         self._clock = clock
         self._beside = beside
-        self._known: dict[str, tuple[float, float]] = {}  # to each peer: seconds of a round trip, and when it was found
+        self._known: dict[str, tuple[float, float]] = {}  # address to round trip, s, and its time
 
     async def order(
         self, plan: Plan, origin: str | None, peers: Mapping[str, str], states: Callable[[], Awaitable[Any]], turn: int
     ) -> list[str]:
-        """Addresses of the peers that may become the origin, the preferred one first.
+        """Return the addresses of the peers that may become the origin, the preferred one first.
 
         Parameters
         ----------
@@ -58,9 +58,9 @@ class Origins:
         peers
             Name of each peer to its address.
         states
-            Gives what each peer says of itself, by name; None for one that does not answer.
+            Function that returns the state of each peer, by name; None for one that does not answer.
         turn
-            Number of the peer that goes first among those that are equally near.
+            Number that selects the first one among equally near peers.
         """
         if origin is not None and origin in peers:
             return [peers[origin]]
@@ -81,7 +81,7 @@ class Origins:
         return nearest(candidates, ends, client, await self._between(sorted(places), candidates)) or addresses
 
     async def _to_client(self, addresses: Sequence[str]) -> dict[str, float]:
-        """Seconds of a round trip between the client and each peer that answers."""
+        """Return address to the seconds of a round trip between the client and each peer that answers."""
         if self._beside:
             return dict.fromkeys(addresses, 0.0)
         clock = self._clock
@@ -102,7 +102,7 @@ class Origins:
         return {each: self._known[each][0] for each in addresses if each in self._known}
 
     async def _between(self, places: Sequence[str], candidates: Sequence[str]) -> Callable[[str, str], float | None]:
-        """Round trips between the peers where an application's ends are and the candidates, as the former measure."""
+        """Return a function of the round trips between the peers of an application's ends and the candidates."""
         answers = await self._asked("delays", pack(MeasureDelays(list(candidates))), places, ANSWERS) if places else {}
         measured = {place: _delays.decode(answer) for place, answer in answers.items()}
 

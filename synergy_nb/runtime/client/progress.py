@@ -1,4 +1,4 @@
-"""The progress of something that takes a while, and how long to wait for more of it."""
+"""The progress of a long operation, and a deadline that moves with it."""
 
 from __future__ import annotations
 
@@ -8,16 +8,16 @@ from typing import Any, NamedTuple
 
 __all__ = ["Progress", "ProgressDeadline"]
 
-NAMED = 8  # names of missing ones that a text holds
+NAMED = 8  # most names of missing ones in a text
 
 
 class Progress(NamedTuple):
-    """The progress of something; converted to text, it is a sentence for people.
+    """The progress of an operation; converted to text, it is a sentence for users.
 
     Parameters
     ----------
     done, of
-        Number of those that are done, and of all.
+        Numbers of the finished ones, and of all.
     what
         Words that follow the numbers, such as "peers are in the ring".
     missing
@@ -39,7 +39,7 @@ class Progress(NamedTuple):
 
     @property
     def absent(self) -> str:
-        """Names of the missing ones, and how many more there are.
+        """Names of the missing ones, and the number of further ones.
 
         >>> Progress(0, 10, "peers run", tuple("abcdefghij")).absent
         'a, b, c, d, e, f, g, h and 2 more'
@@ -50,14 +50,14 @@ class Progress(NamedTuple):
 
 
 class ProgressDeadline:
-    """A deadline that moves with progress: it is a number of seconds after the last progress.
+    """A deadline that is a number of seconds after the last progress.
 
     Parameters
     ----------
     seconds
-        Seconds without progress after which to give up.
+        Seconds without progress after which the deadline has passed.
     told
-        Called with each :class:`Progress`; None: nobody is told.
+        Callback with each :class:`Progress`; None: no callback.
     """
 
     def __init__(self, seconds: float, told: Callable[[Progress], Any] | None = None) -> None:
@@ -68,11 +68,11 @@ class ProgressDeadline:
 
     @property
     def left(self) -> float:
-        """Seconds until the deadline, if there is no progress before; 0 when it has passed."""
+        """Return the seconds until the deadline if there is no progress before; 0 when it has passed."""
         return max(self._since + self.seconds - asyncio.get_running_loop().time(), 0.0)
 
     def note(self, done: int, of: int, what: str, missing: Iterable[str] = ()) -> None:
-        """Note the present state; it counts as progress if it differs from the state noted before."""
+        """Record the present state; it counts as progress if it differs from the previous one."""
         progress = Progress(done, of, what, tuple(missing))
         if self.last is not None and progress[:3] == self.last[:3]:
             return

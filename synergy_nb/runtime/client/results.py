@@ -1,8 +1,8 @@
-"""Results of a sink as one reader has them: read by their places in the sink's stream, so that none is lost or doubled.
+"""Results of a sink for one reader: read by points in the sink's stream, so that none is lost or duplicated.
 
-A reader tells the sink up to which place it has everything. An answer that never came is asked for again from the same
-place, and the sink gives the same; one that has come moves the reader on. What lies between two answers was given to
-another reader of the sink.
+A reader acknowledges the point up to which it has everything. After a lost answer, it asks again from the same point,
+and the sink sends the same results; an answer that arrives moves the point on. Results between two answers were sent
+to another reader of the sink.
 """
 
 from __future__ import annotations
@@ -19,25 +19,25 @@ __all__ = ["Results"]
 
 
 class Results:
-    """What one reader has of the results of a sink.
+    """The results of a sink that one reader has received.
 
     Parameters
     ----------
     application, sink
         Id of the application and operator id of its sink.
     reader
-        Name that tells this reader from others of the same sink.
+        Name that distinguishes this reader from others of the same sink.
 
     Attributes
     ----------
     arrived
-        Tables that nobody has been given yet.
+        Tables that were not returned to any caller yet.
     kept
-        Tables that are given again whenever all results are asked for.
+        Tables that are returned again whenever all results are requested.
     fetching
-        Held by whoever asks the sink.
+        Lock of the task that sends a request to the sink.
     ended
-        Whether all has come.
+        Whether all results have arrived.
     """
 
     def __init__(self, application: str, sink: str, reader: str) -> None:
@@ -48,19 +48,19 @@ class Results:
         self.kept: list[pl.DataFrame] = []
         self.fetching = asyncio.Lock()
         self.ended = False
-        self._place: tuple[int, int] | None = None  # up to which all that was given has come
+        self._place: tuple[int, int] | None = None  # point up to which everything sent has arrived
 
     def request(self, wait: float) -> Fetch:
-        """What to ask the sink for; it may wait so many seconds while it has nothing."""
+        """Return the next request to the sink, which may wait ``wait`` seconds while it has nothing."""
         return Fetch(self.application, self.sink, self._place, wait=wait, reader=self.reader)
 
     def take(self, answer: Fetched) -> int:
-        """Take an answer to the last request; returns the bytes of its results.
+        """Add the answer to the last request; return the bytes of its results.
 
         Raises
         ------
         ClusterError
-            If it begins before the place that was asked for: it holds results that have come already.
+            If it begins before the requested point: it contains results that have arrived already.
         """
         if self._place is not None and answer.start < self._place:
             raise ClusterError(
@@ -74,22 +74,22 @@ class Results:
         return sum(map(len, answer.items))
 
     def keep(self) -> None:
-        """Keep what has arrived."""
+        """Store the arrived tables."""
         self.kept.extend(self.arrived)
         self.arrived.clear()
 
     @property
     def rows(self) -> int:
-        """Rows that are kept."""
+        """Number of stored rows."""
         return sum(table.height for table in self.kept)
 
     @property
     def nbytes(self) -> int:
-        """Bytes of all that has come and was not given away."""
+        """Bytes of all received results that are stored or not returned yet."""
         return sum(int(table.estimated_size()) for table in (*self.kept, *self.arrived))
 
     def table(self) -> pl.DataFrame | None:
-        """All that has come and was not given away, as one table; None: nothing has."""
+        """Return all received results that a loop has not consumed, as one table; None if there are none."""
         self.keep()
         if len(self.kept) > 1:
             self.kept[:] = [pl.concat(self.kept)]

@@ -1,4 +1,4 @@
-"""What is submitted, checked against what a cluster has: names of peers, files, Spark, rows of sources."""
+"""Checks of a submission against its cluster: names of peers, files, Spark, rows of sources."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ __all__ = ["check_submission", "known_peers_phrase", "unknown_peers"]
 
 
 def unknown_peers(plan: Any, origin: str | None, names: Mapping[str, str]) -> bool:
-    """Whether a submission names peers that a cluster does not have; ``names`` has peer address to name."""
+    """Whether a submission names peers that a cluster does not have; ``names`` maps peer address to name."""
     if not isinstance(plan, Plan):
         return False
     wanted = {operator.at for operator in plan.operators.values()} - {None}
@@ -25,7 +25,7 @@ def unknown_peers(plan: Any, origin: str | None, names: Mapping[str, str]) -> bo
 
 
 def known_peers_phrase(living: Iterable[str]) -> str:
-    """Words for the peers that a name may be of.
+    """Return words for the peers that a name may refer to.
 
     >>> known_peers_phrase(["peer-1", "peer-2"]), known_peers_phrase([])
     ('a peer that lives: peer-1, peer-2', 'a peer that lives, and none does')
@@ -44,14 +44,14 @@ def check_submission(
     *,
     local: bool,
 ) -> tuple[str | None, dict[str, Rows]]:
-    """Refuse what a cluster does not have, all of it at once, before anything is started.
+    """Check a submission and raise one error for all that the cluster lacks, before anything is started.
 
     Parameters
     ----------
     plan
         Query plan to run.
     origin
-        Name of the peer that is to become its origin, or by which rule one is chosen; None: by the default rule.
+        Name of the peer that becomes its origin, or the rule by which one is chosen; None: the default rule.
     feeds
         Rows of sources, by operator id or name.
     names
@@ -66,17 +66,16 @@ def check_submission(
     Returns
     -------
     origin, feeding
-        The origin likewise, which is a name where sinks are bound to a peer. Rows by operator id
-        of each source that is fed from here.
+        Origin to use, which is a name where sinks are bound to a peer, and the rows of each fed source by operator id.
 
     Raises
     ------
     ClusterError
-        If the cluster lacks anything; the text names all of that.
+        If the cluster lacks anything; the message names all of it.
     """
     if not isinstance(plan, Plan):
         raise ClusterError(
-            f"plan: a {type(plan).__name__}; expected a Plan, which .sink() at the end of a stream gives"
+            f"plan: a {type(plan).__name__}; expected a Plan, which .sink() at the end of a stream returns"
         )
     wrong: list[str] = []
     known = set(names.values())
@@ -108,7 +107,7 @@ def check_submission(
 
 
 def _feeding(plan: Plan, feeds: Mapping[str, Rows], wrong: list[str]) -> dict[str, Rows]:
-    """The rows of each source that is fed from here, by operator id; what is wrong goes to ``wrong``."""
+    """Return the rows of each fed source by operator id; append errors to ``wrong``."""
     feeding: dict[str, Rows] = {}
     named = {
         plan.operators[each].params["name"]: each

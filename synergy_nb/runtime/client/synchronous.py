@@ -1,6 +1,6 @@
-"""Synchronous methods that are made of coroutine methods, and the thread on whose event loop these run.
+"""Synchronous methods derived from coroutine methods, and the thread with the event loop that runs these.
 
-A class for synchronous code holds an object of coroutines, and its methods are those of that object::
+A class for synchronous code wraps an object with coroutine methods, and has the same methods::
 
     class Cluster(Synchronous[AsyncCluster]):
         stop = synchronous(AsyncCluster.stop)
@@ -32,8 +32,8 @@ R = TypeVar("R")
 S = TypeVar("S", bound="Synchronous[Any]")
 T = TypeVar("T")
 
-LISTEN: Final = 0.1  # seconds between looks for an interrupt: with Polars' handler of signals, no wait ends for one
-ENDING: Final = 5.0  # seconds that what is under way gets to end when the loop closes
+LISTEN: Final = 0.1  # seconds between checks for an interrupt: with Polars' signal handler, an interrupt ends no wait
+ENDING: Final = 5.0  # seconds for running coroutines to end when the loop closes
 
 
 class LoopThread:
@@ -45,7 +45,7 @@ class LoopThread:
         self.thread.start()
 
     def run(self, work: Coroutine[Any, Any, T]) -> T:
-        """Result of a coroutine; an interrupt cancels it, and waits until what it had begun is undone."""
+        """Run a coroutine and return its result; an interrupt cancels it, and waits until it has cleaned up."""
         outcome: concurrent.futures.Future[T] = concurrent.futures.Future()
         begun: list[asyncio.Task[T]] = []
 
@@ -73,7 +73,7 @@ class LoopThread:
             raise
 
     def close(self) -> None:
-        """Cancel what runs, and end the thread."""
+        """Cancel running coroutines, and end the thread."""
         try:
             asyncio.run_coroutine_threadsafe(self._end_all(), self.loop).result()
         finally:
@@ -82,7 +82,7 @@ class LoopThread:
             self.loop.close()
 
     async def _end_all(self) -> None:
-        """Cancel what other threads wait for, so that none waits for ever."""
+        """Cancel all coroutines that other threads wait for, so that none waits without end."""
         tasks = asyncio.all_tasks() - {asyncio.current_task()}
         for task in tasks:
             task.cancel()
@@ -97,13 +97,13 @@ def _waited(outcome: concurrent.futures.Future[T]) -> T:
 
 
 class Synchronous(ABC, Generic[A]):
-    """What synchronous code holds in the place of an object of coroutines."""
+    """Synchronous wrapper of an object with coroutine methods."""
 
     _asynchronous: A
 
     @abstractmethod
     def _run(self, work: Coroutine[Any, Any, T]) -> T:
-        """Result of a coroutine of the object."""
+        """Run a coroutine of the object and return its result."""
 
 
 @overload
@@ -115,12 +115,12 @@ def synchronous(
     method: Callable[Concatenate[Any, P], Coroutine[Any, Any, T]], give: Callable[[S, T], R]
 ) -> Callable[Concatenate[S, P], R]: ...
 def synchronous(method: Callable[..., Coroutine[Any, Any, Any]], give: Callable[..., Any] | None = None) -> Any:
-    """Make a synchronous method of a coroutine method.
+    """Derive a synchronous method from a coroutine method.
 
     Parameters
     ----------
     method
-        Coroutine method of the class that a :class:`Synchronous` holds an object of.
+        Coroutine method of the class that a :class:`Synchronous` wraps.
     give
         Function of the :class:`Synchronous` and the coroutine's result that returns the method's result; None: the
         method returns the coroutine's result.
@@ -137,7 +137,7 @@ def synchronous(method: Callable[..., Coroutine[Any, Any, Any]], give: Callable[
 def iterated(
     method: Callable[Concatenate[A, P], AsyncIterator[T]],
 ) -> Callable[Concatenate[Synchronous[A], P], Iterator[T]]:
-    """Make a generator method of an asynchronous generator method."""
+    """Derive a generator method from an asynchronous generator method."""
 
     @functools.wraps(method)
     def iterate(self: Synchronous[A], /, *arguments: P.args, **options: P.kwargs) -> Iterator[T]:
@@ -149,7 +149,7 @@ def iterated(
 
 
 async def _next(items: AsyncIterator[T]) -> tuple[T, ...]:
-    """The next item, or nothing at the end."""
+    """Return the next item, or an empty tuple at the end."""
     try:
         return (await anext(items),)
     except StopAsyncIteration:
@@ -157,7 +157,7 @@ async def _next(items: AsyncIterator[T]) -> tuple[T, ...]:
 
 
 def _described(call: Callable[P, T], result: Callable[..., Any]) -> Callable[P, T]:
-    """``call`` as ``help()`` shows it, with the type of what ``result`` returns."""
+    """Give ``call`` the signature for ``help()``, with the return type of ``result``."""
     returned = str(result.__annotations__["return"]).removeprefix("Async")
     call.__signature__ = inspect.signature(call).replace(return_annotation=returned)  # type: ignore[attr-defined]
     call.__qualname__ = call.__qualname__.removeprefix("Async")

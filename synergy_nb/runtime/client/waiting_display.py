@@ -1,7 +1,7 @@
-"""One line about what a call is waiting for, where somebody sees it: at a terminal, or in a notebook.
+"""One line about what a call is waiting for, if a user can see it: at a terminal, or in a notebook.
 
-The line appears when a call has taken longer than :data:`FIRST`, says for how long it has been under way, and goes
-when the call returns. Nothing is written into pipes and files, nor where :data:`QUIET` is set.
+The line appears when a call has taken longer than :data:`FIRST`, shows its duration, and disappears when the call
+returns. Nothing is written into pipes and files, nor if :data:`QUIET` is set.
 """
 
 from __future__ import annotations
@@ -34,23 +34,23 @@ __all__ = [
 
 F = TypeVar("F", bound=Callable[..., Any])
 
-#: Environment variable; any text in it turns the line off.
+#: Environment variable; any text in it disables the line.
 QUIET: Final = "SYNERGY_QUIET"
 FIRST: Final = 1.0  # seconds that a call may take before the line appears
 EVERY: Final = 0.5  # seconds between two updates of the line
-TICK: Final = 0.1  # seconds between two looks at whether it is time for the line
-#: Whether somebody else tells what the running coroutine waits for.
+TICK: Final = 0.1  # seconds between two checks whether the line is due
+#: Whether a caller of the running coroutine already displays what it waits for.
 heard: ContextVar[bool] = ContextVar("heard", default=False)
 
 
 class Display(Protocol):
-    """Where a line is shown."""
+    """An output for the line."""
 
     def show(self, line: str) -> None:
-        """Show a line in place of the last one."""
+        """Replace the line."""
 
     def clear(self) -> None:
-        """Take the line away."""
+        """Remove the line."""
 
 
 class TerminalLine:
@@ -60,7 +60,7 @@ class TerminalLine:
         self._status: Any = None
 
     def show(self, line: str) -> None:
-        """Show a line in place of the last one."""
+        """Replace the line."""
         from rich.console import Console  # noqa: PLC0415 - seldom needed, and slow to import
         from rich.text import Text  # noqa: PLC0415
 
@@ -71,7 +71,7 @@ class TerminalLine:
             self._status.update(Text(line))
 
     def clear(self) -> None:
-        """Take the line away."""
+        """Remove the line."""
         if self._status is not None:
             self._status.stop()
             self._status = None
@@ -84,31 +84,32 @@ class NotebookLine:
         self._handle: Any = None
 
     def show(self, line: str) -> None:
-        """Show a line in place of the last one."""
+        """Replace the line."""
         if self._handle is None:
-            shown = importlib.import_module("IPython.display")  # it is there: a notebook's kernel is running
+            shown = importlib.import_module("IPython.display")  # it is installed: a notebook's kernel is running
             self._handle = shown.display({"text/plain": line}, raw=True, display_id=True)
         else:
             self._handle.update({"text/plain": line}, raw=True)
 
     def clear(self) -> None:
-        """Leave nothing that can be seen."""
+        """Remove the line, so that nothing remains visible."""
         if self._handle is not None:
             self._handle.update({"text/plain": "", "text/html": ""}, raw=True)
             self._handle = None
 
 
 class WaitingDisplay:
-    """Shows what a call is waiting for.
+    """Displays what a call is waiting for.
 
     Parameters
     ----------
     text
-        Returns a text about what is under way now, such as ``48 of 64 peers are in the ring``; empty: no line is shown.
+        Function that returns a text about the present state, such as ``48 of 64 peers are in the ring``; empty: no
+        line.
     display
-        Place where the line is shown; None: it is shown nowhere.
+        Output for the line; None: it is not displayed.
     clock
-        Returns seconds that never step back.
+        Function that returns seconds that never step back.
 
     Examples
     --------
@@ -126,11 +127,11 @@ class WaitingDisplay:
 
     @property
     def shows(self) -> bool:
-        """Whether there is a place where the line is shown."""
+        """Whether the line is displayed."""
         return self._display is not None
 
     def tick(self) -> None:
-        """Show the line, if it is time; to be called several times a second."""
+        """Display the line if it is due; call this several times a second."""
         now = self._clock()
         if self._display is None or now - self._began < FIRST or (self._shown and now - self._last < EVERY):
             return
@@ -140,7 +141,7 @@ class WaitingDisplay:
             self._shown, self._last = True, now
 
     def close(self) -> None:
-        """Take the line away."""
+        """Remove the line."""
         if self._display is not None and self._shown:
             self._display.clear()
             self._shown = False
@@ -148,9 +149,9 @@ class WaitingDisplay:
 
 @contextlib.asynccontextmanager
 async def waiting(text: Callable[[], str]) -> AsyncIterator[None]:
-    """Show what a coroutine waits for, as long as it is in here, unless whoever called it does already.
+    """Display what a coroutine waits for within this context, unless its caller does so already.
 
-    Its errors are shown in brief, as those of calls that block.
+    Errors are shown in brief, as those of blocking calls.
 
     Parameters
     ----------
@@ -173,7 +174,7 @@ async def waiting(text: Callable[[], str]) -> AsyncIterator[None]:
 
 
 def displays_waiting(text: Callable[..., str]) -> Callable[[F], F]:
-    """Have a coroutine method tell what it waits for, see :func:`waiting`; ``text`` is called with its arguments."""
+    """Let a coroutine method display what it waits for, see :func:`waiting`; ``text`` receives its arguments."""
 
     def wrapped(method: F) -> F:
         @functools.wraps(method)
@@ -196,13 +197,13 @@ _silenced = False
 
 
 def quiet() -> None:
-    """Show no such line in this process, which reports its progress in another way, as the command does."""
+    """Disable such lines in this process, which reports its progress in another form, as the command does."""
     global _silenced  # noqa: PLW0603 - a property of the process
     _silenced = True
 
 
 def display() -> Display | None:
-    """The place where this process can show a line to a person; None if there is none."""
+    """Return the output of this process for a line to a user; None if there is none."""
     if _silenced or os.environ.get(QUIET):
         return None
     python = sys.modules.get("IPython")
