@@ -446,9 +446,7 @@ class AsyncCluster:
                 held = AsyncApplication(self, Plan.from_bytes(each.plan), origin, each.state)
                 self._handles[held.id] = held
             entries[held.id] = Entry(held, held.heard(each.state))
-        untold = [
-            held for name, held in self._applications.items() if name not in entries
-        ]  # its origin may have died
+        untold = [held for name, held in self._applications.items() if name not in entries]  # its origin may have died
         for held, state in zip(untold, await asyncio.gather(*(held.state() for held in untold)), strict=True):
             entries[held.id] = Entry(held, state)
         return entries

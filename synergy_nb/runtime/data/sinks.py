@@ -19,9 +19,7 @@ from synergy_nb.events import Recorder, SinkMeasured
 
 __all__ = ["Portion", "Quality", "Sink", "Sinks"]
 
-READERS: Final = (
-    4  # readers whose last portion may be requested again; portions of earlier ones count as received
-)
+READERS: Final = 4  # readers whose last portion may be requested again; portions of earlier ones count as received
 
 
 class Portion(NamedTuple):

@@ -62,8 +62,8 @@ class NotAdmitted(ClusterError):
     reason
         Conditions that failed, and the parts of the projected delay if it exceeds its limit.
     explanation
-        Account of the request, as its peers have it in their journals; None: there is none.
-    Explanation from the journals of the peers; None: there is none.
+        Explanation from the journals of the peers; None: there is none.
+    """
 
     def __init__(self, reason: str, explanation: Explanation | None = None) -> None:
         self.reason = reason

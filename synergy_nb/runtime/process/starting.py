@@ -288,8 +288,7 @@ async def _check_recordable(client: Any, workers: Iterable[str]) -> None:
     elsewhere = [address for address in workers if not _on_this_machine(address)]
     if elsewhere:
         raise ClusterError(
-            f"record: worker {elsewhere[0]} is on another machine; expected all workers on this machine, where the file
-            is"
+            f"record: worker {elsewhere[0]} is on another machine; expected all workers on this one, as the file is"
         )
     running = [address for address, runs in (await client.run(runs_peer)).items() if runs]
     if running:
