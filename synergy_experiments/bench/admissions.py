@@ -42,10 +42,10 @@ __all__ = ["admission", "random_plan"]
 
 PEERS: Final = 8
 PLANS: Final = 200
-WINDOW: Final = 0.2  # seconds of the windows of aggregates
-TWICE: Final = 4  # every so many-th plan runs twice, which tells what no projection can know
+WINDOW: Final = 0.2  # length of the windows of aggregates, seconds
+TWICE: Final = 4  # every so many-th plan runs twice, which shows the variation that no projection can predict
 GUARD_BAND: Final = CompositionConfig().guard_band  # that of the clusters here, live and simulated
-WARMING: Final = 6  # plans that are run first and do not count: code is loaded, and latencies are measured
+WARMING: Final = 6  # number of plans for warming up, not counted: code is loaded, and latencies are measured
 
 
 class Length(NamedTuple):
@@ -54,11 +54,11 @@ class Length(NamedTuple):
     Parameters
     ----------
     seconds
-        Seconds of stream.
+        Duration of the stream, seconds.
     tuples
-        Tuples that the source gives.
+        Number of tuples of the source.
     windows
-        Windows that close, if the plan has any: the tuples of one are late together.
+        Number of windows that close, if the plan has any: the tuples of one are late together.
     """
 
     seconds: float = 1.5

@@ -22,10 +22,10 @@ class Answer(NamedTuple):
     reason
         Reason why the plan was refused with that limit; empty if it was admitted.
     projected, measured
-        Seconds that all but the promised share of the tuples keep: as projected for the graph that ran, and as measured
-        at its sink. None if the plan could not run without a limit either, or no tuple came to its sink.
+        Delay that all but the promised share of the tuples met, seconds: as projected for the graph that ran, and as
+        measured at its sink. None if the plan could not run without a limit either, or no tuple reached its sink.
     again
-        Seconds measured in a second run of the same plan right after the first; None if it was run once.
+        Measured delay of a second run of the same plan, right after the first, seconds; None if it was run once.
     """
 
     limit: float

@@ -37,7 +37,7 @@ class Case(NamedTuple):
     window
         Length of the aggregate's windows in ms.
     every
-        Seconds between two moves.
+        Interval between two moves, seconds.
     collected
         Whether results are collected as they come, or only when all moves are done.
     """

@@ -43,8 +43,8 @@ class Rival(msgspec.Struct, frozen=True):
     share
         Leading share of the data that it processes, so that a slow system needs no minutes.
     run
-        Takes the tuples; gives seconds, processor seconds (making Python objects of the tuples is left out of both),
-        and the rows.
+        Function of the tuples that returns the time, the processor time, both in seconds and without the conversion of
+        the tuples to Python objects, and the rows.
     """
 
     name: str

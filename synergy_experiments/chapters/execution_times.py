@@ -115,7 +115,7 @@ def left_at(arrived: Array, cost: float) -> Array:
     arrived
         Times of arrival, seconds, ascending.
     cost
-        Seconds that each tuple takes.
+        Processing time of a tuple, seconds.
     """
     steps = cost * np.arange(1, len(arrived) + 1)
     return np.asarray(np.maximum.accumulate(arrived - steps + cost) + steps)

@@ -74,7 +74,7 @@ class Workload(NamedTuple):
     times
         Arrival times of packets at each of its sources, seconds since statistics were taken.
     seconds
-        Seconds of the trace since then.
+        Length of the trace since then, seconds.
     rates
         Statistics: intervals x sources, packets/s.
     """
@@ -97,9 +97,9 @@ def workload(
     rate
         Packets/s, if they are generated.
     duration, collected
-        Seconds of the trace, and of its beginning that statistics are taken from.
+        Length of the trace, and of its beginning from which statistics are collected, seconds.
     width
-        Seconds of the intervals of these.
+        Length of the intervals of the statistics, seconds.
     streams
         Sub-streams.
     cores
@@ -145,7 +145,7 @@ def replayed(
     load
         Load of all peers together at the rate of the trace.
     memory
-        Seconds of work that may wait at a peer.
+        Largest waiting work of a peer, seconds.
     algorithms
         Algorithms that are compared.
     seed

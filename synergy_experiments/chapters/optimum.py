@@ -59,11 +59,11 @@ def graphs(
     plan
         Query plan that is composed.
     candidates
-        Operator to peers.
+        Peers that offer each operator.
     composed
-        Gives delays and bandwidths.
+        Running scenario, with the delays and bandwidths of its network.
     capacity
-        Peer to its residual capacity, cores.
+        Residual capacity of each peer, cores.
     """
     topology = composed.topology
     edges = [(up, operator) for operator in plan.operators for up in plan.upstream(operator)]

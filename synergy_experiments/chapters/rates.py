@@ -105,7 +105,7 @@ def components(
     window
         Length of the aggregate's window and of its slide, seconds.
     hop
-        Seconds that a hop takes, and its mean jitter.
+        Delay of a hop, and its mean jitter, seconds.
     generated
         Rate in packets/s and duration in seconds of generated packets.
     most

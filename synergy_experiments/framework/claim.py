@@ -110,9 +110,9 @@ class Claim:
     parameters
         Parameters of the set-up, by name.
     cells
-        All cells of a set-up.
+        Function that returns all cells of a set-up.
     checks
-        Compares what was measured with the paper.
+        Function that compares the measurements with the paper's numbers.
     panels, xlabel
         Panels and label of the horizontal axis of the figure.
     derive
@@ -150,7 +150,7 @@ class Result:
     rows, checks
         Measured rows, and the checks of the claim.
     seconds
-        Seconds that the repetitions took, over all processes.
+        Time of the repetitions, over all processes, seconds.
     """
 
     claim: Claim

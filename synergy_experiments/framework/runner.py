@@ -60,7 +60,7 @@ def reproduce(
     processes
         Number of processes that measure at the same time.
     progress
-        Is told how far it is.
+        Receiver of the progress.
     """
     known: dict[Key, Timed] = {}
     with _Pool(processes) as pool:

@@ -65,7 +65,7 @@ def monitored(
     collected
         First seconds of the trace, from which statistics are taken.
     seconds
-        Seconds of the replay at the multiple.
+        Duration of the replay at the multiple, seconds.
     """
     parts = substreams(packets_of(trace, rate, collected + seconds * multiplier, seed), streams, seed)
     stated = [part.filter(pl.col("since") < collected)["since"].to_numpy() for part in parts]
@@ -98,7 +98,7 @@ def pinned_plan(packets: Sequence[Stream], costs: Sequence[float], placed: Mappi
     packets
         Sources.
     costs
-        Seconds that a packet costs each aggregate.
+        Processing time of a packet at each aggregate, seconds.
     placed
         Aggregate to peer.
     """
@@ -122,9 +122,9 @@ def measured_live(query: Plan, peers: int, seconds: float, memory: float, seed: 
     peers
         Number of peers, ``peer-1`` and so on, of one core each.
     seconds
-        Seconds that its sources take.
+        Duration of its sources, seconds.
     memory
-        Seconds of work that may wait at a peer; beyond, it is overloaded.
+        Waiting work beyond which a peer is overloaded, seconds.
     seed
         Seed of the peers.
 

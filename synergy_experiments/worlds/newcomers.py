@@ -55,9 +55,9 @@ def impact_of_newcomer(
     x
         Place of the points in a figure.
     segment
-        Seconds of the newcomer's segments of high and of low rate, which come by turns.
+        Length of the newcomer's alternating segments of high and of low rate, seconds.
     window, windows
-        Seconds of a window, and number of windows.
+        Length of a window, seconds, and number of windows.
     seed
         Seed of arrivals and processing times.
     false_alarm

@@ -120,7 +120,7 @@ def monitoring_plan(packets: Sequence[Stream], costs: Sequence[float], selectivi
     packets
         Sources of packets, with the columns time, source, destination and bytes.
     costs
-        Seconds that a packet costs each of :data:`AGGREGATES`.
+        Processing time of a packet at each of :data:`AGGREGATES`, seconds.
     selectivity
         Tuples that an aggregate gives, over packets.
     """

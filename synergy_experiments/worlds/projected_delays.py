@@ -125,7 +125,7 @@ class Found(NamedTuple):
     Parameters
     ----------
     projected
-        Seconds by each of :data:`PROJECTED`.
+        Projected delay by each of :data:`PROJECTED`, seconds.
     actual
         Mean seconds that its tuples took.
     tuples
@@ -185,11 +185,11 @@ def learn(births: Array, tau: float, window: float, windows: int, false_alarm: f
     Parameters
     ----------
     births
-        Seconds at which tuples arrived, in ascending order.
+        Arrival times of the tuples, seconds, in ascending order.
     tau
-        Seconds that each takes on average.
+        Mean processing time of a tuple, seconds.
     window, windows
-        Seconds of a window, and number of windows.
+        Length of a window, seconds, and number of windows.
     false_alarm
         Tuples between false alarms.
     """
@@ -250,12 +250,12 @@ def compare(done: Run, *, same: bool, segment: float | None = None) -> Found:
     Parameters
     ----------
     done
-        Streams that were executed.
+        Executed streams.
     same
-        Whether segments are those of the window that they were learnt in, rather than of the next.
+        Whether segments are applied to the window in which they were measured, rather than to the next.
     segment
-        Seconds of the true segments, of high and of low rate by turns, if they are known: then what is projected for
-        the middle of each is compared. Otherwise segments are those that were found, of high rate where the load of
+        Length of the true, alternating segments of high and of low rate, seconds, if it is known: then the projection
+        for the middle of each is compared. Otherwise the detected segments are used, of high rate if the load of
         the stream under test is above that of the whole window.
     """
     took = np.concatenate([[0.0], np.cumsum(done.delays)])
@@ -355,7 +355,7 @@ def curves(done: Run, metric: str, span: float | None = None) -> Iterator[Point]
     metric
         Metric of the points.
     span
-        Seconds that are looked at, from the beginning of the window; by default all of it.
+        Examined part of the window, from its beginning, seconds; by default all of it.
     """
     number = done.windows // 2
     pieces, found = project(done, number)

@@ -46,7 +46,7 @@ def verdicts(outcome: Outcome) -> list[Verdict]:
         )
         found.append(Verdict("good", text))
     if not outcome.given.real:
-        found.append(Verdict("note", "The packets are generated: no real trace was at hand, and none was named."))
+        found.append(Verdict("note", "The packets are generated: no real trace was named, or found on this machine."))
     return found
 
 
