@@ -314,7 +314,9 @@ def test_a_replay_gives_the_same_bytes_and_another_stream_or_value_another_nonce
 def test_a_wrong_key_or_a_changed_value_is_one_clear_error_without_the_secret() -> None:
     table = sealed(secret(), *GIVEN)
     read = secret().decrypt({"host": "str"}, key="alpha")
-    expected = r"operator 'decrypt' \(decrypt\): column 'host': cannot decrypt a value: key 'alpha' is wrong, or the value"
+    expected = (
+        r"operator 'decrypt' \(decrypt\): column 'host': cannot decrypt a value: key 'alpha' is wrong, or the value"
+    )
     bad = bytearray(table["host"][1])
     bad[-1] ^= 1
     changed = table.with_columns(

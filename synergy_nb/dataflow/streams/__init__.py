@@ -1,1 +1,1 @@
-"""Streams as values: one log a stream, a cursor a reader, hosting that takes frames and the time and gives effects."""
+"""Streams as values: one log for each stream, a cursor for each reader; hosting maps frames and the time to effects."""

@@ -1,11 +1,12 @@
-"""Chains: consecutive operators of one peer that execute in one go, so that tuples do not pass the event loop between.
+"""Chains: consecutive operators of one peer execute in one go, so that tuples do not pass the event loop in between.
 
-A chain goes on from a component to its only reader if nobody else needs its output at the moment: no copy, no sharer,
-no client, no peer elsewhere. Both logs, and all places in them, are then kept as if each had executed for itself: what
-the first has made is appended and delivered when the execution has ended, and is at the same time what the second has
-consumed. Only components of one input take part: they make the same tuples again at the same positions, wherever they
-are executed. So it does no harm if the first of two has been moved away meanwhile, and what it made is not appended:
-its reader knows that it has executed these tuples, and cuts them off when they come again.
+A chain continues from a component to its only reader if nobody else needs the output at the moment: no copy, no sharer,
+no client, no other peer. Both logs, and all points in them, are then maintained as if each component had executed by
+itself: when the execution has ended, the output of the first component is appended and delivered, and at the same time
+counts as consumed by the second. Only components with one input are chained: they make the same tuples again at the
+same positions, on whichever peer they are executed. So a chain is safe even if the first component has moved to another
+peer meanwhile and its output is not appended: the reader knows which tuples it has executed, and discards them when
+they arrive again.
 """
 
 from __future__ import annotations
@@ -30,7 +31,7 @@ def chain(
     peer: str,
     encoder: Callable[[Component], Encode | None],
 ) -> tuple[Link, ...]:
-    """Components that may execute at once what a component makes, one after another.
+    """Return the components that execute at once what a component makes, one after another.
 
     Parameters
     ----------
@@ -41,7 +42,7 @@ def chain(
     peer
         Address of the peer.
     encoder
-        Gives what makes the encoded form of the chunks of a component.
+        Function that returns the encoder of a component's chunks.
     """
     found: list[Link] = []
     known = {first}
@@ -55,7 +56,7 @@ def chain(
 
 
 def _only_reader(components: Mapping[tuple[str, str], Component], made_by: Component, peer: str) -> Component | None:
-    """The component that executes at once what another one makes, or None."""
+    """Return the component that executes at once what another one makes; None if there is none."""
     if made_by.role is not Role.ACTIVE or made_by.elsewhere or made_by.copies or len(made_by.ports) != 1:
         return None
     if len(made_by.log.cursors) != 1:

@@ -2,19 +2,19 @@
 
 Theory of operation
 -------------------
-A component takes chunks from its inputs, hands their items to its operator's logic, and appends what that makes to its
-log. Operators keep no positions of a stream: of an output the log's end counts, of an input its merge.
+A component takes chunks from its inputs, passes their items to its operator's logic, and appends the output to its
+log. Operators store no positions of a stream: the log knows the position in the output, the merge that in an input.
 
-A component with several inputs notes the order in which it reads them
-(:mod:`~synergy_nb.dataflow.streams.reading_order`), and each chunk carries the order since the chunk before. A
-component that takes another's place *replays*: it reads its inputs in the order that is prescribed, up to the last
-chunk that anybody depends on, and is *free* from there on.
+A component with several inputs records the order in which it reads them
+(:mod:`~synergy_nb.dataflow.streams.reading_order`), and each chunk carries the order since the previous chunk. A
+component that replaces another one *replays*: it reads its inputs in the prescribed order up to the last chunk that
+anybody depends on, and is *free* from there on.
 
-Its *snapshots* are cuts between two executions. Once all who keep copies have one, it is *stable*: the inputs up to
-it will not be asked for again.
+Its *snapshots* are cuts between two executions. Once all copies have a snapshot, that snapshot is *stable*: the inputs
+before it will not be requested again.
 
-A component that another engine executes (:class:`~synergy_nb.dataflow.streams.execution.Engine`) hands its inputs to
-that, and needs them until the engine has committed them. Its snapshots say how far the engine is, and hold no state.
+A component that another engine executes (:class:`~synergy_nb.dataflow.streams.execution.Engine`) passes its inputs to
+it, and retains them until the engine has committed them. Its snapshots record the engine's progress, and no state.
 """
 
 from __future__ import annotations
@@ -49,32 +49,32 @@ from synergy_nb.dataflow.tuples import START, Item, Punctuation
 __all__ = ["NOTHING", "Component", "Encoding"]
 
 
-#: What stands for work that no chunk triggers: a promise that was heard, and is taken where the order prescribes it.
+#: Stands for work that no chunk triggers: a promise that was received, and is applied where the order prescribes it.
 NOTHING: Final = Entry(0, 0.0, Chunk(ORIGIN, ORIGIN, Punctuation(START, 0, 0.0), 0))
 
 
 Together: TypeAlias = Callable[[Chunk, int, int], bool]
-"""Whether a chunk may be executed together with what comes before it, of which tuples and bytes are given."""
+"""Whether a chunk may be executed together with the preceding ones, whose tuples and bytes are passed."""
 FEW: Final = 64  # tuples of a batch that may be executed without a thread of its own
 
 
 class Encoding(enum.IntEnum):
-    """In which form chunks leave a component."""
+    """The form in which chunks leave a component."""
 
-    NONE = 0  #: As they are: all readers are on the same peer.
+    NONE = 0  #: Not encoded: all readers are on the same peer.
     SHARED = 1  #: In memory that the peers of all readers share.
-    WIRE = 2  #: Encoded: some reader is elsewhere, or a client.
+    WIRE = 2  #: Encoded: some reader shares no memory with this peer, or is a client.
 
 
 class Component(ComponentMetrics):
-    """An operator's instance that executes, as the active one or as a follower.
+    """One instance of an operator, executed as the active component or as a follower.
 
     Parameters
     ----------
     application, operator
-        Application and operator that it executes.
+        Application and operator of the component.
     peer
-        Address of the peer that it is on.
+        Address of the peer that executes it.
     place
         Peer, epoch and inputs of the component.
     role
@@ -82,20 +82,20 @@ class Component(ComponentMetrics):
     logic
         Logic that executes its items; None for a source, which the driver reads.
     limits
-        Bytes that its log holds.
+        Limits of its log, bytes.
     share
-        Share of the memory of the peer: the bytes that it may hold; None: no limit.
+        Share of the peer's memory that it may use, bytes; None: no limit.
     measure_s
         Seconds over which rates and loads are averaged.
     now
-        Time at which it begins, in seconds.
+        Time at which it starts, seconds.
 
     Attributes
     ----------
     limit : float
         Delay limit of the application in seconds; infinite for none.
     sharers_limit : float
-        Least delay limit of other applications that share its stream, in seconds; infinite for none.
+        Least delay limit of the other applications that share its stream, seconds; infinite for none.
     discipline : str
         Scheduling discipline of the application; empty: that of the peer.
     remaining : float
@@ -103,11 +103,11 @@ class Component(ComponentMetrics):
     drops : bool
         Whether it drops tuples whose deadline has passed when it would execute them.
     losses : Losses
-        Tuples that the component and those before it have dropped.
+        Tuples that this component and those upstream of it have dropped.
     transit : float
-        Predicted time from it to the sink beside that, such as communication, in seconds.
+        Predicted time from it to the sink apart from processing, such as communication, in seconds.
     paused : bool
-        Whether it takes nothing more at the moment.
+        Whether it executes nothing at the moment.
     """
 
     def __init__(
@@ -133,7 +133,7 @@ class Component(ComponentMetrics):
         self.epoch = place.epoch + (role is Role.FOLLOWER)
         self.feeds: tuple[Feed, ...] = place.inputs
         self.keepers = CopyHolders(place.copies)
-        self._saved = 0  # bytes that it had executed at its last snapshot
+        self._saved = 0  # bytes that it had executed by its last snapshot
         self.logic = logic
         self.limit = self.sharers_limit = math.inf
         self.discipline = ""
@@ -142,49 +142,47 @@ class Component(ComponentMetrics):
         self.losses = Losses(operator)
         self.limits = limits
         self.log = StreamLog(limits=limits)
-        self._client = Reader(application, operator, CLIENT, peer)  # who collects what it makes, if it is a sink
+        self._client = Reader(application, operator, CLIENT, peer)  # collects its output if it is a sink
         self.ports = [InOrder(ORIGIN if feed.application == application else None) for feed in place.inputs]
         self.reading = ReadingOrder()
         self.running = False
         self.paused = False
         self.failed = ""
-        self.expecting = False  # knows its readers
-        self.dirty = True  # has changed since its last snapshot
+        self.expecting = False  # whether it knows its readers
+        self.dirty = True  # whether it has changed since its last snapshot
         self.unsaved = 0  # bytes that it has executed since its last snapshot
-        self.saving: Callable[[], SavedState] = (
-            SavedState  # gives its operator's state for the snapshot that is being made
-        )
-        self.number = -1  # of its last snapshot
-        self.stable = ORIGIN  # place in its output that a snapshot on all copies covers
-        self.steps: Iterator[Item | int] | None = None  # of work that is unfinished
+        self.saving: Callable[[], SavedState] = SavedState  # returns the operator's state for the present snapshot
+        self.number = -1  # number of its last snapshot
+        self.stable = ORIGIN  # point in its output that a snapshot on all copies covers
+        self.steps: Iterator[Item | int] | None = None  # remaining output of unfinished work
         self._cuts: dict[int, Cut] = {}
-        self._port = 0  # at which the last work came
-        self.light_s = self.light_punctuation_s = math.inf  # what an item of few tuples takes, in seconds
+        self._port = 0  # input of the last work
+        self.light_s = self.light_punctuation_s = math.inf  # processing time of an item of few tuples, seconds
         self._recent: deque[float] = deque(maxlen=9)
-        self._late = 0  # tuples that its logic has dropped as late, as it said last
-        self._since: Entry | None = None  # the first of what it took last
+        self._late = 0  # tuples that its logic had dropped as late after the last work
+        self._since: Entry | None = None  # first entry of the last work
 
     @property
     def output(self) -> Output:
-        """What it makes."""
+        """The output of the component in its epoch."""
         return Output(self.application, self.operator, 0, self.epoch)
 
     @property
     def ordered(self) -> bool:
-        """Whether what it makes depends on what it decides as it reads its inputs; another engine notes that itself."""
+        """Whether the output depends on decisions made while reading inputs; another engine records these by itself."""
         return (len(self.ports) > 1 or (self.drops and bool(self.ports))) and not self.elsewhere
 
     @property
     def engine(self) -> Engine | None:
-        """Another engine that executes it, if one does."""
+        """The other engine that executes it, if there is one."""
         return cast("Engine", self.logic) if self.elsewhere else None
 
     def reader(self, port: int) -> Reader:
-        """What it is as a reader."""
+        """Identify the component as the reader of a stream."""
         return Reader(self.application, self.operator, port, self.peer, self.epoch)
 
     def release_memory(self) -> None:
-        """Give back memory: it has failed, and nothing is executed any more."""
+        """Release memory after a failure; nothing is executed any more."""
         self.share.release()
         self.steps = None
         for port in self.ports:
@@ -192,7 +190,7 @@ class Component(ComponentMetrics):
             port.queued = 0
 
     def begin(self, cut: Cut) -> None:
-        """Begin at a cut, where the log has to end."""
+        """Start from a cut; the log has to end there."""
         for port, since in zip(self.ports, cut.inputs, strict=True):
             port.received = port.consumed = since
             port.joined = True
@@ -203,7 +201,7 @@ class Component(ComponentMetrics):
 
     @property
     def first(self) -> Entry | None:
-        """What it may execute next, or None if that is nothing."""
+        """The next entry that may be executed; None if there is none."""
         if self.running or self.failed or self.paused or self.logic is None or self.log.blocked:
             return None
         if self.steps is not None:
@@ -222,7 +220,7 @@ class Component(ComponentMetrics):
 
     @property
     def idle(self) -> bool:
-        """Whether it could execute at once what came at its only input, and nobody keeps a copy of it."""
+        """Whether it could execute at once what arrives at its only input, and has no copies."""
         if self.running or self.failed or self.paused or self.elsewhere or self.logic is None or self.copies:
             return False
         if self.role is not Role.ACTIVE or len(self.ports) != 1 or self.ports[0].queue or self.steps is not None:
@@ -242,10 +240,10 @@ class Component(ComponentMetrics):
         now
             Time in seconds.
         together
-            Whether a chunk may be executed together with what comes before it, of which tuples and bytes are given.
-            None: one chunk at a time.
+            Predicate that decides whether a chunk may be executed with the preceding ones, whose tuples and bytes
+            are passed. None: one chunk at a time.
         encode
-            Makes the encoded form of a chunk that is made; None: none is needed.
+            Encoder of the chunks that are made; None: they are not encoded.
         """
         first = self.first
         self.running, self._since = True, first
@@ -270,22 +268,22 @@ class Component(ComponentMetrics):
         return Work(self, self._port, chunks, items, self.log.end, encode, dropped=dropped)
 
     def overdue(self, chunk: Chunk, now: float) -> bool:
-        """Whether it drops the tuples of a chunk, as their deadline has passed."""
+        """Whether the component drops the tuples of a chunk because their deadline has passed."""
         return self.drops and chunk.rows > 0 and now - chunk.born > self.limit
 
     def _in_time(self, together: Together | None, now: float) -> Together | None:
-        """What may be executed together, but for tuples that are to be dropped."""
+        """Restrict ``together`` to chunks whose tuples are not dropped."""
         if together is None:
             return None
         return lambda chunk, rows, size: not self.overdue(chunk, now) and together(chunk, rows, size)
 
     def encoding(self, near: Callable[[str], bool]) -> Encoding:
-        """The form in which what it makes is needed.
+        """Return the form in which readers need the output.
 
         Parameters
         ----------
         near
-            Whether a peer shares memory with this one.
+            Predicate that decides whether a peer shares memory with this one.
         """
         found = Encoding.NONE
         for reader in self.log.cursors:
@@ -297,12 +295,12 @@ class Component(ComponentMetrics):
 
     @property
     def collectable(self) -> bool:
-        """Whether a client has something to collect."""
+        """Whether there are results for a client to collect."""
         client = self.log.cursors.get(self._client)
         return client is not None and client.consumed < self.log.end
 
     def stats(self, now: float) -> dict[str, Any]:
-        """What was measured (:meth:`.ComponentMetrics.measurements`), and what waits."""
+        """Return the measurements (:meth:`.ComponentMetrics.measurements`) and the sizes of the queues."""
         return {
             "application": self.application,
             "operator": self.operator,
@@ -313,10 +311,10 @@ class Component(ComponentMetrics):
         }
 
     def _account(self, outcome: Outcome) -> None:
-        """Remember how long items take, those of batches of few tuples and of punctuations apart.
+        """Record the processing times of items, separately for batches of few tuples and for punctuations.
 
-        Of batches the median of the last nine counts, so that neither the first, cold one nor one during which the
-        machine was busy elsewhere does; of punctuations the longest, fading, since one in many may close a window.
+        For batches the median of the last nine counts, so that neither the first, cold one nor one during which the
+        machine was busy distorts it; for punctuations the longest time, fading, since one of many may close a window.
         """
         for rows, seconds in outcome.spent:
             self.executed(rows, seconds, outcome.finished)
@@ -328,7 +326,7 @@ class Component(ComponentMetrics):
                 self.light_s = sorted(self._recent)[len(self._recent) // 2]
 
     def finished(self, work: Work, outcome: Outcome) -> None:
-        """Work has been executed: note what was read, and append what was made."""
+        """Record what executed work has read, and append its output."""
         self.running = False
         port = self.ports[work.port]
         self._account(outcome)
@@ -357,18 +355,18 @@ class Component(ComponentMetrics):
                 each.durable = each.consumed
 
     def overtake(self, chunks: list[Chunk], now: float) -> None:
-        """Chunks were executed as soon as they had been made: they do not wait here, or will not when they come."""
+        """Account for chunks that were executed as soon as they had been made, without waiting in the queue."""
         port = self.ports[0]
         before = port.received.position
         port.overtake(chunks[-1].end)
-        fresh = port.received.position - before  # what has not been delivered, and will be cut off
+        fresh = port.received.position - before  # tuples that have not been delivered yet, and will be discarded
         if fresh:
             self.arrived(fresh, now)
             self.tuples_in += fresh
         self.queueing.add(0.0, max(sum(chunk.rows for chunk in chunks), 1))
 
     def produce(self, chunks: list[Chunk], now: float) -> None:
-        """Append what was made to the log, with the order of inputs that made it."""
+        """Append output to the log, with the order of inputs that led to it."""
         keep = self.ordered and bool(self.keepers.numbers or self.role is Role.FOLLOWER)
         self.reading.carry(chunks, self.output.stream if keep else None, self.stable)
         rows = 0
@@ -384,7 +382,7 @@ class Component(ComponentMetrics):
                 chunk.losses = losses
 
     def committed(self) -> None:
-        """See how far another engine is that executes it: inputs are kept from there on, if that is not too much."""
+        """Update the progress of the other engine: inputs are retained from there on, within the limit of memory."""
         engine = self.engine
         if engine is None:
             return
@@ -398,18 +396,18 @@ class Component(ComponentMetrics):
         engine.copied(copies=self.keepers.waited, safe=self._keeps(known))
 
     def _keeps(self, known: Committed) -> bool:
-        """Whether all inputs that another engine may ask for again are kept."""
+        """Whether all inputs that another engine may request again are retained."""
         return all(place.covers(port.durable) for port, place in zip(self.ports, known.inputs, strict=True))
 
     @property
     def _is_resumable(self) -> bool:
-        """Whether somebody could go on from a snapshot that is made now."""
+        """Whether another peer could resume from a snapshot that is made now."""
         engine = self.engine
         if engine is None:
             return True
         if not self._keeps(engine.committed):
             return False
-        engine.copied(copies=True, safe=True)  # it commits nothing more on its own
+        engine.copied(copies=True, safe=True)  # it commits nothing more by itself
         known = engine.committed
         return known.whole and self.log.end.covers(known.end) and self._keeps(known)
 
@@ -437,7 +435,7 @@ class Component(ComponentMetrics):
         )
 
     def cut(self, number: int) -> Cut:
-        """What a snapshot covers."""
+        """Return the cut that a snapshot covers."""
         return self._cuts[number]
 
     @property
@@ -449,7 +447,7 @@ class Component(ComponentMetrics):
 
     @property
     def copies(self) -> dict[str, int]:
-        """Peers that keep a copy, and the last snapshot that each has."""
+        """Peer with a copy to the number of its last snapshot."""
         return self.keepers.numbers
 
     @property
@@ -458,25 +456,25 @@ class Component(ComponentMetrics):
         return self._saved + self.unsaved
 
     def copied(self, peer: str, number: int) -> bool:
-        """A peer has a snapshot; True if inputs need no longer be kept up to some place."""
+        """Record that a peer has a snapshot; True if inputs up to some point need no longer be retained."""
         cut = self._cuts.get(number)
         return self.keepers.has(peer, number, self.read if cut is None else cut.read) and self._settle()
 
     def set_copy_holders(self, peers: Iterable[str]) -> None:
-        """These peers keep copies from now on."""
+        """Set the peers that hold copies from now on."""
         self.keepers.keep(peers, self.read)
         self.dirty = True
         self._settle()
         self.committed()
 
     def drop_copy(self, peer: str) -> None:
-        """Nothing is heard of a copy: keep nothing more for it."""
+        """Stop retaining anything for a copy that does not answer."""
         self.keepers.drop(peer)
         self._settle()
         self.committed()
 
     def catch_up(self, peer: str) -> None:
-        """A copy that was left behind is heard of: keep what comes, until it has the next snapshot."""
+        """Retain again for a copy that was left behind and answers, until it has the next snapshot."""
         self.keepers.catch_up(peer, self.number, self.read)
         self.dirty = True
         self.committed()

@@ -1,8 +1,9 @@
-"""What a peer keeps of a component that another peer executes: the output that may be needed, and the last snapshot.
+"""The copy of a component that another peer executes: the output that may be needed, and the last snapshot.
 
-A :class:`Copy` reads the component's output like any reader, and nobody waits for it. If it lags so far that the log
-has let go of what it needs, it begins anew where the log begins; its last snapshot stays good, as the inputs behind it
-are kept until it has the next. Whoever takes over from it has all that the component's readers may ask for.
+A :class:`Copy` reads the component's output like any reader, but nobody waits for it. If it lags so far that the log
+has been trimmed beyond its position, it restarts where the log begins; its last snapshot remains valid, as the inputs
+after it are retained until the copy has the next one. A peer that takes over from the copy thus has all output that
+the component's readers may request.
 """
 
 from __future__ import annotations
@@ -22,20 +23,20 @@ from synergy_nb.dataflow.streams.values import COPY, Chunk, Output, Point, Reade
 
 __all__ = ["WANTED", "WANT_S", "Copy"]
 
-WANTED: Final = 4  # pieces that are asked for at a time
-WANT_S: Final = 0.5  # seconds until pieces that do not come are asked for again; twice that the next time, and so on
-LONGEST_S: Final = 8.0  # seconds between two questions at most
+WANTED: Final = 4  # pieces requested at a time
+WANT_S: Final = 0.5  # seconds until missing pieces are requested again; doubled each time
+LONGEST_S: Final = 8.0  # longest time between two requests, seconds
 
 
 class _Snapshot:
-    """A snapshot that was announced, and the pieces of it that are here.
+    """A snapshot that was announced, and the pieces of it that have arrived.
 
     Parameters
     ----------
     state
         Announcement of the snapshot.
     known
-        Number to bytes of pieces that are here anyway.
+        Piece number to the bytes of a piece that this peer already has.
     """
 
     def __init__(self, state: State, known: Mapping[int, bytes]) -> None:
@@ -50,7 +51,7 @@ class _Snapshot:
         self.patience = WANT_S
 
     def take(self, piece: Piece, now: float) -> None:
-        """Take a piece; one that is not missing is old news."""
+        """Add a piece; ignore one that is not missing."""
         if piece.number in self.missing:
             del self.missing[piece.number]
             self.pieces[piece.number] = piece.data
@@ -59,7 +60,7 @@ class _Snapshot:
             self.ask_at = now + self.patience
 
     def missing_request(self, now: float) -> tuple[int, ...]:
-        """The pieces to ask for at once: when half of those that were asked for are here, or do not come."""
+        """Return the pieces to request now: once half of those requested have arrived, or on a timeout."""
         if self.ask_at <= now:
             if self.asked:
                 self.patience = min(2 * self.patience, LONGEST_S)
@@ -81,24 +82,24 @@ class Copy:
     output
         Output of the component, in its present epoch.
     limits
-        Bytes that a log holds, for whoever takes over.
+        Limits of the log, bytes, for the component that takes over.
 
     Attributes
     ----------
     log : StreamLog
         Output that a reader of the component may still need.
     state : State or None
-        Last snapshot of which all is here, and all output before it, or covered by it.
+        Last complete snapshot, with all output before it present or covered by it.
     pieces : dict
-        Number to bytes of its pieces.
+        Piece number to bytes, for the pieces of that snapshot.
     merge : InOrder
-        Reading end.
+        Receiving side of the stream.
     retry_at : float
-        Time in seconds at which it subscribes, if it is not known to be subscribed by then.
+        Time in seconds at which it subscribes, unless the subscription has been confirmed by then.
     ack_at : float or None
-        Time in seconds at which it says how far it is.
+        Time in seconds at which it acknowledges its progress.
     ready : bool
-        Whether its peer has said that it has a snapshot of the component in its present epoch.
+        Whether its peer has reported that it has a snapshot of the component in its present epoch.
     """
 
     def __init__(self, output: Output, limits: Limits = LIMITS) -> None:
@@ -111,39 +112,39 @@ class Copy:
         self.retry_at = 0.0
         self.ack_at: float | None = None
         self.ready = False
-        self._coming: _Snapshot | None = None  # of which pieces are missing
-        self._whole: list[_Snapshot] = []  # of which all is here, but not all output before them
+        self._coming: _Snapshot | None = None  # announced snapshot with missing pieces
+        self._whole: list[_Snapshot] = []  # complete snapshots, without all output before them
 
     def follow(self, output: Output, now: float) -> None:
-        """The component has been replaced: go on with the one that makes a later epoch."""
+        """Continue with the output of the component's replacement in a later epoch."""
         self.output = output
         self.merge.epoch, self.merge.subscribed = output.epoch, False
         self.retry_at = now
         self.ready = False
-        if self.state is not None:  # numbers begin anew with each epoch
+        if self.state is not None:  # numbers restart with each epoch
             self.state = msgspec.structs.replace(self.state, number=-1)
         self._coming = None
         self._whole.clear()
 
     def resume(self, log: StreamLog) -> None:
-        """A follower follows no longer: keep what it made, and go on from there."""
+        """Continue from the log of a component that no longer follows."""
         log.cursors.clear()
         self.log = log
         self.merge = InOrder(log.end, self.output.epoch)
         self.retry_at = 0.0
 
     def log_restarted(self, data: Data) -> bool:
-        """Whether a frame says that the log has let go of what would be next; an old one may say so of the past."""
+        """Whether a frame says that the log was trimmed beyond the next chunk; an old frame may say so of the past."""
         return data.began and (not self.merge.joined or data.start.position > self.merge.received.position)
 
     def take(self, data: Data, now: float) -> tuple[list[Chunk], bool]:
-        """The new chunks of a frame, and whether something before it is missing."""
+        """Return the new chunks of a frame, and whether chunks before it are missing."""
         merge = self.merge
         if self.log_restarted(data):
             self.merge = merge = InOrder(data.start, self.output.epoch)
             merge.subscribed = True
             self.log.restart(data.start)
-        elif not merge.joined:  # it is meant for a copy that was here before
+        elif not merge.joined:  # it is meant for an earlier copy on this peer
             return [], False
         elif not data.chunks and not merge.begin(data.start, now=now):
             return [], True
@@ -153,20 +154,20 @@ class Copy:
         return fresh, gap
 
     def keep(self, chunks: list[Chunk], trimmed: Point) -> None:
-        """Keep what the component has emitted, and what of it somebody needs."""
+        """Append output of the component, and trim what nobody needs any more."""
         self.log.append(chunks)
         self.log.trim(trimmed)
         self._adopt(None)
 
     def snapshot(self, state: State, follower: Component | None) -> None:
-        """A snapshot is announced; a follower has no need of it, but shows that it is as far."""
+        """Handle the announcement of a snapshot; a follower needs only to reach the same point."""
         if follower is not None:
             follower.log.trim(state.trimmed)
         seen = [self._coming.state] if self._coming is not None else []
         seen += [each.state for each in self._whole] + ([self.state] if self.state is not None else [])
         if all(state.number > each.number for each in seen):
             known: dict[int, bytes] = {}
-            if self.state is not None and self.state.output == self.output:  # numbers mean something in one epoch
+            if self.state is not None and self.state.output == self.output:  # numbers are valid in one epoch
                 known |= self.pieces
             for each in self._whole if self._coming is None else (*self._whole, self._coming):
                 known |= each.pieces
@@ -174,7 +175,7 @@ class Copy:
             self._adopt(follower)
 
     def take_piece(self, piece: Piece, follower: Component | None, now: float) -> bool:
-        """Take a piece of a snapshot; True if that is whole now."""
+        """Add a piece of a snapshot; True if the snapshot is now complete."""
         if self._coming is None:
             return False
         self._coming.take(piece, now)
@@ -183,11 +184,11 @@ class Copy:
 
     @property
     def next_request_time(self) -> float | None:
-        """Time in seconds at which pieces that have not come are asked for again; None if none are missing."""
+        """Time in seconds at which missing pieces are requested again; None if none are missing."""
         return None if self._coming is None else self._coming.ask_at
 
     def missing_request(self, peer: str, now: float) -> Want | None:
-        """What this peer has to ask for at this time, if anything."""
+        """Return the request that this peer has to send now, if any."""
         pieces = () if self._coming is None else self._coming.missing_request(now)
         if self._coming is None or not pieces:
             return None
@@ -195,9 +196,9 @@ class Copy:
         return Want(self.output, reader, self._coming.state.number, pieces)
 
     def _adopt(self, follower: Component | None) -> None:
-        """Go over to the last snapshot of which all is here, and all output before it."""
+        """Switch to the last snapshot that is complete and has all output before it."""
         if self._coming is not None and not self._coming.missing:
-            self._whole = [*self._whole[:1], self._coming]  # the first of them may soon be reached
+            self._whole = [*self._whole[:1], self._coming]  # the first of them may be reached soon
             self._coming = None
         for each in tuple(self._whole):
             if self._reached(each.state, follower):
@@ -212,6 +213,6 @@ class Copy:
         return all(port.consumed.covers(place) for port, place in zip(follower.ports, state.inputs, strict=True))
 
     def number(self, follower: Component | None) -> int:
-        """Number of the last snapshot that this peer can go on from; -1 if there is none."""
+        """Return the number of the last snapshot from which this peer can resume; -1 if there is none."""
         self._adopt(follower)
         return -1 if self.state is None else self.state.number

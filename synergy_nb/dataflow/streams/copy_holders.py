@@ -1,4 +1,4 @@
-"""Who keeps copies of a component, which snapshot each has, and which of them are waited for. No IO, no clock."""
+"""The peers that hold copies of a component, the snapshot that each has, and who is waited for. No IO, no clock."""
 
 from __future__ import annotations
 
@@ -8,11 +8,11 @@ __all__ = ["CopyHolders"]
 
 
 class CopyHolders:
-    """The peers that keep copies of a component.
+    """The peers that hold copies of a component.
 
-    What the component has read since a snapshot is kept until all have the next one. A peer of which nothing is heard
-    is *left behind*: nothing is kept for it. When it is heard of again, it is waited for again, and could take over
-    once it has a snapshot that was made from then on.
+    Inputs read since a snapshot are retained until all copies have the next one. A peer that does not answer is *left
+    behind*: nothing is retained for it. When it answers again, it is waited for again, and could take over once it has
+    a snapshot that was made after that.
 
     Parameters
     ----------
@@ -26,7 +26,7 @@ class CopyHolders:
     behind : set of str
         Peers that are left behind.
     waited : bool
-        Whether anybody is waited for.
+        Whether any peer is waited for.
 
     Examples
     --------
@@ -47,11 +47,11 @@ class CopyHolders:
         self.numbers = dict.fromkeys(peers, -1)
         self.behind: set[str] = set()
         self.waited = bool(self.numbers)
-        self._floors: dict[str, int] = {}  # of who has been behind: last snapshot that is of no use to it any more
-        self._read = dict.fromkeys(self.numbers, 0)  # bytes of inputs up to the snapshot that each has
+        self._floors: dict[str, int] = {}  # of peers left behind: the last snapshot that is useless to them
+        self._read = dict.fromkeys(self.numbers, 0)  # bytes of inputs before the snapshot that each has
 
     def keep(self, peers: Iterable[str], read: int) -> None:
-        """These keep copies from now on, when so many bytes of inputs have been read."""
+        """Set the peers that hold copies from now on, after ``read`` bytes of inputs."""
         self.numbers = {peer: self.numbers.get(peer, -1) for peer in peers}
         self._read = {peer: self._read.get(peer, read) for peer in self.numbers}
         self._floors = {peer: number for peer, number in self._floors.items() if peer in self.numbers}
@@ -59,7 +59,7 @@ class CopyHolders:
         self.waited = len(self.behind) < len(self.numbers)
 
     def has(self, peer: str, number: int, read: int) -> bool:
-        """A peer has a snapshot, up to which so many bytes had been read; False if that is old news."""
+        """Record that a peer has a snapshot, made after ``read`` bytes of inputs; False if that was known."""
         if number <= max(self.numbers.get(peer, number), self._floors.get(peer, -1)):
             return False
         self._floors.pop(peer, None)
@@ -68,16 +68,16 @@ class CopyHolders:
         return True
 
     def since(self, peer: str, read: int) -> int:
-        """Bytes of inputs that have been read since the snapshot that a peer has."""
+        """Return the bytes of inputs that were read after the snapshot that a peer has."""
         return read - self._read.get(peer, 0)
 
     def drop(self, peer: str) -> None:
-        """Nothing is heard of a peer."""
+        """Leave behind a peer that does not answer."""
         self.behind.add(peer)
         self.waited = len(self.behind) < len(self.numbers)
 
     def catch_up(self, peer: str, number: int, read: int) -> None:
-        """A peer that was left behind is heard of, after the snapshot of that number."""
+        """Wait again for a peer that was left behind and answered after the snapshot of that number."""
         self.behind.discard(peer)
         self._floors[peer] = number
         self._read[peer] = read
@@ -85,16 +85,16 @@ class CopyHolders:
 
     @property
     def number(self) -> int | None:
-        """The snapshot that all have who are waited for; None: there is none, or nobody is."""
+        """The last snapshot that all peers waited for have; None if there is none, or no peer is waited for."""
         if not self.waited or any(peer not in self.behind for peer in self._floors):
             return None
         return min(number for peer, number in self.numbers.items() if peer not in self.behind)
 
     def missing(self, number: int, peers: Iterable[str]) -> set[str]:
-        """Which of these peers are waited for and have no snapshot of this number yet."""
+        """Return those of the peers that are waited for and do not have the snapshot of this number yet."""
         return {peer for peer in peers if self.numbers.get(peer, number) < number} - self.behind
 
     @property
     def cannot_take_over(self) -> frozenset[str]:
-        """Peers that could not take over: what was read since their last snapshot may not be kept any more."""
+        """Peers that could not take over: inputs read since their last snapshot may not be retained any more."""
         return frozenset((*self.behind, *self._floors))

@@ -1,4 +1,4 @@
-"""Who executes what of an application, in which role and epoch: the one carrier of that.
+"""The deployment of an application: which peer executes which component, in which role and epoch.
 
 Examples
 --------
@@ -22,15 +22,15 @@ __all__ = ["Borrowed", "Deployment", "Feed", "Lent", "Place", "Role", "producer"
 
 
 class Role(enum.IntEnum):
-    """What a peer does for a component."""
+    """The role of a peer for a component."""
 
-    BACKUP = 1  #: It keeps the last snapshot and the output since then.
-    FOLLOWER = 2  #: It executes what the active one executes, and sends nothing: it is about to take its place.
+    BACKUP = 1  #: It holds the last snapshot and the output since then.
+    FOLLOWER = 2  #: It executes what the active one executes, sends nothing, and is about to replace it.
     ACTIVE = 3  #: It executes, and readers read from it.
 
 
 class Feed(NamedTuple):
-    """What one input of a component reads; where that is, its application's deployment tells.
+    """The stream that one input of a component reads; that application's deployment says where it is made.
 
     Parameters
     ----------
@@ -50,7 +50,7 @@ class Lent(msgspec.Struct, frozen=True):
     application, operator, port
         Component and input that read.
     peer, epoch
-        Peer and epoch of the component.
+        Peer and epoch of the component that reads.
     """
 
     application: str
@@ -68,7 +68,7 @@ class Borrowed(msgspec.Struct, frozen=True):
     application, operator
         Component that makes the stream.
     peer, epoch
-        Peer and epoch of the component.
+        Peer and epoch of the component that makes the stream.
     """
 
     application: str
@@ -78,26 +78,26 @@ class Borrowed(msgspec.Struct, frozen=True):
 
 
 class Place(msgspec.Struct, frozen=True):
-    """Where a component is.
+    """The peers of one component, its inputs and its readers in other applications.
 
     Parameters
     ----------
     active
         Address of the peer that executes it.
     epoch
-        Number of components that have been in its place before.
+        Number of earlier components that this one has replaced, one after another.
     backups
-        Addresses of the peers that keep backups.
+        Addresses of the peers that hold backups.
     follower
-        Address of the peer that is about to take its place, or empty.
+        Address of the peer that is about to replace the active one, or empty.
     inputs
-        Outputs that each of its inputs reads.
+        Streams that its inputs read.
     lent
         Inputs of other applications that share its stream.
     sink
-        Whether a client collects what it makes.
+        Whether a client collects its output.
     elsewhere
-        Whether another engine executes it: nobody can follow it, but go on where the engine is.
+        Whether another engine executes it: nobody can follow it, but another peer can resume where the engine is.
     """
 
     active: str
@@ -111,41 +111,41 @@ class Place(msgspec.Struct, frozen=True):
 
     @property
     def copies(self) -> tuple[str, ...]:
-        """Addresses of all who keep a copy: backups and the follower."""
+        """Addresses of all peers that hold a copy: backups and the follower."""
         return (*self.backups, self.follower) if self.follower else self.backups
 
 
 class Deployment(msgspec.Struct, frozen=True):
-    """Who executes what of an application.
+    """The complete instruction to peers: which of them executes which component of an application.
 
     Parameters
     ----------
     application
         Id of the application.
     version
-        Number that grows with each deployment of the application; of two the one with the higher number counts.
+        Version of the deployment; the higher version replaces the lower one.
     places
-        Operator to where its component is. An application without places has ended on the peer that is told so.
+        Operator to the peers of its component. A deployment without places ends the application on the peer.
     borrowed
         Streams of other applications that its components read, where these are not deployed to the same peers.
     running
-        Whether sources emit: each component is where it is wanted.
+        Whether sources emit; they do once each component is deployed.
     witnesses
         Peers of other applications that share streams, and may depend on the order in which these were made.
     requires
-        Versions of the deployments of these applications that belong to this one: who knows an earlier version may
-        still take what a component says that has been replaced.
+        Application to the least version of its deployment that belongs to this one: a peer that knows only an earlier
+        version may still accept frames of a component that has been replaced.
     uses
-        Application and operator to the epoch of each component of other applications that its streams are made by,
+        Application and operator to the epoch of each component of another application that contributes to its streams,
         where these are not deployed to the same peers.
     plan
-        ``Plan.to_bytes()``.
+        Serialised plan, as ``Plan.to_bytes()`` makes it.
     remaining
-        Operator to the predicted seconds from when it has executed a tuple until that is at a sink, as probes found
-        them: t̂_c and t̂_e downstream in equation 3.1. Missing where nobody has predicted them.
+        Operator to the predicted seconds from the execution of a tuple until its result is at a sink, as probes found
+        them: t̂_c and t̂_e downstream in equation 3.1. Operators without a prediction are missing.
     limits
-        Operator to the least delay limit, in seconds, of the applications that share its stream; missing where none
-        has a limit.
+        Operator to the least delay limit, in seconds, of the applications that share its stream; operators without a
+        limit are missing.
     """
 
     application: str
@@ -161,7 +161,7 @@ class Deployment(msgspec.Struct, frozen=True):
     limits: dict[str, float] = {}
 
     def role(self, operator: str, peer: str) -> Role | None:
-        """What a peer does for an operator; None: nothing."""
+        """Return the role of a peer for an operator; None if it has none."""
         place = self.places.get(operator)
         if place is None:
             return None
@@ -173,13 +173,13 @@ class Deployment(msgspec.Struct, frozen=True):
 
     @property
     def peers(self) -> frozenset[str]:
-        """All peers that take part, or depend on what is made here."""
+        """All peers that take part, or depend on the output of this application."""
         found = {peer for place in self.places.values() for peer in (place.active, *place.copies)}
         found |= {lent.peer for place in self.places.values() for lent in place.lent}
         return frozenset(found.union(self.witnesses))
 
     def readers(self, operator: str) -> list[tuple[str, int]]:
-        """The inputs within the application that read an operator's stream: operator and port."""
+        """Return the inputs of the application that read an operator's stream: operator and port."""
         return [
             (reader, port)
             for reader, place in self.places.items()
@@ -191,12 +191,12 @@ class Deployment(msgspec.Struct, frozen=True):
 def producer(
     deployments: Mapping[str, Deployment], reader: str, application: str, operator: str
 ) -> tuple[str, int] | None:
-    """Peer and epoch of a component whose stream an application reads, as far as a peer knows.
+    """Return peer and epoch of a component whose stream an application reads; None if this peer does not know them.
 
     Parameters
     ----------
     deployments
-        Application to the deployment that the peer knows.
+        Application to its deployment as this peer knows it.
     reader
         Application that reads.
     application, operator

@@ -1,4 +1,4 @@
-"""Scheduling disciplines: which of the components that have something to execute is executed next. No IO, no clock.
+"""Scheduling disciplines: which of the components with queued work is executed next. No IO, no clock.
 
 Theory of operation
 -------------------
@@ -7,10 +7,10 @@ Theory of operation
 entered the system, plus the delay limit q_t of its application, or of the one with the least limit among those that
 share its stream. *Least slack* (``least_slack``, also least laxity) [2]_
 orders them by the slack t_s of equation 3.1: what is left until the deadline, less the time that the chunk is predicted
-to take, here and downstream. Now is the same for all of them, so the latest time to begin is compared instead. A chunk
-of an application without a limit has no deadline: it waits until no other chunk does.
+to take, here and downstream. The present time is the same for all of them, so the latest time to start is compared. A
+chunk of an application without a limit has no deadline: it waits until no other chunk does.
 
-A plan may state the discipline of its application, all others have that of the peer. Where applications with
+A plan may state the discipline of its application; all others have the discipline of the peer. Where applications with
 different disciplines meet, they are scheduled in two levels, as by the scheduling classes of operating systems [3]_:
 applications of one discipline form a class; each class nominates the chunk that its own discipline puts first; of
 the nominated chunks the one goes first that the discipline of the peer puts first. So a discipline orders exactly the
@@ -41,7 +41,7 @@ __all__ = ["first"]
 def first(
     runnable: Mapping[Component, Entry], discipline: str, accept: Callable[[Component, Chunk], bool] | None = None
 ) -> Component | None:
-    """The component that is executed next, or None if there is none.
+    """Return the component that is executed next, or None if there is none.
 
     Parameters
     ----------
@@ -50,7 +50,7 @@ def first(
     discipline
         Discipline of the peer.
     accept
-        Whether the driver can execute a chunk at the moment. Where it is given, no unfinished work is resumed.
+        Predicate that decides whether the driver can execute a chunk now. If given, no unfinished work is resumed.
     """
     if len(runnable) == 1 and accept is None:
         return next(iter(runnable))
@@ -72,7 +72,7 @@ def first(
 
 
 def _rank(component: Component, chunk: Chunk, discipline: str) -> float:
-    """Time by which a discipline orders a chunk: 0, its deadline, or the latest time to begin; in seconds."""
+    """Return the time by which a discipline orders a chunk: 0, its deadline, or the latest time to start; seconds."""
     if discipline == "fcfs":
         return 0.0
     deadline = chunk.born + min(component.limit, component.sharers_limit)
