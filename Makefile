@@ -15,9 +15,9 @@ help:
 	@echo "make demo    compose and run the top-k traffic query on 8 local peers, and check its rows"
 	@echo "make test    style, types and the whole test suite"
 	@echo "make lint    style and types only"
-	@echo "make written what follows from the declarations of operators: tables of docs/plans.md, methods of streams"
+	@echo "make written generate the tables of docs/plans.md and the methods of streams from the declarations of operators"
 	@echo "make lab     JupyterLab on 127.0.0.1, at the quickstart"
-	@echo "make bench   every measurement, beside the systems compared"
+	@echo "make bench   every measurement, also of the systems compared"
 	@echo "make clean   remove .venv, caches and builds"
 
 demo:

@@ -110,11 +110,12 @@ class PartQuery:
     endpoint
         Door of this peer, which serves the tuples of the query.
     folder
-        Gives a query's own folder by its name, once ``connect`` has returned; None where Spark is not on this machine.
+        Function that returns a query's own folder by its name, once ``connect`` has returned; None if Spark is on
+        another machine.
     keys
         Secrets by the name that plans use for them.
     on_items
-        Takes results, in order; Spark waits until it returns.
+        Function that receives results, in order; Spark waits until it returns.
     on_ready
         Called when the query is at work: if it reads streams of peers, when its first micro-batch, without tuples, is
         done.
@@ -125,7 +126,7 @@ class PartQuery:
     on_room
         Called when it is no longer :attr:`full`.
     leave
-        Takes a session back, and whether it was lost; by default it is ended.
+        Function that receives a session back, and whether it was lost; by default it ends the session.
     on_handed
         Called behind ``on_items`` for each micro-batch, which Spark commits when it returns; it may raise, and Spark
         does not.
@@ -136,7 +137,7 @@ class PartQuery:
     epoch
         Number of peers that had the query before.
     server
-        Gives the name of the server, once ``connect`` has returned.
+        Function that returns the name of the server, once ``connect`` has returned.
     """
 
     def __init__(

@@ -93,7 +93,7 @@ def nearest(
     client
         Address of a peer to the round-trip time between it and the client, in seconds.
     between
-        Gives the round-trip time between two peers in seconds; None: it was not measured.
+        Function that returns the round-trip time between two peers, seconds; None if it was not measured.
 
     Examples
     --------

@@ -67,7 +67,7 @@ class RecordedPeer(Peer):
     beginning
         Construction of the peer, the first record.
     add
-        Takes each record.
+        Function that receives each record.
     """
 
     __slots__ = ("_add",)

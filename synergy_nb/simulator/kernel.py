@@ -78,7 +78,7 @@ class Simulation:
     seed
         Seed of the faults. Peers have their own seeds.
     network
-        Gives delays; :class:`Uniform` between 10 and 100 ms if not given.
+        Source of the delays of messages; :class:`Uniform` between 10 and 100 ms if not given.
     codec
         Encode and decode every message on its way, as the runtime does; slower, for tests of the messages themselves.
     keep_instructions

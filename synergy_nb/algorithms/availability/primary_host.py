@@ -119,7 +119,7 @@ class PrimaryHost(Protocol):
     config
         Times.
     relay
-        Takes a negotiation to the peer that decides, if that is another one; gives False if it is for this peer.
+        Function that forwards a negotiation to the peer that decides, and returns False if that is this peer.
     """
 
     def __init__(

@@ -64,7 +64,7 @@ def candidate_peers(
     meets
         Whether routes of the plan meet in the operator: then all peers must choose alike.
     near
-        Gives the overlay neighbours of the peer that asks.
+        Function that returns the overlay neighbours of the asking peer.
     """
     up = _candidates(request, plan.upstream(operator)) if meets else [own]
     down = _candidates(request, plan.downstream(operator))

@@ -27,7 +27,7 @@ class Pending:
     of
         The request.
     decided
-        Takes the answer.
+        Function that receives the answer.
     """
 
     __slots__ = (

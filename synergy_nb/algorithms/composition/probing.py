@@ -69,15 +69,15 @@ class Probing(Protocol):
     offers
         Directory names of the components that this peer has.
     overheads
-        Time that items take at this peer beside the processing of their tuples, as its driver measures it.
+        Overheads of items at this peer, as its driver measures them.
     project
-        Gives the execution time of a component here and its impact on the applications here, see
+        Function that returns the execution time of a component here and its impact on the applications here, see
         :meth:`~synergy_nb.lifecycle.impact.Impacts.project`.
     running
-        Gives, for (application, operator), the seconds from a source until a tuple is done by a component of this peer;
-        None if it has no such component.
+        Function of (application, operator) that returns the time from a source until a component of this peer has
+        executed a tuple, seconds; None if it has no such component.
     known
-        Gives the addresses of other peers, neighbours in the overlay first.
+        Function that returns the addresses of other peers, neighbours in the overlay first.
 
     Attributes
     ----------
