@@ -136,7 +136,7 @@ def test_an_arena_is_written_to_again_once_nobody_needs_what_is_in_it() -> None:
     arenas.encode(kept)  # its log keeps it
     first, number = fill(arenas)
     assert fill(arenas)[1] == number, "nobody needs it"
-    with pytest.raises(StaleReference, match="gone"):
+    with pytest.raises(StaleReference, match="removed"):
         read(first, views)
     assert read(kept.payload, views) == kept.item
 
