@@ -49,12 +49,12 @@ ANYTHING: Final = (Exception, pl.exceptions.PanicException)  # a panic of Polars
 CONNECTS_WITHIN: Final = 120.0  # time limit for a server to start or restart, seconds
 PAUSE: Final = 0.5  # seconds between attempts to connect
 TRIES: Final = 4  # maximum number of starts without a micro-batch, when Spark cannot start its Python processes
-LOOK: Final = 1  # seconds between two checks of a query
+CHECK_INTERVAL: Final = 1  # seconds between two checks of a query
 STOPS_WITHIN: Final = 15.0  # time limit for a query to end, seconds
 _SHOWN: Final = 40  # maximum number of characters of an application's name in the name of its query
 RECENT: Final = 64  # number of micro-batches whose progress Spark remembers
 
-#: What a session has to be for queries of ours.
+#: Settings of a session that queries require.
 _SESSION: Final[Mapping[str, str]] = {
     # Otherwise each session has four Python daemons of its own, 47 MB each, which stay as long as the server does: the
     # first micro-batch of a second query took 18 s on a busy machine, and takes 0.6 s so.
@@ -70,15 +70,15 @@ class Part(msgspec.Struct, frozen=True):
     Parameters
     ----------
     application
-        Id of its application.
+        Id of the application.
     operator
         Exit of the part, whose stream is the result.
     plan
-        The plan as a whole, as it was asked for.
+        Query plan of the whole application.
     members
-        Ids of its operators, inputs before what reads them.
+        Ids of the operators of the part, inputs before their readers.
     inputs
-        Ids of the operators outside that it reads, by port.
+        Ids of the operators outside the part whose streams it reads, by port.
     """
 
     application: str
@@ -89,26 +89,26 @@ class Part(msgspec.Struct, frozen=True):
 
 
 def _named(part: Part) -> str:
-    """A name for the query of a part, which its folder has, too.
+    """Make a name for the query of a part and its folder.
 
-    Names of plans are free text, and a folder's name is not. So of what people wrote only letters, digits and hyphens
-    are kept, enough to recognise it by. The random end distinguishes queries.
+    Names of plans are free text, but names of folders are not. So the name contains only letters, digits and hyphens of
+    the application's and operator's names, for people to recognise. The random end distinguishes queries.
     """
     words = (re.sub(r"[^A-Za-z0-9]+", "-", each).strip("-")[:_SHOWN] for each in (part.application, part.operator))
     return "-".join([*filter(None, words), secrets.token_hex(8)])
 
 
 class PartQuery:
-    """A part as a streaming query: start it once, and stop it in any case. Callbacks are called on any thread.
+    """A part as a streaming query. Start it once, and always stop it. Callbacks may be called on any thread.
 
     Parameters
     ----------
     part
         Part of a plan that the query executes.
     connect
-        Opens a session of the query's own; it may wait, and raises ``SparkUnavailable`` where there is no server.
+        Function that opens a session for the query; it may wait, and raises ``SparkUnavailable`` without a server.
     endpoint
-        Door of this peer, which serves the tuples of the query.
+        Endpoint of this peer, which serves the tuples of the query.
     folder
         Function that returns a query's own folder by its name, once ``connect`` has returned; None if Spark is on
         another machine.
@@ -117,25 +117,25 @@ class PartQuery:
     on_items
         Function that receives results, in order; Spark waits until it returns.
     on_ready
-        Called when the query is at work: if it reads streams of peers, when its first micro-batch, without tuples, is
-        done.
+        Callback for the start of the query; if it reads streams of peers, called after its first micro-batch, which has
+        no tuples.
     on_failed
-        Called with the reason when it cannot go on.
+        Callback for the failure of the query, with the reason.
     on_progress
-        Called for each micro-batch that is done.
+        Callback for the progress of each completed micro-batch.
     on_room
-        Called when it is no longer :attr:`full`.
+        Callback for the moment when the query is no longer :attr:`full`.
     leave
         Function that receives a session back, and whether it was lost; by default it ends the session.
     on_handed
-        Called behind ``on_items`` for each micro-batch, which Spark commits when it returns; it may raise, and Spark
-        does not.
+        Callback after ``on_items`` of each micro-batch, which Spark commits when it returns; if it raises, Spark does
+        not commit.
     on_committed
-        Called when inputs are needed no longer up to a later place than before.
+        Callback for an advance of the position from which inputs are still needed.
     since
         Progress of the query at another peer, from which this one continues; None for a new query.
     epoch
-        Number of peers that had the query before.
+        Number of peers that have executed the query before.
     server
         Function that returns the name of the server, once ``connect`` has returned.
     """
@@ -162,11 +162,11 @@ class PartQuery:
     ) -> None:
         self.part = part
         self.name = _named(part) if since is None else since.name
-        self._spoken = f"{self.name}-{epoch}" if epoch else self.name  # one that was here before may not have ended yet
+        self._spoken = f"{self.name}-{epoch}" if epoch else self.name  # an earlier one here may not have ended yet
         self._since = Resumption(self.name) if since is None else since
         self._epoch = epoch
-        self._left = False  # whether another peer may go on with it
-        self.restarts = 0  # times that it had to be started again
+        self._left = False  # whether another peer may continue the query
+        self.restarts = 0  # number of restarts
         self._connect = connect
         self._endpoint = endpoint
         self._find_folder = folder
@@ -180,8 +180,8 @@ class PartQuery:
         self._leave = leave or _leave
         self._on_handed = on_handed
         self._on_committed = on_committed
-        self._exchange: Exchange | None = None  # as soon as it is known what the query reads
-        self._early: list[tuple[int, Item]] = []  # what came before that
+        self._exchange: Exchange | None = None  # None until the inputs of the query are known
+        self._early: list[tuple[int, Item]] = []  # items received before that
         self._ports: dict[str, Port] = {}
         self._stopped = threading.Event()
         self._over = False
@@ -190,13 +190,13 @@ class PartQuery:
         self._thread: threading.Thread | None = None
         self._stagers: list[threading.Thread] = []
         self._query: StreamingQuery | None = None
-        self._checkpoint: Checkpoint | None = None  # as soon as it has a session
+        self._checkpoint: Checkpoint | None = None  # None until it has a session
         self._last = -1  # last micro-batch whose progress was reported
 
-    # -- what comes in -----------------------------------------------------------------------------------------------
+    # -- input ---------------------------------------------------------------------------------------------------------
 
     def append(self, port: int, item: Item) -> None:
-        """Take the next item of an input; what comes while it is :attr:`full` is taken all the same."""
+        """Append the next item of an input; it is accepted even if the query is :attr:`full`."""
         if self._exchange is None:
             with self._state:
                 if self._exchange is None:
@@ -206,12 +206,12 @@ class PartQuery:
 
     @property
     def full(self) -> bool:
-        """Whether it should get nothing at the moment."""
+        """Whether the query should receive no items at present."""
         return self._exchange is not None and self._exchange.full
 
     @property
     def held(self) -> int:
-        """Bytes of tuples from peers that it has not committed."""
+        """Bytes of tuples from peers that the query has not committed."""
         exchange = self._exchange
         if exchange is None:
             return sum(item.nbytes for _, item in tuple(self._early) if isinstance(item, Batch))
@@ -224,18 +224,18 @@ class PartQuery:
 
     @property
     def committed(self) -> tuple[tuple[Offset, Point], ...]:
-        """Of each input the offset that Spark has committed, and the place from which on it is still needed."""
+        """For each input, the offset that Spark has committed, and the position from which it is still needed."""
         if self._exchange is not None:
             return tuple(self._exchange.committed)
         return self._since.inputs or ((FIRST, ORIGIN),) * len(self.part.inputs)
 
     @property
     def resumable(self) -> bool:
-        """Whether it is known where its checkpoint is."""
+        """Whether the location of its checkpoint is known."""
         return bool(self._since.checkpoint) or (self._checkpoint is not None and bool(self._checkpoint.where))
 
     def resumption(self, handed: DeliveryProgress, inputs: tuple[tuple[Offset, Point], ...]) -> Resumption:
-        """What another peer needs to go on, where so much has been handed over and committed."""
+        """Create the state from which another peer continues, given the delivered results and the committed inputs."""
         checkpoint = self._checkpoint
         if checkpoint is None or not checkpoint.where:  # without a new checkpoint, the previous one is valid
             return msgspec.structs.replace(self._since, handed=handed, inputs=inputs)
@@ -244,13 +244,13 @@ class PartQuery:
 
     @property
     def late(self) -> int:
-        """Rows of its inputs that came after a punctuation which had promised there would be none."""
+        """Number of rows of its inputs that arrived after a punctuation with a later time."""
         return self._exchange.late if self._exchange is not None else 0
 
     # -- from start to end -------------------------------------------------------------------------------------------
 
     def start(self) -> None:
-        """Start it, and return at once."""
+        """Start the query, without waiting for it."""
         with self._state:
             if self._thread is not None or self._stopped.is_set():
                 return
@@ -258,12 +258,12 @@ class PartQuery:
             self._thread.start()
 
     def abandon(self, *, left: bool) -> None:
-        """Note that it is about to be stopped, and whether its folder stays for another peer that may go on with it."""
+        """Announce that the query will be stopped; if ``left``, its folder stays for a peer that may continue it."""
         self._left = left
         self._stopped.set()
 
     def stop(self) -> None:
-        """End it: no query, session or thread of it is left. It does not fail, and takes seconds at most."""
+        """End the query with its session and threads. This does not fail, and takes a few seconds at most."""
         self._stopped.set()
         with self._state:
             query, exchange, threads = self._query, self._exchange, [self._thread, *self._stagers]
@@ -291,7 +291,7 @@ class PartQuery:
 
     @property
     def _stays(self) -> bool:
-        """Whether what it keeps is left to another peer."""
+        """Whether its checkpoint and folder stay for another peer."""
         return self._left and not (self._exchange is not None and self._exchange.ended)
 
     def _clear(self, session: SparkSession | None) -> None:
@@ -300,7 +300,7 @@ class PartQuery:
             self._checkpoint.clear(session)
 
     def _run(self) -> None:
-        told = -2
+        reported = -2
         tries = 0
         while not self._stopped.is_set() and not self._over:
             session = self._session()
@@ -313,8 +313,8 @@ class PartQuery:
                 lost = is_lost(error)
                 if self._stopped.is_set():
                     return
-                tries = tries + 1 if self._last == told else 1
-                told = self._last
+                tries = tries + 1 if self._last == reported else 1
+                reported = self._last
                 again = lost or isinstance(error, SparkQueryEnded) or (is_passing(error) and tries < TRIES)
                 if not again:
                     raise
@@ -330,7 +330,7 @@ class PartQuery:
                 self._leave(session, lost)
 
     def _session(self) -> SparkSession | None:
-        """A session, as soon as there is a server that takes one; None if it is stopped before."""
+        """Open a session as soon as a server accepts one; None if the query is stopped before."""
         deadline = time.monotonic() + CONNECTS_WITHIN
         while not self._stopped.is_set():
             try:
@@ -350,7 +350,7 @@ class PartQuery:
         from spark_stream.sources import FORMAT, register  # noqa: PLC0415
 
         exchange = self._exchange or self._prepare()
-        if exchange.ended:  # there is nothing to go on with
+        if exchange.ended:  # there are no further inputs
             self._over = True
             self._on_ready()
         if self._over or not exchange.staged():
@@ -384,7 +384,7 @@ class PartQuery:
         self._watch(query, exchange)
 
     def _prepare(self) -> Exchange:
-        """Find out what the query reads, and begin to stage what Spark reads itself."""
+        """Attach the inputs of the query, and start to stage the sources that Spark reads itself."""
         from spark_stream import operators  # noqa: PLC0415 - imports Spark
 
         part, plan, members = self.part, self.part.plan, [self.part.plan.operators[name] for name in self.part.members]
@@ -415,7 +415,7 @@ class PartQuery:
             early, self._early = self._early, []
             for port, item in early:
                 exchange.append(port, item)
-            self._exchange = exchange  # what comes from here on comes behind that
+            self._exchange = exchange  # later items are appended to it
             stopped = self._stopped.is_set()
             self._stagers += staging
             for stager in staging:
@@ -425,7 +425,7 @@ class PartQuery:
         return exchange
 
     def _source(self, exchange: Exchange, operator: Operator, taps: int, *, numbered: bool) -> threading.Thread:
-        """The thread that stages a source which Spark reads itself."""
+        """Create the thread that stages a source which Spark reads itself."""
         own = self._checkpoint.folder if self._checkpoint is not None else None
         why = supported_source(operator, own is not None)
         if why or own is None:
@@ -456,23 +456,23 @@ class PartQuery:
             self._fail(error)
 
     def _watch(self, query: StreamingQuery, exchange: Exchange) -> None:
-        """Look after a query until it is over."""
+        """Monitor a query until it ends."""
         waited = False
         while not self._stopped.is_set():
-            if not self._is_ready and exchange.begun(3.0 * LOOK):
+            if not self._is_ready and exchange.begun(3.0 * CHECK_INTERVAL):
                 self._is_ready = True
                 self._on_ready()
-            ended = query.awaitTermination(LOOK)  # raises what it has failed with
+            ended = query.awaitTermination(CHECK_INTERVAL)  # raises the error of the query
             if not ended and exchange.batch > self._last:
-                self._tell(query.recentProgress)
+                self._report_progress(query.recentProgress)
             if exchange.ended and (self._last >= exchange.batch or waited):  # Spark reports the last one a little later
                 self._over = True
                 return
             waited = exchange.ended
             if ended and not self._stopped.is_set():
-                raise SparkQueryEnded(f"query {self.name} was ended from elsewhere")
+                raise SparkQueryEnded(f"query {self.name} was stopped by another program")
 
-    def _tell(self, recent: Sequence[Any]) -> None:
+    def _report_progress(self, recent: Sequence[Any]) -> None:
         for event in recent:
             progress = progress_of(event)
             if progress is not None and progress.batch > self._last:
@@ -481,8 +481,8 @@ class PartQuery:
 
     def _fail(self, error: BaseException) -> None:
         with self._state:
-            told, self._over = self._over or self._stopped.is_set(), True
-        if told:
+            reported, self._over = self._over or self._stopped.is_set(), True
+        if reported:
             return
         self._stopped.set()
         if self._exchange is not None:
@@ -491,7 +491,7 @@ class PartQuery:
 
 
 def _leave(session: SparkSession, _lost: bool) -> None:
-    """End a session, be it lost or not."""
+    """End a session, whether it was lost or not."""
     from spark_stream.session import disconnect  # noqa: PLC0415 - imports Spark
 
     with contextlib.suppress(Exception):  # the server may have gone

@@ -1,15 +1,15 @@
-"""A Spark Connect server on this machine, started in the background and gone with its owner.
+"""A Spark Connect server on this machine, started in the background; it ends with its owner.
 
     server = Server()
     server.start()                    # returns at once
-    endpoint = server.ready()         # waits: where it is, and its token
-    session = connect(endpoint)       # of spark_stream.session, in this process or any other of the machine
+    endpoint = server.ready()         # waits, and returns the address and the token
+    session = connect(endpoint)       # from spark_stream.session, in any process of the machine
     server.close()
 
-One process of the machine owns the server; what it gives to others, peers for instance, is the :class:`Endpoint`. A
-server that dies is reported and started again, at the same port and in the same folder, so checkpoints survive it;
-sessions do not, and are to be opened anew. However the owner ends, the server, its workers and its folder go with it:
-see :mod:`spark_stream.supervisor`.
+One process of the machine owns the server; it passes the :class:`Endpoint` to others, such as peers. A server that dies
+is reported and restarted, at the same port and in the same folder. So checkpoints survive; sessions do not, and must be
+opened again. When the owner ends, for whatever reason, the server, its workers and its folder are removed: see
+:mod:`spark_stream.supervisor`.
 """
 
 from __future__ import annotations
@@ -37,15 +37,17 @@ from spark_stream.java import Java, SparkUnavailable
 
 __all__ = ["Endpoint", "Event", "Server", "SparkUnavailable"]
 
-READY_WITHIN: Final = 120.0  # seconds: a quiet machine needs 6 to 9, one with twelve busy processes on two cores 50
-PORTS: Final = 5  # tries to find one that nobody takes before the server does
-RETURNS: Final = 3  # times that a server is started again ...
-PERIOD: Final = 60.0  # ... within these seconds
-GRACE: Final = 10.0  # seconds that the supervisor gets to end everything
+READY_WITHIN: Final = (
+    120.0  # time limit, seconds; a quiet machine needs 6 to 9, two cores with twelve busy processes 50
+)
+PORT_TRIES: Final = 5  # number of tries to get a free port before another process does
+RESTARTS: Final = 3  # largest number of restarts of a server within PERIOD
+PERIOD: Final = 60.0  # seconds
+GRACE: Final = 10.0  # time limit for the supervisor to end all processes, seconds
 
 
 class Endpoint(NamedTuple):
-    """Where a server is, for those who want a session on it.
+    """The address of a server, with all that is needed to open sessions on it.
 
     Parameters
     ----------
@@ -63,16 +65,17 @@ class Endpoint(NamedTuple):
 
 
 class Event(NamedTuple):
-    """What became of a server.
+    """A change of the state of a server.
 
     Parameters
     ----------
     kind
-        ``ready``; ``died``: it is being started again; ``failed``: it could not be started, or has died too often.
+        Kind of change: ``ready``; ``died``, and is being restarted; ``failed``, as it could not be started or died too
+        often.
     detail
-        Reason and remedy; the URL for ``ready``.
+        Reason and remedy; for ``ready``, the URL.
     seconds
-        Seconds since the start, for ``ready``.
+        Time since the start of the server, seconds; only for ``ready``.
     """
 
     kind: Literal["ready", "died", "failed"]
@@ -88,15 +91,15 @@ class Server:
     Parameters
     ----------
     cores
-        Tasks that run at once.
+        Number of tasks that run at once.
     heap
-        Greatest size of its heap, as Java's ``-Xmx`` takes it.
+        Greatest size of its heap, in the format of Java's ``-Xmx``.
     timeout
-        Seconds until it must take sessions.
+        Time limit until the server must accept sessions, seconds.
     directory
-        Directory in which its folder is made; by default that of temporary files.
+        Directory in which its folder is created; by default the directory of temporary files.
     runtime
-        The Java to use; by default the one that :func:`spark_stream.java.find` finds.
+        Java runtime to use; by default the one that :func:`spark_stream.java.find` finds.
     on_event
         Callback for changes of the server's state, called on a thread of the server; it should return soon.
 
@@ -129,7 +132,7 @@ class Server:
         self._on_event = on_event
         self._token = secrets.token_urlsafe(24)
         self._changed = threading.Condition()
-        self._endpoint: Endpoint | None = None  # while it takes sessions
+        self._endpoint: Endpoint | None = None  # None while it accepts no sessions
         self._fault: SparkUnavailable | None = None
         self._supervisor: subprocess.Popen[bytes] | None = None
         self._thread: threading.Thread | None = None
@@ -138,7 +141,7 @@ class Server:
         self._closed = False
 
     def start(self) -> None:
-        """Start it, and return at once; no effect if it is there or on its way. One that has failed is tried again."""
+        """Start the server without waiting for it; no effect if it runs or starts already. A failed one is retried."""
         with self._changed:
             if self._closed:
                 raise SparkUnavailable("the Spark server was closed")
@@ -150,7 +153,7 @@ class Server:
 
     @property
     def endpoint(self) -> Endpoint | None:
-        """Where it takes sessions, if it does so now."""
+        """Endpoint of the server while it accepts sessions; None otherwise."""
         return self._endpoint
 
     def ready(self, timeout: float | None = None) -> Endpoint:
@@ -159,14 +162,14 @@ class Server:
         Parameters
         ----------
         timeout
-            Seconds; by default until it is ready or has failed.
+            Time limit, seconds; by default until the server is ready or has failed.
 
         Raises
         ------
         SparkUnavailable
-            If it cannot be started; the text says why, and what to do.
+            If the server cannot be started; the text names the reason and a remedy.
         TimeoutError
-            If the time is over.
+            If the server is not ready within ``timeout``.
         """
         with self._changed:
             if self._fault is None:
@@ -233,11 +236,11 @@ class Server:
         assert process.stdout is not None
         return process.stdout
 
-    def _follow(self, news: Iterator[dict[str, Any]], runtime: Java, home: Path) -> None:
-        deaths: deque[float] = deque(maxlen=RETURNS + 1)
+    def _follow(self, reports: Iterator[dict[str, Any]], runtime: Java, home: Path) -> None:
+        deaths: deque[float] = deque(maxlen=RESTARTS + 1)
         tries = began = 0.0
         was_up = late = False
-        for report in news:
+        for report in reports:
             if "folder" in report:
                 self._folder = Path(report["folder"])
                 launching.prepare_folder(self._folder)
@@ -256,14 +259,14 @@ class Server:
                 if late:
                     raise SparkUnavailable(
                         f"the Spark server was not ready within {self._timeout:g} s ({why}); "
-                        "give it more time, or see what else keeps the machine busy"
+                        "increase the timeout, or end other programs that keep the machine busy"
                     )
                 if self._endpoint is not None:
                     deaths.append(time.monotonic())
                     self._down(why)
-                    if len(deaths) > RETURNS and deaths[-1] - deaths[0] < PERIOD:
+                    if len(deaths) > RESTARTS and deaths[-1] - deaths[0] < PERIOD:
                         raise SparkUnavailable(f"the Spark server has died {len(deaths)} times in a minute: {why}")
-                elif "BindException" not in why or (tries := tries + 1) >= PORTS:
+                elif "BindException" not in why or (tries := tries + 1) >= PORT_TRIES:
                     raise SparkUnavailable(launching.advice(why, runtime, self._port))
                 elif not was_up:
                     self._port = 0  # another process has taken it in the meantime
@@ -275,7 +278,7 @@ class Server:
             raise SparkUnavailable("the Spark server's supervisor has ended; start the server again")
 
     def _order(self, runtime: Java, home: Path) -> None:
-        """Tell the supervisor to start the server."""
+        """Command the supervisor to start the server."""
         assert self._folder is not None
         process = self._supervisor
         if process is None:
@@ -291,12 +294,12 @@ class Server:
         }
         pipe = process.stdin
         assert pipe is not None
-        with contextlib.suppress(OSError, ValueError):  # it has ended, or was closed: its news ends, too
+        with contextlib.suppress(OSError, ValueError):  # it has ended, or was closed: its reports end, too
             pipe.write(json.dumps(order).encode() + b"\n")
             pipe.flush()
 
     def _last_words(self, code: int) -> str:
-        """Why the server ended: the most telling line of its log, or the signal that ended it."""
+        """Return why the server ended: the most informative line of its log, or the signal that ended it."""
         if code < 0:
             return f"it was ended by {signal.Signals(-code).name}"
         assert self._folder is not None
@@ -306,7 +309,7 @@ class Server:
                 return line
         return f"it ended with exit code {code}"
 
-    # -- inside, what changes ----------------------------------------------------------------------------------------
+    # -- inside, changes of the state --------------------------------------------------------------------------------
 
     def _up(self, seconds: float) -> None:
         assert self._folder is not None
@@ -316,13 +319,13 @@ class Server:
                 return
             self._endpoint = endpoint
             self._changed.notify_all()
-        self._tell(Event("ready", endpoint.url, seconds))
+        self._notify(Event("ready", endpoint.url, seconds))
 
     def _down(self, why: str) -> None:
         with self._changed:
             self._endpoint = None
         if not self._closed:
-            self._tell(Event("died", why))
+            self._notify(Event("died", why))
 
     def _fail(self, fault: SparkUnavailable) -> None:
         with self._changed:
@@ -330,14 +333,14 @@ class Server:
                 return
             self._endpoint, self._fault = None, fault
             self._changed.notify_all()
-        self._tell(Event("failed", str(fault)))
+        self._notify(Event("failed", str(fault)))
 
-    def _tell(self, event: Event) -> None:
+    def _notify(self, event: Event) -> None:
         if self._on_event is not None:
             self._on_event(event)
 
     def _end(self) -> None:
-        """End the supervisor, and with it everything."""
+        """End the supervisor, and with it the server and its folder."""
         with self._changed:
             process, self._supervisor = self._supervisor, None
         if process is None:
@@ -345,7 +348,7 @@ class Server:
         assert process.stdin is not None
         try:
             with contextlib.suppress(OSError):
-                process.stdin.close()  # what it waits for
+                process.stdin.close()  # the signal for the supervisor to end
             with contextlib.suppress(subprocess.TimeoutExpired):
                 process.wait(GRACE)
         finally:
@@ -355,6 +358,6 @@ class Server:
             pid, self.pid = self.pid, None
             if process.returncode and pid is not None and sys.platform != "linux":
                 with contextlib.suppress(OSError):
-                    os.kill(pid, signal.SIGKILL)  # where the kernel does not do it when the supervisor is killed
+                    os.kill(pid, signal.SIGKILL)  # other kernels do not do so when the supervisor is killed
             if self._folder is not None:
-                shutil.rmtree(self._folder, ignore_errors=True)  # only where the supervisor could not
+                shutil.rmtree(self._folder, ignore_errors=True)  # in case the supervisor could not

@@ -21,8 +21,8 @@ from spark_stream.settings import SESSION
 
 __all__ = ["connect", "disconnect", "parse_url"]
 
-CONNECT_WITHIN: Final = 10.0  # seconds
-_PAUSE: Final = 0.5  # seconds between tries, at most
+CONNECT_WITHIN: Final = 10.0  # time limit for opening a session, seconds
+_PAUSE: Final = 0.5  # longest time between two retries of a request, seconds
 LOOPBACK: Final = ("127.0.0.1", "localhost", "[::1]")
 
 
@@ -34,7 +34,7 @@ def connect(
     settings: Mapping[str, str] | None = None,
     patience: float = 5.0,
 ) -> SparkSession:
-    """Open a session of one's own; ``session.stop()`` ends it, and harms no other.
+    """Open a new session; ``session.stop()`` ends it, and no other.
 
     Parameters
     ----------
@@ -42,21 +42,21 @@ def connect(
         The endpoint of a :class:`~spark_stream.server.Server`, or the URL of a server elsewhere,
         ``sc://host:port``.
     token
-        Token that the server requires, where neither the endpoint nor the URL has it. It goes to servers on other
-        machines only through TLS.
+        Token that the server requires, if neither the endpoint nor the URL contains it. It is sent to other machines
+        only over TLS.
     timeout
-        Seconds until the session must be open.
+        Time limit for opening the session, seconds.
     settings
-        Spark settings for this session, over those of :data:`spark_stream.settings.SESSION`.
+        Spark settings for this session, which override those of :data:`spark_stream.settings.SESSION`.
     patience
-        Seconds for which a request is tried again when the server has gone, before it fails.
+        Time for which a request is retried if the server has gone, seconds.
 
     Raises
     ------
     ValueError
-        If the URL is none.
+        If the URL is invalid.
     SparkUnavailable
-        If no server answers there, or it does not take us; the text says which, and what to do.
+        If no server answers, or it refuses the session; the text names the reason and a remedy.
     """
     endpoint = Endpoint(where) if isinstance(where, str) else where
     address = parse_url(endpoint.url)
@@ -64,7 +64,7 @@ def connect(
     if shown := token or endpoint.token:
         channels.set(DefaultChannelBuilder.PARAM_TOKEN, shown)
     user = channels.userId or os.environ.get("SPARK_USER") or os.environ.get("USER") or "synergy"
-    os.environ.setdefault("SPARK_CONNECT_MODE_ENABLED", "1")  # else half of pyspark looks for a session in this process
+    os.environ.setdefault("SPARK_CONNECT_MODE_ENABLED", "1")  # else parts of pyspark look for a session in this process
     channels.set(DefaultChannelBuilder.PARAM_USER_ID, user)
     session = SparkSession.builder.channelBuilder(channels).create()  # the thread's active one, if it has none
     # Spark's own client would try for ten minutes to reach a server that has gone.
@@ -90,19 +90,19 @@ def connect(
 
 
 def disconnect(session: SparkSession, timeout: float = 2.0) -> None:
-    """End a session and its queries, without a word where its server has gone already.
+    """End a session and its queries; no error if its server has gone already.
 
     Parameters
     ----------
     session
         Session from :func:`connect`; one that has ended already is ignored.
     timeout
-        Seconds that the server gets to release what it keeps for the session.
+        Time limit for the server to release the resources of the session, seconds.
     """
     if not session.is_stopped:
         channels = session.client._builder
         if not isinstance(channels, _Channels):
-            raise TypeError("session: one that connect() did not open; end it by its own stop()")
+            raise TypeError("session: not opened by connect(); expected one that was, end others by their stop()")
         request = messages.ReleaseSessionRequest(
             session_id=session.session_id,
             user_context=messages.UserContext(user_id=channels.userId or ""),
@@ -115,7 +115,7 @@ def disconnect(session: SparkSession, timeout: float = 2.0) -> None:
 
 
 class _Channels(DefaultChannelBuilder):
-    """Channels as Spark makes them, but for servers of this machine, where 127.0.0.1 is as good as localhost."""
+    """Spark's channel builder; for servers on this machine, it treats 127.0.0.1 like localhost."""
 
     stub: SparkConnectServiceStub
 
@@ -135,7 +135,7 @@ class _Channels(DefaultChannelBuilder):
 
 
 def _explain(error: Any, address: Address, timeout: float) -> str:
-    """What a failed first request means, and what to do."""
+    """Explain the failure of the first request, with a remedy."""
     where = f"{address.host}:{address.port}"
     text = (error.details() or "").partition("\n")[0][:300]
     match error.code():
@@ -146,6 +146,6 @@ def _explain(error: Any, address: Address, timeout: float) -> str:
         case grpc.StatusCode.UNAVAILABLE:
             return f"no Spark server can be reached at {where} ({text}); is the address right, and the server up?"
         case grpc.StatusCode.UNIMPLEMENTED:
-            return f"what answers at {where} is no Spark Connect server ({text}); is the port right?"
+            return f"the server at {where} is no Spark Connect server ({text}); is the port right?"
         case code:
             return f"the Spark server at {where} refuses the session: {text or code.name}"

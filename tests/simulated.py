@@ -31,7 +31,7 @@ OFFERED = (
     "aggregate", "compare", "count", "decrypt", "delay", "distinct", "encrypt", "filter", "join", "project", "sample",
     "sink", "sort", "source:packets", "source:peers", "source:python", "source:trace", "union",
 )  # fmt: skip
-SETTLED = 12.0  # virtual seconds after which the directory knows all components of a fresh ring
+STABLE = 12.0  # virtual seconds after which the directory knows all components of a fresh ring
 
 
 class Given:
@@ -81,7 +81,7 @@ class Ring:
         for address in self.synergy:
             self.simulation.start(address)
             self.simulation.report(address, OfferComponents())
-        self.simulation.run(until=SETTLED)
+        self.simulation.run(until=STABLE)
 
     def make(self, number: int) -> Peer:
         """A new peer, number ``number``; it replaces an earlier one of that number."""

@@ -18,7 +18,17 @@ from synergy_nb.dataflow.streams.component import Component
 from synergy_nb.dataflow.streams.deployments import Place, Role
 from synergy_nb.events import GraphSelected
 from synergy_nb.lifecycle.engine_choice import SparkOffer, choose
-from synergy_nb.models.overheads import HOP, LINK, MEMORY, REFERENCE, SOURCE, Overhead, Overheads, exceeding, quantile
+from synergy_nb.models.overheads import (
+    FADING_COUNT,
+    HOP,
+    LINK,
+    REFERENCE,
+    SOURCE,
+    Overhead,
+    Overheads,
+    exceeding,
+    quantile,
+)
 from synergy_nb.models.projection import Application, Local, ProjectionConfig, impacts, refused
 from synergy_nb.models.signatures import Segment
 from synergy_nb.plan import Plan, source
@@ -113,7 +123,7 @@ def test_overheads_follow_the_machine_and_one_outlier_does_not_move_them_far() -
         overheads.observe("filter", 0.001)
     overheads.observe("filter", 10.0)
     assert overheads.expected("filter").mean < 0.0012
-    for _ in range(6 * MEMORY):
+    for _ in range(6 * FADING_COUNT):
         overheads.observe("filter", 0.004)
     assert overheads.expected("filter").mean == pytest.approx(0.004, rel=0.02)
     assert overheads.expected("filter").variance < 0.001**2

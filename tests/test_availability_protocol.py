@@ -405,7 +405,7 @@ def test_what_a_dead_origin_has_placed_is_given_back() -> None:
     world.crash("peer-8")
     world.run(31.0)
     assert all(not each.ledger.requests for each in world.synergy.values())
-    assert {event.reason for event in world.events("r1", ReplicasLeft)} == {"its origin has not been heard of"}
+    assert {event.reason for event in world.events("r1", ReplicasLeft)} == {"its origin has sent no renewal"}
 
 
 def test_replicas_that_are_lost_are_told_of() -> None:
@@ -616,7 +616,7 @@ def task_of(asked: Plan, **changes: Any) -> bytes:
         (task_of(chain(1), degree=3), "o0", "degree: 3; expected 1 to the number of candidates"),
         (task_of(chain(1), plan=b"x"), "o0", "the plan has a problem"),
         (task_of(chain(1)), "o7", "operator: 'o7'; expected one of the plan"),
-        (task_of(chain(2)), "o1", "graph: expected the primaries of what the operator reads"),
+        (task_of(chain(2)), "o1", "graph: expected the primaries of all operators upstream"),
     ],
 )
 def test_a_message_that_makes_no_sense_is_refused_by_name(task: bytes, operator: str, reason: str) -> None:
@@ -725,19 +725,22 @@ def test_all_messages_survive_the_wire() -> None:
 
 def test_what_is_held_counts_beside_what_the_request_holds_already() -> None:
     ledger = Ledger(cores=1.0, bandwidth=1000.0)
-    assert ledger.hold("r", "a", 0.6, {("p", "x"): 600.0}) == ""
-    assert ledger.hold("r", "a", 0.6, {("p", "x"): 600.0}) == ""  # once
-    assert ledger.hold("r", "b", 0.5, {}) == "processing capacity: 0.5 cores needed, 0.4 left"
-    assert ledger.hold("r", "b", 0.1, {("p", "x"): 500.0}) == "bandwidth from p: 500 bytes/s needed, 400 left"
-    assert ledger.hold("other", "b", 0.5, {}) == "processing capacity: 0.5 cores needed, 0.4 left"
-    assert ledger.hold("r", "b", 0.4, {}) == ""
+    assert ledger.reserve_additional("r", "a", 0.6, {("p", "x"): 600.0}) == ""
+    assert ledger.reserve_additional("r", "a", 0.6, {("p", "x"): 600.0}) == ""  # once
+    assert ledger.reserve_additional("r", "b", 0.5, {}) == "processing capacity: 0.5 cores needed, 0.4 left"
+    assert (
+        ledger.reserve_additional("r", "b", 0.1, {("p", "x"): 500.0})
+        == "bandwidth from p: 500 bytes/s needed, 400 left"
+    )
+    assert ledger.reserve_additional("other", "b", 0.5, {}) == "processing capacity: 0.5 cores needed, 0.4 left"
+    assert ledger.reserve_additional("r", "b", 0.4, {}) == ""
     assert ledger.commit("r", "a", 0.6, {("p", "x"): 600.0}) == ""
     assert ledger.commit("r", "b", 0.4, {}) == ""
     ledger.drop("r", "a")
     assert ledger.residual_cores("") == pytest.approx(0.6)
     ledger.drop("r", "b")
     assert not ledger.requests
-    assert ledger.hold("r", "c", 0.4, {}) == ""
+    assert ledger.reserve_additional("r", "c", 0.4, {}) == ""
     ledger.drop("r", "c")
     assert not ledger.requests
 

@@ -102,7 +102,7 @@ def check(ring: Ring, requests: list[str]) -> None:
         assert graph.roles.peers == ring.reports[request][-1].peers
         assert graph.roles.peers["sink"] == origin
         expected |= {(peer, request, operator) for operator, peer in graph.roles.peers.items()}
-        used = {(use.peer, *use[:2]) for uses in graph.shared.values() for use in uses}
+        used = {(producer.peer, *producer[:2]) for producers in graph.shared.values() for producer in producers}
         assert used - taps(ring) <= set(ring.deployed), "a stream is used whose producer has gone"
         expected |= used
     assert set(ring.deployed) == expected - taps(ring), "a producer without a user, or the other way round"

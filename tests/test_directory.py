@@ -20,7 +20,7 @@ NAMES = [f"op{number}" for number in range(10)]
 
 
 def ring(count: int, seed: int = 0, lease: float = 30.0) -> World:
-    """An assembled ring that has settled."""
+    """An assembled ring in which all peers have joined."""
     world = World(count, seed=seed, assembled=True, lease=lease)
     world.run(0.5)
     return world

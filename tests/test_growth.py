@@ -142,7 +142,7 @@ def test_running_sums_equal_adding_up_all_that_was_promised(seed: int) -> None:
             case 1:
                 ledger.commit(request, operator, cores, {link: 1e5 * rng.random()})
             case 2:
-                ledger.hold(request, operator, cores, {link: 1e5 * rng.random()})
+                ledger.reserve_additional(request, operator, cores, {link: 1e5 * rng.random()})
             case 3:
                 ledger.drop(request, operator)
             case 4:

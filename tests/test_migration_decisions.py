@@ -224,7 +224,7 @@ def test_two_sources_do_not_get_the_same_room() -> None:
         wanted = newcomer(0.022)._replace(name=name)
         found = project([*T2, *reserved.at(now)], wanted)
         if found.accepted:
-            reserved.hold(wanted, now)
+            reserved.reserve(wanted, now)
         return found.accepted
 
     assert [ask("first", 0.0), ask("second", 0.1), ask("first", 0.2)] == [True, False, True]

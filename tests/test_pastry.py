@@ -201,7 +201,7 @@ def halves(world: World, tables_too: bool) -> None:
         pastry.leaves.clear()
         for other in mine:
             pastry.leaves.add(other)
-        pastry.adopt()
+        pastry.join_prebuilt()
 
 
 def test_two_rings_become_one_by_a_single_acquaintance() -> None:

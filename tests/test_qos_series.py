@@ -39,7 +39,7 @@ from synergy_nb.events import (
 )
 from synergy_nb.events.application_states import ENDED, Status
 from synergy_nb.events.journal import Journal
-from synergy_nb.widgets.journal_series import REMEMBERED, JournalSeries
+from synergy_nb.widgets.journal_series import MOST_APPLICATIONS, JournalSeries
 from synergy_nb.widgets.line_history import COARSE, RECENT, Line
 from synergy_nb.widgets.static_view import text
 from synergy_nb.widgets.status_text import shown_peers, status_pieces
@@ -214,14 +214,14 @@ def test_of_what_the_journal_has_lost_nothing_is_claimed() -> None:
 
 def test_a_bounded_number_of_applications_is_remembered() -> None:
     found = JournalSeries()
-    for number in range(3 * REMEMBERED):
+    for number in range(3 * MOST_APPLICATIONS):
         name = f"a{number}"
         found.take([RequestSubmitted(number, PEERS[0], name, plan="p", operators=["sink"], qos={})])
         found.take([ApplicationRunning(number, PEERS[0], name, peers={"sink": PEERS[0]})])
         found.take([qos(number + 0.5, 0.1, 0.1, 5, application=name)])
         found.take([ApplicationFinished(number + 0.6, PEERS[0], name, reason="")])
-    assert len(found.runs) == len(found.flows) == len(found.components) == REMEMBERED
-    assert len(found.lines) == 4 * REMEMBERED
+    assert len(found.runs) == len(found.flows) == len(found.components) == MOST_APPLICATIONS
+    assert len(found.lines) == 4 * MOST_APPLICATIONS
     assert sum(name.startswith("flow:") for name in status_pieces(found)) == 5  # the last that ended
 
 

@@ -152,7 +152,7 @@ def shared() -> Journal:
     """An application that begins at the stream of another one."""
     journal = Journal()
     graph = {"sort": PEERS[1], "count": PEERS[2], "aggregate": PEERS[3], "compare": PEERS[1], "sink": PEERS[0]}
-    uses = [("other-7", "packets", PEERS[4]), ("other-7", "filter", PEERS[2]), ("other-7", "sums", PEERS[3])]
+    producers = [("other-7", "packets", PEERS[4]), ("other-7", "filter", PEERS[2]), ("other-7", "sums", PEERS[3])]
     operators = list(top_pairs().operators)
     journal.append(
         RequestSubmitted(START - 0.2, PEERS[0], "top-1", plan="top pairs", operators=operators, qos={"delay": 1.0})
@@ -160,7 +160,9 @@ def shared() -> Journal:
     for operator, peer in graph.items():
         journal.append(ComponentDeployed(START - 0.1, peer, "top-1", operator=operator))
     shared = {"aggregate": ("other-7", "sums")}
-    journal.append(ApplicationRunning(START, PEERS[0], "top-1", peers=graph, shared=shared, uses={"aggregate": uses}))
+    journal.append(
+        ApplicationRunning(START, PEERS[0], "top-1", peers=graph, shared=shared, producers={"aggregate": producers})
+    )
     return journal
 
 

@@ -433,7 +433,7 @@ def test_bad_input_of_rod_is_one_clear_error(arguments: dict[str, Any], message:
         ({"method": "guess"}, "method: 'guess'; expected 'sample' or 'exact'"),
         ({"load": np.ones((2, 7)), "method": "exact"}, "load: 7 input streams; expected at most 6 for method 'exact'"),
         ({"rates": [[1.0]]}, "rates: .* expected a column for each of 2 variables"),
-        ({"rates": [[50.0, 50.0]]}, "rates: every point takes more than all nodes have"),
+        ({"rates": [[50.0, 50.0]]}, "rates: every point exceeds the capacity of all nodes"),
     ],
 )
 def test_bad_input_of_sizes_is_one_clear_error(arguments: dict[str, Any], message: str) -> None:

@@ -122,7 +122,7 @@ def test_rates_that_are_known_weigh_in_place_of_volume() -> None:
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        ({"pinned": [1, -1]}, "assignment: 0 of operator 0; expected 1, where it is pinned, or where its group is"),
+        ({"pinned": [1, -1]}, "assignment: 0 of operator 0; expected 1, the node to which it is pinned"),
         ({"groups": [5, 5]}, "assignment: 0 of operator 0; expected 1"),
         ({"rates": [[1.0]]}, "rates: 1 point; expected at least 2"),
     ],

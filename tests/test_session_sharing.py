@@ -10,7 +10,7 @@ import polars as pl
 import pytest
 
 from synergy_nb.control.driver_messages import StopApplication
-from synergy_nb.control.graph import Use
+from synergy_nb.control.graph import Producer
 from synergy_nb.lifecycle.members import producer_of
 from synergy_nb.lifecycle.messages import Graph
 from synergy_nb.plan import Plan
@@ -154,7 +154,7 @@ def plans(rng: random.Random) -> dict[str, Plan]:
     return found
 
 
-def _makers(graph: Graph) -> set[Use]:
+def _makers(graph: Graph) -> set[Producer]:
     """The components whose streams an application shares."""
     found = {producer_of(graph, Plan.from_bytes(graph.plan), tap) for tap in graph.shared}
     return {maker for maker in found if maker is not None}

@@ -249,7 +249,7 @@ def test_a_server_that_ends_at_its_start_says_why_in_one_line(watched: Callable[
 
 def test_a_server_that_is_not_ready_in_time_is_ended(watched: Callable[..., Watched]) -> None:
     run = watched(FOREVER, timeout=0.2)
-    with pytest.raises(SparkUnavailable, match=r"not ready within 0.2 s .*; give it more time"):
+    with pytest.raises(SparkUnavailable, match=r"not ready within 0.2 s .*; increase the timeout"):
         run.server.ready(WAIT)
     waiting = watched(FOREVER)
     with pytest.raises(TimeoutError, match=r"not ready within 0.1 s"):

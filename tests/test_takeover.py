@@ -11,7 +11,7 @@ import pytest
 from synergy_nb.algorithms.availability import PlacementConfig
 from synergy_nb.assembly import PeerConfig
 from synergy_nb.control.driver_messages import StopApplication
-from synergy_nb.control.graph import ComponentGraph, Hop, Use
+from synergy_nb.control.graph import ComponentGraph, Hop, Producer
 from synergy_nb.dataflow.streams.deployments import Deployment, Role
 from synergy_nb.events import DegreeChosen, PlacementCompleted, TakenOver
 from synergy_nb.lifecycle.messages import TakeOver
@@ -190,23 +190,27 @@ def test_who_takes_several_over_loses_the_backup_of_none() -> None:
 def test_streams_are_offered_with_whoever_may_take_over_what_makes_them() -> None:
     ring = Ring(6, seed=1)
     established(ring)
-    source, before = Use("r", "source", "peer-1", 0, "peer-0"), BACKUPS["o0"]
+    source, before = Producer("r", "source", "peer-1", 0, "peer-0"), BACKUPS["o0"]
     assert _offered(ring)["peer-2"] == [
-        (Use("r", "o0", "peer-2", 0, "peer-0", before), source),
-        (Use("r", "o0", "peer-2", 0, "peer-0", before), Use("r", "o1", "peer-2", 0, "peer-0", before), source),
+        (Producer("r", "o0", "peer-2", 0, "peer-0", before), source),
+        (
+            Producer("r", "o0", "peer-2", 0, "peer-0", before),
+            Producer("r", "o1", "peer-2", 0, "peer-0", before),
+            source,
+        ),
     ]
     ring.crash("peer-2")
     ring.run(6.0)
-    taken = [Use("r", name, "peer-3", 1, "peer-0", ("peer-4",)) for name in ("o0", "o1")]
+    taken = [Producer("r", name, "peer-3", 1, "peer-0", ("peer-4",)) for name in ("o0", "o1")]
     assert _offered(ring)["peer-3"] == [(taken[0], source), (*taken, source)]
 
 
-def _offered(ring: Ring) -> dict[str, list[tuple[Use, ...]]]:
+def _offered(ring: Ring) -> dict[str, list[tuple[Producer, ...]]]:
     """What each peer says of the streams that others may share: all that they are made by."""
-    found: dict[str, list[tuple[Use, ...]]] = {}
+    found: dict[str, list[tuple[Producer, ...]]] = {}
     for address, each in ring.synergy.items():
         entries = [entry for entry in each.directory.registered if entry.kind == "stream"]
-        made = [msgspec.json.decode(str(entry.attributes["uses"]), type=tuple[Use, ...]) for entry in entries]
+        made = [msgspec.json.decode(str(entry.attributes["producers"]), type=tuple[Producer, ...]) for entry in entries]
         found[address] = sorted(made, key=len)
     return found
 

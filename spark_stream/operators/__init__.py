@@ -1,8 +1,8 @@
 """Operators of the data path as functions from streaming DataFrames to a streaming DataFrame.
 
-They mean what the operators of peers mean (:mod:`synergy_nb.dataflow.operators`); one contract holds both to SQL in
-DuckDB. A part of a plan becomes one DataFrame by :func:`build`, or operator by operator with :func:`enter`,
-:func:`apply` and :func:`leave`. Sessions need the settings of :data:`spark_stream.expressions.MEANING`.
+They have the meaning of the operators of peers (:mod:`synergy_nb.dataflow.operators`); one contract test compares both
+with SQL in DuckDB. :func:`build` translates a part of a plan to one DataFrame; :func:`enter`, :func:`apply` and
+:func:`leave` do so operator by operator. Sessions need the settings of :data:`spark_stream.expressions.MEANING`.
 """
 
 from spark_stream.operators import crypto, joins, ordered, rows, windows  # noqa: F401 - each registers its kinds

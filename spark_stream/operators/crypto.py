@@ -1,12 +1,11 @@
-"""Encrypt and decrypt single columns: what peers encrypt is decrypted here, and the other way round.
+"""Encryption and decryption of single columns; Spark decrypts values that peers have encrypted, and vice versa.
 
-The scheme is that of :mod:`synergy_nb.dataflow.operators.crypto`. It runs in Spark's Python workers, as functions from
-Arrow to Arrow that need nothing there but ``cryptography`` and ``pyarrow``. The derived keys travel within the
-functions' code, so they are in no plan that Spark prints; the server and its workers must be trusted with them.
+The scheme is that of :mod:`synergy_nb.dataflow.operators.crypto`. It runs in Spark's Python workers, as functions of
+Arrow arrays that need only ``cryptography`` and ``pyarrow`` there. The derived keys are part of the serialised
+functions, so no plan that Spark prints contains them; the server and its workers must be trusted with them.
 
-A stream that comes into a query with positions is encrypted to the very bytes that a peer would write. Elsewhere a
-number that follows from all values of the row takes the place of the position in the making of nonces, so that a
-micro-batch that is computed again gives the same bytes again.
+If the input of a query has positions, the encrypted bytes are those that a peer would write. Otherwise nonces are
+derived from a hash of all values of the row instead of its position, so that a repeated micro-batch has the same bytes.
 """
 
 from __future__ import annotations
@@ -38,11 +37,11 @@ _TYPES: Final = {
     "time": types.TimestampType,
     "bytes": types.BinaryType,
 }
-# What is handed to Spark must not name anything of this module, which Spark's workers do not have.
+# Functions that are sent to Spark must not refer to names of this module, as Spark's workers do not have it.
 
 
 def _derived(work: Work) -> tuple[bytes, bytes]:
-    """The key of the cipher and that of nonces."""
+    """Derive the keys of the cipher and of the nonces."""
     name = work.params["key"]
     secret = work.keys.get(name)
     where = f"operator {work.operator.id!r} ({work.operator.kind}): key: {name!r}; expected"
@@ -54,10 +53,10 @@ def _derived(work: Work) -> tuple[bytes, bytes]:
 
 
 def encryptor(cipher: bytes, nonces: bytes, context: bytes, kind: str) -> Callable[[Any, Any], Any]:
-    """A function from places (int64) and values of type ``kind`` to ciphertexts."""
+    """Make the function from positions (int64) and values of type ``kind`` to ciphertexts."""
 
     def seal(places: Any, values: Any) -> Any:
-        import hmac  # noqa: PLC0415 - all that is needed travels along
+        import hmac  # noqa: PLC0415 - imported by Spark's worker
         import struct  # noqa: PLC0415
 
         import pyarrow as pa  # noqa: PLC0415
@@ -87,10 +86,10 @@ def encryptor(cipher: bytes, nonces: bytes, context: bytes, kind: str) -> Callab
 
 
 def decryptor(cipher: bytes, kind: str, where: str, key: str) -> Callable[[Any], Any]:
-    """A function from ciphertexts to values of type ``kind``."""
+    """Make the function from ciphertexts to values of type ``kind``."""
 
     def read(values: Any) -> Any:
-        import struct  # noqa: PLC0415 - all that is needed travels along
+        import struct  # noqa: PLC0415 - imported by Spark's worker
 
         import pyarrow as pa  # noqa: PLC0415
         from cryptography.exceptions import InvalidTag  # noqa: PLC0415
@@ -111,11 +110,13 @@ def decryptor(cipher: bytes, kind: str, where: str, key: str) -> Callable[[Any],
         opened: list[Any] = []
         for value in values.to_pylist():
             if value is None or len(value) < 12:
-                raise ValueError(f"{where}: cannot decrypt a value: the value is no encrypted one")
+                raise ValueError(f"{where}: cannot decrypt a value: the value is not encrypted")
             try:
                 plain = decrypt(value[:12], value[12:], b"synergy_nb value 1")
             except InvalidTag:
-                raise ValueError(f"{where}: cannot decrypt a value: key {key!r} is wrong, or it was changed") from None
+                raise ValueError(
+                    f"{where}: cannot decrypt a value: key {key!r} is wrong, or the value changed"
+                ) from None
             found = names.get(plain[:1])
             if plain != b"\0" and found != kind:
                 raise ValueError(f"{where}: cannot decrypt a value: its type is {found or 'unknown'}; expected {kind}")
@@ -143,7 +144,7 @@ def encrypt(work: Work) -> DataFrame:
 
 @implements("decrypt")
 def decrypt(work: Work) -> DataFrame:
-    """The stream with readable columns; a value that was changed, or made with another key, ends the query."""
+    """The stream with decrypted columns; a value that was changed, or encrypted with another key, ends the query."""
     cipher, _ = _derived(work)
     columns = {}
     for name, kind in work.params["columns"].items():
@@ -154,7 +155,7 @@ def decrypt(work: Work) -> DataFrame:
 
 
 def _udf(function: Callable[..., Any], kind: str) -> Callable[..., Column]:
-    """A function for Arrow arrays, as ``arrow_udf`` of PySpark makes it; that asks for a session of the process."""
+    """Make a function of Arrow arrays; ``arrow_udf`` of PySpark would need an active session in this process."""
     return _create_udf(function, _TYPES[kind](), PythonEvalType.SQL_SCALAR_ARROW_UDF)
 
 

@@ -1,22 +1,22 @@
-"""What the operators' streaming DataFrames are like, how a stream enters them and leaves them.
+"""Format of the streaming DataFrames of operators, and the conversion of streams to and from it.
 
-A stream on Spark is a DataFrame with the columns of the plan's schema and two more, which no plan can name:
+A stream on Spark is a DataFrame with the columns of the plan's schema and two more, whose names no plan can contain:
 
 ``CLOCK``
-    The event time, on which the watermark is; later than ``time`` by ``SHIFT``. Spark's watermark starts at 1970, and
-    would drop whatever is older; with the shift, it starts before all times that can be written.
+    The event time, with the watermark; later than ``time`` by ``SHIFT``. Spark's watermark starts at 1970 and drops
+    older rows; with the shift, it starts before all valid times.
 ``ORDER``
-    Where in its stream a row stands: its position in a stream that came in with positions, its place among the rows of
-    its window, or NULL where the order of a stream means nothing.
+    The order of a row in its stream: its position if the input has positions, its number among the rows of its window,
+    or NULL if the order of the stream means nothing.
 
-Streams come in with rows that carry nothing but a punctuation (``MARK``). The watermark must see them and nothing else
-must, so they are dropped behind it, by a condition that the optimiser can neither simplify nor pass by with another:
-what is pushed below a watermark drops the punctuations with the rows, and no window ever closes.
+The input contains rows that are only punctuations (``MARK``). They must reach the watermark and nothing else, so a
+filter behind the watermark drops them. The optimiser can neither simplify its condition nor move other filters past it:
+a filter below the watermark could drop punctuations, and no window would ever close.
 
-Spark knows columns with event time by an entry in their metadata. Operators make such columns themselves, so that what
-Spark compares with its watermark is exactly what a window's end is compared with on peers: a tuple is late if it is
-older than the watermark, and Spark would drop one that is as old as that; so where Spark looks at the times of single
-rows, they are put a microsecond later.
+An entry in the metadata of a column marks it as event time for Spark. Operators create such columns, so that Spark
+compares the same times with its watermark as peers do. On peers a tuple is late if it is older than the watermark;
+Spark also drops a tuple of the same time. So where Spark compares the times of single rows, they are a microsecond
+later.
 """
 
 from __future__ import annotations
@@ -58,23 +58,23 @@ __all__ = [
 
 CLOCK: Final = " clock"  # a name in a plan has no blank at its ends
 ORDER: Final = " order"
-#: ORDER where the order of a stream means nothing, in Spark SQL.
+#: Spark SQL for ORDER if the order of a stream means nothing.
 UNORDERED: Final = "CAST(NULL AS BIGINT)"
 #: Microseconds by which the clock of Spark is ahead: 2000 years, of which every 400 have the same number of days.
 SHIFT: Final = 5 * 146_097 * 86_400 * 1_000_000
 #: Event time in microseconds (the year 7999) of the punctuation that ends a stream in Spark.
 END_TIME: Final = 190_256_860_800 * 1_000_000
-#: Metadata by which Spark knows a column with event time.
+#: Metadata that mark a column as event time for Spark.
 EVENT_TIME: Final = {"spark.watermarkDelayMs": 0}
 
 
 class Work(NamedTuple):
-    """What an operator is applied to.
+    """An operator to be applied, with its inputs.
 
     Parameters
     ----------
     operator, plan
-        The operator, and the plan that it belongs to.
+        The operator, and its plan.
     inputs
         Input streams of the operator.
     inside
@@ -82,7 +82,7 @@ class Work(NamedTuple):
     keys
         Secrets by the name that plans use for them.
     order
-        Columns by which the first input is to be sorted before anything else; none: it is taken as it is.
+        Columns by which the first input is sorted before the operator is applied; empty: it is not sorted.
     """
 
     operator: Operator
@@ -109,7 +109,7 @@ class Work(NamedTuple):
 
 
 def columns_of(schema: Mapping[str, str]) -> list[str]:
-    """The columns of a stream that are no time and no bound of a window."""
+    """Columns of a stream except its time and the bounds of its windows."""
     return [name for name in schema if name not in ("time", *WINDOW)]
 
 
@@ -119,17 +119,17 @@ def moved(time: str, by: int) -> str:
 
 
 def named(text: str, name: str) -> Column:
-    """The column ``name`` with the values of some Spark SQL."""
+    """The column ``name`` with the values of a Spark SQL expression."""
     return sf.expr(text).alias(name)
 
 
 def struct(parts: Iterable[str]) -> str:
-    """SQL for a struct of some SQL, with the fields c0, c1, ..."""
+    """SQL for a struct of SQL expressions, with the fields c0, c1, ..."""
     return "named_struct({})".format(", ".join(f"'c{number}', {part}" for number, part in enumerate(parts)))
 
 
 def enter(source: DataFrame, schema: Mapping[str, str], *, numbered: bool = False) -> DataFrame:
-    """A stream of rows and punctuations as operators take it.
+    """Convert a stream of rows and punctuations to the format of operators.
 
     Parameters
     ----------
@@ -148,25 +148,25 @@ def enter(source: DataFrame, schema: Mapping[str, str], *, numbered: bool = Fals
 
 
 def leave(frame: DataFrame, schema: Mapping[str, str], *, ordered: bool = False) -> DataFrame:
-    """A stream with the columns of its plan.
+    """Convert a stream from the format of operators to the columns of its plan.
 
     Parameters
     ----------
     frame
-        Frame that an operator gave.
+        Streaming DataFrame of an operator.
     schema
         Column to type of the stream.
     ordered
-        Keep what :func:`arrange` needs.
+        Whether to retain ``ORDER``, which :func:`arrange` needs.
     """
     names = [*schema, ORDER] if ordered else list(schema)
     return frame.select(*(sf.col(quote(name)) for name in names))
 
 
 def arrange(rows: pl.DataFrame) -> pl.DataFrame:
-    """Rows of a result, in the order of peers, without the columns that determine it.
+    """Sort rows of a result into the order of peers, and drop the columns that determine it.
 
-    Rows of windows are ordered by the ends of these, others by their positions, or by time where they have none.
+    Rows of windows are ordered by the ends of their windows, others by position, or by time if they have no positions.
 
     Parameters
     ----------

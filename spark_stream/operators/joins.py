@@ -20,7 +20,7 @@ __all__ = ["join"]
 
 
 def _within_windows(work: Work) -> bool:
-    """Whether windows are joined to windows; their times are equal then, as they follow from the windows."""
+    """Whether windows are joined to windows; then the times of a pair are equal, as they follow from the window."""
     return set(WINDOW) <= set(work.params["on"])
 
 
@@ -28,12 +28,12 @@ def _within_windows(work: Work) -> bool:
 def join(work: Work) -> DataFrame:
     """Pairs of tuples with equal values (NULL equals nothing) whose times are at most ``within`` apart.
 
-    If asked for, also the left tuples without one, or nothing else.
+    With ``how="left"``, also the left tuples without a partner; with ``how="anti"``, only these.
     """
     on = [name for name in work.params["on"] if name not in WINDOW or not _within_windows(work)]
     left, right = (_side(work, port, on) for port in (0, 1))
     equal = [f"{_at(0, name)} = {_at(1, name)}" for name in on]
-    how = "inner" if work.params["how"] == "inner" else "leftOuter"  # Spark joins no two streams by what is missing
+    how = "inner" if work.params["how"] == "inner" else "leftOuter"  # Spark has no anti join of two streams
     if _within_windows(work):
         same = f"{_at(0, WINDOW_COLUMN)} = {_at(1, WINDOW_COLUMN)}"
         pairs, partner = left.join(right, sf.expr(" AND ".join([same, *equal])), how), _at(1, WINDOW_COLUMN)
@@ -61,7 +61,7 @@ def _at(port: int, name: str) -> str:
 
 
 def _side(work: Work, port: int, on: list[str]) -> DataFrame:
-    """An input with columns of its own names, and its event time as Spark is to see it."""
+    """One input, with unique column names and the event time that Spark compares with its watermark."""
     schema, frame = work.schemas[port], work.inputs[port]
     names = dict.fromkeys([*on, *columns_of(schema)])
     columns = [sf.col(quote(name)).alias(f" {port} {name}") for name in names]
@@ -79,7 +79,7 @@ def _interval(span: int) -> str:
 
 
 def _origins(work: Work, on: list[str]) -> dict[str, str]:
-    """Column of the result to SQL, in the order of the plan; those of the right follow those of the left."""
+    """Column of the result to SQL, in the order of the plan: columns of the left input, then of the right."""
     left, right = work.schemas
     sources = [_at(0, name) for name in columns_of(dict.fromkeys([*on, *left], ""))]
     if work.params["how"] != "anti":

@@ -1,7 +1,7 @@
-"""Operators that see all rows of a window at once: sort, compare, distinct, top, percentile.
+"""Operators that process all rows of a window at once: sort, compare, distinct, top, percentile.
 
-Spark gives groups no order, so a window's rows are collected, ordered and written out again; the order goes along in
-``ORDER``. All rows of a window are closed by the same micro-batch.
+Groups have no order in Spark, so the rows of a window are collected in a list, sorted and exploded again; ``ORDER``
+retains the order. The same micro-batch closes all rows of a window.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ _NIBBLES: Final = "0123456789ABCDEF"
 
 
 def _ascending(kind: str, column: str, *, down: bool) -> list[str]:
-    """SQL by which rows in ascending order are in the ascending or descending order of a column, NULL last."""
+    """SQL of sort keys: ascending in them means ascending or descending in a column, with NULL last."""
     null = f"{column} IS NULL"
     if not down:
         return [null, column]
@@ -38,25 +38,25 @@ def _ascending(kind: str, column: str, *, down: bool) -> list[str]:
         return [null, f"NOT {column}"]
     if kind == "time":
         return [null, f"~ unix_micros({column})"]
-    # Each half byte turned round, and a sign above all of them at the end: what begins like another comes before it.
+    # Each half byte is inverted, and a character greater than all of them ends the text, so that a prefix sorts last.
     return [null, f"concat(translate(hex({column}), '{_NIBBLES}', '{_NIBBLES[::-1]}'), 'G')"]
 
 
 def _keys(by: Sequence[str], schema: Mapping[str, str]) -> dict[str, bool]:
-    """Columns that a sort goes by, and whether downwards: its keys, then the remaining columns."""
+    """Columns of a sort, and whether each is descending: its keys, then the remaining columns."""
     keys = {key if key in schema else key.removesuffix(" desc"): key not in schema for key in by}
     return {**keys, **{name: False for name in columns_of(schema) if name not in keys}}
 
 
 class _Sorting(NamedTuple):
-    """How the rows of a window are sorted.
+    """The structs by which the rows of a window are sorted.
 
     Parameters
     ----------
     parts
-        SQL of the fields by which structs of rows are in order, all columns among them.
+        SQL of the fields of a struct that sorts like the rows and contains all columns.
     places
-        Number of the field that holds a column.
+        Column to the number of its field.
     """
 
     parts: list[str]
@@ -106,7 +106,7 @@ def top(work: Work) -> DataFrame:
 
 @implements("percentile")
 def percentile(work: Work) -> DataFrame:
-    """The value at a place among those of each window and group."""
+    """The percentile of the values of each window and group."""
     by, name = list(work.params.get("by") or ()), work.params["name"]
     windows = _for_groups(work, by)
     groups = windows.by([named(quote(column), f" by {column}") for column in by])
@@ -119,7 +119,7 @@ def percentile(work: Work) -> DataFrame:
 
 
 def _for_groups(work: Work, by: Sequence[str]) -> Windowed:
-    """The input with its windows, to be grouped; sessions are those of the whole stream, not of each group."""
+    """The input with its windows, for grouping; sessions are those of the whole stream, not of each group."""
     windows = windowed(work)
     if not by or (work.params.get("window") or {}).get("kind") != "session":
         return windows
@@ -133,7 +133,7 @@ def _for_groups(work: Work, by: Sequence[str]) -> Windowed:
 
 @implements("distinct")
 def distinct(work: Work) -> DataFrame:
-    """The first tuple of each window for all combinations of values; where there is no order, the oldest and least."""
+    """The first tuple of each window for each combination of values; without an order, the oldest and least one."""
     names = columns_of(work.output)
     columns = {name: f"c{number}" for number, name in enumerate(names, 2)}
     row = struct([quote(ORDER), "`time`", *map(quote, names)])
@@ -152,8 +152,8 @@ def distinct(work: Work) -> DataFrame:
 def compare(work: Work) -> DataFrame:
     """The tuples whose value exceeds those of a given fraction of their window or group.
 
-    More than ``fraction * n`` values are smaller than a value if, of all values in order, it is larger than the one at
-    place ``floor(fraction * n)``, from 0. If the input is to be sorted first, only what is kept is.
+    More than ``fraction * n`` values are smaller than a value if it is larger than the value with the index
+    ``floor(fraction * n)``, from 0, of the sorted values. If the input is to be sorted, only the result is sorted.
     """
     schema, names = work.schemas[0], columns_of(work.output)
     keys = _keys(work.order, schema) if work.order else {ORDER: False}
@@ -186,7 +186,7 @@ def compare(work: Work) -> DataFrame:
 
 
 def _with_counts(work: Work, windows: Windowed, row: str) -> Windowed:
-    """The rows of both inputs of a comparison, those of the second with ``count``: one group for all of a window."""
+    """Union of both inputs of a comparison, with ``count`` of the second, so that a window is one group."""
     counts = windowed(work, port=1)
     (number,) = columns_of(work.schemas[1])
     left = windows.frame.select(windows.window.alias(WINDOW_COLUMN), named(row, " row"))
@@ -195,10 +195,10 @@ def _with_counts(work: Work, windows: Windowed, row: str) -> Windowed:
 
 
 def counted_here(work: Work) -> bool:
-    """Whether the second input of a comparison counts the very tuples of the first; then it need not be read.
+    """Whether the second input of a comparison counts the tuples of the first; then it need not be read.
 
-    So it is if it is a count of the same query, and both come from one stream by operators that keep all tuples and
-    their windows.
+    This holds if it is a count in the same query, and both inputs derive from one stream by operators that retain all
+    tuples and their windows.
     """
     plan = work.plan
     first, second = work.operator.inputs

@@ -25,11 +25,11 @@ if TYPE_CHECKING:
 
 __all__ = ["apply", "build", "kinds", "lag", "numbered", "readings"]
 
-_RECKONING: Final = 2000  # microseconds
+_RECKONING: Final = 2000  # rounding of Spark's watermark behind a join, microseconds
 
 
 def kinds() -> tuple[str, ...]:
-    """The kinds that :func:`apply` knows."""
+    """Kinds of operators that :func:`apply` supports."""
     return tuple(sorted(APPLIED))
 
 
@@ -41,16 +41,16 @@ def apply(
     inside: Collection[str] = (),
     keys: Mapping[str, bytes] | None = None,
 ) -> DataFrame:
-    """The stream of an operator.
+    """Apply an operator to its input streams.
 
     Parameters
     ----------
     operator
-        An operator of ``plan``.
+        Operator of ``plan``.
     plan
-        Gives the schemas of its streams.
+        Query plan, with the schemas of its streams.
     inputs
-        Input streams of the part, as :func:`~spark_stream.operators.enter` and this function return them.
+        Input streams of the operator, from :func:`~spark_stream.operators.enter` or this function.
     inside
         Operators of the plan that are executed in the same query.
     keys
@@ -59,7 +59,7 @@ def apply(
     Raises
     ------
     ValueError
-        If Spark cannot execute it, or a key is missing or unfit.
+        If Spark cannot execute the operator, or a key is missing or too short.
     """
     _check(operator, plan, inside)
     return APPLIED[operator.kind](Work(operator, plan, tuple(inputs), frozenset(inside), keys or {}))
@@ -80,28 +80,29 @@ def build(
     keys: Mapping[str, bytes] | None = None,
     ordered: bool = False,
 ) -> DataFrame:
-    """The result of a part of a plan.
+    """Translate a part of a plan to the streaming DataFrame of its result.
 
     Parameters
     ----------
     plan
-        The plan.
+        Query plan.
     members
         Ids of the operators of the part.
     end
-        The one whose stream is the result.
+        Id of the operator whose stream is the result.
     read
-        Gives a new streaming DataFrame of a stream that the part reads, as :func:`~spark_stream.operators.enter` takes
-        it, with positions if :func:`numbered` asks for them. It is called in the order of :func:`readings`.
+        Function that returns a new streaming DataFrame of a stream that the part reads, in the format of the input of
+        :func:`~spark_stream.operators.enter`, with positions if the stream is in :func:`numbered`. It is called in the
+        order of :func:`readings`.
     keys
         Secrets for ``encrypt`` and ``decrypt``, by the name that the plan uses.
     ordered
-        Keep what :func:`~spark_stream.operators.arrange` needs.
+        Whether to retain the columns that :func:`~spark_stream.operators.arrange` needs.
 
     Raises
     ------
     ValueError
-        If Spark cannot execute an operator, or a key is missing or unfit.
+        If Spark cannot execute an operator, or a key is missing or too short.
     """
     inside, positions = frozenset(members), numbered(plan, members, end)
 
@@ -114,7 +115,7 @@ def build(
         before = plan.operators[needed[0]]
         sorts = before.kind == "sort" and before.id in inside and "window" not in before.params
         if operator.kind == "compare" and sorts:
-            # Only what the comparison keeps has to be sorted, and the rows of a window are collected once.
+            # The comparison sorts only the tuples that remain, and collects the rows of a window once.
             needed, order = (*before.inputs, *needed[1:]), tuple(before.params["by"])
         return APPLIED[operator.kind](Work(operator, plan, tuple(map(stream, needed)), inside, keys or {}, order))
 
@@ -125,7 +126,7 @@ def build(
 
 
 def readings(plan: Plan, members: Collection[str], end: str) -> tuple[str, ...]:
-    """Ids of the operators whose streams a part reads, each as often as it reads it."""
+    """Ids of the operators whose streams a part reads; an id is repeated for each reading."""
     inside = frozenset(members)
 
     def read(name: str) -> Iterator[str]:
@@ -140,7 +141,7 @@ def readings(plan: Plan, members: Collection[str], end: str) -> tuple[str, ...]:
 
 
 def numbered(plan: Plan, members: Collection[str], end: str) -> frozenset[str]:
-    """Ids of the operators of whose streams a part has to know the positions of tuples.
+    """Ids of the operators whose streams a part reads with positions.
 
     Positions determine which tuple is the first of several, which ones a sample draws, and in what order a result is.
     """
@@ -161,15 +162,15 @@ def numbered(plan: Plan, members: Collection[str], end: str) -> frozenset[str]:
 
 
 def lag(plan: Plan, members: Collection[str], end: str) -> int:
-    """Microseconds by which the results of a part may be behind the watermark of what it reads.
+    """Largest lag of the results of a part behind the watermark of its inputs, microseconds.
 
-    What follows a join within a span of time waits for that span on Spark, which takes a pair to be as old as the older
-    half might be, and for up to 2 ms of its reckoning. Pairs themselves come out at once.
+    Spark delays the watermark behind a join by the span of the join, since a pair may be as old as its older half, and
+    by up to 2 ms from rounding. The pairs themselves are emitted at once.
     """
     inside = frozenset(members)
 
     def behind(name: str) -> tuple[int, int]:
-        """Of the stream's watermark, and of its tuples."""
+        """Lags of the watermark and of the tuples of a stream, microseconds."""
         operator = plan.operators[name]
         if _is_read(operator, inside):
             return 0, 0
@@ -177,7 +178,7 @@ def lag(plan: Plan, members: Collection[str], end: str) -> int:
         watermark, tuples = (max(each) for each in zip(*above, strict=True))
         if KINDS[operator.kind].waits:
             tuples = max(tuples, watermark)
-        if operator.params.get("how", "inner") != "inner":  # what has no partner waits for one
+        if operator.params.get("how", "inner") != "inner":  # a tuple without a partner waits for one
             tuples = max(tuples, watermark + _RECKONING)
         if KINDS[operator.kind].product and not set(WINDOW) <= set(operator.params["on"]):
             watermark += microseconds(KINDS[operator.kind].span(operator.params)) + _RECKONING
@@ -191,7 +192,7 @@ def _is_read(operator: Operator, inside: frozenset[str]) -> bool:
 
 
 def _needed(operator: Operator, plan: Plan, inside: frozenset[str]) -> tuple[str, ...]:
-    """The inputs that the operator looks at."""
+    """Inputs that the operator reads."""
     if operator.kind == "compare" and len(operator.inputs) == 2:
         work = Work(operator, plan, (), inside, {})
         return operator.inputs[:1] if counted_here(work) else operator.inputs

@@ -14,12 +14,12 @@ __all__ = ["APPLIED", "Applied", "implements"]
 
 Applied: TypeAlias = "Callable[[Work], DataFrame]"
 
-#: Kind of operator to what applies it.
+#: Kind of operator to the function that applies it.
 APPLIED: Final[dict[str, Applied]] = {}
 
 
 def implements(kind: str) -> Callable[[Applied], Applied]:
-    """Decorator of a function that applies the operator ``kind`` of the plan's catalogue."""
+    """Decorate the function that applies operators of the kind ``kind``."""
 
     def register(applied: Applied) -> Applied:
         if kind in APPLIED:

@@ -1,4 +1,4 @@
-"""Operators that look at one tuple at a time, and union."""
+"""Operators that process one tuple at a time, and union."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def where(work: Work) -> DataFrame:
 
 @implements("project")
 def project(work: Work) -> DataFrame:
-    """The new columns; ``time`` and the bounds of windows are kept."""
+    """The new columns, with ``time`` and the bounds of windows."""
     given, schema = work.params["columns"], work.schemas[0]
     columns = [
         named(translate(given[name], schema, kind) if name in given else quote(name), name)
@@ -38,30 +38,30 @@ def project(work: Work) -> DataFrame:
 
 @implements("union")
 def union(work: Work) -> DataFrame:
-    """All tuples of all inputs; between them there is no order."""
+    """All tuples of all inputs, without an order."""
     columns = [*(sf.col(quote(name)) for name in work.output), sf.col(CLOCK), named(UNORDERED, ORDER)]
     return reduce(lambda left, right: left.union(right), [frame.select(*columns) for frame in work.inputs])
 
 
 @implements("sample")
 def sample(work: Work) -> DataFrame:
-    """The very tuples that peers draw: by the position in the stream, mixed with the seed as they mix it."""
+    """The same tuples that peers draw: those whose position, hashed with the seed, is below a bound."""
     fraction = float(work.params["fraction"])
     if fraction >= 1.0:
         return work.inputs[0]
     seed = int(splitmix64(np.array([int(work.params.get("seed") or 0) % 2**64], dtype=np.uint64))[0])
-    missing = f"operator {work.operator.id!r} (sample): it needs the positions of tuples in the stream that it reads"
+    missing = f"operator {work.operator.id!r} (sample): the positions of the tuples of its input are missing"
     position = f"coalesce({quote(ORDER)}, raise_error({literal(missing)}))"
     drawn = f"({position} ^ {_signed(seed)}) + {_signed(0x9E3779B97F4A7C15)}"
     for shift, factor in ((30, 0xBF58476D1CE4E5B9), (27, 0x94D049BB133111EB)):
         drawn = f"(({drawn}) ^ shiftrightunsigned({drawn}, {shift})) * {_signed(factor)}"
     drawn = f"({drawn}) ^ shiftrightunsigned({drawn}, 31)"
     below = min(int(fraction * 2.0**64), 2**64 - 1)
-    # Both sides are unsigned numbers; with the highest bit turned, they compare as signed ones do.
+    # Both sides are unsigned numbers; with the highest bit inverted, signed numbers have the same order.
     return work.inputs[0].filter(f"(({drawn}) ^ {_signed(2**63)}) < {_signed(below ^ 2**63)}")
 
 
 def _signed(number: int) -> str:
-    """A 64-bit number as Spark writes it: signed."""
+    """SQL of an unsigned 64-bit number as the signed one with the same bits."""
     value = number - 2**64 if number >= 2**63 else number
     return f"({value}L)" if value > -(2**63) else "(-9223372036854775807L - 1L)"

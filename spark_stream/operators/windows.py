@@ -1,4 +1,4 @@
-"""The operators aggregate and count, and the windows that other operators use, too."""
+"""The operators aggregate and count, and windows, which other operators use, too."""
 
 from __future__ import annotations
 
@@ -30,24 +30,24 @@ if TYPE_CHECKING:
 __all__ = ["WINDOW_COLUMN", "Windowed", "aggregate", "count", "windowed"]
 
 WINDOW_COLUMN: Final = " window"
-_MOST_COPIES: Final = 16  # windows of a row that Spark writes out as so many projections; more are a list
+_MOST_COPIES: Final = 16  # windows per row up to which Spark makes a projection each; above, a list is exploded
 _END: Final = " end"
-_NEVER: Final = f"({quote(CLOCK)} < TIMESTAMP '0001-01-01 00:00:00')"  # what the optimiser cannot know to be FALSE
+_NEVER: Final = f"({quote(CLOCK)} < TIMESTAMP '0001-01-01 00:00:00')"  # the optimiser does not know that this is FALSE
 
 
 class Windowed(NamedTuple):
-    """A stream with, for each row, the window that it is in; a row in several windows is there several times.
+    """A stream with the window of each row; a row is repeated for each of its windows.
 
     Parameters
     ----------
     frame
-        The stream.
+        Streaming DataFrame.
     window
         Column with the window, a struct of start and end on Spark's clock.
     start, end
-        Microseconds from the true bounds to those in the struct.
+        Differences between the bounds in the struct and the true ones, microseconds.
     keys
-        Columns to group by beside the window, where Spark wants one at least.
+        Columns to group by in addition to the window, if Spark requires at least one.
     """
 
     frame: DataFrame
@@ -57,18 +57,18 @@ class Windowed(NamedTuple):
     keys: tuple[Column, ...] = ()
 
     def by(self, columns: Sequence[Column] = ()) -> GroupedData:
-        """Groups of the rows of a window with equal values of ``columns``."""
+        """Group rows by window and ``columns``."""
         return self.frame.groupBy(self.window.alias(WINDOW_COLUMN), *(columns or self.keys))
 
     def finished(self, rows: DataFrame, columns: Mapping[str, str], order: str) -> DataFrame:
-        """The stream of what was made of groups.
+        """Make a stream from the results of groups.
 
         Parameters
         ----------
         rows
-            Rows with the window by which they were grouped.
+            Results of the groups, with their window.
         columns
-            Column to SQL, of all that is no time and no bound of a window.
+            Column to SQL, for all columns except the time and the bounds of windows.
         order
             SQL for ``ORDER``.
         """
@@ -84,14 +84,14 @@ class Windowed(NamedTuple):
 
 
 def windowed(work: Work, frame: DataFrame | None = None, port: int = 0) -> Windowed:
-    """An input of an operator with its windows: those that the operator makes, or those that the input has."""
+    """An input of an operator with windows: those of the operator's parameter, or else those of the input."""
     stream = work.inputs[port] if frame is None else frame
     window: Mapping[str, Any] | None = work.params.get("window")
     if window is None:
         bounds = f"struct({moved('window_start', SHIFT)} AS start, {moved('window_end', SHIFT)} AS end)"
         return _under(stream, bounds, WINDOW_COLUMN)
     if window["kind"] == "session":
-        # On Spark, tuples that are exactly the gap apart are of one session; so the gap is shorter and starts later.
+        # In Spark, two tuples exactly one gap apart are in one session; so the gap is shorter and starts later.
         gap = max(microseconds(window["gap"]), 1)
         ends = stream.select("*", sf.expr(moved(quote(CLOCK), 1)).alias(_END, metadata=EVENT_TIME))
         session = sf.session_window(quote(_END), f"{gap - 1} microseconds")
@@ -110,13 +110,13 @@ def windowed(work: Work, frame: DataFrame | None = None, port: int = 0) -> Windo
 
 
 def _under(stream: DataFrame, bounds: str, name: str) -> Windowed:
-    """A stream with a column that Spark takes for a window."""
+    """Add a column that Spark treats as the window of a row."""
     return Windowed(stream.select("*", sf.expr(bounds).alias(name, metadata=EVENT_TIME)), sf.col(quote(name)))
 
 
 @implements("aggregate")
 def aggregate(work: Work) -> DataFrame:
-    """One tuple a group and window, ordered by group."""
+    """One tuple per group and window, ordered by group."""
     by, values, half_life = list(work.params["by"]), work.params["values"], work.params.get("half_life")
     windows = windowed(work)
     groups = windows.by([sf.col(quote(name)) for name in by])
@@ -140,7 +140,7 @@ def aggregate(work: Work) -> DataFrame:
 
 
 def _decayed(what: str, pairs: str, windows: Windowed, half_life: float) -> str:
-    """SQL for a sum, a count or an average of pairs of time and value, of which each counts by its age."""
+    """SQL for a sum, a count or an average of (time, value) pairs, each weighed by its age."""
     result = f"(unix_micros({quote(WINDOW_COLUMN)}.end) - {windows.end + 1}L)"
     share = f"pow(2.0D, CAST(p.c0 - {result} AS DOUBLE) / {half_life!r}D)"
     weight = f"aggregate({pairs}, 0.0D, (a, p) -> a + {share})"
@@ -152,7 +152,7 @@ def _decayed(what: str, pairs: str, windows: Windowed, half_life: float) -> str:
 
 @implements("count")
 def count(work: Work) -> DataFrame:
-    """The number of tuples of each window."""
+    """The number of tuples in each window."""
     windows = windowed(work)
     rows = windows.by().agg(named("count(1L)", " value"))
     return windows.finished(rows, {work.params["name"]: "` value`"}, UNORDERED)

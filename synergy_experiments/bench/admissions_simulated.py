@@ -32,7 +32,7 @@ from synergy_nb.simulator.kernel import Simulation, Uniform
 
 __all__ = ["simulated"]
 
-SETTLED: Final = 12.0  # virtual seconds after which the directory knows all components of a fresh ring
+STABLE: Final = 12.0  # virtual seconds after which the directory knows all components of a fresh ring
 RUN: Final = 30.0  # virtual seconds of each plan's streams
 DRAWN: Final = 997  # overheads drawn for each component, taken in turn
 
@@ -57,7 +57,7 @@ class _World:
         for name in self.peers:
             self.simulation.start(name)
             self.simulation.report(name, OfferComponents())
-        self.simulation.run(until=SETTLED)
+        self.simulation.run(until=STABLE)
 
     def _carry_out(self, _address: str, instruction: object) -> None:
         if isinstance(instruction, Report):

@@ -20,7 +20,7 @@ from synergy_nb.simulator.kernel import Simulation, Uniform
 
 __all__ = ["dht", "kernel"]
 
-SETTLED = 12.0  # virtual seconds after which all registrations have arrived
+STABLE = 12.0  # virtual seconds after which all registrations have arrived
 
 
 class _Watched(Peer):
@@ -71,7 +71,7 @@ def _lookups(count: int, lookups: int, seed: int) -> dict[str, Any]:
     for number, name in enumerate(names):
         directory = directories[number % count]
         simulation.call(peers[number % count].address, directory.register, name, "stream", {})
-    simulation.run(until=SETTLED)
+    simulation.run(until=STABLE)
     for peer in peers:
         peer.counts.clear()
         peer.furthest.clear()
@@ -164,7 +164,7 @@ def _overlay(count: int, seconds: float, repeats: int) -> tuple[list[float], dic
         simulation.start(each.peer.address)
         for component in each.config.components:
             simulation.call(each.peer.address, each.directory.register, component, "component", {})
-    simulation.run(until=SETTLED)
+    simulation.run(until=STABLE)
     rates, events, messages = [], 0, simulation.messages
     for _ in range(repeats):
         began = time.process_time()

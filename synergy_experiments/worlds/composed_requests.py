@@ -5,25 +5,25 @@ Theory of operation
 :func:`compose` puts whole Synergy peers on the kernel, all in the ring and their components in the directory, and
 submits every request of a scenario at its origin when it arrives. An application that is admitted begins at that moment
 in the flow simulator, which runs on the same virtual clock, so tuples of all admitted applications queue at the same
-peers. When all requests are decided, what was measured so far is forgotten, and the tuples of a stated time are
+peers. When all requests are decided, earlier measurements are discarded, and the tuples of a stated period are
 counted.
 
 *Feedback.* Projection needs the end-to-end time t̂ of running applications, "measured by the receiver of a stream
-processing session and communicated to all nodes participating in it" (section 2.3.4). So once a virtual second each
-origin is given the mean delay of the tuples that have come to its sinks since, smoothed: what its own sink would have
-measured. Formulas for queues at the current loads would be without noise and without the lag of a second, better than
-what a peer can know, and they would not hold for streams that others tap, nor for arrivals that are not Poisson. The
-flow simulator takes a few per cent of a run.
+processing session and communicated to all nodes participating in it" (section 2.3.4). So once per virtual second each
+origin receives the smoothed mean delay of the tuples that have arrived at its sinks since, as its own sink would
+measure it. Queueing formulas at the current loads would have no noise and no lag of a second, so they are better than
+the knowledge of a peer; and they do not hold for shared streams, nor for arrivals that are not Poisson. The flow
+simulator takes a few per cent of the time of a run.
 
-*Delays between peers* are known to all, where a policy asks for the nearest: a perfect "delay monitoring service". A
-peer of capacity 2 takes half the processing time, in what its probes are told and in the flow simulator alike.
+*Delays between peers* are known to all peers for policies that choose the nearest: a perfect "delay monitoring
+service". A peer of capacity 2 needs half the processing time, both in its answers to probes and in the flow simulator.
 
 Counted quantities
 ------------------
 ``delay`` is the mean over admitted applications of the mean delay of an application's tuples: processing, transmission
-and queueing, from the source to the sink. ``own_delay`` is the part of it that an application has to itself: of one
-that shares a stream, from where the stream is shared. The papers seem to count so, for "some of the requests (fully or
-partially) only transmission and no processing time is required" (Middleware 2006, section 4.1).
+and queueing, from the source to the sink. ``own_delay`` is the part that the application does not
+share: if it shares a stream, it begins where the stream is shared. The papers seem to count so, for "some of the
+requests (fully or partially) only transmission and no processing time is required" (Middleware 2006, section 4.1).
 
 A request succeeds if it is admitted and the mean delay of its tuples, from the source, is within its QoS requirement;
 ``success`` is the share of all requests that do. ``on_time`` is the share of all tuples that were within theirs.
@@ -61,17 +61,17 @@ from synergy_nb.simulator.workload import Request, Workload
 
 __all__ = ["Composed", "compose", "executed"]
 
-SETTLED: Final = 12.0  # virtual seconds after which the directory knows all components of a fresh ring
-AT_REST: Final = 2.0  # and of the overlay alone, to know what it sends
-FEEDBACK: Final = 1.0  # between two measurements of t̂, as sessions send them
+STABLE: Final = 12.0  # virtual seconds after which the directory knows all components of a fresh ring
+IDLE: Final = 2.0  # virtual seconds of the overlay without requests, to measure its own messages
+FEEDBACK: Final = 1.0  # virtual seconds between two measurements of t̂, as sessions send them
 SMOOTHING: Final = 0.5  # weight of a new measurement
-DECIDED: Final = 60.0  # after the last request, by when all are decided
-NEAREST: Final = 8  # peers that one to which components go by delay knows of
-QUEUES: Final = 10.0  # virtual seconds of tuples before those that count
+DECIDED: Final = 60.0  # virtual seconds after the last request until all must be decided
+NEAREST: Final = 8  # number of nearest peers that a peer knows, for deployment by delay
+WARM_UP: Final = 10.0  # virtual seconds of tuples before those that are counted
 
 
 class _Known(Latency):
-    """Delays as they are, to all peers."""
+    """The true delays to all peers."""
 
     __slots__ = ("_own", "_topology")
 
@@ -91,7 +91,7 @@ class _Story(Journal):
     Parameters
     ----------
     requests
-        Request to what came of it.
+        Request to its record.
     """
 
     def __init__(self, requests: dict[str, Served]) -> None:
@@ -134,14 +134,14 @@ class Composed:
             self.topology, bandwidth=self.topology.bandwidth, speeds=self.topology.cores, seed=seed, keep=2
         )
         self.peers = _peers(self.topology, self.workload, scenario, seed)
-        self._plans: dict[str, tuple[int, bytes]] = {}  # with the version of the deployment that it is of
-        self._delays: dict[str, Ewma] = {}  # t̂ of what runs
-        self._taps: dict[str, list[Tap]] = {}  # streams that an application shares
+        self._plans: dict[str, tuple[int, bytes]] = {}  # application to (version of the deployment, encoded plan)
+        self._delays: dict[str, Ewma] = {}  # t̂ of running applications
+        self._taps: dict[str, list[Tap]] = {}  # application to the streams that it shares
         self._watched: dict[Tap, str] = {}
         self._undecided = set(self.served)
-        self._next = 0.0  # feedback
+        self._next = 0.0  # time of the next feedback
         self._sent = 0  # messages before the first request
-        self._at_rest = 0.0  # messages a virtual second without requests
+        self._at_rest = 0.0  # messages per virtual second without requests
         for each in self.peers.values():
             self.simulation.add(each.peer)
         assemble([each.pastry for each in self.peers.values()], rtt=self._round_trip, seed=seed)
@@ -154,8 +154,8 @@ class Composed:
 
     def _carry_out(self, address: str, instruction: msgspec.Struct) -> None:
         if isinstance(instruction, Deployment):
-            told = instruction.version, instruction.plan
-            self._plans[instruction.application] = max(self._plans.get(instruction.application, told), told)
+            latest = instruction.version, instruction.plan
+            self._plans[instruction.application] = max(self._plans.get(instruction.application, latest), latest)
         elif isinstance(instruction, Report):
             served = self.served[instruction.application]
             served.status, served.reason = instruction.status, instruction.reason
@@ -167,7 +167,7 @@ class Composed:
                 self.flow.remove(instruction.application)
 
     def _begin(self, served: Served, peers: dict[str, str]) -> None:
-        """Tuples of an application begin to flow."""
+        """Start the flow of an application's tuples."""
         served.plan, served.peers = Plan.from_bytes(self._plans[served.request.name][1]), peers
         self.flow.run(self.simulation.now)
         application = executed(served.request.name, served.plan, served.peers)
@@ -222,11 +222,11 @@ class Composed:
     def stabilise(self) -> None:
         """Register all components in the directory, and count the messages of the overlay without requests."""
         simulation = self.simulation
-        simulation.run(SETTLED - AT_REST)
+        simulation.run(STABLE - IDLE)
         sent = simulation.messages
-        simulation.run(SETTLED)
-        self._at_rest = (simulation.messages - sent) / AT_REST
-        self._sent, self._next = simulation.messages, SETTLED
+        simulation.run(STABLE)
+        self._at_rest = (simulation.messages - sent) / IDLE
+        self._sent, self._next = simulation.messages, STABLE
 
     def serve(self) -> None:
         """Submit all requests, and wait until each is decided.
@@ -234,11 +234,11 @@ class Composed:
         Raises
         ------
         RuntimeError
-            If one is not.
+            If a request is not decided in time.
         """
         simulation = self.simulation
         for request in self.workload.requests:
-            self.advance(SETTLED + request.arrival)
+            self.advance(STABLE + request.arrival)
             self.submit(request)
         limit = simulation.now + DECIDED
         while self._undecided and simulation.now < limit:
@@ -249,7 +249,7 @@ class Composed:
     def count(self) -> Outcome:
         """Discard the measurements made during composition, and execute the admitted applications."""
         simulation, flow = self.simulation, self.flow
-        flow.run(simulation.now + QUEUES)
+        flow.run(simulation.now + WARM_UP)
         flow.clear()
         flow.run(flow.now + self.scenario.window)
         for name in self._delays:
@@ -257,7 +257,7 @@ class Composed:
             served.delay, served.tuples, served.late = found.mean, found.tuples, found.late
             ages = [flow.delays(self._watched[tap]).mean for tap in self._taps.get(name, ())]
             served.own_delay = found.mean - max(ages, default=0.0)
-        virtual = simulation.now - SETTLED
+        virtual = simulation.now - STABLE
         return Outcome(
             served=list(self.served.values()),
             probes=sum(each.probing.probes for each in self.peers.values()),

@@ -1,13 +1,12 @@
-"""The same requests composed and executed by real peers: Dask workers in two processes, delays laid over their links.
+"""The same requests composed and executed by real peers: Dask workers in two processes, with artificial link delays.
 
 The peers, their components and their places in the network are those of the simulated scenario, and so are the
-requests, their origins and the times at which they come. Operators that take processing time hold their peer's one
-thread for that long without using the processor, so that 88 peers of a core each can be had on a machine with two.
-Sources are packets in bursts, as the generator makes them. Delays are taken on the wall clock, where the machine's own
-work is in them: each message and each tuple costs processor time here, which a loaded machine has not got.
+requests, their origins and their arrival times. Operators with a processing time block the one thread of their peer for
+that time without using the processor, so that 88 peers of one core each fit on a machine with two. Sources are packets
+in bursts, as the generator makes them. Delays are measured by the wall clock and include the work of the machine: each
+message and each tuple costs processor time, which a loaded machine lacks.
 
-What a stream that is shared is worth from where it is shared on (``own_delay``) is not measured, and loads are those
-that peers have promised.
+The delay from the point where a stream is shared (``own_delay``) is not measured, and loads are committed loads.
 """
 
 from __future__ import annotations
@@ -29,10 +28,10 @@ from synergy_nb.simulator.workload import Workload
 __all__ = ["live", "run_live"]
 
 PROCESSES: Final = 2
-JOINING: Final = 120.0  # seconds until all peers are in one ring
-SETTLING: Final = 0.1  # seconds a peer, after all have joined
-QUIET: Final = 3.0  # seconds between the last decision and the first tuple that counts
-PATIENCE: Final = 60.0  # seconds until a request has to be decided
+JOINING: Final = 120.0  # time limit for all peers to join one ring, seconds
+STABILISING: Final = 0.1  # wait per peer after all have joined, seconds
+QUIET: Final = 3.0  # seconds between the last decision and the first tuple that is counted
+PATIENCE: Final = 60.0  # time limit for the decision on a request, seconds
 TRIES: Final = 5
 
 
@@ -60,14 +59,14 @@ async def _lived(given: Scenario, seed: int) -> Outcome:
         joining=JOINING,
     )
     try:
-        await asyncio.sleep(SETTLING * len(topology))
+        await asyncio.sleep(STABILISING * len(topology))
         return await _serve(cluster, given, workload)
     finally:
         await cluster.close()
 
 
 def _parts(topology: Topology, workload: Workload, pings: float) -> dict[str, dict[str, Any]]:
-    """The components and the capacity of each peer."""
+    """Settings of each peer: components, capacity and interval of pings."""
     return {
         peer: {"components": list(workload.offers(peer)), "cores": cores, "pings": pings}
         for peer, cores in topology.cores.items()
@@ -145,7 +144,7 @@ async def _delays(running: Mapping[str, AsyncApplication]) -> dict[str, tuple[in
 
 
 def _count(each: Served, first: tuple[int, float, float], last: tuple[int, float, float]) -> None:
-    """The counts between two readings."""
+    """Store the counts between two readings."""
     each.tuples = last[0] - first[0]
     each.late = round(last[2] - first[2])
     if each.tuples:

@@ -1,17 +1,17 @@
 """Projected and actual impact of a bursty newcomer on a stream that runs (section 2.3.4), beyond claim C14.
 
-Streams come to one peer, once with a newcomer and once without. What the newcomer adds to the delays of the first
-stream is projected at the end of every window for the next one, segment by segment (equation 2.11), by one of these
-readings of what is known of the newcomer:
+Streams arrive at one peer, once with a newcomer and once without. At the end of every window, the delay that the
+newcomer adds to the first stream is projected for the next window, segment by segment (equation 2.11), from one of
+these descriptions of the newcomer's load:
 
 =================  ===================================================================================
 mean               its mean load, as if its stream were regular
 maximum            its maximum load in every segment
-signature          its signature, laid over those of the streams that run (figure 2.9)
-signature, moved   the same, but measured at another time: the segments are right, where they begin is chance
+signature          its signature, aligned in time with those of the running streams (figure 2.9)
+signature, moved   the same, measured at another time: the segments are right, but they begin at random times
 =================  ===================================================================================
 
-Means over the newcomer's segments of high and of low rate are compared, as single differences are mostly chance.
+Means over the newcomer's segments of high and of low rate are compared, as single differences are mostly random.
 """
 
 from __future__ import annotations
@@ -51,9 +51,9 @@ def impact_of_newcomer(
     Parameters
     ----------
     streams
-        Streams that come to the peer, the newcomer last.
+        Streams that arrive at the peer, the newcomer last.
     x
-        Place of the points in a figure.
+        Value of the points on the x axis of a figure.
     segment
         Length of the newcomer's alternating segments of high and of low rate, seconds.
     window, windows
@@ -61,15 +61,15 @@ def impact_of_newcomer(
     seed
         Seed of arrivals and processing times.
     false_alarm
-        Tuples between false alarms of the signatures.
+        Mean number of tuples between two false alarms of the signatures.
     prefix
         Beginning of the names of the metrics.
 
     Yields
     ------
     Point
-        ``impact at high rate`` and ``impact at low rate``, projected over actual; ``impact error``, how far these are
-        from 1 on average. Segments in which a projector says that the peer is overloaded are left out.
+        ``impact at high rate`` and ``impact at low rate``, projected over actual; ``impact error``, the mean distance
+        of these from 1. Segments for which a projector projects overload are left out.
     """
     seconds = window * windows
     births, delays = executed(streams, seconds, seed)
@@ -145,7 +145,7 @@ def _added(projector: str, tau: float, before: Traffic, after: Traffic, lengths:
 
 
 def moved(pattern: Pattern, by: float) -> Pattern:
-    """The same pattern, as if it had been measured from so many seconds later on.
+    """The same pattern, as if its measurement had begun ``by`` seconds later.
 
     >>> moved(Pattern((2.0, 8.0), (0.8, 0.05)), 3.0)
     Pattern(seconds=(7.0, 2.0, 1.0), loads=(0.05, 0.8, 0.05))

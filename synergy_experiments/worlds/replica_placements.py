@@ -54,7 +54,7 @@ __all__ = [
 #: Those that can be compared. *Optimum* is the best under limits, for one request after the other: all components on
 #: one group of peers, and where none has room for them, *latency* under limits.
 ALGORITHMS: Final = ("synergy", "optimum", "optimal", "random", "partition", "latency", "latency apart")
-SETTLED: Final = 12.0  # virtual seconds after which the directory knows all components of a fresh ring
+STABLE: Final = 12.0  # virtual seconds after which the directory knows all components of a fresh ring
 DECIDED: Final = 120.0  # and by when all requests are decided
 VALUE: Final = 16.0  # bytes of a tuple
 TRIES: Final = 50  # random groups that are tried before one is computed
@@ -289,7 +289,7 @@ class PlacementCost:
         for address in self.peers:
             self.simulation.start(address)
             self.simulation.report(address, OfferComponents())
-        self.simulation.run(SETTLED)
+        self.simulation.run(STABLE)
 
     def submit(self, name: str, degree: int) -> None:
         """Submit a request at its peer."""

@@ -19,7 +19,7 @@ __all__ = ["Finding", "examine"]
 
 OLDEST: Final = (3, 11)
 PACKAGES: Final = ("distributed", "polars", "pyarrow", "duckdb", "sqlglot", "msgspec", "numpy", "cryptography")
-MEMORY: Final = 1e9  # memory of 8 peers with their data, bytes
+WANTED_MEMORY: Final = 1e9  # memory of 8 peers with their data, bytes
 _GIGA: Final = 1e9
 
 
@@ -107,7 +107,7 @@ def _cores() -> Finding:
 def _memory() -> Finding:
     memory = psutil.virtual_memory()
     found = f"{memory.available / _GIGA:.1f} of {memory.total / _GIGA:.1f} GB available"
-    if memory.available < MEMORY:
+    if memory.available < WANTED_MEMORY:
         return Finding("memory", "note", found, "8 peers need about 1 GB: end other programs, or start fewer peers")
     return Finding("memory", "good", found)
 

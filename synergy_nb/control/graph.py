@@ -22,9 +22,9 @@ __all__ = [
     "ComponentGraph",
     "Hop",
     "PlacementRequest",
+    "Producer",
     "Report",
     "Roles",
-    "Use",
     "late_share",
     "merge",
 ]
@@ -191,7 +191,7 @@ class Hop(msgspec.Struct, frozen=True, gc=False, array_like=True):
     variance: float = 0.0
 
 
-class Use(NamedTuple):
+class Producer(NamedTuple):
     """A component of one application that produces a stream which another application uses.
 
     Parameters
@@ -216,7 +216,7 @@ class Use(NamedTuple):
     origin: str = ""
     copies: tuple[str, ...] = ()
 
-    def orphaned(self) -> Use:
+    def orphaned(self) -> Producer:
         """The component after the end of its application: without origin and copies."""
         return self._replace(origin="", copies=())
 

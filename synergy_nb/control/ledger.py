@@ -232,10 +232,10 @@ class Ledger:
         share.reserved.pop(operator, None)
         return self._allocate(request, share.committed, operator, cores, links, additional=False)
 
-    def hold(self, request: str, operator: str, cores: float, links: Mapping[Link, float]) -> str:
-        """Reserve resources for one operator in addition to all that the request holds here; return "" or a reason.
+    def reserve_additional(self, request: str, operator: str, cores: float, links: Mapping[Link, float]) -> str:
+        """Reserve resources for one operator in addition to all resources of the request; return "" or a reason.
 
-        Unlike with :meth:`reserve`, the operators are not alternatives: all that is held can be committed.
+        Unlike with :meth:`reserve`, the operators are not alternatives: all reservations can be committed.
         """
         share = self._shares.setdefault(request, _Share())
         if operator in share.reserved or operator in share.committed:

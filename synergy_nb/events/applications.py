@@ -41,7 +41,7 @@ __all__ = [
     "TakeoverBegun",
 ]
 
-Use = tuple[str, str, str]  # application, operator and peer address of a component that produces a shared stream
+Producer = tuple[str, str, str]  # application, operator and peer address of the producer of a shared stream
 
 
 # -- life of an application ------------------------------------------------------------------------------------------
@@ -56,13 +56,13 @@ class ApplicationRunning(RequestEvent, frozen=True, gc=False):
         Operator to the address of its peer.
     shared
         Operator with a shared stream to the application and operator that provide it.
-    uses
+    producers
         Operator with a shared stream to all components that produce it.
     """
 
     peers: Mapping[str, str]
     shared: Mapping[str, Sequence[str]] = {}
-    uses: Mapping[str, Sequence[Use]] = {}
+    producers: Mapping[str, Sequence[Producer]] = {}
 
 
 class ApplicationEnded(RequestEvent, frozen=True, gc=False):
@@ -300,7 +300,7 @@ class ComponentMoved(RequestEvent, frozen=True, gc=False):
 class SharedStreamMoved(RequestEvent, frozen=True, gc=False):
     """A component of the application ``of``, whose stream this application shares, has moved from ``at`` to ``to``.
 
-    ``peers`` is λ of this application; ``uses`` has the meaning of :class:`ApplicationRunning`.
+    ``peers`` is λ of this application; ``producers`` has the meaning of :class:`ApplicationRunning`.
     """
 
     operator: str
@@ -308,7 +308,7 @@ class SharedStreamMoved(RequestEvent, frozen=True, gc=False):
     at: str
     to: str
     peers: Mapping[str, str]
-    uses: Mapping[str, Sequence[Use]]
+    producers: Mapping[str, Sequence[Producer]]
 
 
 class MoveGivenUp(RequestEvent, frozen=True, gc=False):

@@ -7,7 +7,7 @@ from typing import Final, NamedTuple, TypeAlias
 
 import msgspec
 
-from synergy_nb.control.graph import Use
+from synergy_nb.control.graph import Producer
 from synergy_nb.control.peer import Peer
 from synergy_nb.events import EnginesChosen, SignaturesFound
 from synergy_nb.lifecycle.engine_choice import MICRO_BATCH, WHY, SparkOffer, choose
@@ -24,7 +24,7 @@ DirectoryEntries: TypeAlias = Mapping[str, tuple[Entry, ...]]
 
 _NUMBERS: Final = ("rate", "cost", "selectivity")  # of a profile
 
-_uses = msgspec.json.Decoder(tuple[Use, ...])
+_producers_decoder = msgspec.json.Decoder(tuple[Producer, ...])
 
 
 class Alternative(NamedTuple):
@@ -39,7 +39,7 @@ class Alternative(NamedTuple):
     """
 
     plan: Plan
-    shared: Mapping[str, Mapping[str, tuple[Use, ...]]] = {}
+    shared: Mapping[str, Mapping[str, tuple[Producer, ...]]] = {}
 
 
 def sharing_alternative(
@@ -59,14 +59,14 @@ def sharing_alternative(
         Whether to share also streams whose beginning a later reader misses.
     """
     providers: dict[str, dict[str, Provider]] = {}
-    shared: dict[str, dict[str, tuple[Use, ...]]] = {}
+    shared: dict[str, dict[str, tuple[Producer, ...]]] = {}
 
     def runs(operator: str) -> bool:
         if not _may_share(plan, operator, everything=everything):
             return False
         for entry in found.get(plan.stream_name(operator), ()):
             producers = _producers(entry)
-            if producers and not any(is_dead(peer) for use in producers for peer in _needed(use)):
+            if producers and not any(is_dead(peer) for producer in producers for peer in _needed(producer)):
                 at = str(entry.attributes["application"]), str(entry.attributes["operator"])
                 providers.setdefault(operator, {})[entry.host] = at
                 shared.setdefault(operator, {})[entry.host] = producers
@@ -79,9 +79,9 @@ def sharing_alternative(
     return Alternative(shared_plan, {point: shared[point] for point in points if point in shared_plan.operators})
 
 
-def _needed(use: Use) -> tuple[str, ...]:
+def _needed(producer: Producer) -> tuple[str, ...]:
     """Peers that have to agree to the use of a component: its own, its copies' and its origin."""
-    return (use.peer, *use.copies, *((use.origin,) if use.origin else ()))
+    return (producer.peer, *producer.copies, *((producer.origin,) if producer.origin else ()))
 
 
 def _may_share(plan: Plan, operator: str, *, everything: bool) -> bool:
@@ -97,12 +97,12 @@ def _connectors(plan: Plan, operator: str) -> set[str]:
     return own.union(*(_connectors(plan, up) for up in plan.upstream(operator)))
 
 
-def _producers(entry: Entry) -> tuple[Use, ...]:
+def _producers(entry: Entry) -> tuple[Producer, ...]:
     """The components that produce the stream of a directory entry; empty if the entry is malformed or no stream."""
-    if not {"application", "operator", "uses"} <= entry.attributes.keys():
+    if not {"application", "operator", "producers"} <= entry.attributes.keys():
         return ()
     try:
-        return _uses.decode(str(entry.attributes["uses"]))
+        return _producers_decoder.decode(str(entry.attributes["producers"]))
     except msgspec.MsgspecError:
         return ()
 

@@ -11,7 +11,7 @@ A tap is not a component. A reader of a tap reads the component that makes the s
 that component lists these readers (``lent``) while their application runs. Peers with copies of the component know the
 graphs of the applications that share its stream, too, so a copy that takes over lists the readers at once. The peers of
 these applications may depend on the order in which the component reads its inputs (``witnesses``, ``requires``); they
-report what they know of that order once they read from its present peer (``uses``).
+report what they know of that order once they read from its present peer (``producer_epochs``).
 
 When an application has ended at this peer, two kinds of its components stay: those that other applications use, and
 sinks whose results have not been collected. Such a sink reads nothing any more, and no copies are kept. When nothing is
@@ -24,7 +24,7 @@ from collections.abc import Collection, Iterable, Mapping
 
 import msgspec
 
-from synergy_nb.control.graph import Use
+from synergy_nb.control.graph import Producer
 from synergy_nb.control.peer import Peer
 from synergy_nb.dataflow.streams.deployments import Borrowed, Deployment, Feed, Lent, Place
 from synergy_nb.lifecycle.hosted_components import ComponentId, Components
@@ -47,7 +47,9 @@ def version_of(graph: Graph) -> int:
 def needed_by(graph: Graph) -> set[ComponentId]:
     """All components that an application uses, on any peer."""
     own = {(graph.application, operator) for operator in graph.roles.peers}
-    return own | {(use.application, use.operator) for uses in graph.shared.values() for use in uses}
+    return own | {
+        (producer.application, producer.operator) for producers in graph.shared.values() for producer in producers
+    }
 
 
 class Deploying:
@@ -100,11 +102,13 @@ class Deploying:
             self._sharing[application] = graph
         if before is graph or (before is None and application not in self._sharing):
             return set()
-        owners = {use.application for known in (before, graph) if known is not None for use in known.uses}
+        owners = {
+            producer.application for known in (before, graph) if known is not None for producer in known.producers
+        }
         for owner in owners:
             self._sharers.setdefault(owner, set()).discard(application)
-        for use in () if graph is None else graph.uses:
-            self._sharers[use.application].add(application)
+        for producer in () if graph is None else graph.producers:
+            self._sharers[producer.application].add(application)
         for owner in owners:
             if not self._sharers[owner]:
                 del self._sharers[owner]
@@ -156,7 +160,7 @@ class Deploying:
             running=member.started,
             witnesses=witnesses,
             requires=requires,
-            uses=_epochs(graph.uses),
+            producer_epochs=_epochs(graph.producers),
             plan=graph.plan,
             remaining=remaining_times(graph.reached, plan),
             limits=self._limits(graph.application),
@@ -167,9 +171,9 @@ class Deploying:
         found: dict[str, float] = {}
         for graph in map(self._sharing.__getitem__, self.sharers(application)):
             limit = Plan.from_bytes(graph.plan).qos.delay
-            for use in graph.uses if limit is not None else ():
-                if use.application == application and limit is not None:
-                    found[use.operator] = min(limit, found.get(use.operator, limit))
+            for producer in graph.producers if limit is not None else ():
+                if producer.application == application and limit is not None:
+                    found[producer.operator] = min(limit, found.get(producer.operator, limit))
         return found
 
     def _dependent(self, application: str) -> tuple[tuple[str, ...], dict[str, int]]:
@@ -178,7 +182,7 @@ class Deploying:
         peers = {address for graph in graphs for address in graph.addresses}
         return tuple(sorted(peers)), {graph.application: version_of(graph) for graph in graphs}
 
-    def _place(self, member: Member, operator: str, makers: Mapping[str, Use | None]) -> Place:
+    def _place(self, member: Member, operator: str, makers: Mapping[str, Producer | None]) -> Place:
         graph, asked, address = member.graph, member.plan.operators[operator], self.peer.address
         backups, follower = graph.roles.backups.get(operator, ()), graph.roles.followers.get(operator, "")
         if not member.backups_committed:
@@ -203,8 +207,10 @@ class Deploying:
     def _remains(self, known: Deployment, sinks: Collection[str]) -> Deployment:
         """The deployment of an application that has ended here: components that others use, and sinks with results."""
         application = known.application
-        uses = {use[:2]: use for user in self.sharers(application) for use in self._sharing[user].uses}
-        needed = {operator for owner, operator in uses if owner == application}
+        producers = {
+            producer[:2]: producer for user in self.sharers(application) for producer in self._sharing[user].producers
+        }
+        needed = {operator for owner, operator in producers if owner == application}
         places: dict[str, Place] = {}
         for operator, place in known.places.items():
             if operator in needed:
@@ -216,10 +222,14 @@ class Deploying:
         return msgspec.structs.replace(
             known,
             places=places,
-            borrowed=tuple(_borrowed(uses[stream]) for stream in streams if stream in uses),
+            borrowed=tuple(_borrowed(producers[stream]) for stream in streams if stream in producers),
             witnesses=(),
             requires={},
-            uses=_epochs(use for use in uses.values() if use.application in known.uses) if needed else {},
+            producer_epochs=_epochs(
+                producer for producer in producers.values() if producer.application in known.producer_epochs
+            )
+            if needed
+            else {},
         )
 
     # -- streams that are shared -------------------------------------------------------------------------------------
@@ -227,27 +237,27 @@ class Deploying:
     def lend(self, member: Member) -> tuple[str, str]:
         """Register an application as a user of this peer's components; return a tap and a reason, or empty texts."""
         graph, address = member.graph, self.peer.address
-        for tap, uses in graph.shared.items():
-            for use in uses:
-                refusal = self._lend(use, graph.application) if use.peer == address else ""
+        for tap, producers in graph.shared.items():
+            for producer in producers:
+                refusal = self._lend(producer, graph.application) if producer.peer == address else ""
                 if refusal:
-                    return tap, f"{tap}: {use.operator} of {use.application} at {address} {refusal}"
+                    return tap, f"{tap}: {producer.operator} of {producer.application} at {address} {refusal}"
         return "", ""
 
-    def _lend(self, use: Use, application: str) -> str:
-        owner, component = self.members.get(use.application), self.components.get(use[:2])
-        if owner is not None and use.operator in owner.graph.roles.followers:
+    def _lend(self, producer: Producer, application: str) -> str:
+        owner, component = self.members.get(producer.application), self.components.get(producer[:2])
+        if owner is not None and producer.operator in owner.graph.roles.followers:
             return "is moving"
-        if component is not None and component.epoch != use.epoch:
+        if component is not None and component.epoch != producer.epoch:
             return "has moved"
-        return "" if self.components.use(use[:2], application) else "has ended"
+        return "" if self.components.use(producer[:2], application) else "has ended"
 
     def update_sharers(self, owner: str) -> None:
         """Register the applications that share streams of an owner as users of its components that are new here."""
         for name in self.sharers(owner):
-            for use in self._sharing[name].uses:
-                if use.application == owner:
-                    self.components.use(use[:2], name)
+            for producer in self._sharing[name].producers:
+                if producer.application == owner:
+                    self.components.use(producer[:2], name)
 
     def owner_has_ended(self, application: str, operator: str) -> str:
         """An application that has ended but still reads a stream of this peer for other applications; empty if none."""
@@ -264,8 +274,8 @@ class Deploying:
         return tuple(each for name in sorted(found) for each in found[name]) if found else ()
 
 
-def _borrowed(use: Use) -> Borrowed:
-    return Borrowed(use.application, use.operator, use.peer, use.epoch)
+def _borrowed(producer: Producer) -> Borrowed:
+    return Borrowed(producer.application, producer.operator, producer.peer, producer.epoch)
 
 
 def remaining_times(reached: Mapping[str, float], plan: Plan) -> dict[str, float]:
@@ -279,9 +289,9 @@ def remaining_times(reached: Mapping[str, float], plan: Plan) -> dict[str, float
     return found
 
 
-def _epochs(uses: Iterable[Use]) -> dict[str, dict[str, int]]:
+def _epochs(producers: Iterable[Producer]) -> dict[str, dict[str, int]]:
     """Application and operator to the epochs of components."""
     found: dict[str, dict[str, int]] = {}
-    for use in uses:
-        found.setdefault(use.application, {})[use.operator] = use.epoch
+    for producer in producers:
+        found.setdefault(producer.application, {})[producer.operator] = producer.epoch
     return found

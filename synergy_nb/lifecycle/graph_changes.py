@@ -193,9 +193,9 @@ class GraphChanges:
                 self.ledger.commit(graph.application, tap, 0.0, {})
                 member.deployed.add(tap)
                 self.components.add(graph, member.plan, tap)
-        for use in graph.uses:
-            if use.peer == address and not self.components.use(use[:2], graph.application) and anew:
-                reason = f"{use.operator} of {use.application} at {address} has ended"
+        for producer in graph.producers:
+            if producer.peer == address and not self.components.use(producer[:2], graph.application) and anew:
+                reason = f"{producer.operator} of {producer.application} at {address} has ended"
                 self.peer.send(graph.origin, Lost(graph.application, graph.attempt, reason, graph.epoch))
 
     def commit_backup(self, member: Member, operator: str) -> None:

@@ -13,7 +13,7 @@ from typing import TypeAlias
 
 import msgspec
 
-from synergy_nb.control.graph import Use
+from synergy_nb.control.graph import Producer
 from synergy_nb.control.ledger import Ledger
 from synergy_nb.control.peer import Peer
 from synergy_nb.lifecycle.members import producers_of
@@ -37,7 +37,7 @@ class Component:
         Plan of the application that had the component deployed.
     operator
         Id of the component's operator in that plan.
-    uses
+    producers
         All components that produce its stream, at any peer: those upstream of it, and itself.
     reached
         Projected time from a source until a tuple leaves the component, seconds.
@@ -55,13 +55,13 @@ class Component:
         measured one.
     """
 
-    __slots__ = ("epoch", "load", "offered", "operator", "plan", "reached", "users", "uses")
+    __slots__ = ("epoch", "load", "offered", "operator", "plan", "producers", "reached", "users")
 
-    def __init__(self, plan: Plan, operator: str, uses: tuple[Use, ...], reached: float, epoch: int) -> None:
+    def __init__(self, plan: Plan, operator: str, producers: tuple[Producer, ...], reached: float, epoch: int) -> None:
         self.epoch = epoch
         self.plan = plan
         self.operator = operator
-        self.uses = uses
+        self.producers = producers
         self.reached = reached
         self.users: set[str] = set()
         self.offered = False
@@ -119,8 +119,8 @@ class Components:
 
     def add(self, graph: Graph, plan: Plan, operator: str) -> None:
         """Add a component that an application has deployed at this peer."""
-        uses, reached = producers_of(graph, plan, operator), graph.reached.get(operator, 0.0)
-        component = Component(plan, operator, uses, reached, graph.roles.epochs.get(operator, 0))
+        producers, reached = producers_of(graph, plan, operator), graph.reached.get(operator, 0.0)
+        component = Component(plan, operator, producers, reached, graph.roles.epochs.get(operator, 0))
         name = graph.application, operator
         before = self._components.get(name)
         for user in () if before is None else before.users:
@@ -171,9 +171,9 @@ class Components:
             component = self._components.get((application, operator))
             if component is not None and component.whole and not component.offered:
                 component.offered = True
-                uses = msgspec.json.encode(component.uses).decode()
+                producers = msgspec.json.encode(component.producers).decode()
                 name = component.plan.stream_name(operator)
-                attributes: dict[str, str | float | int] = {"uses": uses, "reached": component.reached}
+                attributes: dict[str, str | float | int] = {"producers": producers, "reached": component.reached}
                 self.streams.offer(name, application, operator, attributes)
 
     def update_producers(self, graph: Graph) -> None:
@@ -181,9 +181,9 @@ class Components:
         for (owner, operator), component in self.of(graph.application):
             if owner == graph.application:
                 component.epoch = graph.roles.epochs.get(operator, 0)
-                uses = producers_of(graph, component.plan, operator)
-                if uses != component.uses:
-                    component.uses = uses
+                producers = producers_of(graph, component.plan, operator)
+                if producers != component.producers:
+                    component.producers = producers
                     component.offered = False  # so that it is published again, with its new producers
 
     def discard(self, application: str, operator: str) -> set[str]:
@@ -236,8 +236,10 @@ class Components:
 
     def _orphan(self, application: str, component: Component) -> None:
         """Update a component whose application has ended while others use it: it has no origin any more."""
-        uses = (use.orphaned() if use.application == application else use for use in component.uses)
-        component.uses = tuple(sorted(uses))
+        producers = (
+            producer.orphaned() if producer.application == application else producer for producer in component.producers
+        )
+        component.producers = tuple(sorted(producers))
         if component.offered:
             component.offered = False
             self.offer(application, (component.operator,))

@@ -154,8 +154,8 @@ class Impacts:
 
     @staticmethod
     def _taps(member: Member, component: ComponentId) -> Iterator[str]:
-        for tap, uses in member.graph.shared.items():
-            if any(use[:2] == component for use in uses):
+        for tap, producers in member.graph.shared.items():
+            if any(producer[:2] == component for producer in producers):
                 yield tap
 
     def _load(self, plan: Plan, operators: Sequence[str]) -> Load:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from synergy_nb.control.graph import Use
+from synergy_nb.control.graph import Producer
 from synergy_nb.control.peer import Timer
 from synergy_nb.lifecycle.messages import Graph
 from synergy_nb.plan import Plan
@@ -91,24 +91,26 @@ def plan_of(graph: Graph) -> Plan:
     return plan
 
 
-def producer_of(graph: Graph, plan: Plan, tap: str) -> Use | None:
+def producer_of(graph: Graph, plan: Plan, tap: str) -> Producer | None:
     """The component whose output is the stream of a tap; its name does not change when it moves."""
     makers = {(application, operator) for application, operator in plan.operators[tap].params["providers"].values()}
-    found = [use for use in graph.shared[tap] if use[:2] in makers]
-    return next((use for use in found if use.peer == graph.roles.peers[tap]), None)
+    found = [producer for producer in graph.shared[tap] if producer[:2] in makers]
+    return next((producer for producer in found if producer.peer == graph.roles.peers[tap]), None)
 
 
-def deployment_of(graph: Graph, operator: str) -> Use:
+def deployment_of(graph: Graph, operator: str) -> Producer:
     """The present peer, epoch, copies and origin of a component."""
     roles = graph.roles
     follower = roles.followers.get(operator)
     copies = (*roles.backups.get(operator, ()), *(() if follower is None else (follower,)))
-    return Use(graph.application, operator, roles.peers[operator], roles.epochs.get(operator, 0), graph.origin, copies)
+    return Producer(
+        graph.application, operator, roles.peers[operator], roles.epochs.get(operator, 0), graph.origin, copies
+    )
 
 
-def producers_of(graph: Graph, plan: Plan, operator: str) -> tuple[Use, ...]:
+def producers_of(graph: Graph, plan: Plan, operator: str) -> tuple[Producer, ...]:
     """All components that produce the stream of an operator, including those of other applications."""
-    found: set[Use] = set()
+    found: set[Producer] = set()
     waiting = [operator]
     while waiting:
         name = waiting.pop()

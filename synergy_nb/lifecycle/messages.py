@@ -6,7 +6,7 @@ from typing import Any
 
 import msgspec
 
-from synergy_nb.control.graph import Roles, Use
+from synergy_nb.control.graph import Producer, Roles
 from synergy_nb.control.peer import Message
 from synergy_nb.plan import Plan
 from synergy_nb.plan.spark_parts import PART
@@ -59,7 +59,7 @@ class Graph(msgspec.Struct, frozen=True, gc=False, array_like=True):
     origin: str
     plan: bytes
     roles: Roles
-    shared: dict[str, tuple[Use, ...]] = {}
+    shared: dict[str, tuple[Producer, ...]] = {}
     reached: dict[str, float] = {}
     epoch: int = 0
 
@@ -82,28 +82,30 @@ class Graph(msgspec.Struct, frozen=True, gc=False, array_like=True):
         own = sorted(
             operator for operator, peer in self.roles.peers.items() if peer == address and operator not in self.shared
         )
-        used = {f"{use.operator} of {use.application}" for use in self.uses if use.peer == address}
+        used = {
+            f"{producer.operator} of {producer.application}" for producer in self.producers if producer.peer == address
+        }
         return own + sorted(used)
 
     @property
-    def uses(self) -> list[Use]:
+    def producers(self) -> list[Producer]:
         """All components of other applications that this one uses, sorted."""
-        return sorted({use for uses in self.shared.values() for use in uses})
+        return sorted({producer for producers in self.shared.values() for producer in producers})
 
     @property
     def lenders(self) -> set[str]:
         """Peers with components of other applications that this one uses."""
-        return {use.peer for uses in self.shared.values() for use in uses}
+        return {producer.peer for producers in self.shared.values() for producer in producers}
 
     @property
     def lender_copies(self) -> set[str]:
         """Peers that back up or follow components of other applications that this one uses."""
-        return {peer for uses in self.shared.values() for use in uses for peer in use.copies}
+        return {peer for producers in self.shared.values() for producer in producers for peer in producer.copies}
 
     @property
     def shared_owners(self) -> set[str]:
         """Origins of the other applications whose components this one uses; without applications that have ended."""
-        return {use.origin for uses in self.shared.values() for use in uses if use.origin}
+        return {producer.origin for producers in self.shared.values() for producer in producers if producer.origin}
 
     @property
     def watched(self) -> list[str]:
@@ -262,7 +264,7 @@ class ProducersMoved(Message, frozen=True):
         Application that shares streams, and number of the attempt to set it up.
     owner, epoch
         Application whose components these are, and the epoch of its graph.
-    uses
+    producers
         All components of the owner except sinks and taps, with their peers and copies.
     ended
         Whether the owner has ended: its shared components then stay at their peers, without copies.
@@ -272,7 +274,7 @@ class ProducersMoved(Message, frozen=True):
     attempt: int
     owner: str
     epoch: int
-    uses: tuple[Use, ...]
+    producers: tuple[Producer, ...]
     ended: bool
 
 

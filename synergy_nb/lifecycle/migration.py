@@ -362,10 +362,12 @@ class Migrations:
 
     def _shared(self, application: str) -> None:
         """Answer the origins of the followers here whose stream an application shares that this peer now knows."""
-        for use in self.changes.members[application].graph.uses if application in self.changes.members else ():
-            member = self.changes.members.get(use.application)
-            if member is not None and member.graph.roles.followers.get(use.operator) == self.peer.address:
-                self._answer(member.graph.origin, member.graph, use.operator, member, "")
+        for producer in (
+            self.changes.members[application].graph.producers if application in self.changes.members else ()
+        ):
+            member = self.changes.members.get(producer.application)
+            if member is not None and member.graph.roles.followers.get(producer.operator) == self.peer.address:
+                self._answer(member.graph.origin, member.graph, producer.operator, member, "")
 
     def failed(self, member: Member, operator: str, reason: str) -> bool:
         """Report to the origin that a follower here has failed; return False if the operator has no follower here."""

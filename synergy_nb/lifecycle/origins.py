@@ -3,7 +3,7 @@
 A request is submitted directly to the node that the client runs, "or redirected to a Synergy node v_s that is closest
 to the client based on a predefined proximity metric (e.g., geographical location). Alternative policies can select v_s
 to be the Synergy node closest to the source or the sink node(s) of the application." The metric here is the round-trip
-time; of several nodes, the sum of the round-trip times counts.
+time; with several nodes, the sum of the round-trip times.
 
 ==========  =======================================================================================================
 ``client``  nearest to the client
@@ -28,7 +28,7 @@ __all__ = ["CLIENT", "POLICIES", "ends_of", "nearest"]
 
 POLICIES: Final = ("client", "source", "sink", "near")
 
-#: Peers at whose nearest one an end of an application is; None: it is at the client.
+#: An end of an application (source, sink or client): its possible peers, of which the nearest counts; None: the client.
 End: TypeAlias = frozenset[str] | None
 CLIENT: Final[End] = None
 
@@ -37,7 +37,7 @@ TIED_SHARE: Final = 0.1  # share of the least delay; peers whose delays differ b
 
 
 def ends_of(plan: Plan, policy: str, peers: Mapping[str, Collection[str]], names: Mapping[str, str]) -> list[End]:
-    """The ends of an application to which its origin is to be near.
+    """Find the ends of an application that its origin should be near.
 
     Parameters
     ----------
@@ -46,9 +46,9 @@ def ends_of(plan: Plan, policy: str, peers: Mapping[str, Collection[str]], names
     policy
         Rule by which the origin is chosen, from :data:`POLICIES`.
     peers
-        Address of each peer that answers to the components that it offers.
+        Address of each peer that answers to the names of the components that it offers.
     names
-        Address of a peer to its name, by which a plan may bind operators.
+        Address of a peer to its name, as plans may pin operators by name.
 
     Examples
     --------
@@ -79,17 +79,17 @@ def nearest(
     client: Mapping[str, float],
     between: Callable[[str, str], float | None],
 ) -> list[str]:
-    """The candidates, those that are nearest to all ends together first.
+    """Sort candidates by the sum of their delays to all ends, the nearest first.
 
-    Peers that are equally near, which those are whose delays differ by less than a tenth or 2 ms from the least, keep
-    the order that they are given in. So do those of which no delay is known, behind all others.
+    Peers are equally near if their sums exceed the least by less than a tenth or 2 ms; they remain in the given order.
+    Peers without a known delay come last, in the given order.
 
     Parameters
     ----------
     candidates
         Addresses of the peers that may become the origin.
     ends
-        Ends of the application, see :func:`ends_of`. An end of which no candidate's delay is known counts for nothing.
+        Ends of the application, see :func:`ends_of`. An end to which no candidate has a known delay is ignored.
     client
         Address of a peer to the round-trip time between it and the client, in seconds.
     between

@@ -351,8 +351,8 @@ class Session(Protocol):
         self.feedbacks.begin(graph.application)  # the first feedback informs all peers that the application runs
         peers = request.roles.peers
         shared = {tap: list(provider(plan.operators[tap], graph.roles.peers[tap]) or ()) for tap in graph.shared}
-        uses = {tap: [use[:3] for use in made] for tap, made in graph.shared.items()}
-        self.peer.record(events.ApplicationRunning, graph.application, peers=peers, shared=shared, uses=uses)
+        producers = {tap: [producer[:3] for producer in made] for tap, made in graph.shared.items()}
+        self.peer.record(events.ApplicationRunning, graph.application, peers=peers, shared=shared, producers=producers)
         self.peer.instruct(request.report())
         for listener in self.on_established:
             listener(request, "")

@@ -21,7 +21,7 @@ from typing import Any, Final
 
 import msgspec
 
-from synergy_nb.control.graph import Use
+from synergy_nb.control.graph import Producer
 from synergy_nb.control.peer import Message, Peer
 from synergy_nb.events import SharedStreamMoved
 from synergy_nb.events.application_states import State
@@ -49,7 +49,7 @@ class _Sharer:
     def __init__(self, graph: Graph, application: str) -> None:
         self.attempt = graph.attempt
         self.origin = graph.origin
-        self.operators = {use.operator for use in graph.uses if use.application == application}
+        self.operators = {producer.operator for producer in graph.producers if producer.application == application}
 
 
 class SharedStreams:
@@ -87,7 +87,7 @@ class SharedStreams:
         self.moves = moves
         self.fail = fail
         self._sharers: dict[str, dict[str, _Sharer]] = {}  # owner that this peer leads to its sharers
-        self._reported: dict[str, tuple[Use, ...]] = {}  # owner to the components in its last report
+        self._reported: dict[str, tuple[Producer, ...]] = {}  # owner to the components in its last report
         self._unacknowledged: dict[tuple[str, str], ProducersMoved] = {}  # (sharer, owner) to the report
         self._applied: dict[str, dict[str, int]] = {}  # sharer that this peer leads, then owner, to the reported epoch
         # sharer that this peer leads, then owner, to the sender and the report that cannot be applied yet
@@ -103,16 +103,18 @@ class SharedStreams:
 
     def admit(self, graph: Graph) -> tuple[str, str]:
         """Register a sharer of applications of this peer; return a tap and the reason of a refusal, or empty texts."""
-        for tap, uses in graph.shared.items():
-            for use in uses:
-                request = self.led.get(use.application) if use.origin == self.peer.address else None
+        for tap, producers in graph.shared.items():
+            for producer in producers:
+                request = self.led.get(producer.application) if producer.origin == self.peer.address else None
                 if request is not None and (
-                    request.state in CHANGING or deployment_of(request.graph, use.operator) != use
+                    request.state in CHANGING or deployment_of(request.graph, producer.operator) != producer
                 ):
-                    return tap, f"{tap}: {use.operator} of {use.application} moves"
-        for application in sorted({use.application for use in graph.uses if use.origin == self.peer.address}):
+                    return tap, f"{tap}: {producer.operator} of {producer.application} moves"
+        for application in sorted(
+            {producer.application for producer in graph.producers if producer.origin == self.peer.address}
+        ):
             if application in self.led:
-                self._reported[application] = self._uses(application)
+                self._reported[application] = self._producers(application)
                 self._sharers.setdefault(application, {})[graph.application] = _Sharer(graph, application)
         return "", ""
 
@@ -141,7 +143,7 @@ class SharedStreams:
             self.peer.send(address, End(application, graph.attempt, "it has ended"))
         self.sharer_ended(application, graph.attempt)
 
-    def _uses(self, application: str) -> tuple[Use, ...]:
+    def _producers(self, application: str) -> tuple[Producer, ...]:
         """The components of an application that others may use, with their present peers and copies."""
         graph = self.led[application].graph
         operators = Plan.from_bytes(graph.plan).operators.items()
@@ -150,13 +152,13 @@ class SharedStreams:
     def _published(self, application: str) -> None:
         """Report the present components of an application, whose graph has changed, to its sharers."""
         sharers = self._sharers.get(application)
-        uses = self._uses(application) if sharers else ()
-        if not sharers or uses == self._reported.get(application):
+        producers = self._producers(application) if sharers else ()
+        if not sharers or producers == self._reported.get(application):
             return
-        self._reported[application] = uses
+        self._reported[application] = producers
         epoch = self.led[application].graph.epoch
         for name, each in sorted(sharers.items()):
-            self._report(each, ProducersMoved(name, each.attempt, application, epoch, uses, ended=False))
+            self._report(each, ProducersMoved(name, each.attempt, application, epoch, producers, ended=False))
 
     def _report(self, sharer: _Sharer, message: ProducersMoved) -> None:
         key = message.application, message.owner
@@ -201,8 +203,8 @@ class SharedStreams:
         if graph is None:
             self._answer(sender, message, message.epoch)
             return
-        known = {use[:4] for use in request.graph.uses}
-        moves = [use for use in graph.uses if use[:4] not in known]
+        known = {producer[:4] for producer in request.graph.producers}
+        moves = [producer for producer in graph.producers if producer[:4] not in known]
         if request.state is State.MOVING and moves:
             self.moves.give_up(
                 application, f"{moves[0].operator} of {owner}, which it shares, is at {moves[0].peer} now"
@@ -227,21 +229,21 @@ class SharedStreams:
         before = self.led[application].graph
         self.changes.change(application, graph)
         self.changes.publish(application, set(before.addresses) - set(graph.addresses))
-        was = {use[:2]: use.peer for use in before.uses}
+        was = {producer[:2]: producer.peer for producer in before.producers}
         peers = self.led[application].roles.peers
-        uses = {tap: [use[:3] for use in made] for tap, made in graph.shared.items()}
-        for use in graph.uses:
-            at = was.get(use[:2], use.peer)
-            if at != use.peer:
+        producers = {tap: [producer[:3] for producer in made] for tap, made in graph.shared.items()}
+        for producer in graph.producers:
+            at = was.get(producer[:2], producer.peer)
+            if at != producer.peer:
                 self.peer.record(
                     SharedStreamMoved,
                     application,
-                    operator=use.operator,
-                    of=use.application,
+                    operator=producer.operator,
+                    of=producer.application,
                     at=at,
-                    to=use.peer,
+                    to=producer.peer,
                     peers=peers,
-                    uses=uses,
+                    producers=producers,
                 )
         if graph.roles.peers != before.roles.peers:
             self.peer.instruct(self.led[application].report())
@@ -254,53 +256,53 @@ class SharedStreams:
     def died(self, application: str, address: str) -> None:
         """Treat the owners of shared streams as ended if a dead peer led them."""
         graph = self.led[application].graph
-        for owner in sorted({use.application for use in graph.uses if use.origin == address}):
+        for owner in sorted({producer.application for producer in graph.producers if producer.origin == address}):
             self._producers_moved("", ProducersMoved(application, graph.attempt, owner, DEAD, (), ended=True))
 
     def recoverable(self, application: str) -> bool:
         """Whether every component that an application of this peer shares lives, or may be taken over."""
         graph = self.led[application].graph
         dead = self.membership.is_dead
-        lost = [use for use in graph.uses if dead(use.peer)]
-        for use in lost:
-            if not use.origin or dead(use.origin) or all(dead(peer) for peer in use.copies):
+        lost = [producer for producer in graph.producers if dead(producer.peer)]
+        for producer in lost:
+            if not producer.origin or dead(producer.origin) or all(dead(peer) for peer in producer.copies):
                 return False
         if lost:
             self.peer.after(self.config.lease, self._check_lost, application, graph.attempt, lost)
         return True
 
-    def _check_lost(self, application: str, attempt: int, lost: Collection[Use]) -> None:
+    def _check_lost(self, application: str, attempt: int, lost: Collection[Producer]) -> None:
         """End an application if no report has named a new peer for the components that it lost."""
         request = self.led.get(application)
         if request is None or request.graph.attempt != attempt:
             return
-        if {use[:4] for use in lost} & {use[:4] for use in request.graph.uses}:
+        if {producer[:4] for producer in lost} & {producer[:4] for producer in request.graph.producers}:
             self._fail_if_dead(application)
 
     def _fail_if_dead(self, application: str) -> None:
         """End an application of this peer if the peer of a component that it shares has died."""
         graph = self.led[application].graph
-        dead = sorted({use.peer for use in graph.uses if self.membership.is_dead(use.peer)})
+        dead = sorted({producer.peer for producer in graph.producers if self.membership.is_dead(producer.peer)})
         if dead:
             self.fail(application, graph.attempt, f"peer {dead[0]} died ({', '.join(graph.components_at(dead[0]))})")
 
 
 def _next_graph(graph: Graph, message: ProducersMoved) -> Graph | None:
     """The next graph of a sharer after a report; None if the report changes nothing."""
-    now = {use[:2]: use for use in message.uses}
+    now = {producer[:2]: producer for producer in message.producers}
 
-    def follow(use: Use) -> Use:
-        if use.application != message.owner:
-            return use
-        return use.orphaned() if message.ended else now.get(use[:2], use)
+    def follow(producer: Producer) -> Producer:
+        if producer.application != message.owner:
+            return producer
+        return producer.orphaned() if message.ended else now.get(producer[:2], producer)
 
-    shared = {tap: tuple(sorted(follow(use) for use in uses)) for tap, uses in graph.shared.items()}
-    if all(set(shared[tap]) == set(uses) for tap, uses in graph.shared.items()):
+    shared = {tap: tuple(sorted(follow(producer) for producer in producers)) for tap, producers in graph.shared.items()}
+    if all(set(shared[tap]) == set(producers) for tap, producers in graph.shared.items()):
         return None
     peers = dict(graph.roles.peers)
     plan = Plan.from_bytes(graph.plan)
-    for tap, uses in shared.items():
+    for tap, producers in shared.items():
         maker = producer_of(graph, plan, tap)
         if maker is not None:
-            peers[tap] = next(use.peer for use in uses if use[:2] == maker[:2])
+            peers[tap] = next(producer.peer for producer in producers if producer[:2] == maker[:2])
     return graph.changed(msgspec.structs.replace(graph.roles, peers=peers), shared=shared)

@@ -45,9 +45,9 @@ from synergy_nb.plan.catalogue import KINDS
 from synergy_nb.plan.spark_parts import PART, pace
 
 __all__ = [
+    "FADING_COUNT",
     "HOP",
     "LINK",
-    "MEMORY",
     "REFERENCE",
     "SOURCE",
     "ExponentialMoments",
@@ -62,7 +62,7 @@ SOURCE: Final = "source"
 HOP: Final = "hop"
 LINK: Final = "link"
 REFERENCE: Final = "filter"
-MEMORY: Final = 100  # effective number of observations of the fading mean and variance
+FADING_COUNT: Final = 100  # effective number of observations of the fading mean and variance
 OUTLIER: Final = 5.0  # standard deviations from the mean to which outliers are clipped
 EARLY: Final = 9  # number of first observations that are clipped relative to their median
 LEAST: Final = 0.25  # least overhead of a kind, as a share of the reference's
@@ -100,7 +100,7 @@ class ExponentialMoments:
 
     __slots__ = ("_first", "_memory", "count", "mean", "variance")
 
-    def __init__(self, memory: int = MEMORY) -> None:
+    def __init__(self, memory: int = FADING_COUNT) -> None:
         self._memory = memory
         self._first: list[float] = []
         self.count = 0
@@ -156,7 +156,7 @@ class Overheads:
         for known, given in ((self._stages, stages), (self._calls, calls)):
             for name, (mean, variance) in given.items():
                 fading = known[name] = ExponentialMoments()
-                fading.count, fading.mean, fading.variance = MEMORY, mean, variance
+                fading.count, fading.mean, fading.variance = FADING_COUNT, mean, variance
 
     def observe(self, stage: str, seconds: float) -> None:
         """Add a measurement of a stage.

@@ -167,7 +167,7 @@ class Directory(DirectoryRoot):
         ticket = self._ticket
         asked = _PendingLookup(set(names), done, self.peer.now + deadline)
         self._asked[ticket] = asked
-        mine = {name for name in asked.names if self.settled and self.pastry.joined and self._is_mine(name)}
+        mine = {name for name in asked.names if self.pull_completed and self.pastry.joined and self._is_mine(name)}
         if mine or not asked.names:
             answer = {name: self.store.get(name, self.peer.now) for name in sorted(mine)}
             self.peer.send(self.peer.address, Found(ticket, answer))

@@ -129,12 +129,12 @@ class Pull(Message, frozen=True, gc=False):
 
 
 class Pulled(Message, frozen=True, gc=False):
-    """One of ``pages`` messages that answer a pull; ``whole`` if the sender has completed its own pull."""
+    """One of ``pages`` messages that answer a pull; ``pull_completed`` if the sender has completed its own pull."""
 
     ticket: int
     page: int
     pages: int
-    whole: bool
+    pull_completed: bool
     copies: tuple[EntryCopy, ...]
 
 
@@ -159,7 +159,7 @@ class DirectoryRoot(Protocol):
     pastry
         The ring.
     membership
-        Failure detector; None if entries of dead hosts are to stay until their leases end.
+        Failure detector; None: entries of dead hosts remain until their leases expire.
     lease
         Time that an entry outlives its host, seconds.
 
@@ -167,8 +167,8 @@ class DirectoryRoot(Protocol):
     ----------
     store : Store
         Entries that this peer stores.
-    settled : bool
-        Whether this peer has completed the pull that follows joining, so that it answers look-ups.
+    pull_completed : bool
+        Whether this peer has completed the pull that follows its join. From then on it answers look-ups.
     """
 
     def __init__(self, peer: Peer, pastry: Pastry, membership: Membership | None, lease: float) -> None:
@@ -178,7 +178,7 @@ class DirectoryRoot(Protocol):
         self.pastry = pastry
         self.lease = lease
         self.store = Store()
-        self.settled = False
+        self.pull_completed = False
         self._dead: Callable[[str], bool] = _nobody if membership is None else membership.is_dead
         self._ticket = 0
         self._touched: dict[tuple[str, Kind, str], None] = {}  # (name, kind, host) whose renewal is to be forwarded
@@ -189,7 +189,7 @@ class DirectoryRoot(Protocol):
         self._mover: Timer | None = None
         self._pull = 0
         self._pull_from: dict[str, dict[int, None] | None] = {}  # peer to pages received; None when complete
-        self._pull_whole: set[str] = set()
+        self._completed_neighbours: set[str] = set()
         self._waiting: list[Lookup] = []
         self.handlers = {
             Register: self._on_register,
@@ -359,7 +359,7 @@ class DirectoryRoot(Protocol):
         for neighbour in self.pastry.root_neighbours(SIDE):
             self._copy_to(neighbour, others)
         self._copying.clear()
-        self.settled = False
+        self.pull_completed = False
         self.store = Store(self.store.capacity)
         self._rooted.clear()
 
@@ -368,21 +368,21 @@ class DirectoryRoot(Protocol):
     def _joined(self) -> None:
         self._neighbours = self.pastry.root_neighbours(SIDE)
         self._rooted.clear()
-        self.settled = False
+        self.pull_completed = False
         self._ticket += 1
         self._pull = self._ticket
         self._pull_from = {address: {} for address in self._neighbours}
-        self._pull_whole.clear()
-        if not self._pull_from or self.pastry.adopted:
-            self._settle()
+        self._completed_neighbours.clear()
+        if not self._pull_from or self.pastry.prebuilt:
+            self._complete_pull()
         else:
             self._pull_again(self._pull, 0)
 
     def _pull_again(self, ticket: int, times: int) -> None:
-        if self.settled or ticket != self._pull:
+        if self.pull_completed or ticket != self._pull:
             return
         if times >= PULLS:
-            self._settle()
+            self._complete_pull()
             return
         for address in self.pastry.root_neighbours(SIDE):
             self._pull_from.setdefault(address, {})  # a neighbour that has joined since
@@ -404,28 +404,28 @@ class DirectoryRoot(Protocol):
         pages = max(1, -(-len(near) // PAGE))
         for page in range(pages):
             copies = tuple(near[page * PAGE : (page + 1) * PAGE])
-            self.peer.send(sender, Pulled(message.ticket, page, pages, self.settled, copies))
+            self.peer.send(sender, Pulled(message.ticket, page, pages, self.pull_completed, copies))
 
     def _on_pulled(self, sender: str, message: Pulled) -> None:
         self._hold(message.copies)
         pages = self._pull_from.get(sender)
-        if self.settled or message.ticket != self._pull or pages is None:
+        if self.pull_completed or message.ticket != self._pull or pages is None:
             return
         pages[message.page] = None
         if len(pages) < message.pages:
             return
         self._pull_from[sender] = None
-        if message.whole:
-            self._pull_whole.add(sender)
+        if message.pull_completed:
+            self._completed_neighbours.add(sender)
         leaves = self.pastry.leaves
         sides = (leaves.left[:SIDE], leaves.right[:SIDE])
-        if all(not self._pull_whole.isdisjoint(side) for side in sides) or not any(
+        if all(not self._completed_neighbours.isdisjoint(side) for side in sides) or not any(
             self._pull_from.get(address, {}) is not None for side in sides for address in side
         ):
-            self._settle()
+            self._complete_pull()
 
-    def _settle(self) -> None:
-        self.settled = True
+    def _complete_pull(self) -> None:
+        self.pull_completed = True
         self._pull_from.clear()
         self._changed()
         waiting, self._waiting = self._waiting, []
@@ -433,7 +433,7 @@ class DirectoryRoot(Protocol):
             self._on_lookup(lookup.origin, lookup)
 
     def _on_lookup(self, sender: str, message: Lookup) -> None:
-        if not self.settled:
+        if not self.pull_completed:
             if len(self._waiting) < WAITING:
                 self._waiting.append(message)
             return

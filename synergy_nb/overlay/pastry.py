@@ -124,7 +124,7 @@ class Pastry(Routing):
         self.on_change: list[Callable[[], None]] = []
         self.on_left: list[Callable[[str], None]] = []
         self.started = False
-        self.adopted = False  # whether the ring was prebuilt, so that there are no entries to pull from neighbours
+        self.prebuilt = False  # whether the ring was prebuilt, so that there are no entries to pull from neighbours
         self._rivals: dict[str, None] = {}
         self._contact: str | None = None
         self._attempt = 0
@@ -151,9 +151,9 @@ class Pastry(Routing):
         if self.joined:
             self._enter()
 
-    def adopt(self) -> None:
-        """Declare this peer joined, with the state that was filled in from outside; ``start`` starts its timers."""
-        self.joined = self.adopted = True
+    def join_prebuilt(self) -> None:
+        """Mark this peer as joined, with the state of a prebuilt ring; ``start`` starts its timers."""
+        self.joined = self.prebuilt = True
         self._known = None
 
     def join(self, contact: str | None) -> None:
@@ -179,7 +179,7 @@ class Pastry(Routing):
         farewell = Leaving(self.leaves.members)
         for address in self.known():
             self.peer.send(address, farewell)
-        self.joined = self.adopted = False
+        self.joined = self.prebuilt = False
         self._epoch += 1
         self.leaves.clear()
         self.table.entries.clear()
@@ -308,7 +308,7 @@ class Pastry(Routing):
         self._epoch += 1
         self._contact = None
         if self.started:
-            self._interval = SLOW if self.adopted else FAST
+            self._interval = SLOW if self.prebuilt else FAST
             self.peer.after(self._interval * (0.5 + self.peer.rng.random()), self._stabilise, self._epoch)
             self.peer.after(ROW_EVERY * (0.5 + self.peer.rng.random()), self._look_at_rows, self._epoch)
         for callback in self.on_joined:

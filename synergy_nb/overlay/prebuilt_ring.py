@@ -62,7 +62,7 @@ def assemble(peers: Sequence[Pastry], rtt: Callable[[str, str], float] | None = 
                 if fitting and digit != key[row]:
                     pastry.table.entries[row << 4 | column] = _choose(pastry.address, fitting, rtt, rng)
             row += 1
-        pastry.adopt()
+        pastry.join_prebuilt()
 
 
 def _split(groups: dict[str, list[str]], prefix: str, members: list[str]) -> None:

@@ -1,8 +1,8 @@
 """Networks for the simulator: peers on the sites of a topology, generated or measured.
 
-A :class:`Topology` holds what lies between sites (one-way delays along shortest paths, and the bandwidth of the slowest
-link of each path) and which peer is on which site; it is a :class:`~synergy_nb.simulator.kernel.Network`. Peers and
-links have capacities from discrete classes, as the dissertation's simulations (section 2.4.2) have.
+A :class:`Topology` contains the one-way delays between sites along shortest paths, the bandwidth of the slowest link of
+each path, and the site of each peer; it is a :class:`~synergy_nb.simulator.kernel.Network`. Peers and links have
+capacities from discrete classes, as in the dissertation's simulations (section 2.4.2).
 
 ============================  ========================================================================================
 :func:`transit_stub`          generated; 1500 routers and 500 peers by default, the dissertation's numbers
@@ -10,13 +10,13 @@ links have capacities from discrete classes, as the dissertation's simulations (
 :func:`of_topohub`            published networks, if the package ``topohub`` is installed
 ============================  ========================================================================================
 
-The dissertation names GT-ITM [1]_ and the numbers of routers and peers, and no more. The shape here is that of the
-generator's own sample of 100 routers, fifteen times: transit domains of four routers, three stub domains of eight
+Of its network, the dissertation states only GT-ITM [1]_ and the numbers of routers and peers. The shape here is that of
+the generator's own sample of 100 routers, fifteen times: transit domains of four routers, three stub domains of eight
 routers at each, edges between two routers of a domain with probabilities .6 and .42. Delays are drawn so that the
-median round-trip time comes near that of PlanetLab (135 ms).
+median round-trip time is close to that of PlanetLab (135 ms).
 
-A virtual link has the bandwidth of the slowest link below it to itself; that several virtual links may cross one
-physical link is left out.
+A virtual link has the bandwidth of the slowest physical link of its path. The model ignores that several virtual links
+may share a physical link.
 
 References
 ----------
@@ -40,11 +40,11 @@ from synergy_nb.models.delay_matrix import Matrix, one_way, read_rtt
 
 __all__ = ["ACCESS", "CAPACITIES", "Topology", "TransitStub", "measured", "of_topohub", "transit_stub"]
 
-#: Classes of peers: processing capacity in cores, and how many of a hundred have it.
+#: Classes of peers: processing capacity in cores to the percentage of the peers.
 CAPACITIES: Final[Mapping[float, float]] = {0.5: 25.0, 1.0: 50.0, 2.0: 25.0}
-#: Classes of the links of peers to their sites: bandwidth in bytes/s (10, 100 Mbit/s and 1 Gbit/s), and their shares.
+#: Classes of the links of peers to their sites: bandwidth in bytes/s (10, 100 Mbit/s, 1 Gbit/s) to the percentage.
 ACCESS: Final[Mapping[float, float]] = {1.25e6: 25.0, 12.5e6: 50.0, 125e6: 25.0}
-#: Seconds from a peer to its site.
+#: One-way delay from a peer to its site, seconds.
 LAST_HOP: Final = 0.0005
 LIGHT_IN_FIBRE: Final = 2e5  # km/s
 
@@ -62,12 +62,13 @@ class TransitStub:
     stub_domains, stub_routers
         Stub domains at each transit router, and routers of each.
     between_domains, in_transit, in_stub
-        Probabilities of an edge between two transit domains, and between two routers of one transit or stub domain;
-        beside a random tree, so that all is connected.
+        Probabilities of an edge between two transit domains, and between two routers of one transit or stub domain, in
+        addition to a random tree that connects all of them.
     between_domains_s, in_transit_s, to_stub_s, in_stub_s
-        Least and greatest delay of a link, in seconds, by what it joins.
+        Least and greatest delay of a link between transit domains, in a transit domain, from transit to stub routers,
+        and in a stub domain, seconds.
     transit_bandwidths, stub_bandwidths
-        Classes of links in bytes/s, equally probable: of those between transit routers, and of all others.
+        Bandwidth classes of links between transit routers, and of all others, bytes/s; equally probable.
 
     Examples
     --------
@@ -91,7 +92,7 @@ class TransitStub:
 
     @property
     def routers(self) -> int:
-        """All routers; those of transit domains have the least numbers."""
+        """Number of routers; those of transit domains have the lowest numbers."""
         return self.transit_domains * self.transit_routers * (1 + self.stub_domains * self.stub_routers)
 
 
@@ -101,14 +102,14 @@ class Topology:
     Parameters
     ----------
     delays
-        One-way delays between sites in seconds, shape (sites, sites); on the diagonal those between two peers of one
-        site.
+        One-way delays between sites in seconds, shape (sites, sites); the diagonal contains the delays between two
+        peers of one site.
     bandwidths
-        Bytes/s between sites, shape (sites, sites).
+        Bandwidths between sites in bytes/s, shape (sites, sites).
     site
         Address of a peer to its site.
     access
-        Address of a peer to the bytes/s of its own link; a virtual link has no more than those of both ends.
+        Address of a peer to the bandwidth of its own link, bytes/s; it limits all virtual links of the peer.
     cores
         Address of a peer to its processing capacity in cores.
 
@@ -145,7 +146,7 @@ class Topology:
         return len(self.peers)
 
     def delay(self, sender: str, to: str) -> float:
-        """Seconds that a message takes from ``sender`` to ``to``; none to itself."""
+        """One-way delay of a message from ``sender`` to ``to``, seconds; 0 to itself."""
         if sender == to:
             return 0.0
         try:
@@ -192,7 +193,7 @@ def transit_stub(
     capacities: Mapping[float, float] = CAPACITIES,
     access: Mapping[float, float] = ACCESS,
 ) -> Topology:
-    """Peers on random routers of a transit-stub network; on different ones while there are enough.
+    """Place peers on random routers of a transit-stub network; on different ones if there are enough.
 
     Parameters
     ----------
@@ -201,9 +202,9 @@ def transit_stub(
     shape
         Shape of the network; 1500 routers by default.
     seed
-        Seed of everything.
+        Seed of the network, the sites and the capacities.
     capacities, access
-        Classes of peers: cores, and bytes/s of their links, with their shares.
+        Classes of peers, by cores and by bandwidth of their links in bytes/s, with their shares.
     """
     rng = np.random.default_rng(seed)
     shape = shape or TransitStub()
@@ -219,7 +220,7 @@ def measured(
     capacities: Mapping[float, float] = CAPACITIES,
     access: Mapping[float, float] = ACCESS,
 ) -> Topology:
-    """Peers on random hosts of a matrix of measured delays; on different ones while there are enough.
+    """Place peers on random hosts of a matrix of measured delays; on different ones if there are enough.
 
     Parameters
     ----------
@@ -248,12 +249,13 @@ def of_topohub(
     capacities: Mapping[float, float] = CAPACITIES,
     access: Mapping[float, float] = ACCESS,
 ) -> Topology:
-    """Peers on random nodes of a published network, its delays those of light in fibre.
+    """Place peers on random nodes of a published network, with the delays of light in fibre.
 
     Parameters
     ----------
     key
-        Such as ``"sndlib/germany50"``, ``"backbone/africa"``, ``"topozoo/Abilene"`` or ``"gabriel/500/0"``.
+        Name of the network, such as ``"sndlib/germany50"``, ``"backbone/africa"``, ``"topozoo/Abilene"`` or
+        ``"gabriel/500/0"``.
     peers
         Number of peers, or their addresses; by default one peer per node.
     seed
@@ -268,7 +270,7 @@ def of_topohub(
     ModuleNotFoundError
         If ``topohub`` is not installed.
     ValueError
-        If it has no such network, or one that is not connected.
+        If topohub has no such network, or the network is not connected.
     """
     try:
         import topohub  # noqa: PLC0415 - an extra
@@ -350,7 +352,7 @@ def _placement(
     capacities: Mapping[float, float],
     access: Mapping[float, float],
 ) -> tuple[dict[str, int], dict[str, float], dict[str, float]]:
-    """Site, bytes/s of the own link, and cores of each peer."""
+    """Draw the site, the bandwidth of the own link in bytes/s, and the cores of each peer."""
     rounds = -(-len(names) // sites)
     site = np.concatenate([rng.permutation(sites) for _ in range(rounds)])[: len(names)]
     columns: list[list[float]] = []
@@ -375,7 +377,7 @@ def _shortest(routers: int, ends: Pairs, delays: Matrix, bandwidths: Matrix, sou
     distance, before = dijkstra(graph, directed=True, indices=sources, return_predecessors=True)
     if not np.isfinite(distance[:, sources]).all():
         raise ValueError("the network is not connected; expected a path between any two peers")
-    # Along all paths at once: each router looks back past as many links as it knows the slowest of.
+    # Pointer doubling along all paths: in each round, a router knows the slowest of twice as many links towards it.
     reached = before >= 0
     back = np.where(reached, before, np.arange(routers))
     last = np.searchsorted(known, back * routers + np.arange(routers))
@@ -384,10 +386,10 @@ def _shortest(routers: int, ends: Pairs, delays: Matrix, bandwidths: Matrix, sou
         slowest = np.minimum(slowest, np.take_along_axis(slowest, back, axis=1))
         further = np.take_along_axis(back, back, axis=1)
         if np.array_equal(further, back):
-            break  # what no path reaches stays where it is
+            break  # only routers without a path remain
         back = further
     between = distance[:, sources]
-    return (between + between.T) / 2.0, slowest[:, sources]  # the same way back, whatever the order of the sum
+    return (between + between.T) / 2.0, slowest[:, sources]  # equal in both directions, whatever the order of the sum
 
 
 def _names(peers: int | Sequence[str]) -> Sequence[str]:

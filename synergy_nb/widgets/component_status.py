@@ -96,8 +96,8 @@ def _above(plan: Plan, tap: str) -> list[str]:
 def _elsewhere(readings: JournalSeries, run: Run, tap: str, operator: str) -> dict[str, Any]:
     """The piece of an operator that the application need not execute, as it uses a stream of another application."""
     of = run.shared[tap][0]
-    exact = [peer for _, name, peer in run.uses.get(tap, ()) if name == operator]
-    peers = exact[:1] or sorted({peer for _, _, peer in run.uses.get(tap, ())})
+    exact = [peer for _, name, peer in run.producers.get(tap, ()) if name == operator]
+    peers = exact[:1] or sorted({peer for _, _, peer in run.producers.get(tap, ())})
     on = ", ".join(readings.name(peer) for peer in peers)
     ended = status(readings, run)[0] in ENDED
     return {

@@ -54,8 +54,8 @@ from synergy_nb.widgets.line_history import Line
 __all__ = ["JournalSeries"]
 
 TRAILING: Final = 2.0  # interval of the throughput, seconds; results of windows arrive in bursts
-REMEMBERED: Final = 50  # applications; of more, those that ended first are discarded
-MET: Final = 100  # different errors of peers; of more, the oldest are discarded
+MOST_APPLICATIONS: Final = 50  # applications; of more, those that ended first are discarded
+MOST_ERRORS: Final = 100  # different errors of peers; of more, the oldest are discarded
 
 
 class JournalSeries:
@@ -179,7 +179,7 @@ class JournalSeries:
     def _trouble(self, event: PeerTrouble) -> None:
         said = trouble(event)
         self.troubles[said] = joined(self.troubles.pop(said, None), event, said)  # so the latest error is the last
-        if len(self.troubles) > MET:
+        if len(self.troubles) > MOST_ERRORS:
             del self.troubles[next(iter(self.troubles))]
 
     @SHOWN.add
@@ -245,7 +245,7 @@ class JournalSeries:
         """The record of an application, created if it does not exist."""
         if application not in self.runs:
             self.runs[application] = Run(application)
-            if len(self.runs) > REMEMBERED:
+            if len(self.runs) > MOST_APPLICATIONS:
                 self._forget()
         return self.runs[application]
 
@@ -289,7 +289,7 @@ class JournalSeries:
         run = self.run(event.subject)
         run.status, run.reason, run.began = "running", "", event.time
         run.shared = {tap: (of, name) for tap, (of, name) in event.shared.items()}
-        run.uses = {tap: list(made) for tap, made in event.uses.items()}
+        run.producers = {tap: list(made) for tap, made in event.producers.items()}
 
     @SHOWN.add
     def _replicated(self, event: PlacementCompleted) -> None:
@@ -331,7 +331,7 @@ class JournalSeries:
     def _shared_moved(self, event: SharedStreamMoved) -> None:
         self._graph(event.subject, event.peers)
         run = self.run(event.subject)
-        run.uses = {tap: list(made) for tap, made in event.uses.items()}
+        run.producers = {tap: list(made) for tap, made in event.producers.items()}
         said = f"{event.operator} of {event.of}, which it shares, moved from {event.at} to {event.to}"
         run.mark(event.time, "good", "", said)
 

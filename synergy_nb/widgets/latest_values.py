@@ -108,7 +108,7 @@ class Run(msgspec.Struct):
         Operators of each part of the plan on Spark, by the operator that represents the part in the component graph.
     shared
         Application and operator that produce a shared stream, by the operator of this plan.
-    uses
+    producers
         All components that produce a shared stream, by the same operator: application, operator, peer address.
     degree
         Number of replicas of each component that was placed; 0 without replication.
@@ -127,7 +127,7 @@ class Run(msgspec.Struct):
     roles: Roles = Roles()
     parts: dict[str, list[str]] = {}
     shared: dict[str, tuple[str, str]] = {}
-    uses: dict[str, list[tuple[str, str, str]]] = {}
+    producers: dict[str, list[tuple[str, str, str]]] = {}
     degree: int = 0
     lost: set[str] = set()
     marks: list[Mark] = []

@@ -22,7 +22,7 @@ from synergy_nb.overlay.latency import Latency
 
 __all__ = ["Link", "LinkSurvey", "failures_of"]
 
-REMEMBERED: Final = 4096  # links
+MOST_LINKS: Final = 4096  # number of measured links that a peer remembers
 
 
 class Link(NamedTuple):
@@ -196,7 +196,7 @@ class LinkSurvey(Protocol):
     def _keep(self, peer: str, link: Link | None) -> None:
         self._links.pop(peer, None)
         self._links[peer] = self.peer.now, link
-        while len(self._links) > REMEMBERED:
+        while len(self._links) > MOST_LINKS:
             del self._links[next(iter(self._links))]
 
 

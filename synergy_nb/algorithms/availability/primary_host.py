@@ -54,15 +54,15 @@ Steps = Generator[Wait, Any, None]
 
 
 class _Failed(Exception):
-    """The hop cannot be completed."""
+    """The placement cannot be continued at this peer; ``silent`` is the peer that does not answer."""
 
     def __init__(self, reason: str, silent: str = "") -> None:
         super().__init__(reason)
         self.silent = silent
 
 
-class _Hop:
-    """The replicas that this peer has to place as the host of one primary."""
+class _HopState:
+    """State of the placement that this peer continues as the host of one primary."""
 
     __slots__ = ("data", "graph", "operator", "over", "plan", "steps", "task")
 
@@ -80,7 +80,7 @@ class _Hop:
 
     @property
     def used(self) -> frozenset[str]:
-        """Peers of the replicas of the application that are decided."""
+        """Peers that host a decided replica of the application."""
         primaries = self.graph.peers
         return self.graph.hosts.union(primaries[name] for name in components_of(self.plan) if name in primaries)
 
@@ -97,7 +97,7 @@ class _Hop:
         return self.plan.load(self.operator) + sum(self.plan.load(name) for name in backed_up)
 
 
-class _Talks:
+class _CandidateLists:
     """Candidate lists received in one attempt, by the operator to be placed and its input."""
 
     __slots__ = ("received", "waiting")
@@ -115,9 +115,9 @@ class PrimaryHost(Protocol):
     peer
         The peer.
     posting, surveying
-        Sends messages; knows links.
+        Sender of acknowledged requests, and survey of links.
     config
-        Times.
+        Configuration, with the time limits.
     relay
         Function that forwards a negotiation to the peer that decides, and returns False if that is this peer.
     """
@@ -135,27 +135,27 @@ class PrimaryHost(Protocol):
         self.surveying = surveying
         self.config = config
         self.relay = relay
-        self._hops: dict[tuple[str, int], dict[str, _Hop]] = {}
-        self._talks: dict[tuple[str, int], _Talks] = {}
+        self._hops: dict[tuple[str, int], dict[str, _HopState]] = {}
+        self._lists: dict[tuple[str, int], _CandidateLists] = {}
         self.handlers = {PlacementNegotiation: self._negotiation}
 
     def begin(self, task: bytes, operator: str, graph: Roles) -> None:
         """Place the operators that follow one whose primary is here; the sources, if no operator is named."""
-        hop = _Hop(task, operator, graph)
+        hop = _HopState(task, operator, graph)
         self._hops.setdefault(hop.key, {})[operator] = hop
         hop.steps = self._steps(hop)
         self._advance(hop, None)
 
     def end(self, request: str, attempt: int) -> None:
-        """Forget an attempt."""
+        """End an attempt: stop its placement at this peer, and delete its state."""
         for hop in self._hops.pop((request, attempt), {}).values():
             hop.over = True
-        self._talks.pop((request, attempt), None)
+        self._lists.pop((request, attempt), None)
 
     # -- one hop -------------------------------------------------------------------------------------------------------
 
-    def _advance(self, hop: _Hop, found: Any) -> None:
-        """Continue with the step that has been waiting for an answer."""
+    def _advance(self, hop: _HopState, found: Any) -> None:
+        """Continue the placement with the answer for which its present step has waited."""
         if hop.over or hop.steps is None:
             return
         try:
@@ -167,7 +167,7 @@ class PrimaryHost(Protocol):
         else:
             wait(partial(self._advance, hop))
 
-    def _report(self, hop: _Hop, reason: str, silent: str = "") -> None:
+    def _report(self, hop: _HopState, reason: str, silent: str = "") -> None:
         hop.over = True
         task, graph = hop.task, hop.graph
         hops = self._hops[hop.key]
@@ -180,7 +180,7 @@ class PrimaryHost(Protocol):
             lambda _answer: None,
         )
 
-    def _steps(self, hop: _Hop) -> Steps:
+    def _steps(self, hop: _HopState) -> Steps:
         plan, operator = hop.plan, hop.operator
         following = plan.downstream(operator) if operator else plan.sources
         alone = [name for name in following if len(plan.upstream(name)) < 2]
@@ -209,20 +209,20 @@ class PrimaryHost(Protocol):
 
     # -- steps 1 to 4 --------------------------------------------------------------------------------------------------
 
-    def _survey(self, hop: _Hop, operators: Sequence[str]) -> Generator[Wait, Any, dict[str, Link]]:
+    def _survey(self, hop: _HopState, operators: Sequence[str]) -> Generator[Wait, Any, dict[str, Link]]:
         links: dict[str, Link] = yield partial(self.surveying.ask_about, hop.task, operators, hop.graph)
         return links
 
-    def _preferred(self, hop: _Hop, name: str, links: Mapping[str, Link]) -> list[str]:
-        """Candidates for the primary of an operator that reads this hop's operator, in their order."""
+    def _preferred(self, hop: _HopState, name: str, links: Mapping[str, Link]) -> list[str]:
+        """Candidates for the primary of an operator that reads this hop's operator, in the order of preference."""
         bandwidth = hop.plan.bandwidth(hop.operator) if hop.operator else 0.0
         return ordered(hop.task.for_primary(name), links, hop.used, bandwidth, single=self._single(hop, name))
 
-    def _single(self, hop: _Hop, name: str) -> frozenset[str]:
-        """Peers that a replica of an operator should be apart from."""
+    def _single(self, hop: _HopState, name: str) -> frozenset[str]:
+        """Peers at which a replica of an operator should not be placed."""
         return hop.single if self.config.apart and name in components_of(hop.plan) else frozenset()
 
-    def _request(self, hop: _Hop, name: str, order: Sequence[str], links: Mapping[str, Link]) -> Steps:
+    def _request(self, hop: _HopState, name: str, order: Sequence[str], links: Mapping[str, Link]) -> Steps:
         """Ask candidates in their order to host a primary, until one accepts."""
         passed: list[tuple[str, str]] = []
         used = hop.used
@@ -233,13 +233,13 @@ class PrimaryHost(Protocol):
             if answer is not None and answer.accepted:
                 if address != self.peer.address and hop.operator:
                     self.surveying.took(address, hop.plan.bandwidth(hop.operator))
-                self._tell(hop, name, "primary", address, used, order, passed, links)
+                self._record_choice(hop, name, "primary", address, used, order, passed, links)
                 hop.graph = Roles({**hop.graph.peers, name: address}, hop.graph.backups)
                 return
             passed.append((address, self._passed(hop, name, address, answer)))
-        raise self._nobody(f"the primary of {name}", passed, set(hop.task.for_primary(name)) - links.keys())
+        raise self._no_candidate_left(f"the primary of {name}", passed, set(hop.task.for_primary(name)) - links.keys())
 
-    def _decide(self, hop: _Hop, name: str) -> Steps:
+    def _decide(self, hop: _HopState, name: str) -> Steps:
         """Send the decision to the peer that has accepted a primary."""
         address = hop.graph.peers[name]
         answer: PlacementReply | None = yield self._post(
@@ -250,7 +250,7 @@ class PrimaryHost(Protocol):
         if not answer.accepted:
             raise _Failed(f"{address} has accepted the primary of {name}, but {answer.reason}")
 
-    def _negotiate(self, hop: _Hop, name: str, upper: str, order: Sequence[str]) -> Steps:
+    def _negotiate(self, hop: _HopState, name: str, upper: str, order: Sequence[str]) -> Steps:
         """Send this peer's candidate list for an operator to the peer that decides on it."""
         to = hop.graph.peers.get(upper, hop.task.origin)
         chosen = tuple(order)
@@ -264,7 +264,7 @@ class PrimaryHost(Protocol):
 
     # -- steps 5 and 6 -------------------------------------------------------------------------------------------------
 
-    def _back_up(self, hop: _Hop) -> Steps:
+    def _back_up(self, hop: _HopState) -> Steps:
         """Place the backups of this hop's operator, one after the other."""
         name, own = hop.operator, self.peer.address
         bandwidth = hop.plan.bandwidth(name)
@@ -280,7 +280,7 @@ class PrimaryHost(Protocol):
             order = [address for address in order if address not in dict(passed)]
             if not order:
                 what = f"backup {len(chosen) + 1} of {hop.task.degree - 1} of {name}"
-                raise self._nobody(what, passed, set(hop.task.candidates[name]) - links.keys())
+                raise self._no_candidate_left(what, passed, set(hop.task.candidates[name]) - links.keys())
             address = order[0]
             answer: PlacementReply | None = yield self._post(
                 address, lambda number: PlacementDecision(number, hop.data, name, backup=True, graph=hop.graph)
@@ -289,19 +289,19 @@ class PrimaryHost(Protocol):
                 passed.append((address, self._passed(hop, name, address, answer)))
                 continue
             self.surveying.took(address, bandwidth)
-            self._tell(hop, name, "backup", address, used, order, passed, links)
+            self._record_choice(hop, name, "backup", address, used, order, passed, links)
             chosen.append(address)
             hop.graph = Roles(hop.graph.peers, {**hop.graph.backups, name: tuple(chosen)})
         if not chosen:
             hop.graph = Roles(hop.graph.peers, {**hop.graph.backups, name: ()})
 
-    # -- what several steps share --------------------------------------------------------------------------------------
+    # -- shared by several steps ---------------------------------------------------------------------------------------
 
     def _post(self, to: str, make: Callable[[int], Message]) -> Wait:
         return partial(self.posting.post, to, make)
 
-    def _passed(self, hop: _Hop, name: str, address: str, answer: PlacementReply | None) -> str:
-        """Skip a candidate for a reason, and continue with the next step."""
+    def _passed(self, hop: _HopState, name: str, address: str, answer: PlacementReply | None) -> str:
+        """Record that a candidate is skipped; return the reason."""
         self.surveying.forget(address)
         reason = SILENT if answer is None else answer.reason
         if answer is None:
@@ -310,16 +310,16 @@ class PrimaryHost(Protocol):
         return reason
 
     @staticmethod
-    def _nobody(what: str, passed: Sequence[tuple[str, str]], unknown: Collection[str]) -> _Failed:
-        """Report that no candidate is left; the peers ``unknown`` have not answered a survey of links."""
+    def _no_candidate_left(what: str, passed: Sequence[tuple[str, str]], unknown: Collection[str]) -> _Failed:
+        """Create the error that no candidate is left; the peers ``unknown`` have not answered a survey of links."""
         tried = [f"{address}: {reason}" for address, reason in passed]
         tried += [f"{address}: {SILENT}" for address in sorted(unknown)]
         text = f"no peer for {what}: " + ("; ".join(tried[:RECORDED]) or "no link to a candidate has the bandwidth")
         return _Failed(text)
 
-    def _tell(
+    def _record_choice(
         self,
-        hop: _Hop,
+        hop: _HopState,
         name: str,
         role: str,
         address: str,
@@ -345,17 +345,17 @@ class PrimaryHost(Protocol):
 
     # -- step 2, at the peer that decides ------------------------------------------------------------------------------
 
-    def _negotiations(self, hop: _Hop, name: str, resume: Callable[[Any], None]) -> None:
+    def _negotiations(self, hop: _HopState, name: str, resume: Callable[[Any], None]) -> None:
         """Decide on an operator once the candidate lists of all its inputs have arrived."""
-        talks = self._talk(hop.key)
-        talks.waiting[name] = len(hop.plan.upstream(name)) - 1, resume
-        self._resume_if_complete(talks, name)
+        known = self._lists_of(hop.key)
+        known.waiting[name] = len(hop.plan.upstream(name)) - 1, resume
+        self._resume_if_complete(known, name)
 
     def _negotiation(self, sender: str, message: PlacementNegotiation) -> None:
         try:
             plan = decode_task(message.task)[1]
             if message.upstream not in plan.upstream(message.operator)[1:]:
-                raise ValueError(f"upstream: {message.upstream!r}; expected one that another one decides for")
+                raise ValueError(f"upstream: {message.upstream!r}; expected an input of the operator, except the first")
         except (msgspec.MsgspecError, ValueError, KeyError) as error:
             self.peer.record(MessageRefused, sender, message="PlacementNegotiation", reason=str(error))
             return
@@ -366,23 +366,23 @@ class PrimaryHost(Protocol):
     def negotiated(self, message: PlacementNegotiation) -> None:
         """Store a candidate list for an operator on which this peer decides."""
         task, _ = decode_task(message.task)
-        talks = self._talk((task.request, task.attempt))
-        talks.received.setdefault(message.operator, {})[message.upstream] = message
-        self._resume_if_complete(talks, message.operator)
+        known = self._lists_of((task.request, task.attempt))
+        known.received.setdefault(message.operator, {})[message.upstream] = message
+        self._resume_if_complete(known, message.operator)
 
-    def _resume_if_complete(self, talks: _Talks, name: str) -> None:
-        count, resume = talks.waiting.get(name, (0, None))
-        received = talks.received.get(name, {})
+    def _resume_if_complete(self, known: _CandidateLists, name: str) -> None:
+        count, resume = known.waiting.get(name, (0, None))
+        received = known.received.get(name, {})
         if resume is not None and len(received) == count:
-            del talks.waiting[name]
+            del known.waiting[name]
             resume(received)
 
-    def _talk(self, key: tuple[str, int]) -> _Talks:
-        """The received candidate lists of an attempt; stored for the maximum duration of an attempt."""
-        if key not in self._talks:
-            self._talks[key] = _Talks()
+    def _lists_of(self, key: tuple[str, int]) -> _CandidateLists:
+        """The received candidate lists of an attempt; deleted after the maximum duration of an attempt."""
+        if key not in self._lists:
+            self._lists[key] = _CandidateLists()
             self.peer.after(self.config.placing, self._forget, key)
-        return self._talks[key]
+        return self._lists[key]
 
     def _forget(self, key: tuple[str, int]) -> None:
-        self._talks.pop(key, None)
+        self._lists.pop(key, None)

@@ -42,12 +42,12 @@ from synergy_nb.plan import Plan
 
 __all__ = ["ReplicaHost"]
 
-MEMORY: Final = 4096  # ended attempts that a peer remembers, so as to refuse their late messages
+MOST_ENDED: Final = 4096  # ended attempts that a peer remembers, to refuse late messages
 ACCEPTED, PRIMARY, BACKUP = "accepted", "primary", "backup"
 
 
-class _Part:
-    """This peer's part of one attempt to place an application."""
+class _AttemptState:
+    """The state of one attempt to place an application, at this peer."""
 
     __slots__ = ("attempt", "evaluating", "expiry", "lease", "roles")
 
@@ -67,15 +67,15 @@ class ReplicaHost(Protocol):
     peer, ledger
         The peer, and its resources.
     posting, surveying
-        Answers messages; knows links.
+        Sender of answers, and survey of links.
     offers
         Whether this peer has the component of an operator of a plan.
     config
-        Times.
+        Configuration, with the time limits.
     on_primary
-        Called with (task bytes, operator, graph) when this peer has been given a primary: it continues the placement.
+        Callback for (task bytes, operator, graph) that continues the placement, once this peer has received a primary.
     on_end
-        Called with (request, attempt) when an attempt has ended here.
+        Callback for (request, attempt), called when an attempt has ended at this peer.
     """
 
     def __init__(
@@ -97,8 +97,8 @@ class ReplicaHost(Protocol):
         self.config = config
         self.on_primary = on_primary
         self.on_end = on_end
-        self._parts: dict[str, _Part] = {}
-        self._ended = Recent(MEMORY)
+        self._attempts: dict[str, _AttemptState] = {}
+        self._ended = Recent(MOST_ENDED)
         self.handlers = {
             PlacementRequest: self._requested,
             PlacementDecision: self._decided,
@@ -108,37 +108,37 @@ class ReplicaHost(Protocol):
 
     def roles(self, request: str) -> Mapping[str, str]:
         """Roles of this peer in an application: operator to ``accepted``, ``primary`` or ``backup``."""
-        part = self._parts.get(request)
-        return {} if part is None else dict(part.roles)
+        state = self._attempts.get(request)
+        return {} if state is None else dict(state.roles)
 
     @property
     def requests(self) -> frozenset[str]:
-        """Applications of which this peer hosts, or has accepted, a replica."""
-        return frozenset(self._parts)
+        """Applications with a replica that this peer hosts or has accepted."""
+        return frozenset(self._attempts)
 
     # -- step 3 ----------------------------------------------------------------------------------------------------
 
     def _read(self, sender: str, message: PlacementRequest | PlacementDecision) -> tuple[Task, Plan] | None:
-        """Task and plan of a message, and this peer's part of that attempt; None where the message is refused."""
+        """Decode task and plan of a message, and create the state of its attempt; None if the message is refused."""
         kind = type(message).__name__
         try:
             task, plan = decode_task(message.task)
             if message.operator not in plan.operators:
                 raise ValueError(f"operator: {message.operator!r}; expected one of the plan")
             if not plan.operators.keys() >= message.graph.peers.keys() >= set(plan.upstream(message.operator)):
-                raise ValueError("graph: expected the primaries of what the operator reads")
+                raise ValueError("graph: expected the primaries of all operators upstream")
         except (msgspec.MsgspecError, ValueError) as error:
             self.peer.record(MessageRefused, sender, message=kind, reason=str(error))
             return None
-        part = self._parts.get(task.request)
-        stale = (task.request, task.attempt) in self._ended or (part is not None and task.attempt < part.attempt)
+        state = self._attempts.get(task.request)
+        stale = (task.request, task.attempt) in self._ended or (state is not None and task.attempt < state.attempt)
         if stale:
             self.peer.record(MessageOutdated, task.request, message=kind, sender=sender, reason="stale attempt")
             return None
-        if part is not None and part.attempt < task.attempt:
+        if state is not None and state.attempt < task.attempt:
             self._leave(task.request, "a later attempt")
-        if task.request not in self._parts:
-            self._parts[task.request] = _Part(task.attempt)
+        if task.request not in self._attempts:
+            self._attempts[task.request] = _AttemptState(task.attempt)
         return task, plan
 
     def _requested(self, sender: str, message: PlacementRequest) -> None:
@@ -146,41 +146,45 @@ class ReplicaHost(Protocol):
         if found is None:
             return
         task, plan = found
-        operator, part = message.operator, self._parts[task.request]
-        if operator in part.roles:
-            self._answer_for(part, sender, message)
-        elif operator not in part.evaluating:
-            part.evaluating.add(operator)
+        operator, state = message.operator, self._attempts[task.request]
+        if operator in state.roles:
+            self._answer_for(state, sender, message)
+        elif operator not in state.evaluating:
+            state.evaluating.add(operator)
             names = [operator, *plan.downstream(operator)]
             self.surveying.ask_about(
-                task, names, message.graph, lambda links: self._evaluate(sender, message, part, links)
+                task, names, message.graph, lambda links: self._evaluate(sender, message, state, links)
             )
 
-    def _evaluate(self, sender: str, message: PlacementRequest, part: _Part, links: Mapping[str, Link]) -> None:
+    def _evaluate(
+        self, sender: str, message: PlacementRequest, state: _AttemptState, links: Mapping[str, Link]
+    ) -> None:
         task, plan = decode_task(message.task)
         request, operator = task.request, message.operator
-        if self._parts.get(request) is not part:
+        if self._attempts.get(request) is not state:
             return  # the placement has been withdrawn meanwhile
-        part.evaluating.discard(operator)
-        if operator in part.roles:  # the message came twice, and meanwhile a decision
-            self._answer_for(part, sender, message)
+        state.evaluating.discard(operator)
+        if operator in state.roles:  # a duplicate of the message; a decision arrived in between
+            self._answer_for(state, sender, message)
             return
         refusal = self._lacking(task, plan, operator, links)
         if not refusal:
-            refusal = self.ledger.hold(request, operator, plan.load(operator), self._read_from(plan, message))
+            refusal = self.ledger.reserve_additional(
+                request, operator, plan.load(operator), self._read_from(plan, message)
+            )
         if refusal:
             self.peer.record(ReplicaDenied, request, operator=operator, role=PRIMARY, reason=refusal)
             self._tidy(request)
         else:
-            part.roles[operator] = ACCEPTED
-            part.expiry[operator] = self.peer.after(self.config.reservation, self._expire, request, part, operator)
+            state.roles[operator] = ACCEPTED
+            state.expiry[operator] = self.peer.after(self.config.reservation, self._expire, request, state, operator)
             left = self.ledger.residual_cores("")
             self.peer.record(ReplicaAccepted, request, operator=operator, by=sender, cores_left=left)
         self.posting.reply(sender, message.number, refusal)
 
-    def _answer_for(self, part: _Part, sender: str, message: PlacementRequest) -> None:
+    def _answer_for(self, state: _AttemptState, sender: str, message: PlacementRequest) -> None:
         """Answer a repeated request for an operator in which this peer has a role already."""
-        is_backup = part.roles[message.operator] == BACKUP
+        is_backup = state.roles[message.operator] == BACKUP
         self.posting.reply(sender, message.number, "a backup of it is here" if is_backup else "")
 
     def _lacking(self, task: Task, plan: Plan, operator: str, links: Mapping[str, Link]) -> str:
@@ -217,8 +221,8 @@ class ReplicaHost(Protocol):
         if found is None:
             return
         task, plan = found
-        request, operator, part = task.request, message.operator, self._parts[task.request]
-        wanted, role = BACKUP if message.backup else PRIMARY, part.roles.get(operator)
+        request, operator, state = task.request, message.operator, self._attempts[task.request]
+        wanted, role = BACKUP if message.backup else PRIMARY, state.roles.get(operator)
         if role == wanted:
             self.posting.reply(sender, message.number)  # a repeated message, since the answer was lost
             return
@@ -228,11 +232,11 @@ class ReplicaHost(Protocol):
             self.peer.record(ReplicaDenied, request, operator=operator, role=wanted, reason=refusal)
             self._tidy(request)
         else:
-            part.roles[operator] = wanted
-            if operator in part.expiry:
-                part.expiry.pop(operator).cancel()
-            if part.lease is None:
-                part.lease = self.peer.after(self.config.lease, self._abandoned, request, part)
+            state.roles[operator] = wanted
+            if operator in state.expiry:
+                state.expiry.pop(operator).cancel()
+            if state.lease is None:
+                state.lease = self.peer.after(self.config.lease, self._abandoned, request, state)
             self.peer.record(ReplicaPlaced, request, operator=operator, role=wanted, by=sender)
         self.posting.reply(sender, message.number, refusal)
         if not refusal and not message.backup:
@@ -240,70 +244,72 @@ class ReplicaHost(Protocol):
 
     def _commit_primary(self, task: Task, plan: Plan, message: PlacementDecision) -> str:
         request, operator = task.request, message.operator
-        if self._parts[request].roles.get(operator) != ACCEPTED:
+        if self._attempts[request].roles.get(operator) != ACCEPTED:
             return "it is not reserved any more"
         return self.ledger.commit(request, operator, plan.load(operator), self._read_from(plan, message))
 
     def _commit_backup(self, task: Task, plan: Plan, message: PlacementDecision) -> str:
         request, operator = task.request, message.operator
         primary = message.graph.peers.get(operator, self.peer.address)
-        if operator in self._parts[request].roles or primary == self.peer.address:
+        if operator in self._attempts[request].roles or primary == self.peer.address:
             return "another replica of it is here"
         if not self.offers(plan, operator):
             return "it does not offer the component"
         links = {(primary, operator): plan.bandwidth(operator)}
-        return self.ledger.hold(request, operator, 0.0, links) or self.ledger.commit(request, operator, 0.0, links)
+        return self.ledger.reserve_additional(request, operator, 0.0, links) or self.ledger.commit(
+            request, operator, 0.0, links
+        )
 
     # -- the end -------------------------------------------------------------------------------------------------------
 
-    def _expire(self, request: str, part: _Part, operator: str) -> None:
+    def _expire(self, request: str, state: _AttemptState, operator: str) -> None:
         """Release an accepted primary whose decision has not arrived in time."""
-        if self._parts.get(request) is part:
-            self.peer.record(ReservationExpired, request, operator=operator, attempt=part.attempt)
+        if self._attempts.get(request) is state:
+            self.peer.record(ReservationExpired, request, operator=operator, attempt=state.attempt)
             self._drop(request, operator)
 
-    def _abandoned(self, request: str, part: _Part) -> None:
-        if self._parts.get(request) is part:
-            self._leave(request, "its origin has not been heard of")
+    def _abandoned(self, request: str, state: _AttemptState) -> None:
+        if self._attempts.get(request) is state:
+            self._leave(request, "its origin has sent no renewal")
 
     def _kept(self, sender: str, message: PlacementKept) -> None:
-        part = self._parts.get(message.request)
-        if part is None or part.attempt != message.attempt:
+        state = self._attempts.get(message.request)
+        if state is None or state.attempt != message.attempt:
             return
-        for operator in sorted(part.roles.keys() - set(message.operators)):
-            self._drop(message.request, operator)  # a decision whose answer was lost, and that was taken elsewhere
-        if part.lease is not None:
-            part.lease.cancel()
-        part.lease = self.peer.after(self.config.lease, self._abandoned, message.request, part)
+        for operator in sorted(state.roles.keys() - set(message.operators)):
+            self._drop(message.request, operator)  # its answer was lost, so the decision fell on another peer
+        if state.lease is not None:
+            state.lease.cancel()
+        state.lease = self.peer.after(self.config.lease, self._abandoned, message.request, state)
 
     def _withdrawn(self, sender: str, message: PlacementWithdrawn) -> None:
-        request, part = message.request, self._parts.get(message.request)
+        request, state = message.request, self._attempts.get(message.request)
         if message.operator:
-            if part is not None and part.attempt == message.attempt and part.roles.get(message.operator) != PRIMARY:
+            if state is not None and state.attempt == message.attempt and state.roles.get(message.operator) != PRIMARY:
                 self._drop(request, message.operator)
             return
-        if part is not None and part.attempt <= message.attempt:
+        if state is not None and state.attempt <= message.attempt:
             self._leave(request, "withdrawn")
         self._end(request, message.attempt)
 
     def _drop(self, request: str, operator: str) -> None:
-        part = self._parts[request]
-        if part.roles.pop(operator, None) is not None:
+        state = self._attempts[request]
+        if state.roles.pop(operator, None) is not None:
             self.ledger.drop(request, operator)
-        if operator in part.expiry:
-            part.expiry.pop(operator).cancel()
+        if operator in state.expiry:
+            state.expiry.pop(operator).cancel()
         self._tidy(request)
 
     def _leave(self, request: str, reason: str) -> None:
-        """Release all that this peer holds for an application."""
-        part = self._parts[request]
-        for operator in list(part.roles):
+        """Release all resources of an application at this peer."""
+        state = self._attempts[request]
+        for operator in list(state.roles):
             self.ledger.drop(request, operator)
-        for timer in (*part.expiry.values(), *([part.lease] if part.lease is not None else [])):
+        for timer in (*state.expiry.values(), *([state.lease] if state.lease is not None else [])):
             timer.cancel()
-        del self._parts[request]
-        self._end(request, part.attempt)
-        self.peer.record(ReplicasLeft, request, attempt=part.attempt, reason=reason)
+        del self._attempts[request]
+        self._end(request, state.attempt)
+        self.peer.record(ReplicasLeft, request, attempt=state.attempt, reason=reason)
 
     def _end(self, request: str, attempt: int) -> None:
         self._ended.add((request, attempt))
@@ -311,8 +317,8 @@ class ReplicaHost(Protocol):
 
     def _tidy(self, request: str) -> None:
         """Remove the record of an application without replicas at this peer."""
-        part = self._parts[request]
-        if not part.roles and not part.evaluating:
-            if part.lease is not None:
-                part.lease.cancel()
-            del self._parts[request]
+        state = self._attempts[request]
+        if not state.roles and not state.evaluating:
+            if state.lease is not None:
+                state.lease.cancel()
+            del self._attempts[request]

@@ -23,7 +23,7 @@ from synergy_nb.plan import Plan
 
 __all__ = ["History", "adapted", "share"]
 
-MEMORY: Final = 0.2  # weight of the latest request
+LATEST_WEIGHT: Final = 0.2  # weight of the latest request in the smoothed number
 MANY: Final = 20  # number of candidates up to which the ratio applies in full
 
 
@@ -41,7 +41,7 @@ class History:
 
     def add(self, rounds: int) -> None:
         """Record the number of rounds that a request needed."""
-        self.rounds += MEMORY * (rounds - self.rounds)
+        self.rounds += LATEST_WEIGHT * (rounds - self.rounds)
 
 
 def adapted(ratio: float, plan: Plan, history: History) -> float:
@@ -52,7 +52,7 @@ def adapted(ratio: float, plan: Plan, history: History) -> float:
     ratio
         Configured probing ratio.
     plan
-        Query plan that is asked for.
+        Query plan of the request.
     history
         History of the origin's requests.
     """

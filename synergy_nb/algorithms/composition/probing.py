@@ -43,7 +43,7 @@ Project = Callable[[str, Plan, str, Sequence[str], float], tuple[float, list[Imp
 NO_CAPACITY: Final = "no capacity is left: committed and measured loads together would keep it busy all the time"
 FRESH: Final = 2.0  # seconds for which a report of another peer's free cores is used
 RECORDED: Final = 4  # maximum number of applications whose projected impact the journal records for a probe
-MEMORY: Final = 4096  # closed requests that a peer remembers, so as to refuse their late probes
+MOST_RECORDS: Final = 4096  # closed requests that a peer remembers, to refuse late probes; also reports of free cores
 
 
 class _Waiting(msgspec.Struct):
@@ -112,7 +112,7 @@ class Probing(Protocol):
         self._seen: dict[str, set[tuple[str, tuple[tuple[str, str], ...]]]] = {}
         self._waiting: dict[str, _Waiting] = {}
         self._owed: dict[tuple[str, str, int], dict[str, int]] = {}  # (upstream, request, attempt) to weights
-        self._closed: Latest[int] = Latest(MEMORY)
+        self._closed: Latest[int] = Latest(MOST_RECORDS)
         self.handlers = {Probe: self._probe, Acknowledged: self._acknowledged, Release: self._release}
 
     def tolerated_excess(self, plan: Plan) -> float:
@@ -123,7 +123,7 @@ class Probing(Protocol):
         """The driver's report of another peer's free cores, which arrive with its data (step 3)."""
         self._free.pop(address, None)
         self._free[address] = cores, self.peer.now
-        if len(self._free) > MEMORY:
+        if len(self._free) > MOST_RECORDS:
             del self._free[next(iter(self._free))]
 
     def _left(self, request: str, address: str) -> float | None:

@@ -1,12 +1,12 @@
 """Decisions of migration: the components that leave a hot spot, and their new peers (chapter 3 of [1]_).
 
 ===============  ====================================================================================================
-selection        which component executions leave a node until all that remain keep their limits (section 3.4.1)
-targets          the order in which nodes are asked, and what a node projects when it is asked (sections 3.4.2, 3.4.4)
-move_history     where a component may not go, as it has been there (the ping-pong phenomenon of section 3.4.4)
+selection        the component executions that leave a node so that all others keep their limits (section 3.4.1)
+targets          the order in which nodes are asked, and the projection of a node that is asked (sections 3.4.2, 3.4.4)
+move_history     recent moves, against moves to and fro (the ping-pong phenomenon of section 3.4.4)
 ===============  ====================================================================================================
 
-All are functions on values: from measurements and predictions to a choice with its numbers. Slack and execution times
+All are functions of measurements and predictions; they return a choice with its numbers. Slack and execution times
 are in :mod:`synergy_nb.models.slack` and :mod:`synergy_nb.models.execution_times`.
 
 References

@@ -1,4 +1,4 @@
-"""Recent moves of components, by which moves to and fro between nodes are prevented (section 3.4.4).
+"""Recent moves of components; they prevent moves to and fro between nodes (section 3.4.4).
 
 The dissertation prevents the ping-pong phenomenon by projection: a node that would violate a limit refuses. That
 suffices if predictions are exact. If nodes are equally loaded and predictions vary, one node may be above its limit
@@ -15,8 +15,8 @@ from typing import Final
 
 __all__ = ["MoveHistory"]
 
-MEMORY: Final = 1800.0  # seconds
-REST: Final = 600.0
+RETURN_BAN: Final = 1800.0  # seconds for which a component does not return to a node that it has left
+REST: Final = 600.0  # least seconds between two moves of a component
 
 
 class MoveHistory:
@@ -25,9 +25,9 @@ class MoveHistory:
     Parameters
     ----------
     memory
-        Seconds for which a component does not go back to a node that it has left.
+        Time for which a component does not return to a node that it has left, seconds.
     rest
-        Seconds from one move of a component to the next.
+        Least time between two moves of a component, seconds.
 
     Examples
     --------
@@ -39,7 +39,7 @@ class MoveHistory:
 
     __slots__ = ("_moves", "memory", "rest")
 
-    def __init__(self, memory: float = MEMORY, rest: float = REST) -> None:
+    def __init__(self, memory: float = RETURN_BAN, rest: float = REST) -> None:
         if not (0.0 <= rest < math.inf and 0.0 <= memory < math.inf):
             raise ValueError(f"memory, rest: {memory}, {rest}; expected seconds from 0")
         self.memory = memory
@@ -47,7 +47,7 @@ class MoveHistory:
         self._moves: dict[str, list[tuple[float, str]]] = {}  # component to times, and nodes that it left
 
     def moved(self, component: str, source: str, target: str, now: float) -> None:
-        """Note that a component has moved.
+        """Record that a component has moved.
 
         Parameters
         ----------
@@ -56,18 +56,18 @@ class MoveHistory:
         source, target
             Addresses of the nodes.
         now
-            Seconds.
+            Present time, seconds.
         """
         kept = [each for each in self._moves.get(component, []) if now - each[0] < self.memory and each[1] != target]
         self._moves[component] = [*kept, (now, source)]
 
     def resting(self, component: str, now: float) -> bool:
-        """Whether a component has moved so lately that it stays."""
+        """Whether the last move of a component is so recent that it must not move again."""
         moves = self._moves.get(component, [])
         return bool(moves) and now - moves[-1][0] < self.rest
 
     def left(self, component: str, now: float) -> set[str]:
-        """Addresses of the nodes that a component does not go back to."""
+        """Addresses of the nodes to which a component must not return."""
         moves = [each for each in self._moves.get(component, []) if now - each[0] < self.memory]
         if not moves:
             self._moves.pop(component, None)

@@ -1,8 +1,8 @@
-"""Which component executions leave a node, so that all that remain keep their limits (section 3.4.1).
+"""Selection of the component executions that leave a node, so that all others keep their limits (section 3.4.1).
 
-The execution time of each application at the node is predicted by its line over the total rate (equation 3.4). So an
-execution keeps its limit as long as the total rate R is below its *tolerance*, (allowed - a) / b, and what is to be
-found is the smallest set whose removal brings R below the tolerances of all that remain.
+The execution time of each application at the node is predicted by a line over the total rate (equation 3.4). So an
+execution keeps its limit while the total rate R is below its *tolerance*, (allowed - a) / b. The task is to find the
+smallest set whose removal brings R below the tolerances of all executions that remain.
 
 :func:`largest_first` is the dissertation's heuristic, the largest predicted rate first. :func:`fewest` is exact and
 takes O(n²): for each execution, suppose that it is the strictest that remains; then all stricter ones leave, and of the
@@ -13,10 +13,10 @@ three of ten cases.
 The dissertation leaves open:
 
 =====================  =================================================================================================
-what one unit is       one execution of a component for one application, with all streams that others share of it
+unit of selection      one execution of a component for one application, with all streams that others share of it
 equal rates            the execution with the least slack first, then by name
-equal numbers          of :func:`fewest`, the set with the least rate among those that differ from the one with the
-                       largest rates in the last to leave
+equal numbers          :func:`fewest` takes the set with the largest rates, except that the last execution is the one
+                       with the least rate that is enough
 =====================  =================================================================================================
 
 Examples
@@ -54,10 +54,10 @@ class Execution(NamedTuple):
     rate
         Predicted input rate r̂, tuples/s.
     intercept, slope
-        a in seconds and b in seconds per tuple/s of the predicted execution time, b from 0.
+        Line of the predicted execution time: a in seconds, and b in seconds per tuple/s, from 0.
     allowed
-        Local execution time that the application's limit allows, t_s + t̂_e of the present, seconds; infinite where it
-        has no limit.
+        Local execution time that the application's limit allows, the present t_s + t̂_e, seconds; infinite if it has no
+        limit.
     floor
         Processing time τ of a tuple, seconds: its execution time is never below it.
     """
@@ -71,10 +71,10 @@ class Execution(NamedTuple):
 
     @classmethod
     def of(cls, name: str, rate: float, predicted: Predicted, allowed: float, floor: float = 0.0) -> Execution:
-        """An execution whose time is predicted.
+        """Create an execution from its predicted time.
 
-        Its line is followed where the prediction is made of one that rises. Otherwise its time is taken as independent
-        of the rate: the last measurement, or what a falling line predicts at the present rate.
+        If the prediction is based on a rising line, the execution has that line. Otherwise its time does not depend on
+        the rate: it is the last measurement, or the prediction of a falling line at the present rate.
         """
         line = predicted.line
         if predicted.basis == "line" and line is not None and line.slope > 0.0:
@@ -98,16 +98,16 @@ class Execution(NamedTuple):
 
 
 class Selection(NamedTuple):
-    """What is to leave a node.
+    """The executions that leave a node, and the state afterwards.
 
     Parameters
     ----------
     moved
         Names of the executions that leave, in the order in which they were chosen.
     before, after
-        Total predicted rate of the node with and without them, tuples/s.
+        Total predicted rate of the node with and without the moved executions, tuples/s.
     slacks
-        Name of each execution that remains to its slack afterwards, seconds.
+        Name of each remaining execution to its slack afterwards, seconds.
     """
 
     moved: tuple[str, ...]
@@ -124,19 +124,19 @@ def slacks(executions: Iterable[Execution]) -> dict[str, float]:
 
 
 def largest_first(executions: Sequence[Execution], fixed: Collection[str] = ()) -> Selection | None:
-    """Move the largest predicted rate until all that remain have slack.
+    """Select executions for a move, the largest predicted rate first, until all others have slack.
 
     Parameters
     ----------
     executions
         All component executions of the node.
     fixed
-        Names of those that cannot move.
+        Names of executions that cannot move.
 
     Returns
     -------
     Selection
-        The selection, or None where what cannot move has no slack even alone.
+        The selection, or None if the executions that cannot move have no slack even alone.
     """
     _check(executions)
     staying = list(executions)
@@ -154,7 +154,7 @@ def largest_first(executions: Sequence[Execution], fixed: Collection[str] = ()) 
 
 
 def fewest(executions: Sequence[Execution], fixed: Collection[str] = ()) -> Selection | None:
-    """Move as few executions as possible, so that all that remain have slack; see :func:`largest_first`."""
+    """Select as few executions as possible for a move, so that all others have slack; see :func:`largest_first`."""
     _check(executions)
     ranked = sorted(executions, key=lambda each: (each.tolerance, each.name))
     place = {each.name: number for number, each in enumerate(ranked)}
@@ -172,9 +172,9 @@ def fewest(executions: Sequence[Execution], fixed: Collection[str] = ()) -> Sele
 
 
 def _relieve(leaving: list[Execution], staying: list[Execution], movable: list[Execution]) -> list[Execution] | None:
-    """What leaves if the first of ``staying`` is the strictest that stays; None if that cannot be.
+    """Executions that leave if the first of ``staying`` is the strictest that stays; None if that is impossible.
 
-    ``movable`` are others that stay and could move, the largest rate first.
+    ``movable`` are the others of ``staying`` that can move, the largest rate first.
     """
     if not staying:
         return leaving
@@ -182,7 +182,7 @@ def _relieve(leaving: list[Execution], staying: list[Execution], movable: list[E
     for number, largest in enumerate(movable):
         if strictest.slack(total) > 0.0:
             return chosen
-        if strictest.slack(total - largest.rate) > 0.0:  # one more is enough: the least that is
+        if strictest.slack(total - largest.rate) > 0.0:  # one more is enough: the one with the least sufficient rate
             enough = (each for each in movable[number:] if strictest.slack(total - each.rate) > 0.0)
             return [*chosen, min(enough, key=lambda each: (each.rate, each.name))]
         chosen.append(largest)

@@ -1,20 +1,20 @@
-"""Where a component execution goes: the order of candidates, and what a candidate projects (sections 3.4.2 and 3.4.4).
+"""Target of a move: the order of the candidates, and the projection of a candidate (sections 3.4.2 and 3.4.4).
 
-The node with a hot spot asks the nodes that offer the component, the least loaded first. A node that is asked adds the
-predicted rate of the newcomer to its own, and accepts if then every execution there *and* the newcomer have slack
-(phase 2). What it has accepted and does not execute yet is reserved, so that two hot spots that ask for the same room
-do not both get it; a reservation ends by itself, as the node that asked may have died.
+The node with a hot spot asks the nodes that offer the component, the least loaded first. A candidate adds the predicted
+rate of the newcomer to its own total rate, and accepts if then each of its executions *and* the newcomer have slack
+(phase 2). It reserves capacity for accepted executions until they arrive, so that two hot spots do not get the same
+capacity. A reservation expires, as the node that asked may have died.
 
 The dissertation leaves open:
 
 ========================  ==============================================================================================
-communication times       those of the hops to and from the target replace those of the source (:func:`allowed_at`):
-                          a target that is far away is accepted otherwise
-the newcomer's times      the target's own line of that component if it has one, else the source's, scaled by the
+communication times       those of the hops to and from the target replace those of the source (:func:`allowed_at`);
+                          otherwise a target with long delays would be accepted
+the newcomer's times      the target's own line for that component if it has one, else the source's, scaled by the
                           ratio of their capacities (:meth:`.ExecutionTimes.scaled`)
-load                      the predicted one where the node's regression is trusted, else the measured one; it only
+load                      the predicted one if the node's regression is trusted, else the measured one; it only
                           orders the candidates, and the projection decides
-how much slack is left    more than 0; ``margin`` asks for more, so that noise does not move a component straight on
+slack that is required    more than 0; with ``margin`` more, so that noise does not move a component again at once
 ========================  ==============================================================================================
 
 Examples
@@ -40,14 +40,14 @@ Component = TypeVar("Component", bound=Hashable)
 
 
 class Candidate(NamedTuple):
-    """A node that offers a component, as the directory has it.
+    """A node that offers a component according to the directory.
 
     Parameters
     ----------
     address
         Address of the peer.
     load
-        Predicted load of the peer, or its measured one where it predicts none.
+        Predicted load of the peer, or its measured load if it predicts none.
     """
 
     address: str
@@ -55,14 +55,14 @@ class Candidate(NamedTuple):
 
 
 def least_loaded(candidates: Iterable[Candidate], excluded: Collection[str] = ()) -> list[str]:
-    """Addresses of candidates in the order in which they are asked: by load, of equal loads by address.
+    """Sort candidates into the order in which they are asked: by load, and by address if loads are equal.
 
     Parameters
     ----------
     candidates
         Nodes that offer the component.
     excluded
-        Addresses that are not asked: the node itself, those that have refused, those that the component has just left.
+        Addresses that are not asked: the node itself, nodes that have refused, nodes that the component has just left.
 
     Examples
     --------
@@ -74,12 +74,12 @@ def least_loaded(candidates: Iterable[Candidate], excluded: Collection[str] = ()
 
 
 class Projection(NamedTuple):
-    """What a node projects when it is asked to take an execution over.
+    """The projected state of a node if an execution moves to it.
 
     Parameters
     ----------
     accepted
-        Whether all have more than the margin of slack.
+        Whether the slack of all executions exceeds the margin.
     rate
         Total predicted rate with the newcomer, tuples/s.
     slacks
@@ -97,17 +97,16 @@ class Projection(NamedTuple):
 
 
 def project(running: Sequence[Execution], newcomer: Execution, margin: float = 0.0) -> Projection:
-    """Project that a node takes an execution over (phase 2 of section 3.4.4).
+    """Project the state of a node if an execution moves to it (phase 2 of section 3.4.4).
 
     Parameters
     ----------
     running
-        Executions of the node, those that it has reserved room for among them. One with the name of the newcomer is
-        replaced by it.
+        Executions of the node, including those with a reservation. The newcomer replaces one of the same name.
     newcomer
-        The execution, with the rate, the line and the allowed time that it would have there.
+        The moved execution, with its rate, line and allowed time at the node.
     margin
-        Seconds of slack that each has to have more than.
+        Slack that each execution must exceed, seconds.
     """
     together = [*(each for each in running if each.name != newcomer.name), newcomer]
     found = slacks(together)
@@ -121,21 +120,20 @@ def allowed_at(
     limits: Mapping[Component, float],
     departed: Mapping[Component, float],
 ) -> float:
-    """Execution time that a limit allows a component at another node, seconds.
+    """Compute the execution time that a limit allows a component at another node, seconds.
 
     Parameters
     ----------
     component
         The component that would move.
     hops
-        (producer, consumer) to the mean communication time, seconds: to and from the component those of the other node.
+        (producer, consumer) to the mean communication time, seconds; for the component, the times of the other node.
     times
         Component to its predicted execution time, seconds.
     limits
         Sink to its limit, seconds.
     departed
-        Each producer of the component to the seconds that tuples have been under way when they leave it; empty for a
-        source.
+        Each producer of the component to the mean age of tuples when they leave it, seconds; empty for a source.
 
     Examples
     --------
@@ -150,12 +148,12 @@ def allowed_at(
 
 
 class Reservations:
-    """Room that a node has promised to executions that are on their way to it.
+    """Capacity that a node has reserved for executions which will move to it.
 
     Examples
     --------
     >>> reserved = Reservations(seconds=10.0)
-    >>> reserved.hold(Execution("new", 180, 0.002, 3e-5, 0.022), now=0.0)
+    >>> reserved.reserve(Execution("new", 180, 0.002, 3e-5, 0.022), now=0.0)
     >>> [len(reserved.at(seconds)) for seconds in (0.0, 9.9, 10.0)]
     [1, 1, 0]
     """
@@ -168,15 +166,15 @@ class Reservations:
         self.seconds = seconds
         self._held: dict[str, tuple[Execution, float]] = {}
 
-    def hold(self, execution: Execution, now: float) -> None:
-        """Reserve room for an execution from ``now`` on; once more replaces its reservation."""
+    def reserve(self, execution: Execution, now: float) -> None:
+        """Reserve capacity for an execution from ``now`` on; replaces an earlier reservation of the execution."""
         self._held[execution.name] = execution, now + self.seconds
 
     def release(self, name: str) -> None:
-        """Give the room of an execution back: it has come, or will not come."""
+        """End the reservation of an execution that has arrived, or will not arrive."""
         self._held.pop(name, None)
 
     def at(self, now: float) -> list[Execution]:
-        """Executions with a reservation at a time; what has expired is forgotten."""
+        """Executions with a reservation at a time; expired reservations are deleted."""
         self._held = {name: each for name, each in self._held.items() if each[1] > now}
         return [execution for execution, _ in self._held.values()]

@@ -1,4 +1,4 @@
-"""Compiled enumeration of placements for the optimum, without equivalent ones and ones that cannot be the best."""
+"""Compiled enumeration of placements for the optimum; it skips equivalent ones and those that cannot be the best."""
 
 from __future__ import annotations
 
@@ -28,32 +28,32 @@ def best_placements(
     shares
         Capacity of each node.
     alike
-        Label of each node: equal where two may be exchanged.
+        Label of each node; nodes with equal labels are interchangeable.
     fixed
-        Node of each operator that is pinned, else -1.
+        Node of each pinned operator; -1 for the others.
     bounded, room, power
-        Arguments of the refinement.
+        Arguments of :func:`~synergy_nb.algorithms.resilience.local_search_kernel.improve`.
     found, values
-        Placements that are kept, with their values: to begin with, values that are to be exceeded.
+        Best placements so far, with their values; initially, the values to be exceeded.
 
     Returns
     -------
     int
-        Placements and parts of placements that were looked at.
+        Number of evaluated placements and partial placements.
     """
     operators, width = loads.shape
     points = width - bounded
     nodes = len(shares)
     table = np.zeros((nodes, width))
-    saved = np.zeros((operators, width))  # the row of the node that got the operator, without it
-    peaks = np.ones((operators + 1, points))  # z, which is at least that of the ideal placement
+    saved = np.zeros((operators, width))  # loads of the node before it received the operator of the row
+    peaks = np.ones((operators + 1, points))  # z of the operators placed so far, at least that of the ideal placement
     members = np.zeros(nodes, dtype=np.int64)
     choice = np.full(operators, -1)
     depth = 0
     looked = 0
     while depth >= 0:
         node = choice[depth]
-        if node >= 0:  # taken back
+        if node >= 0:  # remove the operator from the node tried last
             table[node] = saved[depth]
             members[node] -= 1
         node += 1

@@ -55,12 +55,12 @@ CONFIDENCE: Final = 0.999
 
 
 class Ratio(float):
-    """A share, with the error of its estimate.
+    """A share from 0 to 1, with the error of its estimate.
 
     Attributes
     ----------
     error : float
-        Half of the width of its 99.9 % interval if it was sampled, what rounding may do if it is exact.
+        Half of the width of the 99.9 % interval of a sampled share; the rounding error of an exact one.
     """
 
     error: float
@@ -76,18 +76,18 @@ class Ratio(float):
 
 
 def node_load(load: npt.ArrayLike, assignment: npt.ArrayLike, nodes: int, arcs: Arcs | None = None) -> Floats:
-    """Load coefficients of nodes: L^n = A L^o, plus the transfer of streams between nodes at both ends.
+    """Compute load coefficients of nodes: L^n = A L^o, plus, at both ends, the transfer of streams between nodes.
 
     Parameters
     ----------
     load
-        L^o: operators x input streams.
+        Load coefficients L^o: operators x input streams.
     assignment
         Node of each operator.
     nodes
         Number of nodes.
     arcs
-        Streams whose transfer costs something.
+        Streams whose transfer costs processor time.
 
     Examples
     --------
@@ -210,32 +210,32 @@ def feasible_ratio(
     Parameters
     ----------
     load
-        L^o: operators x input streams, finite numbers from 0.
+        Load coefficients L^o: operators x input streams, finite numbers from 0.
     capacity
-        C: one a node, above 0.
+        Capacity C of each node, above 0.
     assignment
         Node of each operator.
     lower_bound
-        B: rates that are not gone below; both sets are then taken from there on.
+        Lowest rates B of the input streams; both sets then contain only rates from B on.
     method
-        ``sample``: quasi Monte Carlo; ``exact``: the polytope's volume, up to six streams.
+        Method of computation: ``sample`` (quasi Monte Carlo) or ``exact`` (volume of the polytope, up to six streams).
     arcs
-        Streams between operators whose transfer costs something.
+        Streams between operators whose transfer costs processor time.
     rates
-        Points of rate space, such as rates of a trace, points x input streams. With these a set's size is the share
-        of the points that lie in it, in place of its volume, and neither ``method`` nor ``samples`` play a part.
+        Points of rate space, such as rates of a trace, points x input streams. With them, the size of a set is its
+        share of the points instead of its volume, and ``method`` and ``samples`` have no effect.
     samples, seed
         Size and seed of the sample; the size is rounded up to 16 times a power of 2.
 
     Returns
     -------
     Ratio
-        A number, with its ``error``.
+        Size as a share, with its ``error``.
 
     Raises
     ------
     ValueError
-        If an argument is wrong, or there are more streams than the exact method takes.
+        If an argument is wrong, or there are too many streams for the exact method.
 
     Examples
     --------
@@ -257,7 +257,7 @@ def feasible_ratio(
         return _share_of(setting, matrix, checked_rates(rates, len(setting.carries)))
     if method == "exact" and d > MOST_INPUTS:
         raise ValueError(
-            f"load: {d} input streams; expected at most {MOST_INPUTS} for method 'exact', others are for 'sample'"
+            f"load: {d} input streams; expected at most {MOST_INPUTS} for method 'exact'; use 'sample' for more"
         )
     if not d:
         return Ratio(1.0, 0.0)
@@ -299,10 +299,10 @@ def sampled_ratio(planes: Floats | None, sample: Floats) -> float:
 
 @lru_cache(maxsize=16)
 def directions(d: int, count: int, copies: int = 1, seed: int = 0) -> Floats:
-    """Points spread evenly over the simplex u_1 + ... + u_d = 1: shape (copies, count, d), not to be written to.
+    """Points spread evenly over the simplex u_1 + ... + u_d = 1, as a read-only array of shape (copies, count, d).
 
-    Sobol's points, scrambled for each copy, are brought there by breaking a stick: what is left after k parts is
-    divided as Beta(1, d - 1 - k), which keeps neighbours together as sorting uniform numbers would not.
+    Scrambled Sobol points of each copy are mapped to the simplex by stick breaking: the remainder after k parts is
+    divided as Beta(1, d - 1 - k). This mapping preserves neighbourhoods; sorting uniform numbers would not.
     """
     found = np.ones((copies, count, d))
     if d > 1:
@@ -344,7 +344,7 @@ def _share_of(setting: Normalised, matrix: Floats, points: Floats) -> Ratio:
     place = points[:, setting.carries] * setting.total / setting.power
     possible = place[place.sum(axis=1) <= 1.0]
     if not len(possible):
-        raise ValueError("rates: every point takes more than all nodes have; expected some that can be carried")
+        raise ValueError("rates: every point exceeds the capacity of all nodes together; expected feasible points")
     share = float(np.mean((possible @ matrix.T <= 1.0).all(axis=1)))
     deviation = math.sqrt(share * (1.0 - share) / len(possible))
     return Ratio(share, float(ndtri((1.0 + CONFIDENCE) / 2.0)) * deviation)

@@ -1,14 +1,14 @@
-"""The compiled heart of refinement and of the optimum: many placements, each compared on the same fixed sample.
+"""Compiled local search of the refinement: it compares many placements on the same fixed sample.
 
-What is compared is the mean of f(z_s) over sample points s, where z_s is the largest load of a node as a share of its
-room. Of a sample of directions f(z) = z^-d, the feasible share of a direction (see
-:mod:`~synergy_nb.algorithms.resilience.feasible`); of a sample of rates f(z) is 1 up to a load of 1, and beyond it so
-little that all of it together is less than one point, but more for less load. A node that is overloaded at the lower
-bound leaves nothing; then less overload is better, and the value is negative.
+The value of a placement is the mean of f(z_s) over the sample points s, where z_s is the largest load of a node as a
+share of its capacity above the lower bound. For a sample of directions, f(z) = z^-d is the feasible share of a
+direction (see :mod:`~synergy_nb.algorithms.resilience.feasible`). For a sample of rates, f(z) is 1 up to a load of 1;
+beyond it, f falls with the load and is so small that the sum over all points is less than one point. If a node is
+overloaded at the lower bound, no rates are feasible; then the value is negative, and grows as the overload shrinks.
 
-Per point, the load of a node is the sum of its units' (operators, or clusters of them) and of the streams that cross
-to or from it. Moving a unit changes two nodes only, whatever it is connected to: a stream to a third node is paid there
-before and after.
+At each point, the load of a node is the load of its units (operators or clusters of them) plus the transfer of the
+streams between it and other nodes. A move of a unit changes the loads of two nodes only: a third node pays for the
+transfer of a stream before and after the move.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ def _add(row: Any, factor: float, out: Any) -> None:
 
 @compiled
 def _mean_value(peak: Any, power: int, scratch: Any) -> float:
-    """Mean of f over points, ``peak`` being z."""
+    """Return the mean of f over the points; ``peak`` contains z."""
     points = len(peak)
     if power == 0:
         for s in range(points):
@@ -56,7 +56,7 @@ def _mean_value(peak: Any, power: int, scratch: Any) -> float:
 
 @compiled
 def _add_to_peak(row: Any, share: float, bounded: int, room: float, peak: Any) -> float:
-    """Let a node with the loads ``row`` raise z; what it lacks at the lower bound, as a share of its capacity."""
+    """Raise z to the loads ``row`` of a node; return the missing share of its capacity at the lower bound."""
     points = len(peak)
     left = share - row[points] if bounded else share
     scale = room / max(left, 1e-300)
@@ -80,11 +80,11 @@ def _changed(
     streams: Any,
     rows: Any,
 ) -> None:
-    """Loads of two nodes after a change, into ``rows``: a unit comes to ``one`` (sign 1) or leaves it, and another."""
+    """Write the loads of two nodes after a change to ``rows``: a unit, or a pair, joins (sign 1) or leaves ``one``."""
     for s in range(table.shape[1]):
         rows[0, s] = table[one, s] + sign * on_one[unit, s] + with_sign * on_one[with_unit, s]
         rows[1, s] = table[two, s] - sign * on_two[unit, s] - with_sign * on_two[with_unit, s]
-    if stream >= 0:  # between the two, it crosses as before
+    if stream >= 0:  # a stream between two units that are swapped crosses before and after
         for s in range(table.shape[1]):
             rows[0, s] += 2.0 * streams[stream, s]
             rows[1, s] += 2.0 * streams[stream, s]
@@ -94,7 +94,7 @@ def _changed(
 def _bring(
     unit: int, node: int, loads: Any, places: Any, first: Any, other: Any, which: Any, streams: Any, out: Any
 ) -> None:
-    """What a unit brings to a node: its load, its streams from elsewhere, less those that no longer cross."""
+    """Compute the load that a unit adds to a node: its own, plus streams that begin to cross, less others."""
     _copy(loads[unit], out)
     for at in range(first[unit], first[unit + 1]):
         _add(streams[which[at]], -1.0 if places[other[at]] == node else 1.0, out)
@@ -116,7 +116,7 @@ def improve(
     least_gain: float,
     budget: int,
 ) -> tuple[float, int]:
-    """Move units, and swap them, as long as the value grows: the best change of two nodes, pair of nodes by pair.
+    """Move and swap units while the value grows: for one pair of nodes after the other, make the best change.
 
     Parameters
     ----------
@@ -130,30 +130,30 @@ def improve(
         Streams of unit u are at ``first[u]`` to ``first[u + 1]``: the unit at their other end, and their row in
         ``streams``. There is one between two units at most.
     streams
-        Streams x columns of ``loads``: what each end pays, if they are on different nodes.
+        Transfer load at each end of a stream if its ends are on different nodes: streams x columns of ``loads``.
     shares
         Capacity of each node.
     bounded, room
-        Whether there is a lower bound, and how far the ideal hyperplane is from it.
+        Whether there is a lower bound, and the distance of the ideal hyperplane from it.
     power
         d, or 0 for a sample of rates.
     least_gain
         Smallest improvement of the value for which a change is made.
     budget
-        Changes that are looked at, but for those of the last pair of nodes.
+        Largest number of evaluated changes; the changes of the last pair of nodes are all evaluated.
 
     Returns
     -------
     tuple
-        Value, and changes looked at.
+        Value, and number of evaluated changes.
     """
     units, width = loads.shape
     points = width - bounded
     nodes = len(shares)
     table, rows = np.zeros((nodes, width)), np.zeros((2, width))
-    on_one, on_two = np.zeros((units, width)), np.zeros((units, width))  # what each unit brings to either node
+    on_one, on_two = np.zeros((units, width)), np.zeros((units, width))  # load that each unit adds to either node
     rest, peak, scratch, nothing = np.zeros(points), np.zeros(points), np.zeros(points), np.zeros(points)
-    least = 1.0 if power else 0.0  # that z is everywhere, whatever the placement
+    least = 1.0 if power else 0.0  # lower bound of z for every placement
     members = np.zeros(units, dtype=np.int64)
     for unit in range(units):
         _add(loads[unit], 1.0, table[places[unit]])
@@ -165,7 +165,7 @@ def improve(
         lacks = max(lacks, _add_to_peak(table[node], shares[node], bounded, room, peak))
     value = -lacks if lacks >= 0.0 else _mean_value(peak, power, scratch)
     looked = 0
-    unchanged = 0  # pairs of nodes, since the last change
+    unchanged = 0  # number of pairs of nodes since the last change
     pairs = nodes * (nodes - 1) // 2
     one, two = 0, 0
     while unchanged < pairs and looked < budget:
@@ -182,7 +182,7 @@ def improve(
         for s in range(points):
             peak[s] = max(rest[s], least)
         if others_lack < 0.0 and _mean_value(peak, power, scratch) <= value + least_gain:
-            continue  # not even without any load on the two
+            continue  # no change of these two can help: even without load on them the value does not grow
         count = 0
         for unit in range(units):
             if movable[unit] and places[unit] in (one, two):

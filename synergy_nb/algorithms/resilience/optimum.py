@@ -1,9 +1,9 @@
-"""The optimal placement of small graphs, by enumeration: what the heuristics are held against (section 7.3.1).
+"""The optimal placement of small graphs, by enumeration; the heuristics are compared with it (section 7.3.1).
 
-Placements are enumerated depth first, the operators of the largest loads first. Where nodes are alike, placements that
-differ only in their names are looked at once: of n^m, n^m / n! are left. A branch is given up when the operators
-placed so far allow no larger feasible set than the best placement known, which the refined greedy one is to begin with.
-The best on a fixed sample of directions are then compared by their exact volumes.
+Placements are enumerated depth first, the operators of the largest loads first. Placements that differ
+only in the names of equal nodes are evaluated once: n^m / n! of n^m remain if all nodes are equal. A branch ends when
+the operators placed so far allow no larger feasible set than the best known placement, initially the refined greedy
+one. The best placements on a fixed sample of directions are then compared by their exact volumes.
 """
 
 from __future__ import annotations
@@ -24,10 +24,10 @@ from synergy_nb.algorithms.resilience.volume import MOST_INPUTS
 
 __all__ = ["MOST_OPERATORS", "optimum"]
 
-MOST_OPERATORS, MOST_PLACEMENTS = 28, 2.0**45  # which take a minute at the worst
-POINTS: Final = 512
-CLOSE: Final = 32  # placements whose volumes are compared
-MARGIN: Final = 0.005  # by which the sample may put a placement below another that is worse
+MOST_OPERATORS, MOST_PLACEMENTS = 28, 2.0**45  # a search of this size takes at most a minute
+POINTS: Final = 512  # directions of the sample
+CLOSE: Final = 32  # number of placements whose volumes are compared
+MARGIN: Final = 0.005  # error of the sample: it may rank a placement this much below a worse one
 
 
 def optimum(
@@ -37,7 +37,7 @@ def optimum(
     *,
     pinned: npt.ArrayLike | None = None,
 ) -> Ints:
-    """The placement of the largest feasible set.
+    """Find the placement with the largest feasible set.
 
     Parameters
     ----------
@@ -47,8 +47,8 @@ def optimum(
     Returns
     -------
     ndarray of int64
-        Node of each operator. Up to six input streams no other placement is larger by more than the sample of
-        directions errs, if more than 32 are within half a per cent of it, else by nothing.
+        Node of each operator. With at most six input streams it is optimal, unless more than 32 placements are within
+        half a per cent of the best; then it is optimal up to the error of the sample of directions.
 
     Raises
     ------

@@ -1,4 +1,4 @@
-"""What is placed as one: an operator, or a group of operators that stay together, where it may be pinned to a node."""
+"""Units of placement: an operator, or a group of operators that stay together; a unit may be pinned to a node."""
 
 from __future__ import annotations
 
@@ -20,11 +20,11 @@ class Units(NamedTuple):
     Parameters
     ----------
     share
-        Shape (u, d): their loads, in normalised coordinates.
+        Load of each unit, in normalised coordinates; shape (u, d).
     pinned
-        Shape (u,): their node, or :data:`FREE`.
+        Node of each unit, or :data:`FREE`; shape (u,).
     of
-        Shape (m,): the unit of each operator.
+        Unit of each operator; shape (m,).
     """
 
     share: Floats
@@ -32,12 +32,12 @@ class Units(NamedTuple):
     of: Ints
 
     def places(self, assignment: npt.ArrayLike, nodes: int) -> Ints:
-        """Node of each unit.
+        """Convert nodes of operators to nodes of units.
 
         Raises
         ------
         ValueError
-            If operators of a unit are on different nodes, or not where they are pinned.
+            If operators of a unit are on different nodes, or not at the node to which they are pinned.
         """
         nodes_of = checked_nodes("assignment", assignment, len(self.of), nodes)
         found = np.zeros(len(self.pinned), dtype=np.int64)
@@ -47,28 +47,28 @@ class Units(NamedTuple):
         if wrong.any():
             operator = int(np.argmax(wrong))
             raise ValueError(
-                f"assignment: {nodes_of[operator]} of operator {operator}; expected {expected[operator]}, where it is "
-                "pinned, or where its group is"
+                f"assignment: {nodes_of[operator]} of operator {operator}; expected {expected[operator]}, "
+                "the node to which it is pinned, or of its group"
             )
         return found
 
 
 def units(setting: Normalised, groups: npt.ArrayLike | None = None, pinned: npt.ArrayLike | None = None) -> Units:
-    """Units of operators.
+    """Group the operators of a placement problem into units.
 
     Parameters
     ----------
     setting
-        The problem.
+        Placement problem.
     groups
-        A label for each operator; equal for those that stay together.
+        Label of each operator; operators with equal labels stay together.
     pinned
-        Node of each operator, -1 where it has none yet.
+        Node to which each operator is pinned; -1 if it is free.
 
     Raises
     ------
     ValueError
-        If they are not that, or a group is pinned to two nodes.
+        If the shape of an argument is wrong, a node does not exist, or a group is pinned to two nodes.
     """
     operators, nodes = len(setting.share), len(setting.capacity)
     of = np.arange(operators) if groups is None else _numbers(groups, operators)

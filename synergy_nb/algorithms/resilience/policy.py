@@ -1,7 +1,7 @@
 """Resilient placement of a query plan on peers: ROD as a policy.
 
-The plan's profiles give the load model, the peers' capacities the nodes; what comes out is a peer for each operator,
-and why. Sources, sinks and whatever else has its place already is pinned, and counts.
+The input is the load model from the profiles of the plan, and the capacities of the peers. The result is a peer for
+each operator, with an explanation. Sources, sinks and other operators with a known peer are pinned; their load counts.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ __all__ = ["Placement", "place"]
 
 @dataclass(frozen=True)
 class Placement:
-    """Where the operators of a plan go, and why.
+    """The peers of the operators of a plan, with the quality of the placement.
 
     Parameters
     ----------
@@ -38,10 +38,10 @@ class Placement:
     utilisation
         Load of each peer at the rates that the plan states, as a share of its capacity.
     explanation
-        Account of the node that is overloaded first; nodes, operators and variables are indices of ``peers`` and
+        Description of the node that is overloaded first; nodes, operators and variables are indices of ``peers`` and
         ``model``.
     model, peers
-        Load model, and the peers in their order.
+        Load model, and the addresses of the peers.
     """
 
     assignment: Mapping[str, str]
@@ -52,7 +52,7 @@ class Placement:
     peers: tuple[str, ...]
 
     def to_text(self) -> str:
-        """For people."""
+        """Describe the placement for people."""
         ratio = f"feasible set {self.ratio:.1%} of the ideal one (± {self.ratio.error:.1%})"
         overloaded = [peer for peer, share in self.utilisation.items() if share > 1.0]
         warning = [f"overloaded at the plan's rates: {', '.join(overloaded)}"] if overloaded else []
@@ -79,20 +79,20 @@ def place(
     plan
         Query plan ξ.
     capacities
-        Peer to its capacity in cores, above 0: what it has left, if others run there.
+        Peer to its capacity in cores, above 0; without the cores that other applications use.
     pinned
-        Operator to the peer that it is on, such as sources and sinks. What the plan pins itself (``at``) is, too.
+        Operator to the peer to which it is pinned, such as sources and sinks; the plan may pin others (``at``).
     lower_bound
-        Source to tuples/s that it does not go below; 0 where nothing is said.
+        Source to its lowest rate, tuples/s; 0 if a source is missing.
     rates
-        Rates of the sources that are to be carried, such as those of a trace: points x sources, in the order of
-        ``plan.sources``. With them, the share of the points that are feasible is what refinement maximises, and
-        what ``ratio`` is, in place of the volume.
+        Rates of the sources to be carried, such as those of a trace: points x sources, in the order of
+        ``plan.sources``. With them, refinement maximises the share of feasible points instead of the volume, and
+        ``ratio`` is that share.
     variable
         Operators whose selectivity varies.
     transfer
-        Seconds that a tuple costs each of two peers that it goes between. Above 0, operators are clustered (section
-        6.3).
+        Processor time that the transfer of a tuple between two peers costs each of them, seconds. If it is above 0,
+        operators are clustered (section 6.3).
     refined
         Whether ROD's placement is refined.
     seed
@@ -101,7 +101,7 @@ def place(
     Raises
     ------
     ValueError
-        If there is no such operator or peer, or a number is wrong.
+        If an operator or peer does not exist, or a number is outside its range.
 
     Examples
     --------
@@ -150,7 +150,7 @@ def place(
 
 
 def _known(field: str, name: str, names: tuple[str, ...], what: str) -> int:
-    """Place of a name among those that there are."""
+    """Return the index of a name; raise ValueError if it is not among ``names``."""
     if name not in names:
         raise ValueError(f"{field}: {WrongValue(name, what, nearest(name, names))}")
     return names.index(name)

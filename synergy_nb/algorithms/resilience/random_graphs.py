@@ -1,8 +1,8 @@
 """Random query graphs of section 7.1: trees of "delay" operators, one for each input stream.
 
-The operators of a tree are drawn level by level: each gets one to three downstream operators, all equally likely, until
-the tree has its number. Costs are uniform between 0.1 and 1 ms; half of all operators have a selectivity of one, the
-others one that is uniform between 0.5 and 1.
+The operators of a tree are drawn level by level: each gets one to three downstream operators, with equal
+probabilities, until the tree is complete. Costs are uniform between 0.1 and 1 ms. Half of all operators have a
+selectivity of one; the selectivities of the others are uniform between 0.5 and 1.
 """
 
 from __future__ import annotations
@@ -22,14 +22,14 @@ MOST_CHILDREN: Final = 3
 
 
 def random_trees(operators: int, inputs: int, seed: int | np.random.Generator) -> tuple[QueryOperator, ...]:
-    """A collection of operator trees, each with the same number of operators.
+    """Draw operator trees at random, each with the same number of operators.
 
     Parameters
     ----------
     operators
         Total number of operators; each of the trees gets ``operators // inputs`` of them.
     inputs
-        Input streams, named ``I1``, ``I2``, ...: as many as trees.
+        Number of input streams, ``I1``, ``I2``, ..., and of trees.
     seed
         Seed, or a random generator.
 

@@ -1,9 +1,9 @@
 """Refinement of a placement by local search on the size of its feasible set; beyond the paper.
 
-The greedy algorithm never takes a decision back. Here operators are moved, and swapped, between two nodes at a time, as
-long as the feasible set grows, as measured on a fixed sample of directions; then some are thrown to nodes at random,
-and the search begins again from there. As the result suits the sample on which it was found, it is held against what it
-came from on a fresh one, and given only if it is better there too.
+The greedy algorithm never revises a decision. The refinement moves and swaps operators between two nodes at a time
+while the feasible set grows on a fixed sample of directions. Then it assigns some operators to random nodes (a kick),
+and searches again from there. The result is fitted to the sample of the search. So it is compared with the initial
+placement on a fresh sample, and returned only if it is better there too.
 """
 
 from __future__ import annotations
@@ -20,12 +20,12 @@ from synergy_nb.algorithms.resilience.placement_units import FREE, units
 
 __all__ = ["refine"]
 
-POINTS: Final = 512  # of the fixed sample
-MOST_POINTS: Final = 2048  # of given rates that are searched on
+POINTS: Final = 512  # directions of the fixed sample
+MOST_POINTS: Final = 2048  # largest number of given rates in the sample of the search
 LEAST_GAIN: Final = 1e-9
 KICKS: Final = 24
 BUDGET: Final = 200_000
-THROWN: Final = 0.1  # share of the units that a kick throws, two at least
+THROWN: Final = 0.1  # share of the units that a kick moves, at least two units
 
 
 def refine(
@@ -42,28 +42,28 @@ def refine(
     budget: int = BUDGET,
     seed: int = 0,
 ) -> Ints:
-    """A placement with a larger feasible set, or the same where none was found.
+    """Search for a placement with a larger feasible set; return the initial one if none is found.
 
     Parameters
     ----------
     load, capacity, lower_bound, groups, arcs, pinned
-        Arguments of :func:`rod`; communication that ``arcs`` state is counted.
+        Arguments of :func:`rod`; the transfer of ``arcs`` counts.
     assignment
         Initial placement, such as the result of :func:`rod`: node of each operator.
     rates
-        Points of rate space, points x input streams: then not the volume of the feasible set is what counts but its
-        share of these. Half of them are searched on, the others are the fresh sample.
+        Points of rate space, points x input streams. With them, the size of a feasible set is its share of the points
+        instead of its volume. Half of them are the sample of the search, the others the fresh sample.
     kicks
         Number of times that the search restarts.
     budget
-        Changes that are looked at, of which a million takes about two seconds.
+        Largest number of evaluated changes; a million takes about two seconds.
     seed
         Seed of the samples and kicks.
 
     Raises
     ------
     ValueError
-        If an argument is wrong, or ``assignment`` is not in keeping with ``groups`` and ``pinned``.
+        If an argument is wrong, or ``assignment`` contradicts ``groups`` or ``pinned``.
 
     Examples
     --------
@@ -87,7 +87,9 @@ def refine(
     else:
         given = checked_rates(rates, len(setting.carries))
         if len(given) < 2:
-            raise ValueError("rates: 1 point; expected at least 2, of which every second one is searched on")
+            raise ValueError(
+                "rates: 1 point; expected at least 2, as every second point is in the sample of the search"
+            )
         known, fresh = given[::2], given[1::2]
         known = known[:: -(-len(known) // MOST_POINTS)]
         sample, power = known[:, setting.carries] * setting.total / setting.power, 0
@@ -119,7 +121,7 @@ def refine(
 
 
 def _between(ends: Ints, transfer: Floats) -> tuple[Ints, Floats]:
-    """Streams between units: one for each pair that has any."""
+    """Add up the streams between units; returns the connected pairs and their transfer loads."""
     apart = ends[:, 0] != ends[:, 1]
     pairs, number = np.unique(np.sort(ends[apart], axis=1), axis=0, return_inverse=True)
     sums = np.zeros((len(pairs), transfer.shape[1]))
@@ -129,7 +131,7 @@ def _between(ends: Ints, transfer: Floats) -> tuple[Ints, Floats]:
 
 
 def _incident(pairs: Ints, count: int) -> tuple[Ints, Ints, Ints]:
-    """Pairs by unit: where those of each begin, the unit at their other end, and their number."""
+    """Index pairs by unit: the offset of the first pair of each unit, the unit at the other end, and the pair's row."""
     one, other = np.concatenate([pairs[:, 0], pairs[:, 1]]), np.concatenate([pairs[:, 1], pairs[:, 0]])
     order = np.argsort(one, kind="stable")
     first = np.searchsorted(one[order], np.arange(count + 1))

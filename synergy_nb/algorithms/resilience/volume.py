@@ -1,10 +1,10 @@
-"""The exact volume of {y >= 0 : V y <= 1}, a polytope that holds with a point all that is below it.
+"""The exact volume of {y >= 0 : V y <= 1}, a polytope that contains, with a point, all points below it.
 
-Scaled so that the least axis distance is 1 on every axis, it lies between the simplex of these points and the unit
-cube, whatever the placement: so halfspaces are intersected, and the hull of the corners measured (both by Qhull), where
-numbers are of one size, and an interior point is known beforehand. Where many planes meet in one corner, as with loads
-that are small whole numbers, Qhull may find no hull that is convex within its rounding; then its input is joggled,
-which costs some digits.
+The polytope is scaled so that its least axis distance is 1 on every axis. Then it lies between the unit simplex and the
+unit cube for every placement: its numbers are of similar size, and an interior point is known. Qhull intersects the
+halfspaces and computes the volume of the hull of the corners. If many planes meet in one corner, as with loads that are
+small integers, Qhull may find no hull that is convex within its rounding. Then its input is joggled, which loses some
+digits.
 """
 
 from __future__ import annotations
@@ -18,19 +18,19 @@ from synergy_nb.algorithms.resilience.array_inputs import Floats
 
 __all__ = ["MOST_INPUTS", "down_closed_volume"]
 
-MOST_INPUTS: Final = 6  # dimensions, beyond which corners are too many
-SAME: Final = 1e-12  # two numbers of a scaled plane
-ROUNDED: Final = 1e-8
-JOGGLED: Final = 1e-5
+MOST_INPUTS: Final = 6  # dimensions; polytopes of more have too many corners
+SAME: Final = 1e-12  # tolerance within which two numbers of a scaled plane are equal
+ROUNDED: Final = 1e-8  # relative error of a volume from rounding
+JOGGLED: Final = 1e-5  # relative error of a volume from joggled input
 
 
 def down_closed_volume(planes: Floats) -> tuple[float, float]:
-    """Volume of {y >= 0 : V y <= 1}, and what share of it rounding may be.
+    """Volume of {y >= 0 : V y <= 1}, and its relative error.
 
     Parameters
     ----------
     planes
-        V: shape (n, d), from 0, with a number above 0 in each column; d at most 6.
+        Matrix V of shape (n, d), numbers from 0, with one above 0 in each column; d at most 6.
 
     Examples
     --------
@@ -54,7 +54,7 @@ def down_closed_volume(planes: Floats) -> tuple[float, float]:
 
 
 def _needed(planes: Floats) -> Floats:
-    """Planes that are nowhere above another."""
+    """Remove the planes that another plane dominates."""
     kept: list[Floats] = []
     for plane in planes[np.argsort(-planes.sum(axis=1), kind="stable")]:
         if not any((plane <= other + SAME).all() for other in kept):

@@ -127,15 +127,15 @@ class Deployment(msgspec.Struct, frozen=True):
     places
         Operator to the peers of its component. A deployment without places ends the application on the peer.
     borrowed
-        Streams of other applications that its components read, where these are not deployed to the same peers.
+        Streams of other applications that its components read, if these are not deployed to the same peers.
     running
         Whether sources emit; they do once each component is deployed.
     witnesses
-        Peers of other applications that share streams, and may depend on the order in which these were made.
+        Peers of other applications that share streams and may depend on the order of the tuples.
     requires
         Application to the least version of its deployment that belongs to this one: a peer that knows only an earlier
         version may still accept frames of a component that has been replaced.
-    uses
+    producer_epochs
         Application and operator to the epoch of each component of another application that contributes to its streams,
         where these are not deployed to the same peers.
     plan
@@ -155,7 +155,7 @@ class Deployment(msgspec.Struct, frozen=True):
     running: bool = True
     witnesses: tuple[str, ...] = ()
     requires: dict[str, int] = {}
-    uses: dict[str, dict[str, int]] = {}
+    producer_epochs: dict[str, dict[str, int]] = {}
     plan: bytes = b""
     remaining: dict[str, float] = {}
     limits: dict[str, float] = {}

@@ -336,12 +336,12 @@ class Roles:
     def _uses(self, application: str) -> list[dict[str, int]]:
         """Return the deployed applications that use components of an application: operator to epoch for each."""
         deployments = self._hosting.deployments.values()
-        return [known.uses[application] for known in deployments if application in known.uses]
+        return [known.producer_epochs[application] for known in deployments if application in known.producer_epochs]
 
     def left(self, deployment: Deployment) -> None:
         """Forget an application that ended here, and the determinants of the streams that it shared."""
         hosting = self._hosting
-        for application in deployment.uses:
+        for application in deployment.producer_epochs:
             known = hosting.deployments.get(application)
             if (known is None or hosting.peer not in known.peers) and not self._uses(application):
                 hosting.orders.forget(application)

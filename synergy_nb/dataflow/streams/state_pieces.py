@@ -23,7 +23,7 @@ from synergy_nb.dataflow.tuples import decode_table, encode_table
 
 __all__ = ["Archive", "Encoded", "Part", "Piece", "decoded", "encoded"]
 
-_REMEMBERED: Final = 8  # number of snapshots whose pieces are known when copies acknowledge them
+_MOST_SNAPSHOTS: Final = 8  # number of snapshots whose pieces are known when copies acknowledge them
 _SLACK: Final = 2048  # bytes of a piece beside its rows: the names and types of columns
 
 
@@ -148,7 +148,7 @@ class Archive:
         }
         named = frozenset(piece for pieces in self._tables.values() for piece in pieces)
         self._named[snapshot] = named
-        for old in sorted(self._named)[:-_REMEMBERED]:
+        for old in sorted(self._named)[:-_MOST_SNAPSHOTS]:
             del self._named[old]
         self._pieces = {number: piece for number, piece in self._pieces.items() if number in named}
         self._sums = {number: sums for number, sums in self._sums.items() if number in named}

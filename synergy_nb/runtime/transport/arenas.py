@@ -70,7 +70,7 @@ class _Arena:
         os.ftruncate(self.number, size)
         self.memory = mmap.mmap(self.number, size)
         self.size = size
-        self.parts: weakref.WeakSet[_Part] = weakref.WeakSet()  # parts that a log retains
+        self.regions: weakref.WeakSet[_Region] = weakref.WeakSet()  # parts that a log retains
         self.begin()
         weakref.finalize(self, os.close, self.number)
 
@@ -82,7 +82,7 @@ class _Arena:
 
     def reclaim(self) -> bool:
         """Invalidate old references; False if a log here needs the content, or a reader holds a lock."""
-        if self.parts:
+        if self.regions:
             return False
         try:
             fcntl.flock(self.number, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -93,14 +93,14 @@ class _Arena:
         return True
 
 
-class _Part:
+class _Region:
     """The part of an arena that contains one chunk."""
 
     __slots__ = ("__weakref__", "arena")
 
     def __init__(self, arena: _Arena) -> None:
         self.arena = arena
-        arena.parts.add(self)
+        arena.regions.add(self)
 
 
 class Arenas:
@@ -122,15 +122,15 @@ class Arenas:
         with pa.ipc.new_stream(probe, table.schema) as writer:
             writer.write_table(table)
         size = probe.size()
-        part, start = self._room(size)
-        arena = part.arena
+        region, start = self._room(size)
+        arena = region.arena
         place = pa.py_buffer(memoryview(arena.memory)[start : start + size])
         with pa.FixedSizeBufferWriter(place) as file, pa.ipc.new_stream(file, table.schema) as writer:
             writer.write_table(table)
-        chunk.kept = part
+        chunk.kept = region
         chunk.payload = encode_reference(item, Reference(os.getpid(), arena.number, arena.token, start, size))
 
-    def _room(self, size: int) -> tuple[_Part, int]:
+    def _room(self, size: int) -> tuple[_Region, int]:
         """Reserve ``size`` bytes: a part of an arena, and the offset in it."""
         with self._lock:
             arena = self._arena
@@ -138,7 +138,7 @@ class Arenas:
                 arena = self._next(size + ALIGNED)
             start = arena.used
             arena.used = -(-(start + size) // ALIGNED) * ALIGNED
-            return _Part(arena), start
+            return _Region(arena), start
 
     def _next(self, size: int) -> _Arena:
         """Return another arena with room for ``size`` bytes."""
@@ -160,8 +160,8 @@ class Arenas:
     def release_unused(self) -> None:
         """Release the memory of arenas that no log needs, after the end of a stream."""
         with self._lock:
-            self._full = [arena for arena in self._full if arena.parts]
-            if self._arena is not None and not self._arena.parts:
+            self._full = [arena for arena in self._full if arena.regions]
+            if self._arena is not None and not self._arena.regions:
                 self._arena = None
 
 
