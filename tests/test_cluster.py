@@ -392,7 +392,7 @@ def test_a_refusal_has_its_account(cluster: Cluster) -> None:
     assert account.delay is not None
     assert str(account.delay) in str(account)
     assert str(account.delay) in str(caught.value)
-    with pytest.raises(ClusterError, match="no account"):
+    with pytest.raises(ClusterError, match="there is no explanation"):
         NotAdmitted("refused").explain()
 
 

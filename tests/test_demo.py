@@ -287,7 +287,7 @@ def test_the_demo_on_a_trace_goes_on_when_a_peer_is_killed(tmp_path: Path) -> No
     assert "Top-k traffic on 4 peers" in page
     assert f"All {len(wanted)} rows of both passes equal DuckDB" in page
     assert f"{killed['peer']} ({', '.join(killed['operators'])}) was killed" in page
-    assert page.count('class="chart"') == 2
+    assert page.count('class="synergy-chart"') == 2
 
 
 @pytest.mark.slow
