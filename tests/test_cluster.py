@@ -6,6 +6,7 @@ import asyncio
 import datetime as dt
 import gc
 import os
+import re
 import signal
 import threading
 import time
@@ -386,7 +387,8 @@ def test_a_refusal_has_its_account(cluster: Cluster) -> None:
     with pytest.raises(NotAdmitted, match=r"delay at .*\n.*error\.explain\(\)") as caught:
         cluster.submit(source("packets", rate="1000 tuples/s").sink("all", delay="1 us"))
     account = caught.value.explain()
-    assert account.outcome.startswith("rejected: operator source: delay at")
+    # at a peer that has not measured its overheads yet the source may pass, and the sink is what is refused first
+    assert re.match(r"rejected: operator (source|sink): delay at", account.outcome)
     assert account.dropped
     assert account.asked == {"delay": 1e-6}
     assert account.delay is not None
