@@ -126,7 +126,7 @@ class World:
         return {ring[(index + step) % len(ring)] for step in range(-wing, wing + 1)} - {address}
 
     def parcels(self, keys: Sequence[str], origins: Sequence[str] | None = None, wait: float = 4.0) -> list[str | None]:
-        """Route a parcel to each key, and where each arrived: None for nowhere, or for more than one place."""
+        """Route a message to each key, and where each arrived: None for nowhere, or for more than one peer."""
         self.arrived.clear()
         for label, key in enumerate(keys):
             origin = self.rng.choice(self.live) if origins is None else origins[label]
