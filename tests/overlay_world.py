@@ -15,18 +15,18 @@ from synergy_nb.overlay.ring import distance, number_of, place_of
 from synergy_nb.simulator.kernel import Network, Simulation
 
 
-class Parcel(Message, frozen=True):
+class RoutedLabel(Message, frozen=True):
     """Something to route."""
 
     label: int
 
 
 class Doorstep(Protocol):
-    """Where parcels arrive."""
+    """Where messages arrive."""
 
     def __init__(self, peer: Peer, arrived: list[tuple[int, str, str]]) -> None:
         super().__init__(peer)
-        self.handlers = {Parcel: lambda sender, parcel: arrived.append((parcel.label, peer.address, sender))}
+        self.handlers = {RoutedLabel: lambda sender, message: arrived.append((message.label, peer.address, sender))}
 
 
 class World:
@@ -125,12 +125,14 @@ class World:
         wing = min(8, len(ring) - 1)
         return {ring[(index + step) % len(ring)] for step in range(-wing, wing + 1)} - {address}
 
-    def parcels(self, keys: Sequence[str], origins: Sequence[str] | None = None, wait: float = 4.0) -> list[str | None]:
+    def arrivals_of(
+        self, keys: Sequence[str], origins: Sequence[str] | None = None, wait: float = 4.0
+    ) -> list[str | None]:
         """Route a message to each key, and where each arrived: None for nowhere, or for more than one peer."""
         self.arrived.clear()
         for label, key in enumerate(keys):
             origin = self.rng.choice(self.live) if origins is None else origins[label]
-            self.call(origin, self.pastry[origin].route, key, Parcel(label))
+            self.call(origin, self.pastry[origin].route, key, RoutedLabel(label))
         self.run(wait)
         places: dict[int, set[str]] = {}
         for label, root, _ in self.arrived:

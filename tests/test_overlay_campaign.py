@@ -83,7 +83,7 @@ def _complaints(world: World, rng: random.Random) -> list[str]:
         left = (membership._suspects, membership._relayed, directory._asked, directory._copying, directory._waiting)
         wrong += [f"{address} still has {state}" for state in left if state]
     keys = [key_of(f"key {number}") for number in range(20)]
-    places = world.parcels(keys, wait=1.5)
+    places = world.arrivals_of(keys, wait=1.5)
     wrong += [
         f"{key} at {place}, not {world.root(key)}"
         for key, place in zip(keys, places, strict=True)

@@ -19,7 +19,7 @@ from synergy_nb.overlay.recently_seen import Recent
 from synergy_nb.overlay.ring import MASK, LeafSet, RoutingTable, distance, number_of, place_of, shared_digits
 from synergy_nb.overlay.routing import HOP_LIMIT, QUEUE, RouteAck, Routed
 from synergy_nb.simulator.kernel import Simulation, Uniform
-from tests.overlay_world import Doorstep, Parcel, World
+from tests.overlay_world import Doorstep, RoutedLabel, World
 
 ADDRESSES = [f"a{number}" for number in range(60)]
 KEYS = st.integers(0, MASK).map(lambda number: f"{number:032x}")
@@ -164,7 +164,7 @@ def test_peers_that_join_together_find_their_places(count: int) -> None:
     assert all(pastry.joined for pastry in world.pastry.values())
     assert not world.wrong_leaf_sets()
     keys = [key_of(f"key-{number}") for number in range(60)]
-    assert world.parcels(keys) == [world.root(key) for key in keys]
+    assert world.arrivals_of(keys) == [world.root(key) for key in keys]
 
 
 def test_peers_that_join_one_after_the_other_through_different_contacts_find_their_places() -> None:
@@ -320,7 +320,7 @@ def test_hops(count: int, bound: float) -> None:
     rng = random.Random(count)
     keys = [key_of(f"{count}/{number}") for number in range(1500)]
     origins = rng.choices(world.live, k=len(keys))
-    assert world.parcels(keys, origins, wait=2.0) == [world.root(key) for key in keys]
+    assert world.arrivals_of(keys, origins, wait=2.0) == [world.root(key) for key in keys]
     hops = [sum(pastry.hops[number] for pastry in world.pastry.values()) for number in range(HOP_LIMIT + 1)]
     assert sum(hops) == len(keys)
     assert max(number for number, times in enumerate(hops) if times) <= ceil(log(count, 16)) + 1
@@ -333,7 +333,7 @@ def test_hops_after_real_joins() -> None:
     for pastry in world.pastry.values():
         pastry.hops[:] = [0] * len(pastry.hops)
     keys = [key_of(f"{number}") for number in range(500)]
-    assert world.parcels(keys, wait=2.0) == [world.root(key) for key in keys]
+    assert world.arrivals_of(keys, wait=2.0) == [world.root(key) for key in keys]
     hops = [sum(pastry.hops[number] for pastry in world.pastry.values()) for number in range(HOP_LIMIT + 1)]
     assert max(number for number, times in enumerate(hops) if times) <= 3
 
@@ -354,7 +354,7 @@ def test_a_crashed_hop_costs_one_timeout_and_not_the_message() -> None:
     world.crash(hop)
     silent: list[str] = []
     pastry.on_silent.append(silent.append)
-    world.call(origin, pastry.route, key, Parcel(1))
+    world.call(origin, pastry.route, key, RoutedLabel(1))
     world.run(pastry.latency.timeout(hop) + 6 * 0.02)
     assert [(label, root) for label, root, _ in world.arrived] == [(1, world.root(key))]
     assert silent == [hop]
@@ -369,7 +369,7 @@ def test_a_crashed_root_costs_three_timeouts_and_not_the_message() -> None:
     origin = next(address for address in world.live if address != gone and gone in world.pastry[address].leaves)
     patience = world.pastry[origin].latency.timeout(gone)
     world.crash(gone)
-    world.call(origin, world.pastry[origin].route, key, Parcel(1))
+    world.call(origin, world.pastry[origin].route, key, RoutedLabel(1))
     world.run(3 * patience + 4 * 0.02 + 0.001)
     assert [root for _, root, _ in world.arrived] == [world.root(key)]
 
@@ -379,7 +379,7 @@ def test_lost_messages_do_not_reach_the_wrong_root() -> None:
     world.run(10.0)
     world.simulation.loss = 0.05
     keys = [key_of(f"{number}") for number in range(300)]
-    places = world.parcels(keys, wait=10.0)
+    places = world.arrivals_of(keys, wait=10.0)
     wrong = sum(place != world.root(key) for place, key in zip(places, keys, strict=True))
     assert wrong <= 2  # a root that three attempts did not reach
 
@@ -389,7 +389,7 @@ def test_duplicates_are_delivered_once() -> None:
     world.run(1.0)
     world.simulation.duplication = 1.0
     keys = [key_of(f"{number}") for number in range(100)]
-    world.parcels(keys)
+    world.arrivals_of(keys)
     assert len(world.arrived) == 100
 
 
@@ -406,14 +406,14 @@ def lone(address: str = "me") -> tuple[Peer, Pastry, list[tuple[int, str, str]]]
 
 def test_a_peer_that_has_not_joined_does_not_acknowledge() -> None:
     peer, _, _ = lone()
-    assert peer.receive("other", Routed(key_of("x"), Parcel(1), "other", 1, 1, 1), 1.0) == []
+    assert peer.receive("other", Routed(key_of("x"), RoutedLabel(1), "other", 1, 1, 1), 1.0) == []
 
 
 def test_what_is_routed_before_the_join_is_sent_after_it_and_the_queue_is_bounded() -> None:
     peer, pastry, arrived = lone()
     for label in range(QUEUE):
-        assert peer.call(1.0, pastry.route, key_of("x"), Parcel(label)) == []
-    (effect,) = peer.call(1.0, pastry.route, key_of("x"), Parcel(-1))
+        assert peer.call(1.0, pastry.route, key_of("x"), RoutedLabel(label)) == []
+    (effect,) = peer.call(1.0, pastry.route, key_of("x"), RoutedLabel(-1))
     assert isinstance(effect, Record)
     assert isinstance(effect.event, RouteDropped)
     peer.call(2.0, pastry.join, None)
@@ -425,7 +425,7 @@ def test_the_hop_limit_ends_a_message_that_goes_round() -> None:
     peer.call(0.0, pastry.join, None)
     peer.call(0.0, pastry.consider, "other")
     key = key_of("other")
-    effects = peer.receive("other", Routed(key, Parcel(1), "far", 1, HOP_LIMIT, 7), 1.0)
+    effects = peer.receive("other", Routed(key, RoutedLabel(1), "far", 1, HOP_LIMIT, 7), 1.0)
     assert Send("other", RouteAck(7)) in effects
     assert [effect.event.kind for effect in effects if isinstance(effect, Record)] == ["route_dropped"]
     assert not arrived
@@ -435,10 +435,10 @@ def test_a_hop_is_acknowledged_every_time_and_taken_once() -> None:
     peer, pastry, arrived = lone()
     peer.call(0.0, pastry.join, None)
     for _ in range(3):
-        assert peer.receive("other", Routed(key_of("x"), Parcel(1), "far", 9, 1, 7), 1.0) == [
+        assert peer.receive("other", Routed(key_of("x"), RoutedLabel(1), "far", 9, 1, 7), 1.0) == [
             Send("other", RouteAck(7))
         ]
-    peer.receive("third", Routed(key_of("x"), Parcel(1), "far", 9, 1, 8), 1.0)  # the same by another way
+    peer.receive("third", Routed(key_of("x"), RoutedLabel(1), "far", 9, 1, 8), 1.0)  # the same by another way
     assert [label for label, _, _ in arrived] == [1]
 
 

@@ -25,7 +25,7 @@ from synergy_nb.overlay.pastry import Pastry
 from synergy_nb.overlay.recently_seen import Latest, Recent
 from synergy_nb.plan import source
 from synergy_nb.simulator.kernel import Simulation
-from tests.overlay_world import Parcel, World
+from tests.overlay_world import RoutedLabel, World
 from tests.placing import Placements
 from tests.test_composition_campaign import check
 from tests.test_moving import Movers, move
@@ -41,13 +41,13 @@ class Bench(NamedTuple):
 
 
 def ring(seed: int, codec: bool) -> Bench:
-    """Pastry: parcels to random keys, and one peer that leaves and joins again."""
+    """Pastry: messages to random keys, and one peer that leaves and joins again."""
     world = World(14, seed=seed, codec=codec)
 
     def work(number: int) -> None:
         for label in range(4):
             origin = world.rng.choice(world.live)
-            world.call(origin, world.pastry[origin].route, key_of(f"{number}/{label}"), Parcel(label))
+            world.call(origin, world.pastry[origin].route, key_of(f"{number}/{label}"), RoutedLabel(label))
         mover = world.pastry["p5"]
         if number % 4 == 1:
             world.call("p5", mover.leave)
@@ -60,7 +60,7 @@ def ring(seed: int, codec: bool) -> Bench:
         found = [f"leaf set of {address}: {wrong}" for address, wrong in world.wrong_leaf_sets().items()]
         return found + [
             f"{key} at {place}, not {world.root(key)}"
-            for key, place in zip(keys, world.parcels(keys), strict=True)
+            for key, place in zip(keys, world.arrivals_of(keys), strict=True)
             if place != world.root(key)
         ]
 

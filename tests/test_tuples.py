@@ -155,7 +155,7 @@ BATCH = ["batch", 0, 0.0, 0.0, []]
         (framed(BATCH)[:10], "item: header of .* it was cut off"),
         (framed(["punctuation", 1, 2, 3.0]) + b"x", "item: checksum .* damaged or cut off"),
         (framed(b"\xc1"), "item: header: "),
-        (framed(["parcel", 1]), "item: header: Invalid value 'parcel'"),
+        (framed(["message", 1]), "item: header: Invalid value 'message'"),
         (framed(["punctuation", "now", 2, 3.0]), r"item: header: Expected `int`, got `str`"),
         (framed(["punctuation", 1, -2, 3.0]), "item: position -2; expected at least 0"),
         (framed(["punctuation", 1, 2, 3.0], b"more"), "punctuation: 4 bytes after its header; expected none"),
