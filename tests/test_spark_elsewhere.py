@@ -28,3 +28,9 @@ def test_without_spark_the_refusal_says_so() -> None:
 def test_an_url_that_is_none_is_refused_before_anything_starts() -> None:
     with pytest.raises(ValueError, match="sc://HOST"):
         Cluster(1, spark="http://somewhere")
+
+
+@pytest.mark.parametrize("word", ["off", "local"])
+def test_a_word_of_the_command_is_refused_with_the_values_of_python(word: str) -> None:
+    with pytest.raises(ValueError, match=rf"^spark: '{word}'; expected True \(a server of this machine\), False"):
+        Cluster(1, spark=word)

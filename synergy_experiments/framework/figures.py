@@ -57,7 +57,7 @@ def check(folder: Path) -> None:
         If that is not possible, or matplotlib is not installed.
     """
     if importlib.util.find_spec("matplotlib") is None:
-        raise ValueError("matplotlib is not installed; expected it for figures: pip install 'synergy-nb[lab]'")
+        raise ValueError("matplotlib is not installed; expected it for figures: pip install 'synergy-nb[experiments]'")
     try:
         folder.mkdir(parents=True, exist_ok=True)
     except OSError as error:

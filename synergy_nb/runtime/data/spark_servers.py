@@ -62,7 +62,8 @@ def checked(spark: bool | str | Sequence[str]) -> tuple[str, ...]:
     if isinstance(spark, bool):
         return ("local",) if spark and not unavailable() else ()
     urls = (spark,) if isinstance(spark, str) else spark
-    if not isinstance(urls, Sequence) or not urls or not all(isinstance(url, str) for url in urls):
+    valid = isinstance(urls, Sequence) and bool(urls) and all(isinstance(url, str) for url in urls)
+    if not valid or spark in ("off", "local"):
         expected = "expected True (a server of this machine), False, a URL, sc://host:port, or a list of URLs"
         raise ValueError(f"spark: {spark!r}; {expected}")
     from spark_stream.address import parse_url  # noqa: PLC0415 - only who uses Spark needs it
