@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gc
 import os
+import signal
 from pathlib import Path
 from typing import Any
 
@@ -32,6 +33,10 @@ ROOT = Path(__file__).resolve().parent.parent
 
 # Hypothesis keeps what it has learnt of the sources here rather than in a folder of its own.
 os.environ.setdefault("HYPOTHESIS_STORAGE_DIRECTORY", str(ROOT / ".pytest_cache" / "hypothesis"))
+
+# A shell that starts a run in the background has it ignore interrupts, and so would each process that the tests start.
+if signal.getsignal(signal.SIGINT) == signal.SIG_IGN:
+    signal.signal(signal.SIGINT, signal.default_int_handler)
 
 # A test means the same today and tomorrow, here and on a slower machine: fixed examples, no database, no deadline.
 settings.register_profile("deterministic", derandomize=True, database=None, deadline=None)
