@@ -47,6 +47,7 @@ __all__ = [
     "TRACE",
     "advance",
     "replan",
+    "reroute",
     "schedule",
 ]
 
@@ -61,6 +62,8 @@ TRACE: Final = 3
 
 #: Tuples that an input of a matching component may be ahead of another; must be a power of two.
 RING: Final = 4096
+#: Seconds by which times that should be equal may differ, as they are sums in different orders.
+INSTANT: Final = 1e-9
 
 # -- the calendar ------------------------------------------------------------------------------------------------------
 
@@ -171,6 +174,65 @@ def replan(state: Any, days: Any, kept: int, fresh_days: Any, fresh_events: Any,
             following = fresh_events[number].after
             _enter(state, fresh_days, fresh_events, number)
             number = following
+
+
+@compiled
+def reroute(state: Any, days: Any, events: Any, edges: Any, links: Any, old: int, new: int, moment: float) -> None:
+    """Send the tuples of an edge over another one if their transmission begins at or after a moment.
+
+    Tuples leave a peer in the order of arrival, so their arrivals at the next one were scheduled when they arrived.
+
+    Parameters
+    ----------
+    old, new
+        Numbers of the edges, out of the same component.
+    moment
+        Virtual time, seconds; all earlier events have been executed.
+    """
+    before = edges[old]
+    after = edges[new]
+    travel = before.delay + before.transmission
+    count = 0
+    chain = np.int32(-1)  # of those that change their edge
+    for place in range(len(days)):
+        number = days[place].first
+        while number >= 0:
+            event = events[number]
+            following = event.after
+            if event.edge == old and event.when - travel >= moment - INSTANT:
+                if event.before >= 0:
+                    events[event.before].after = event.after
+                else:
+                    days[place].first = event.after
+                if event.after >= 0:
+                    events[event.after].before = event.before
+                else:
+                    days[place].last = event.before
+                event.after = chain
+                chain = number
+                count += 1
+            number = following
+    numbers = np.empty(count, dtype=np.int32)
+    times = np.empty(count)
+    for place in range(count - 1, -1, -1):
+        numbers[place] = chain
+        times[place] = events[chain].when
+        chain = events[chain].after
+    for place in np.argsort(times, kind="mergesort"):
+        event = events[numbers[place]]
+        there = max(event.when - travel, moment)
+        if before.link >= 0:
+            links[before.link].free -= before.transmission
+            links[before.link].busy -= before.transmission
+        if after.link >= 0:
+            link = links[after.link]
+            there = max(there, link.free) + after.transmission
+            link.free = there
+            link.busy += after.transmission
+        event.when = there + after.delay
+        event.edge = new
+        event.node = after.to
+        _enter(state, days, events, numbers[place])
 
 
 # -- chance ------------------------------------------------------------------------------------------------------------
@@ -287,8 +349,19 @@ def _deliver(application: Any, births: Any, delays: Any, born: float, done: floa
     application.total += delay
     application.squares += delay * delay
     application.most = max(application.most, delay)
-    if delay > application.limit:
+    if delay > application.limit + INSTANT:
         application.late += 1
+
+
+@compiled
+def _observe(state: Any, observed: Any, now: float, born: float, done: float, at: int) -> None:
+    """Record the arrival of a tuple, and its departure."""
+    row = observed[state.observed]
+    state.observed += 1
+    row.when = now
+    row.born = born
+    row.done = done
+    row.node = at
 
 
 @compiled
@@ -312,8 +385,9 @@ def advance(
     ring_births: Any,
     births: Any,
     delays: Any,
+    observed: Any,
 ) -> bool:
-    """Execute all events up to ``until``, or until the calendar has to be resized.
+    """Execute all events up to ``until``, or until a table has to be resized.
 
     Parameters
     ----------
@@ -325,13 +399,16 @@ def advance(
         Events that one may bring about; so many are not in use when it is carried out.
     state
         State of the run, a single row.
+    observed
+        Table of tuples that arrive at components at peers; empty if they are not observed.
 
     Returns
     -------
     bool
-        Whether it is done; if not, the calendar is to grow, or to have longer or shorter days.
+        Whether it is done; if not, the calendar is to grow, or to have longer or shorter days, or ``observed`` to grow.
     """
     position = state[0]
+    observing = len(observed) > 0
     enough = max(8 * len(days), 1024)
     while position.events > 0:
         number = _next(position, days, events)
@@ -339,6 +416,8 @@ def advance(
         if now > until:
             break
         if position.events + reserve > len(events) or position.carried_out + position.effort > enough:
+            return False
+        if observing and position.observed == len(observed):
             return False
         born = events[number].born
         at = int(events[number].node)
@@ -357,27 +436,36 @@ def advance(
             if following < math.inf:
                 schedule(position, days, events, following, at, over, following)
         elif arrives and node.matching:
-            born = _match(profiles[at], brought[over], born, rings, ring_births)
-            brought[over] += 1
+            port = brought[brought[over].port]
+            born = _match(profiles[profiles[at].shared], port.tuples, born, rings, ring_births)
+            port.tuples += 1
             arrives = not math.isnan(born)
         if not arrives:
             continue
         begin = now
         if node.peer >= 0:
             begin = max(now, peers[node.peer].free)
-            if begin - now > backlog:
-                profiles[at].lost += 1
+            late = begin - born > node.patience + INSTANT
+            if late or begin - now > backlog:
+                if late:
+                    profiles[at].dropped += 1
+                else:
+                    profiles[profiles[at].shared].lost += 1
+                if observing:
+                    _observe(position, observed, now, born, math.nan, at)
                 continue
         taken = node.mean
         if node.service == EXPONENTIAL:
             taken = _exponential(node, taken)
         elif node.service == DRAWN:
-            taken *= _drawn(profiles[at], pool)
+            taken *= _drawn(profiles[profiles[at].shared], pool)
         done = begin + taken
         if node.peer >= 0:
             peers[node.peer].free = done
             peers[node.peer].busy += taken
             position.served += 1
+            if observing:
+                _observe(position, observed, now, born, done, at)
         node.served += 1
         node.waiting += begin - now
         node.busy += taken
@@ -386,7 +474,7 @@ def advance(
             _deliver(applications[whose], births[whose], delays[whose], born, done)
         if node.edge < 0:
             continue
-        for _ in range(1 if node.plain else _outputs(node, profiles[at])):
+        for _ in range(1 if node.plain else _outputs(node, profiles[profiles[at].shared])):
             out = int(node.edge)
             while out >= 0:
                 edge = edges[out]

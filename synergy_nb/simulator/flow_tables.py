@@ -14,7 +14,9 @@ __all__ = [
     "EVENT",
     "LINK",
     "NODE",
+    "OBSERVED",
     "PEER",
+    "PORT",
     "PROFILE",
     "SOURCE",
     "STATE",
@@ -42,10 +44,12 @@ STATE: Final = np.dtype(
         ("carried_out", "i8"),  # events since the calendar was looked at
         ("effort", "i8"),  # days and events passed by since then
         ("served", "i8"),  # component-tuples
+        ("observed", "i8"),  # rows of observed tuples
     ]
 )
 #: A component: what every tuple needs, in one line of a cache. ``peer`` is -1 for one outside, ``edge`` its first
 #: outgoing one or -1, ``application`` whose sink it is or -1; ``plain`` where each tuple gives one, whatever comes.
+#: A tuple whose service would begin at an age above ``patience`` is dropped.
 NODE: Final = np.dtype(
     [
         ("generator", "u8"),
@@ -60,11 +64,12 @@ NODE: Final = np.dtype(
         ("alive", "i1"),
         ("plain", "i1"),
         ("matching", "i1"),
-        ("_", "i8"),
+        ("patience", "f8"),  # seconds
     ],
     align=True,
 )
-#: What else there is to say of a component.
+#: What else there is to say of a component. All instances of a component that has moved have ``shared``, the row of the
+#: first, in common; ``dropped`` is counted for each of them.
 PROFILE: Final = np.dtype(
     [
         ("selectivity", "f8"),
@@ -77,8 +82,15 @@ PROFILE: Final = np.dtype(
         ("inputs", "i8"),
         ("matched", "i8"),  # number of the next tuple that all inputs are to have brought
         ("lost", "i8"),
+        ("dropped", "i8"),
+        ("shared", "i8"),
     ],
 )
+#: Tuples that an edge has brought to a component that matches its inputs. Edges to the instances of such a component,
+#: and from those of the component that it reads, count in one row, ``port``.
+PORT: Final = np.dtype([("tuples", "i8"), ("port", "i8")])
+#: A tuple that arrived at the component ``node`` at ``when`` and departed at ``done``, which is nan if it was dropped.
+OBSERVED: Final = np.dtype([("when", "f8"), ("born", "f8"), ("done", "f8"), ("node", "i8")])
 #: A source: the component ``node`` gets tuples from outside.
 SOURCE: Final = np.dtype(
     [
