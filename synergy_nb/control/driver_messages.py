@@ -25,6 +25,7 @@ __all__ = [
     "CopyUnusable",
     "CoresAdvertised",
     "DelayMeasured",
+    "DepartureLimits",
     "HostsLookedUp",
     "JoinRing",
     "LeaveRing",
@@ -38,10 +39,13 @@ __all__ = [
     "OverheadsMeasured",
     "PartReady",
     "PlacementDecided",
+    "Prediction",
+    "PredictionsMade",
     "ProfileExpired",
     "ReaderStalled",
     "ReleaseResults",
     "SinksEnded",
+    "SlackLost",
     "SparkOffered",
     "StopApplication",
     "StreamProfiled",
@@ -193,6 +197,87 @@ class LoadsMeasured(DriverMessage, frozen=True):
     loads: tuple[MeasuredLoad, ...]
 
 
+class Prediction(msgspec.Struct, frozen=True, gc=False, array_like=True):
+    """What the data path measured and predicts of one component (sections 3.3.2 and 3.3.3).
+
+    Parameters
+    ----------
+    application, operator
+        Id of the application, and of the component's operator.
+    rate, predicted_rate
+        Input rate of the last second, and the predicted rate of the next one, tuples/s.
+    ancestor
+        Operator upstream whose rate the prediction follows; empty if it follows the component's own rates.
+    measured, predicted
+        Last measured execution time t_e, and predicted execution time t̂_e, seconds.
+    basis
+        Basis of the predicted time, see :data:`synergy_nb.models.execution_times.Basis`.
+    intercept, slope, error
+        Line of the regression: a in seconds, b in seconds per tuple/s, and its standard error se(b). ``error`` is
+        negative if there is no line.
+    processing
+        Processing time τ of a tuple, seconds.
+    age
+        Mean age of the tuples that arrived since the last report, on their arrival, seconds; negative if none arrived.
+    """
+
+    application: str
+    operator: str
+    rate: float
+    predicted_rate: float
+    ancestor: str
+    measured: float
+    predicted: float
+    basis: str
+    intercept: float
+    slope: float
+    error: float
+    processing: float
+    age: float
+
+
+class PredictionsMade(DriverMessage, frozen=True):
+    """The measurements and predictions of all components that execute at this peer, once a second.
+
+    Parameters
+    ----------
+    components
+        Prediction of each component.
+    rate, predicted_rate
+        Total input rate r_t of the peer, and the predicted one, tuples/s.
+    load, predicted_load
+        Load of the peer, measured and predicted: cores that are used, plus work that waits, in seconds a second.
+    """
+
+    components: tuple[Prediction, ...]
+    rate: float
+    predicted_rate: float
+    load: float
+    predicted_load: float
+
+
+class SlackLost(DriverMessage, frozen=True):
+    """The tuples of a component persistently have no slack (equation 3.1); repeated while that lasts.
+
+    Parameters
+    ----------
+    prediction
+        Prediction of the component by which the slack was computed.
+    slack
+        Slack t_s of the last of these tuples, seconds; not positive.
+    age
+        Age of that tuple on its arrival, seconds.
+    tuples, seconds
+        Number of consecutive executions without slack, and the time that they cover in seconds.
+    """
+
+    prediction: Prediction
+    slack: float
+    age: float
+    tuples: int
+    seconds: float
+
+
 class StreamProfiled(DriverMessage, frozen=True):
     """Measured profile of the operator that makes a stream: any of rate, cost, selectivity and signature."""
 
@@ -323,3 +408,20 @@ class HostsLookedUp(msgspec.Struct, frozen=True):
 
     number: int
     hosts: dict[str, list[str]] | None
+
+
+class DepartureLimits(msgspec.Struct, frozen=True):
+    """Instruction: compute the slack of each tuple at the components of an application by these limits.
+
+    Parameters
+    ----------
+    application
+        Id of the application.
+    ages
+        Operator to the greatest age in seconds at which a tuple may leave it and is still predicted to be in time at all
+        sinks: the limit q_t less the predicted times downstream. Slack is this age less the age on arrival and t̂_e.
+        Operators without a limit are missing; the slack of their tuples is not computed.
+    """
+
+    application: str
+    ages: dict[str, float]

@@ -1,16 +1,18 @@
 """The events of a journal: declared values with a severity, grouped by their subject.
 
 :mod:`~synergy_nb.events.requests` has those of composition, :mod:`~synergy_nb.events.applications` those of
-applications, :mod:`~synergy_nb.events.replicas` those of the placement of replicas, and :mod:`~synergy_nb.events.peers`
-those of peers and links, among them the errors of peers. Readers of a journal dispatch on the type
+applications, :mod:`~synergy_nb.events.hot_spots` those of hot spots and of migrations,
+:mod:`~synergy_nb.events.replicas` those of the placement of replicas, and :mod:`~synergy_nb.events.peers` those of peers
+and links, among them the errors of peers. Readers of a journal dispatch on the type
 (:class:`~synergy_nb.events.base.Handlers`).
 """
 
 from __future__ import annotations
 
-from synergy_nb.events import applications, base, peers, replicas, requests
+from synergy_nb.events import applications, base, hot_spots, peers, replicas, requests
 from synergy_nb.events.applications import *  # noqa: F403 - each of these modules has __all__
 from synergy_nb.events.base import *  # noqa: F403
+from synergy_nb.events.hot_spots import *  # noqa: F403
 from synergy_nb.events.peers import *  # noqa: F403
 from synergy_nb.events.replicas import *  # noqa: F403
 from synergy_nb.events.requests import *  # noqa: F403
@@ -19,5 +21,6 @@ __all__: list[str] = []
 __all__ += base.__all__
 __all__ += requests.__all__
 __all__ += applications.__all__
+__all__ += hot_spots.__all__
 __all__ += replicas.__all__
 __all__ += peers.__all__
