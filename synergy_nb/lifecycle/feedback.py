@@ -2,6 +2,11 @@
 
 Feedback is also the lease of a session. One message carries the feedback of many applications to a peer, so the number
 of messages hardly grows with the number of applications.
+
+*Predicted times* (section 3.3.1) take the same path: each peer reports those of its components to the origin
+(:class:`~synergy_nb.lifecycle.messages.TimesReported`), and the origin sends those of the whole application with its
+feedback, as soon as they have changed, and every ten rounds in any case. So each peer knows the times downstream of its
+components, from which the slack of tuples follows.
 """
 
 from __future__ import annotations
@@ -12,12 +17,53 @@ from typing import Any, Final
 from synergy_nb.control.peer import Message, Peer, Timer
 from synergy_nb.lifecycle.hosted_components import Components
 from synergy_nb.lifecycle.members import Member
-from synergy_nb.lifecycle.messages import Feedback, Lost, Measured, SessionConfig
+from synergy_nb.lifecycle.messages import (
+    ComponentTimes,
+    Feedback,
+    Lost,
+    Measured,
+    SessionConfig,
+    TimesReported,
+)
 from synergy_nb.lifecycle.request import Request
 
 __all__ = ["Feedbacks"]
 
 PER_MESSAGE: Final = 256  # applications in one message
+ROUNDS: Final = 10  # rounds after which unchanged times are sent again
+CHANGED: Final = 0.05  # relative change of a predicted time that is sent at once
+LEAST_CHANGE: Final = 1e-3  # seconds: a smaller change of a predicted time is not sent at once
+HELPLESS: Final = 10.0  # seconds for which a peer counts as helpless after its report
+
+
+class _Predicted:
+    """Predicted times of an application that the peer leads."""
+
+    __slots__ = ("helpless", "rounds", "sent", "times")
+
+    def __init__(self) -> None:
+        self.times: dict[str, ComponentTimes] = {}  # latest, by operator
+        self.sent: dict[str, ComponentTimes] = {}  # those in the last feedback that carried any
+        self.rounds = 0  # rounds since then
+        self.helpless: dict[str, float] = {}  # operator to the time until which its peer counts as helpless
+
+    def next(self, now: float) -> tuple[dict[str, ComponentTimes], tuple[str, ...]]:
+        """Return the times that the next feedback carries, and the operators whose peers are helpless."""
+        self.rounds += 1
+        changed = self.times.keys() != self.sent.keys() or any(
+            _differ(times, self.sent[operator]) for operator, times in self.times.items()
+        )
+        if changed or self.rounds >= ROUNDS:
+            self.rounds, self.sent = 0, dict(self.times)
+        self.helpless = {operator: until for operator, until in self.helpless.items() if until > now}
+        return self.sent if not self.rounds else {}, tuple(sorted(self.helpless))
+
+
+def _differ(one: ComponentTimes, other: ComponentTimes) -> bool:
+    """Whether two predictions of a component differ so much that peers have to know."""
+    pairs = [(one.seconds, other.seconds), (one.processing, other.processing)]
+    pairs += [(seconds, other.hops.get(up, 0.0)) for up, seconds in one.hops.items()]
+    return any(abs(a - b) > max(LEAST_CHANGE, CHANGED * max(a, b)) for a, b in pairs)
 
 
 class Feedbacks:
@@ -57,7 +103,11 @@ class Feedbacks:
         self._start = start
         self._expire = expire
         self._timer: Timer | None = None
-        self.handlers: dict[type[Message], Callable[[str, Any], None]] = {Feedback: self._feedback}
+        self._predicted: dict[str, _Predicted] = {}  # by application that the peer leads
+        self.handlers: dict[type[Message], Callable[[str, Any], None]] = {
+            Feedback: self._feedback,
+            TimesReported: self._times_reported,
+        }
 
     # -- at the origin -----------------------------------------------------------------------------------------------
 
@@ -76,12 +126,34 @@ class Feedbacks:
         measurements: dict[str, list[Measured]] = {}
         for application in applications:
             graph, member = self._led[application].graph, self._members.get(application)
-            measured = Measured(application, graph.attempt, -1.0 if member is None else member.delay)
+            predicted = self._predicted.get(application)
+            times, helpless = ({}, ()) if predicted is None else predicted.next(self._peer.now)
+            delay = -1.0 if member is None else member.delay
+            measured = Measured(application, graph.attempt, delay, times, helpless)
             for address in graph.addresses:
                 measurements.setdefault(address, []).append(measured)
         for address, sent in measurements.items():
             for start in range(0, len(sent), PER_MESSAGE):
                 self._peer.send(address, Feedback(tuple(sent[start : start + PER_MESSAGE])))
+
+    def _times_reported(self, sender: str, message: TimesReported) -> None:
+        for reported in message.times:
+            request = self._led.get(reported.application)
+            if request is None or not request.running or request.graph.attempt != reported.attempt:
+                continue
+            times = self._of(reported.application).times
+            peers = request.graph.roles.peers
+            times.update((name, each) for name, each in reported.components.items() if peers.get(name) == sender)
+
+    def _of(self, application: str) -> _Predicted:
+        for ended in self._predicted.keys() - self._led.keys():
+            del self._predicted[ended]
+        return self._predicted.setdefault(application, _Predicted())
+
+    def helpless(self, application: str, operator: str) -> None:
+        """Note that the peer of a component cannot relieve it; the next feedback informs the other peers."""
+        if application in self._led:
+            self._of(application).helpless[operator] = self._peer.now + HELPLESS
 
     # -- at those who take part --------------------------------------------------------------------------------------
 
@@ -104,6 +176,9 @@ class Feedbacks:
                 self._components.offer(measured.application, member.offerable)
             if sender != self._peer.address:
                 member.delay = measured.delay
+            if measured.times:
+                member.times = measured.times
+            member.helpless = measured.helpless
 
     def _check_lease(self, application: str) -> None:
         member = self._members.get(application)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from synergy_nb.control.graph import Producer
 from synergy_nb.control.peer import Timer
-from synergy_nb.lifecycle.messages import Graph
+from synergy_nb.lifecycle.messages import ComponentTimes, Graph
 from synergy_nb.plan import Plan
 from synergy_nb.plan.catalogue import TAP
 from synergy_nb.plan.stream_sharing import taps_of
@@ -36,6 +36,7 @@ class Member:
         "ended",
         "faults",
         "graph",
+        "helpless",
         "last_feedback",
         "operators",
         "plan",
@@ -45,6 +46,7 @@ class Member:
         "running",
         "started",
         "timer",
+        "times",
     )
 
     def __init__(self, graph: Graph, plan: Plan, address: str, now: float) -> None:
@@ -60,6 +62,8 @@ class Member:
         self.ready: set[str] = set()  # operators whose copy at this peer could take over
         self.faults: dict[str, str] = {}  # operators whose follower at this peer has failed, to the reason
         self.delay = -1.0  # measured t̂, seconds; negative if none was measured yet
+        self.times: dict[str, ComponentTimes] = {}  # operator to the predicted times of its component, by feedback
+        self.helpless: tuple[str, ...] = ()  # operators whose peers have found no target for a migration
         self.projected = max(graph.reached.values(), default=0.0)  # t̂ in seconds, as probes projected it
         self.backups_committed = False  # whether its backups at this peer are committed
         self.started = False  # whether its sources at this peer emit

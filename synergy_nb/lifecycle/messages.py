@@ -13,6 +13,7 @@ from synergy_nb.plan.spark_parts import PART
 
 __all__ = [
     "Begin",
+    "ComponentTimes",
     "Confirm",
     "Confirmed",
     "CopiesLag",
@@ -30,6 +31,8 @@ __all__ = [
     "SessionConfig",
     "Share",
     "TakeOver",
+    "Times",
+    "TimesReported",
     "TookOver",
 ]
 
@@ -157,12 +160,66 @@ class Begin(Message, frozen=True):
     attempt: int
 
 
+class ComponentTimes(msgspec.Struct, frozen=True, gc=False, array_like=True):
+    """Predicted times of a component (section 3.3.1).
+
+    Parameters
+    ----------
+    seconds
+        Predicted execution time t̂_e, seconds.
+    processing
+        Processing time τ of a tuple, seconds.
+    hops
+        Operator upstream to the mean communication time t̂_c from its peer, seconds.
+    """
+
+    seconds: float
+    processing: float
+    hops: dict[str, float] = {}
+
+
 class Measured(msgspec.Struct, frozen=True, gc=False, array_like=True):
-    """Measured end-to-end execution time t̂ of an application in seconds; negative if none was measured yet."""
+    """Measurements of an application.
+
+    Parameters
+    ----------
+    application, attempt
+        Id of the application, and number of the attempt to set it up.
+    delay
+        Measured end-to-end execution time t̂, seconds; negative if none was measured yet.
+    times
+        Operator to the predicted times of its component; empty if they have hardly changed since they were sent last.
+    helpless
+        Operators whose peers have found no peer for the components that exceed their processing time.
+    """
 
     application: str
     attempt: int
     delay: float
+    times: dict[str, ComponentTimes] = {}
+    helpless: tuple[str, ...] = ()
+
+
+class Times(msgspec.Struct, frozen=True, gc=False, array_like=True):
+    """Predicted times of the components of an application at one peer.
+
+    Parameters
+    ----------
+    application, attempt
+        Id of the application, and number of the attempt to set it up.
+    components
+        Operator to the predicted times of its component.
+    """
+
+    application: str
+    attempt: int
+    components: dict[str, ComponentTimes]
+
+
+class TimesReported(Message, frozen=True, gc=False):
+    """Predicted times of the components at the sender, of all applications that the receiver leads."""
+
+    times: tuple[Times, ...]
 
 
 class Feedback(Message, frozen=True, gc=False):

@@ -153,6 +153,13 @@ class PredictedPaths(Generic[Component]):
         """Largest age of a tuple on arrival at a component that leaves slack 0, seconds; infinite without a limit."""
         return self._headroom[component]
 
+    def departure_limit(self, component: Component) -> float:
+        """Largest age of a tuple on departure from a component that leaves slack 0, seconds; infinite without a limit.
+
+        Slack is this age, less the age of the tuple on its arrival, less the execution time t̂_e of the component.
+        """
+        return self._headroom[component] + self.times[component]
+
     def slack(self, component: Component, elapsed: npt.ArrayLike) -> Array:
         """Slack t_s of tuples at a component (equation 3.1), seconds.
 

@@ -1,0 +1,496 @@
+"""Hot spots: predicted before they hurt, and moved away from (chapter 3 of the dissertation), as a protocol of peers.
+
+Theory of operation
+-------------------
+*Detection.* The data path reports a component whose tuples persistently have no slack
+(:class:`~synergy_nb.control.driver_messages.SlackLost`). Every component on the path sees the violation. Only the peer
+of the component that exceeds its processing time by most acts (``PredictedPaths.excesses``); if it finds no target, the
+origin informs the others with its feedback, and the next one acts.
+
+*Selection* (section 3.4.1). The peer selects the components that have to leave so that all that stay have slack, of all
+applications that it executes. It moves one after the other.
+
+*Target* (section 3.4.2). It looks the component up in the directory and asks the peers that offer it, the least loaded
+first (:class:`~synergy_nb.algorithms.migration.messages.MigrationRequest`), until one accepts.
+
+*Migration* (section 3.4.4). The origin of the application has the component moved
+(:mod:`synergy_nb.lifecycle.migration`), since only the origin changes a graph: a take-over and a migration never meet.
+The peer repeats :class:`~synergy_nb.algorithms.migration.messages.Relocate` until the origin answers.
+
+*Rest.* After a migration the peer waits until the queue, which it still has to execute, can have drained, before it
+decides again. A component moves at most once in a while (:mod:`synergy_nb.algorithms.migration.move_history`).
+
+A peer that only observes journals all decisions up to the first request, and sends none.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping
+from typing import Any, Final
+
+from synergy_nb.algorithms.migration.messages import (
+    Departure,
+    MigrationEndReported,
+    MigrationReply,
+    MigrationRequest,
+    NoTargetFound,
+    Relocate,
+)
+from synergy_nb.algorithms.migration.move_history import MoveHistory
+from synergy_nb.algorithms.migration.selection import Execution, fewest, largest_first
+from synergy_nb.algorithms.migration.slack_monitor import SlackMonitor
+from synergy_nb.algorithms.migration.target import Target
+from synergy_nb.algorithms.migration.targets import Candidate, least_loaded
+from synergy_nb.control.driver_messages import PredictionsMade, SlackLost
+from synergy_nb.control.peer import Message, Peer, Protocol, Timer
+from synergy_nb.events import (
+    HotSpotDetected,
+    HotSpotDismissed,
+    MigrationAnswered,
+    MigrationDecided,
+    MigrationEnded,
+)
+from synergy_nb.lifecycle.decider import DirectoryEntries, component_name
+from synergy_nb.lifecycle.hosted_components import ComponentId
+from synergy_nb.lifecycle.migration import movable
+from synergy_nb.lifecycle.sessions import Session
+from synergy_nb.models.hot_spot_config import HotSpotConfig
+from synergy_nb.overlay.directory import Directory
+from synergy_nb.overlay.latency import Latency
+from synergy_nb.overlay.membership import Membership
+from synergy_nb.plan import Plan
+from synergy_nb.plan.catalogue import TAP
+
+__all__ = ["HotSpots"]
+
+REPLY: Final = 3.0  # seconds to wait for the answer of a target
+REPEAT: Final = 1.0  # seconds until a request to the origin is sent again
+JOURNALED: Final = 10.0  # seconds during which the same dismissal is not journaled again
+LOOKUP: Final = 3.0  # seconds to wait for the directory
+ENDED: Final = 256  # ended migrations whose answer an origin remembers
+
+LoadsOf = Callable[[DirectoryEntries], Mapping[str, float]]
+
+
+class _Relief:
+    """The relief of this peer: components that leave it, one after the other."""
+
+    __slots__ = ("asked", "began", "candidates", "cause", "moved", "number", "operator", "timer", "waiting")
+
+    def __init__(self, cause: ComponentId, waiting: list[ComponentId], now: float) -> None:
+        self.cause = cause
+        self.waiting = waiting  # components that have still to leave
+        self.operator: ComponentId | None = None  # the one for which a target is sought
+        self.candidates: list[str] = []  # peers that have not been asked
+        self.asked = ""  # peer that was asked, or that has accepted
+        self.number = 0
+        self.began = now
+        self.moved = 0
+        self.timer: Timer | None = None
+
+
+class HotSpots(Protocol):
+    """Relieves this peer when applications miss their limits here, or are predicted to.
+
+    Parameters
+    ----------
+    peer, session, directory, membership
+        The peer, its sessions, its directory and its failure detector.
+    latency
+        Measured round-trip times to other peers.
+    config
+        Parameters of hot spots.
+    offers
+        Function of (plan, operator) that returns whether this peer has the component of an operator.
+    loads
+        Function of directory entries that returns the load of each host that has reported one.
+    capacity
+        Capacity of the server that executes the tuples, cores.
+    """
+
+    def __init__(
+        self,
+        peer: Peer,
+        session: Session,
+        directory: Directory,
+        membership: Membership,
+        latency: Latency,
+        config: HotSpotConfig,
+        offers: Callable[[Plan, str], bool],
+        loads: LoadsOf,
+        capacity: float = 1.0,
+    ) -> None:
+        super().__init__(peer)
+        self.session = session
+        self.directory = directory
+        self.membership = membership
+        self.config = config
+        self.loads = loads
+        self.history = MoveHistory(config.return_ban, config.rest)
+        self.monitor = SlackMonitor(peer, session.members, session.components, latency, config, capacity)
+        self.target = Target(peer, self.monitor, self.history, config, offers)
+        self._relief: _Relief | None = None
+        self._number = 0
+        self._rests_until = -math.inf  # no decision before that time: the queue drains
+        self._dismissed: dict[ComponentId, tuple[str, float]] = {}
+        self._answers: dict[tuple[str, int], MigrationEndReported] = {}  # at the origin, by source and number
+        self.handlers: dict[type[Message], Callable[[str, Any], None]] = {
+            MigrationReply: self._replied,
+            MigrationEndReported: self._ended,
+            Relocate: self._relocate,
+            NoTargetFound: self._no_target_found,
+            **self.target.handlers,
+        }
+
+    # -- detection ---------------------------------------------------------------------------------------------------
+
+    def predicted(self, message: PredictionsMade) -> None:
+        """Handle the report of the data path about all components."""
+        self.monitor.predicted(message)
+        self.target.arrived()
+
+    def slack_lost(self, message: SlackLost) -> None:
+        """Handle the report of the data path that the tuples of a component persistently have no slack."""
+        prediction = message.prediction
+        component = prediction.application, prediction.operator
+        if not self.config.predicts or component not in self.session.components:
+            return
+        self.monitor.predictions[component] = prediction
+        now = self.peer.now
+        if now < self._rests_until or self._relief is not None:
+            return
+        path = self.monitor.paths.through(component) if component in self.monitor.paths.times else (component,)
+        excesses = self._excesses(component, path)
+        worst = next((each for each in excesses if not self._helpless(each)), None)
+        reason = self._dismissal(worst)
+        names = {"/".join(each): seconds for each, seconds in excesses.items()}
+        if reason and self._dismissed.get(component, ("", -math.inf))[0] == reason:
+            if now - self._dismissed[component][1] < JOURNALED:
+                return
+        self.peer.record(
+            HotSpotDetected,
+            component[0],
+            operator=component[1],
+            slack=message.slack,
+            age=message.age,
+            predicted=prediction.predicted,
+            measured=prediction.measured,
+            basis=prediction.basis,
+            intercept=prediction.intercept,
+            slope=prediction.slope,
+            error=prediction.error,
+            departure_limit=message.slack + message.age + prediction.predicted,
+            rate=prediction.rate,
+            predicted_rate=prediction.predicted_rate,
+            tuples=message.tuples,
+            seconds=message.seconds,
+        )
+        if reason:
+            self._dismiss(component, reason, "" if worst is None else "/".join(worst), names)
+        elif worst is not None:
+            self._relieve(component, worst, message.age)
+
+    def _excesses(self, component: ComponentId, path: tuple[ComponentId, ...]) -> dict[ComponentId, float]:
+        """Components of the violated path to the excess of t̂_e over τ in seconds, the greatest first."""
+        found = {}
+        for each in path:
+            seconds, processing = self.monitor.times(each)
+            found[each] = seconds - processing
+        return dict(sorted(found.items(), key=lambda pair: -pair[1]))
+
+    def _helpless(self, component: ComponentId) -> bool:
+        member = self.session.members.get(component[0])
+        return member is not None and component[1] in member.helpless
+
+    def _dismissal(self, worst: ComponentId | None) -> str:
+        """The reason why this peer does not act on a violation; empty if it does."""
+        if worst is None:
+            return "no peer on the path can relieve itself"
+        if worst not in self.session.components:
+            member = self.session.members.get(worst[0])
+            at = "" if member is None else f" at {member.graph.roles.peers.get(worst[1], '')}"
+            return f"{worst[1]} of {worst[0]}{at} exceeds its processing time by more"
+        return ""
+
+    def _dismiss(self, component: ComponentId, reason: str, worst: str, excesses: dict[str, float]) -> None:
+        self._dismissed[component] = reason, self.peer.now
+        self.peer.record(
+            HotSpotDismissed, component[0], operator=component[1], reason=reason, worst=worst, excesses=excesses
+        )
+
+    # -- selection (3.4.1) -------------------------------------------------------------------------------------------
+
+    def _relieve(self, component: ComponentId, worst: ComponentId, age: float) -> None:
+        """Select the components that leave this peer, and begin with the first."""
+        found: list[Execution] = []
+        fixed: dict[str, str] = {}
+        for each, prediction in sorted(self.monitor.predictions.items()):
+            if each not in self.session.components:
+                continue
+            execution = self.monitor.execution(each, prediction, age if each == component else None)
+            found.append(execution)
+            reason = self._fixed(each)
+            if reason:
+                fixed[execution.name] = reason
+        select = fewest if self.config.selection == "fewest" else largest_first
+        selection = select(found, fixed)
+        if selection is None or not selection.moved:
+            why = "; ".join(f"{name}: {reason}" for name, reason in sorted(fixed.items())) or "all have slack alone"
+            self._no_target(worst, f"no component that can leave would help ({why})")
+            return
+        leaving = [_split(name) for name in selection.moved]
+        self._relief = relief = _Relief(component, leaving, self.peer.now)
+        relief.candidates = []
+        self._decided = selection
+        self._next_component(relief)
+
+    def _fixed(self, component: ComponentId) -> str:
+        """The reason why a component cannot leave this peer now; empty if it can."""
+        application, operator = component
+        member = self.session.members.get(application)
+        if member is None or member.ended:
+            return "its application has ended"
+        if operator in member.graph.roles.followers or member.graph.roles.peers.get(operator) != self.peer.address:
+            return "it is moving"
+        if self.history.resting("/".join(component), self.peer.now):
+            return "it has moved recently"
+        return movable(member.plan, operator)
+
+    # -- target (3.4.2) ----------------------------------------------------------------------------------------------
+
+    def _next_component(self, relief: _Relief) -> None:
+        """Look up candidates for the next component that is to leave, or end the relief."""
+        while relief.waiting:
+            relief.operator = relief.waiting.pop(0)
+            member = self.session.members.get(relief.operator[0])
+            if member is not None and not self._fixed(relief.operator):
+                name = component_name(member.plan, relief.operator[1])
+                relief.began = self.peer.now
+                self._number += 1
+                relief.number = self._number
+                self.directory.lookup([name], lambda found, number=self._number: self._found(number, name, found), LOOKUP)
+                return
+        self._relief = None
+
+    def _found(self, number: int, name: str, found: DirectoryEntries | None) -> None:
+        relief = self._relief
+        if relief is None or relief.number != number or relief.operator is None:
+            return
+        component = relief.operator
+        member, prediction = self.session.members.get(component[0]), self.monitor.predictions.get(component)
+        if member is None or prediction is None:
+            self._give_up(relief, "the component has ended")
+            return
+        entries = () if found is None else found.get(name, ())
+        loads = self.loads({name: tuple(entries)})
+        away = {self.peer.address, *self.history.left("/".join(component), self.peer.now)}
+        away |= {entry.host for entry in entries if self.membership.is_dead(entry.host)}
+        offered = [Candidate(host, loads.get(host, 0.0)) for host in sorted({entry.host for entry in entries})]
+        relief.candidates = least_loaded(offered, away)[: self.config.candidates]
+        selection = self._decided
+        self.peer.record(
+            MigrationDecided,
+            component[0],
+            operator=component[1],
+            cause=relief.cause,
+            selected=list(selection.moved),
+            rate=selection.before,
+            remaining_rate=selection.after,
+            slacks=dict(selection.slacks),
+            candidates=list(relief.candidates),
+            loads={host: loads[host] for host in relief.candidates if host in loads},
+            act=self.config.acts,
+        )
+        if not self.config.acts:
+            self._rest(prediction.measured)
+            self._next_component(relief)
+        elif found is None:
+            self._give_up(relief, "the directory did not answer in time")
+        else:
+            self._ask_next(relief)
+
+    def _ask_next(self, relief: _Relief) -> None:
+        """Send the request to the next candidate (phase 1)."""
+        component = relief.operator
+        departure = None if component is None else self._departure(component)
+        while relief.candidates and departure is not None:
+            relief.asked = relief.candidates.pop(0)
+            if not self.membership.is_dead(relief.asked):
+                self._number += 1
+                relief.number = self._number
+                self.peer.send(relief.asked, MigrationRequest(relief.number, departure))
+                self._wait(relief, REPLY, self._no_reply, relief.number)
+                return
+        relief.asked = ""
+        self._give_up(relief, "the component has ended" if departure is None else "no peer accepts it")
+
+    def _departure(self, component: ComponentId) -> Departure | None:
+        application, operator = component
+        member, prediction = self.session.members.get(application), self.monitor.predictions.get(component)
+        if member is None or member.ended or prediction is None or component not in self.session.components:
+            return None
+        graph, plan = member.graph, member.plan
+        near = {graph.roles.peers[each] for each in (*plan.upstream(operator), *plan.downstream(operator))}
+        trusted = prediction.basis == "line" and prediction.slope > 0.0
+        now, name = self.peer.now, "/".join(component)
+        return Departure(
+            graph,
+            operator,
+            prediction.predicted_rate,
+            prediction.processing,
+            prediction.intercept if trusted else 0.0,
+            prediction.slope if trusted else -1.0,
+            max(prediction.age, 0.0),
+            self.monitor.departure_limit(component),
+            {address: self.monitor.hop(address) for address in sorted(near)},
+            self.monitor.limit(component),
+            tuple((now - when, left) for when, left in self.history.of(name)),
+        )
+
+    def _wait(self, relief: _Relief, seconds: float, handle: Callable[..., None], number: int) -> None:
+        if relief.timer is not None:
+            relief.timer.cancel()
+        relief.timer = self.peer.after(seconds, handle, number)
+
+    def _no_reply(self, number: int) -> None:
+        relief = self._relief
+        if relief is not None and relief.number == number:
+            self._answered(relief, "it did not answer in time")
+            self._ask_next(relief)
+
+    def _replied(self, sender: str, message: MigrationReply) -> None:
+        relief = self._relief
+        if relief is None or relief.number != message.number or relief.asked != sender:
+            return
+        self._answered(relief, message.refusal)
+        if message.refusal:
+            self._ask_next(relief)
+        else:
+            self._relocate_there(message.number, self.config_moving)
+
+    def _answered(self, relief: _Relief, refusal: str) -> None:
+        if relief.operator is not None:
+            application, operator = relief.operator
+            seconds = self.peer.now - relief.began
+            self.peer.record(
+                MigrationAnswered,
+                application,
+                operator=operator,
+                target=relief.asked,
+                accepted=not refusal,
+                reason=refusal,
+                seconds=seconds,
+            )
+
+    # -- migration (3.4.4) -------------------------------------------------------------------------------------------
+
+    @property
+    def config_moving(self) -> float:
+        """Seconds after which a migration counts as failed: the limits of its steps at the origin together."""
+        return self.session.config.setup + self.session.config.moving + REPLY
+
+    def _relocate_there(self, number: int, left: float) -> None:
+        """Ask the origin to move the component to the peer that has accepted it, now and until it answers."""
+        relief = self._relief
+        if relief is None or relief.number != number or relief.operator is None:
+            return
+        member = self.session.members.get(relief.operator[0])
+        if member is None or member.ended:
+            self._give_up(relief, "its application has ended")
+        elif left <= 0.0:
+            self._give_up(relief, "the origin did not answer in time")
+        else:
+            graph, (application, operator) = member.graph, relief.operator
+            self.peer.send(graph.origin, Relocate(number, application, graph.attempt, operator, relief.asked))
+            if relief.timer is not None:
+                relief.timer.cancel()
+            relief.timer = self.peer.after(REPEAT, self._relocate_there, number, left - REPEAT)
+
+    def _ended(self, sender: str, message: MigrationEndReported) -> None:
+        relief = self._relief
+        if relief is None or relief.number != message.number or relief.operator is None or message.pending:
+            return
+        if message.failure:
+            self._give_up(relief, message.failure)
+            return
+        self.history.moved("/".join(relief.operator), self.peer.address, relief.asked, self.peer.now)
+        prediction = self.monitor.predictions.get(relief.operator)
+        self._record_end(relief, "")
+        self._rest(0.0 if prediction is None else max(prediction.measured, prediction.predicted))
+        self._next_component(relief)
+
+    def _give_up(self, relief: _Relief, reason: str) -> None:
+        """End the search for a target of one component, and go on with the next."""
+        component = relief.operator
+        self._record_end(relief, reason)
+        if component is not None and relief.asked == "":
+            self._report_helpless(component)
+        relief.operator = None
+        self._rest(0.0)
+        self._next_component(relief)
+
+    def _record_end(self, relief: _Relief, failure: str) -> None:
+        if relief.timer is not None:
+            relief.timer.cancel()
+        if relief.operator is not None:
+            application, operator = relief.operator
+            seconds = self.peer.now - relief.began
+            self.peer.record(
+                MigrationEnded, application, operator=operator, target=relief.asked, failure=failure, seconds=seconds
+            )
+
+    def _rest(self, draining: float) -> None:
+        """Decide nothing until the queue, of which tuples take so many seconds, can have drained."""
+        self._rests_until = self.peer.now + max(self.config.seconds, 2.0 * draining)
+
+    def _no_target(self, component: ComponentId, reason: str) -> None:
+        self._dismiss(component, reason, "/".join(component), {})
+        self._report_helpless(component)
+        self._rest(0.0)
+
+    def _report_helpless(self, component: ComponentId) -> None:
+        """Inform the origin that this peer cannot be relieved, so that the next one on the path acts."""
+        member = self.session.members.get(component[0])
+        if member is not None and not member.ended:
+            graph = member.graph
+            self.peer.send(graph.origin, NoTargetFound(component[0], graph.attempt, component[1]))
+
+    # -- at the origin -----------------------------------------------------------------------------------------------
+
+    def _no_target_found(self, sender: str, message: NoTargetFound) -> None:
+        graph = self.session.graph(message.application)
+        if graph is not None and graph.attempt == message.attempt and graph.roles.peers.get(message.operator) == sender:
+            self.session.feedbacks.helpless(message.application, message.operator)
+
+    def _relocate(self, sender: str, message: Relocate) -> None:
+        known = self._answers.get((sender, message.number))
+        if known is not None:
+            self.peer.send(sender, known)
+            return
+        graph = self.session.graph(message.application)
+        if graph is None or graph.attempt != message.attempt or graph.roles.peers.get(message.operator) != sender:
+            self._reply(sender, message.number, "the sender does not execute the component")
+            return
+
+        def moved(refusal: str) -> None:
+            self._reply(sender, message.number, refusal)
+
+        try:
+            self.session.move(message.application, message.operator, message.to, moved)
+        except ValueError as error:
+            self._reply(sender, message.number, str(error))
+        else:
+            self._answers.setdefault((sender, message.number), MigrationEndReported(message.number, "", pending=True))
+            self.peer.send(sender, self._answers[sender, message.number])
+
+    def _reply(self, source: str, number: int, failure: str) -> None:
+        answer = self._answers[source, number] = MigrationEndReported(number, failure)
+        while len(self._answers) > ENDED:
+            del self._answers[next(iter(self._answers))]
+        self.peer.send(source, answer)
+
+
+def _split(name: str) -> ComponentId:
+    application, _, operator = name.rpartition("/")
+    return application, operator

@@ -1,0 +1,130 @@
+"""The messages by which peers agree on a migration (phases 1 and 3 of section 3.4.4), and by which the origin carries it out."""
+
+from __future__ import annotations
+
+import msgspec
+
+from synergy_nb.control.peer import Message
+from synergy_nb.lifecycle.messages import Graph
+
+__all__ = [
+    "Departure",
+    "HopMeasured",
+    "MeasureHop",
+    "MigrationEndReported",
+    "MigrationReply",
+    "MigrationRequest",
+    "NoTargetFound",
+    "Relocate",
+]
+
+
+class Departure(msgspec.Struct, frozen=True, gc=False, array_like=True):
+    """A component that is to leave a peer: what a target needs for its projection.
+
+    Parameters
+    ----------
+    graph
+        Component graph of the application, with its plan and all peers.
+    operator
+        Operator of the component.
+    rate
+        Predicted input rate r̂, tuples/s.
+    processing
+        Processing time τ of a tuple at the source of the migration, seconds.
+    intercept, slope
+        Line of the execution time at the source: a in seconds, b in seconds per tuple/s; a negative slope stands for no
+        trusted line.
+    age
+        Mean age of tuples on arrival at the source, seconds.
+    departure_limit
+        Greatest age at which a tuple may leave the source, seconds; infinite if no application limits it.
+    hops
+        Address of each peer upstream and downstream to the mean communication time with the source, seconds.
+    limit
+        Delay limit q_t of the application with the least slack, seconds; infinite for none.
+    moves
+        Earlier moves of the component: seconds ago, and the address of the peer that it left.
+    """
+
+    graph: Graph
+    operator: str
+    rate: float
+    processing: float
+    intercept: float
+    slope: float
+    age: float
+    departure_limit: float
+    hops: dict[str, float]
+    limit: float
+    moves: tuple[tuple[float, str], ...] = ()
+
+    @property
+    def name(self) -> str:
+        """Name of the component: application/operator."""
+        return f"{self.graph.application}/{self.operator}"
+
+
+class MigrationRequest(Message, frozen=True):
+    """Phase 1: the sender asks whether the receiver can execute a component; ``number`` identifies the question."""
+
+    number: int
+    departure: Departure
+
+
+class MigrationReply(Message, frozen=True):
+    """Phase 3: the receiver of a request accepts (empty ``refusal``) and has reserved capacity, or it refuses."""
+
+    number: int
+    refusal: str = ""
+
+
+class Relocate(Message, frozen=True):
+    """The sender asks the origin to have a component moved to the peer ``to``, which has accepted it.
+
+    Parameters
+    ----------
+    number
+        Number of the migration at the sender.
+    application, attempt, operator
+        Id of the application, number of the attempt to set it up, and operator of the component.
+    to
+        Address of the target.
+    """
+
+    number: int
+    application: str
+    attempt: int
+    operator: str
+    to: str
+
+
+class MigrationEndReported(Message, frozen=True):
+    """The answer to :class:`Relocate`: the component has moved, or it has not, for the reason ``failure``.
+
+    ``pending``: the move has begun, and a second answer follows.
+    """
+
+    number: int
+    failure: str = ""
+    pending: bool = False
+
+
+class NoTargetFound(Message, frozen=True):
+    """A report to the origin: the sender executes a component that exceeds its processing time, and finds no target."""
+
+    application: str
+    attempt: int
+    operator: str
+
+
+class MeasureHop(Message, frozen=True):
+    """A question for the round-trip time, answered at once by :class:`HopMeasured`."""
+
+    number: int
+
+
+class HopMeasured(Message, frozen=True):
+    """The answer to :class:`MeasureHop`."""
+
+    number: int

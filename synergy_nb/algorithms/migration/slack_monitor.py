@@ -1,0 +1,269 @@
+"""The slack of the applications at one peer: predicted times along their graphs, and limits for the data path.
+
+Theory of operation
+-------------------
+The data path reports once a second what it measured and predicts of each component
+(:class:`~synergy_nb.control.driver_messages.PredictionsMade`). The monitor reports the times of these components, with
+the communication times of their inputs, to the origins of the applications, and receives those of all other components
+with the feedback (:mod:`synergy_nb.lifecycle.feedback`).
+
+All applications of the peer form one graph: a tap is a component without execution time that follows the component
+whose stream it is. So the slack of a shared component is the least one of all applications that read its stream, and a
+violated path may lead through several applications. From this graph follows for each component of the peer the greatest
+age at which a tuple may leave it (:class:`~synergy_nb.control.driver_messages.DepartureLimits`), by which the data path
+computes the slack of each tuple.
+
+A component whose times nobody has reported yet has the processing time of its plan, and the communication times that
+the application was composed with.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from typing import Final
+
+from synergy_nb.algorithms.migration.selection import Execution
+from synergy_nb.control.driver_messages import DepartureLimits, Prediction, PredictionsMade
+from synergy_nb.control.peer import Peer
+from synergy_nb.lifecycle.hosted_components import ComponentId, Components
+from synergy_nb.lifecycle.members import Member, producer_of
+from synergy_nb.lifecycle.messages import ComponentTimes, Times, TimesReported
+from synergy_nb.models.hot_spot_config import HotSpotConfig
+from synergy_nb.models.slack import PredictedPaths
+from synergy_nb.overlay.latency import Latency
+from synergy_nb.plan.catalogue import TAP
+
+__all__ = ["SlackMonitor"]
+
+CHANGED: Final = 0.01  # relative change of a departure limit of which the data path is informed
+LEAST_CHANGE: Final = 1e-4  # seconds: a smaller change is never reported
+
+Limits = dict[str, float]
+
+
+class SlackMonitor:
+    """Predicted times and slack of the applications with components at a peer.
+
+    Parameters
+    ----------
+    peer
+        The peer.
+    members
+        Member records of the applications in which the peer takes part, by id.
+    components
+        Components of the peer.
+    latency
+        Measured round-trip times to other peers.
+    config
+        Parameters of hot spots.
+    capacity
+        Capacity of the server that executes the tuples, cores.
+
+    Attributes
+    ----------
+    predictions : dict of (application, operator) to Prediction
+        Last report of the data path about each component of the peer.
+    rate, predicted_rate : float
+        Total input rate of the peer, measured and predicted, tuples/s.
+    load, predicted_load : float
+        Load of the peer, measured and predicted.
+    """
+
+    def __init__(
+        self,
+        peer: Peer,
+        members: Mapping[str, Member],
+        components: Components,
+        latency: Latency,
+        config: HotSpotConfig,
+        capacity: float = 1.0,
+    ) -> None:
+        self.peer = peer
+        self.capacity = capacity
+        self.members = members
+        self.components = components
+        self.latency = latency
+        self.config = config
+        self.predictions: dict[ComponentId, Prediction] = {}
+        self.rate = self.predicted_rate = 0.0
+        self.load = self.predicted_load = 0.0
+        self._limits: dict[str, Limits] = {}  # application to the departure limits that the data path has
+        self._paths: PredictedPaths[ComponentId] | None = None
+        self._computed = -math.inf
+
+    def predicted(self, message: PredictionsMade) -> None:
+        """Handle the report of the data path: inform the origins, and compute the departure limits anew."""
+        self.predictions = {(each.application, each.operator): each for each in message.components}
+        self.rate, self.predicted_rate = message.rate, message.predicted_rate
+        self.load, self.predicted_load = message.load, message.predicted_load
+        self._paths = None
+        self._report()
+        self._limit()
+
+    def hop(self, address: str, otherwise: float = 0.0) -> float:
+        """Mean communication time t̂_c with another peer, seconds; ``otherwise`` if it was never measured."""
+        if address == self.peer.address:
+            return 0.0
+        measured = self.latency.one_way(address)
+        return otherwise if measured is None else measured
+
+    # -- the graph of all applications at the peer -------------------------------------------------------------------
+
+    @property
+    def paths(self) -> PredictedPaths[ComponentId]:
+        """Predicted times from each component of all applications here to the sinks; computed once a report."""
+        if self._paths is None or self.peer.now - self._computed > self.config.report:
+            self._paths, self._computed = self._compute(), self.peer.now
+        return self._paths
+
+    def _compute(self) -> PredictedPaths[ComponentId]:
+        times: dict[ComponentId, float] = {}
+        hops: dict[tuple[ComponentId, ComponentId], float] = {}
+        limits: dict[ComponentId, float] = {}
+        for application, member in sorted(self.members.items()):
+            if member.ended:
+                continue
+            for operator in member.plan.operators:
+                node = application, operator
+                times[node] = self.times(node)[0]
+                for upstream in member.plan.upstream(operator):
+                    hops[(application, upstream), node] = self._hop(member, upstream, operator)
+                limit = member.plan.qos.delay
+                if limit is not None and member.plan.operators[operator].kind == "sink":
+                    limits[node] = limit
+            for tap in member.graph.shared:
+                maker = producer_of(member.graph, member.plan, tap)
+                if maker is not None:
+                    hops[maker[:2], (application, tap)] = 0.0
+                    times.setdefault(maker[:2], self.times(maker[:2])[0])
+        return PredictedPaths(hops, times, limits)
+
+    def times(self, component: ComponentId) -> tuple[float, float]:
+        """Predicted execution time t̂_e and processing time τ of a component, seconds."""
+        own = self.predictions.get(component)
+        if own is not None:
+            return own.predicted, own.processing
+        member = self.members.get(component[0])
+        if member is None:
+            return 0.0, 0.0
+        asked, reported = member.plan.operators[component[1]], member.times.get(component[1])
+        if reported is not None:
+            return reported.seconds, reported.processing
+        if asked.kind == TAP or not asked.inputs:
+            return 0.0, 0.0
+        planned = member.plan.processing_time(component[1])
+        return planned, planned
+
+    def _hop(self, member: Member, upstream: str, operator: str) -> float:
+        """Mean communication time t̂_c between two operators of an application, seconds."""
+        peers, reached = member.graph.roles.peers, member.graph.reached
+        if peers[upstream] == peers[operator]:
+            return 0.0
+        composed = max(reached.get(operator, 0.0) - reached.get(upstream, 0.0), 0.0)
+        composed = max(composed - member.plan.processing_time(operator), 0.0)
+        if peers[operator] == self.peer.address:
+            return self.hop(peers[upstream], composed)
+        reported = member.times.get(operator)
+        return composed if reported is None else reported.hops.get(upstream, composed)
+
+    # -- reports -----------------------------------------------------------------------------------------------------
+
+    def _report(self) -> None:
+        """Send the predicted times of the components here to the origins of their applications."""
+        found: dict[str, list[Times]] = {}
+        for application, member in sorted(self.members.items()):
+            here = {each: self._times(member, each) for each in sorted(member.operators & member.deployed)}
+            here = {operator: times for operator, times in here.items() if times is not None}
+            if here and not member.ended:
+                times = {operator: each for operator, each in here.items() if each is not None}
+                found.setdefault(member.graph.origin, []).append(Times(application, member.graph.attempt, times))
+        for origin, reported in found.items():
+            self.peer.send(origin, TimesReported(tuple(reported)))
+
+    def _times(self, member: Member, operator: str) -> ComponentTimes | None:
+        prediction = self.predictions.get((member.graph.application, operator))
+        if prediction is None:
+            return None
+        peers = member.graph.roles.peers
+        upstream = {up: self._hop(member, up, operator) for up in member.plan.upstream(operator)}
+        hops = {up: seconds for up, seconds in upstream.items() if peers[up] != self.peer.address}
+        return ComponentTimes(prediction.predicted, prediction.processing, hops)
+
+    def _limit(self) -> None:
+        """Inform the data path of the departure limits of the components here, if they have changed."""
+        paths = self.paths
+        found: dict[str, Limits] = {}
+        for component, _ in self.components.items():
+            if component not in paths.times:
+                continue
+            limit = paths.departure_limit(component)
+            if limit < math.inf:
+                found.setdefault(component[0], {})[component[1]] = limit
+        for application in sorted(found.keys() | self._limits.keys()):
+            limits, known = found.get(application, {}), self._limits.get(application, {})
+            if limits.keys() != known.keys() or any(_differ(limits[each], known[each]) for each in limits):
+                self.peer.instruct(DepartureLimits(application, limits))
+                if limits:
+                    self._limits[application] = limits
+                else:
+                    del self._limits[application]
+
+    # -- for decisions -----------------------------------------------------------------------------------------------
+
+    def departure_limit(self, component: ComponentId) -> float:
+        """Greatest age at which a tuple may leave a component of this peer, seconds; infinite without a limit."""
+        paths = self.paths
+        return paths.departure_limit(component) if component in paths.times else math.inf
+
+    def limit(self, component: ComponentId) -> float:
+        """Least delay limit of the applications that use a component of this peer, seconds; infinite for none."""
+        found = self.components.get(component)
+        users = {component[0]} if found is None else found.users
+        known = (self.members[user].plan.qos.delay for user in users if user in self.members)
+        return min((limit for limit in known if limit is not None), default=math.inf)
+
+    def execution(self, component: ComponentId, prediction: Prediction, age: float | None = None) -> Execution:
+        """The execution of a component at this peer, with the line and the time that its limit allows.
+
+        Parameters
+        ----------
+        component
+            Application and operator.
+        prediction
+            Report of the data path about it.
+        age
+            Age of its tuples on arrival, seconds; None for the mean one of the report.
+        """
+        since = max(prediction.age, 0.0) if age is None else age
+        allowed = self.departure_limit(component) - since
+        intercept, slope = self.line(prediction)
+        return Execution(
+            "/".join(component), prediction.predicted_rate, intercept, slope, allowed, prediction.processing
+        )
+
+    def line(self, prediction: Prediction) -> tuple[float, float]:
+        """Line of a predicted execution time over the total rate: intercept in seconds, slope in s per tuple/s.
+
+        Where the backlog grows, t̂_e = t_e + (load - 1) times the horizon, and the load is proportional to the rate.
+        Where the prediction does not depend on the rate, the slope is 0.
+        """
+        if prediction.basis == "line" and prediction.slope > 0.0:
+            return prediction.intercept, prediction.slope
+        if prediction.basis == "growing backlog" and self.predicted_rate > 0.0:
+            slope = self.config.horizon * self.utilisation() / self.predicted_rate
+            return prediction.predicted - slope * self.predicted_rate, slope
+        return prediction.predicted, 0.0
+
+    def utilisation(self) -> float:
+        """Predicted work of all components that takes the peer's server a second, Σ r̂ τ, as a share of its capacity."""
+        work = math.fsum(each.predicted_rate * each.processing for each in self.predictions.values())
+        return work / self.capacity
+
+    def executions(self) -> list[Execution]:
+        """Executions of all components at this peer that take tuples."""
+        return [self.execution(component, each) for component, each in sorted(self.predictions.items())]
+
+
+def _differ(limit: float, known: float) -> bool:
+    return abs(limit - known) > max(LEAST_CHANGE, CHANGED * abs(known))

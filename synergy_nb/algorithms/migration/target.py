@@ -1,0 +1,211 @@
+"""The target's part of a migration: projection, reservation and reply (phases 1 to 3 of section 3.4.4).
+
+A peer that is asked to execute a component projects its own state with it: the execution times of all its components at
+its predicted total rate plus the newcomer's, and that of the newcomer itself. It accepts if all of them, and the
+newcomer, have slack. It reserves what it has accepted for a limited time, so that two hot spots do not get the same
+capacity.
+
+The times of the hops that change are replaced: a tuple arrives at the target later or earlier than at the source, and
+has less or more time left downstream. If the target never measured the round trip to one of these peers, it measures it
+first (:class:`~synergy_nb.algorithms.migration.messages.MeasureHop`).
+
+The newcomer's execution time is the line of the target's own component of the same operator and plan, if it has one;
+else the line of the source; else, where no line is trusted, its processing time plus the mean queueing time of the
+components that the target executes. Above full utilisation no time is small enough: the target refuses.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from typing import Any, Final
+
+import msgspec
+
+from synergy_nb.algorithms.migration.messages import (
+    Departure,
+    HopMeasured,
+    MeasureHop,
+    MigrationReply,
+    MigrationRequest,
+)
+from synergy_nb.algorithms.migration.move_history import MoveHistory
+from synergy_nb.algorithms.migration.selection import Execution
+from synergy_nb.algorithms.migration.slack_monitor import SlackMonitor
+from synergy_nb.algorithms.migration.targets import Reservations, project
+from synergy_nb.control.peer import Message, Peer
+from synergy_nb.events import MigrationProjected
+from synergy_nb.models.hot_spot_config import HotSpotConfig
+from synergy_nb.plan import Plan
+
+__all__ = ["Target"]
+
+PATIENCE: Final = 1.0  # seconds to wait for the answers of peers whose round trip is measured
+
+
+class _Question:
+    """A request that waits until round trips are measured."""
+
+    __slots__ = ("request", "sender", "waiting")
+
+    def __init__(self, sender: str, request: MigrationRequest, waiting: dict[int, tuple[str, float]]) -> None:
+        self.sender = sender
+        self.request = request
+        self.waiting = waiting  # number of a measurement to the address, and the time at which it began
+
+
+class Target:
+    """Answers the peers that ask whether this one can execute a component.
+
+    Parameters
+    ----------
+    peer
+        The peer.
+    monitor
+        Predicted times and slack of the applications at this peer.
+    history
+        Recent moves of components; those of an accepted component are added.
+    config
+        Parameters of hot spots.
+    offers
+        Function of (plan, operator) that returns whether this peer has the component of an operator.
+    """
+
+    def __init__(
+        self,
+        peer: Peer,
+        monitor: SlackMonitor,
+        history: MoveHistory,
+        config: HotSpotConfig,
+        offers: Callable[[Plan, str], bool],
+    ) -> None:
+        self.peer = peer
+        self.monitor = monitor
+        self.history = history
+        self.config = config
+        self.offers = offers
+        self.reservations = Reservations(config.reservation)
+        self._questions: list[_Question] = []
+        self._number = 0
+        self.handlers: dict[type[Message], Callable[[str, Any], None]] = {
+            MigrationRequest: self._requested,
+            MeasureHop: lambda sender, message: peer.send(sender, HopMeasured(message.number)),
+            HopMeasured: self._measured,
+        }
+
+    # -- measuring the hops ------------------------------------------------------------------------------------------
+
+    def _requested(self, sender: str, message: MigrationRequest) -> None:
+        waiting: dict[int, tuple[str, float]] = {}
+        for address in sorted(message.departure.hops):
+            if address != self.peer.address and self.monitor.latency.one_way(address) is None:
+                self._number += 1
+                waiting[self._number] = address, self.peer.now
+                self.peer.send(address, MeasureHop(self._number))
+        question = _Question(sender, message, waiting)
+        self._questions.append(question)
+        if waiting:
+            self.peer.after(PATIENCE, self._answer, question)
+        else:
+            self._answer(question)
+
+    def _measured(self, sender: str, message: HopMeasured) -> None:
+        for question in tuple(self._questions):
+            address, began = question.waiting.get(message.number, ("", 0.0))
+            if address and address == sender:
+                del question.waiting[message.number]
+                self.monitor.latency.sample(address, self.peer.now - began)
+                if not question.waiting:
+                    self._answer(question)
+
+    # -- phase 2 -----------------------------------------------------------------------------------------------------
+
+    def _answer(self, question: _Question) -> None:
+        if question not in self._questions:
+            return
+        self._questions.remove(question)
+        departure = question.request.departure
+        silent = sorted(address for address, _ in question.waiting.values())
+        if silent:
+            refusal, rate, slacks = f"{' and '.join(silent)} did not answer", 0.0, {}
+        else:
+            refusal, rate, slacks = self._project(departure)
+        self.peer.record(
+            MigrationProjected,
+            departure.graph.application,
+            operator=departure.operator,
+            source=question.sender,
+            accepted=not refusal,
+            reason=refusal,
+            rate=rate,
+            slacks=slacks,
+        )
+        self.peer.send(question.sender, MigrationReply(question.request.number, refusal))
+
+    def _project(self, departure: Departure) -> tuple[str, float, dict[str, float]]:
+        """Project this peer with a component; return the reason of a refusal or "", its total rate, and all slacks."""
+        graph, operator = departure.graph, departure.operator
+        plan = Plan.from_bytes(graph.plan)
+        if self.config.mode == "off":
+            return "it does not take part in migrations", 0.0, {}
+        if self.peer.address in (graph.roles.peers.get(operator), graph.roles.followers.get(operator)):
+            return "it executes the component already", 0.0, {}
+        if not self.offers(plan, operator):
+            return "it does not offer the component", 0.0, {}
+        running = {each.name: each for each in self.monitor.executions()}
+        reserved = {each.name: each for each in self.reservations.at(self.peer.now) if each.name not in running}
+        there = [*running.values(), *reserved.values()]
+        newcomer = self._newcomer(departure, plan)
+        work = math.fsum(each.rate * each.floor for each in [*there, newcomer]) / self.monitor.capacity
+        margin = self.config.margin * departure.limit if departure.limit < math.inf else 0.0
+        projection = project(there, newcomer, 0.0)
+        slacks = dict(projection.slacks)
+        if work >= 1.0:
+            return f"its utilisation would be {work:.2f}", projection.rate, slacks
+        if slacks[newcomer.name] <= margin:
+            return f"the slack of {newcomer.name} would be {slacks[newcomer.name]:.3g} s", projection.rate, slacks
+        if not projection.accepted:
+            tightest = projection.tightest
+            return f"the slack of {tightest} would be {slacks[tightest]:.3g} s", projection.rate, slacks
+        self.reservations.reserve(newcomer, self.peer.now)
+        for ago, left in departure.moves:
+            self.history.moved(newcomer.name, left, self.peer.address, self.peer.now - ago)
+        return "", projection.rate, slacks
+
+    def _newcomer(self, departure: Departure, plan: Plan) -> Execution:
+        """The execution of a component if it were here."""
+        graph, operator = departure.graph, departure.operator
+        peers, hops = graph.roles.peers, departure.hops
+        since = max((self._longer(peers[up], hops) for up in plan.upstream(operator)), default=0.0)
+        until = max((self._longer(peers[down], hops) for down in plan.downstream(operator)), default=0.0)
+        allowed = departure.departure_limit - until - max(departure.age + since, 0.0)
+        intercept, slope, processing = departure.intercept, departure.slope, departure.processing
+        own = self._own(plan, operator)
+        if own is not None:
+            intercept, slope, processing = own
+        elif slope < 0.0:
+            queueing = [each.measured - each.processing for each in self.monitor.predictions.values()]
+            intercept = processing + max(math.fsum(queueing) / len(queueing) if queueing else 0.0, 0.0)
+            slope = 0.0
+        return Execution(departure.name, departure.rate, intercept, slope, allowed, processing)
+
+    def _longer(self, address: str, hops: dict[str, float]) -> float:
+        """Seconds by which the hop between this peer and another is longer than that of the source."""
+        return self.monitor.hop(address, hops.get(address, 0.0)) - hops.get(address, 0.0)
+
+    def _own(self, plan: Plan, operator: str) -> tuple[float, float, float] | None:
+        """Line and processing time of this peer's component of the same operator, if it has a trusted one."""
+        asked = plan.operators[operator]
+        for (application, name), prediction in sorted(self.monitor.predictions.items()):
+            found = self.monitor.components.get((application, name))
+            if found is None or prediction.basis != "line" or prediction.slope <= 0.0:
+                continue
+            other = found.plan.operators[name]
+            if (other.kind, msgspec.to_builtins(other.params)) == (asked.kind, msgspec.to_builtins(asked.params)):
+                return prediction.intercept, prediction.slope, prediction.processing
+        return None
+
+    def arrived(self) -> None:
+        """End the reservations of components that this peer executes now."""
+        for component in self.monitor.predictions:
+            self.reservations.release("/".join(component))
