@@ -6,6 +6,7 @@ from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass
 
 from synergy_nb.algorithms.composition import Probing
+from synergy_nb.algorithms.migration import HotSpots
 from synergy_nb.control import driver_messages as driver
 from synergy_nb.control.ledger import Ledger
 from synergy_nb.control.peer import Peer, Protocol, key_of
@@ -44,6 +45,7 @@ class Parts:
     requests: Requests
     resilient: ResilientPlacement
     probing: Probing
+    hot_spots: HotSpots
 
 
 class DriverPort(Protocol):
@@ -113,6 +115,8 @@ class DriverPort(Protocol):
                 message.application, message.operator, message.peers
             ),
             driver.LoadsMeasured: self._loads_measured,
+            driver.PredictionsMade: lambda _, message: parts.hot_spots.predicted(message),
+            driver.SlackLost: lambda _, message: parts.hot_spots.slack_lost(message),
             driver.StreamProfiled: lambda _, message: streams.profile(message.stream, message.measured),
             driver.ProfileExpired: lambda _, message: streams.forget(message.stream),
             driver.LinkFailed: lambda _, message: parts.membership.suspect(message.address),

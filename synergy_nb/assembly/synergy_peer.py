@@ -12,6 +12,7 @@ import msgspec
 
 from synergy_nb.algorithms.availability import PlacementConfig, PlacementOrigin
 from synergy_nb.algorithms.composition import Composition, CompositionConfig, Probing
+from synergy_nb.algorithms.migration import HotSpots
 from synergy_nb.assembly.driver_port import DriverPort, Parts, SparkSupport
 from synergy_nb.control.ledger import Ledger
 from synergy_nb.control.peer import Codec, Peer
@@ -23,6 +24,7 @@ from synergy_nb.lifecycle.replica_placement import ReplicaPlacement
 from synergy_nb.lifecycle.requests import Requests
 from synergy_nb.lifecycle.resilient_placement import ResilientPlacement
 from synergy_nb.lifecycle.sessions import Session
+from synergy_nb.models.hot_spot_config import HotSpotConfig
 from synergy_nb.models.overheads import Overheads
 from synergy_nb.overlay.directory import Directory
 from synergy_nb.overlay.latency import Latency
@@ -56,8 +58,8 @@ class PeerConfig(msgspec.Struct, frozen=True):
         Seed of the peer's random generator.
     pings
         Interval between pings of the failure detector, seconds; longer where many peers share a machine.
-    composition, session
-        Parameters of composition and of sessions.
+    composition, session, hotspots
+        Parameters of composition, of sessions, and of hot spots.
     placement
         Parameters of the placement of replicas; None if this peer places none.
     failure, domains
@@ -74,6 +76,7 @@ class PeerConfig(msgspec.Struct, frozen=True):
     pings: float = 0.5
     composition: CompositionConfig = CompositionConfig()
     session: SessionConfig = SessionConfig()
+    hotspots: HotSpotConfig = HotSpotConfig()
     placement: PlacementConfig | None = PlacementConfig()
     failure: float = 0.01
     domains: dict[str, float] = {}
@@ -145,6 +148,8 @@ class SynergyPeer:
         Protocol that places replicas; None if this peer places none.
     alternatives : Alternatives
         Finder of the alternatives of plans.
+    hot_spots : HotSpots
+        Protocol that predicts hot spots of this peer, and has components migrate away from them.
     driver_port : DriverPort
         Protocol that handles the messages of the driver.
     """
@@ -205,9 +210,20 @@ class SynergyPeer:
             deciders["replicated"] = ReplicaPlacement(self.placement, self.composition)
         self.alternatives = Alternatives(peer, self.membership.is_dead, composing.sharing, self._offer_of_spark)
         self.requests = Requests(peer, self.directory, self.session, self.alternatives, deciders, composing.discovery)
+        self.hot_spots = HotSpots(
+            peer,
+            self.session,
+            self.directory,
+            self.membership,
+            self.latency,
+            config.hotspots,
+            self._offers,
+            lambda _found: {},
+            config.cores if machine.server is None else machine.server,
+        )
         parts = Parts(
             self.pastry, self.membership, self.directory, self.loads, self.streams, self.ledger, self.session,
-            self.requests, self.resilient, self.probing,
+            self.requests, self.resilient, self.probing, self.hot_spots,
         )  # fmt: skip
         self.driver_port = DriverPort(peer, parts, config.components, config.name, config.bandwidth, machine.supports)
         for protocol in (
@@ -217,21 +233,23 @@ class SynergyPeer:
             self.session,
             self.probing,
             self.composition,
+            self.hot_spots,
             self.driver_port,
             *(self.placement.protocols if self.placement is not None else ()),
         ):
             peer.add(protocol)
 
     def _placement(self, config: PlacementConfig) -> PlacementOrigin:
-        def offers(plan: Plan, operator: str) -> bool:
-            return plan.operators[operator].kind == "sink" or component_name(plan, operator) in self.probing.offers
-
         return PlacementOrigin(
-            self.peer, self.ledger, self.latency, self.directory, self.membership, offers, config,
+            self.peer, self.ledger, self.latency, self.directory, self.membership, self._offers, config,
             self.config.failure, self.config.domains,
         )  # fmt: skip
 
     # -- functions that its parts are given ----------------------------------------------------------------------------
+
+    def _offers(self, plan: Plan, operator: str) -> bool:
+        """Whether this peer has the component of an operator."""
+        return plan.operators[operator].kind == "sink" or component_name(plan, operator) in self.probing.offers
 
     def _offer_of_spark(self) -> SparkOffer | None:
         return self.driver_port.spark

@@ -2,8 +2,8 @@
 
 :mod:`~synergy_nb.events.requests` has those of composition, :mod:`~synergy_nb.events.applications` those of
 applications, :mod:`~synergy_nb.events.hot_spots` those of hot spots and of migrations,
-:mod:`~synergy_nb.events.replicas` those of the placement of replicas, and :mod:`~synergy_nb.events.peers` those of peers
-and links, among them the errors of peers. Readers of a journal dispatch on the type
+:mod:`~synergy_nb.events.replicas` those of the placement of replicas, and :mod:`~synergy_nb.events.peers` those of
+peers and links, among them the errors of peers. Readers of a journal dispatch on the type
 (:class:`~synergy_nb.events.base.Handlers`).
 """
 

@@ -44,7 +44,7 @@ from synergy_nb.plan import Plan
 from synergy_nb.plan.catalogue import TAP
 from synergy_nb.plan.spark_parts import PART, part_of, parts_of
 
-__all__ = ["Migrations"]
+__all__ = ["Migrations", "movable"]
 
 UNREPEATABLE = ("python", "peers")  # connectors of sources that cannot be read again
 
@@ -390,15 +390,28 @@ def _component(plan: Plan, operator: str) -> str:
                 expected = f"expected another operator, or a plan with engine 'peer' for {own}"
                 raise ValueError(f"{what}: Spark executes it and reads {own} itself; {expected}")
             return name
-    asked = plan.operators.get(operator)
-    if asked is None:
+    if operator not in plan.operators:
         may = [name for name, each in plan.operators.items() if each.kind not in ("sink", TAP)]
         raise ValueError(f"{what}; expected one of {', '.join(may)}")
+    reason = movable(plan, operator)
+    if reason:
+        raise ValueError(f"{what} {reason}; expected another operator")
+    return operator
+
+
+def movable(plan: Plan, operator: str) -> str:
+    """The reason why a component of a plan can never move; empty if it can."""
+    asked = plan.operators[operator]
     if asked.kind == "sink":
-        raise ValueError(f"{what} is a sink, which stays at the origin; expected another operator")
+        return "is a sink, which stays at the origin"
     if asked.kind == TAP:
-        raise ValueError(f"{what} is a stream of another application; expected an operator of this application")
+        return "is a stream of another application"
     connector = asked.params.get("connector")
     if asked.kind == "source" and connector in UNREPEATABLE:
-        raise ValueError(f"{what} is a source that cannot be read again ({connector}); expected another operator")
-    return operator
+        return f"is a source that cannot be read again ({connector})"
+    if asked.kind == PART:
+        inside = part_of(asked)[0].operators
+        read = [name for name in parts_of(plan)[operator] if inside[name].kind == "source"]
+        if read:
+            return f"is executed by Spark, which reads {', '.join(read)} itself"
+    return ""

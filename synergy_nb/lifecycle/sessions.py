@@ -25,7 +25,7 @@ journal records them.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 
 from synergy_nb import events
 from synergy_nb.control.graph import Roles
@@ -281,6 +281,11 @@ class Session(Protocol):
             self._leave(application, "stopped")
             return True
         return False
+
+    @property
+    def members(self) -> Mapping[str, Member]:
+        """Records of the applications in which this peer takes part, by id."""
+        return self._members
 
     @property
     def applications(self) -> frozenset[str]:

@@ -1,13 +1,17 @@
-"""Decisions of migration: the components that leave a hot spot, and their new peers (chapter 3 of [1]_).
+"""Migration: the components that leave a hot spot, and their new peers (chapter 3 of [1]_).
 
 ===============  ====================================================================================================
 selection        the component executions that leave a node so that all others keep their limits (section 3.4.1)
 targets          the order in which nodes are asked, and the projection of a node that is asked (sections 3.4.2, 3.4.4)
 move_history     recent moves, against moves to and fro (the ping-pong phenomenon of section 3.4.4)
+slack_monitor    predicted times along the graphs of a peer's applications, by the reports of all peers (3.3.1)
+hot_spots        the protocol: who acts, the search for a target, and the request to the origin (section 3.4)
+target           the protocol at the peer that is asked: projection, reservation and reply
+messages         the messages between both
 ===============  ====================================================================================================
 
-All are functions of measurements and predictions; they return a choice with its numbers. Slack and execution times
-are in :mod:`synergy_nb.models.slack` and :mod:`synergy_nb.models.execution_times`.
+The first three are functions of measurements and predictions; they return a choice with its numbers. Slack and
+execution times are in :mod:`synergy_nb.models.slack` and :mod:`synergy_nb.models.execution_times`.
 
 References
 ----------
@@ -17,6 +21,7 @@ References
 
 from __future__ import annotations
 
+from synergy_nb.algorithms.migration.hot_spots import HotSpots
 from synergy_nb.algorithms.migration.move_history import MoveHistory
 from synergy_nb.algorithms.migration.selection import Execution, Selection, fewest, largest_first, slacks
 from synergy_nb.algorithms.migration.targets import (
@@ -31,6 +36,7 @@ from synergy_nb.algorithms.migration.targets import (
 __all__ = [
     "Candidate",
     "Execution",
+    "HotSpots",
     "MoveHistory",
     "Projection",
     "Reservations",

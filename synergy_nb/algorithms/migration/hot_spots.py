@@ -38,7 +38,7 @@ from synergy_nb.algorithms.migration.messages import (
     Relocate,
 )
 from synergy_nb.algorithms.migration.move_history import MoveHistory
-from synergy_nb.algorithms.migration.selection import Execution, fewest, largest_first
+from synergy_nb.algorithms.migration.selection import Execution, Selection, fewest, largest_first
 from synergy_nb.algorithms.migration.slack_monitor import SlackMonitor
 from synergy_nb.algorithms.migration.target import Target
 from synergy_nb.algorithms.migration.targets import Candidate, least_loaded
@@ -51,7 +51,8 @@ from synergy_nb.events import (
     MigrationDecided,
     MigrationEnded,
 )
-from synergy_nb.lifecycle.decider import DirectoryEntries, component_name
+from synergy_nb.lifecycle.alternatives import DirectoryEntries
+from synergy_nb.lifecycle.decider import component_name
 from synergy_nb.lifecycle.hosted_components import ComponentId
 from synergy_nb.lifecycle.migration import movable
 from synergy_nb.lifecycle.sessions import Session
@@ -60,7 +61,6 @@ from synergy_nb.overlay.directory import Directory
 from synergy_nb.overlay.latency import Latency
 from synergy_nb.overlay.membership import Membership
 from synergy_nb.plan import Plan
-from synergy_nb.plan.catalogue import TAP
 
 __all__ = ["HotSpots"]
 
@@ -76,17 +76,17 @@ LoadsOf = Callable[[DirectoryEntries], Mapping[str, float]]
 class _Relief:
     """The relief of this peer: components that leave it, one after the other."""
 
-    __slots__ = ("asked", "began", "candidates", "cause", "moved", "number", "operator", "timer", "waiting")
+    __slots__ = ("asked", "began", "candidates", "cause", "number", "operator", "selection", "timer", "waiting")
 
-    def __init__(self, cause: ComponentId, waiting: list[ComponentId], now: float) -> None:
+    def __init__(self, cause: ComponentId, selection: Selection, now: float) -> None:
         self.cause = cause
-        self.waiting = waiting  # components that have still to leave
+        self.selection = selection
+        self.waiting = [_split(name) for name in selection.moved]  # components that have still to leave
         self.operator: ComponentId | None = None  # the one for which a target is sought
         self.candidates: list[str] = []  # peers that have not been asked
         self.asked = ""  # peer that was asked, or that has accepted
         self.number = 0
         self.began = now
-        self.moved = 0
         self.timer: Timer | None = None
 
 
@@ -165,9 +165,9 @@ class HotSpots(Protocol):
         worst = next((each for each in excesses if not self._helpless(each)), None)
         reason = self._dismissal(worst)
         names = {"/".join(each): seconds for each, seconds in excesses.items()}
-        if reason and self._dismissed.get(component, ("", -math.inf))[0] == reason:
-            if now - self._dismissed[component][1] < JOURNALED:
-                return
+        before, since = self._dismissed.get(component, ("", -math.inf))
+        if reason and before == reason and now - since < JOURNALED:
+            return
         self.peer.record(
             HotSpotDetected,
             component[0],
@@ -239,11 +239,8 @@ class HotSpots(Protocol):
             why = "; ".join(f"{name}: {reason}" for name, reason in sorted(fixed.items())) or "all have slack alone"
             self._no_target(worst, f"no component that can leave would help ({why})")
             return
-        leaving = [_split(name) for name in selection.moved]
-        self._relief = relief = _Relief(component, leaving, self.peer.now)
-        relief.candidates = []
-        self._decided = selection
-        self._next_component(relief)
+        self._relief = _Relief(component, selection, self.peer.now)
+        self._next_component(self._relief)
 
     def _fixed(self, component: ComponentId) -> str:
         """The reason why a component cannot leave this peer now; empty if it can."""
@@ -265,13 +262,23 @@ class HotSpots(Protocol):
             relief.operator = relief.waiting.pop(0)
             member = self.session.members.get(relief.operator[0])
             if member is not None and not self._fixed(relief.operator):
-                name = component_name(member.plan, relief.operator[1])
-                relief.began = self.peer.now
-                self._number += 1
-                relief.number = self._number
-                self.directory.lookup([name], lambda found, number=self._number: self._found(number, name, found), LOOKUP)
+                self._look_up(relief, component_name(member.plan, relief.operator[1]))
                 return
         self._relief = None
+
+    def _look_up(self, relief: _Relief, name: str) -> None:
+        """Look up who offers the component of that name, which is to leave."""
+        relief.began = self.peer.now
+        number = relief.number = self._next_number()
+
+        def found(entries: DirectoryEntries | None) -> None:
+            self._found(number, name, entries)
+
+        self.directory.lookup([name], found, LOOKUP)
+
+    def _next_number(self) -> int:
+        self._number += 1
+        return self._number
 
     def _found(self, number: int, name: str, found: DirectoryEntries | None) -> None:
         relief = self._relief
@@ -288,7 +295,7 @@ class HotSpots(Protocol):
         away |= {entry.host for entry in entries if self.membership.is_dead(entry.host)}
         offered = [Candidate(host, loads.get(host, 0.0)) for host in sorted({entry.host for entry in entries})]
         relief.candidates = least_loaded(offered, away)[: self.config.candidates]
-        selection = self._decided
+        selection = relief.selection
         self.peer.record(
             MigrationDecided,
             component[0],
@@ -317,8 +324,7 @@ class HotSpots(Protocol):
         while relief.candidates and departure is not None:
             relief.asked = relief.candidates.pop(0)
             if not self.membership.is_dead(relief.asked):
-                self._number += 1
-                relief.number = self._number
+                relief.number = self._next_number()
                 self.peer.send(relief.asked, MigrationRequest(relief.number, departure))
                 self._wait(relief, REPLY, self._no_reply, relief.number)
                 return

@@ -1,4 +1,4 @@
-"""The messages by which peers agree on a migration (phases 1 and 3 of section 3.4.4), and by which the origin carries it out."""
+"""The messages by which peers agree on a migration (section 3.4.4), and by which they have the origin carry it out."""
 
 from __future__ import annotations
 

@@ -73,6 +73,10 @@ class MoveHistory:
             self._moves.pop(component, None)
         return {node for _, node in moves}
 
+    def of(self, component: str) -> tuple[tuple[float, str], ...]:
+        """Times of the remembered moves of a component in seconds, each with the address of the node that it left."""
+        return tuple(self._moves.get(component, ()))
+
     def forget(self, component: str) -> None:
         """Forget the moves of a component whose application has ended."""
         self._moves.pop(component, None)

@@ -194,9 +194,7 @@ class SlackMonitor:
         """Inform the data path of the departure limits of the components here, if they have changed."""
         paths = self.paths
         found: dict[str, Limits] = {}
-        for component, _ in self.components.items():
-            if component not in paths.times:
-                continue
+        for component in [name for name, _ in self.components.items() if name in paths.times]:
             limit = paths.departure_limit(component)
             if limit < math.inf:
                 found.setdefault(component[0], {})[component[1]] = limit

@@ -126,9 +126,8 @@ class Target:
         self._questions.remove(question)
         departure = question.request.departure
         silent = sorted(address for address, _ in question.waiting.values())
-        if silent:
-            refusal, rate, slacks = f"{' and '.join(silent)} did not answer", 0.0, {}
-        else:
+        refusal, rate, slacks = f"{' and '.join(silent)} did not answer", 0.0, dict[str, float]()
+        if not silent:
             refusal, rate, slacks = self._project(departure)
         self.peer.record(
             MigrationProjected,
