@@ -14,6 +14,7 @@ import msgspec
 
 from synergy_nb.control.graph import Roles
 from synergy_nb.control.peer import DriverMessage
+from synergy_nb.dataflow.predictions import Prediction
 from synergy_nb.models.signatures import Segment
 
 __all__ = [
@@ -195,45 +196,6 @@ class LoadsMeasured(DriverMessage, frozen=True):
     """Loads of the components at this peer with varying load; the loads of all others are as planned."""
 
     loads: tuple[MeasuredLoad, ...]
-
-
-class Prediction(msgspec.Struct, frozen=True, gc=False, array_like=True):
-    """What the data path measured and predicts of one component (sections 3.3.2 and 3.3.3).
-
-    Parameters
-    ----------
-    application, operator
-        Id of the application, and of the component's operator.
-    rate, predicted_rate
-        Input rate of the last second, and the predicted rate of the next one, tuples/s.
-    ancestor
-        Operator upstream whose rate the prediction follows; empty if it follows the component's own rates.
-    measured, predicted
-        Last measured execution time t_e, and predicted execution time t̂_e, seconds.
-    basis
-        Basis of the predicted time, see :data:`synergy_nb.models.execution_times.Basis`.
-    intercept, slope, error
-        Line of the regression: a in seconds, b in seconds per tuple/s, and its standard error se(b). ``error`` is
-        negative if there is no line.
-    processing
-        Processing time τ of a tuple, seconds.
-    age
-        Mean age of the tuples that arrived since the last report, on their arrival, seconds; negative if none arrived.
-    """
-
-    application: str
-    operator: str
-    rate: float
-    predicted_rate: float
-    ancestor: str
-    measured: float
-    predicted: float
-    basis: str
-    intercept: float
-    slope: float
-    error: float
-    processing: float
-    age: float
 
 
 class PredictionsMade(DriverMessage, frozen=True):

@@ -7,6 +7,7 @@ from typing import Any, Final
 
 from synergy_nb.dataflow.memory_shares import Share
 from synergy_nb.dataflow.meters import Ewma, Rate, UnitCost
+from synergy_nb.dataflow.predictions import ComponentPredictions
 from synergy_nb.models.signatures import WINDOW, Segment, Signature
 
 __all__ = ["RESOLUTION", "ComponentMetrics"]
@@ -74,6 +75,7 @@ class ComponentMetrics:
         self.batch_s = Ewma()
         self.queueing = Ewma()
         self.spent_s = 0.0
+        self.prediction: ComponentPredictions | None = None  # None if hot spots are off
         self.late = 0
         self.dropped = 0  # tuples dropped because their deadline had passed
         self.tuples_in = 0
@@ -84,6 +86,8 @@ class ComponentMetrics:
     def arrived(self, tuples: int, now: float) -> None:
         """Count ``tuples`` that arrived for the first time."""
         self.arrivals.add(tuples, now)
+        if self.prediction is not None:
+            self.prediction.arrived(tuples, now)
         self._taken.add(tuples, now, self._tuple_s)
 
     def departed(self, tuples: int, now: float) -> None:
@@ -98,6 +102,17 @@ class ComponentMetrics:
     def stream_segments(self, now: float) -> tuple[Segment, ...]:
         """Return the signature of its stream: rates only, as the loads are those of the readers."""
         return self._given.segments(now)
+
+    @property
+    def processing(self) -> float:
+        """Processing time τ of a tuple in seconds: measured without the overhead of an item, else planned.
+
+        The planned time counts only up to the measured one that includes this overhead.
+        """
+        cost = self.unit.seconds
+        if cost is not None:
+            return cost
+        return min(self.planned_s, self.tuple_s.moving) if self.tuple_s.count else self.planned_s
 
     @property
     def _tuple_s(self) -> float:
@@ -128,6 +143,7 @@ class ComponentMetrics:
         are too few executions for an estimate, or another engine executes.
         """
         executed = self.tuples_in - self.dropped
+        known = self.prediction
         return {
             "kind": self.kind,
             "stream": self.stream,
@@ -147,4 +163,7 @@ class ComponentMetrics:
             "dropped": self.dropped,
             "cost": self._cost(),
             "selectivity": self.tuples_out / executed if executed > 0 else None,
+            "slack": known.slack if known is not None else None,
+            "predicted_s": known.time.seconds if known is not None else None,
+            "predicted_rate": known.predicted_rate.rate if known is not None else None,
         }

@@ -193,6 +193,11 @@ class ExecutionTimes:
         """Pairs of r_t (tuples/s) and t_e (seconds) in the window, earliest first."""
         return self._moments.pairs
 
+    @property
+    def mean_rate(self) -> float:
+        """Mean total rate r̄_t of the pairs in the window, tuples/s; 0 without pairs."""
+        return self._moments.mean_x
+
     def scaled(self, factor: float) -> ExecutionTimes:
         """Execution times at a node where processing takes ``factor`` times as long."""
         pairs = ((rate, seconds * factor) for rate, seconds in self.pairs)

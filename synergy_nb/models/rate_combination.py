@@ -104,6 +104,10 @@ class CombinedRate:
         self._advantage = self._variance = 0.0  # of the combination over the last value: sum, and sum of squares
         self._count = 0
 
+    def set_ancestors(self, ancestors: Iterable[str]) -> None:
+        """Follow these ancestors from now on, nearest first; the pairs of those that were followed before remain."""
+        self.literal.set_ancestors(ancestors)
+
     def predict(self, carried: Mapping[str, float]) -> PredictedRate:
         """Predict the own rate that goes with carried rates; see :class:`.RatePredictor`."""
         last = self.literal.last

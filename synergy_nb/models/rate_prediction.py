@@ -115,14 +115,20 @@ class CorrelatedRate:
         The own last rate r_{k-1}, tuples/s; 0 before there is one.
     """
 
-    __slots__ = ("_carried", "_moments", "last")
+    __slots__ = ("_carried", "_moments", "_window", "last")
 
     def __init__(self, ancestors: Iterable[str], window: int | None = WINDOW) -> None:
         if window is not None and window < FEWEST:
             raise ValueError(f"window: {window}; expected at least {FEWEST} pairs, or None for all")
+        self._window = window
         self._moments = {ancestor: PairedMoments(window) for ancestor in ancestors}
         self._carried: dict[str, float] = {}  # ancestor to its rate in the last pair
         self.last = 0.0
+
+    def set_ancestors(self, ancestors: Iterable[str]) -> None:
+        """Follow these ancestors from now on, nearest first; the pairs of those that were followed before remain."""
+        known = self._moments
+        self._moments = {each: known.get(each) or PairedMoments(self._window) for each in ancestors}
 
     def correlation(self, ancestor: str) -> float | None:
         """Correlation R of an ancestor over the pairs so far (3.7); None with too few pairs or a constant series."""

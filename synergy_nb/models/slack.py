@@ -297,6 +297,25 @@ class Persistence:
         self._count = 0
         self._since = 0.0
 
+    @property
+    def count(self) -> int:
+        """Number of consecutive tuples without slack up to the last one."""
+        return self._count
+
+    def lasted(self, time: float) -> float:
+        """Time from the first of these tuples to ``time``, seconds; 0 if there are none."""
+        return time - self._since if self._count else 0.0
+
+    def add(self, time: float, slack: float) -> bool:
+        """Count one tuple, as :meth:`observe` does."""
+        if slack > 0.0:
+            self._count = 0
+            return False
+        if not self._count:
+            self._since = time
+        self._count += 1
+        return self._count >= self.tuples and time - self._since >= self.seconds
+
     def observe(self, time: float, slacks: npt.ArrayLike) -> bool:
         """Count tuples that were evaluated at ``time``, in their order; return whether they make a hot spot.
 

@@ -19,7 +19,6 @@ it, and retains them until the engine has committed them. Its snapshots record t
 
 from __future__ import annotations
 
-import enum
 import math
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator
@@ -36,17 +35,10 @@ from synergy_nb.dataflow.streams.log import LIMITS, Limits, StreamLog
 from synergy_nb.dataflow.streams.losses import Losses
 from synergy_nb.dataflow.streams.merge import Entry, InOrder
 from synergy_nb.dataflow.streams.reading_order import ReadingOrder
-from synergy_nb.dataflow.streams.values import (
-    CLIENT,
-    ORIGIN,
-    Chunk,
-    Cut,
-    Output,
-    Reader,
-)
+from synergy_nb.dataflow.streams.values import CLIENT, ORIGIN, Chunk, Cut, Encoding, Output, Reader
 from synergy_nb.dataflow.tuples import START, Item, Punctuation
 
-__all__ = ["NOTHING", "Component", "Encoding"]
+__all__ = ["NOTHING", "Component"]
 
 
 #: Stands for work that no chunk triggers: a promise that was received, and is applied where the order prescribes it.
@@ -56,14 +48,6 @@ NOTHING: Final = Entry(0, 0.0, Chunk(ORIGIN, ORIGIN, Punctuation(START, 0, 0.0),
 Together: TypeAlias = Callable[[Chunk, int, int], bool]
 """Whether a chunk may be executed together with the preceding ones, whose tuples and bytes are passed."""
 FEW: Final = 64  # tuples of a batch that may be executed without a thread of its own
-
-
-class Encoding(enum.IntEnum):
-    """The form in which chunks leave a component."""
-
-    NONE = 0  #: Not encoded: all readers are on the same peer.
-    SHARED = 1  #: In memory that the peers of all readers share.
-    WIRE = 2  #: Encoded: some reader shares no memory with this peer, or is a client.
 
 
 class Component(ComponentMetrics):
@@ -299,6 +283,11 @@ class Component(ComponentMetrics):
         client = self.log.cursors.get(self._client)
         return client is not None and client.consumed < self.log.end
 
+    @property
+    def waiting(self) -> int:
+        """Number of tuples in its queues."""
+        return sum(entry.chunk.rows for port in self.ports for entry in port.queue)
+
     def stats(self, now: float) -> dict[str, Any]:
         """Return the measurements (:meth:`.ComponentMetrics.measurements`) and the sizes of the queues."""
         return {
@@ -307,7 +296,7 @@ class Component(ComponentMetrics):
             **self.measurements(now),
             "thinned": self.losses.thinned,
             "queue_bytes": sum(port.queued for port in self.ports),
-            "queue_tuples": sum(entry.chunk.rows for port in self.ports for entry in port.queue),
+            "queue_tuples": self.waiting,
         }
 
     def _account(self, outcome: Outcome) -> None:
@@ -330,6 +319,8 @@ class Component(ComponentMetrics):
         self.running = False
         port = self.ports[work.port]
         self._account(outcome)
+        if self.prediction is not None and self._since is not None and not outcome.unfinished:
+            self.prediction.finished(self._since, work, outcome)
         self.late += max(outcome.late - self._late, 0)
         self._late = outcome.late
         if work.chunks:
@@ -354,8 +345,9 @@ class Component(ComponentMetrics):
             for each in self.ports:
                 each.durable = each.consumed
 
-    def overtake(self, chunks: list[Chunk], now: float) -> None:
-        """Account for chunks that were executed as soon as they had been made, without waiting in the queue."""
+    def overtake(self, chunks: list[Chunk], began: float, now: float) -> None:
+        """Account for chunks that were executed from ``began`` on, without waiting in the queue."""
+        self._since = Entry(0, began, chunks[-1])
         port = self.ports[0]
         before = port.received.position
         port.overtake(chunks[-1].end)
@@ -369,6 +361,8 @@ class Component(ComponentMetrics):
         """Append output to the log, with the order of inputs that led to it."""
         keep = self.ordered and bool(self.keepers.numbers or self.role is Role.FOLLOWER)
         self.reading.carry(chunks, self.output.stream if keep else None, self.stable)
+        if self.prediction is not None and chunks:
+            chunks[0].rates = self.prediction.attached()
         rows = 0
         for chunk in chunks:
             rows += chunk.rows
@@ -381,12 +375,14 @@ class Component(ComponentMetrics):
             for chunk in chunks:
                 chunk.losses = losses
 
-    def committed(self) -> None:
+    def committed(self, now: float | None = None) -> None:
         """Update the progress of the other engine: inputs are retained from there on, within the limit of memory."""
         engine = self.engine
         if engine is None:
             return
         known = engine.committed
+        if self.prediction is not None and now is not None:
+            self.prediction.committed(known.inputs, now)
         most = self.limits.retain // 2
         for port, place in zip(self.ports, known.inputs, strict=True):
             if engine.uncovered_bytes > most or (not self.keepers.waited and engine.state_bytes > most // 2):

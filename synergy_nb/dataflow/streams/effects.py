@@ -9,6 +9,7 @@ from typing import TypeAlias
 import msgspec
 
 from synergy_nb.dataflow.logic import SavedState
+from synergy_nb.dataflow.predictions import PeerPrediction, SlackViolation
 from synergy_nb.dataflow.streams.component import Component
 from synergy_nb.dataflow.streams.frames import Frame
 from synergy_nb.dataflow.streams.state_pieces import Encoded, decoded, encoded
@@ -193,4 +194,4 @@ class Arrived(msgspec.Struct, frozen=True):
     operator: str
 
 
-Effect: TypeAlias = Send | Capture | Restore | Open | Close | Arrived | Fact
+Effect: TypeAlias = Send | Capture | Restore | Open | Close | Arrived | Fact | PeerPrediction | SlackViolation

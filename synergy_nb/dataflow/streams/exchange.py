@@ -145,6 +145,24 @@ class Exchange:
         reason = f"{component.application}/{component.operator}, whose stream it shares, {what}"
         self._send(reader.peer, Unsubscribe(component.output, reader, reason))
 
+    def unsubscribe(self, sender: str, frame: Unsubscribe) -> None:
+        """Handle that a reader has ended, or that a producer sends nothing more."""
+        reader = frame.reader
+        producer = self._hosting.producer(frame.output)
+        if producer is not None and sender == reader.peer and not frame.reason:  # a reader has ended
+            cursor = producer.log.cursors.get(reader)
+            if cursor is not None and (cursor.lost or cursor.on_lag is OnLag.RESYNC):  # deployments remove others
+                producer.log.unsubscribe(reader)
+        if not frame.reason or reader.port < 0:
+            return
+        self._send(sender, Unsubscribe(frame.output, reader))  # a confirmation: the sender need not repeat it
+        component = self._hosting.components.get((reader.application, reader.operator))
+        if component is None or component.reader(reader.port) != reader:
+            return
+        port = component.ports[reader.port]
+        if port.epoch == frame.output.epoch and port.received.until != END:
+            self._hosting.fail(component, f"input {reader.port}, {frame.output.operator}: {frame.reason}")
+
     # -- readers -------------------------------------------------------------------------------------------------
 
     def readdress(self, component: Component, now: float) -> None:
@@ -190,11 +208,14 @@ class Exchange:
         before = port.received.position
         gap = not frame.chunks and not port.begin(frame.start, sequence, now)
         source.wait_s = RETRY_S
+        prediction = component.prediction
         for chunk in frame.chunks:
             taken = port.take(frame.output.epoch, chunk, sequence, now)
             if taken is Taken.NEW:
                 component.bytes_in += chunk.size
                 self._hosting.orders.add(chunk.determinants)
+                if prediction is not None:
+                    prediction.received(chunk, now)
             gap = gap or taken is Taken.GAP
         component.arrived(port.received.position - before if port.joined else 0, now)
         component.tuples_in += port.received.position - before

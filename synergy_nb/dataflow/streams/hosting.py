@@ -21,9 +21,10 @@ from collections.abc import Callable, Sequence
 from synergy_nb.dataflow.batch_merging import TOGETHER_WORK, mergeable
 from synergy_nb.dataflow.logic import error_reason
 from synergy_nb.dataflow.memory_shares import Memory
+from synergy_nb.dataflow.predictions import PeerPredictions
 from synergy_nb.dataflow.streams import disciplines
 from synergy_nb.dataflow.streams.chains import chain
-from synergy_nb.dataflow.streams.component import Component, Encoding
+from synergy_nb.dataflow.streams.component import Component
 from synergy_nb.dataflow.streams.deployments import Deployment, Place, Role
 from synergy_nb.dataflow.streams.effects import Arrived, Capture, Captured, Effect, Fact, FactKind, Restore, Send
 from synergy_nb.dataflow.streams.exchange import RESEND_MOST_S, Exchange
@@ -46,8 +47,8 @@ from synergy_nb.dataflow.streams.merge import Entry
 from synergy_nb.dataflow.streams.roles import Roles
 from synergy_nb.dataflow.streams.snapshots import SNAPSHOT_S, Snapshots
 from synergy_nb.dataflow.streams.timers import Timers
-from synergy_nb.dataflow.streams.values import CLIENT, COPY, Chunk, OnLag, Output, Point, Reader, encoded
-from synergy_nb.dataflow.tuples import END
+from synergy_nb.dataflow.streams.values import CLIENT, COPY, Chunk, Encoding, Output, Point, Reader, encoded
+from synergy_nb.models.hot_spot_config import HotSpotConfig
 
 __all__ = ["Hosting"]
 
@@ -77,6 +78,10 @@ class Hosting:
         Predicate that decides whether the peer with an address shares memory with this one.
     share
         Encoder of a chunk for peers that share memory.
+    hotspots
+        Parameters of hot spots.
+    cores
+        Cores of the peer that execute components.
     """
 
     def __init__(
@@ -90,6 +95,8 @@ class Hosting:
         machine: Callable[[], str] = str,
         near: Callable[[str], bool] = lambda _: False,
         share: Callable[[Chunk], None] = encoded,
+        hotspots: HotSpotConfig | None = None,
+        cores: float = 1.0,
     ) -> None:
         self.peer = peer
         self.create = create
@@ -103,6 +110,7 @@ class Hosting:
         self.deployments: dict[str, Deployment] = {}
         self.components: dict[tuple[str, str], Component] = {}
         self.orders = Orders()
+        self.predictions = PeerPredictions(HotSpotConfig() if hotspots is None else hotspots, cores)
         self.exchange = Exchange(self)
         self.roles = Roles(self)
         self.snapshots = Snapshots(self)
@@ -133,6 +141,7 @@ class Hosting:
             self.roles.converge(deployment, now)
             if not deployment.places:
                 del self.deployments[deployment.application]
+                self.predictions.limit(deployment.application, {})
                 if known is not None:
                     self.roles.left(known)
         return self._done(now)
@@ -175,7 +184,7 @@ class Hosting:
     def committed(self, component: Component, now: float) -> list[Effect]:
         """Handle that another engine has committed or handed over more of a component."""
         if self.hosts(component) and not component.failed:
-            component.committed()
+            component.committed(now)
             component.dirty = True
             self.exchange.consumed(component, now)
             if component.copies:
@@ -256,9 +265,11 @@ class Hosting:
         self._ended(work, outcome, now)
         while outcome.then is not None:
             work, outcome = outcome.then
+            if work.component.prediction is not None:
+                work.component.prediction.began = outcome.started
             self._deliver(now)
             if self.hosts(work.component):
-                work.component.overtake(work.chunks, now)
+                work.component.overtake(work.chunks, outcome.started, now)
             self._ended(work, outcome, now)
         return self._done(now)
 
@@ -337,12 +348,14 @@ class Hosting:
             component = self.components.get(key)
             if component is not None:
                 self.snapshots.tick(component, now)
+        self._effects += self.predictions.tick(now)
         return self._done(now)
 
     @property
     def next_timer(self) -> float | None:
         """Return the time in seconds at which :meth:`tick` has work; None: never."""
-        return self._timers.next
+        at, due = self._timers.next, self.predictions.due
+        return at if due is None or (at is not None and at < due) else due
 
     # -- for the parts of hosting --------------------------------------------------------------------------------
 
@@ -372,6 +385,7 @@ class Hosting:
     def forget(self, component: Component) -> None:
         """Forget a component that was removed."""
         self.snapshots.forget(component)
+        self.predictions.remove(component)
         self._runnable.pop(component, None)
 
     def place(self, application: str, operator: str) -> Place | None:
@@ -406,6 +420,9 @@ class Hosting:
                     self.effect(Arrived(*key))
             self._timers.set(key, due if due < math.inf else None)
         self._touched.clear()
+        if self.predictions.violations:
+            self._effects += self.predictions.violations
+            self.predictions.violations.clear()
         effects, self._effects = self._effects, []
         return effects
 
@@ -432,7 +449,7 @@ class Hosting:
             case Subscribe():
                 self.exchange.subscribe(frame, now)
             case Unsubscribe():
-                self._unsubscribe(sender, frame)
+                self.exchange.unsubscribe(sender, frame)
             case State():
                 self.roles.snapshot(frame, now)
             case Want():
@@ -468,20 +485,3 @@ class Hosting:
                 self.exchange.consumed(component, now)
             self.snapshots.report_lagging(component)
         self.exchange.flush(component, now)
-
-    def _unsubscribe(self, sender: str, frame: Unsubscribe) -> None:
-        reader = frame.reader
-        producer = self.producer(frame.output)
-        if producer is not None and sender == reader.peer and not frame.reason:  # a reader has ended
-            cursor = producer.log.cursors.get(reader)
-            if cursor is not None and (cursor.lost or cursor.on_lag is OnLag.RESYNC):  # deployments remove others
-                producer.log.unsubscribe(reader)
-        if not frame.reason or reader.port < 0:
-            return
-        self.send(sender, Unsubscribe(frame.output, reader))  # a confirmation: the sender need not repeat it
-        component = self.components.get((reader.application, reader.operator))
-        if component is None or component.reader(reader.port) != reader:
-            return
-        port = component.ports[reader.port]
-        if port.epoch == frame.output.epoch and port.received.until != END:
-            self.fail(component, f"input {reader.port}, {frame.output.operator}: {frame.reason}")

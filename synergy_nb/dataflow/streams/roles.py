@@ -170,6 +170,7 @@ class Roles:
             hosting.effect(Fact(FactKind.COMPONENT_FAILED, *key, str(error)))
             return None
         hosting.components[key] = component
+        hosting.predictions.add(component)
         return component
 
     def _expect_readers(self, component: Component, deployment: Deployment) -> None:

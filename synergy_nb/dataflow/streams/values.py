@@ -45,9 +45,11 @@ __all__ = [
     "COPY",
     "ORIGIN",
     "OVERHEAD",
+    "CarriedRate",
     "Chunk",
     "Cut",
     "Determinant",
+    "Encoding",
     "Loss",
     "OnLag",
     "Output",
@@ -169,6 +171,24 @@ class Loss(NamedTuple):
     made: int
 
 
+class CarriedRate(NamedTuple):
+    """The input rate of a component, as chunks carry it to the components after it (figure 3.2 of the dissertation).
+
+    Parameters
+    ----------
+    component
+        Application and operator of the component, as ``application/operator``.
+    rate
+        Tuples that arrived there in a second.
+    hops
+        Number of components between it and the one that the chunk comes from, that one included; 0 if it is that one.
+    """
+
+    component: str
+    rate: float
+    hops: int
+
+
 class Determinant(NamedTuple):
     """The order of inputs that made one chunk.
 
@@ -197,6 +217,14 @@ class OnLag(enum.IntEnum):
     BLOCK = 0  #: The component that makes the stream waits for it: a reader of the same application.
     FAIL = 1  #: It alone fails: an application that shares the stream of another one.
     RESYNC = 2  #: It resumes where the log begins, with the next snapshot: a backup or a follower.
+
+
+class Encoding(enum.IntEnum):
+    """The form in which chunks leave a component."""
+
+    NONE = 0  #: Not encoded: all readers are on the same peer.
+    SHARED = 1  #: In memory that the peers of all readers share.
+    WIRE = 2  #: Encoded: some reader shares no memory with this peer, or is a client.
 
 
 class Reader(NamedTuple):
@@ -256,6 +284,8 @@ class Chunk(msgspec.Struct, eq=False, gc=False):
         Orders of inputs on which it depends and that no earlier chunk of the output carries; its own is the last.
     losses
         Cumulative losses of the component that made the chunk and of those upstream.
+    rates
+        Input rates of the component that made the chunk and of those upstream, where any of them is new.
     payload
         Encoded form of the chunk; it is made once, when the first reader on another peer needs it.
     kept
@@ -268,6 +298,7 @@ class Chunk(msgspec.Struct, eq=False, gc=False):
     size: int
     determinants: tuple[Determinant, ...] = ()
     losses: tuple[Loss, ...] = ()
+    rates: tuple[CarriedRate, ...] = ()
     payload: bytes | None = None
     kept: object = None
 

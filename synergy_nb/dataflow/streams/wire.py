@@ -41,13 +41,23 @@ from synergy_nb.dataflow.streams.frames import (
     Want,
 )
 from synergy_nb.dataflow.streams.state_pieces import Part, Piece
-from synergy_nb.dataflow.streams.values import Chunk, Determinant, Loss, Output, Point, Reader, Run, encoded
+from synergy_nb.dataflow.streams.values import (
+    CarriedRate,
+    Chunk,
+    Determinant,
+    Loss,
+    Output,
+    Point,
+    Reader,
+    Run,
+    encoded,
+)
 
 __all__ = ["decode", "encode"]
 
 _PREFIX: Final = struct.Struct("<BBII")
 _MAGIC: Final = 0x5F
-_VERSION: Final = 1
+_VERSION: Final = 2
 
 
 class _Chunk(msgspec.Struct, frozen=True, array_like=True, gc=False):
@@ -58,6 +68,7 @@ class _Chunk(msgspec.Struct, frozen=True, array_like=True, gc=False):
     size: int
     determinants: tuple[Determinant, ...]
     losses: tuple[Loss, ...]
+    rates: tuple[CarriedRate, ...]
     length: int
 
 
@@ -126,7 +137,7 @@ def parts(frame: Frame, *, near: bool = False) -> Iterator[bytes]:
         case Data():
             payloads = [_payload(chunk, near) for chunk in frame.chunks]
             chunks = tuple(
-                _Chunk(chunk.start, chunk.end, chunk.size, chunk.determinants, chunk.losses, len(payload))
+                _Chunk(chunk.start, chunk.end, chunk.size, chunk.determinants, chunk.losses, chunk.rates, len(payload))
                 for chunk, payload in zip(frame.chunks, payloads, strict=True)
             )
             header = _Data(frame.output, frame.reader, frame.start, chunks, frame.began, frame.trimmed)
@@ -258,4 +269,4 @@ def _chunk(outline: _Chunk, item: tuples.Item) -> Chunk:
     if item.position != outline.start.position or outline.end.position - outline.start.position != rows:
         place = f"{outline.start.position} to {outline.end.position}"
         raise ValueError(f"frame: item of {rows} tuples from position {item.position}; expected one from {place}")
-    return Chunk(outline.start, outline.end, item, outline.size, outline.determinants, outline.losses)
+    return Chunk(outline.start, outline.end, item, outline.size, outline.determinants, outline.losses, outline.rates)
