@@ -14,7 +14,7 @@ import msgspec
 
 from synergy_nb.control.graph import Roles
 from synergy_nb.control.peer import DriverMessage
-from synergy_nb.dataflow.predictions import Prediction
+from synergy_nb.dataflow.prediction_reports import Prediction
 from synergy_nb.models.signatures import Segment
 
 __all__ = [

@@ -30,8 +30,7 @@ from collections import deque
 from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Final, TypeAlias
 
-import msgspec
-
+from synergy_nb.dataflow.prediction_reports import PeerPrediction, Prediction, SlackViolation
 from synergy_nb.dataflow.streams.deployments import Role
 from synergy_nb.dataflow.streams.values import CarriedRate, Chunk, Point
 from synergy_nb.models.execution_times import ExecutionTimes, Predicted, confidence_level
@@ -45,7 +44,7 @@ if TYPE_CHECKING:
     from synergy_nb.dataflow.streams.execution import Outcome, Work
     from synergy_nb.dataflow.streams.merge import Entry
 
-__all__ = ["ComponentPredictions", "PeerPrediction", "PeerPredictions", "Prediction", "SlackViolation"]
+__all__ = ["ComponentPredictions", "PeerPredictions"]
 
 COUNT_S: Final = 1.0  # seconds between two counts of tuples
 REPORT_AT: Final = 0.5  # seconds after a count at which predictions are reported: ancestors' rates have arrived
@@ -56,87 +55,6 @@ ANCESTORS: Final = 32  # most rates of ancestors that a chunk carries, the neare
 PENDING: Final = 1024  # most tuples whose commitment by another engine is awaited as measurements
 
 Key: TypeAlias = tuple[str, str]
-
-
-class Prediction(msgspec.Struct, frozen=True, gc=False, array_like=True):
-    """What the data path measured and predicts of one component (sections 3.3.2 and 3.3.3).
-
-    Parameters
-    ----------
-    application, operator
-        Id of the application, and of the component's operator.
-    rate, predicted_rate
-        Input rate of the last second, and the predicted rate of the next one, tuples/s.
-    ancestor
-        Operator upstream whose rate the prediction follows; empty if it follows the component's own rates.
-    measured, predicted
-        Last measured execution time t_e, and predicted execution time t̂_e, seconds.
-    basis
-        Basis of the predicted time, see :data:`synergy_nb.models.execution_times.Basis`.
-    intercept, slope, error
-        Line of the regression: a in seconds, b in seconds per tuple/s, and its standard error se(b). ``error`` is
-        negative if there is no line.
-    processing
-        Processing time τ of a tuple, seconds.
-    age
-        Mean age of the tuples that arrived since the last report, on their arrival, seconds; negative if none arrived.
-    """
-
-    application: str
-    operator: str
-    rate: float
-    predicted_rate: float
-    ancestor: str
-    measured: float
-    predicted: float
-    basis: str
-    intercept: float
-    slope: float
-    error: float
-    processing: float
-    age: float
-
-
-class PeerPrediction(msgspec.Struct, frozen=True):
-    """Report the measurements and predictions of all components that execute at the peer, once a second.
-
-    Parameters
-    ----------
-    components
-        Prediction of each component.
-    rate, predicted_rate
-        Total input rate r_t of the peer, and the predicted one, tuples/s.
-    load, predicted_load
-        Load of the peer, measured and predicted: cores that are used, plus work that waits, in seconds a second.
-    """
-
-    components: tuple[Prediction, ...]
-    rate: float
-    predicted_rate: float
-    load: float
-    predicted_load: float
-
-
-class SlackViolation(msgspec.Struct, frozen=True):
-    """Report that the tuples of a component persistently have no slack; repeated once a second while that lasts.
-
-    Parameters
-    ----------
-    prediction
-        Prediction of the component by which the slack was computed.
-    slack
-        Slack t_s of the last of these tuples, seconds; not positive.
-    age
-        Age of that tuple on its arrival, seconds.
-    tuples, seconds
-        Number of consecutive evaluations without slack, and the time that they cover in seconds.
-    """
-
-    prediction: Prediction
-    slack: float
-    age: float
-    tuples: int
-    seconds: float
 
 
 class ComponentPredictions:
@@ -449,9 +367,7 @@ class PeerPredictions:
         for each in self._components.values():
             each.count()
         if self.due is None:
-            self.due = (
-                self._second + REPORT_AT if now < self._second + REPORT_AT else self._second + COUNT_S + REPORT_AT
-            )
+            self.due = self._second + REPORT_AT + (0.0 if now < self._second + REPORT_AT else COUNT_S)
 
     def renew(self, now: float) -> None:
         """Compute total rates and the expected load, if that was long ago."""

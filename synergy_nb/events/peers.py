@@ -212,7 +212,8 @@ class ComponentMeasurements(msgspec.Struct, frozen=True, gc=False, array_like=Tr
 
     Units are seconds, bytes, tuples/s and cores. ``memory_share`` is the limit of its memory, None: no limit. ``late``
     counts tuples behind a punctuation that excluded them, ``dropped`` those that were dropped because their deadline
-    had passed.
+    had passed. ``slack`` is that of the last tuple (equation 3.1), ``predicted_s`` the predicted execution time, and
+    ``predicted_rate`` the predicted input rate of the present second; each is None where it is not computed.
     """
 
     application: str
@@ -228,6 +229,9 @@ class ComponentMeasurements(msgspec.Struct, frozen=True, gc=False, array_like=Tr
     memory_share: float | None
     late: int
     dropped: int = 0
+    slack: float | None = None
+    predicted_s: float | None = None
+    predicted_rate: float | None = None
 
 
 class PeerMeasured(Event, frozen=True, gc=False):

@@ -9,7 +9,7 @@ from typing import TypeAlias
 import msgspec
 
 from synergy_nb.dataflow.logic import SavedState
-from synergy_nb.dataflow.predictions import PeerPrediction, SlackViolation
+from synergy_nb.dataflow.prediction_reports import PeerPrediction, SlackViolation
 from synergy_nb.dataflow.streams.component import Component
 from synergy_nb.dataflow.streams.frames import Frame
 from synergy_nb.dataflow.streams.state_pieces import Encoded, decoded, encoded

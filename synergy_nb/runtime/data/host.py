@@ -13,7 +13,10 @@ from functools import partial
 from typing import Any, Final
 
 from synergy_nb import events
+from synergy_nb.control.driver_messages import DepartureLimits, PredictionsMade, SlackLost
+from synergy_nb.control.peer import DriverMessage
 from synergy_nb.dataflow.memory_shares import Memory, MemoryExceeded, Share
+from synergy_nb.dataflow.prediction_reports import PeerPrediction, SlackViolation
 from synergy_nb.dataflow.streams.component import Component
 from synergy_nb.dataflow.streams.deployments import Deployment
 from synergy_nb.dataflow.streams.effects import Fact, FactKind
@@ -21,8 +24,9 @@ from synergy_nb.dataflow.streams.execution import Logic, Outcome, Work
 from synergy_nb.dataflow.streams.hosting import Hosting
 from synergy_nb.dataflow.streams.log import LIMITS, Limits
 from synergy_nb.dataflow.streams.losses import lost_results
-from synergy_nb.dataflow.streams.values import CLIENT, OnLag, Point
+from synergy_nb.dataflow.streams.values import Point
 from synergy_nb.dataflow.tuples import Batch, encode
+from synergy_nb.models.hot_spot_config import HotSpotConfig
 from synergy_nb.models.overheads import Overheads
 from synergy_nb.models.signatures import Segment
 from synergy_nb.plan import Plan
@@ -40,12 +44,12 @@ from synergy_nb.runtime.data.sinks import Portion, Quality, Sink, Sinks
 from synergy_nb.runtime.data.sources import Feed, PushFeed, Sample, Stream
 from synergy_nb.runtime.data.spark_part import SparkPart
 from synergy_nb.runtime.data.spark_servers import SparkHost
+from synergy_nb.runtime.data.standstill import STANDSTILL_S, Standstills
 from synergy_nb.runtime.data.stream_driver import SHARED, STREAM, StreamDriver
 from synergy_nb.runtime.process.running_peer import Runtime
 
 __all__ = ["Host", "Runtime"]
 
-STANDSTILL_S: Final = 10.0  # seconds that an idle consumer may block sharers of its stream
 SEVERAL: Final = 16  # decoded plans that are cached
 
 
@@ -96,6 +100,11 @@ class Host:
         Spark servers of this peer; None if it executes no parts on Spark.
     overheads
         Overheads of the peer, which record the measured time of items beside the processing of their tuples.
+    hotspots
+        Parameters of hot spots.
+    predicted
+        Callback with the measurements and predictions of the components once a second, and with each component whose
+        tuples persistently have no slack.
     """
 
     def __init__(
@@ -121,12 +130,13 @@ class Host:
         machine: Callable[[], str] = str,
         spark: SparkHost | None = None,
         overheads: Overheads | None = None,
+        hotspots: HotSpotConfig | None = None,
+        predicted: Callable[[DriverMessage], None] = lambda _message: None,
     ) -> None:
         self._runtime = runtime
         self._clock = runtime.clock
         self._failed = failed
         self._finished = finished
-        self._held_up = held_up
         self._prepared = prepared
         self._copies = copies
         self._driver = StreamDriver(
@@ -143,6 +153,8 @@ class Host:
             heard=heard,
             machine=machine,
             overheads=overheads,
+            hotspots=hotspots,
+            predicted=lambda effect: predicted(_report_of(effect)),
         )
         self.hosting = self._driver.hosting
         self._around = ExecutionContext(
@@ -164,25 +176,26 @@ class Host:
         self._started: set[Component] = set()  # parts with sources that were started
         self._warm: set[str] = set()  # kinds of operators that have run once
         self._sinks = Sinks(runtime.loop, runtime.clock, runtime.record, measured, measure_s)
-        self._standstill_s = standstill_s
-        self._stands: dict[
-            tuple[Component, str], tuple[Point, float]
-        ] = {}  # reader with a full window: its point, and since when
-        self._watcher: Any = None
+        components = self.hosting.components.values
+        self._standstills = Standstills(runtime.loop, runtime.clock, components, held_up, standstill_s)
         self._closed = False
 
     # -- deployments ---------------------------------------------------------------------------------------------
 
     def carry_out(self, instruction: object) -> None:
-        """Carry out a deployment; failures are reported through ``failed``.
+        """Carry out a deployment, whose failures are reported through ``failed``, or set departure limits.
 
         Raises
         ------
         TypeError
             If the instruction is of another kind.
         """
+        if isinstance(instruction, DepartureLimits):
+            self.hosting.predictions.limit(instruction.application, instruction.ages)
+            return
         if not isinstance(instruction, Deployment):
-            raise TypeError(f"instruction: {type(instruction).__name__}; expected a Deployment")
+            kind = type(instruction).__name__
+            raise TypeError(f"instruction: {kind}; expected a Deployment or DepartureLimits")
         if self._closed:
             return
         before = self._at_work(instruction.application)
@@ -197,8 +210,8 @@ class Host:
             if instruction.running and component.elsewhere and not component.feeds and component not in self._started:
                 self._started.add(component)  # a part with a source that Spark reads
                 self._runtime.record(events.SourceStarted, component.application, operator=operator)
-        if self._watcher is None and any(place.lent for place in instruction.places.values()):
-            self._watcher = self._runtime.loop.call_later(self._standstill_s / 4, self._watch)
+        if any(place.lent for place in instruction.places.values()):
+            self._standstills.watch()
 
     def _at_work(self, application: str) -> dict[str, Component]:
         return {name: each for (owner, name), each in self.hosting.components.items() if owner == application}
@@ -272,39 +285,10 @@ class Host:
         if isinstance(component.logic, SparkPart) and self.hosting.hosts(component):
             self._driver.pause(component, component.logic.full)
 
-    def _watch(self) -> None:
-        """Report consumers that block sharers of their stream."""
-        now = self._clock()
-        before, self._stands = self._stands, {}
-        shared = [
-            component
-            for component in self.hosting.components.values()
-            if any(cursor.on_lag is OnLag.FAIL for cursor in component.log.cursors.values())
-        ]
-        for component in shared:
-            for cursor in component.log.cursors.values():
-                if cursor.on_lag is not OnLag.BLOCK or cursor.reader.port == CLIENT or not component.log.blocks(cursor):
-                    continue
-                key = component, cursor.reader.operator
-                place, since = before.get(key, (cursor.consumed, now))
-                if place != cursor.consumed:
-                    since = now
-                elif now - since >= self._standstill_s:
-                    seconds = now - since
-                    reason = (
-                        f"took nothing for {seconds:.3g} s of the stream of {component.operator}, which others share"
-                    )
-                    self._held_up(component.application, component.operator, cursor.reader.operator, reason)
-                    since = now
-                self._stands[key] = cursor.consumed, since
-        again = self._standstill_s / 4
-        self._watcher = self._runtime.loop.call_later(again, self._watch) if shared else None
-
     async def close(self) -> None:
         """Stop everything: no thread, timer or buffer remains."""
         self._closed = True
-        if self._watcher is not None:
-            self._watcher.cancel()
+        self._standstills.close()
         for component in tuple(self.hosting.components.values()):
             self._gone(component)
         await self._driver.close()
@@ -493,3 +477,10 @@ class Host:
     def measure(self) -> None:
         """Journal and report the quality of service of each sink since the last measurement."""
         self._sinks.measure()
+
+
+def _report_of(effect: PeerPrediction | SlackViolation) -> DriverMessage:
+    """Return the message that reports an effect of hosting to the peer."""
+    if isinstance(effect, SlackViolation):
+        return SlackLost(effect.prediction, effect.slack, effect.age, effect.tuples, effect.seconds)
+    return PredictionsMade(effect.components, effect.rate, effect.predicted_rate, effect.load, effect.predicted_load)

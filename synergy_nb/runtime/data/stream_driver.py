@@ -23,6 +23,7 @@ from typing import Any, Final
 from synergy_nb.dataflow.batch_merging import TOGETHER_ROWS
 from synergy_nb.dataflow.logic import ANYTHING, SavedState
 from synergy_nb.dataflow.memory_shares import Memory
+from synergy_nb.dataflow.prediction_reports import PeerPrediction, SlackViolation
 from synergy_nb.dataflow.streams.component import Component
 from synergy_nb.dataflow.streams.deployments import Deployment
 from synergy_nb.dataflow.streams.effects import Arrived, Capture, Captured, Close, Effect, Fact, Open, Restore, Send
@@ -33,6 +34,7 @@ from synergy_nb.dataflow.streams.log import LIMITS, Limits
 from synergy_nb.dataflow.streams.values import Chunk, Point
 from synergy_nb.dataflow.streams.wire import decode, encode
 from synergy_nb.events import DataRefused
+from synergy_nb.models.hot_spot_config import HotSpotConfig
 from synergy_nb.models.overheads import HOP, SOURCE, Overheads
 from synergy_nb.runtime.data.sources import Feed
 from synergy_nb.runtime.process.running_peer import Runtime
@@ -84,6 +86,10 @@ class StreamDriver:
         :func:`~synergy_nb.runtime.transport.arenas.machine`; empty where it reads only its own.
     overheads
         Overheads of the peer, which record the measured time of chunks of few tuples beside the processing of these.
+    hotspots
+        Parameters of hot spots.
+    predicted
+        Callback for each report of predictions, and of tuples without slack.
 
     Attributes
     ----------
@@ -107,6 +113,8 @@ class StreamDriver:
         heard: Callable[[str, float], None] = lambda _address, _cores: None,
         machine: Callable[[], str] = str,
         overheads: Overheads | None = None,
+        hotspots: HotSpotConfig | None = None,
+        predicted: Callable[[PeerPrediction | SlackViolation], None] = lambda _effect: None,
     ) -> None:
         self._shared = Shared(machine)
         self.hosting = Hosting(
@@ -118,6 +126,8 @@ class StreamDriver:
             machine=self._shared.machine,
             near=self._shared.shares_memory,
             share=self._shared.arenas.encode,
+            hotspots=hotspots,
+            cores=threads,
         )
         self.feeds: dict[Component, Feed] = {}
         self._runtime = runtime
@@ -127,6 +137,7 @@ class StreamDriver:
         self._arrived = arrived
         self._executed = executed
         self._heard = heard
+        self._predicted = predicted
         self._overheads = Overheads() if overheads is None else overheads
         self._threads = threads
         self._pool = ThreadPoolExecutor(threads + 1, thread_name_prefix=f"synergy streams {runtime.address}")
@@ -254,6 +265,8 @@ class StreamDriver:
                     self._runtime.loop.call_soon(self._arrived, application, operator)
                 case Fact():
                     self._said(effect)
+                case PeerPrediction() | SlackViolation():
+                    self._predicted(effect)
         self.soon()
 
     def _send(self, to: str, frame: Frame) -> None:

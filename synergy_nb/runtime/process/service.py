@@ -139,6 +139,8 @@ class Service:
             machine=lambda: "" if runtime.links.shape is not None else machine(),
             spark=self.spark,
             overheads=self._overheads,
+            hotspots=synergy.config.hotspots,
+            predicted=runtime.report_soon,
         )
         self.calibration = Calibration(runtime.loop, runtime.clock, self._overheads, lambda: self.host.occupied)
         self.calibration.start()
