@@ -1,4 +1,4 @@
-"""Inputs of simulated streams: scripted sources, and a network that loses, duplicates and delays frames."""
+"""Inputs of simulated streams: peers, scripted sources, and a network that loses, duplicates and delays frames."""
 
 from __future__ import annotations
 
@@ -8,10 +8,11 @@ from collections.abc import Iterable
 import msgspec
 import polars as pl
 
+from synergy_nb.dataflow.streams.hosting import Hosting
 from synergy_nb.dataflow.streams.values import OVERHEAD, Point
 from synergy_nb.dataflow.tuples import END, Batch, Item, Punctuation
 
-__all__ = ["Faults", "Links", "ScriptedSource", "weight"]
+__all__ = ["Faults", "Links", "ScriptedSource", "SimulatedPeer", "weight"]
 
 
 class Faults(msgspec.Struct):
@@ -133,6 +134,24 @@ class ScriptedSource:
                 self._until = until
                 items.append(Punctuation(until, self._at, now))
         return items
+
+
+class SimulatedPeer:
+    """A simulated peer: its hosting, whether it has crashed or hangs, and the sources that it reads.
+
+    Parameters
+    ----------
+    hosting
+        Components and copies of the peer.
+    """
+
+    def __init__(self, hosting: Hosting) -> None:
+        self.hosting = hosting
+        self.crashed = False
+        self.hung_until = 0.0
+        self.busy = False
+        self.timer: float | None = None
+        self.scripts: dict[tuple[str, str], ScriptedSource] = {}
 
 
 def weight(items: Iterable[Item]) -> int:

@@ -44,23 +44,12 @@ from synergy_nb.dataflow.streams.hosting import Hosting
 from synergy_nb.dataflow.streams.log import LIMITS, Limits
 from synergy_nb.dataflow.streams.values import chunks_of
 from synergy_nb.dataflow.streams.wire import decode, encode
+from synergy_nb.models.hot_spot_config import HotSpotConfig
 from synergy_nb.plan import Plan
 from synergy_nb.simulator.collected_results import Results
-from synergy_nb.simulator.scripted_faults import Faults, Links, ScriptedSource, weight
+from synergy_nb.simulator.scripted_faults import Faults, Links, ScriptedSource, SimulatedPeer, weight
 
 __all__ = ["StreamWorld"]
-
-
-class _Node:
-    """A simulated peer."""
-
-    def __init__(self, hosting: Hosting) -> None:
-        self.hosting = hosting
-        self.crashed = False
-        self.hung_until = 0.0
-        self.busy = False
-        self.timer: float | None = None
-        self.scripts: dict[tuple[str, str], ScriptedSource] = {}
 
 
 class StreamWorld:
@@ -84,6 +73,8 @@ class StreamWorld:
         Bytes that each log holds.
     discipline
         Scheduling discipline of the peers.
+    hotspots
+        Parameters of hot spots; None: the default ones.
 
     Attributes
     ----------
@@ -113,6 +104,7 @@ class StreamWorld:
         codec: bool = False,
         limits: Limits = LIMITS,
         discipline: str = "fcfs",
+        hotspots: HotSpotConfig | None = None,
     ) -> None:
         self.rng = random.Random(seed)
         self.faults = faults or Faults()
@@ -131,8 +123,11 @@ class StreamWorld:
         self._plans: dict[str, Plan] = {}
         self._inputs: dict[str, Mapping[str, pl.DataFrame]] = {}
         self.results: dict[tuple[str, str], Results] = {}
-        near: dict[str, Any] = {} if codec else {"near": lambda _: True, "share": lambda _: None}  # nobody needs bytes
-        self._nodes = {peer: _Node(Hosting(peer, self._create, limits, None, discipline, **near)) for peer in peers}
+        more: dict[str, Any] = {} if codec else {"near": lambda _: True, "share": lambda _: None}  # nobody needs bytes
+        more["hotspots"] = hotspots
+        self._nodes = {
+            peer: SimulatedPeer(Hosting(peer, self._create, limits, None, discipline, **more)) for peer in peers
+        }
         self._links = Links(self.rng, self.faults)
         self._heap: list[tuple[float, int, Callable[..., Any], tuple[Any, ...]]] = []
         self._sequence = 0

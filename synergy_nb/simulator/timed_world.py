@@ -1,0 +1,161 @@
+"""The data plane of peers with stated times: when each tuple enters, how long each one is executed, how long links are.
+
+Theory of operation
+-------------------
+:class:`~synergy_nb.simulator.stream_world.StreamWorld` draws batches, delays and faults. Here nothing is drawn: a
+source emits each tuple by itself at its time, a peer executes one chunk after another, and each tuple takes the time
+that is stated for its component. So queues, and the time of a hot spot, can be computed by hand. The peers are the same
+hosting values; applications are deployed in the second before time 0.
+
+Examples
+--------
+A component that takes 10 ms a tuple predicts so:
+
+>>> from synergy_nb.plan import source
+>>> plan = source("python", name="n", columns={"v": "int"}, rate=10.0, id="n").filter("v >= 0", id="f").sink("out")
+>>> world = TimedWorld(("a", "b"), {("app", "f"): 0.010}, hop=0.050)
+>>> world.begin("app", plan, {"n": "a", "f": "b", "sink": "a"}, {"n": [number / 10 for number in range(50)]})
+>>> world.run(5.0)
+>>> time, peer, report = world.predictions[-1]
+>>> (time, peer), [(each.operator, each.rate, round(each.predicted, 3)) for each in report.components]
+((3.5, 'b'), [('f', 10.0, 0.01)])
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from functools import partial
+
+import polars as pl
+
+from synergy_nb.dataflow.prediction_reports import PeerPrediction, SlackViolation
+from synergy_nb.dataflow.streams.component import Component
+from synergy_nb.dataflow.streams.deployments import Deployment
+from synergy_nb.dataflow.streams.effects import Effect
+from synergy_nb.dataflow.streams.execution import Logic, Work
+from synergy_nb.dataflow.streams.hosting import Hosting
+from synergy_nb.dataflow.streams.values import chunks_of
+from synergy_nb.dataflow.tuples import END, Batch, Item, Punctuation
+from synergy_nb.models.hot_spot_config import HotSpotConfig
+from synergy_nb.plan import Plan
+from synergy_nb.simulator.scripted_faults import Faults
+from synergy_nb.simulator.stream_world import StreamWorld
+
+__all__ = ["TimedWorld"]
+
+
+class TimedWorld(StreamWorld):
+    """Peers that execute each tuple in a stated time.
+
+    Parameters
+    ----------
+    peers
+        Addresses.
+    service
+        Application and operator to the seconds that a tuple takes there; 0 for all others.
+    hop
+        Seconds that a frame takes from one peer to another.
+    hotspots
+        Parameters of hot spots.
+
+    Attributes
+    ----------
+    predictions : list of (float, str, PeerPrediction)
+        Reports of peers: time in seconds, address, report.
+    violations : list of (float, str, SlackViolation)
+        Reports of components without slack: time in seconds, address, report.
+    """
+
+    def __init__(
+        self,
+        peers: Sequence[str],
+        service: Mapping[tuple[str, str], float],
+        hop: float = 0.0,
+        hotspots: HotSpotConfig | None = None,
+    ) -> None:
+        super().__init__(1, peers, Faults(delay=(hop, hop)), hotspots=hotspots)
+        self.now = -1.0
+        self.seconds = dict(service)
+        self.predictions: list[tuple[float, str, PeerPrediction]] = []
+        self.violations: list[tuple[float, str, SlackViolation]] = []
+        self._emissions: dict[tuple[str, str], Sequence[float]] = {}
+
+    def begin(
+        self, application: str, plan: Plan, peers: Mapping[str, str], times: Mapping[str, Sequence[float]]
+    ) -> None:
+        """Deploy an application.
+
+        Parameters
+        ----------
+        application, plan
+            Id and plan.
+        peers
+            Operator to the peer that executes it.
+        times
+            Source to the seconds at which its tuples enter; the column ``v`` of each has its number.
+        """
+        inputs = {}
+        for name, seconds in times.items():
+            self._emissions[application, name] = seconds
+            moments = pl.Series("time", [round(each * 1e6) for each in seconds], dtype=pl.Int64).cast(pl.Datetime("us"))
+            inputs[name] = pl.DataFrame([moments, pl.Series("v", range(len(seconds)), dtype=pl.Int64)])
+        self.deploy(application, plan, peers, inputs)
+
+    def limit(self, peer: str, application: str, ages: Mapping[str, float]) -> None:
+        """Set departure limits: operator to the greatest age in seconds at which a tuple may leave it."""
+        self.hosting(peer).predictions.limit(application, ages)
+
+    def hosting(self, peer: str) -> Hosting:
+        """Return the hosting of a peer."""
+        return self._nodes[peer].hosting
+
+    def _create(self, deployment: Deployment, component: Component) -> Logic | None:
+        component.planned_s = self.seconds.get((component.application, component.operator), 0.0)
+        return super()._create(deployment, component)
+
+    def _carry_out(self, peer: str, effects: list[Effect]) -> None:
+        for effect in effects:
+            if isinstance(effect, PeerPrediction):
+                self.predictions.append((self.now, peer, effect))
+            elif isinstance(effect, SlackViolation):
+                self.violations.append((self.now, peer, effect))
+        super()._carry_out(peer, effects)
+
+    def _work(self, peer: str) -> None:
+        node = self._nodes[peer]
+        work = node.hosting.next(self.now) if not node.busy else None
+        if work is None:
+            return
+        seconds = self.seconds.get((work.component.application, work.component.operator), 0.0) * work.rows
+        node.busy = True
+        self._later(seconds, self._finish_timed, peer, work, self.now)
+
+    def _finish_timed(self, peer: str, work: Work, began: float) -> None:
+        node = self._nodes[peer]
+        node.busy = False
+
+        def finish(hosting: Hosting) -> list[Effect]:
+            outcome = work.run(lambda: self.now, hosting.limits.window)
+            outcome.started = began
+            tuple_s = self.seconds.get((work.component.application, work.component.operator), 0.0)
+            outcome.spent = [(rows, rows * tuple_s) for rows, _ in outcome.spent]
+            self._measure(work, outcome)
+            return hosting.finished(work, outcome, self.now)
+
+        self._at(peer, finish)
+
+    def _read(self, peer: str, key: tuple[str, str]) -> None:
+        """Emit all tuples of a source, each at its time."""
+        script = self._nodes[peer].scripts[key]
+        table, times = self._inputs[key[0]][key[1]], self._emissions[key]
+
+        def emit(item: Item, hosting: Hosting) -> list[Effect]:
+            if self._nodes[peer].scripts.get(key) is not script:
+                return []
+            return hosting.emit(*key, chunks_of((item,), hosting.components[key].log.end), self.now)
+
+        for number, at in enumerate(times):
+            item = Batch(table.slice(number, 1), number, at)
+            self._later(at - self.now, self._at, peer, partial(emit, item))
+        last = times[-1] if times else 0.0
+        self._later(last - self.now, self._at, peer, partial(emit, Punctuation(END, len(times), last)))
