@@ -7,6 +7,7 @@ move_history     recent moves, against moves to and fro (the ping-pong phenomeno
 slack_monitor    predicted times along the graphs of a peer's applications, by the reports of all peers (3.3.1)
 hot_spots        the protocol: who acts, the search for a target, and the request to the origin (section 3.4)
 target           the protocol at the peer that is asked: projection, reservation and reply
+relocations      the protocol at the origin, which has components moved
 messages         the messages between both
 ===============  ====================================================================================================
 

@@ -11,7 +11,8 @@ origin informs the others with its feedback, and the next one acts.
 applications that it executes. It moves one after the other.
 
 *Target* (section 3.4.2). It looks the component up in the directory and asks the peers that offer it, the least loaded
-first (:class:`~synergy_nb.algorithms.migration.messages.MigrationRequest`), until one accepts.
+first (:class:`~synergy_nb.algorithms.migration.messages.MigrationRequest`), until one accepts. A component that none
+accepts is left out of the next selections for a while, so that others are tried.
 
 *Migration* (section 3.4.4). The origin of the application has the component moved
 (:mod:`synergy_nb.lifecycle.migration`), since only the origin changes a graph: a take-over and a migration never meet.
@@ -38,6 +39,7 @@ from synergy_nb.algorithms.migration.messages import (
     Relocate,
 )
 from synergy_nb.algorithms.migration.move_history import MoveHistory
+from synergy_nb.algorithms.migration.relocations import Relocations
 from synergy_nb.algorithms.migration.selection import Execution, Selection, fewest, largest_first
 from synergy_nb.algorithms.migration.slack_monitor import SlackMonitor
 from synergy_nb.algorithms.migration.target import Target
@@ -68,7 +70,7 @@ REPLY: Final = 3.0  # seconds to wait for the answer of a target
 REPEAT: Final = 1.0  # seconds until a request to the origin is sent again
 JOURNALED: Final = 10.0  # seconds during which the same dismissal is not journaled again
 LOOKUP: Final = 3.0  # seconds to wait for the directory
-ENDED: Final = 256  # ended migrations whose answer an origin remembers
+UNWANTED: Final = 30.0  # seconds after which a component that no peer accepted is offered again
 
 LoadsOf = Callable[[DirectoryEntries], Mapping[str, float]]
 
@@ -134,14 +136,19 @@ class HotSpots(Protocol):
         self._number = 0
         self._rests_until = -math.inf  # no decision before that time: the queue drains
         self._dismissed: dict[ComponentId, tuple[str, float]] = {}
-        self._answers: dict[tuple[str, int], MigrationEndReported] = {}  # at the origin, by source and number
+        self._unwanted: dict[ComponentId, float] = {}  # component that no peer accepted, to when it is offered again
+        self._left: dict[ComponentId, int] = {}  # component that has moved away, to the epoch of the graph known then
         self.handlers: dict[type[Message], Callable[[str, Any], None]] = {
             MigrationReply: self._replied,
             MigrationEndReported: self._ended,
-            Relocate: self._relocate,
-            NoTargetFound: self._no_target_found,
             **self.target.handlers,
+            **Relocations(peer, session).handlers,
         }
+
+    @property
+    def quiet(self) -> bool:
+        """Whether no component of this peer is looking for a target or about to leave."""
+        return self._relief is None
 
     # -- detection ---------------------------------------------------------------------------------------------------
 
@@ -158,7 +165,7 @@ class HotSpots(Protocol):
             return
         self.monitor.predictions[component] = prediction
         now = self.peer.now
-        if now < self._rests_until or self._relief is not None:
+        if now < self._rests_until or self._relief is not None or self._has_left(component):
             return
         path = self.monitor.paths.through(component) if component in self.monitor.paths.times else (component,)
         excesses = self._excesses(component, path)
@@ -226,7 +233,7 @@ class HotSpots(Protocol):
         found: list[Execution] = []
         fixed: dict[str, str] = {}
         for each, prediction in sorted(self.monitor.predictions.items()):
-            if each not in self.session.components:
+            if each not in self.session.components or self._has_left(each):
                 continue
             execution = self.monitor.execution(each, prediction, age if each == component else None)
             found.append(execution)
@@ -242,6 +249,15 @@ class HotSpots(Protocol):
         self._relief = _Relief(component, selection, self.peer.now)
         self._next_component(self._relief)
 
+    def _has_left(self, component: ComponentId) -> bool:
+        """Whether a component has moved away, although this peer has not received the graph that shows it."""
+        epoch = self._left.get(component)
+        member = self.session.members.get(component[0])
+        if epoch is not None and (member is None or member.graph.epoch > epoch):
+            del self._left[component]
+            return False
+        return epoch is not None
+
     def _fixed(self, component: ComponentId) -> str:
         """The reason why a component cannot leave this peer now; empty if it can."""
         application, operator = component
@@ -252,6 +268,8 @@ class HotSpots(Protocol):
             return "it is moving"
         if self.history.resting("/".join(component), self.peer.now):
             return "it has moved recently"
+        if self._unwanted.get(component, -math.inf) > self.peer.now:
+            return "no peer accepted it recently"
         return movable(member.plan, operator)
 
     # -- target (3.4.2) ----------------------------------------------------------------------------------------------
@@ -422,6 +440,9 @@ class HotSpots(Protocol):
             return
         self.history.moved("/".join(relief.operator), self.peer.address, relief.asked, self.peer.now)
         prediction = self.monitor.predictions.get(relief.operator)
+        member = self.session.members.get(relief.operator[0])
+        if member is not None and member.graph.roles.peers.get(relief.operator[1]) == self.peer.address:
+            self._left[relief.operator] = member.graph.epoch
         self._record_end(relief, "")
         self._rest(0.0 if prediction is None else max(prediction.measured, prediction.predicted))
         self._next_component(relief)
@@ -430,10 +451,11 @@ class HotSpots(Protocol):
         """End the search for a target of one component, and go on with the next."""
         component = relief.operator
         self._record_end(relief, reason)
-        if component is not None and relief.asked == "":
-            self._report_helpless(component)
         relief.operator = None
         self._rest(0.0)
+        if component is not None and not relief.asked:
+            self._report_helpless(component)
+            self._unwanted[component] = self.peer.now + UNWANTED
         self._next_component(relief)
 
     def _record_end(self, relief: _Relief, failure: str) -> None:
@@ -461,40 +483,6 @@ class HotSpots(Protocol):
         if member is not None and not member.ended:
             graph = member.graph
             self.peer.send(graph.origin, NoTargetFound(component[0], graph.attempt, component[1]))
-
-    # -- at the origin -----------------------------------------------------------------------------------------------
-
-    def _no_target_found(self, sender: str, message: NoTargetFound) -> None:
-        graph = self.session.graph(message.application)
-        if graph is not None and graph.attempt == message.attempt and graph.roles.peers.get(message.operator) == sender:
-            self.session.feedbacks.helpless(message.application, message.operator)
-
-    def _relocate(self, sender: str, message: Relocate) -> None:
-        known = self._answers.get((sender, message.number))
-        if known is not None:
-            self.peer.send(sender, known)
-            return
-        graph = self.session.graph(message.application)
-        if graph is None or graph.attempt != message.attempt or graph.roles.peers.get(message.operator) != sender:
-            self._reply(sender, message.number, "the sender does not execute the component")
-            return
-
-        def moved(refusal: str) -> None:
-            self._reply(sender, message.number, refusal)
-
-        try:
-            self.session.move(message.application, message.operator, message.to, moved)
-        except ValueError as error:
-            self._reply(sender, message.number, str(error))
-        else:
-            self._answers.setdefault((sender, message.number), MigrationEndReported(message.number, "", pending=True))
-            self.peer.send(sender, self._answers[sender, message.number])
-
-    def _reply(self, source: str, number: int, failure: str) -> None:
-        answer = self._answers[source, number] = MigrationEndReported(number, failure)
-        while len(self._answers) > ENDED:
-            del self._answers[next(iter(self._answers))]
-        self.peer.send(source, answer)
 
 
 def _split(name: str) -> ComponentId:

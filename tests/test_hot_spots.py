@@ -1,0 +1,204 @@
+"""Hot spots: who acts, what leaves, where to, and what peers journal of it; whole peers in virtual time."""
+
+from __future__ import annotations
+
+import random
+from typing import TypeVar
+
+import pytest
+
+from synergy_nb.assembly import PeerConfig
+from synergy_nb.events import (
+    ComponentMoved,
+    Event,
+    HotSpotDetected,
+    HotSpotDismissed,
+    MigrationAnswered,
+    MigrationDecided,
+    MigrationEnded,
+    MigrationProjected,
+)
+from synergy_nb.models.hot_spot_config import HotSpotConfig
+from tests.loaded import Loaded, chain, rising
+
+E = TypeVar("E", bound=Event)
+START = 30.0
+
+
+def configured(**changes: object) -> PeerConfig:
+    return PeerConfig(hotspots=HotSpotConfig(**changes))  # type: ignore[arg-type]
+
+
+def seconds(ring: Loaded, many: int) -> None:
+    for _ in range(many):
+        ring.second()
+
+
+def journaled(ring: Loaded, kind: type[E]) -> list[E]:
+    return [event for event in ring.simulation.journal if isinstance(event, kind)]
+
+
+def place(ring: Loaded, application: str, operator: str) -> str:
+    (found,) = (peer for peer, app, op in ring.deployed if (app, op) == (application, operator))
+    return found
+
+
+def test_a_rising_rate_has_one_component_move_and_both_applications_are_in_time() -> None:
+    ring = Loaded(6, 1)
+    where = {"source": "peer-1", "f0": "peer-2", "sink": "peer-0"}
+    ring.start("a", chain(0.12), where, lambda _now: 300.0)
+    ring.start("b", chain(0.12), where, rising(100.0, 700.0, START))
+    seconds(ring, 10)
+    assert not journaled(ring, HotSpotDetected), "no hot spot before the rate has risen"
+    seconds(ring, 20)
+    (moved,) = journaled(ring, ComponentMoved)
+    assert moved.operator == "f0" and moved.at == "peer-2"
+    assert place(ring, "a", "f0") != place(ring, "b", "f0")
+    (ended,) = journaled(ring, MigrationEnded)
+    assert (ended.failure, ended.target) == ("", moved.to)
+    decided = journaled(ring, MigrationDecided)[0]
+    assert decided.rate > decided.remaining_rate and all(slack > 0 for slack in decided.slacks.values())
+    detected = journaled(ring, HotSpotDetected)[0]
+    assert detected.slack <= 0.0
+    assert detected.slack == pytest.approx(detected.departure_limit - detected.age - detected.predicted)
+    assert detected.predicted == pytest.approx(detected.intercept + detected.slope * 1000.0)
+
+
+def hot(
+    ring: Loaded, rate: float = 700.0, *, even: float = 300.0, at: str = "peer-2", names: tuple[str, str] = ("a", "b")
+) -> None:
+    """Two applications at a peer, the second of which has a rate that rises."""
+    where = {"source": "peer-1", "f0": at, "sink": "peer-0"}
+    ring.start(names[0], chain(0.12), where, lambda _now: even)
+    ring.start(names[1], chain(0.12), where, rising(100.0, rate, START))
+
+
+def until(ring: Loaded, when: float) -> None:
+    while ring.simulation.now < when:
+        ring.second()
+
+
+def test_nothing_moves_while_the_risen_rate_still_fits() -> None:
+    ring = Loaded(6, 1)
+    hot(ring, 400.0)
+    until(ring, 60.0)
+    assert not journaled(ring, HotSpotDetected)
+
+
+def test_a_target_whose_applications_would_lose_their_slack_refuses_and_the_next_one_is_asked() -> None:
+    ring = Loaded(6, 1)
+    ring.start("c", chain(0.06), {"source": "peer-1", "f0": "peer-0", "sink": "peer-0"}, lambda _now: 100.0)
+    hot(ring)
+    until(ring, 45.0)
+    first, second = journaled(ring, MigrationAnswered)[:2]
+    assert (first.target, first.accepted) == ("peer-0", False) and "slack of" in first.reason
+    refused = journaled(ring, MigrationProjected)[0]
+    assert min(refused.slacks.values()) <= 0.0
+    assert second.accepted and place(ring, second.subject, "f0") == second.target
+    assert not ring.synergy[second.target].hot_spots.target.reservations.at(ring.simulation.now), "it has arrived"
+
+
+def test_only_the_component_that_exceeds_its_processing_time_by_most_acts() -> None:
+    """Toy 11: every component of the path sees the violation, and one migration follows, of the worst one."""
+    ring = Loaded(8, 3)
+    where = {"source": "peer-1", "f0": "peer-2", "f1": "peer-3", "f2": "peer-4", "sink": "peer-0"}
+    ring.start("a", chain(0.2, operators=3), where, lambda _now: 200.0)
+    ring.start("b", chain(None), {"source": "peer-1", "f0": "peer-3", "sink": "peer-0"}, rising(100.0, 900.0, START))
+    until(ring, 50.0)
+    assert {event.peer for event in journaled(ring, MigrationDecided)} == {"peer-3"}
+    dismissed = journaled(ring, HotSpotDismissed)
+    assert {event.peer for event in dismissed} <= {"peer-2", "peer-4"} and dismissed
+    assert all(event.worst == "a/f1" for event in dismissed)
+    assert dismissed[0].reason == "f1 of a at peer-3 exceeds its processing time by more"
+    assert max(dismissed[0].excesses, key=lambda name: dismissed[0].excesses[name]) == "a/f1"
+    assert len(journaled(ring, ComponentMoved)) == 1
+
+
+def test_who_only_observes_journals_what_it_would_decide_and_asks_nobody() -> None:
+    ring = Loaded(6, 1, config=configured(mode="observe"))
+    hot(ring)
+    until(ring, 45.0)
+    decided = journaled(ring, MigrationDecided)
+    assert decided and not any(each.act for each in decided)
+    assert not journaled(ring, MigrationProjected) and not journaled(ring, ComponentMoved)
+
+
+def test_two_hot_spots_do_not_get_the_same_capacity() -> None:
+    """Toy 12: one peer has room for one of both."""
+
+    def config(number: int) -> PeerConfig:
+        offered = ("source:packets",) if number in (0, 1) else ("filter",)
+        return PeerConfig(name=f"peer-{number}", seed=number, components=offered)
+
+    ring = Loaded(5, 4, config=config)
+    hot(ring, 500.0, even=600.0, at="peer-2", names=("a", "b"))
+    hot(ring, 500.0, even=600.0, at="peer-3", names=("c", "d"))
+    until(ring, 50.0)
+    moved = journaled(ring, ComponentMoved)
+    assert [each.to for each in moved] == ["peer-4"]
+    refused = [each for each in journaled(ring, MigrationProjected) if each.peer == "peer-4" and not each.accepted]
+    assert refused and {"b/f0", "d/f0"} <= set(refused[0].slacks), "with the reserved one it has no room"
+    assert [each.failure for each in journaled(ring, MigrationEnded) if each.failure][0] == "no peer accepts it"
+
+
+def test_equal_loads_that_vary_move_no_component_to_and_fro() -> None:
+    """Toy 12: three peers at equal load for ten minutes; predictions vary, and no component moves twice."""
+    ring = Loaded(6, 5)
+    for number, name in enumerate("abcdef"):
+        where = {"source": "peer-1", "f0": f"peer-{2 + number % 3}", "sink": "peer-0"}
+        rates = random.Random(name)
+        ring.start(name, chain(0.1), where, lambda now, rates=rates: rates.uniform(200.0, 380.0))
+    until(ring, 600.0)
+    moved = [event.subject for event in journaled(ring, ComponentMoved)]
+    assert len(moved) == len(set(moved)) <= 3, moved
+
+
+@pytest.mark.parametrize("seed", range(12))
+def test_with_lost_doubled_and_late_messages_a_component_is_at_one_peer_and_nothing_stays_reserved(seed: int) -> None:
+    ring = Loaded(8, seed)
+    hot(ring)
+    network = ring.simulation
+    network.loss, network.duplication, network.reordering = 0.15, 0.2, 0.2
+    until(ring, 60.0)
+    network.loss = network.duplication = network.reordering = 0.0
+    until(ring, 90.0)
+    (moved,) = journaled(ring, ComponentMoved) or [None]
+    if moved is not None:
+        assert place(ring, moved.subject, "f0") == moved.to
+    check_quiet(ring)
+
+
+def check_quiet(ring: Loaded) -> None:
+    """Each component is executed once, nothing is reserved or sought any more, and no peer promised too much."""
+    places = [(app, op) for _, app, op in ring.deployed]
+    assert len(places) == len(set(places))
+    for each in ring.synergy.values():
+        assert not each.hot_spots.target.reservations.at(ring.simulation.now)
+        assert each.hot_spots.quiet, each.peer.address
+    assert not ring.overbooked()
+
+
+@pytest.mark.parametrize("victim", ["peer-2", "target", "peer-1"])
+@pytest.mark.parametrize("after", [0.0, 0.03, 0.08, 0.15, 0.25, 0.4, 0.6, 1.0])
+def test_a_death_at_any_moment_of_a_migration_leaves_one_executing_peer_or_fails_by_name(
+    victim: str, after: float
+) -> None:
+    ring = Loaded(7, 6)
+    hot(ring)
+    while not journaled(ring, MigrationDecided):
+        ring.second_reports()
+        ring.run(0.01)
+    ring.run(after)
+    if victim == "target":
+        answered = [each.target for each in journaled(ring, MigrationAnswered) if each.accepted]
+        victim = answered[0] if answered else journaled(ring, MigrationDecided)[0].candidates[0]
+    if victim in ring.synergy and victim != "peer-0":
+        ring.crash(victim)
+    ring.run(40.0)
+    for application in ("a", "b"):
+        if ring.status(application) == "running":
+            place(ring, application, "f0")
+        else:
+            assert ring.status(application) == "failed"
+            assert victim in ring.reports[application][-1].reason
+    assert all(each.hot_spots.quiet for each in ring.synergy.values())
