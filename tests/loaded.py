@@ -26,7 +26,7 @@ class Loaded(Movers):
         self.rates: dict[str, RATE] = {}  # application to its rate over time
         self.limits: dict[tuple[str, str], Mapping[str, float]] = {}
         self.capacity: dict[str, float] = {}  # peer to how many times as fast it is
-        super().__init__(peers, seed, **settings)
+        super().__init__(peers, seed, **settings)  # type: ignore[arg-type]
 
     def _carry_out(self, address: str, instruction: object) -> None:
         if isinstance(instruction, DepartureLimits):
@@ -53,10 +53,9 @@ class Loaded(Movers):
     def age(self, application: str, operator: str) -> float:
         """Age of tuples of an application on arrival at an operator now, seconds."""
         peers = {op: peer for peer, app, op in self.deployed if app == application}
-        member = next(
-            each.session.members[application] for each in self.synergy.values() if application in each.session.members
-        )
-        plan, age, at = member.plan, 0.0, operator
+        members = [each.session.members for each in self.synergy.values()]
+        plan = next(known[application].plan for known in members if application in known)
+        age, at = 0.0, operator
         while plan.upstream(at):
             before = max(plan.upstream(at), key=lambda up: (self.seconds(peers[up], up) if up in self.tau else 0.0, up))
             age += 0.0 if peers.get(before) == peers.get(at) else 0.02

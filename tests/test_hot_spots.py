@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+from collections.abc import Callable
 from typing import TypeVar
 
 import pytest
@@ -52,12 +53,14 @@ def test_a_rising_rate_has_one_component_move_and_both_applications_are_in_time(
     assert not journaled(ring, HotSpotDetected), "no hot spot before the rate has risen"
     seconds(ring, 20)
     (moved,) = journaled(ring, ComponentMoved)
-    assert moved.operator == "f0" and moved.at == "peer-2"
+    assert moved.operator == "f0"
+    assert moved.at == "peer-2"
     assert place(ring, "a", "f0") != place(ring, "b", "f0")
     (ended,) = journaled(ring, MigrationEnded)
     assert (ended.failure, ended.target) == ("", moved.to)
     decided = journaled(ring, MigrationDecided)[0]
-    assert decided.rate > decided.remaining_rate and all(slack > 0 for slack in decided.slacks.values())
+    assert decided.rate > decided.remaining_rate
+    assert all(slack > 0 for slack in decided.slacks.values())
     detected = journaled(ring, HotSpotDetected)[0]
     assert detected.slack <= 0.0
     assert detected.slack == pytest.approx(detected.departure_limit - detected.age - detected.predicted)
@@ -71,6 +74,12 @@ def hot(
     where = {"source": "peer-1", "f0": at, "sink": "peer-0"}
     ring.start(names[0], chain(0.12), where, lambda _now: even)
     ring.start(names[1], chain(0.12), where, rising(100.0, rate, START))
+
+
+def varying(seed: str) -> Callable[[float], float]:
+    """A rate that is drawn anew each time."""
+    drawn = random.Random(seed)
+    return lambda _now: drawn.uniform(200.0, 380.0)
 
 
 def until(ring: Loaded, when: float) -> None:
@@ -91,10 +100,12 @@ def test_a_target_whose_applications_would_lose_their_slack_refuses_and_the_next
     hot(ring)
     until(ring, 45.0)
     first, second = journaled(ring, MigrationAnswered)[:2]
-    assert (first.target, first.accepted) == ("peer-0", False) and "slack of" in first.reason
+    assert (first.target, first.accepted) == ("peer-0", False)
+    assert "slack of" in first.reason
     refused = journaled(ring, MigrationProjected)[0]
     assert min(refused.slacks.values()) <= 0.0
-    assert second.accepted and place(ring, second.subject, "f0") == second.target
+    assert second.accepted
+    assert place(ring, second.subject, "f0") == second.target
     assert not ring.synergy[second.target].hot_spots.target.reservations.at(ring.simulation.now), "it has arrived"
 
 
@@ -107,7 +118,8 @@ def test_only_the_component_that_exceeds_its_processing_time_by_most_acts() -> N
     until(ring, 50.0)
     assert {event.peer for event in journaled(ring, MigrationDecided)} == {"peer-3"}
     dismissed = journaled(ring, HotSpotDismissed)
-    assert {event.peer for event in dismissed} <= {"peer-2", "peer-4"} and dismissed
+    assert {event.peer for event in dismissed} <= {"peer-2", "peer-4"}
+    assert dismissed
     assert all(event.worst == "a/f1" for event in dismissed)
     assert dismissed[0].reason == "f1 of a at peer-3 exceeds its processing time by more"
     assert max(dismissed[0].excesses, key=lambda name: dismissed[0].excesses[name]) == "a/f1"
@@ -119,8 +131,10 @@ def test_who_only_observes_journals_what_it_would_decide_and_asks_nobody() -> No
     hot(ring)
     until(ring, 45.0)
     decided = journaled(ring, MigrationDecided)
-    assert decided and not any(each.act for each in decided)
-    assert not journaled(ring, MigrationProjected) and not journaled(ring, ComponentMoved)
+    assert decided
+    assert not any(each.act for each in decided)
+    assert not journaled(ring, MigrationProjected)
+    assert not journaled(ring, ComponentMoved)
 
 
 def test_two_hot_spots_do_not_get_the_same_capacity() -> None:
@@ -137,8 +151,8 @@ def test_two_hot_spots_do_not_get_the_same_capacity() -> None:
     moved = journaled(ring, ComponentMoved)
     assert [each.to for each in moved] == ["peer-4"]
     refused = [each for each in journaled(ring, MigrationProjected) if each.peer == "peer-4" and not each.accepted]
-    assert refused and {"b/f0", "d/f0"} <= set(refused[0].slacks), "with the reserved one it has no room"
-    assert [each.failure for each in journaled(ring, MigrationEnded) if each.failure][0] == "no peer accepts it"
+    assert {"b/f0", "d/f0"} <= set(refused[0].slacks), "with the reserved one it has no room"
+    assert next(each.failure for each in journaled(ring, MigrationEnded) if each.failure) == "no peer accepts it"
 
 
 def test_equal_loads_that_vary_move_no_component_to_and_fro() -> None:
@@ -146,8 +160,7 @@ def test_equal_loads_that_vary_move_no_component_to_and_fro() -> None:
     ring = Loaded(6, 5)
     for number, name in enumerate("abcdef"):
         where = {"source": "peer-1", "f0": f"peer-{2 + number % 3}", "sink": "peer-0"}
-        rates = random.Random(name)
-        ring.start(name, chain(0.1), where, lambda now, rates=rates: rates.uniform(200.0, 380.0))
+        ring.start(name, chain(0.1), where, varying(name))
     until(ring, 600.0)
     moved = [event.subject for event in journaled(ring, ComponentMoved)]
     assert len(moved) == len(set(moved)) <= 3, moved
@@ -162,8 +175,9 @@ def test_with_lost_doubled_and_late_messages_a_component_is_at_one_peer_and_noth
     until(ring, 60.0)
     network.loss = network.duplication = network.reordering = 0.0
     until(ring, 90.0)
-    (moved,) = journaled(ring, ComponentMoved) or [None]
-    if moved is not None:
+    moves = journaled(ring, ComponentMoved)
+    assert len(moves) <= 1
+    for moved in moves:
         assert place(ring, moved.subject, "f0") == moved.to
     check_quiet(ring)
 
