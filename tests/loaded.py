@@ -54,12 +54,14 @@ class Loaded(Movers):
         """Age of tuples of an application on arrival at an operator now, seconds."""
         peers = {op: peer for peer, app, op in self.deployed if app == application}
         members = [each.session.members for each in self.synergy.values()]
-        plan = next(known[application].plan for known in members if application in known)
+        plan = next((known[application].plan for known in members if application in known), None)
         age, at = 0.0, operator
+        if plan is None:
+            return age
         while plan.upstream(at):
-            before = max(plan.upstream(at), key=lambda up: (self.seconds(peers[up], up) if up in self.tau else 0.0, up))
+            before = max(plan.upstream(at), key=lambda up: (up in self.tau, up))
             age += 0.0 if peers.get(before) == peers.get(at) else 0.02
-            age += self.seconds(peers[before], before) if before in self.tau else 0.0
+            age += self.seconds(peers[before], before) if before in self.tau and before in peers else 0.0
             at = before
         return age
 

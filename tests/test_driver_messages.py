@@ -15,6 +15,9 @@ from synergy_nb.runtime.process.peer_reports import Advertised, LoadReports
 from synergy_nb.runtime.transport.wide_area import WideArea
 from tests.simulated import Ring
 
+PREDICTION = driver.Prediction(
+    "r", "filter", 90.0, 95.0, "source", 0.02, 0.03, "line", 0.001, 2e-5, 1e-6, 0.001, 0.2
+)  # fmt: skip
 EXAMPLES: tuple[DriverMessage, ...] = (
     driver.JoinRing("a"),
     driver.OfferComponents(),
@@ -33,6 +36,8 @@ EXAMPLES: tuple[DriverMessage, ...] = (
     driver.CopyUnusable("r", "filter", "its Spark is elsewhere"),
     driver.CopiesLagging("r", "filter", {"b": "behind"}),
     driver.LoadsMeasured((driver.MeasuredLoad("r", "filter", (Segment(0.0, 1.0, 0.5), Segment(1.0, 2.0, 0.1))),)),
+    driver.PredictionsMade((PREDICTION,), 90.0, 95.0, 0.6, 0.7),
+    driver.SlackLost(PREDICTION, -0.01, 0.2, 6, 1.5),
     driver.BandwidthMeasured("tcp://a:1", 1.2e6),
     driver.StreamProfiled("packets", {"rate": 10.0, "signature": "2:42 8:2"}),
     driver.ProfileExpired("packets"),

@@ -25,6 +25,7 @@ from synergy_nb.overlay.pastry import Pastry
 from synergy_nb.overlay.recently_seen import Latest, Recent
 from synergy_nb.plan import source
 from synergy_nb.simulator.kernel import Simulation
+from tests.loaded import Loaded
 from tests.overlay_world import RoutedLabel, World
 from tests.placing import Placements
 from tests.test_composition_campaign import check
@@ -150,8 +151,8 @@ def placement(seed: int, codec: bool) -> Bench:
 class _Queries:
     """Applications that come, share streams, move and go, beside those that peers end because somebody died."""
 
-    def __init__(self, seed: int, codec: bool) -> None:
-        self.ring = Movers(
+    def __init__(self, seed: int, codec: bool, kind: type[Movers] = Movers) -> None:
+        self.ring = kind(
             8, seed, takes=0.2, codec=codec, config=lambda n: PeerConfig(name=f"peer-{n}", seed=seed * 100 + n)
         )
         self.rng = random.Random(seed)
@@ -192,6 +193,35 @@ class _Queries:
         return [f"overbooked: {text}" for text in ring.overbooked().values()]
 
 
+class _HotSpots(_Queries):
+    """The same, and peers whose components have no slack where many tuples arrive."""
+
+    ring: Loaded
+
+    def __init__(self, seed: int, codec: bool) -> None:
+        super().__init__(seed, codec, Loaded)
+        self.ring.tau = {"f0": 0.3, "f1": 0.3}
+        self.ring.slope = 0.01
+
+    def work(self, number: int) -> None:
+        super().work(number)
+        name, rate = self.asked[-1], self.rng.choice((20.0, 60.0, 120.0))
+        self.ring.rates[name] = lambda _now: rate
+        self.ring.second_reports()
+
+
+def hot_spots(seed: int, codec: bool) -> Bench:
+    """Hot spots: components that lose their slack look for other peers while applications come and go."""
+    world = _HotSpots(seed, codec)
+    peers = world.ring.synergy
+
+    def complaints() -> list[str]:
+        sought = [f"{address} looks for a target" for address, each in peers.items() if not each.hot_spots.quiet]
+        return world.complaints() + sought
+
+    return Bench(world.ring.simulation, world.work, complaints, lambda: [each.hot_spots for each in peers.values()])
+
+
 def queries(of: Callable[[SynergyPeer], Protocol]) -> Callable[[int, bool], Bench]:
     """A case of one of the protocols that bring applications to run."""
 
@@ -211,6 +241,7 @@ CASES: dict[str, Callable[[int, bool], Bench]] = {
     "probing": queries(lambda peer: peer.probing),
     "composition": queries(lambda peer: peer.composition),
     "session": queries(lambda peer: peer.session),
+    "hot spots": hot_spots,
 }
 cases = pytest.mark.parametrize("build", CASES.values(), ids=CASES.keys())
 

@@ -239,6 +239,11 @@ class SlackLost(DriverMessage, frozen=True):
     tuples: int
     seconds: float
 
+    @property
+    def application(self) -> str:
+        """Id of the component's application."""
+        return self.prediction.application
+
 
 class StreamProfiled(DriverMessage, frozen=True):
     """Measured profile of the operator that makes a stream: any of rate, cost, selectivity and signature."""

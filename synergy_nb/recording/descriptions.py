@@ -9,6 +9,7 @@ import msgspec
 
 from synergy_nb.algorithms.availability import messages as replicas
 from synergy_nb.algorithms.composition import messages as composition
+from synergy_nb.algorithms.migration import messages as migration
 from synergy_nb.control import driver_messages as driver
 from synergy_nb.control.graph import Hop
 from synergy_nb.control.peer import Message
@@ -137,6 +138,8 @@ DESCRIPTIONS: Final[Mapping[type[Message], Say]] = {
     driver.LoadsMeasured: lambda m: (
         f"measured loads of {_several(f'{each.operator} of {each.application}' for each in m.loads)}"
     ),
+    driver.PredictionsMade: lambda m: f"measured and predicted times of {len(m.components)} components",
+    driver.SlackLost: lambda m: f"tuples at {m.prediction.operator} have a slack of {seconds(m.slack)}",
     driver.StreamProfiled: lambda m: f"measured the operator of a stream: {_several(m.measured)}",
     driver.ProfileExpired: "withdraw what was measured of a stream",
     driver.LinkFailed: "the link to {m.address} has failed",
@@ -185,6 +188,7 @@ DESCRIPTIONS: Final[Mapping[type[Message], Say]] = {
     sessions.Refused: "cannot set up {m.operator}: {m.reason}",
     sessions.Begin: "let the sources begin",
     sessions.Feedback: lambda m: f"lease and measurements of {_several(each.application for each in m.measured)}",
+    sessions.TimesReported: lambda m: f"predicted times of {_several(each.application for each in m.times)}",
     sessions.End: lambda m: _reason("end the application", m.reason),
     sessions.Lost: "lost: {m.reason}",
     sessions.TakeOver: "take {m.operator} over",
@@ -195,6 +199,16 @@ DESCRIPTIONS: Final[Mapping[type[Message], Say]] = {
     sessions.CopiesLag: _behind,
     sessions.ProducersMoved: lambda m: f"{m.owner} has {'ended' if m.ended else 'its components elsewhere'}",
     sessions.ProducersFollowed: "knows where the components of {m.owner} are",
+    # migration
+    migration.MigrationRequest: "can you execute {m.departure.operator}, with {m.departure.rate:.3g} tuples/s?",
+    migration.MigrationReply: lambda m: f"refused: {m.refusal}" if m.refusal else "accepted",
+    migration.Relocate: "move {m.operator} to {m.to}, which has accepted it",
+    migration.MigrationEndReported: lambda m: (
+        "the move has begun" if m.pending else f"not moved: {m.failure}" if m.failure else "moved"
+    ),
+    migration.NoTargetFound: "no peer takes {m.operator}",
+    migration.MeasureHop: "how long does a round trip take?",
+    migration.HopMeasured: "the end of a round trip",
     # placement of replicas
     replicas.PlacementRequest: "host {m.operator}, and place what follows",
     replicas.PlacementReply: lambda m: _reason("accepted" if m.accepted else "denied", m.reason),
@@ -212,6 +226,8 @@ HOUSEKEEPING: Final[frozenset[type[Message]]] = frozenset(
     {
         routing.RouteAck,
         sessions.Feedback,
+        sessions.TimesReported,
+        driver.PredictionsMade,
         *(kind for kind in DESCRIPTIONS if kind.__module__ in (pastry.__name__, gossip.__name__)),
         directory.Renew,
         directory.Copies,

@@ -156,6 +156,10 @@ class HotSpots(Protocol):
         """Handle the report of the data path about all components."""
         self.monitor.predicted(message)
         self.target.arrived()
+        components = self.session.components
+        for known in (self._dismissed, self._unwanted, self._left):
+            for ended in [component for component in known if component not in components]:
+                del known[ended]
 
     def slack_lost(self, message: SlackLost) -> None:
         """Handle the report of the data path that the tuples of a component persistently have no slack."""

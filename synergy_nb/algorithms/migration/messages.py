@@ -71,6 +71,11 @@ class MigrationRequest(Message, frozen=True):
     number: int
     departure: Departure
 
+    @property
+    def application(self) -> str:
+        """Id of the component's application."""
+        return self.departure.graph.application
+
 
 class MigrationReply(Message, frozen=True):
     """Phase 3: the receiver of a request accepts (empty ``refusal``) and has reserved capacity, or it refuses."""

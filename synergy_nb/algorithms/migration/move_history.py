@@ -58,6 +58,8 @@ class MoveHistory:
         now
             Present time, seconds.
         """
+        for other in [name for name, moves in self._moves.items() if now - moves[-1][0] >= self.memory]:
+            del self._moves[other]
         kept = [each for each in self._moves.get(component, []) if now - each[0] < self.memory and each[1] != target]
         self._moves[component] = [*kept, (now, source)]
 
