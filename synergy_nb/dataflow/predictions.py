@@ -3,10 +3,11 @@
 Theory of operation
 -------------------
 *Rates.* At each whole second of its clock the peer counts the tuples that have arrived at each component since the
-previous one: that is its k-th rate. A component attaches its rate, and the latest ones of its ancestors, to the next
-chunk that it emits (figure 3.2). When a chunk brings new rates of ancestors, the reader predicts its own rate of the
-present second, and at the end of that second it adds the pair of both
-(:class:`~synergy_nb.models.rate_combination.CombinedRate`). So rates are paired by the tuples that carry them.
+previous one: that is its k-th rate. Rates travel with the tuples (figure 3.2): once a component has executed the tuples
+of a count, the next chunk that it emits carries that rate, and each chunk carries on the rates of ancestors that came
+with its inputs. When a chunk brings rates of ancestors, the reader predicts its own rate of the present second, and at
+the end of that second it adds the pair of both (:class:`~synergy_nb.models.rate_combination.CombinedRate`). So rates
+are paired by the tuple that carries them, however long tuples wait in queues on their way.
 
 *Present rates.* Within a second the tuples that have arrived are known, and only the rest is predicted. The expected
 rate is those tuples, plus the predicted rate times the rest of the second; the present rate has the previous rate in
@@ -52,6 +53,7 @@ RENEWAL_S: Final = 0.05  # least time between two predictions of the same execut
 PAIR_S: Final = 0.02  # least time between two pairs of one component, seconds
 REPEAT_S: Final = 1.0  # seconds between two reports of the same component without slack
 ANCESTORS: Final = 32  # most rates of ancestors that a chunk carries, the nearest ones
+MARKS: Final = 600  # most counts whose tuples wait to be executed
 PENDING: Final = 1024  # most tuples whose commitment by another engine is awaited as measurements
 
 Key: TypeAlias = tuple[str, str]
@@ -73,6 +75,10 @@ class ComponentPredictions:
         Input rate of the last whole second, tuples/s.
     predicted_rate : PredictedRate
         Predicted input rate of the present second.
+    ancestors : dict
+        Name of each component upstream to the number of components between it and this one.
+    carried : dict
+        Name of ancestors to their rates that have arrived in the present second, tuples/s.
     times : ExecutionTimes
         Pairs of the peer's total rate and execution times.
     time : Predicted
@@ -88,8 +94,8 @@ class ComponentPredictions:
     """
 
     __slots__ = (
-        "_ages", "_ancestors", "_arrived", "_carried", "_counts", "_fresh", "_latest", "_pair_at", "_pending",
-        "_persistence", "_rates", "_renew_at", "_repeat_at", "_tuples", "age", "began", "component",
+        "_ages", "_arrived", "_counts", "_fresh", "_latest", "_marks", "_own", "_pair_at", "_pending", "_persistence",
+        "_rates", "_renew_at", "_repeat_at", "_tuples", "age", "ancestors", "began", "carried", "component",
         "departure_limit", "peer", "predicted_rate", "processing", "rate", "slack", "time", "times",
     )  # fmt: skip
 
@@ -107,14 +113,16 @@ class ComponentPredictions:
         self.began: float | None = None
         self._persistence = Persistence(peer.config.tuples, peer.config.seconds)
         self._rates = CombinedRate(())
-        self._ancestors: dict[str, int] = {}  # name of an ancestor to its hops from here
-        self._carried: dict[str, float] = {}  # rates of ancestors that have arrived since the last count
-        self._latest: dict[str, CarriedRate] = {}  # latest rate of each ancestor
+        self.ancestors: dict[str, int] = {}
+        self.carried: dict[str, float] = {}
+        self._latest: dict[str, CarriedRate] = {}  # latest rate of each ancestor that came with executed tuples
+        self._own: CarriedRate | None = None  # own rate of the last count whose tuples are executed
+        self._marks: deque[tuple[tuple[int, ...], float]] = deque(maxlen=MARKS)  # ends of later counts, and their rates
         self._fresh = False  # whether there is a rate that no chunk has carried yet
         self._arrived = 0  # tuples since the last count
         self._counts = 0  # counts since its first tuple, of which the first does not cover a whole second
         self._pair_at = self._renew_at = self._repeat_at = -math.inf
-        self._pending: deque[tuple[int, int, float]] = deque(maxlen=PENDING)
+        self._pending: deque[tuple[int, int, float, list[Chunk]]] = deque(maxlen=PENDING)
         self._ages, self._tuples = 0.0, 0  # of the tuples that arrived since the last report
 
     @property
@@ -137,40 +145,54 @@ class ComponentPredictions:
         self.rate, self._arrived = self._arrived / COUNT_S, 0
         self.processing = self.times.floor = self.component.processing
         if self._counts > 1:
-            self._rates.observe(self.rate, self._carried)
-            self._fresh = True
-        self._carried = {}
+            self._rates.observe(self.rate, self.carried)
+            self._marks.append((tuple(port.received.position for port in self.component.ports), self.rate))
+        self.carried = {}
         self._predict_rate()
 
     def _predict_rate(self) -> None:
         if self._counts < 2 or not self.peer.config.predict:
             self.predicted_rate = PredictedRate(self.rate)
         else:
-            self.predicted_rate = self._rates.predict(self._carried)
+            self.predicted_rate = self._rates.predict(self.carried)
 
-    def carried(self, rates: Iterable[CarriedRate]) -> None:
+    def _carry(self, rates: Iterable[CarriedRate]) -> None:
         """Predict the rate of the present second from the rates of ancestors that have arrived."""
-        known = self._ancestors
+        known = self.ancestors
         found = False
         for each in rates:
             if known.get(each.component, ANCESTORS) > each.hops:
                 known[each.component] = each.hops
                 found = True
-            self._latest[each.component] = each
-            self._carried[each.component] = each.rate
+            self.carried[each.component] = each.rate
         if found:
             self._rates.set_ancestors(sorted(known, key=known.__getitem__)[:ANCESTORS])
-        self._fresh = True
         self._predict_rate()
+
+    def _read(self, chunks: Iterable[Chunk]) -> None:
+        """Carry on the rates that came with executed chunks."""
+        for chunk in chunks:
+            for each in chunk.rates:
+                self._latest[each.component] = CarriedRate(each.component, each.rate, each.hops + 1)
+                self._fresh = True
 
     def attached(self) -> tuple[CarriedRate, ...]:
         """Return the rates that the next chunk carries: the own one and those of ancestors, if any of them is new."""
+        while self._marks and self._has_executed(self._marks[0][0]):
+            self._own = CarriedRate(self.name, self._marks.popleft()[1], 0)
+            self._fresh = True
         if not self._fresh:
             return ()
         self._fresh = False
-        before = sorted(self._latest.values(), key=lambda each: each.hops)[: ANCESTORS - 1]
-        found = tuple(CarriedRate(each.component, each.rate, each.hops + 1) for each in before)
-        return (CarriedRate(self.name, self.rate, 0), *found) if self._counts > 1 else found
+        found = sorted(self._latest.values(), key=lambda each: each.hops)[: ANCESTORS - 1]
+        return tuple(found) if self._own is None else (self._own, *found)
+
+    def _has_executed(self, positions: Sequence[int]) -> bool:
+        """Whether all tuples before these positions of the inputs have been executed."""
+        component = self.component
+        engine = component.engine
+        points = (port.consumed for port in component.ports) if engine is None else engine.committed.inputs
+        return all(point.position >= position for point, position in zip(points, positions, strict=True))
 
     def present(self, share: float) -> float:
         """Present rate in tuples/s, where a share of the second has passed."""
@@ -201,19 +223,23 @@ class ComponentPredictions:
     def finished(self, first: Entry, work: Work, outcome: Outcome) -> None:
         """Add a pair for an execution, or note what was passed to another engine; ``first`` is its first entry."""
         self.began = None
-        if work.dropped or first.arrived <= 0.0:  # an entry without a time of arrival belongs to a replay
-            return
         if self.component.elsewhere:
             if work.rows:
-                self._pending.append((work.port, work.chunks[-1].end.position, first.arrived))
-        elif work.rows or any(chunk.rows for chunk in outcome.chunks):
+                self._pending.append((work.port, work.chunks[-1].end.position, first.arrived, work.chunks))
+            return
+        self._read(work.chunks)
+        if outcome.unfinished or work.dropped or first.arrived <= 0.0:  # a replay's entry has no time of arrival
+            return
+        if work.rows or any(chunk.rows for chunk in outcome.chunks):
             self.executed(first.arrived, outcome.finished)
 
     def committed(self, inputs: Sequence[Point], now: float) -> None:
         """Add a pair for the oldest tuple that another engine has committed."""
         oldest = math.inf
         while self._pending and self._pending[0][1] <= inputs[self._pending[0][0]].position:
-            oldest = min(oldest, self._pending.popleft()[2])
+            _, _, arrived, chunks = self._pending.popleft()
+            oldest = min(oldest, arrived)
+            self._read(chunks)
         if oldest < math.inf:
             self.executed(oldest, now)
 
@@ -235,10 +261,9 @@ class ComponentPredictions:
     # -- slack ---------------------------------------------------------------------------------------------------
 
     def received(self, chunk: Chunk, now: float) -> None:
-        """Handle a chunk that arrived: the rates that it carries, and its slack."""
-        self.peer.advance(now)
+        """Handle a chunk that arrived, after :meth:`PeerPredictions.advance`: its rates and its slack."""
         if chunk.rates:
-            self.carried(chunk.rates)
+            self._carry(chunk.rates)
         rows = chunk.rows
         if not rows or self.component.role is not Role.ACTIVE:
             return
@@ -398,7 +423,8 @@ class PeerPredictions:
         self._report_at = now + self.config.report
         self._renew_at = now
         self.renew(now)
-        working = [each for each in self._components.values() if each.component.feeds and not each.component.failed]
+        known = (self._components[key] for key in sorted(self._components))
+        working = [each for each in known if each.component.feeds and not each.component.failed]
         for each in working:
             each.predict()
         load = sum(self._load(each.component, now) for each in working)

@@ -81,7 +81,13 @@ class TimedWorld(StreamWorld):
         self._emissions: dict[tuple[str, str], Sequence[float]] = {}
 
     def begin(
-        self, application: str, plan: Plan, peers: Mapping[str, str], times: Mapping[str, Sequence[float]]
+        self,
+        application: str,
+        plan: Plan,
+        peers: Mapping[str, str],
+        times: Mapping[str, Sequence[float]],
+        *,
+        shares: Mapping[str, tuple[str, str]] | None = None,
     ) -> None:
         """Deploy an application.
 
@@ -93,13 +99,15 @@ class TimedWorld(StreamWorld):
             Operator to the peer that executes it.
         times
             Source to the seconds at which its tuples enter; the column ``v`` of each has its number.
+        shares
+            Source to the application and operator whose stream it shares, instead of tuples of its own.
         """
         inputs = {}
         for name, seconds in times.items():
             self._emissions[application, name] = seconds
             moments = pl.Series("time", [round(each * 1e6) for each in seconds], dtype=pl.Int64).cast(pl.Datetime("us"))
             inputs[name] = pl.DataFrame([moments, pl.Series("v", range(len(seconds)), dtype=pl.Int64)])
-        self.deploy(application, plan, peers, inputs)
+        self.deploy(application, plan, peers, inputs, shares=shares)
 
     def limit(self, peer: str, application: str, ages: Mapping[str, float]) -> None:
         """Set departure limits: operator to the greatest age in seconds at which a tuple may leave it."""

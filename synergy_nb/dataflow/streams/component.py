@@ -319,8 +319,6 @@ class Component(ComponentMetrics):
         self.running = False
         port = self.ports[work.port]
         self._account(outcome)
-        if self.prediction is not None and self._since is not None and not outcome.unfinished:
-            self.prediction.finished(self._since, work, outcome)
         self.late += max(outcome.late - self._late, 0)
         self._late = outcome.late
         if work.chunks:
@@ -337,6 +335,8 @@ class Component(ComponentMetrics):
             for chunk in work.chunks:
                 causes += chunk.determinants
                 self.unsaved += chunk.size
+        if self.prediction is not None and self._since is not None:
+            self.prediction.finished(self._since, work, outcome)
         self.dirty = True
         self.produce(outcome.chunks, outcome.finished)
         if self.elsewhere:

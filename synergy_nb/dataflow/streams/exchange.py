@@ -209,6 +209,8 @@ class Exchange:
         gap = not frame.chunks and not port.begin(frame.start, sequence, now)
         source.wait_s = RETRY_S
         prediction = component.prediction
+        if prediction is not None:
+            prediction.peer.advance(now)
         for chunk in frame.chunks:
             taken = port.take(frame.output.epoch, chunk, sequence, now)
             if taken is Taken.NEW:

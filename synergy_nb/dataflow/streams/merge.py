@@ -127,7 +127,7 @@ class InOrder:
             return False
         position = self.received.position
         item = Punctuation(until, position, born)
-        carried = ((), ()) if said is None else (said.determinants, said.losses)
+        carried = ((), (), ()) if said is None else (said.determinants, said.losses, said.rates)
         self._put(Chunk(self.received, Point(position, until), item, OVERHEAD, *carried), sequence, now)
         return True
 
