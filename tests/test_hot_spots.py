@@ -20,6 +20,7 @@ from synergy_nb.events import (
     MigrationProjected,
 )
 from synergy_nb.models.hot_spot_config import HotSpotConfig
+from synergy_nb.plan import source
 from tests.loaded import Loaded, chain, rising
 
 E = TypeVar("E", bound=Event)
@@ -216,3 +217,53 @@ def test_a_death_at_any_moment_of_a_migration_leaves_one_executing_peer_or_fails
             assert ring.status(application) == "failed"
             assert victim in ring.reports[application][-1].reason
     assert all(each.hot_spots.quiet for each in ring.synergy.values())
+
+
+def test_a_shared_component_leaves_because_of_the_limit_of_another_application_and_its_readers_follow() -> None:
+    ring = Loaded(8, 9)
+    stem = source("packets", rate=10.0, seed=4, id="source").filter("bytes > 0", cost="1 ms", id="f0")
+    ring.rates = {"a": rising(100.0, 500.0, START), "b": lambda _now: 50.0}
+    ring.tau = {"f0": 1e-4, "g": 1e-4}
+    ring.submit("peer-0", "a", stem.sink(id="sink", delay=5.0))
+    ring.run(2.0)
+    shared = stem.filter("bytes > 99", cost="1 ms", id="g")
+    ring.submit("peer-3", "b", shared.sink(id="sink", delay=0.12))
+    ring.run(2.0)
+    assert ring.status("a") == ring.status("b") == "running"
+    graph = ring.synergy["peer-3"].session.members["b"].graph
+    assert [producer[:2] for producer in graph.producers] == [("a", "f0"), ("a", "source")]
+    before = place(ring, "a", "f0")
+    where = {"source": "peer-1", "f0": before, "sink": "peer-0"}
+    pinned = source("packets", rate=10.0, id="source").filter("bytes > 0", cost="1 ms", id="f0", at=before)
+    ring.start("c", pinned.sink(id="sink"), where, lambda _now: 450.0)
+    until(ring, 60.0)
+    detected = journaled(ring, HotSpotDetected)
+    assert ("a", "f0", before) in {(event.subject, event.operator, event.peer) for event in detected}
+    (moved,) = journaled(ring, ComponentMoved)
+    assert (moved.subject, moved.operator, moved.at) == ("a", "f0", before)
+    assert place(ring, "a", "f0") == moved.to
+    readers = {
+        lent.peer
+        for (_, app), known in ring.deployments.items()
+        if app == "a"
+        for each in known.places.values()
+        for lent in each.lent
+    }
+    assert readers == {place(ring, "b", "g")}
+
+
+def test_a_component_whose_plan_states_its_peer_stays_there() -> None:
+    ring = Loaded(6, 1)
+    stream = source("packets", rate=10.0, at="peer-1", id="source").filter(
+        "bytes > 0", cost="1 ms", id="f0", at="peer-2"
+    )
+    ring.start(
+        "a",
+        stream.sink(id="sink", delay=0.12),
+        {"source": "peer-1", "f0": "peer-2", "sink": "peer-0"},
+        rising(100.0, 1000.0, START),
+    )
+    until(ring, 45.0)
+    (dismissed, *_) = journaled(ring, HotSpotDismissed)
+    assert "a/f0: its plan places it at peer-2" in dismissed.reason
+    assert not journaled(ring, ComponentMoved)

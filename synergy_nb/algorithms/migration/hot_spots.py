@@ -274,6 +274,8 @@ class HotSpots(Protocol):
             return "it has moved recently"
         if self._unwanted.get(component, -math.inf) > self.peer.now:
             return "no peer accepted it recently"
+        if member.plan.operators[operator].at is not None:
+            return f"its plan places it at {member.plan.operators[operator].at}"
         return movable(member.plan, operator)
 
     # -- target (3.4.2) ----------------------------------------------------------------------------------------------
