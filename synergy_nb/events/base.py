@@ -85,6 +85,11 @@ class Event(_Numbered, frozen=True, gc=False, array_like=True):
     subject: str
 
     @property
+    def subjects(self) -> tuple[str, ...]:
+        """All subjects of the event: an event may concern further requests beside its ``subject``."""
+        return (self.subject,)
+
+    @property
     def kind(self) -> str:
         """Name of the event's type as text, such as ``probe_dropped``."""
         return str(self.__struct_config__.tag)

@@ -47,6 +47,9 @@ class HotSpotDetected(RequestEvent, frozen=True, gc=False):
         Measured and predicted input rate, tuples/s.
     tuples, seconds
         Number of consecutive executions without slack, and the time that they cover in seconds.
+    excesses
+        Name of each component of the path with the least slack, as application/operator, to its excess t̂_e - τ in
+        seconds. The component with the greatest one has to be relieved.
     """
 
     severity: ClassVar[Severity] = Severity.WARNING
@@ -65,6 +68,7 @@ class HotSpotDetected(RequestEvent, frozen=True, gc=False):
     predicted_rate: float
     tuples: int
     seconds: float
+    excesses: Mapping[str, float] = {}
 
 
 class HotSpotDismissed(RequestEvent, frozen=True, gc=False):
@@ -76,16 +80,10 @@ class HotSpotDismissed(RequestEvent, frozen=True, gc=False):
         Operator of the component without slack.
     reason
         Reason in plain words.
-    worst
-        Operator that exceeds its processing time by most on the violated path.
-    excesses
-        Operator to its excess t̂_e - τ in seconds, for the path with the least slack.
     """
 
     operator: str
     reason: str
-    worst: str = ""
-    excesses: Mapping[str, float] = {}
 
 
 class MigrationDecided(RequestEvent, frozen=True, gc=False):
@@ -120,6 +118,11 @@ class MigrationDecided(RequestEvent, frozen=True, gc=False):
     candidates: Sequence[str]
     loads: Mapping[str, float]
     act: bool
+
+    @property
+    def subjects(self) -> tuple[str, ...]:
+        """Application of the component, and that of the component without slack."""
+        return self.subject, self.cause[0]
 
 
 class MigrationProjected(RequestEvent, frozen=True, gc=False):
@@ -156,6 +159,8 @@ class MigrationAnswered(RequestEvent, frozen=True, gc=False):
     ----------
     operator
         Operator of the component.
+    cause
+        Application and operator of the component without slack.
     target
         Address of the peer that answered.
     accepted
@@ -167,10 +172,16 @@ class MigrationAnswered(RequestEvent, frozen=True, gc=False):
     """
 
     operator: str
+    cause: tuple[str, str]
     target: str
     accepted: bool
     reason: str
     seconds: float
+
+    @property
+    def subjects(self) -> tuple[str, ...]:
+        """Application of the component, and that of the component without slack."""
+        return self.subject, self.cause[0]
 
 
 class MigrationEnded(RequestEvent, frozen=True, gc=False):
@@ -180,6 +191,8 @@ class MigrationEnded(RequestEvent, frozen=True, gc=False):
     ----------
     operator
         Operator of the component.
+    cause
+        Application and operator of the component without slack.
     target
         Address of the target; empty if no peer accepted.
     failure
@@ -189,9 +202,15 @@ class MigrationEnded(RequestEvent, frozen=True, gc=False):
     """
 
     operator: str
+    cause: tuple[str, str]
     target: str
     failure: str
     seconds: float
+
+    @property
+    def subjects(self) -> tuple[str, ...]:
+        """Application of the component, and that of the component without slack."""
+        return self.subject, self.cause[0]
 
 
 class PeerOverloaded(Event, frozen=True, gc=False):

@@ -94,7 +94,7 @@ class Journal:
     def _pack(self, volume: int) -> None:
         """Encode the older half of the events that are not encoded, and discard pages beyond the limit."""
         older = [self._events.popleft() for _ in range(PAGE)]
-        page = _Page(PAGE, frozenset(event.subject for event in older), encode_events(older))
+        page = _Page(PAGE, frozenset(chain.from_iterable(event.subjects for event in older)), encode_events(older))
         self._pages.append(page)
         self._packed += page.held
         self._bytes += len(page.data)
@@ -129,7 +129,7 @@ class Journal:
         return [
             event
             for event in chain(chain.from_iterable(pages), self._events)
-            if event.subject == subject and event.sequence >= first and isinstance(event, kind)
+            if subject in event.subjects and event.sequence >= first and isinstance(event, kind)
         ]
 
     def to_json_lines(self) -> str:

@@ -63,6 +63,7 @@ def lines(explanation: Reasons) -> list[str]:
     told.extend(f"  taken over: {move}" for move in explanation.takeovers)
     told.extend(f"  moved: {move}" for move in explanation.moves)
     told.extend(f"  moving: {name} from {at} to {to}" for name, (at, to) in explanation.moving.items())
+    told.extend(explanation.hot_spots.lines(explanation.began))
     told.extend(
         f"  too late: {counted(rows, 'row')} at {name}, dropped" for name, rows in explanation.late.items() if rows
     )

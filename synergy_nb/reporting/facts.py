@@ -23,7 +23,13 @@ from synergy_nb.events import (
     GraphEvaluated,
     GraphSelected,
     Handlers,
+    HotSpotDetected,
+    HotSpotDismissed,
     LateRows,
+    MigrationAnswered,
+    MigrationDecided,
+    MigrationEnded,
+    MigrationProjected,
     MoveBegun,
     MoveGivenUp,
     PlacementAttemptFailed,
@@ -48,6 +54,7 @@ from synergy_nb.events import (
     TakeoverBegun,
 )
 from synergy_nb.reporting.formatting import readable, seconds
+from synergy_nb.reporting.hot_spots import HotSpotAccounts
 from synergy_nb.reporting.refused_delays import Delay
 from synergy_nb.reporting.troubles import Trouble, gathered
 from synergy_nb.reporting.uncovered import uncovered
@@ -125,6 +132,8 @@ class Facts:
         Moves of components with their durations, and moves that failed, with the reason.
     moving : dict
         Operator that is moving to the names of its old and its new peer.
+    hot_spots : HotSpotAccounts
+        Hot spots of its components, and the migrations away from them.
     late : dict
         Source to the number of rows that were pushed too late and dropped.
     left : dict
@@ -138,6 +147,8 @@ class Facts:
         Errors of peers: protocols that raised an exception, links that broke, messages and data that were refused.
     delay : Delay or None
         Parts of the projected delay for which a request was refused, if the caller has computed them.
+    began : float or None
+        Time at which it began to run, seconds.
     outcome : str
         Outcome of the request, in a sentence.
     """
@@ -186,12 +197,14 @@ class Facts:
         self.delay: Delay | None = None
         self.outcome = "being composed"
         self.setup_s: float | None = None
+        self.began: float | None = None
         self.left: dict[str, int] = {}
         self.behind: dict[str, dict[str, str]] = {}
         self.uncovered: dict[str, list[str]] = {}
         self.troubles: list[Trouble] = gathered(events)
         self.tried: list[str] = []
         self.moving: dict[str, tuple[str, str]] = {}
+        self.hot_spots = HotSpotAccounts(request, self._name, self.readable)
         self.late: dict[str, int] = {}
         self._submitted: float | None = None
         self._origin = self._orphaned = ""
@@ -357,6 +370,18 @@ class Facts:
         self.moves.append(f"{event.operator} did not move to {self._name(event.to)}: {self.readable(event.reason)}")
 
     @SHOWN.add
+    def _hot_spot(
+        self,
+        event: HotSpotDetected
+        | HotSpotDismissed
+        | MigrationDecided
+        | MigrationProjected
+        | MigrationAnswered
+        | MigrationEnded,
+    ) -> None:
+        self.hot_spots.add(event)
+
+    @SHOWN.add
     def _late_rows(self, event: LateRows) -> None:
         self.late[event.operator] = event.dropped
 
@@ -377,7 +402,7 @@ class Facts:
 
     @SHOWN.add
     def _application_running(self, event: ApplicationRunning) -> None:
-        self.outcome = "running"
+        self.outcome, self.began = "running", event.time
         if self._submitted is not None:
             self.setup_s = event.time - self._submitted
         self.shared = {tap: (of, operator) for tap, (of, operator) in event.shared.items()}

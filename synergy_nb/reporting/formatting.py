@@ -19,11 +19,13 @@ DISCIPLINE_NAMES: Final = {
 def seconds(value: float | None) -> str:
     """Format a duration given in seconds.
 
-    >>> seconds(0.00512), seconds(1.0), seconds(95.4), seconds(5400), seconds(None)
-    ('5.12 ms', '1 s', '95.4 s', '1 h 30 min', '-')
+    >>> seconds(0.00512), seconds(1.0), seconds(95.4), seconds(5400), seconds(-0.02), seconds(None)
+    ('5.12 ms', '1 s', '95.4 s', '1 h 30 min', '-20 ms', '-')
     """
     if value is None:
         return "-"
+    if value < 0.0:
+        return f"-{seconds(-value)}"
     if value < 1e-3:
         return f"{value * 1e6:.3g} µs" if value else "0 s"
     if value < 0.9995:

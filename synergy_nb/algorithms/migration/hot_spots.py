@@ -68,7 +68,7 @@ __all__ = ["HotSpots"]
 
 REPLY: Final = 3.0  # seconds to wait for the answer of a target
 REPEAT: Final = 1.0  # seconds until a request to the origin is sent again
-JOURNALED: Final = 10.0  # seconds during which the same dismissal is not journaled again
+JOURNALED: Final = 10.0  # seconds during which the same dismissal, or a decision only observed, is not journaled again
 LOOKUP: Final = 3.0  # seconds to wait for the directory
 UNWANTED: Final = 30.0  # seconds after which a component that no peer accepted is offered again
 
@@ -196,9 +196,10 @@ class HotSpots(Protocol):
             predicted_rate=prediction.predicted_rate,
             tuples=message.tuples,
             seconds=message.seconds,
+            excesses=names,
         )
         if reason:
-            self._dismiss(component, reason, "" if worst is None else "/".join(worst), names)
+            self._dismiss(component, reason)
         elif worst is not None:
             self._relieve(component, worst, message.age)
 
@@ -224,11 +225,9 @@ class HotSpots(Protocol):
             return f"{worst[1]} of {worst[0]}{at} exceeds its processing time by more"
         return ""
 
-    def _dismiss(self, component: ComponentId, reason: str, worst: str, excesses: dict[str, float]) -> None:
+    def _dismiss(self, component: ComponentId, reason: str) -> None:
         self._dismissed[component] = reason, self.peer.now
-        self.peer.record(
-            HotSpotDismissed, component[0], operator=component[1], reason=reason, worst=worst, excesses=excesses
-        )
+        self.peer.record(HotSpotDismissed, component[0], operator=component[1], reason=reason)
 
     # -- selection (3.4.1) -------------------------------------------------------------------------------------------
 
@@ -248,7 +247,7 @@ class HotSpots(Protocol):
         selection = select(found, fixed)
         if selection is None or not selection.moved:
             why = "; ".join(f"{name}: {reason}" for name, reason in sorted(fixed.items())) or "all have slack alone"
-            self._no_target(worst, f"no component that can leave would help ({why})")
+            self._no_target(component, worst, f"no component that can leave would help ({why})")
             return
         self._relief = _Relief(component, selection, self.peer.now)
         self._next_component(self._relief)
@@ -334,7 +333,7 @@ class HotSpots(Protocol):
             act=self.config.acts,
         )
         if not self.config.acts:
-            self._rest(prediction.measured)
+            self._rest(max(prediction.measured, JOURNALED / 2.0))
             self._next_component(relief)
         elif found is None:
             self._give_up(relief, "the directory did not answer in time")
@@ -407,6 +406,7 @@ class HotSpots(Protocol):
                 MigrationAnswered,
                 application,
                 operator=operator,
+                cause=relief.cause,
                 target=relief.asked,
                 accepted=not refusal,
                 reason=refusal,
@@ -471,16 +471,22 @@ class HotSpots(Protocol):
             application, operator = relief.operator
             seconds = self.peer.now - relief.began
             self.peer.record(
-                MigrationEnded, application, operator=operator, target=relief.asked, failure=failure, seconds=seconds
+                MigrationEnded,
+                application,
+                operator=operator,
+                cause=relief.cause,
+                target=relief.asked,
+                failure=failure,
+                seconds=seconds,
             )
 
     def _rest(self, draining: float) -> None:
         """Decide nothing until the queue, of which tuples take so many seconds, can have drained."""
         self._rests_until = self.peer.now + max(self.config.seconds, 2.0 * draining)
 
-    def _no_target(self, component: ComponentId, reason: str) -> None:
-        self._dismiss(component, reason, "/".join(component), {})
-        self._report_helpless(component)
+    def _no_target(self, component: ComponentId, worst: ComponentId, reason: str) -> None:
+        self._dismiss(component, reason)
+        self._report_helpless(worst)
         self._rest(0.0)
 
     def _report_helpless(self, component: ComponentId) -> None:
