@@ -10,6 +10,8 @@ from typing import Any
 
 import pytest
 
+from synergy_nb.control.driver_messages import DepartureLimits, PredictionsMade, SlackLost
+from synergy_nb.control.peer import DriverMessage
 from synergy_nb.dataflow.predictions import ComponentPredictions, PeerPredictions
 from synergy_nb.dataflow.streams.component import Component
 from synergy_nb.dataflow.streams.deployments import Feed, Place, Role
@@ -23,6 +25,8 @@ from synergy_nb.simulator.timed_world import TimedWorld
 from tests.stream_bench import Bench, made, work_of
 from tests.test_stream_engines import Elsewhere
 from tests.test_stream_merge import batch
+from tests.two_hosts import Pair, play, reading, trace
+from tests.waiting import until
 
 X1 = dict(zip((100, 140, 180, 220, 260, 300, 340, 380), (110, 124, 151, 160, 193, 202, 237, 249), strict=True))
 
@@ -463,3 +467,30 @@ def test_a_component_that_takes_over_starts_without_pairs() -> None:
     assert len(moved.times.pairs) > 20
     assert ("one", "f") not in world.hosting("s").components
     assert moved.slack is not None
+
+
+# -- on live peers ---------------------------------------------------------------------------------------------------
+
+
+def test_a_host_reports_predictions_and_lost_slack_to_its_peer() -> None:
+    said: list[DriverMessage] = []
+
+    def reported() -> set[str]:
+        reports = [each for each in said if isinstance(each, PredictionsMade)]
+        return {each.operator for report in reports for each in report.components}
+
+    async def scenario() -> None:
+        config = HotSpotConfig(tuples=1, seconds=0.0)
+        pair = Pair(read=reading(30, 100), hotspots=config, predicted=said.append)
+        plan = trace().filter("bytes % 2 = 0", id="f").sink(delay="2 s", id="out")
+        pair.net["b"].carry_out(DepartureLimits("app", {"f": -1.0}))
+        pair.deploy("app", plan, {"source": "a", "f": "b", "out": "a"})
+        await pair.results("a", "app")
+        await until(lambda: reported() == {"f", "out"} and any(isinstance(each, SlackLost) for each in said))
+        pair.undeploy("app", {"source": "a", "f": "b", "out": "a"})
+        assert pair.net["b"].hosting.predictions.due is None
+
+    play(scenario)
+    lost = next(each for each in said if isinstance(each, SlackLost))
+    assert (lost.prediction.application, lost.prediction.operator) == ("app", "f")
+    assert lost.slack < -1.0
