@@ -203,6 +203,10 @@ def nothing_starts(monkeypatch: pytest.MonkeyPatch) -> None:
         (["run", "plan.yaml", "--key", "k=no"], "--key: 'k=no': No such file or directory; expected a file that holds"),
         (["run", "plan.yaml", "--key", "k=plan.yaml"], "--key: 'k=plan.yaml': "),
         (["up", "--discipline", "efd"], "--discipline: 'efd'; expected one of fcfs, edf, least_slack; did you mean"),
+        (
+            ["run", "plan.yaml", "--hotspots", "of"],
+            "--hotspots: 'of'; expected one of on, observe, off; did you mean 'off'?",
+        ),
         (["up", "--peers", "-2"], "--peers: -2; expected a whole number of at least 1"),
         (["data", "info", "sdsc-htp"], "dataset: 'sdsc-htp'; expected one of sdsc-http, lbl-tcp-3, nasa-http"),
         (["data", "info", "no/such.gz"], "no/such.gz: no such file; expected a trace file"),

@@ -6,8 +6,10 @@ import random
 from collections.abc import Callable
 from typing import TypeVar
 
+import msgspec
 import pytest
 
+from synergy_nb import Cluster
 from synergy_nb.assembly import PeerConfig
 from synergy_nb.events import (
     ComponentMoved,
@@ -20,7 +22,8 @@ from synergy_nb.events import (
     MigrationProjected,
 )
 from synergy_nb.models.hot_spot_config import HotSpotConfig
-from synergy_nb.plan import source
+from synergy_nb.plan import Plan, plan, source
+from synergy_nb.runtime.process.starting import _config
 from tests.loaded import Loaded, chain, rising
 
 E = TypeVar("E", bound=Event)
@@ -267,3 +270,79 @@ def test_a_component_whose_plan_states_its_peer_stays_there() -> None:
     (dismissed, *_) = journaled(ring, HotSpotDismissed)
     assert "a/f0: its plan places it at peer-2" in dismissed.reason
     assert not journaled(ring, ComponentMoved)
+
+
+def stated(mode: str) -> Plan:
+    """The plan of :func:`chain`, which states what peers may do about hot spots."""
+    stream = source("packets", rate=10.0, at="peer-1", id="source")
+    return stream.filter("bytes > 0", cost="1 ms", id="f0").sink(id="sink", delay=0.12, hotspots=mode)
+
+
+def both(first: Plan, second: Plan, **changes: object) -> Loaded:
+    """Two applications at a peer, the second of which has a rate that rises."""
+    ring = Loaded(6, 1, config=configured(**changes))
+    where = {"source": "peer-1", "f0": "peer-2", "sink": "peer-0"}
+    ring.start("a", first, where, lambda _now: 300.0)
+    ring.start("b", second, where, rising(100.0, 700.0, START))
+    until(ring, 45.0)
+    return ring
+
+
+def test_components_of_a_plan_without_hot_spots_neither_trigger_nor_move() -> None:
+    ring = both(chain(0.12), stated("off"))
+    assert {event.subject for event in journaled(ring, HotSpotDetected)} == {"a"}, "b triggers nothing"
+    (moved,) = journaled(ring, ComponentMoved)
+    assert moved.subject == "a"
+    assert not journaled(both(stated("off"), stated("off")), HotSpotDetected)
+
+
+def test_components_of_a_plan_that_observes_trigger_entries_only_and_do_not_move() -> None:
+    ring = both(stated("observe"), stated("observe"))
+    decided = journaled(ring, MigrationDecided)
+    assert decided
+    assert not any(each.act for each in decided)
+    assert not journaled(ring, MigrationProjected)
+    assert not journaled(ring, ComponentMoved)
+    ring = both(chain(0.12), stated("observe"))
+    assert [moved.subject for moved in journaled(ring, ComponentMoved)] == ["a"], "what acts goes on beside it"
+    alone = both(chain(0.12), stated("on"), mode="observe")
+    assert not journaled(alone, ComponentMoved), "a plan permits no more than the peer does"
+
+
+def test_a_plan_without_hot_spots_that_is_late_does_not_prevent_the_relief_of_others() -> None:
+    ring = Loaded(6, 1)
+    where = {"source": "peer-1", "f0": "peer-2", "sink": "peer-0"}
+    ring.start("a", stated("off"), where, lambda _now: 900.0)
+    ring.start("b", chain(0.12), where, rising(20.0, 300.0, START))
+    until(ring, 45.0)
+    assert {event.subject for event in journaled(ring, HotSpotDetected)} == {"b"}
+    assert [event.subject for event in journaled(ring, ComponentMoved)] == ["b"]
+
+
+# -- options -----------------------------------------------------------------------------------------------------------
+
+
+def test_a_plan_states_the_mode_of_hot_spots_in_python_yaml_and_bytes() -> None:
+    query = stated("off")
+    assert "hotspots: 'off'" in query.to_yaml()
+    assert Plan.from_yaml(query.to_yaml()) == query == Plan.from_bytes(query.to_bytes())
+    assert Plan.from_yaml(query.to_yaml().replace("'off'", "off")) == query, "YAML's truth values are no modes"
+    with pytest.raises(ValueError, match=r"qos\.hotspots: 'of'; expected one of on, observe, off; did you mean 'off'"):
+        stated("of")
+    with pytest.raises(ValueError, match=r"qos\.hotspots: 'observe and off'; expected the same of all plans"):
+        plan(stated("observe"), source("packets").sink("other", hotspots="off"))
+    assert plan(stated("observe"), source("packets").sink("other")).qos.hotspots == "observe"
+
+
+def test_the_mode_of_a_cluster_is_checked_before_anything_is_started() -> None:
+    with pytest.raises(ValueError, match=r"hotspots: 'onn'; expected one of on, observe, off; did you mean 'on'"):
+        Cluster(1, hotspots="onn")
+    with pytest.raises(ValueError, match=r"confidence: -1\.0; expected a finite number from 0"):
+        Cluster(1, hotspots=HotSpotConfig(confidence=-1.0))
+
+
+def test_live_peers_have_the_parameters_of_hot_spots_of_their_cluster() -> None:
+    assert PeerConfig().hotspots.mode == "on", "by default they act"
+    found = _config(1.0, 0.0, 1e6, None, None, "fcfs", HotSpotConfig(mode="observe", confidence=0.5), 0)["hotspots"]
+    assert msgspec.convert(found, HotSpotConfig) == HotSpotConfig(mode="observe", confidence=0.5)
+    assert _config(1.0, 0.0, 1e6, None, None, "fcfs", "off", 0)["hotspots"]["mode"] == "off"

@@ -266,7 +266,7 @@ def test_arguments_of_the_wrong_kind_are_refused_at_once() -> None:
         source("packets").filter("TRUE", costs=1)
     expected = (
         "sink: unknown argument 'dely'; expected one of name, delay, miss_rate, throughput, availability, memory, "
-        "scheduling, overdue, id, cost, selectivity, at, engine; did you mean 'delay'"
+        "scheduling, overdue, hotspots, id, cost, selectivity, at, engine; did you mean 'delay'"
     )
     with pytest.raises(TypeError, match=expected):
         source("packets").sink("x", dely="1 s")

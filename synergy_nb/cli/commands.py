@@ -21,7 +21,8 @@ from synergy_nb.cli.input_checks import (
     FAILED,
     at_least,
     bad_input,
-    check_discipline,
+    check_peer_modes,
+    chosen_duration,
     chosen_spark,
     fail,
     fresh,
@@ -32,7 +33,7 @@ from synergy_nb.cli.input_checks import (
     running,
     writable,
 )
-from synergy_nb.cli.options import Discipline, Json, Peers, PlanFile, Record, Spark
+from synergy_nb.cli.options import Discipline, HotSpots, Json, Peers, PlanFile, Record, Spark
 from synergy_nb.cli.replay_command import replay
 
 __all__ = ["app", "main"]
@@ -160,6 +161,7 @@ def run(
     report: Annotated[Path | None, typer.Option(metavar="FILE.html", help="Write a report.")] = None,
     record: Record = None,
     discipline: Discipline = "fcfs",
+    hotspots: HotSpots = "on",
     spark: Spark = None,
     as_json: Json = False,
 ) -> None:
@@ -176,12 +178,7 @@ def run(
         writable("--report", report)
     fresh("--record", record)
     parsed = load(plan)
-    seconds = None
-    if duration is not None:
-        from synergy_nb.plan.units import parse_duration
-
-        with bad_input("--duration"):
-            seconds = parse_duration(duration)
+    seconds = None if duration is None else chosen_duration("--duration", duration)
     from synergy_nb.cli.run_command import check, check_origin, execute, secrets
 
     with bad_input("--origin"):
@@ -194,7 +191,7 @@ def run(
 
     with bad_input(str(plan)):
         check_placement(parsed, placement, count)
-    check_discipline(discipline)
+    check_peer_modes(discipline, hotspots)
     where = chosen_spark(spark)
     from synergy_nb.cli.console import Bars
     from synergy_nb.cli.printing import show_run, write_report
@@ -203,7 +200,7 @@ def run(
     with running(), Bars() as bars:
         bars.stage(f"connecting to {scheduler}" if scheduler is not None else f"starting {count} peers")
         given = scheduler if scheduler is not None else count or 8
-        with Cluster(given, keys=keys, discipline=discipline, spark=where, record=record) as cluster:
+        with Cluster(given, keys=keys, discipline=discipline, hotspots=hotspots, spark=where, record=record) as cluster:
             found = execute(parsed, cluster, options, limit=limit, duration=seconds, progress=bars)
     if report is not None:
         write_report(report, parsed, found)
@@ -216,11 +213,17 @@ def run(
 
 
 @app.command()
-def up(peers: Peers = 8, record: Record = None, discipline: Discipline = "fcfs", as_json: Json = False) -> None:
+def up(
+    peers: Peers = 8,
+    record: Record = None,
+    discipline: Discipline = "fcfs",
+    hotspots: HotSpots = "on",
+    as_json: Json = False,
+) -> None:
     """Start peers, print their addresses, and stay until Ctrl-C or SIGTERM."""
     at_least("--peers", peers, 1)
     fresh("--record", record)
-    check_discipline(discipline)
+    check_peer_modes(discipline, hotspots)
     import threading
 
     stop = threading.Event()
@@ -238,7 +241,7 @@ def up(peers: Peers = 8, record: Record = None, discipline: Discipline = "fcfs",
     try:
         with running(), Bars() as bars:
             bars.stage(f"starting {peers} peers")
-            cluster = Cluster(peers=peers, discipline=discipline, record=record)
+            cluster = Cluster(peers=peers, discipline=discipline, hotspots=hotspots, record=record)
         with cluster:
             started = True
             if as_json:

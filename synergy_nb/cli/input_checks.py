@@ -19,7 +19,8 @@ __all__ = [
     "FAILED",
     "at_least",
     "bad_input",
-    "check_discipline",
+    "check_peer_modes",
+    "chosen_duration",
     "chosen_spark",
     "fail",
     "fresh",
@@ -79,6 +80,15 @@ def running() -> Iterator[None]:
         fail(str(error) or type(error).__name__)
 
 
+def chosen_duration(option: str, given: str) -> float:
+    """The value of an option that is a duration, in seconds."""
+    from synergy_nb.plan.units import parse_duration
+
+    with bad_input(option):
+        return parse_duration(given)
+    raise AssertionError  # wrong input has ended the command
+
+
 def chosen_spark(given: str | None) -> bool | str:
     """The value of ``--spark``, checked, as the argument of a cluster."""
     if given is None or given == "off":
@@ -90,12 +100,13 @@ def chosen_spark(given: str | None) -> bool | str:
     return given
 
 
-def check_discipline(given: str) -> None:
-    """Refuse an unknown scheduling discipline."""
+def check_peer_modes(discipline: str, hotspots: str) -> None:
+    """Refuse an unknown scheduling discipline, or an unknown mode of hot spots."""
     from synergy_nb.plan import requirements
 
     with bad_input():
-        requirements.check_discipline("--discipline", given)
+        requirements.check_discipline("--discipline", discipline)
+        requirements.check_hotspots("--hotspots", hotspots)
 
 
 def at_least(option: str, value: int, least: int) -> None:

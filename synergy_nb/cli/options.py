@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-__all__ = ["Discipline", "Json", "Peers", "PlanFile", "Record", "Spark"]
+__all__ = ["Discipline", "HotSpots", "Json", "Peers", "PlanFile", "Record", "Spark"]
 
 Json = Annotated[bool, typer.Option("--json", help="Print one JSON value.")]
 Spark = Annotated[
@@ -20,6 +20,10 @@ Peers = Annotated[int, typer.Option("--peers", metavar="N", help="Peers to start
 Discipline = Annotated[
     str,
     typer.Option(metavar="fcfs|edf|least_slack", help="Scheduling discipline of the peers, where plans state none."),
+]
+HotSpots = Annotated[
+    str,
+    typer.Option("--hotspots", metavar="on|observe|off", help="Move operators away from hot spots, or only observe."),
 ]
 Record = Annotated[
     Path | None,

@@ -15,7 +15,17 @@ from synergy_nb.cli.console import fields, out
 from synergy_nb.cli.doctor import Finding
 from synergy_nb.cli.run_command import Run
 from synergy_nb.plan import Plan
-from synergy_nb.reporting.formatting import DISCIPLINE_NAMES, amount, cell, counted, rate, seconds, share, window
+from synergy_nb.reporting.formatting import (
+    DISCIPLINE_NAMES,
+    HOTSPOT_MODES,
+    amount,
+    cell,
+    counted,
+    rate,
+    seconds,
+    share,
+    window,
+)
 from synergy_nb.traces import Info
 from synergy_nb.traces.datasets import Found
 from synergy_nb.widgets import report as pages
@@ -80,6 +90,7 @@ def asked(plan: Plan) -> str:
         f"{qos.degree} replicas of each component" if qos.degree is not None else "",
         DISCIPLINE_NAMES[qos.scheduling] if qos.scheduling is not None else "",
         "later tuples are dropped" if qos.overdue == "drop" else "",
+        HOTSPOT_MODES.get(qos.hotspots or "", ""),
     ]
     return ", ".join(filter(None, parts)) or "none asked for"
 

@@ -46,6 +46,8 @@ class RequestSubmitted(RequestEvent, frozen=True, gc=False):
         Scheduling discipline that the plan states; empty: it states none.
     overdue
         Policy of the plan for tuples whose deadline has passed; empty if it states none.
+    hotspots
+        Mode of hot spots that the plan states; empty if it states none.
     """
 
     plan: str
@@ -53,6 +55,7 @@ class RequestSubmitted(RequestEvent, frozen=True, gc=False):
     qos: Mapping[str, float]
     scheduling: str = ""
     overdue: str = ""
+    hotspots: str = ""
 
 
 class SignaturesFound(RequestEvent, frozen=True, gc=False):

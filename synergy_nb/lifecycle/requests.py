@@ -126,6 +126,7 @@ class Requests(Mapping[str, Request]):
             qos=plan.qos.numbers,
             scheduling=plan.qos.scheduling or "",
             overdue=plan.qos.overdue or "",
+            hotspots=plan.qos.hotspots or "",
         )
         routes = _count_routes(plan)
         if routes > MAX_ROUTES:

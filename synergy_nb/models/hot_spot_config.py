@@ -3,16 +3,13 @@
 from __future__ import annotations
 
 import math
-from typing import Final, Literal
+from typing import Literal
 
 import msgspec
 
-__all__ = ["MODES", "HotSpotConfig", "Mode"]
+from synergy_nb.plan.requirements import HOTSPOTS, check_hotspots
 
-Mode = Literal["on", "observe", "off"]
-
-#: What peers do about hot spots: predict and migrate, predict and journal only, or nothing.
-MODES: Final[tuple[Mode, ...]] = ("on", "observe", "off")
+__all__ = ["HotSpotConfig", "hot_spot_config"]
 
 
 class HotSpotConfig(msgspec.Struct, frozen=True):
@@ -51,7 +48,7 @@ class HotSpotConfig(msgspec.Struct, frozen=True):
         Interval between two reports of predictions to the origin of an application, seconds.
     """
 
-    mode: Mode = "on"
+    mode: str = "on"
     predict: bool = True
     confidence: float = 0.05
     horizon: float = 5.0
@@ -66,8 +63,8 @@ class HotSpotConfig(msgspec.Struct, frozen=True):
     report: float = 1.0
 
     def __post_init__(self) -> None:
-        if self.mode not in MODES:
-            raise ValueError(f"mode: {self.mode!r}; expected one of {', '.join(MODES)}")
+        if self.mode not in HOTSPOTS:
+            raise ValueError(f"mode: {self.mode!r}; expected one of {', '.join(HOTSPOTS)}")
         if self.selection not in ("largest_first", "fewest"):
             raise ValueError(f"selection: {self.selection!r}; expected 'largest_first' or 'fewest'")
         for field in ("confidence", "horizon", "seconds", "margin", "rest", "return_ban", "reservation", "report"):
@@ -87,3 +84,19 @@ class HotSpotConfig(msgspec.Struct, frozen=True):
     def predicts(self) -> bool:
         """Whether peers compute slack and predict hot spots."""
         return self.mode != "off"
+
+
+def hot_spot_config(field: str, given: object) -> HotSpotConfig:
+    """Read the value of an option: parameters of hot spots, or their mode alone.
+
+    Raises
+    ------
+    ValueError
+        If it is neither; the text names the field.
+
+    Examples
+    --------
+    >>> hot_spot_config("hotspots", "observe").mode
+    'observe'
+    """
+    return given if isinstance(given, HotSpotConfig) else HotSpotConfig(mode=check_hotspots(field, given))

@@ -26,7 +26,7 @@ from synergy_nb.plan.catalogue import KINDS
 from synergy_nb.plan.methods import Methods
 from synergy_nb.plan.operators.sources import CONNECTORS
 from synergy_nb.plan.query_plan import Plan
-from synergy_nb.plan.requirements import QOS_FIELDS
+from synergy_nb.plan.requirements import EQUAL, QOS_FIELDS
 from synergy_nb.plan.units import nearest
 from synergy_nb.plan.validation import Operator, PlanError, Problem, QoS
 
@@ -93,7 +93,7 @@ class Stream(Methods):
     def sink(
         self, name: str | None = None, *, delay: Any = None, miss_rate: Any = None, throughput: Any = None,
         availability: Any = None, memory: Any = None, scheduling: str | None = None,
-        overdue: str | None = None, **profile: Any,
+        overdue: str | None = None, hotspots: str | None = None, **profile: Any,
     ) -> Plan:  # fmt: skip
         """Make a plan whose result is this stream.
 
@@ -119,6 +119,10 @@ class Stream(Methods):
         overdue
             Policy for a tuple that is later than ``delay`` before it is at the sink: ``"keep"``, or ``"drop"``, by
             which peers do not execute it but count it as missed. Default: it is kept.
+        hotspots
+            Mode of hot spots, where an operator has no time left until ``delay``: ``"on"``, operators leave the peer;
+            ``"observe"``, the journal states what would leave, and nothing moves; ``"off"``, its operators cause no
+            migration, and none of them moves. Default: the mode of each peer; a peer never does more than its own.
         profile
             Options ``id``, ``cost``, ``selectivity``, ``at``, ``engine``, see :class:`Stream`.
 
@@ -130,7 +134,7 @@ class Stream(Methods):
         end = Stream("sink", {"name": name}, [self], profile)
         qos = _given(
             delay=delay, miss_rate=miss_rate, throughput=throughput, availability=availability, memory=memory,
-            scheduling=scheduling, overdue=overdue,
+            scheduling=scheduling, overdue=overdue, hotspots=hotspots,
         )  # fmt: skip
         return _built([end], qos, name or "plan")
 
@@ -194,7 +198,7 @@ def plan(*plans: Plan, name: str | None = None, **qos: Any) -> Plan:
     """Combine plans to one with several sinks: ``plan(a.sink("x"), b.sink("y"), delay="2 s")``.
 
     It contains common streams once. For fields that ``qos`` omits, the strictest requirement of ``plans`` applies;
-    their ``scheduling`` and ``overdue`` must be equal.
+    their ``scheduling``, ``overdue`` and ``hotspots`` must be equal.
 
     Raises
     ------
@@ -211,7 +215,7 @@ def plan(*plans: Plan, name: str | None = None, **qos: Any) -> Plan:
     combined: dict[str, Any] = {}
     for field in QoS.__struct_fields__:
         wanted = [value for each in plans if (value := getattr(each.qos, field)) is not None]
-        if field in ("scheduling", "overdue") and field not in qos and len(set(wanted)) > 1:
+        if field in EQUAL and field not in qos and len(set(wanted)) > 1:
             expected = f"the same of all plans, or one for all of them: plan(..., {field}={wanted[0]!r})"
             raise PlanError([Problem("", f"qos.{field}", " and ".join(dict.fromkeys(wanted)), expected)])
         if wanted:

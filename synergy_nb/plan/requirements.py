@@ -17,14 +17,29 @@ from synergy_nb.plan.units import (
 )
 from synergy_nb.plan.validation import Checked, Problem, QoS
 
-__all__ = ["DISCIPLINES", "LEAST_MEMORY", "OVERDUE", "QOS_FIELDS", "check_discipline", "check_qos", "check_together"]
+__all__ = [
+    "DISCIPLINES",
+    "EQUAL",
+    "HOTSPOTS",
+    "LEAST_MEMORY",
+    "OVERDUE",
+    "QOS_FIELDS",
+    "check_discipline",
+    "check_hotspots",
+    "check_qos",
+    "check_together",
+]
 
 #: Scheduling disciplines, see :mod:`synergy_nb.dataflow.streams.disciplines`.
 DISCIPLINES: Final = ("fcfs", "edf", "least_slack")
 #: Policies for tuples whose deadline has passed when they would be executed.
 OVERDUE: Final = ("keep", "drop")
+#: What peers may do about hot spots: predict and migrate, predict and journal only, or nothing.
+HOTSPOTS: Final = ("on", "observe", "off")
 #: Fields of a QoS requirement in plans.
-QOS_FIELDS: Final = ("delay", "miss_rate", "throughput", "availability", "memory", "scheduling", "overdue")
+QOS_FIELDS: Final = ("delay", "miss_rate", "throughput", "availability", "memory", "scheduling", "overdue", "hotspots")
+#: Fields without a strictest value, which must be equal where plans are combined.
+EQUAL: Final = ("scheduling", "overdue", "hotspots")
 #: Fields that need a delay limit: the value that needs none, and the reason why the others do.
 _NEEDS_DELAY: Final[Mapping[str, tuple[str | None, str]]] = {
     "miss_rate": (None, "misses are the tuples that are later than the delay limit"),
@@ -63,6 +78,8 @@ def check_qos(given: Mapping[str, Any], problems: list[Problem]) -> QoS:
                 found[name] = _one_of(value, DISCIPLINES)
             elif name == "overdue":
                 found[name] = _one_of(value, OVERDUE)
+            elif name == "hotspots":
+                found[name] = _one_of(value, HOTSPOTS)
             elif name in ("availability", "degree"):
                 share, degree = parse_availability(f"degree {value}" if name == "degree" else value)
                 if share == 1.0:
@@ -89,6 +106,14 @@ def check_discipline(field: str, value: object) -> str:
     """
     try:
         return _one_of(value, DISCIPLINES)
+    except WrongValue as wrong:
+        raise ValueError(f"{field}: {wrong}") from None
+
+
+def check_hotspots(field: str, value: object) -> str:
+    """Validate the mode of hot spots, as :func:`check_discipline` a discipline."""
+    try:
+        return _one_of(value, HOTSPOTS)
     except WrongValue as wrong:
         raise ValueError(f"{field}: {wrong}") from None
 

@@ -149,6 +149,9 @@ class QoS(msgspec.Struct, frozen=True):
     overdue
         Policy for a tuple whose deadline has passed when it would be executed, an element of
         :data:`~synergy_nb.plan.requirements.OVERDUE`; None: it is kept.
+    hotspots
+        Mode of hot spots of its components, an element of :data:`~synergy_nb.plan.requirements.HOTSPOTS`; None: that
+        of each peer.
     """
 
     delay: float | None = None
@@ -160,6 +163,7 @@ class QoS(msgspec.Struct, frozen=True):
     memory: float | None = None
     scheduling: str | None = None
     overdue: str | None = None
+    hotspots: str | None = None
 
     @property
     def numbers(self) -> dict[str, float]:

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from typing import Final
 
 from synergy_nb.events import GraphSelected, ProbeDropped
-from synergy_nb.reporting.formatting import DISCIPLINE_NAMES, counted, rate, seconds, share
+from synergy_nb.reporting.formatting import DISCIPLINE_NAMES, HOTSPOT_MODES, counted, rate, seconds, share
 from synergy_nb.reporting.reasons import Reasons, replica_reason
 
 __all__ = ["counts", "lines"]
@@ -42,6 +42,8 @@ def lines(explanation: Reasons) -> list[str]:
     scheduling = _scheduling(explanation)
     if scheduling:
         told.append(f"  scheduling: {scheduling}")
+    if explanation.hotspots:
+        told.append(f"  hot spots: {HOTSPOT_MODES[explanation.hotspots]}, as the plan asks")
     for name, (origin, segments) in explanation.signatures.items():
         shown = ", ".join(f"{seconds(length)} at {rate(each)}" for length, each in segments[:SHOWN])
         told.append(f"  signature of {name}, {origin}: {shown}{', ...' if len(segments) > SHOWN else ''}")

@@ -57,6 +57,7 @@ class Explanation(Reasons):
             "takeovers": self.takeovers,
             "moves": self.moves,
             "moving": self.moving,
+            "hotspots": self.hotspots,
             "hot_spots": self.hot_spots.to_list(),
             "late": self.late,
             "tried": self.tried,

@@ -87,6 +87,8 @@ class Facts:
         Scheduling discipline that its plan states; empty if it states none.
     drops : bool
         Whether peers drop tuples whose deadline has passed.
+    hotspots : str
+        Mode of hot spots that its plan states; empty if it states none.
     overdue : dict
         Operator to the number of tuples that it has dropped because their deadline had passed.
     disciplines : dict
@@ -169,6 +171,7 @@ class Facts:
         self.asked: dict[str, float] = {}
         self.scheduling = ""
         self.drops = False
+        self.hotspots = ""
         self.overdue: dict[str, int] = {}
         self.disciplines: dict[str, list[str]] = {}
         self.candidates: dict[str, list[str]] = {}
@@ -225,6 +228,7 @@ class Facts:
     def _request_submitted(self, event: RequestSubmitted) -> None:
         self._submitted, self._origin = event.time, event.peer
         self.asked, self.scheduling, self.drops = dict(event.qos), event.scheduling, event.overdue == "drop"
+        self.hotspots = event.hotspots
 
     @SHOWN.add
     def _signatures_found(self, event: SignaturesFound) -> None:

@@ -6,13 +6,31 @@ from collections.abc import Mapping
 from datetime import datetime
 from typing import Any, Final
 
-__all__ = ["DISCIPLINE_NAMES", "amount", "cell", "counted", "rate", "readable", "seconds", "share", "size", "window"]
+__all__ = [
+    "DISCIPLINE_NAMES",
+    "HOTSPOT_MODES",
+    "amount",
+    "cell",
+    "counted",
+    "rate",
+    "readable",
+    "seconds",
+    "share",
+    "size",
+    "window",
+]
 
 #: Scheduling disciplines in words.
 DISCIPLINE_NAMES: Final = {
     "fcfs": "first come, first served",
     "edf": "earliest deadline first",
     "least_slack": "least slack first",
+}
+#: Modes of hot spots that a plan states, in words.
+HOTSPOT_MODES: Final = {
+    "on": "operators leave hot spots",
+    "observe": "hot spots are observed only",
+    "off": "hot spots are not predicted",
 }
 
 

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import math
+from collections.abc import Callable, Mapping
 from typing import Any, Final
 
 import msgspec
@@ -229,7 +230,7 @@ class HotSpotAccounts:
         told = [
             f"{what}{beside} {would}{'leave' if would else 'leaves'} {self._name(decided.peer)}: "
             f"{rate(decided.rate)} before, {rate(decided.remaining_rate)} without"
-            + (f"; slack of what stays: {self._slacks(decided)}" if decided.slacks else "")
+            + (f"; slack of what stays: {self._slacks(decided)}" if _limited(decided.slacks) else "")
         ]
         asked = [self._answer(migration, answer) for answer in migration.answers]
         if not decided.act:
@@ -248,7 +249,7 @@ class HotSpotAccounts:
         return told
 
     def _slacks(self, decided: MigrationDecided) -> str:
-        ranked = sorted(decided.slacks.items(), key=lambda pair: pair[1])
+        ranked = _limited(decided.slacks)
         more = f" and {len(ranked) - 3} more" if len(ranked) > 3 else ""
         return ", ".join(f"{self._named(name)} {seconds(slack)}" for name, slack in ranked[:3]) + more
 
@@ -261,9 +262,12 @@ class HotSpotAccounts:
         if not answer.accepted:
             return f"{who} refused: {self._readable(answer.reason)}"
         projection = migration.projections.get(answer.target)
-        if projection is None or not projection.slacks:
+        if projection is None:
             return f"{who} accepted"
-        name, least = min(projection.slacks.items(), key=lambda pair: pair[1])
+        limited = _limited(projection.slacks)
+        if not limited:
+            return f"{who} accepted: {rate(projection.rate)} with it"
+        name, least = limited[0]
         return f"{who} accepted: {rate(projection.rate)} with it, least slack {seconds(least)} of {self._named(name)}"
 
     def _named(self, name: str) -> str:
@@ -293,9 +297,17 @@ class HotSpotAccounts:
         ]
 
 
+def _limited(slacks: Mapping[str, float]) -> list[tuple[str, float]]:
+    """Slacks of components with a limit, the least first."""
+    return sorted(((name, slack) for name, slack in slacks.items() if slack < math.inf), key=lambda pair: pair[1])
+
+
 def _plain(event: Event) -> dict[str, Any]:
-    """Convert the fields of an event to plain values."""
-    return {name: msgspec.to_builtins(value) for name, value in event.detail.items()}
+    """Convert the fields of an event to plain values, without the slack of components that have no limit."""
+    fields = event.detail
+    if "slacks" in fields:
+        fields["slacks"] = dict(_limited(fields["slacks"]))
+    return {name: msgspec.to_builtins(value) for name, value in fields.items()}
 
 
 def component_text(component: tuple[str, str], application: str | None = None) -> str:

@@ -19,7 +19,7 @@ from synergy_nb.plan import Operator, Plan
 from synergy_nb.plan.catalogue import KINDS, parameters_of
 from synergy_nb.reporting.account import counts
 from synergy_nb.reporting.explanation import Explanation
-from synergy_nb.reporting.formatting import DISCIPLINE_NAMES, amount, cell, rate, seconds, share
+from synergy_nb.reporting.formatting import DISCIPLINE_NAMES, HOTSPOT_MODES, amount, cell, rate, seconds, share
 from synergy_nb.widgets.charts import STYLE, Delay, delay_chart, delays
 from synergy_nb.widgets.journal_series import JournalSeries
 from synergy_nb.widgets.status_text import status_pieces
@@ -181,6 +181,7 @@ def _plan(plan: Plan) -> str:
         f"{plan.qos.degree} replicas of each component" if plan.qos.degree is not None else "",
         DISCIPLINE_NAMES[plan.qos.scheduling] if plan.qos.scheduling is not None else "",
         "later tuples are dropped" if plan.qos.overdue == "drop" else "",
+        HOTSPOT_MODES.get(plan.qos.hotspots or "", ""),
     ]
     asked = ", ".join(filter(None, wanted)) or "nothing"
     nodes = [

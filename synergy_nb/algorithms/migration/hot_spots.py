@@ -21,7 +21,9 @@ The peer repeats :class:`~synergy_nb.algorithms.migration.messages.Relocate` unt
 *Rest.* After a migration the peer waits until the queue, which it still has to execute, can have drained, before it
 decides again. A component moves at most once in a while (:mod:`synergy_nb.algorithms.migration.move_history`).
 
-A peer that only observes journals all decisions up to the first request, and sends none.
+A peer that only observes journals all decisions up to the first request, and sends none. The plan of an application may
+restrict peers (``qos.hotspots``): of ``off``, its components neither trigger a decision nor move; of ``observe``, they
+trigger decisions that are journaled only, and do not move.
 """
 
 from __future__ import annotations
@@ -39,13 +41,14 @@ from synergy_nb.algorithms.migration.messages import (
     Relocate,
 )
 from synergy_nb.algorithms.migration.move_history import MoveHistory
+from synergy_nb.algorithms.migration.relief import Relief
 from synergy_nb.algorithms.migration.relocations import Relocations
-from synergy_nb.algorithms.migration.selection import Execution, Selection, fewest, largest_first
+from synergy_nb.algorithms.migration.selection import Execution, fewest, largest_first
 from synergy_nb.algorithms.migration.slack_monitor import SlackMonitor
 from synergy_nb.algorithms.migration.target import Target
 from synergy_nb.algorithms.migration.targets import Candidate, least_loaded
 from synergy_nb.control.driver_messages import PredictionsMade, SlackLost
-from synergy_nb.control.peer import Message, Peer, Protocol, Timer
+from synergy_nb.control.peer import Message, Peer, Protocol
 from synergy_nb.events import (
     HotSpotDetected,
     HotSpotDismissed,
@@ -63,6 +66,7 @@ from synergy_nb.overlay.directory import Directory
 from synergy_nb.overlay.latency import Latency
 from synergy_nb.overlay.membership import Membership
 from synergy_nb.plan import Plan
+from synergy_nb.plan.requirements import HOTSPOTS
 
 __all__ = ["HotSpots"]
 
@@ -73,23 +77,6 @@ LOOKUP: Final = 3.0  # seconds to wait for the directory
 UNWANTED: Final = 30.0  # seconds after which a component that no peer accepted is offered again
 
 LoadsOf = Callable[[DirectoryEntries], Mapping[str, float]]
-
-
-class _Relief:
-    """The relief of this peer: components that leave it, one after the other."""
-
-    __slots__ = ("asked", "began", "candidates", "cause", "number", "operator", "selection", "timer", "waiting")
-
-    def __init__(self, cause: ComponentId, selection: Selection, now: float) -> None:
-        self.cause = cause
-        self.selection = selection
-        self.waiting = [_split(name) for name in selection.moved]  # components that have still to leave
-        self.operator: ComponentId | None = None  # the one for which a target is sought
-        self.candidates: list[str] = []  # peers that have not been asked
-        self.asked = ""  # peer that was asked, or that has accepted
-        self.number = 0
-        self.began = now
-        self.timer: Timer | None = None
 
 
 class HotSpots(Protocol):
@@ -132,10 +119,11 @@ class HotSpots(Protocol):
         self.history = MoveHistory(config.return_ban, config.rest)
         self.monitor = SlackMonitor(peer, session.members, session.components, latency, config, capacity)
         self.target = Target(peer, self.monitor, self.history, config, offers)
-        self._relief: _Relief | None = None
+        self._relief: Relief | None = None
         self._number = 0
         self._rests_until = -math.inf  # no decision before that time: the queue drains
         self._dismissed: dict[ComponentId, tuple[str, float]] = {}
+        self._observed: dict[ComponentId, float] = {}  # component to when a decision was journaled and not carried out
         self._unwanted: dict[ComponentId, float] = {}  # component that no peer accepted, to when it is offered again
         self._left: dict[ComponentId, int] = {}  # component that has moved away, to the epoch of the graph known then
         self.handlers: dict[type[Message], Callable[[str, Any], None]] = {
@@ -157,7 +145,7 @@ class HotSpots(Protocol):
         self.monitor.predicted(message)
         self.target.arrived()
         components = self.session.components
-        for known in (self._dismissed, self._unwanted, self._left):
+        for known in (self._dismissed, self._observed, self._unwanted, self._left):
             for ended in [component for component in known if component not in components]:
                 del known[ended]
 
@@ -165,11 +153,14 @@ class HotSpots(Protocol):
         """Handle the report of the data path that the tuples of a component persistently have no slack."""
         prediction = message.prediction
         component = prediction.application, prediction.operator
-        if not self.config.predicts or component not in self.session.components:
+        mode = self._mode(component)
+        if mode == "off" or component not in self.session.components:
             return
         self.monitor.predictions[component] = prediction
         now = self.peer.now
         if now < self._rests_until or self._relief is not None or self._has_left(component):
+            return
+        if mode == "observe" and now - self._observed.get(component, -math.inf) < JOURNALED:
             return
         path = self.monitor.paths.through(component) if component in self.monitor.paths.times else (component,)
         excesses = self._excesses(component, path)
@@ -201,7 +192,13 @@ class HotSpots(Protocol):
         if reason:
             self._dismiss(component, reason)
         elif worst is not None:
-            self._relieve(component, worst, message.age)
+            self._relieve(component, worst, message.age, act=mode == "on")
+
+    def _mode(self, component: ComponentId) -> str:
+        """What this peer does about hot spots of a component: the less of what it may do by itself and by the plan."""
+        member = self.session.members.get(component[0])
+        stated = None if member is None else member.plan.qos.hotspots
+        return max(self.config.mode, stated or "on", key=HOTSPOTS.index)
 
     def _excesses(self, component: ComponentId, path: tuple[ComponentId, ...]) -> dict[ComponentId, float]:
         """Components of the violated path to the excess of t̂_e over τ in seconds, the greatest first."""
@@ -231,25 +228,30 @@ class HotSpots(Protocol):
 
     # -- selection (3.4.1) -------------------------------------------------------------------------------------------
 
-    def _relieve(self, component: ComponentId, worst: ComponentId, age: float) -> None:
-        """Select the components that leave this peer, and begin with the first."""
+    def _relieve(self, component: ComponentId, worst: ComponentId, age: float, *, act: bool) -> None:
+        """Select the components that leave this peer, and begin with the first; unless ``act``, journal only."""
         found: list[Execution] = []
         fixed: dict[str, str] = {}
         for each, prediction in sorted(self.monitor.predictions.items()):
             if each not in self.session.components or self._has_left(each):
                 continue
             execution = self.monitor.execution(each, prediction, age if each == component else None)
+            if self._mode(each) == "off":  # nobody asked for its slack, but its tuples take time
+                execution = execution._replace(allowed=math.inf)
             found.append(execution)
-            reason = self._fixed(each)
+            reason = self._fixed(each, act=act)
             if reason:
                 fixed[execution.name] = reason
         select = fewest if self.config.selection == "fewest" else largest_first
         selection = select(found, fixed)
         if selection is None or not selection.moved:
             why = "; ".join(f"{name}: {reason}" for name, reason in sorted(fixed.items())) or "all have slack alone"
-            self._no_target(component, worst, f"no component that can leave would help ({why})")
+            self._dismiss(component, f"no component that can leave would help ({why})")
+            if act:
+                self._report_helpless(worst)
+                self._rest(0.0)
             return
-        self._relief = _Relief(component, selection, self.peer.now)
+        self._relief = Relief(component, selection, self.peer.now, act=act)
         self._next_component(self._relief)
 
     def _has_left(self, component: ComponentId) -> bool:
@@ -261,12 +263,15 @@ class HotSpots(Protocol):
             return False
         return epoch is not None
 
-    def _fixed(self, component: ComponentId) -> str:
-        """The reason why a component cannot leave this peer now; empty if it can."""
+    def _fixed(self, component: ComponentId, *, act: bool) -> str:
+        """The reason why a component cannot leave this peer now; empty if it can, or could if the peer would act."""
         application, operator = component
         member = self.session.members.get(application)
         if member is None or member.ended:
             return "its application has ended"
+        mode = self._mode(component)
+        if mode == "off" or (act and mode != "on"):
+            return f"its plan states hotspots: {mode}"
         if operator in member.graph.roles.followers or member.graph.roles.peers.get(operator) != self.peer.address:
             return "it is moving"
         if self.history.resting("/".join(component), self.peer.now):
@@ -279,17 +284,17 @@ class HotSpots(Protocol):
 
     # -- target (3.4.2) ----------------------------------------------------------------------------------------------
 
-    def _next_component(self, relief: _Relief) -> None:
+    def _next_component(self, relief: Relief) -> None:
         """Look up candidates for the next component that is to leave, or end the relief."""
         while relief.waiting:
             relief.operator = relief.waiting.pop(0)
             member = self.session.members.get(relief.operator[0])
-            if member is not None and not self._fixed(relief.operator):
+            if member is not None and not self._fixed(relief.operator, act=relief.act):
                 self._look_up(relief, component_name(member.plan, relief.operator[1]))
                 return
         self._relief = None
 
-    def _look_up(self, relief: _Relief, name: str) -> None:
+    def _look_up(self, relief: Relief, name: str) -> None:
         """Look up who offers the component of that name, which is to leave."""
         relief.began = self.peer.now
         number = relief.number = self._next_number()
@@ -330,17 +335,17 @@ class HotSpots(Protocol):
             slacks=dict(selection.slacks),
             candidates=list(relief.candidates),
             loads={host: loads[host] for host in relief.candidates if host in loads},
-            act=self.config.acts,
+            act=relief.act,
         )
-        if not self.config.acts:
-            self._rest(max(prediction.measured, JOURNALED / 2.0))
+        if not relief.act:
+            self._observed[relief.cause] = self.peer.now
             self._next_component(relief)
         elif found is None:
             self._give_up(relief, "the directory did not answer in time")
         else:
             self._ask_next(relief)
 
-    def _ask_next(self, relief: _Relief) -> None:
+    def _ask_next(self, relief: Relief) -> None:
         """Send the request to the next candidate (phase 1)."""
         component = relief.operator
         departure = None if component is None else self._departure(component)
@@ -377,7 +382,7 @@ class HotSpots(Protocol):
             tuple((now - when, left) for when, left in self.history.of(name)),
         )
 
-    def _wait(self, relief: _Relief, seconds: float, handle: Callable[..., None], number: int) -> None:
+    def _wait(self, relief: Relief, seconds: float, handle: Callable[..., None], number: int) -> None:
         if relief.timer is not None:
             relief.timer.cancel()
         relief.timer = self.peer.after(seconds, handle, number)
@@ -398,7 +403,7 @@ class HotSpots(Protocol):
         else:
             self._relocate_there(message.number, self.config_moving)
 
-    def _answered(self, relief: _Relief, refusal: str) -> None:
+    def _answered(self, relief: Relief, refusal: str) -> None:
         if relief.operator is not None:
             application, operator = relief.operator
             seconds = self.peer.now - relief.began
@@ -453,7 +458,7 @@ class HotSpots(Protocol):
         self._rest(0.0 if prediction is None else max(prediction.measured, prediction.predicted))
         self._next_component(relief)
 
-    def _give_up(self, relief: _Relief, reason: str) -> None:
+    def _give_up(self, relief: Relief, reason: str) -> None:
         """End the search for a target of one component, and go on with the next."""
         component = relief.operator
         self._record_end(relief, reason)
@@ -464,7 +469,7 @@ class HotSpots(Protocol):
             self._unwanted[component] = self.peer.now + UNWANTED
         self._next_component(relief)
 
-    def _record_end(self, relief: _Relief, failure: str) -> None:
+    def _record_end(self, relief: Relief, failure: str) -> None:
         if relief.timer is not None:
             relief.timer.cancel()
         if relief.operator is not None:
@@ -484,19 +489,9 @@ class HotSpots(Protocol):
         """Decide nothing until the queue, of which tuples take so many seconds, can have drained."""
         self._rests_until = self.peer.now + max(self.config.seconds, 2.0 * draining)
 
-    def _no_target(self, component: ComponentId, worst: ComponentId, reason: str) -> None:
-        self._dismiss(component, reason)
-        self._report_helpless(worst)
-        self._rest(0.0)
-
     def _report_helpless(self, component: ComponentId) -> None:
         """Inform the origin that this peer cannot be relieved, so that the next one on the path acts."""
         member = self.session.members.get(component[0])
         if member is not None and not member.ended:
             graph = member.graph
             self.peer.send(graph.origin, NoTargetFound(component[0], graph.attempt, component[1]))
-
-
-def _split(name: str) -> ComponentId:
-    application, _, operator = name.rpartition("/")
-    return application, operator

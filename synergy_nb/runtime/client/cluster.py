@@ -16,6 +16,7 @@ from collections.abc import Coroutine, Mapping, Sequence
 from typing import Any, Final, TypeVar
 
 from synergy_nb.algorithms.composition import CompositionConfig
+from synergy_nb.models.hot_spot_config import HotSpotConfig
 from synergy_nb.reporting.formatting import amount, share, size
 from synergy_nb.reporting.tables import as_html, as_text
 from synergy_nb.runtime.client.application import Application
@@ -76,6 +77,11 @@ class Cluster(Synchronous[AsyncCluster]):
         Order in which peers execute waiting tuples: ``"fcfs"`` (first come, first served), ``"edf"`` (earliest deadline
         first) or ``"least_slack"`` (least time until the deadline beyond the remaining work). A plan may state its own
         (``scheduling`` of ``sink``).
+    hotspots
+        Treatment of hot spots, which are operators whose tuples have no time left until their limit: ``"on"``, peers
+        predict them and have operators move to other peers; ``"observe"``, they predict them, and the journal states
+        what would move; ``"off"``, neither. Or all parameters, as a :class:`~synergy_nb.HotSpotConfig`. A plan may
+        state less (``hotspots`` of ``sink``).
     seed
         Seed of the peers' random generators, and of the sites in a wide area.
     spark
@@ -108,6 +114,7 @@ class Cluster(Synchronous[AsyncCluster]):
         keys: Mapping[str, bytes] | None = None,
         composition: CompositionConfig | None = None,
         discipline: str = "fcfs",
+        hotspots: str | HotSpotConfig = "on",
         seed: int = 0,
         spark: bool | str | Sequence[str] = True,
         security: Any = None,
@@ -124,6 +131,7 @@ class Cluster(Synchronous[AsyncCluster]):
             "keys": keys,
             "composition": composition,
             "discipline": discipline,
+            "hotspots": hotspots,
             "seed": seed,
             "spark": spark,
             "security": security,

@@ -20,6 +20,7 @@ from synergy_nb.algorithms.availability import PlacementConfig
 from synergy_nb.algorithms.composition import CompositionConfig
 from synergy_nb.assembly import PeerConfig
 from synergy_nb.errors import user_facing
+from synergy_nb.models.hot_spot_config import HotSpotConfig, hot_spot_config
 from synergy_nb.plan.requirements import LEAST_MEMORY, check_discipline
 from synergy_nb.plan.units import WrongValue, duration, parse_size
 from synergy_nb.recording.recording_file import create
@@ -80,6 +81,7 @@ async def start_cluster(
     keys: Mapping[str, bytes] | None = None,
     composition: CompositionConfig | None = None,
     discipline: str = "fcfs",
+    hotspots: str | HotSpotConfig = "on",
     seed: int = 0,
     spark: bool | str | Sequence[str] = True,
     security: Security | None = None,
@@ -111,6 +113,7 @@ async def start_cluster(
         keys,
         composition,
         discipline,
+        hotspots,
         seed,
     )
     where = checked(spark)
@@ -173,6 +176,7 @@ async def connect_cluster(
     keys: Mapping[str, bytes] | None = None,
     composition: CompositionConfig | None = None,
     discipline: str = "fcfs",
+    hotspots: str | HotSpotConfig = "on",
     seed: int = 0,
     spark: bool | str | Sequence[str] = True,
     security: Security | None = None,
@@ -199,6 +203,7 @@ async def connect_cluster(
         keys,
         composition,
         discipline,
+        hotspots,
         seed,
     )
     where = checked(spark)
@@ -330,6 +335,7 @@ def _config(
     keys: Mapping[str, bytes] | None,
     composition: CompositionConfig | None,
     discipline: str,
+    hotspots: str | HotSpotConfig,
     seed: int,
 ) -> dict[str, Any]:
     """Return checked plain values for the peers' factory."""
@@ -357,6 +363,7 @@ def _config(
         "seed": seed,
         "keys": dict(keys or {}),
         "discipline": check_discipline("discipline", discipline),
+        "hotspots": msgspec.to_builtins(hot_spot_config("hotspots", hotspots)),
         "composition": msgspec.to_builtins(composition or CompositionConfig(late=LATE)),
         "placement": msgspec.to_builtins(PlacementConfig(able=True, apart=True)),
     }
