@@ -41,14 +41,12 @@ def table(seed: int, rows: int = ROWS) -> pl.DataFrame:
     )
 
 
-class Streams(StreamWorld):
+class Deployed(StreamWorld):
     """Streams that are deployed by the sessions of a ring of peers."""
 
-    def __init__(self, ring: Both, seed: int, peers: tuple[str, ...], inputs: Mapping[str, pl.DataFrame]) -> None:
-        super().__init__(seed, peers)
-        self.ring = ring
-        self.inputs = inputs
-        self.told_plans: dict[str, bytes] = {}
+    ring: Ring
+    inputs: Mapping[str, pl.DataFrame]
+    told_plans: dict[str, bytes]
 
     def told(self, address: str, deployment: Deployment) -> None:
         """A peer's driver carries out an instruction."""
@@ -89,6 +87,16 @@ class Streams(StreamWorld):
         for other in self._nodes:
             if other != peer:
                 self._later(self.rng.uniform(0.0, 0.1), self._link_down, other, peer)
+
+
+class Streams(Deployed):
+    """Such streams of given rows."""
+
+    def __init__(self, ring: Both, seed: int, peers: tuple[str, ...], inputs: Mapping[str, pl.DataFrame]) -> None:
+        super().__init__(seed, peers)
+        self.ring = ring
+        self.inputs = inputs
+        self.told_plans = {}
 
 
 class Both(Ring):

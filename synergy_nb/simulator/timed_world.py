@@ -34,7 +34,7 @@ from synergy_nb.dataflow.streams.deployments import Deployment
 from synergy_nb.dataflow.streams.effects import Effect
 from synergy_nb.dataflow.streams.execution import Logic, Work
 from synergy_nb.dataflow.streams.hosting import Hosting
-from synergy_nb.dataflow.streams.values import chunks_of
+from synergy_nb.dataflow.streams.values import Chunk, chunks_of
 from synergy_nb.dataflow.tuples import END, Batch, Item, Punctuation
 from synergy_nb.models.hot_spot_config import HotSpotConfig
 from synergy_nb.plan import Plan
@@ -131,16 +131,21 @@ class TimedWorld(StreamWorld):
 
     def _work(self, peer: str) -> None:
         node = self._nodes[peer]
-        work = node.hosting.next(self.now) if not node.busy else None
+        work = node.hosting.next(self.now, self._light if node.busy else None)
         if work is None:
             return
         seconds = self.seconds.get((work.component.application, work.component.operator), 0.0) * work.rows
-        node.busy = True
-        self._later(seconds, self._finish_timed, peer, work, self.now)
+        node.busy = node.busy or seconds > 0.0
+        self._later(seconds, self._finish_timed, peer, work, self.now, seconds)
 
-    def _finish_timed(self, peer: str, work: Work, began: float) -> None:
+    def _light(self, component: Component, _chunk: Chunk) -> bool:
+        """Whether a component takes no time: it is executed beside others, as light work of live peers is."""
+        return not self.seconds.get((component.application, component.operator), 0.0)
+
+    def _finish_timed(self, peer: str, work: Work, began: float, seconds: float) -> None:
         node = self._nodes[peer]
-        node.busy = False
+        if seconds > 0.0:
+            node.busy = False
 
         def finish(hosting: Hosting) -> list[Effect]:
             outcome = work.run(lambda: self.now, hosting.limits.window)

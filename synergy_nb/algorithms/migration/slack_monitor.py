@@ -244,13 +244,17 @@ class SlackMonitor:
         """Line of a predicted execution time over the total rate: intercept in seconds, slope in s per tuple/s.
 
         Where the backlog grows, t̂_e = t_e + (load - 1) times the horizon, and the load is proportional to the rate.
-        Where the prediction does not depend on the rate, the slope is 0.
+        Where no line is trusted, the time beyond the processing time is taken as proportional to the rate, since a
+        time that does not depend on the rate would leave nothing to select.
         """
         if prediction.basis == "line" and prediction.slope > 0.0:
             return prediction.intercept, prediction.slope
         if prediction.basis == "growing backlog" and self.predicted_rate > 0.0:
             slope = self.config.horizon * self.utilisation() / self.predicted_rate
             return prediction.predicted - slope * self.predicted_rate, slope
+        if self.predicted_rate > 0.0:
+            waiting = max(prediction.predicted - prediction.processing, 0.0)
+            return prediction.processing, waiting / self.predicted_rate
         return prediction.predicted, 0.0
 
     def utilisation(self) -> float:

@@ -167,7 +167,7 @@ class Target:
             tightest = projection.tightest
             return f"the slack of {tightest} would be {slacks[tightest]:.3g} s", projection.rate, slacks
         self.reservations.reserve(newcomer, self.peer.now)
-        for ago, left in departure.moves:
+        for ago, left in (*departure.moves, (0.0, graph.roles.peers[operator])):
             self.history.moved(newcomer.name, left, self.peer.address, self.peer.now - ago)
         return "", projection.rate, slacks
 

@@ -8,6 +8,7 @@ the component's readers may request.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from itertools import islice
 from typing import Final
@@ -99,7 +100,9 @@ class Copy:
     ack_at : float or None
         Time in seconds at which it acknowledges its progress.
     ready : bool
-        Whether its peer has reported that it has a snapshot of the component in its present epoch.
+        Whether its peer has reported that it could take over in the component's present epoch.
+    ready_by : float
+        Time in seconds at which its follower counts as ready even if it has not caught up.
     """
 
     def __init__(self, output: Output, limits: Limits = LIMITS) -> None:
@@ -112,6 +115,7 @@ class Copy:
         self.retry_at = 0.0
         self.ack_at: float | None = None
         self.ready = False
+        self.ready_by = math.inf
         self._coming: _Snapshot | None = None  # announced snapshot with missing pieces
         self._whole: list[_Snapshot] = []  # complete snapshots, without all output before them
 

@@ -26,9 +26,11 @@ precedence. No chunk is passed over for ever by another class under ``fcfs``, as
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING
 
+from synergy_nb.dataflow.streams.deployments import Role
 from synergy_nb.dataflow.streams.merge import Entry
 from synergy_nb.dataflow.streams.values import Chunk
 
@@ -72,7 +74,12 @@ def first(
 
 
 def _rank(component: Component, chunk: Chunk, discipline: str) -> float:
-    """Return the time by which a discipline orders a chunk: 0, its deadline, or the latest time to start; seconds."""
+    """Return the time by which a discipline orders a chunk: 0, its deadline, or the latest time to start; seconds.
+
+    Followers come last: nobody waits for what they emit.
+    """
+    if component.role is Role.FOLLOWER:
+        return math.inf
     if discipline == "fcfs":
         return 0.0
     deadline = chunk.born + min(component.limit, component.sharers_limit)

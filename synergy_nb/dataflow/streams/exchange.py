@@ -119,7 +119,7 @@ class Exchange:
             return
         start = log.next_point(cursor.sent)
         began = reader.port == COPY and (frame.since is None or frame.since.position < start.position)
-        self._send(reader.peer, Data(frame.output, reader, start, (), began))
+        self._send(reader.peer, Data(frame.output, reader, start, (), began, end=log.end))
         if reader.port == COPY:
             self._hosting.snapshots.subscribed(component, reader.peer, frame.since is None, now)
         self.flush(component, now)
@@ -206,7 +206,7 @@ class Exchange:
         self._hosting.touch(component.application, component.operator)
         sequence = self._hosting.arrival()
         before = port.received.position
-        gap = not frame.chunks and not port.begin(frame.start, sequence, now)
+        gap = not frame.chunks and not port.begin(frame.start, sequence, now, frame.end)
         source.wait_s = RETRY_S
         prediction = component.prediction
         if prediction is not None:
@@ -272,7 +272,8 @@ class Exchange:
                     at = cursor.resend_at
         copy = self._hosting.roles.copies.get(key)
         if copy is not None:
-            times = (None if copy.merge.subscribed else copy.retry_at, copy.ack_at, copy.next_request_time)
+            ready_by = None if copy.ready else copy.ready_by
+            times = (None if copy.merge.subscribed else copy.retry_at, copy.ack_at, copy.next_request_time, ready_by)
             at = min((at, *(time for time in times if time is not None)))
         recovery = self._hosting.roles.recoveries.get(key)
         return at if recovery is None else min(at, recovery.retry_at)

@@ -32,6 +32,8 @@ class Data(msgspec.Struct, frozen=True, eq=False, tag="data"):
         Whether the log was trimmed between the reader's point and ``start``, so that a copy restarts.
     trimmed
         Point before which no reader needs the output any more, for copies.
+    end
+        Present end of the output, in the answer to a subscription.
     """
 
     output: Output
@@ -40,6 +42,7 @@ class Data(msgspec.Struct, frozen=True, eq=False, tag="data"):
     chunks: tuple[Chunk, ...] = ()
     began: bool = False
     trimmed: Point = ORIGIN
+    end: Point = ORIGIN
 
 
 class Ack(msgspec.Struct, frozen=True, tag="ack"):

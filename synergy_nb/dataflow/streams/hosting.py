@@ -405,6 +405,7 @@ class Hosting:
     def _done(self, now: float) -> list[Effect]:
         self._deliver(now)
         for key in self._touched:
+            self.roles.report_ready(key, now)
             due = self.exchange.due(key)
             component = self.components.get(key)
             if component is not None:

@@ -86,10 +86,12 @@ class InOrder:
         Bytes that were consumed since then.
     subscribed : bool
         Whether the producer is known to have this reader's subscription.
+    end : Point
+        End of the producer's output when it answered the subscription.
     """
 
     __slots__ = (
-        "acknowledged", "consumed", "durable", "epoch", "joined", "queue", "queued", "received", "subscribed",
+        "acknowledged", "consumed", "durable", "end", "epoch", "joined", "queue", "queued", "received", "subscribed",
         "unacknowledged",
     )  # fmt: skip
 
@@ -103,15 +105,22 @@ class InOrder:
         self.queued = 0
         self.epoch = epoch
         self.subscribed = False
+        self.end = ORIGIN
 
     @property
     def since(self) -> Point | None:
         """Point from which it requests chunks; None if it joins the stream at its present end."""
         return self.received if self.joined else None
 
-    def begin(self, start: Point, sequence: int = 0, now: float = 0.0) -> bool:
-        """Handle the producer's statement where it begins; False if tuples before that point are missing."""
-        self.subscribed = True
+    def begin(self, start: Point, sequence: int = 0, now: float = 0.0, end: Point = ORIGIN) -> bool:
+        """Handle the producer's statement where it begins and where its output ends at present.
+
+        Returns
+        -------
+        bool
+            False if tuples before the point where it begins are missing.
+        """
+        self.subscribed, self.end = True, end
         if not self.joined:
             self.joined = True
             self.received = self.consumed = Point(start.position, START)

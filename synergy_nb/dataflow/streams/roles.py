@@ -6,18 +6,22 @@ When a peer receives a deployment in which a component has a later epoch, it rea
 refuses frames of earlier epochs.
 
 A *backup* holds a copy. A *follower* is a backup that executes: it restores the first snapshot that arrives and reads
-the inputs from there on, in the order in which the active component reads them, which each chunk carries. A copy that
-becomes active resumes from what it has: a backup restores its snapshot and reads the inputs after it again; a follower
-has already reached the point of the component that it replaces. Nobody follows what another engine executes: its
-copies know the progress of the engine, and the one that becomes active has the engine resume from there. Where there
-are several inputs it first asks every peer that may depend on their order, see
+the inputs from there on, in the order in which the active component reads them, which each chunk carries. It is ready
+once it has executed all that has arrived, or has emitted more than the active component: then a move delays no tuple,
+even if the active component has a long queue. A follower that never gets there counts as ready after a second.
+Followers are executed when no active component of the peer has anything to do.
+
+A copy that becomes active resumes from what it has: a backup restores its snapshot and reads the inputs after it again;
+a follower has already reached the point of the component that it replaces. Nobody follows what another engine executes:
+its copies know the progress of the engine, and the one that becomes active has the engine resume from there. Where
+there are several inputs it first asks every peer that may depend on their order, see
 :mod:`~synergy_nb.dataflow.streams.order_recovery`.
 """
 
 from __future__ import annotations
 
 import math
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from synergy_nb.dataflow.streams.component import Component
 from synergy_nb.dataflow.streams.copies import Copy
@@ -27,7 +31,18 @@ from synergy_nb.dataflow.streams.exchange import ACK_S, RETRY_S
 from synergy_nb.dataflow.streams.frames import Data, Determinants, Recall, State, Supply
 from synergy_nb.dataflow.streams.log import StreamLog
 from synergy_nb.dataflow.streams.order_recovery import Recovery
-from synergy_nb.dataflow.streams.values import CLIENT, COPY, ORIGIN, Cut, Determinant, OnLag, Output, Reader, Stream
+from synergy_nb.dataflow.streams.values import (
+    CLIENT,
+    COPY,
+    ORIGIN,
+    Cut,
+    Determinant,
+    OnLag,
+    Output,
+    Point,
+    Reader,
+    Stream,
+)
 
 if TYPE_CHECKING:
     from synergy_nb.dataflow.streams.hosting import Hosting
@@ -35,6 +50,7 @@ if TYPE_CHECKING:
 __all__ = ["Roles"]
 
 Key = tuple[str, str]
+CATCH_UP_S: Final = 1.0  # seconds after which a follower counts as ready although it has not caught up
 
 
 class Roles:
@@ -284,7 +300,10 @@ class Roles:
     def _catch_up(self, key: Key, now: float) -> None:
         """Report a copy that is ready to take over, and start a follower where one is deployed."""
         hosting, copy, place = self._hosting, self.copies[key], self._hosting.place(*key)
-        if place is None or key in hosting.components or copy.state is None:
+        if place is None or copy.state is None:
+            return
+        if key in hosting.components:
+            self.report_ready(key, now)
             return
         if place.follower == hosting.peer and place.inputs and not place.elsewhere:
             follower = self._made(key, place, Role.FOLLOWER, copy)
@@ -292,9 +311,17 @@ class Roles:
                 follower.reading.free = not follower.ordered
                 follower.reading.prescribe(hosting.orders.of(follower.output.stream))
                 hosting.exchange.readdress(follower, now)
-        if not copy.ready and copy.state.output == copy.output:
+                copy.ready_by = now + CATCH_UP_S
+        self.report_ready(key, now)
+
+    def report_ready(self, key: Key, now: float) -> None:
+        """Report a copy once it is ready to take over: a backup with a snapshot, a follower that has caught up."""
+        copy, follower = self.copies.get(key), self._hosting.components.get(key)
+        if copy is None or copy.ready or copy.state is None or copy.state.output != copy.output:
+            return
+        if follower is None or now >= copy.ready_by or _caught_up(follower, copy.state.end, copy.merge.received):
             copy.ready = True
-            hosting.effect(Fact(FactKind.COPY_READY, *key))
+            self._hosting.effect(Fact(FactKind.COPY_READY, *key))
 
     def _unfollow(self, key: Key) -> None:
         """Make a follower a backup again, as it is no longer wanted or has lost the order; it may restart."""
@@ -361,3 +388,21 @@ class Roles:
             self._hosting.fail(component, reason)
         component.reading.free = True
         self._hosting.effect(Fact(FactKind.TAKEN_OVER, *key))
+
+
+def _caught_up(follower: Component, start: Point, emitted: Point) -> bool:
+    """Whether a follower has executed all that has arrived, or has emitted more than the active component.
+
+    Parameters
+    ----------
+    follower
+        The follower.
+    start
+        Point in the output at which it began.
+    emitted
+        Point up to which the output of the active component has arrived here.
+    """
+    if follower.running or any(not port.subscribed or port.received < port.end for port in follower.ports):
+        return False
+    end = follower.log.end.position
+    return follower.first is None or (end > start.position and end >= emitted.position)

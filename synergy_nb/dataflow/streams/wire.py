@@ -79,6 +79,7 @@ class _Data(msgspec.Struct, frozen=True, tag="data"):
     chunks: tuple[_Chunk, ...]
     began: bool
     trimmed: Point
+    end: Point
 
 
 class _Piece(msgspec.Struct, frozen=True, array_like=True, gc=False):
@@ -140,7 +141,7 @@ def parts(frame: Frame, *, near: bool = False) -> Iterator[bytes]:
                 _Chunk(chunk.start, chunk.end, chunk.size, chunk.determinants, chunk.losses, chunk.rates, len(payload))
                 for chunk, payload in zip(frame.chunks, payloads, strict=True)
             )
-            header = _Data(frame.output, frame.reader, frame.start, chunks, frame.began, frame.trimmed)
+            header = _Data(frame.output, frame.reader, frame.start, chunks, frame.began, frame.trimmed, frame.end)
         case State():
             payloads = [piece.data for piece in frame.enclosed]
             header = _State(
@@ -215,7 +216,7 @@ def decode(
                 _chunk(chunk, item_of(payload))
                 for chunk, payload in zip(header.chunks, _cut(rest, lengths), strict=True)
             )
-            return Data(header.output, header.reader, header.start, chunks, header.began, header.trimmed)
+            return Data(header.output, header.reader, header.start, chunks, header.began, header.trimmed, header.end)
         case _State():
             enclosed = _pieces(header.enclosed, rest)
             return State(
