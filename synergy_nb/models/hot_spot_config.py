@@ -1,0 +1,89 @@
+"""Parameters of the prediction of hot spots and of the migration away from them (chapter 3 of the dissertation)."""
+
+from __future__ import annotations
+
+import math
+from typing import Final, Literal
+
+import msgspec
+
+__all__ = ["MODES", "HotSpotConfig", "Mode"]
+
+Mode = Literal["on", "observe", "off"]
+
+#: What peers do about hot spots: predict and migrate, predict and journal only, or nothing.
+MODES: Final[tuple[Mode, ...]] = ("on", "observe", "off")
+
+
+class HotSpotConfig(msgspec.Struct, frozen=True):
+    """Parameters of hot spots.
+
+    Parameters
+    ----------
+    mode
+        ``on``: peers predict hot spots and migrate components; ``observe``: they predict and journal what they would
+        decide, and migrate nothing; ``off``: they neither predict nor migrate.
+    predict
+        Whether execution times are predicted from predicted rates (equations 3.2 to 3.8). False: the last measured
+        time counts, so peers react to slack that is already gone; for comparison.
+    confidence
+        Share ε of the delay limit by which the error of a regression's slope may change a predicted time; it gives the
+        confidence level C = ε q_t / r̄_t. Where the error is greater, the last measurement counts.
+    horizon
+        Seconds ahead for which execution times are predicted.
+    tuples
+        Least number of consecutive executions without slack that make a hot spot.
+    seconds
+        Least time from the first of them to the last, seconds.
+    selection
+        Rule that selects the components that leave: ``largest_first`` (section 3.4.1) or ``fewest`` (exact).
+    margin
+        Slack that each application must have at the target of a migration, as a share of its delay limit.
+    rest
+        Least time between two migrations of a component, seconds.
+    return_ban
+        Time for which a component does not return to a peer that it has left, seconds.
+    reservation
+        Time for which a target reserves capacity for a component that it has accepted, seconds.
+    candidates
+        Most peers that are asked for one component.
+    report
+        Interval between two reports of predictions to the origin of an application, seconds.
+    """
+
+    mode: Mode = "on"
+    predict: bool = True
+    confidence: float = 0.05
+    horizon: float = 5.0
+    tuples: int = 5
+    seconds: float = 1.0
+    selection: Literal["largest_first", "fewest"] = "fewest"
+    margin: float = 0.05
+    rest: float = 600.0
+    return_ban: float = 1800.0
+    reservation: float = 10.0
+    candidates: int = 8
+    report: float = 1.0
+
+    def __post_init__(self) -> None:
+        if self.mode not in MODES:
+            raise ValueError(f"mode: {self.mode!r}; expected one of {', '.join(MODES)}")
+        if self.selection not in ("largest_first", "fewest"):
+            raise ValueError(f"selection: {self.selection!r}; expected 'largest_first' or 'fewest'")
+        for field in ("confidence", "horizon", "seconds", "margin", "rest", "return_ban", "reservation", "report"):
+            value = getattr(self, field)
+            if not 0.0 <= value < math.inf or (value == 0.0 and field in ("reservation", "report")):
+                raise ValueError(f"{field}: {value}; expected a finite number from 0")
+        for field in ("tuples", "candidates"):
+            if getattr(self, field) < 1:
+                raise ValueError(f"{field}: {getattr(self, field)}; expected at least 1")
+
+    @property
+    def acts(self) -> bool:
+        """Whether peers migrate components away from hot spots."""
+        return self.mode == "on"
+
+    @property
+    def predicts(self) -> bool:
+        """Whether peers compute slack and predict hot spots."""
+        return self.mode != "off"
