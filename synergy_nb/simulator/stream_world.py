@@ -180,18 +180,15 @@ class StreamWorld:
             if name in shared:
                 continue
             feeds = tuple(Feed(*shared[up]) if up in shared else Feed(application, up) for up in operator.inputs)
-            assignments[name] = Assignment(
-                peers[name], 0, (backups or {}).get(name, ()), "", feeds, (), operator.kind == "sink"
-            )
+            copies, sink = (backups or {}).get(name, ()), operator.kind == "sink"
+            assignments[name] = Assignment(peers[name], 0, copies, "", feeds, (), sink)
             if all(feed.application == application for feed in feeds):  # who shares a stream joins it somewhere
                 self._first |= {(application, name, peer) for peer in assignments[name].backups}
-            if operator.kind == "sink":
+            if sink:
                 self.results[application, name] = Results(application, name, plan.qos.delay)
                 self.clients.setdefault((application, name), 0.05)
                 self._later(0.05, self._collect, application, name)
-        for owner in {feed.application for assignment in assignments.values() for feed in assignment.inputs} - {
-            application
-        }:
+        for owner in {feed.application for each in assignments.values() for feed in each.inputs} - {application}:
             self._add_sharer(application, owner, assignments)
         self._publish(Deployment(application, 1, assignments))
 
@@ -223,18 +220,13 @@ class StreamWorld:
 
     def change(self, application: str, assignments: Mapping[str, Assignment]) -> None:
         """Publish a new deployment of an application, and of those whose streams it shares."""
-        known = self.deployments[application]
-        for owner in {feed.application for assignment in assignments.values() for feed in assignment.inputs} - {
-            application
-        }:
+        for owner in {feed.application for each in assignments.values() for feed in each.inputs} - {application}:
             self._add_sharer(application, owner, assignments)
         known = self.deployments[application]
         witnesses = tuple(peer for peer in known.witnesses if not self.dead(peer))
-        self._publish(
-            msgspec.structs.replace(
-                known, version=known.version + 1, assignments=dict(assignments), witnesses=witnesses
-            )
-        )
+        version = known.version + 1
+        changed = dict(assignments)
+        self._publish(msgspec.structs.replace(known, version=version, assignments=changed, witnesses=witnesses))
 
     def _publish(self, deployment: Deployment) -> None:
         """Send a deployment to all peers, to each at a different time."""
@@ -256,9 +248,7 @@ class StreamWorld:
         self.doubted.discard(dead)
         for application in tuple(self.deployments):
             known = self.deployments[application].assignments
-            assignments = {
-                name: self._without(application, name, assignment, dead) for name, assignment in known.items()
-            }
+            assignments = {name: self._without(application, name, each, dead) for name, each in known.items()}
             if assignments != known:
                 self.change(application, assignments)
 

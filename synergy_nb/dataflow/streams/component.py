@@ -36,14 +36,7 @@ from synergy_nb.dataflow.streams.log import LIMITS, Limits, StreamLog
 from synergy_nb.dataflow.streams.losses import Losses
 from synergy_nb.dataflow.streams.merge import Entry, InOrder
 from synergy_nb.dataflow.streams.reading_order import ReadingOrder
-from synergy_nb.dataflow.streams.values import (
-    CLIENT,
-    ORIGIN,
-    Chunk,
-    Cut,
-    Output,
-    Reader,
-)
+from synergy_nb.dataflow.streams.values import CLIENT, ORIGIN, Chunk, Cut, Output, Reader
 from synergy_nb.dataflow.tuples import START, Item, Punctuation
 
 __all__ = ["NOTHING", "Component", "Encoding"]
@@ -393,9 +386,9 @@ class Component(ComponentMetrics):
                 port.durable = port.consumed
             elif not self.copy_holders.waited:
                 port.durable = max(port.durable, point)
-        engine.set_copies(copies=self.copy_holders.waited, safe=self._retained(known))
+        engine.set_copies(copies=self.copy_holders.waited, safe=self._inputs_retained(known))
 
-    def _retained(self, known: Committed) -> bool:
+    def _inputs_retained(self, known: Committed) -> bool:
         """Whether all inputs that another engine may request again are retained."""
         return all(point.covers(port.durable) for port, point in zip(self.ports, known.inputs, strict=True))
 
@@ -405,11 +398,11 @@ class Component(ComponentMetrics):
         engine = self.engine
         if engine is None:
             return True
-        if not self._retained(engine.committed):
+        if not self._inputs_retained(engine.committed):
             return False
         engine.set_copies(copies=True, safe=True)  # it commits nothing more by itself
         known = engine.committed
-        return known.whole and self.log.end.covers(known.end) and self._retained(known)
+        return known.whole and self.log.end.covers(known.end) and self._inputs_retained(known)
 
     # -- snapshots -----------------------------------------------------------------------------------------------
 
@@ -429,15 +422,9 @@ class Component(ComponentMetrics):
             return
         self.saving = SavedState if self.logic is None else self.logic.save
         inputs = tuple(port.consumed for port in self.ports)
-        order, causes = tuple(self.reading.runs), tuple(self.reading.causes)
+        order, causes, losses = tuple(self.reading.runs), tuple(self.reading.causes), self.losses
         self._cuts[self.number] = Cut(
-            inputs,
-            self.log.end,
-            order,
-            causes,
-            read=self._saved,
-            consumed=self.losses.consumed,
-            dropped=self.losses.dropped,
+            inputs, self.log.end, order, causes, read=self._saved, consumed=losses.consumed, dropped=losses.dropped
         )
 
     def cut(self, number: int) -> Cut:
@@ -464,10 +451,8 @@ class Component(ComponentMetrics):
     def copied(self, peer: str, number: int) -> bool:
         """Record that a peer has a snapshot; True if inputs up to some point need no longer be retained."""
         cut = self._cuts.get(number)
-        return (
-            self.copy_holders.acknowledged(peer, number, self.read if cut is None else cut.read)
-            and self._advance_stable()
-        )
+        read = self.read if cut is None else cut.read
+        return self.copy_holders.acknowledged(peer, number, read) and self._advance_stable()
 
     def set_copy_holders(self, peers: Iterable[str]) -> None:
         """Set the peers that hold copies from now on."""
