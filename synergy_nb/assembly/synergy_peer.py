@@ -24,9 +24,10 @@ from synergy_nb.lifecycle.requests import Requests
 from synergy_nb.lifecycle.resilient_placement import ResilientPlacement
 from synergy_nb.lifecycle.sessions import Session
 from synergy_nb.models.overheads import Overheads
+from synergy_nb.models.overlapping_levels import OverlappingLevels
 from synergy_nb.overlay.directory import Directory
 from synergy_nb.overlay.latency import Latency
-from synergy_nb.overlay.load_levels import LoadLevels
+from synergy_nb.overlay.load_levels import LEVELS, LoadLevels
 from synergy_nb.overlay.membership import Membership
 from synergy_nb.overlay.pastry import Pastry
 from synergy_nb.overlay.published_streams import PublishedStreams
@@ -56,6 +57,8 @@ class PeerConfig(msgspec.Struct, frozen=True):
         Seed of the peer's random generator.
     pings
         Interval between pings of the failure detector, seconds; longer where many peers share a machine.
+    load_levels
+        Number of levels of the load, from 2: the peer publishes its load when that leaves its level.
     composition, session
         Parameters of composition and of sessions.
     placement
@@ -72,6 +75,7 @@ class PeerConfig(msgspec.Struct, frozen=True):
     promise_measured: bool = False
     seed: int = 0
     pings: float = 0.5
+    load_levels: int = LEVELS
     composition: CompositionConfig = CompositionConfig()
     session: SessionConfig = SessionConfig()
     placement: PlacementConfig | None = PlacementConfig()
@@ -82,6 +86,8 @@ class PeerConfig(msgspec.Struct, frozen=True):
         for field, value in {"failure": self.failure, **self.domains}.items():
             if not 0.0 <= value <= 1.0:
                 raise ValueError(f"{field}: {value}; expected a probability from 0 to 1")
+        if self.load_levels < 2:
+            raise ValueError(f"load_levels: {self.load_levels}; expected at least 2")
 
 
 @dataclass(frozen=True)
@@ -171,9 +177,9 @@ class SynergyPeer:
         self.membership = Membership(peer, self.pastry, config.pings)
         self.directory = Directory(peer, self.pastry, self.membership)
         self.streams = PublishedStreams(self.directory)
-        self.loads = LoadLevels(peer, self.directory, lambda: self.ledger.residual_cores(""))
+        self.loads = LoadLevels(peer, self.directory, self.ledger, OverlappingLevels(config.load_levels))
         if composing.choice == "balanced":
-            self.ledger.on_change.append(self.loads.changed)
+            self.ledger.on_change.append(self.loads.promises_changed)
         self.session = Session(
             peer,
             self.ledger,
