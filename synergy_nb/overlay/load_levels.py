@@ -9,11 +9,9 @@ driver predicts one. All three travel in one load update, one message to each pe
 
 - The load, which is the predicted one if there is one and else the measured one, has left its level (dissertation,
   section 3.4.3; :mod:`synergy_nb.models.overlapping_levels`).
-- The promised load has left its own level. A promise never exceeds the capacity, so it would never leave the lowest
-  levels of the former scale. Composition compares the share that a component takes of the free capacity (equation 2.5);
-  so these levels divide the logarithm of the free share, each of which has 1/1.2 of the free share of the level below.
-  Such a change is published at most once per interval, however many sessions have begun and ended; probes measure the
-  exact value.
+- The promised load has left its level. Promises do not exceed the capacity, so their levels divide the loads from 0 to
+  1, where composition compares peers (equation 2.5). Such a change is published at most once per interval, however many
+  sessions have begun and ended; probes measure the exact value.
 
 An update contains the loads themselves, not the numbers of levels. Renewals of leases are the keep-alives; they are
 messages of their own, and contain no load.
@@ -36,12 +34,11 @@ from synergy_nb.models.overlapping_levels import OverlappingLevels
 from synergy_nb.overlay.directory import Directory
 from synergy_nb.overlay.directory_entries import Entry, PeerLoad
 
-__all__ = ["CORES", "LEVELS", "LoadLevels", "free_cores", "promised_levels", "reported_loads"]
+__all__ = ["CORES", "LEVELS", "LoadLevels", "free_cores", "reported_loads"]
 
 CORES: Final = "cores"  # attribute of an entry: processing capacity of its host, cores
-LEVELS: Final = 21  # levels of the load: half a server wide, with a boundary at the load of a fully used server
-RATIO: Final = 1.2  # free shares of two adjacent levels of the promised load
-LEAST: Final = 0.01  # free share; all below is one level
+LEVELS: Final = 21  # levels of the load: 0.5 wide, so that one begins at the load of a fully used server
+PROMISED_LEVELS: Final = 21  # levels of the promised load: 0.05 wide
 
 
 def reported_loads(entries: Iterable[Entry]) -> dict[str, PeerLoad]:
@@ -70,23 +67,6 @@ def free_cores(entries: Iterable[Entry]) -> dict[str, float]:
         for host, capacity in cores.items()
         if host in loads and isinstance(capacity, int | float)
     }
-
-
-def promised_levels() -> OverlappingLevels:
-    """Levels of :func:`promised_scale`."""
-    highest = math.ceil(promised_scale(1.0))
-    return OverlappingLevels(highest + 1, severe=float(highest))
-
-
-def promised_scale(promised: float) -> float:
-    """Compute the number of steps of equal ratio from the whole capacity to the free share.
-
-    Examples
-    --------
-    >>> [round(promised_scale(promised), 2) for promised in (0.0, 1 - 1 / 1.2, 0.5, 1.0)]
-    [0.0, 1.0, 3.8, 25.26]
-    """
-    return -math.log(min(max(1.0 - promised, LEAST), 1.0), RATIO)
 
 
 class LoadLevels:
@@ -129,16 +109,20 @@ class LoadLevels:
         self.overloaded = False
         self.on_overload: list[Callable[[bool], None]] = []
         self._levels = OverlappingLevels(LEVELS) if levels is None else levels
-        self._promised_levels = promised_levels()
+        self._promised_levels = OverlappingLevels(PROMISED_LEVELS, severe=1.0)
         self._measured: float | None = None
         self._predicted: float | None = None
         self._offered: set[str] = set()
         self._timer: Timer | None = None
 
     @property
+    def _promised(self) -> float:
+        return max(self.ledger.load, 0.0)  # sums of released amounts may differ from 0 by a rounding error
+
+    @property
     def load(self) -> PeerLoad:
         """The present load of the peer, which is not necessarily the published one."""
-        return PeerLoad(self.ledger.load, self._measured, self._predicted)
+        return PeerLoad(self._promised, self._measured, self._predicted)
 
     def offer(self, component: str, attributes: Mapping[str, str]) -> None:
         """Register a component."""
@@ -185,14 +169,14 @@ class LoadLevels:
 
     def promises_changed(self) -> None:
         """Publish the load soon if a commitment or a release has moved the promised load out of its level."""
-        if self._timer is None and not self._promised_levels.contains(promised_scale(self.ledger.load)):
+        if self._timer is None and not self._promised_levels.contains(self._promised):
             self._timer = self.peer.after(self.every, self._publish_promised)
 
     def _publish_promised(self) -> None:
         self._timer = None
-        if not self._promised_levels.contains(promised_scale(self.ledger.load)):
+        if not self._promised_levels.contains(self._promised):
             self._publish()
 
     def _publish(self) -> None:
-        self._promised_levels.leaves(promised_scale(self.ledger.load))
+        self._promised_levels.leaves(self._promised)
         self.messages += self.directory.publish_load(self.load)
