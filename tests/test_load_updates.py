@@ -12,8 +12,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from synergy_nb.algorithms.migration.targets import candidates, least_loaded
+from synergy_nb.control.peer import Send
 from synergy_nb.models.overlapping_levels import OverlappingLevels
 from synergy_nb.overlay.directory_entries import Entry, EntryCopy, PeerLoad, Store
+from synergy_nb.overlay.directory_messages import LoadUpdate, Registered
 from tests.loaded_world import JOINED, LoadedWorld, names_with
 from tests.test_overlapping_levels import WALK, reported
 
@@ -272,6 +274,21 @@ def test_a_lost_update_is_sent_again_until_it_is_acknowledged() -> None:
     world.run(60.0)
     assert world.updates["p5", "p2"] == sent
     assert world.loads["p5"].messages == 2  # repeated messages are no further updates
+
+
+def test_an_update_that_comes_late_twice_or_without_entries_changes_nothing() -> None:
+    world = world_of(8)
+    names = names_with(world, root="p2", count=1)
+    world.offer("p5", *names)
+    world.report("p5", 4.0)
+    world.run(3.0)
+    stored = world.known("p0", names)
+    root, now = world.directory["p2"].peer, world.simulation.now
+    latest = stored["p5"].version
+    for host, version, answer in [("p5", latest - 1, latest), ("p5", latest, latest), ("p6", latest + 1, -1)]:
+        effects = root.receive(host, LoadUpdate(PeerLoad(0.9, 9.0, version=version)), now)
+        assert effects == [Send(host, Registered((), (), answer))]
+    assert world.known("p0", names) == stored
 
 
 def test_a_host_that_starts_again_publishes_a_newer_load() -> None:
