@@ -124,8 +124,8 @@ def replicated(seconds: int = 10) -> Journal:
     journal = Journal(1_000_000)
     graph = {operator: PEERS[number % len(PEERS)] for number, operator in enumerate(top_pairs().operators)}
     graph["sink"] = PEERS[0]
-    keepers = {"filter": 3, "aggregate": 1, "sort": 4, "count": 0, "compare": 2}
-    backups = {name: [PEERS[keeper]] for name, keeper in keepers.items()}
+    copy_holders = {"filter": 3, "aggregate": 1, "sort": 4, "count": 0, "compare": 2}
+    backups = {name: [PEERS[keeper]] for name, keeper in copy_holders.items()}
     death = START + seconds / 2
     placed = PlacementCompleted(
         START - 0.15, PEERS[0], "top-1", attempt=1, degree=2, primaries=graph, backups=backups, availability=0.999

@@ -11,8 +11,8 @@ from synergy_nb.assembly import PeerConfig, SynergyPeer
 from synergy_nb.control.driver_messages import Answer, OfferComponents, SubmitPlan
 from synergy_nb.control.graph import ComponentGraph, PlacementRequest, Report, Roles
 from synergy_nb.control.peer import Peer
+from synergy_nb.dataflow.streams.deployments import Assignment as Where
 from synergy_nb.dataflow.streams.deployments import Deployment
-from synergy_nb.dataflow.streams.deployments import Place as Where
 from synergy_nb.events import Event
 from synergy_nb.events.application_states import State
 from synergy_nb.lifecycle.alternatives import DirectoryEntries
@@ -103,16 +103,20 @@ class Ring:
     def deployed(self) -> dict[tuple[str, str, str], Where]:
         """What peers execute: peer, application and operator to where the peer believes it is."""
         return {
-            (address, application, operator): place
+            (address, application, operator): assignment
             for (address, application), known in self.deployments.items()
-            for operator, place in known.places.items()
-            if place.active == address
+            for operator, assignment in known.assignments.items()
+            if assignment.active == address
         }
 
     @property
     def started(self) -> set[tuple[str, str, str]]:
         """Sources that emit: peer, application and operator."""
-        return {key for key, place in self.deployed.items() if not place.inputs and not place.sink and self._runs(key)}
+        return {
+            key
+            for key, assignment in self.deployed.items()
+            if not assignment.inputs and not assignment.sink and self._runs(key)
+        }
 
     def _runs(self, key: tuple[str, str, str]) -> bool:
         return self.deployments[key[:2]].running
@@ -131,11 +135,11 @@ class Ring:
     def _converge(self, address: str, told: Deployment) -> None:
         """Hold what every instruction must be, and remember it."""
         known = self.deployments.get((address, told.application))
-        assert known is not None or told.places, "an application ends that was never there"
+        assert known is not None or told.assignments, "an application ends that was never there"
         assert known is None or known.version <= told.version, "an earlier deployment comes later"
-        for operator, place in told.places.items():
-            assert all(place.active != peer for peer in place.copies), f"{operator} has a copy where it is"
-        if told.places:
+        for operator, assignment in told.assignments.items():
+            assert all(assignment.active != peer for peer in assignment.copies), f"{operator} has a copy where it is"
+        if told.assignments:
             self.deployments[address, told.application] = told
         else:
             del self.deployments[address, told.application]

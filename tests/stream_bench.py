@@ -10,7 +10,7 @@ from typing import Any
 import polars as pl
 
 from synergy_nb.dataflow.streams.component import Component
-from synergy_nb.dataflow.streams.deployments import Deployment, Feed, Place
+from synergy_nb.dataflow.streams.deployments import Assignment, Deployment, Feed
 from synergy_nb.dataflow.streams.effects import Effect, Send
 from synergy_nb.dataflow.streams.execution import Outcome, Work
 from synergy_nb.dataflow.streams.frames import Ack, Data, Subscribe
@@ -34,7 +34,7 @@ class Idle:
     def needs(self, _: int, __: Item) -> float:
         return 0.0
 
-    def take(self, _: int, __: Item) -> Iterator[Item]:
+    def execute(self, _: int, __: Item) -> Iterator[Item]:
         return iter(())
 
     def snapshot(self) -> bytes:
@@ -76,12 +76,12 @@ class Bench:
         self.sent: list[tuple[str, Any]] = []
         self._ends: dict[tuple[str, int], Point] = {}
         outside = {up for inputs in operators.values() for up in inputs if up not in operators}
-        places = {name: Place(BEFORE) for name in outside}
+        assignments = {name: Assignment(BEFORE) for name in outside}
         for name, inputs in operators.items():
-            places[name] = Place(HERE, inputs=tuple(Feed("a", up) for up in inputs))
+            assignments[name] = Assignment(HERE, inputs=tuple(Feed("a", up) for up in inputs))
         for name, behind in (readers or {}).items():
-            places |= {reader: Place(BEHIND, inputs=(Feed("a", name),)) for reader in behind}
-        self.do(self.hosting.converge(Deployment("a", 1, places), 0.0))
+            assignments |= {reader: Assignment(BEHIND, inputs=(Feed("a", name),)) for reader in behind}
+        self.do(self.hosting.converge(Deployment("a", 1, assignments), 0.0))
         self.do(self.hosting.tick(0.0))
         for name, behind in (readers or {}).items():
             for reader in behind:

@@ -159,9 +159,9 @@ def survives(world: StreamWorld, victims: Collection[str]) -> bool:
     """Whether each component on these peers has a copy elsewhere that can take over now."""
     lost = world.doubted.union(victims)
     for application, deployment in world.deployments.items():
-        for name, place in deployment.places.items():
-            if place.active in lost:
-                able = [peer for peer in (*place.backups, place.follower) if peer and peer not in lost]
+        for name, assignment in deployment.assignments.items():
+            if assignment.active in lost:
+                able = [peer for peer in (*assignment.backups, assignment.follower) if peer and peer not in lost]
                 if not any(world.ready(application, name, peer) and not world.dead(peer) for peer in able):
                     return False
     return True
@@ -169,7 +169,7 @@ def survives(world: StreamWorld, victims: Collection[str]) -> bool:
 
 def movable(world: StreamWorld, application: str) -> list[str]:
     """The operators of an application that may move: all but sinks."""
-    return [name for name, place in world.deployments[application].places.items() if not place.sink]
+    return [name for name, assignment in world.deployments[application].assignments.items() if not assignment.sink]
 
 
 KINDS = ("crash", "crash", "two", "hang", "zombie", "cut", "move", "move", "calm")

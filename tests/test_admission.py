@@ -15,7 +15,7 @@ from synergy_nb.control.driver_messages import StopApplication
 from synergy_nb.dataflow.memory_shares import Memory
 from synergy_nb.dataflow.meters import UnitCost
 from synergy_nb.dataflow.streams.component import Component
-from synergy_nb.dataflow.streams.deployments import Place, Role
+from synergy_nb.dataflow.streams.deployments import Assignment, Role
 from synergy_nb.events import GraphSelected
 from synergy_nb.lifecycle.engine_choice import SparkOffer, choose
 from synergy_nb.models.overheads import (
@@ -255,7 +255,7 @@ def test_what_a_tuple_costs_is_found_among_noise_or_not_told() -> None:
 def test_a_load_is_not_taken_from_how_long_a_busy_machine_took() -> None:
     """Seen: "at best inf s", admitted on repeat: tuples that waited for a processor counted as load."""
     share = Memory().share("a", "filter")
-    component = Component("a", "filter", "p", Place("p"), Role.ACTIVE, None, share=share, measure_s=1.0)
+    component = Component("a", "filter", "p", Assignment("p"), Role.ACTIVE, None, share=share, measure_s=1.0)
     component.planned_s = 1e-6
     now = 0.0
     for rate in (10, 200):

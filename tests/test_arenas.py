@@ -58,7 +58,7 @@ def test_a_large_batch_is_read_where_it_was_written() -> None:
     chunks = [chunk(20_000), chunk(30_000, 20_000), chunk(400_000, 50_000)]
     for each in chunks:
         arenas.encode(each)
-        assert each.kept is not None
+        assert each.region is not None
         assert each.payload is not None
         assert len(each.payload) < 300
     assert [read(each.payload, views) for each in chunks] == [each.item for each in chunks]
@@ -72,7 +72,7 @@ def test_small_batches_and_punctuations_are_sent() -> None:
     small, promise = chunk(LEAST // 100), chunks_of([Punctuation(5, 0, 0.0)], ORIGIN)[0]
     for each in (small, promise):
         arenas.encode(each)
-        assert each.kept is None
+        assert each.region is None
         assert each.payload is not None
         assert tuples.decode(each.payload) == each.item
 
@@ -84,7 +84,7 @@ def test_what_was_read_stays_when_its_producer_has_let_go_of_it() -> None:
     payload, wanted = one.payload, one.item
     item = read(payload, views)
     number = reference(payload).number
-    one.kept = None
+    one.region = None
     del arenas
     gc.collect()
     with pytest.raises(OSError, match="Bad file descriptor"):

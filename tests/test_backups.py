@@ -10,7 +10,7 @@ import polars as pl
 import pytest
 
 from synergy_nb.dataflow.streams.copies import Copy
-from synergy_nb.dataflow.streams.deployments import Deployment, Feed, Place
+from synergy_nb.dataflow.streams.deployments import Assignment, Deployment, Feed
 from synergy_nb.dataflow.streams.log import Limits
 from synergy_nb.dataflow.streams.values import COPY, ORIGIN, Point
 from synergy_nb.dataflow.tuples import END, Batch, Punctuation, decode, encode
@@ -68,8 +68,8 @@ class Hosts(Pair):
     def tell(self, *lost: str) -> None:
         """Tell all peers, but for those that are lost, who executes what."""
         self.version += 1
-        places = {
-            name: Place(
+        assignments = {
+            name: Assignment(
                 self.peers[name],
                 self.epochs[name],
                 self.backups.get(name, ()),
@@ -78,7 +78,7 @@ class Hosts(Pair):
             )
             for name, operator in self.plan.operators.items()
         }
-        order = Deployment(self.application, self.version, places, plan=self.plan.to_bytes())
+        order = Deployment(self.application, self.version, assignments, plan=self.plan.to_bytes())
         for address in set(self.net) - set(lost):
             self.net[address].carry_out(order)
 

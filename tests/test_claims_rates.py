@@ -395,3 +395,15 @@ def test_levels_cost_little_where_loads_jump_and_much_where_they_walk() -> None:
     assert verdict["updates at 7 levels over those at 3, slow walk"] == "does not hold"
     assert verdict["updates at 7 levels over those at 3, jumps"] == "holds"
     assert {row.x for row in result.rows if row.algorithm == "jumps"} == {3, 4, 5, 6, 7}
+
+
+def test_simulated_peers_send_as_many_updates_as_values_and_hashes_give() -> None:
+    (claim,) = find(["P8"])
+    setup: dict[str, Value] = {"levels": (3, 7), "peers": 12, "samples": 60, "jump": 0.2, "offered": 6}
+    (result,) = runner.reproduce([(claim, setup)])
+    for moving in ("jumps", "slow walk"):
+        found = {check.name: check for check in result.checks if check.name.endswith(moving)}
+        for name in ("an update is one message to each other responsible peer", "no other peer receives a load update"):
+            assert found[f"{name}, {moving}"].verdict == "holds"
+            assert found[f"{name}, {moving}"].ours == "at 2 of 2"
+    assert all(row.value > 0 for row in result.rows if row.metric == "messages")

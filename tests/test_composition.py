@@ -395,7 +395,9 @@ def test_a_confirmation_of_an_earlier_attempt_deploys_nothing_of_the_current_one
     effects = synergy.peer.receive("b", confirm(query, "o1", "o3", attempt=2), 1.2)
     told = [effect.instruction for effect in effects if isinstance(effect, Instruct)]
     deployments = [each for each in told if isinstance(each, Deployment)]
-    assert [sorted(name for name in each.places if each.places[name].active == "a") for each in deployments] == [
+    assert [
+        sorted(name for name in each.assignments if each.assignments[name].active == "a") for each in deployments
+    ] == [
         ["o1"],
         ["o1", "source"],
     ]

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from synergy_nb.control.peer import Peer, Send, key_of
 from synergy_nb.overlay.directory import Directory, Entry, EntryCopy
 from synergy_nb.overlay.directory_entries import HELD_FRACTION, Store
-from synergy_nb.overlay.directory_roots import Copies, Found, Lookup
+from synergy_nb.overlay.directory_messages import Copies, Found, Lookup
 from synergy_nb.overlay.pastry import Pastry
 from tests.overlay_world import World
 

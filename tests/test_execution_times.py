@@ -78,7 +78,7 @@ def test_without_a_line_the_last_measurement_is_reported() -> None:
     equal = regressed((0.010, 0.020, 0.030, 0.012), (150.1,) * 4)
     assert equal.line() is None
     assert equal.predict(300.0, math.inf)[:2] == (0.012, "last measurement")
-    assert ExecutionTimes(floor=0.002).predict(300.0, math.inf) == (0.002, "profile", False, None)
+    assert ExecutionTimes(floor=0.002).predict(300.0, math.inf) == (0.002, "profile", False, None, 0.0)
 
 
 def test_equal_rates_are_recognised_after_others_have_left_the_window() -> None:

@@ -151,7 +151,7 @@ def test_a_failing_operator_stops_its_application_and_no_other(monkeypatch: pyte
     def create(operator: Any, plan: Any, **options: Any) -> OperatorLogic:
         logic = create_logic(operator, plan, **options)
         if operator.params.get("where") == "bytes < 0":
-            monkeypatch.setattr(logic, "take", lambda port, item: dict[str, int]()["secret"])
+            monkeypatch.setattr(logic, "execute", lambda port, item: dict[str, int]()["secret"])
         return logic
 
     monkeypatch.setattr(instances, "create", create)
@@ -179,7 +179,7 @@ def test_a_panic_of_polars_is_a_failure_like_any_other(monkeypatch: pytest.Monke
         def panic(port: int, batch: Batch) -> list[Item]:
             raise pl.exceptions.PanicException("index out of bounds")
 
-        monkeypatch.setattr(logic, "take", panic)
+        monkeypatch.setattr(logic, "execute", panic)
         return logic
 
     monkeypatch.setattr(instances, "create", create)
@@ -244,8 +244,8 @@ def test_whoever_sends_data_is_told_what_its_reader_has_left() -> None:
         pair = Pair(
             read=reading(30, 100),
             limits=Limits(4000),
-            left=lambda: 0.75,
-            heard=lambda address, cores: heard.add((address, cores)),
+            unused_cores=lambda: 0.75,
+            on_unused_cores=lambda address, cores: heard.add((address, cores)),
         )
         pair.deploy("app", trace().filter("bytes >= 0").sink(), {"source": "a", "filter": "b", "sink": "b"})
         assert sum(batch.table.height for batch in await pair.results("b", "app")) == 3000
@@ -284,9 +284,11 @@ def test_orders_that_cannot_be_carried_out_say_why() -> None:
         peers = dict.fromkeys(plan.operators, "a")
         one = pair.net["a"]
         order = deployment("app", plan, peers)
-        typo = {"fliter": order.places["filter"]}
-        one.carry_out(msgspec.structs.replace(order, places=typo))
-        one.carry_out(msgspec.structs.replace(order, application="other", places=typo, plan=b"nothing like a plan"))
+        typo = {"fliter": order.assignments["filter"]}
+        one.carry_out(msgspec.structs.replace(order, assignments=typo))
+        one.carry_out(
+            msgspec.structs.replace(order, application="other", assignments=typo, plan=b"nothing like a plan")
+        )
         pair.deploy("measuring", source("peers").sink(), dict.fromkeys(("source", "sink"), "a"))
         await until(lambda: len(pair.failed) == 3)
         reasons = {(application, operator): reason for application, operator, reason in pair.failed}
@@ -352,7 +354,7 @@ def test_undeploying_in_the_middle_leaves_nothing() -> None:
             hosting = one.hosting
             assert (hosting.components, hosting.deployments, hosting.opened, one._driver.feeds) == ({}, {}, set(), {})
             assert (hosting.roles.copies, hosting.roles.recoveries, hosting.exchange._sources) == ({}, {}, {})
-            assert (hosting.memory.held, hosting.next_timer, one._sinks.timer) == (0, None, None)
+            assert (hosting.memory.used, hosting.next_timer, one._sinks.timer) == (0, None, None)
         pair.undeploy("app", peers)
         assert not pair.failed
         pair.deploy("app", trace().filter("bytes < 100").sink(), peers)  # the name may be used again
@@ -490,9 +492,9 @@ def test_results_stay_when_nothing_but_the_sink_does() -> None:
         for each in pair.net.values():
             each.carry_out(order)
         await until(lambda: bool(pair.finished))
-        left = {"sink": msgspec.structs.replace(order.places["sink"], inputs=())}
+        left = {"sink": msgspec.structs.replace(order.assignments["sink"], inputs=())}
         pair.net["b"].carry_out(Deployment("app", 1))
-        one.carry_out(msgspec.structs.replace(order, places=left))
+        one.carry_out(msgspec.structs.replace(order, assignments=left))
         assert list(one.hosting.components) == [("app", "sink")]
         assert numbers(await pair.results("a", "app", max_bytes=1)) == list(range(5000))
         one.carry_out(Deployment("app", 1))

@@ -246,11 +246,11 @@ def test_a_shared_component_leaves_because_of_the_limit_of_another_application_a
     assert (moved.subject, moved.operator, moved.at) == ("a", "f0", before)
     assert place(ring, "a", "f0") == moved.to
     readers = {
-        lent.peer
+        reader.peer
         for (_, app), known in ring.deployments.items()
         if app == "a"
-        for each in known.places.values()
-        for lent in each.lent
+        for each in known.assignments.values()
+        for reader in each.shared_readers
     }
     assert readers == {place(ring, "b", "g")}
 

@@ -45,36 +45,36 @@ def batch(times: list[int], position: int = 0, key: str = "a") -> Batch:
 def test_a_component_fails_by_name_with_what_it_holds_its_share_and_what_to_do() -> None:
     share = Memory().share("queries", "sums", 1e6)
     share.kind = "aggregate"
-    share.hold(900_000)
+    share.use(900_000)
     with pytest.raises(MemoryExceeded) as caught:
         share.admit(250_000)
     assert str(caught.value) == (
-        "out of memory: operator 'sums' (aggregate) of application 'queries': it holds 900 kB and its next step needs "
+        "out of memory: operator 'sums' (aggregate) of application 'queries': it uses 900 kB and its next step needs "
         "up to 250 kB, but its share is 1 MB; shorten its window, or group by columns with fewer values, or give it "
         "more with memory= of the sink or of the Cluster"
     )
-    with pytest.raises(MemoryExceeded, match=r"it holds 1\.2 MB, but its share is 1 MB"):
-        share.hold(1_200_000)
+    with pytest.raises(MemoryExceeded, match=r"it uses 1\.2 MB, but its share is 1 MB"):
+        share.use(1_200_000)
 
 
 def test_where_all_together_exceed_a_peer_the_largest_fails_whoever_asks() -> None:
     failed: list[tuple[Share, str]] = []
     memory = Memory(1000, lambda share, error: failed.append((share, str(error))))
     large, small = memory.share("one", "join"), memory.share("two", "count")
-    large.hold(800)
-    small.hold(100)
+    large.use(800)
+    small.use(100)
     small.admit(90)
     assert not failed
     small.admit(150)
     assert [share for share, _ in failed] == [large]
     assert "would take 1.05 kB of 1 kB together, of which it takes most" in failed[0][1]
-    assert memory.held == 100, "what fails counts no longer"
-    large.hold(0)
-    assert memory.held == 100
+    assert memory.used == 100, "what fails counts no longer"
+    large.use(0)
+    assert memory.used == 100
     with pytest.raises(MemoryExceeded, match="its next step needs up to 901 B"):
         small.admit(901)
     small.release()
-    assert memory.held == 0
+    assert memory.used == 0
 
 
 def test_a_plan_cannot_give_an_operator_more_than_its_peer_has() -> None:
@@ -166,7 +166,7 @@ def test_a_tuple_in_300_million_windows_is_made_piece_by_piece(stream: Stream) -
     logic.piece_bytes = 100_000
     logic.on_batch(0, batch([0]))
     assert logic.needs(0, Punctuation(END, 1, 0.0)) < 2e6
-    given = itertools.islice(logic.take(0, Punctuation(END, 1, 0.0)), 20)
+    given = itertools.islice(logic.execute(0, Punctuation(END, 1, 0.0)), 20)
     pieces = [item.table for item in given if isinstance(item, Batch)]
     assert max(piece.estimated_size() for piece in pieces) <= 100_000
     starts = pl.concat(pieces)["window_start"].cast(pl.Int64)
@@ -193,7 +193,7 @@ def test_a_join_that_multiplies_is_made_piece_by_piece(first: int) -> None:
     item = batch(list(range(600)))
     assert logic.needs(1 - first, item) < 2e6
     pairs = 0
-    for made in logic.take(1 - first, item):
+    for made in logic.execute(1 - first, item):
         assert isinstance(made, Batch)
         assert made.nbytes < 100_000
         pairs += made.rows
@@ -248,16 +248,16 @@ def test_what_grows_too_large_fails_by_name_and_another_application_goes_on(whic
         ((application, operator, reason),) = pair.failed
         kind = greedy.operators[operator].kind
         assert application == "bad"
-        assert reason.startswith(f"out of memory: operator {operator!r} ({kind}) of application 'bad': it holds ")
+        assert reason.startswith(f"out of memory: operator {operator!r} ({kind}) of application 'bad': it uses ")
         assert "400 kB" in reason
         pair.undeploy("bad", peers)
-        assert pair.net["a"].hosting.memory.held == 0
+        assert pair.net["a"].hosting.memory.used == 0
 
     play(scenario)
 
 
 class Keeping:
-    """A logic that passes on what it gets, and holds a kilobyte for each tuple."""
+    """A logic that passes on what it gets, and uses a kilobyte for each tuple."""
 
     late = 0
     piece_bytes = 1 << 20
@@ -268,7 +268,7 @@ class Keeping:
     def needs(self, _: int, item: Item) -> float:
         return 1000.0 * item.rows if isinstance(item, Batch) else 0.0
 
-    def take(self, _: int, item: Item) -> Iterator[Item]:
+    def execute(self, _: int, item: Item) -> Iterator[Item]:
         self.state_bytes += 1000 * item.rows if isinstance(item, Batch) else 0
         yield item
 
@@ -289,7 +289,7 @@ def test_where_components_of_a_peer_exceed_it_together_the_largest_fails_though_
             pair.deploy(application, asked, dict.fromkeys(asked.operators, "a"))
         component = one.hosting.components["small", "filter"]
         assert one.push("large", "large", encode(batch(list(range(700)))))
-        await until(lambda: one.hosting.components["large", "filter"].share.held == 700_000)
+        await until(lambda: one.hosting.components["large", "filter"].share.used == 700_000)
         for at in range(0, 900, 100):
             assert one.push("small", "small", encode(batch(list(range(at, at + 100)), at)))
             await until(lambda: component.ports[0].consumed.position == at + 100)  # noqa: B023
@@ -314,11 +314,11 @@ def test_an_allocation_that_fails_is_told_as_such(error: BaseException, monkeypa
     def create(operator: Any, plan: Any, **options: Any) -> OperatorLogic:
         logic = create_logic(operator, plan, **options)
 
-        def take(port: int, item: Item) -> Iterator[Item]:
+        def execute(port: int, item: Item) -> Iterator[Item]:
             raise error
 
         if operator.kind == "filter":
-            monkeypatch.setattr(logic, "take", take)
+            monkeypatch.setattr(logic, "execute", execute)
         return logic
 
     monkeypatch.setattr(instances, "create", create)
@@ -329,7 +329,7 @@ def test_an_allocation_that_fails_is_told_as_such(error: BaseException, monkeypa
         await until(lambda: bool(pair.failed))
         ((_, operator, reason),) = pair.failed
         assert operator == "filter"
-        assert "it holds 0 B of its share of 1 MB, and could not be given more" in reason
+        assert "it uses 0 B of its share of 1 MB, and could not be given more" in reason
 
     play(scenario)
 

@@ -153,6 +153,19 @@ def test_a_prediction_becomes_an_execution() -> None:
     assert (measured.tolerance, Execution("x", 1, 0.2, 0.0, 0.1).tolerance) == (math.inf, -math.inf)
 
 
+def test_less_work_lets_a_growing_backlog_shrink() -> None:
+    """A peer has 1.2 times the work that it can do: in 5 s times would be 1.3 s, and 0.3 s without a sixth of it."""
+    growing = ExecutionTimes.of([(80.0, 0.3)]).predict(120.0, 1.0, load=1.2, horizon=5.0)
+    found = Execution.of("x", 40.0, growing, 0.4, floor=0.01, total=120.0)
+    assert found.seconds(120.0) == pytest.approx(growing.seconds) == pytest.approx(1.3)
+    assert found.seconds(100.0) == pytest.approx(0.3), "a load of 1: what waits stays"
+    assert found.seconds(10.0) == 0.01
+    other = Execution.of("y", 80.0, growing, 0.4, floor=0.01, total=120.0)
+    selected = fewest([found, other])
+    assert selected is not None
+    assert selected.moved == ("x",)
+
+
 @pytest.mark.parametrize(
     ("executions", "message"),
     [

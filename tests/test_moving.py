@@ -43,7 +43,7 @@ class Movers(Ring):
         """Operators of the application of which a peer keeps a copy."""
         application = instruction.application if isinstance(instruction, Deployment) else ""
         known = self.deployments.get((address, application))
-        return set() if known is None else {o for o, where in known.places.items() if address in where.copies}
+        return set() if known is None else {o for o, where in known.assignments.items() if address in where.copies}
 
 
 def plan() -> Plan:
@@ -109,8 +109,8 @@ def test_a_component_moves_and_gives_back_what_it_took() -> None:
     assert not ring.synergy["peer-2"].session.applications
     assert ("peer-2", "r") not in ring.deployments
     for known in ring.deployments.values():
-        assert known.places["o0"].epoch == 1
-        assert known.places["o0"].copies == ()
+        assert known.assignments["o0"].epoch == 1
+        assert known.assignments["o0"].copies == ()
         assert known.version == (1 << 20) + 2
     assert ring.reports["r"][-1].peers == PEERS | {"o0": "peer-4"}
     (done,) = ring.events("r", ComponentMoved)
@@ -160,7 +160,7 @@ def test_a_component_moves_there_and_back_again() -> None:
         ring.run(4.0)
         assert outcome == [""]
         assert where(ring) == PEERS | {"o0": to}
-        assert ring.deployments["peer-0", "r"].places["o0"].epoch == number
+        assert ring.deployments["peer-0", "r"].assignments["o0"].epoch == number
     assert not ring.overbooked()
     stopped(ring)
 
@@ -182,7 +182,7 @@ def test_a_component_moves_to_the_peer_of_its_backup() -> None:
     ring.crash("peer-4")
     ring.run(8.0)
     assert where(ring)["o0"] == "peer-2"
-    assert ring.deployments["peer-0", "r"].places["o0"].epoch == 2
+    assert ring.deployments["peer-0", "r"].assignments["o0"].epoch == 2
     stopped(ring)
 
 
@@ -204,16 +204,16 @@ def test_who_shares_a_stream_is_told_where_its_reader_has_moved() -> None:
     outcome = move(ring, "counts", to, "b", "peer-5")
     ring.run(3.0)
     assert outcome == [""]
-    (lent,) = ring.deployments[first["large"], "a"].places["large"].lent
-    assert (lent.operator, lent.peer, lent.epoch) == ("counts", to, 1)
-    (borrowed,) = ring.deployments[to, "b"].borrowed
-    assert (borrowed.application, borrowed.operator, borrowed.peer) == ("a", "large", first["large"])
+    (reader,) = ring.deployments[first["large"], "a"].assignments["large"].shared_readers
+    assert (reader.operator, reader.peer, reader.epoch) == ("counts", to, 1)
+    (producer,) = ring.deployments[to, "b"].shared_producers
+    assert (producer.application, producer.operator, producer.peer) == ("a", "large", first["large"])
     outcome = move(ring, "large", to, "a", "peer-3")
     ring.run(3.0)
     assert outcome == [""]
-    (lent,) = ring.deployments[to, "a"].places["large"].lent
-    assert (lent.operator, lent.peer, lent.epoch) == ("counts", to, 1)
-    assert [(each.peer, each.epoch) for each in ring.deployments[to, "b"].borrowed] == [(to, 1)]
+    (reader,) = ring.deployments[to, "a"].assignments["large"].shared_readers
+    assert (reader.operator, reader.peer, reader.epoch) == ("counts", to, 1)
+    assert [(each.peer, each.epoch) for each in ring.deployments[to, "b"].shared_producers] == [(to, 1)]
     assert {to, "peer-5"} <= set(ring.deployments[to, "a"].witnesses)
     assert ring.deployments[to, "a"].requires == {"b": ring.deployments[to, "b"].version}
     free = next(peer for peer in sorted(ring.synergy) if peer not in {*first.values(), *second.values(), to})
@@ -224,7 +224,7 @@ def test_who_shares_a_stream_is_told_where_its_reader_has_moved() -> None:
     third = ring.until_decided("c").peers
     assert third["counts"] == free
     ring.run(2.0)
-    assert [each.epoch for each in ring.deployments["peer-6", "c"].borrowed] == [1]
+    assert [each.epoch for each in ring.deployments["peer-6", "c"].shared_producers] == [1]
 
 
 @pytest.mark.parametrize("dead", [True, False])
@@ -316,8 +316,8 @@ def test_a_part_on_spark_moves_as_a_whole_to_a_peer_that_has_spark(operator: str
     assert outcome == [""]
     assert where(ring)["a"] == "peer-4"
     assert roles(ring, "a") == {"peer-4": Role.ACTIVE}
-    known = [each.places for each in ring.deployments.values()]
-    assert all(places["a"].elsewhere and not places["sink"].elsewhere for places in known)
+    known = [each.assignments for each in ring.deployments.values()]
+    assert all(places["a"].external and not places["sink"].external for places in known)
     stopped(ring)
 
 
@@ -431,7 +431,7 @@ def test_a_component_that_dies_while_it_moves_has_its_follower_if_that_is_ready(
         assert outcome == [""]
         assert ring.status("r") == "running"
         assert where(ring) == PEERS | {"o0": "peer-4"}
-        assert {known.places["o0"].epoch for known in ring.deployments.values()} == {1}
+        assert {known.assignments["o0"].epoch for known in ring.deployments.values()} == {1}
         assert not any("peer-2" in known.peers for known in ring.deployments.values())
     else:
         assert outcome == ["peer peer-2 died before o0 at peer-4 was ready"]
@@ -565,7 +565,7 @@ def test_a_stream_that_is_about_to_move_is_not_shared_meanwhile() -> None:
     ring.run(1.0)
     ring.submit("peer-5", "b", query())
     assert ring.until_decided("b").status == "running"
-    assert not ring.deployments["peer-5", "b"].borrowed
+    assert not ring.deployments["peer-5", "b"].shared_producers
     ring.run(30.0)
     assert outcome == [""]
 
@@ -611,7 +611,7 @@ def test_whatever_happens_each_component_is_at_one_place_and_nothing_is_overbook
         assert not graph.roles.followers
         found = {name: [at for at, of, what in ring.deployed if (of, what) == (request, name)] for name in names}
         assert found == {name: [graph.roles.peers[name]] for name in names}, f"{request} of {at}"
-        told = {known.version: known.places for (_, of), known in ring.deployments.items() if of == request}
+        told = {known.version: known.assignments for (_, of), known in ring.deployments.items() if of == request}
         assert len(told) == 1, "all have converged"
     for address, each in list(ring.synergy.items()):
         for request in sorted(each.session.applications):  # those that failed keep their results

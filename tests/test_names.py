@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from spark_stream.query import Part, _named
-from synergy_nb.dataflow.streams.deployments import Borrowed, Deployment, Feed, Lent, Place
+from synergy_nb.dataflow.streams.deployments import Assignment, Deployment, Feed, SharedProducer, SharedReader
 from synergy_nb.dataflow.streams.frames import Data, Frame, Subscribe, Unsubscribe
 from synergy_nb.dataflow.streams.log import Limits
 from synergy_nb.dataflow.streams.values import ORIGIN, Output, Reader
@@ -73,9 +73,9 @@ def test_a_frame_names_exactly_what_it_was_made_of(
 def test_a_deployment_names_exactly_what_it_was_made_of(
     application: str, upstream: str, operator: str, peer: str
 ) -> None:
-    lent = (Lent(application, operator, 0, peer),)
-    place = Place(peer, backups=(peer,), inputs=(Feed(application, upstream),), lent=lent)
-    order = Deployment(application, 1, {operator: place}, (Borrowed(application, upstream, peer),))
+    readers = (SharedReader(application, operator, 0, peer),)
+    assignment = Assignment(peer, backups=(peer,), inputs=(Feed(application, upstream),), shared_readers=readers)
+    order = Deployment(application, 1, {operator: assignment}, (SharedProducer(application, upstream, peer),))
     assert msgspec.msgpack.decode(msgspec.msgpack.encode(order), type=Deployment) == order
 
 

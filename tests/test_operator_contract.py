@@ -204,7 +204,7 @@ def test_a_tiny_share_is_exceeded_by_name_and_a_large_one_is_not(name: str) -> N
             for port, item in feed(it.tables, 6, 300):
                 share.admit(logic.needs(port, item))
                 drive(logic, [(port, item)])
-                share.hold(logic.state_bytes)
+                share.use(logic.state_bytes)
         except MemoryExceeded as error:
             failure = str(error)
         assert failure.startswith(f"out of memory: operator '{it.operator}' ({kind}) of application 'app'") == fails

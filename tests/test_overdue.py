@@ -63,7 +63,7 @@ def test_what_is_overdue_is_dropped_when_it_would_be_executed_and_promises_go_on
     assert [chunk.end for chunk in work.chunks] == [Point(3, START), Point(3, 5), Point(6, 5), Point(6, 6)]
     assert work.items == [Punctuation(6, 6, 0.0)], "windows close"
     bench.done(work)
-    assert (component.dropped, component.losses.taken) == (6, 6)
+    assert (component.dropped, component.losses.consumed) == (6, 6)
     assert component.ports[0].consumed == Point(6, 6)
     work = work_of(bench.hosting, 2.0, together=100)
     assert (work.dropped, work.rows) == (False, 3)
@@ -97,7 +97,7 @@ def test_what_is_overdue_is_not_executed_together_with_what_is_not() -> None:
 class Pass(Idle):
     """A logic that gives what it takes."""
 
-    def take(self, _: int, item: Item) -> Iterator[Item]:
+    def execute(self, _: int, item: Item) -> Iterator[Item]:
         yield item
 
 
@@ -162,8 +162,8 @@ def test_losses_travel_with_chunks_whatever_becomes_of_these() -> None:
     assert decoded.chunks[0].losses == losses
     for places in ((Point(2, END),), (Point(1, START), Point(2, END))):
         port = InOrder(ORIGIN)
-        port.take(0, chunk)
-        port.take(0, end)
+        port.receive(0, chunk)
+        port.receive(0, end)
         for place in places:
             *_, last = port.run(place)
             assert last.losses == losses

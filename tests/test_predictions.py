@@ -14,7 +14,7 @@ from synergy_nb.control.driver_messages import DepartureLimits, PredictionsMade,
 from synergy_nb.control.peer import DriverMessage
 from synergy_nb.dataflow.predictions import ComponentPredictions, PeerPredictions
 from synergy_nb.dataflow.streams.component import Component
-from synergy_nb.dataflow.streams.deployments import Feed, Place, Role
+from synergy_nb.dataflow.streams.deployments import Assignment, Feed, Role
 from synergy_nb.dataflow.streams.execution import Outcome
 from synergy_nb.dataflow.streams.values import ORIGIN, CarriedRate, Chunk, chunks_of
 from synergy_nb.dataflow.tuples import Punctuation
@@ -33,7 +33,7 @@ X1 = dict(zip((100, 140, 180, 220, 260, 300, 340, 380), (110, 124, 151, 160, 193
 
 def component(*inputs: str, operator: str = "f", application: str = "app") -> Component:
     """An active component that reads streams of the same application."""
-    place = Place("here", inputs=tuple(Feed(application, each) for each in inputs))
+    place = Assignment("here", inputs=tuple(Feed(application, each) for each in inputs))
     return Component(application, operator, "here", place, Role.ACTIVE, None)
 
 

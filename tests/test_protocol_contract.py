@@ -26,6 +26,7 @@ from synergy_nb.overlay.recently_seen import Latest, Recent
 from synergy_nb.plan import source
 from synergy_nb.simulator.kernel import Simulation
 from tests.loaded import Loaded
+from tests.loaded_world import LoadedWorld
 from tests.overlay_world import RoutedLabel, World
 from tests.placing import Placements
 from tests.test_composition_campaign import check
@@ -38,7 +39,7 @@ class Bench(NamedTuple):
     simulation: Simulation
     work: Callable[[int], None]  # one round, with its number
     complaints: Callable[[], list[str]]  # what is wrong, asked in quiet
-    protocols: Callable[[], Iterable[Protocol]]  # all instances, to be weighed
+    protocols: Callable[[], Iterable[object]]  # all instances, to be weighed
 
 
 def ring(seed: int, codec: bool) -> Bench:
@@ -114,6 +115,35 @@ def directory(seed: int, codec: bool) -> Bench:
 
 def _registers(directory: Directory, name: str) -> bool:
     return any(entry.name == name for entry in directory.registered)
+
+
+def loads(seed: int, codec: bool) -> Bench:
+    """Load updates: loads are reported and promised, components come and go."""
+    world = LoadedWorld(14, seed=seed, levels=11, lease=6.0, codec=codec)
+    world.simulation.duplication = 0.0
+    names = [f"n{number}" for number in range(12)]
+    for each in world.loads.values():
+        each.ledger.on_change.append(each.promises_changed)
+
+    def work(number: int) -> None:
+        for address in world.live:
+            own, rng = world.loads[address], world.rng
+            if rng.random() < 0.1:
+                world.call(address, own.withdraw)
+            world.offer(address, rng.choice(names))
+            world.report(address, rng.uniform(0.0, 12.0), rng.choice([None, rng.uniform(0.0, 12.0)]))
+            world.call(address, own.ledger.release, "r")
+            world.call(address, own.ledger.commit, "r", "o", rng.random(), {})
+
+    def complaints() -> list[str]:
+        known = world.known("p3", names)
+        return [
+            f"{address}: {known.get(address)} instead of {own.directory._load}"
+            for address, own in world.loads.items()
+            if own._offered and known.get(address) != own.directory._load
+        ]
+
+    return Bench(world.simulation, work, complaints, lambda: (*world.loads.values(), *world.directory.values()))
 
 
 def placement(seed: int, codec: bool) -> Bench:
@@ -237,6 +267,7 @@ CASES: dict[str, Callable[[int, bool], Bench]] = {
     "pastry": ring,
     "membership": detector,
     "directory": directory,
+    "load levels": loads,
     "placement": placement,
     "probing": queries(lambda peer: peer.probing),
     "composition": queries(lambda peer: peer.composition),

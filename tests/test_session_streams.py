@@ -61,7 +61,7 @@ class Deployed(StreamWorld):
                 self.results[application, sink] = Results(application, sink, plan.qos.delay)
                 self.clients[application, sink] = 0.05
                 self._later(0.05, self._collect, application, sink)
-        if any(place.sink and place.active == address for place in deployment.places.values()):
+        if any(assignment.sink and assignment.active == address for assignment in deployment.assignments.values()):
             self.deployments[application] = deployment  # what whoever collects goes by
         self._at(address, lambda hosting: hosting.converge(deployment, self.now))
 

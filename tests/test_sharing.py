@@ -9,7 +9,7 @@ import pytest
 from synergy_nb.algorithms.composition import CompositionConfig
 from synergy_nb.assembly import PeerConfig
 from synergy_nb.control.driver_messages import StopApplication
-from synergy_nb.dataflow.streams.deployments import Borrowed, Deployment, Feed, Lent
+from synergy_nb.dataflow.streams.deployments import Deployment, Feed, SharedProducer, SharedReader
 from synergy_nb.events import SharingFound, SharingGivenUp
 from synergy_nb.plan import Plan, source
 from synergy_nb.plan.builder import Stream
@@ -45,9 +45,9 @@ def told_of(ring: Ring, at: str, application: str = "a") -> Deployment:
     return ring.deployments[at, application]
 
 
-def lent(ring: Ring, at: str, operator: str) -> tuple[Lent, ...]:
+def shared_readers(ring: Ring, at: str, operator: str) -> tuple[SharedReader, ...]:
     """Who shares a stream of application ``a``, as its peer was told."""
-    return told_of(ring, at).places[operator].lent
+    return told_of(ring, at).assignments[operator].shared_readers
 
 
 def readers(ring: Ring, at: str, operator: str) -> list[tuple[str, int]]:
@@ -75,9 +75,9 @@ def test_the_same_query_needs_nothing_but_a_sink() -> None:
     assert points(ring, "b") == {"by_link"}
     assert second == {"by_link": first["by_link"], "sink": "peer-5"}
     told = ring.deployments["peer-5", "b"]
-    assert told.places["sink"].inputs == (Feed("a", "by_link"),)
-    assert told.borrowed == (Borrowed("a", "by_link", first["by_link"]),)
-    assert lent(ring, first["by_link"], "by_link") == (Lent("b", "sink", 0, "peer-5"),)
+    assert told.assignments["sink"].inputs == (Feed("a", "by_link"),)
+    assert told.shared_producers == (SharedProducer("a", "by_link", first["by_link"]),)
+    assert shared_readers(ring, first["by_link"], "by_link") == (SharedReader("b", "sink", 0, "peer-5"),)
     grown = {a for a, each in ring.synergy.items() if each.ledger.load > loads[a] + 1e-9}
     assert grown <= {"peer-5"}  # a sink costs next to nothing, the rest is there already
 
@@ -89,7 +89,7 @@ def test_a_query_that_begins_alike_takes_the_stream_where_they_part() -> None:
     assert points(ring, "b") == {"large"}
     assert second["large"] == first["large"]
     assert set(second) == {"large", "by_source", "sink"}
-    assert lent(ring, first["large"], "large") == (Lent("b", "by_source", 0, second["by_source"]),)
+    assert shared_readers(ring, first["large"], "large") == (SharedReader("b", "by_source", 0, second["by_source"]),)
     if second["by_source"] != second["large"]:
         taken = ring.synergy[second["by_source"]].ledger
         assert taken.residual_bandwidth("", second["large"]) < taken.bandwidth_from(second["large"])
@@ -120,7 +120,7 @@ def test_a_producer_stays_for_its_consumers_and_goes_with_the_last() -> None:
     assert ring.status("a") == "stopped"
     assert readers(ring, first["large"], "large") == []
     assert readers(ring, first["packets"], "packets") == [("large", 0)]
-    assert lent(ring, first["large"], "large") == (Lent("b", "by_source", 0, second["by_source"]),)
+    assert shared_readers(ring, first["large"], "large") == (SharedReader("b", "by_source", 0, second["by_source"]),)
     here = {(peer, application, operator) for peer, application, operator in ring.deployed}
     assert {(first["packets"], "a", "packets"), (first["large"], "a", "large")} <= here
     assert not {operator for _, application, operator in here if application == "a"} - {"packets", "large"}
@@ -137,10 +137,10 @@ def test_results_stay_at_a_sink_and_hold_up_nobody_who_shares() -> None:
     ring.simulation.call("peer-3", ring.synergy["peer-3"].session.component_failed, "a", "sink", "broken")
     ring.run(2.0)
     assert ring.status("a") == "failed"
-    kept = told_of(ring, "peer-3").places["sink"]
+    kept = told_of(ring, "peer-3").assignments["sink"]
     assert (kept.sink, kept.inputs) == (True, ())
     assert readers(ring, first["by_link"], "by_link") == []
-    assert lent(ring, first["by_link"], "by_link") == (Lent("b", "sink", 0, "peer-5"),)
+    assert shared_readers(ring, first["by_link"], "by_link") == (SharedReader("b", "sink", 0, "peer-5"),)
     stop(ring, "peer-5", "b")
     assert set(ring.deployed) == {("peer-3", "a", "sink")}
     stop(ring, "peer-3", "a")
@@ -160,8 +160,10 @@ def test_a_stream_of_a_stream_keeps_all_that_it_is_made_of() -> None:
     alive = {(application, operator) for _, application, operator in ring.deployed}
     assert {("a", "packets"), ("a", "large"), ("a", "by_link"), ("b", "ranked")} <= alive
     assert not {("a", "sink"), ("b", "sink")} & alive
-    assert lent(ring, first["by_link"], "by_link") == (Lent("b", "ranked", 0, second["ranked"]),)
-    assert told_of(ring, second["ranked"], "b").places["ranked"].lent == (Lent("c", "n", 0, third["n"]),)
+    assert shared_readers(ring, first["by_link"], "by_link") == (SharedReader("b", "ranked", 0, second["ranked"]),)
+    assert told_of(ring, second["ranked"], "b").assignments["ranked"].shared_readers == (
+        SharedReader("c", "n", 0, third["n"]),
+    )
     assert ring.status("c") == "running"
     stop(ring, "peer-3", "c")
     assert not ring.deployed

@@ -16,7 +16,7 @@ from synergy_nb.dataflow.logic import SavedState
 from synergy_nb.dataflow.operators import OperatorLogic
 from synergy_nb.dataflow.operators import create as create_logic
 from synergy_nb.dataflow.streams.component import Component
-from synergy_nb.dataflow.streams.deployments import Borrowed, Deployment, Lent
+from synergy_nb.dataflow.streams.deployments import Deployment, SharedProducer, SharedReader
 from synergy_nb.dataflow.streams.deployments import Feed as Reads
 from synergy_nb.dataflow.streams.execution import Committed
 from synergy_nb.dataflow.streams.log import Limits
@@ -73,43 +73,43 @@ class Sharing(Pair):
         """Deploy all components of an application that shares streams; gives the deployment of one that runs."""
         makers = {name: provider(each, "a") for name, each in plan.operators.items() if each.kind == TAP}
         order = deployment(application, plan, peers)
-        places = {
+        assignments = {
             name: msgspec.structs.replace(
                 each,
                 inputs=tuple(Reads(*(makers.get(feed.operator) or feed)) for feed in each.inputs),
             )
-            for name, each in order.places.items()
+            for name, each in order.assignments.items()
         }
-        borrowed = tuple(Borrowed(*maker, "a") for maker in makers.values() if maker is not None)
-        order = msgspec.structs.replace(order, places=places, borrowed=borrowed)
+        shared = tuple(SharedProducer(*maker, "a") for maker in makers.values() if maker is not None)
+        order = msgspec.structs.replace(order, assignments=assignments, shared_producers=shared)
         self.tell(msgspec.structs.replace(order, running=False))
         return order
 
     def share(self, application: str, plan: Plan, peers: Mapping[str, str]) -> None:
         """Deploy an application that shares streams, and tell the peers of these who reads them."""
-        self.lend(self.prepare(application, plan, peers))
+        self.add_sharer(self.prepare(application, plan, peers))
 
-    def lend(self, order: Deployment) -> None:
+    def add_sharer(self, order: Deployment) -> None:
         """An application that shares streams runs: whoever makes them is told of it."""
         self.tell(order)
-        for borrowed in order.borrowed:
-            lent = tuple(
-                Lent(order.application, name, port, each.active, each.epoch)
-                for name, each in order.places.items()
+        for producer in order.shared_producers:
+            readers = tuple(
+                SharedReader(order.application, name, port, each.active, each.epoch)
+                for name, each in order.assignments.items()
                 for port, feed in enumerate(each.inputs)
-                if feed == (borrowed.application, borrowed.operator)
+                if feed == (producer.application, producer.operator)
             )
-            known = self.orders[borrowed.application].places[borrowed.operator]
-            self.change(borrowed.application, lent={borrowed.operator: (*known.lent, *lent)})
+            known = self.orders[producer.application].assignments[producer.operator]
+            self.change(producer.application, readers={producer.operator: (*known.shared_readers, *readers)})
 
     def leave(self, application: str) -> None:
         """An application that shares streams has ended."""
         order = self.orders[application]
         self.tell(Deployment(application, order.version))
-        for borrowed in order.borrowed:
-            known = self.orders[borrowed.application].places[borrowed.operator]
-            lent = tuple(each for each in known.lent if each.application != application)
-            self.change(borrowed.application, lent={borrowed.operator: lent})
+        for producer in order.shared_producers:
+            known = self.orders[producer.application].assignments[producer.operator]
+            readers = tuple(each for each in known.shared_readers if each.application != application)
+            self.change(producer.application, readers={producer.operator: readers})
 
     def undeploy(self, application: str, peers: Mapping[str, str]) -> None:
         """An application ends on some peers, whoever shares its streams."""
@@ -117,16 +117,20 @@ class Sharing(Pair):
             self.net[address].carry_out(Deployment(application, self.orders[application].version))
 
     def change(
-        self, application: str, *, without: tuple[str, ...] = (), lent: Mapping[str, tuple[Lent, ...]] | None = None
+        self,
+        application: str,
+        *,
+        without: tuple[str, ...] = (),
+        readers: Mapping[str, tuple[SharedReader, ...]] | None = None,
     ) -> None:
         """Deploy an application anew: without some of its components, or with other readers of its streams."""
         known = self.orders[application]
-        places = {
-            name: msgspec.structs.replace(each, lent=(lent or {}).get(name, each.lent))
-            for name, each in known.places.items()
+        assignments = {
+            name: msgspec.structs.replace(each, shared_readers=(readers or {}).get(name, each.shared_readers))
+            for name, each in known.assignments.items()
             if name not in without
         }
-        self.tell(msgspec.structs.replace(known, version=known.version + 1, places=places))
+        self.tell(msgspec.structs.replace(known, version=known.version + 1, assignments=assignments))
 
     def tell(self, order: Deployment) -> None:
         self.orders[order.application] = order
@@ -217,12 +221,12 @@ def spied(monkeypatch: pytest.MonkeyPatch, kinds: Mapping[str, list[Item]]) -> N
         logic = create_logic(operator, plan, **options)
         seen = kinds.get(operator.id)
         if seen is not None and options.get("keys") is not None:  # not one that is only warmed up
-            monkeypatch.setattr(logic, "take", partial(noted, seen, logic.take))
+            monkeypatch.setattr(logic, "execute", partial(recorded, seen, logic.execute))
         return logic
 
-    def noted(seen: list[Item], takes: Callable[[int, Item], Iterator[Item]], port: int, item: Item) -> Iterator[Item]:
+    def recorded(seen: list[Item], execute: Callable[..., Iterator[Item]], port: int, item: Item) -> Iterator[Item]:
         seen.append(item)
-        return takes(port, item)
+        return execute(port, item)
 
     monkeypatch.setattr(instances, "create", create)
 
@@ -255,7 +259,7 @@ def test_who_joins_gets_the_last_promise_and_all_that_follows_it(
         order = pair.prepare("second", plan, {"even": at, "sink": at})
         pair.push(10)  # the second is here, but does not run: that is not for it
         await until(lambda: pair.emitted() == 120)
-        pair.lend(order)
+        pair.add_sharer(order)
         pair.tell(order)
         await until(lambda: bool(seen))
         pair.push(30)
@@ -345,21 +349,21 @@ def test_what_is_made_on_spark_is_shared_like_anything_else(monkeypatch: pytest.
             self.taken = ORIGIN
 
         def prepare(self, since: Point = ORIGIN) -> None:
-            self.place = since
+            self.point = since
 
         @property
         def committed(self) -> Committed:
-            return Committed((self.taken,), self.place, 0, True, SavedState)
+            return Committed((self.taken,), self.point, 0, True, SavedState)
 
-        def copied(self, *, copies: bool, safe: bool) -> None:
+        def set_copies(self, *, copies: bool, safe: bool) -> None:
             """Nobody keeps a copy."""
 
         def needs(self, port: int, item: Item) -> float:
             return 0.0
 
-        def take(self, port: int, item: Item) -> list[Item]:
+        def execute(self, port: int, item: Item) -> list[Item]:
             self.pending.extend(self._cut(item, item.born))
-            self.taken = self.place
+            self.taken = self.point
             return []
 
     monkeypatch.setattr(instances, "SparkPart", Part)
@@ -463,7 +467,7 @@ def test_who_falls_behind_fails_by_name_and_stops_nobody() -> None:
 def test_a_consumer_that_takes_nothing_is_reported_where_others_share_its_stream() -> None:
     async def scenario() -> None:
         reports: list[tuple[str, str, str, str]] = []
-        pair = Sharing(limits=NARROW, standstill_s=0.04, held_up=lambda *report: reports.append(report))
+        pair = Sharing(limits=NARROW, standstill_s=0.04, on_slow_reader=lambda *report: reports.append(report))
         pair.deploy("first", pushed(), HERE)
         await stuck(pair, {})  # nobody fetches the results of the first
         assert not reports, "nobody shares its stream"
@@ -566,14 +570,14 @@ def raising(monkeypatch: pytest.MonkeyPatch, since: int) -> None:
 
     def create(operator: Any, plan: Any, **options: Any) -> OperatorLogic:
         logic = create_logic(operator, plan, **options)
-        take = logic.take
+        execute = logic.execute
 
         def raises(port: int, item: Item) -> Iterator[Item]:
             if operator.id == "filter" and isinstance(item, Batch) and item.position >= since:
                 raise KeyError("secret")
-            return take(port, item)
+            return execute(port, item)
 
-        monkeypatch.setattr(logic, "take", raises)
+        monkeypatch.setattr(logic, "execute", raises)
         return logic
 
     monkeypatch.setattr(instances, "create", create)

@@ -351,7 +351,7 @@ def test_a_stream_that_is_read_again_goes_on_behind_any_place(data: st.DataObjec
         chunks = await replay.whole()
         assert not replay.failures
         follow(chunks, since)
-        assert replay.feed.place == ((number * rows, END) if chunks else since)
+        assert replay.feed.point == ((number * rows, END) if chunks else since)
         assert tuples_of(chunks) == list(range(position, number * rows))
         told = until_of(chunks)
         assert told == sorted(set(told))
@@ -454,7 +454,7 @@ def test_a_pushed_source_goes_on_behind_a_place() -> None:
     follow(chunks, Point(10, 5000))
     assert len(chunks) > 2
     assert tuples_of(chunks) == list(range(10, 35))
-    assert feed.place == (35, 30_000)
+    assert feed.point == (35, 30_000)
     for chunk in chunks:
         assert chunk.size <= 500
         assert chunk.born == 7.0

@@ -100,7 +100,7 @@ class Part:
 
         def work() -> None:
             calls["on_items"](list(items))
-            position = self.part.place.position
+            position = self.part.point.position
             calls["on_handed"](DeliveryProgress(batch, position, 0, 0, ((0, 0, 0),)))
 
         return asyncio.get_running_loop().run_in_executor(self.threads, work)
@@ -138,14 +138,14 @@ def test_with_copies_spark_commits_when_all_know_of_the_results() -> None:
     async def scenario() -> None:
         part = Part()
         part.part.prepare()
-        part.part.copied(copies=True, safe=True)
+        part.part.set_copies(copies=True, safe=True)
         handed = part.hand(0, rows(0, 3), Punctuation(500, 3, 1.0))
         await until(lambda: len(part.part.pending) == 2)
         part.emit()
         await until(lambda: part.part.committed.step == 0)
         assert part.part.committed.whole
         assert not handed.done()
-        part.part.kept(0)
+        part.part.replicated(0)
         await handed
         last = part.hand(1, rows(3, 1))
         await until(lambda: len(part.part.pending) == 1)
@@ -161,11 +161,11 @@ def test_who_has_no_copy_any_more_is_not_waited_for() -> None:
     async def scenario() -> None:
         part = Part()
         part.part.prepare()
-        part.part.copied(copies=True, safe=True)
+        part.part.set_copies(copies=True, safe=True)
         handed = part.hand(0)
         await until(lambda: part.part.committed.step == 0)
         assert not handed.done()
-        part.part.copied(copies=False, safe=True)
+        part.part.set_copies(copies=False, safe=True)
         await handed
         await part.close()
 

@@ -17,7 +17,7 @@ from spark_stream.results import DeliveryProgress
 from spark_stream.resumption import Resumption
 from synergy_nb.control.driver_messages import CopiesLagging, CopyReady, CopyUnusable
 from synergy_nb.control.peer import DriverMessage
-from synergy_nb.dataflow.streams.deployments import Place
+from synergy_nb.dataflow.streams.deployments import Assignment
 from synergy_nb.dataflow.streams.effects import Fact, FactKind
 from synergy_nb.plan import source
 from synergy_nb.plan.spark_parts import replace_parts
@@ -49,8 +49,8 @@ class Hosting:
         state = SimpleNamespace(head=msgspec.msgpack.encode(resumption))
         self.roles = SimpleNamespace(copies={("app", "count"): SimpleNamespace(state=state)})
 
-    def place(self, *_: str) -> Place:
-        return Place("x", self.epoch, ("w",), elsewhere=True)
+    def assignment(self, *_: str) -> Assignment:
+        return Assignment("x", self.epoch, ("w",), external=True)
 
 
 class Peer:
@@ -84,7 +84,7 @@ class Peer:
 
     async def hear(self, hosting: Any, fact: Fact = READY) -> DriverMessage:
         """What it says first of a fact."""
-        self.standbys.heard(fact, hosting)
+        self.standbys.handle(fact, hosting)
         await until(lambda: bool(self.said))
         return self.said[0]
 
@@ -145,7 +145,7 @@ def test_what_was_found_out_of_an_earlier_epoch_is_not_said(monkeypatch: pytest.
             return "it is not to be found there"
 
         peer = Peer(monkeypatch, moves)
-        peer.standbys.heard(READY, hosting)  # type: ignore[arg-type]
+        peer.standbys.handle(READY, hosting)  # type: ignore[arg-type]
         await until(lambda: not peer.standbys._looking)
         fact = Fact(FactKind.COPIES_BEHIND, "app", "count")
         assert await peer.hear(hosting, fact) == CopiesLagging("app", "count", {}), "which is the first that is said"

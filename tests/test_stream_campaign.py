@@ -55,7 +55,7 @@ def undisturbed(plan: Plan, inputs: Mapping[str, pl.DataFrame]) -> pl.DataFrame:
         logic = create(operator, plan, wait=lambda _: None)
         given = [(port, item) for port, up in enumerate(operator.inputs) for item in made[up]]
         given.sort(key=lambda pair: isinstance(pair[1], Punctuation))  # promises last: nothing is late
-        made[name] = [out for port, item in given for out in logic.take(port, item)]
+        made[name] = [out for port, item in given for out in logic.execute(port, item)]
     (sink,) = plan.sinks
     return pl.concat([item.table for item in made[sink] if isinstance(item, Batch)] or [pl.DataFrame()])
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from synergy_nb.dataflow.streams.deployments import Deployment, Feed, Place
+from synergy_nb.dataflow.streams.deployments import Assignment, Deployment, Feed
 from synergy_nb.dataflow.streams.execution import Outcome, Work
 from synergy_nb.dataflow.streams.frames import Ack, Data
 from synergy_nb.dataflow.streams.values import Output, Point
@@ -96,10 +96,10 @@ def test_what_was_executed_of_a_component_that_has_moved_meanwhile_is_cut_off_wh
     bench.offer("a", 5)
     work = bench.hosting.chained(work_of(bench.hosting))
     moved = {
-        "source": Place(BEFORE),
-        "a": Place(BEHIND, epoch=1, inputs=(Feed("a", "source"),)),
-        "b": Place(HERE, inputs=(Feed("a", "a"),)),
-        "reader": Place(BEHIND, inputs=(Feed("a", "b"),)),
+        "source": Assignment(BEFORE),
+        "a": Assignment(BEHIND, epoch=1, inputs=(Feed("a", "source"),)),
+        "b": Assignment(HERE, inputs=(Feed("a", "a"),)),
+        "reader": Assignment(BEHIND, inputs=(Feed("a", "b"),)),
     }
     bench.do(bench.hosting.converge(Deployment("a", 2, moved), 0.0))
     assert ("a", "a") not in bench.hosting.components

@@ -17,7 +17,7 @@ from synergy_nb.dataflow.logic import SavedState
 from synergy_nb.dataflow.operators import create
 from synergy_nb.dataflow.operators.rows import Filter
 from synergy_nb.dataflow.streams.component import Component
-from synergy_nb.dataflow.streams.deployments import Deployment, Feed, Place
+from synergy_nb.dataflow.streams.deployments import Assignment, Deployment, Feed
 from synergy_nb.dataflow.streams.effects import Effect, Fact, FactKind
 from synergy_nb.dataflow.streams.execution import Logic
 from synergy_nb.dataflow.streams.log import LIMITS, Limits
@@ -102,7 +102,7 @@ class World:
             wire,
             self._create,
             self._read(wire),
-            said=said,
+            on_fact=said,
             arrived=lambda *_: self.collect(peer),
             limits=limits,
             machine=lambda: MACHINE[0],
@@ -224,9 +224,9 @@ def union() -> Plan:
     return numbers("n").union(numbers("m"), id="u").filter("v >= 0", id="f").sink("out", id="out")
 
 
-def places(plan: Plan, peers: Mapping[str, str], backups: Mapping[str, tuple[str, ...]]) -> dict[str, Place]:
+def assignments(plan: Plan, peers: Mapping[str, str], backups: Mapping[str, tuple[str, ...]]) -> dict[str, Assignment]:
     return {
-        name: Place(
+        name: Assignment(
             peers[name],
             backups=backups.get(name, ()),
             inputs=tuple(Feed("app", up) for up in operator.inputs),
@@ -236,8 +236,10 @@ def places(plan: Plan, peers: Mapping[str, str], backups: Mapping[str, tuple[str
     }
 
 
-def changed(deployment: Deployment, **new: Place) -> Deployment:
-    return msgspec.structs.replace(deployment, version=deployment.version + 1, places={**deployment.places, **new})
+def changed(deployment: Deployment, **new: Assignment) -> Deployment:
+    return msgspec.structs.replace(
+        deployment, version=deployment.version + 1, assignments={**deployment.assignments, **new}
+    )
 
 
 def test_a_chain_over_three_peers_gives_all_its_rows_in_order(way: str) -> None:
@@ -245,7 +247,7 @@ def test_a_chain_over_three_peers_gives_all_its_rows_in_order(way: str) -> None:
 
     async def scenario() -> World:
         world = World(chain(), {"n": inputs})
-        world.deploy(Deployment("app", 1, places(world.plan, {"n": "a", "f": "b", "p": "c", "out": "a"}, {})))
+        world.deploy(Deployment("app", 1, assignments(world.plan, {"n": "a", "f": "b", "p": "c", "out": "a"}, {})))
         await world.until(lambda: world.ended)
         return world
 
@@ -260,7 +262,7 @@ def test_small_windows_hold_up_sources_and_lose_nothing() -> None:
 
     async def scenario() -> World:
         world = World(chain(), {"n": inputs}, SMALL)
-        world.deploy(Deployment("app", 1, places(world.plan, {"n": "a", "f": "b", "p": "a", "out": "b"}, {})))
+        world.deploy(Deployment("app", 1, assignments(world.plan, {"n": "a", "f": "b", "p": "a", "out": "b"}, {})))
         await world.until(lambda: world.ended)
         return world
 
@@ -272,7 +274,7 @@ def test_links_that_break_in_the_middle_of_a_window_lose_and_stall_nothing() -> 
 
     async def scenario() -> World:
         world = World(chain(), {"n": inputs}, SMALL)
-        world.deploy(Deployment("app", 1, places(world.plan, {"n": "a", "f": "b", "p": "a", "out": "b"}, {})))
+        world.deploy(Deployment("app", 1, assignments(world.plan, {"n": "a", "f": "b", "p": "a", "out": "b"}, {})))
         for tuples in (5_000, 20_000, 50_000):
             await world.until(lambda tuples=tuples: sum(map(len, world.tables)) > tuples)  # type: ignore[misc]
             world.break_link("a", "b")
@@ -289,12 +291,12 @@ def test_a_death_under_an_operator_with_two_inputs_loses_and_doubles_nothing() -
     async def scenario() -> World:
         world = World(union(), inputs, Limits(window=1 << 16, retain=1 << 18, results=1 << 16))
         where = {"n": "a", "m": "a", "u": "b", "f": "a", "out": "a"}
-        deployment = Deployment("app", 1, places(world.plan, where, {"u": ("c",)}))
+        deployment = Deployment("app", 1, assignments(world.plan, where, {"u": ("c",)}))
         world.deploy(deployment)
         await world.until(lambda: "u" in world.said("copy_ready") and sum(map(len, world.tables)) > 30_000)
         world.kill("b")
         world.deploy(
-            changed(deployment, u=msgspec.structs.replace(deployment.places["u"], active="c", epoch=1, backups=()))
+            changed(deployment, u=msgspec.structs.replace(deployment.assignments["u"], active="c", epoch=1, backups=()))
         )
         await world.until(lambda: world.ended)
         return world
@@ -328,10 +330,10 @@ def test_a_large_state_goes_to_another_peer_in_pieces_and_on_from_there(dies: bo
 
     async def scenario() -> World:
         world = World(plan, {"n": held})
-        deployment = Deployment("app", 1, places(plan, {"n": "a", "counts": "b", "out": "a"}, {}))
+        deployment = Deployment("app", 1, assignments(plan, {"n": "a", "counts": "b", "out": "a"}, {}))
         world.deploy(deployment)
         await world.until(lambda: sum(map(len, world.tables)) == rows)  # it has those of the second table
-        at = deployment.places["counts"]
+        at = deployment.assignments["counts"]
         copied = msgspec.structs.replace(at, **({"backups": ("c",)} if dies else {"follower": "c"}))
         keeping = changed(deployment, counts=copied)
         world.deploy(keeping)
@@ -361,10 +363,10 @@ def test_a_live_filter_moves_away_from_its_source_without_a_lost_row() -> None:
 
     async def scenario() -> World:
         world = World(chain(), {"n": inputs}, SMALL)
-        deployment = Deployment("app", 1, places(world.plan, {"n": "a", "f": "a", "p": "a", "out": "a"}, {}))
+        deployment = Deployment("app", 1, assignments(world.plan, {"n": "a", "f": "a", "p": "a", "out": "a"}, {}))
         world.deploy(deployment)
         await world.until(lambda: sum(map(len, world.tables)) > 10_000)
-        at = deployment.places["f"]
+        at = deployment.assignments["f"]
         following = changed(deployment, f=msgspec.structs.replace(at, follower="b"))
         world.deploy(following)
         await world.until(lambda: "f" in world.said("copy_ready"))
@@ -393,7 +395,7 @@ def test_a_damaged_frame_is_recorded_and_asked_for_again() -> None:
             send(to, channel, payload)
 
         wire.send_data = damage  # type: ignore[method-assign]
-        world.deploy(Deployment("app", 1, places(world.plan, {"n": "a", "f": "b", "p": "b", "out": "b"}, {})))
+        world.deploy(Deployment("app", 1, assignments(world.plan, {"n": "a", "f": "b", "p": "b", "out": "b"}, {})))
         await world.until(lambda: world.ended)
         return world
 
@@ -406,7 +408,7 @@ def test_an_operator_that_raises_fails_by_name() -> None:
     async def scenario() -> World:
         plan = numbers("n").project("v", w="v / 0", id="p").sink("out", id="out")
         world = World(plan, {"n": [pl.DataFrame({"time": pl.Series([0]).cast(pl.Datetime("us")), "x": [1]})]})
-        world.deploy(Deployment("app", 1, places(plan, {"n": "a", "p": "a", "out": "a"}, {})))
+        world.deploy(Deployment("app", 1, assignments(plan, {"n": "a", "p": "a", "out": "a"}, {})))
         await world.until(lambda: bool(world.said("component_failed")))
         return world
 
@@ -425,8 +427,8 @@ class Broken:
     def needs(self, _: int, __: Item) -> float:
         return 0.0
 
-    def take(self, _: int, item: Item) -> Iterator[Item]:
-        if self.at == "take":
+    def execute(self, _: int, item: Item) -> Iterator[Item]:
+        if self.at == "execute":
             raise pl.exceptions.PanicException("it broke")
         yield item
 
@@ -448,7 +450,7 @@ class Heavy(Broken):
     def needs(self, _: int, item: Item) -> float:
         return 1e9 if isinstance(item, Batch) else 0.0
 
-    def take(self, _: int, item: Item) -> Iterator[Item]:
+    def execute(self, _: int, item: Item) -> Iterator[Item]:
         if isinstance(item, Batch):
             self.began()
             self.go.wait(DEADLINE)
@@ -475,16 +477,16 @@ def test_nothing_is_executed_on_the_loop_while_an_operator_takes_long_elsewhere(
             return emit(*arguments)
 
         driver.hosting.create, driver.hosting.emit = made, emitted  # type: ignore[method-assign,assignment]
-        take = Filter.take
+        execute = Filter.execute
 
-        def taken(self: Filter, port: int, item: Item) -> Iterator[Item]:
+        def recorded(self: Filter, port: int, item: Item) -> Iterator[Item]:
             if not go.is_set():
                 threads.add(threading.current_thread().name)
-            yield from take(self, port, item)
+            yield from execute(self, port, item)
 
         with pytest.MonkeyPatch.context() as patch:
-            patch.setattr(Filter, "take", taken)
-            world.deploy(Deployment("app", 1, places(world.plan, dict.fromkeys(world.plan.operators, "a"), {})))
+            patch.setattr(Filter, "execute", recorded)
+            world.deploy(Deployment("app", 1, assignments(world.plan, dict.fromkeys(world.plan.operators, "a"), {})))
             heavy = driver.hosting.components["app", "f"]
             other = driver.hosting.components["app", "g"]
             other.light_s = other.light_punctuation_s = 0.0
@@ -507,7 +509,7 @@ def test_nothing_is_executed_on_the_loop_while_an_operator_takes_long_elsewhere(
     assert threading.current_thread().name not in threads
 
 
-@pytest.mark.parametrize("at", ["take", "snapshot"])
+@pytest.mark.parametrize("at", ["execute", "snapshot"])
 def test_what_panics_in_a_thread_fails_by_name_and_leaves_nothing_behind(at: str) -> None:
     async def scenario() -> World:
         world = World(chain(), {"n": tables(5, 2000)})
@@ -517,7 +519,7 @@ def test_what_panics_in_a_thread_fails_by_name_and_leaves_nothing_behind(at: str
                 Broken(at) if component.operator == "f" else create(deployment, component)
             )
         where = {"n": "a", "f": "b", "p": "a", "out": "a"}
-        world.deploy(Deployment("app", 1, places(world.plan, where, {"f": ("c",)})))
+        world.deploy(Deployment("app", 1, assignments(world.plan, where, {"f": ("c",)})))
         await world.until(lambda: bool(world.said("component_failed")))
         return world
 

@@ -9,7 +9,7 @@ import pytest
 
 from synergy_nb.dataflow.logic import SavedState
 from synergy_nb.dataflow.streams.component import Component
-from synergy_nb.dataflow.streams.deployments import Deployment, Feed, Place
+from synergy_nb.dataflow.streams.deployments import Assignment, Deployment, Feed
 from synergy_nb.dataflow.streams.execution import Committed, Logic
 from synergy_nb.dataflow.streams.frames import State
 from synergy_nb.dataflow.streams.log import LIMITS, Limits
@@ -27,21 +27,21 @@ class Engine:
     late, uncovered_bytes = 0, 0
 
     def __init__(self) -> None:
-        self.held: list[Batch] = []
-        self.place = self.end = ORIGIN
+        self.pending: list[Batch] = []
+        self.point = self.end = ORIGIN
         self.step = self.released = -1
         self.copies = self.waits = False
 
     @property
     def state_bytes(self) -> int:
-        return sum(each.nbytes for each in self.held)
+        return sum(each.nbytes for each in self.pending)
 
     def needs(self, port: int, item: Item) -> float:
         return 0.0
 
-    def take(self, port: int, item: Item) -> Iterator[Item]:
+    def execute(self, port: int, item: Item) -> Iterator[Item]:
         if isinstance(item, Batch):
-            self.held.append(item)
+            self.pending.append(item)
         return iter(())
 
     def save(self) -> SavedState:
@@ -50,17 +50,17 @@ class Engine:
     def restore(self, saved: SavedState, /) -> None:
         self.step, position = msgspec.msgpack.decode(saved.head, type=tuple[int, int])
         self.released = self.step
-        self.place = self.end = Point(position, START)
+        self.point = self.end = Point(position, START)
 
     @property
     def committed(self) -> Committed:
         state = SavedState(msgspec.msgpack.encode((self.step, self.end.position)))
-        return Committed((self.place,), self.end, self.step, self.step >= self.released, lambda: state)
+        return Committed((self.point,), self.end, self.step, self.step >= self.released, lambda: state)
 
-    def copied(self, *, copies: bool, safe: bool) -> None:
+    def set_copies(self, *, copies: bool, safe: bool) -> None:
         self.copies, self.waits = copies, copies and safe
 
-    def kept(self, step: int) -> None:
+    def replicated(self, step: int) -> None:
         self.released = max(self.released, step)
 
 
@@ -70,22 +70,22 @@ class Elsewhere(Peers):
     def __init__(self, limits: Limits = LIMITS) -> None:
         super().__init__(limits=limits)
         self.engines: dict[str, Engine] = {}
-        self.deployment.places["u"] = Place("x", inputs=READS, elsewhere=True)
+        self.deployment.assignments["u"] = Assignment("x", inputs=READS, external=True)
 
     def _create(self, deployment: Deployment, component: Component) -> Logic | None:
         if component.operator != "u":
             return super()._create(deployment, component)
-        component.elsewhere = True
+        component.external = True
         self.engines[component.peer] = Engine()
         return self.engines[component.peer]
 
     def step(self, peer: str = "x") -> None:
         """The engine hands over what it has been given, and commits that if it need not wait."""
         engine = self.engines[peer]
-        rows, engine.held = engine.held, []
+        rows, engine.pending = engine.pending, []
         self.emit("u", *rows)
         engine.step += 1
-        engine.end = engine.place = Point(rows[-1].end_position, START)
+        engine.end = engine.point = Point(rows[-1].end_position, START)
         if not engine.waits:
             engine.released = engine.step
         hosting = self.hostings[peer]
@@ -118,7 +118,7 @@ def test_without_copies_an_engine_that_lags_far_behind_holds_nobody_up() -> None
         peers.emit("n", batch(10 * number, 10))
         peers.later(0.1)
     assert peers.hostings["s"].components["app", "n"].log.size < 4000
-    assert sum(each.rows for each in peers.engines["x"].held) == 500
+    assert sum(each.rows for each in peers.engines["x"].pending) == 500
 
 
 def test_an_engine_goes_on_at_another_peer_where_it_has_committed() -> None:
@@ -127,15 +127,15 @@ def test_an_engine_goes_on_at_another_peer_where_it_has_committed() -> None:
     peers.emit("n", batch(0, 3))
     peers.step()
     peers.emit("n", batch(3, 2))  # is held by the engine
-    peers.place("u", Place("x", 0, (), "w", READS, elsewhere=True))
+    peers.assign("u", Assignment("x", 0, (), "w", READS, external=True))
     peers.later(0.5)
     assert peers.said("copy_ready") == ["w app u"]
     assert ("app", "u") not in peers.hostings["w"].components, "nobody follows an engine"
     assert peers.engines["x"].waits
-    peers.place("u", Place("w", 1, (), "", READS, elsewhere=True))
+    peers.assign("u", Assignment("w", 1, (), "", READS, external=True))
     peers.emit("n", batch(5, 2))
     peers.later(0.5)
-    assert [each.position for each in peers.engines["w"].held] == [3, 5]
+    assert [each.position for each in peers.engines["w"].pending] == [3, 5]
     peers.step("w")
     assert peers.rows == list(range(7))
     assert ("app", "u") not in peers.hostings["x"].components
@@ -144,7 +144,7 @@ def test_an_engine_goes_on_at_another_peer_where_it_has_committed() -> None:
 @pytest.mark.parametrize("lost", [False, True])
 def test_an_engine_goes_on_where_a_peer_has_died(lost: bool) -> None:
     peers = Elsewhere()
-    peers.deployment.places["u"] = Place("x", 0, ("y",), "", READS, elsewhere=True)
+    peers.deployment.assignments["u"] = Assignment("x", 0, ("y",), "", READS, external=True)
     peers.begin()
     peers.emit("n", batch(0, 3))
     peers.step()
@@ -156,12 +156,12 @@ def test_an_engine_goes_on_where_a_peer_has_died(lost: bool) -> None:
     assert peers.engines["x"].released == (0 if lost else 1), "it commits what all copies know of"
     peers.dead.add("x")
     peers.lose = lambda _: False
-    peers.place("u", Place("y", 1, (), "", READS, elsewhere=True))
+    peers.assign("u", Assignment("y", 1, (), "", READS, external=True))
     peers.emit("n", batch(5, 1))
     peers.later(0.5)
     engine = peers.engines["y"]
     assert engine.step == (0 if lost else 1)
-    assert [each.position for each in engine.held] == ([3, 5] if lost else [5])
+    assert [each.position for each in engine.pending] == ([3, 5] if lost else [5])
     peers.step("y")
     assert peers.rows == list(range(6))
 
@@ -169,7 +169,7 @@ def test_an_engine_goes_on_where_a_peer_has_died(lost: bool) -> None:
 def test_what_an_engine_cannot_read_yet_is_not_kept_for_ever() -> None:
     """No promise covers it, and who makes the stream would wait before it makes one."""
     peers = Elsewhere(Limits(1000, 4000))
-    peers.deployment.places["u"] = Place("x", 0, ("y",), "", READS, elsewhere=True)
+    peers.deployment.assignments["u"] = Assignment("x", 0, ("y",), "", READS, external=True)
     peers.begin()
     peers.later(0.5)
     engine = peers.engines["x"]

@@ -12,7 +12,7 @@ import pytest
 
 from synergy_nb.dataflow.operators import create
 from synergy_nb.dataflow.streams.component import Component
-from synergy_nb.dataflow.streams.deployments import Deployment, Feed, Lent, Place
+from synergy_nb.dataflow.streams.deployments import Assignment, Deployment, Feed, SharedReader
 from synergy_nb.dataflow.streams.effects import Capture, Effect, Fact, FactKind, Open, Restore, Send
 from synergy_nb.dataflow.streams.execution import Logic
 from synergy_nb.dataflow.streams.frames import Ack, Data, Determinants, Frame, Recall, State, Subscribe, Unsubscribe
@@ -58,10 +58,10 @@ class Peers:
         self.tables: list[pl.DataFrame] = []
         self.captures: list[Capture] | None = None  # that are not made before a test says so
         feeds = tuple(Feed("app", name) for name in "nm"[:inputs])
-        places = {name: Place("s") for name in "nm"[:inputs]}
-        places["u"] = Place("x", 0, ("y",), "", feeds)
-        places["out"] = Place("z", 0, (), "", (Feed("app", "u"),), (), True)
-        self.deployment = Deployment("app", 1, places)
+        assignments = {name: Assignment("s") for name in "nm"[:inputs]}
+        assignments["u"] = Assignment("x", 0, ("y",), "", feeds)
+        assignments["out"] = Assignment("z", 0, (), "", (Feed("app", "u"),), (), True)
+        self.deployment = Deployment("app", 1, assignments)
 
     def _create(self, _: Deployment, component: Component) -> Logic | None:
         operator = component.operator
@@ -82,11 +82,14 @@ class Peers:
                 self._do(peer, self.hostings[peer].converge(deployment, self.now))
         self.deliver()
 
-    def place(self, operator: str, place: Place, *peers: str) -> None:
-        """Tell some peers, or all, that a component has another place."""
+    def assign(self, operator: str, assignment: Assignment, *peers: str) -> None:
+        """Tell some peers, or all, that a component has another assignment."""
         known = self.deployment
         self.tell(
-            msgspec.structs.replace(known, version=known.version + 1, places={**known.places, operator: place}), *peers
+            msgspec.structs.replace(
+                known, version=known.version + 1, assignments={**known.assignments, operator: assignment}
+            ),
+            *peers,
         )
 
     def _do(self, peer: str, effects: list[Effect]) -> None:
@@ -136,7 +139,7 @@ class Peers:
             self.deliver()
 
     def emit(self, operator: str, *items: Item, deliver: bool = True) -> None:
-        peer = self.deployment.places[operator].active
+        peer = self.deployment.assignments[operator].active
         hosting = self.hostings[peer]
         chunks = chunks_of(items, hosting.components["app", operator].log.end)
         self._do(peer, hosting.emit("app", operator, chunks, self.now))
@@ -160,8 +163,8 @@ def once(kind: type, number: int = 1) -> Callable[[Frame], bool]:
     return lose
 
 
-HEIR = Place("y", 1, (), "", (Feed("app", "n"),))
-HEIR2 = Place("y", 1, (), "", (Feed("app", "n"), Feed("app", "m")))
+HEIR = Assignment("y", 1, (), "", (Feed("app", "n"),))
+HEIR2 = Assignment("y", 1, (), "", (Feed("app", "n"), Feed("app", "m")))
 
 # -- what is lost --------------------------------------------------------------------------------------------------
 
@@ -191,7 +194,7 @@ def test_the_last_chunk_is_sent_again_though_nothing_follows() -> None:
 
 def test_a_lost_acknowledgement_does_not_hold_the_producer_up_for_ever() -> None:
     peers = Peers(limits=Limits(200, 300))
-    peers.deployment.places["u"] = msgspec.structs.replace(peers.deployment.places["u"], backups=())
+    peers.deployment.assignments["u"] = msgspec.structs.replace(peers.deployment.assignments["u"], backups=())
     peers.begin()
     peers.lose = lambda frame: isinstance(frame, Ack) and frame.reader.port == 0 and frame.consumed > ORIGIN
     peers.emit("n", batch(0, 20))
@@ -248,7 +251,7 @@ def test_a_backup_takes_over_and_nothing_is_lost_or_doubled() -> None:
     peers.emit("n", batch(3, 3))
     peers.dead.add("x")
     peers.lose = lambda _: False
-    peers.place("u", HEIR)
+    peers.assign("u", HEIR)
     peers.emit("n", batch(6, 1))
     peers.later(0.5)
     assert peers.rows == [0, 1, 2, 3, 4, 5, 6]
@@ -269,7 +272,7 @@ def test_who_takes_over_reads_in_the_order_that_a_reader_has_seen() -> None:
     interleaved(peers)
     assert peers.rows == [0, 0, 1, 1, 2, 2]
     peers.dead.add("x")
-    peers.place("u", HEIR2)
+    peers.assign("u", HEIR2)
     peers.later(0.5)
     again = peers.hostings["y"].components["app", "u"]
     order = [run for each in peers.hostings["z"].orders.of(Stream("app", "u")) for run in each.runs]
@@ -284,7 +287,7 @@ def test_a_peer_answers_once_it_knows_the_deployment_and_then_refuses_the_replac
     peers.lose = lambda frame: isinstance(frame, State)
     interleaved(peers)
     peers.dead.add("x")
-    peers.place("u", HEIR2, "s", "y", "w")  # not the reader
+    peers.assign("u", HEIR2, "s", "y", "w")  # not the reader
     peers.later(0.5)
     assert peers.said("taken_over") == []
     assert peers.hostings["y"].roles.recoveries["app", "u"].missing == {"z"}
@@ -301,7 +304,7 @@ def test_a_peer_answers_once_it_knows_the_deployment_and_then_refuses_the_replac
 def test_who_is_asked_too_early_answers_as_soon_as_it_can() -> None:
     peers = Peers(2).begin()
     peers.dead.add("x")
-    peers.place("u", HEIR2, "s", "y", "w")
+    peers.assign("u", HEIR2, "s", "y", "w")
     peers.later(0.05)
     assert peers.hostings["y"].roles.recoveries["app", "u"].missing == {"z"}
     peers.lose = lambda frame: isinstance(frame, Recall)
@@ -313,10 +316,10 @@ def test_who_is_asked_too_early_answers_as_soon_as_it_can() -> None:
 def test_answers_of_an_earlier_version_do_not_count() -> None:
     peers = Peers(2).begin()
     peers.dead |= {"x", "z"}
-    peers.place("u", HEIR2)
+    peers.assign("u", HEIR2)
     peers.later(0.2)
     recovery = peers.hostings["y"].roles.recoveries["app", "u"]
-    peers.place("out", msgspec.structs.replace(peers.deployment.places["out"], epoch=1, active="w"))
+    peers.assign("out", msgspec.structs.replace(peers.deployment.assignments["out"], epoch=1, active="w"))
     peers.lose = lambda frame: isinstance(frame, Recall | Determinants)
     assert "w" in recovery.missing
     for version, missing in ((2, True), (3, False)):
@@ -344,7 +347,7 @@ def test_a_snapshot_carries_the_order_and_the_causes_that_no_chunk_has_carried()
     copy = peers.hostings["y"].roles.copies["app", "u"]
     copy.state = msgspec.structs.replace(state, causes=(upper,))
     peers.dead.add("x")
-    peers.place("u", HEIR2)
+    peers.assign("u", HEIR2)
     heir = peers.hostings["y"].components["app", "u"]
     assert heir.reading.runs == list(state.order)
     assert heir.reading.causes == [upper]
@@ -372,7 +375,7 @@ def test_who_takes_over_reads_in_order_what_was_read_before_a_promise_that_its_c
     peers.say("x", "y", Data(Output("app", "u"), Reader("app", "u", COPY, "y"), ORIGIN, (made,)))
     assert peers.hostings["y"].roles.copies["app", "u"].log.end == Point(0, 10)
     peers.dead.add("x")
-    peers.place("u", HEIR2)
+    peers.assign("u", HEIR2)
     peers.later(0.2)
     assert list(peers.hostings["y"].components["app", "u"].reading.prescribed) == list(first.runs)
 
@@ -383,7 +386,7 @@ def test_a_prescribed_run_of_which_a_part_has_come_is_begun() -> None:
     peers.hostings["z"].orders.add(orders)
     peers.dead.add("x")
     peers.emit("n", batch(0, 2))
-    peers.place("u", HEIR2)
+    peers.assign("u", HEIR2)
     peers.later(0.5)
     heir = peers.hostings["y"].components["app", "u"]
     assert heir.ports[0].consumed == Point(2, START)
@@ -396,7 +399,7 @@ def test_a_prescribed_run_of_which_a_part_has_come_is_begun() -> None:
 
 def test_inputs_are_kept_until_the_last_of_all_copies_has_a_snapshot() -> None:
     peers = Peers()
-    peers.deployment.places["u"] = msgspec.structs.replace(peers.deployment.places["u"], backups=("y", "w"))
+    peers.deployment.assignments["u"] = msgspec.structs.replace(peers.deployment.assignments["u"], backups=("y", "w"))
     peers.begin()
     peers.lose = lambda frame: isinstance(frame, State) and frame.reader.peer == "w"
     peers.emit("n", batch(0, 3))
@@ -409,10 +412,10 @@ def test_inputs_are_kept_until_the_last_of_all_copies_has_a_snapshot() -> None:
 
 def test_an_old_question_of_a_follower_does_not_end_it() -> None:
     peers = Peers().begin()
-    place = peers.deployment.places["u"]
+    assignment = peers.deployment.assignments["u"]
     peers.emit("n", batch(0, 3))
     peers.later(0.5)
-    peers.place("u", msgspec.structs.replace(place, backups=(), follower="y"))
+    peers.assign("u", msgspec.structs.replace(assignment, backups=(), follower="y"))
     peers.later(0.5)
     peers.emit("n", batch(3, 3))
     peers.later(0.5)
@@ -421,7 +424,7 @@ def test_an_old_question_of_a_follower_does_not_end_it() -> None:
     peers.say("y", "s", Subscribe(Output("app", "n"), reader, ORIGIN, OnLag.RESYNC))
     peers.deliver()
     assert peers.said("component_failed") == []
-    peers.place("u", msgspec.structs.replace(place, active="y", epoch=1, backups=(), follower=""))
+    peers.assign("u", msgspec.structs.replace(assignment, active="y", epoch=1, backups=(), follower=""))
     peers.emit("n", batch(6, 1))
     peers.later(0.5)
     assert peers.rows == [0, 1, 2, 3, 4, 5, 6], "nobody knew that it reads"
@@ -431,8 +434,8 @@ def test_who_takes_no_part_forgets_the_orders_it_knew() -> None:
     peers = Peers(2).begin()
     interleaved(peers)
     assert peers.hostings["y"].orders.of(Stream("app", "u"))
-    place = msgspec.structs.replace(peers.deployment.places["u"], backups=("w",))
-    peers.place("u", place)
+    assignment = msgspec.structs.replace(peers.deployment.assignments["u"], backups=("w",))
+    peers.assign("u", assignment)
     assert not peers.hostings["y"].orders.of(Stream("app", "u"))
     assert peers.hostings["z"].orders.of(Stream("app", "u"))
 
@@ -472,15 +475,15 @@ def test_an_old_answer_to_a_copy_that_was_here_before_does_not_begin_a_new_one()
 def test_a_component_moves_and_its_follower_goes_on_where_it_is() -> None:
     peers = Peers(2).begin()
     interleaved(peers)
-    place = peers.deployment.places["u"]
-    peers.place("u", msgspec.structs.replace(place, backups=(), follower="w"))
+    assignment = peers.deployment.assignments["u"]
+    peers.assign("u", msgspec.structs.replace(assignment, backups=(), follower="w"))
     peers.later(1.0)
     peers.emit("m", batch(3, 1))
     peers.emit("n", batch(3, 1))
     peers.later(0.5)
     follower, active = (peers.hostings[peer].components["app", "u"] for peer in "wx")
     assert follower.log.end == active.log.end == Point(8, START)
-    peers.place("u", msgspec.structs.replace(place, active="w", epoch=1, backups=(), follower=""))
+    peers.assign("u", msgspec.structs.replace(assignment, active="w", epoch=1, backups=(), follower=""))
     peers.emit("n", batch(4, 1))
     peers.later(0.5)
     assert peers.rows == [0, 0, 1, 1, 2, 2, 3, 3, 4]
@@ -489,11 +492,11 @@ def test_a_component_moves_and_its_follower_goes_on_where_it_is() -> None:
 
 def test_a_source_moves_and_is_read_from_where_its_copy_is() -> None:
     peers = Peers()
-    peers.deployment.places["n"] = Place("s", 0, ("y",))
+    peers.deployment.assignments["n"] = Assignment("s", 0, ("y",))
     peers.begin()
     peers.emit("n", batch(0, 3))
     peers.later(0.5)
-    peers.place("n", Place("y", 1))
+    peers.assign("n", Assignment("y", 1))
     assert [(peer, each.since) for peer, each in peers.opened] == [("s", ORIGIN), ("y", Point(3, START))]
     peers.emit("n", batch(3, 1))
     peers.later(0.5)
@@ -505,9 +508,9 @@ def test_a_source_moves_and_is_read_from_where_its_copy_is() -> None:
 
 def sharing(peers: Peers) -> Deployment:
     """Another application, on one peer, that reads what the first one's operator makes."""
-    place = peers.deployment.places["u"]
-    peers.place("u", msgspec.structs.replace(place, lent=(Lent("second", "g", 0, "w"),)))
-    return Deployment("second", 1, {"g": Place("w", 0, (), "", (Feed("app", "u"),), (), True)})
+    assignment = peers.deployment.assignments["u"]
+    peers.assign("u", msgspec.structs.replace(assignment, shared_readers=(SharedReader("second", "g", 0, "w"),)))
+    return Deployment("second", 1, {"g": Assignment("w", 0, (), "", (Feed("app", "u"),), (), True)})
 
 
 def test_a_sharer_is_not_let_in_before_its_deployment_is_known() -> None:
@@ -553,11 +556,11 @@ def test_a_sharer_that_is_too_slow_fails_alone_and_hears_of_it_though_that_is_lo
 def test_a_sharer_that_has_not_joined_makes_no_snapshot() -> None:
     peers = Peers().begin()
     second = sharing(peers)
-    place = msgspec.structs.replace(second.places["g"], backups=("y",))
+    assignment = msgspec.structs.replace(second.assignments["g"], backups=("y",))
     peers.lose = lambda frame: (
         isinstance(frame, Data) and frame.reader.application == "second" and frame.reader.port == 0
     )
-    peers.tell(msgspec.structs.replace(second, places={"g": place}))
+    peers.tell(msgspec.structs.replace(second, assignments={"g": assignment}))
     peers.later(1.0)
     assert peers.hostings["y"].roles.copies["second", "g"].state is None
     peers.lose = lambda _: False
@@ -598,11 +601,11 @@ def test_a_component_that_cannot_be_made_is_told_of_once(monkeypatch: pytest.Mon
     monkeypatch.setattr(hosting, "create", refuse)
     peers.begin()
     for _ in range(3):
-        peers.place("u", peers.deployment.places["u"])
+        peers.assign("u", peers.deployment.assignments["u"])
     assert peers.said("component_failed") == ["x app u"]
-    peers.place("u", msgspec.structs.replace(peers.deployment.places["u"], epoch=1))
+    peers.assign("u", msgspec.structs.replace(peers.deployment.assignments["u"], epoch=1))
     assert peers.said("component_failed") == ["x app u"] * 2
     known = peers.deployment
     peers.tell(Deployment("app", known.version + 1))
-    peers.tell(Deployment("app", known.version + 2, known.places))
+    peers.tell(Deployment("app", known.version + 2, known.assignments))
     assert peers.said("component_failed") == ["x app u"] * 3

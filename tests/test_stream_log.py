@@ -140,7 +140,7 @@ def test_copies_hold_nothing_back_and_a_copy_itself_keeps_all() -> None:
     had(log, READER, 3)
     assert len(log) == 0
     copy = StreamLog()
-    copy.held = True
+    copy.retains_all = True
     emit(copy, 3)
     assert len(copy) == 3
     copy.trim(at(2))
@@ -319,7 +319,7 @@ def test_a_consumer_holds_up_by_what_it_has_not_consumed_or_not_made_durable() -
 
 def test_a_follower_waits_until_it_hears_what_nobody_needs() -> None:
     log = StreamLog(limits=Limits(2 * ROOM, 4 * ROOM))
-    log.held = True
+    log.retains_all = True
     emit(log, 3)
     assert not blocked(log)
     emit(log, 1)
@@ -378,7 +378,7 @@ def test_sharers_alone_set_the_pace_by_the_fastest_of_them() -> None:
 
 def mixed() -> StreamLog:
     log = StreamLog()
-    log.held = True
+    log.retains_all = True
     log.append(chunks_of([batch(0, 3), Punctuation(15, 3, 0.0), batch(3, 3)], ORIGIN))
     return log
 

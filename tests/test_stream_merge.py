@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from synergy_nb.dataflow.streams.merge import InOrder, Taken
+from synergy_nb.dataflow.streams.merge import InOrder, Receipt
 from synergy_nb.dataflow.streams.values import ORIGIN, OVERHEAD, Chunk, Determinant, Point, Stream, chunks_of
 from synergy_nb.dataflow.tuples import START, Batch, Item, Punctuation
 
@@ -53,9 +53,9 @@ def taken_out(merge: InOrder, upto: Point | None, most: int) -> list[Chunk]:
 
 def test_what_has_been_here_is_cut_off() -> None:
     merge = InOrder(ORIGIN)
-    assert merge.take(0, chunk(batch(0, 4))) is Taken.NEW
-    assert merge.take(0, chunk(batch(2, 4))) is Taken.NEW
-    assert merge.take(0, chunk(batch(1, 4))) is Taken.OLD
+    assert merge.receive(0, chunk(batch(0, 4))) is Receipt.NEW
+    assert merge.receive(0, chunk(batch(2, 4))) is Receipt.NEW
+    assert merge.receive(0, chunk(batch(1, 4))) is Receipt.OLD
     assert waiting(merge) == [[0, 1, 2, 3], [4, 5]]
     assert merge.received == Point(6, START)
     assert [entry.chunk.start.position for entry in merge.queue] == [0, 4]
@@ -63,46 +63,46 @@ def test_what_has_been_here_is_cut_off() -> None:
 
 def test_what_is_beyond_is_a_gap_and_changes_nothing() -> None:
     merge = InOrder(ORIGIN)
-    merge.take(0, chunk(batch(0, 2)))
-    assert merge.take(0, chunk(batch(3, 2))) is Taken.GAP
+    merge.receive(0, chunk(batch(0, 2)))
+    assert merge.receive(0, chunk(batch(3, 2))) is Receipt.GAP
     assert merge.received.position == 2
     assert waiting(merge) == [[0, 1]]
 
 
 def test_a_missing_promise_is_a_gap_as_it_may_carry_an_order() -> None:
     merge = InOrder(ORIGIN)
-    merge.take(0, chunk(batch(0, 2)))
-    assert merge.take(0, chunk(batch(2, 2), until=5)) is Taken.GAP
-    assert merge.take(0, chunk(promise(9, 2), until=5)) is Taken.GAP
+    merge.receive(0, chunk(batch(0, 2)))
+    assert merge.receive(0, chunk(batch(2, 2), until=5)) is Receipt.GAP
+    assert merge.receive(0, chunk(promise(9, 2), until=5)) is Receipt.GAP
     assert merge.received == Point(2, START)
-    assert merge.take(0, chunk(promise(5, 2))) is Taken.NEW
-    assert merge.take(0, chunk(batch(2, 2), until=5)) is Taken.NEW
+    assert merge.receive(0, chunk(promise(5, 2))) is Receipt.NEW
+    assert merge.receive(0, chunk(batch(2, 2), until=5)) is Receipt.NEW
     assert waiting(merge) == [[0, 1], 5, [2, 3]]
 
 
 def test_a_promise_that_stands_elsewhere_in_a_later_epoch_is_heard_once() -> None:
     merge = InOrder(ORIGIN)
-    merge.take(0, chunk(batch(0, 4)))
-    merge.take(0, chunk(promise(15, 4)))
+    merge.receive(0, chunk(batch(0, 4)))
+    merge.receive(0, chunk(promise(15, 4)))
     merge.epoch = 1  # whose promise stood behind two tuples
-    assert merge.take(1, chunk(batch(2, 4), until=15)) is Taken.NEW
+    assert merge.receive(1, chunk(batch(2, 4), until=15)) is Receipt.NEW
     assert waiting(merge) == [[0, 1, 2, 3], 15, [4, 5]]
     assert merge.received == Point(6, 15)
 
 
 def test_a_promise_before_tuples_that_are_here_is_applied_behind_them() -> None:
     merge = InOrder(ORIGIN)
-    merge.take(0, chunk(batch(0, 4)))
+    merge.receive(0, chunk(batch(0, 4)))
     merge.epoch = 1
-    assert merge.take(1, chunk(batch(2, 3), until=15)) is Taken.NEW  # a promise at 2 is true at 4, too
+    assert merge.receive(1, chunk(batch(2, 3), until=15)) is Receipt.NEW  # a promise at 2 is true at 4, too
     assert waiting(merge) == [[0, 1, 2, 3], 15, [4]]
-    assert merge.take(1, chunk(batch(2, 3), until=15)) is Taken.OLD
+    assert merge.receive(1, chunk(batch(2, 3), until=15)) is Receipt.OLD
 
 
 def test_an_old_promise_is_no_promise() -> None:
     merge = InOrder(Point(3, 20))
-    assert merge.take(0, chunk(promise(20, 3), until=10)) is Taken.OLD
-    assert merge.take(0, chunk(promise(15, 3))) is Taken.OLD
+    assert merge.receive(0, chunk(promise(20, 3), until=10)) is Receipt.OLD
+    assert merge.receive(0, chunk(promise(15, 3))) is Receipt.OLD
     assert waiting(merge) == []
     assert merge.received == Point(3, 20)
 
@@ -110,27 +110,27 @@ def test_an_old_promise_is_no_promise() -> None:
 @pytest.mark.parametrize("epoch", [0, 2])
 def test_another_epoch_is_refused(epoch: int) -> None:
     merge = InOrder(ORIGIN, epoch=1)
-    assert merge.take(epoch, chunk(batch(0, 4))) is Taken.STALE
+    assert merge.receive(epoch, chunk(batch(0, 4))) is Receipt.STALE
     assert not merge.queue
     assert not merge.subscribed
 
 
 def test_what_comes_in_order_shows_that_the_producer_knows_the_reader() -> None:
     merge = InOrder(ORIGIN)
-    merge.take(0, chunk(batch(0, 4)))
+    merge.receive(0, chunk(batch(0, 4)))
     assert merge.subscribed
 
 
 def test_who_joins_begins_where_the_producer_says_and_not_at_the_first_chunk_that_comes() -> None:
     merge = InOrder(None)
     assert merge.since is None
-    assert merge.take(0, chunk(batch(9, 4))) is Taken.GAP
+    assert merge.receive(0, chunk(batch(9, 4))) is Receipt.GAP
     assert merge.since is None
     assert merge.begin(Point(5, 40))
     assert waiting(merge) == [40]
     assert merge.received == Point(5, 40)
-    assert merge.take(0, chunk(batch(9, 4), until=40)) is Taken.GAP
-    assert merge.take(0, chunk(batch(5, 4), until=40)) is Taken.NEW
+    assert merge.receive(0, chunk(batch(9, 4), until=40)) is Receipt.GAP
+    assert merge.receive(0, chunk(batch(5, 4), until=40)) is Receipt.NEW
 
 
 def test_a_producer_that_begins_behind_what_is_expected_is_asked_again() -> None:
@@ -144,8 +144,8 @@ def test_a_producer_that_begins_behind_what_is_expected_is_asked_again() -> None
 
 def test_bytes_that_wait_and_that_were_consumed_are_counted() -> None:
     merge = InOrder(ORIGIN)
-    merge.take(0, chunk(batch(0, 4)))
-    merge.take(0, chunk(promise(5, 4)))
+    merge.receive(0, chunk(batch(0, 4)))
+    merge.receive(0, chunk(promise(5, 4)))
     sizes = [entry.chunk.size for entry in merge.queue]
     assert merge.queued == sum(sizes)
     merge.consume(taken_out(merge, None, 0))
@@ -160,7 +160,7 @@ def test_bytes_that_wait_and_that_were_consumed_are_counted() -> None:
 def test_chunks_go_one_by_one_or_together_up_to_a_number_of_tuples() -> None:
     merge = InOrder(ORIGIN)
     for first in (0, 2, 4, 6):
-        merge.take(0, chunk(batch(first, 2)))
+        merge.receive(0, chunk(batch(first, 2)))
     assert values(taken_out(merge, None, 0)) == [[0, 1]]
     assert values(taken_out(merge, None, 4)) == [[2, 3], [4, 5]]
     assert values(taken_out(merge, None, 4)) == [[6, 7]]
@@ -168,7 +168,7 @@ def test_chunks_go_one_by_one_or_together_up_to_a_number_of_tuples() -> None:
 
 def test_a_prescribed_run_splits_a_chunk() -> None:
     merge = InOrder(ORIGIN)
-    merge.take(0, chunk(batch(0, 4)))
+    merge.receive(0, chunk(batch(0, 4)))
     taken = taken_out(merge, Point(3, START), 0)
     assert values(taken) == [[0, 1, 2]]
     assert taken[0].end == Point(3, START)
@@ -180,23 +180,23 @@ def test_a_prescribed_run_splits_a_chunk() -> None:
 
 def test_a_prescribed_run_that_has_not_come_as_a_whole_goes_in_parts() -> None:
     merge = InOrder(ORIGIN)
-    merge.take(0, chunk(batch(0, 2)))
-    merge.take(0, chunk(promise(12, 2)))
+    merge.receive(0, chunk(batch(0, 2)))
+    merge.receive(0, chunk(promise(12, 2)))
     taken = taken_out(merge, Point(4, 12), 0)
     assert values(taken) == [[0, 1]]
     merge.consume(taken)
     assert merge.consumed == Point(2, START)
     assert waiting(merge) == [12]
-    merge.take(0, chunk(batch(2, 3), until=12))
+    merge.receive(0, chunk(batch(2, 3), until=12))
     assert values(taken_out(merge, Point(4, 12), 0)) == [[2, 3], 12]
     assert waiting(merge) == [[4]]
 
 
 def test_promises_that_were_not_there_when_the_order_was_made_are_withheld_and_come_afterwards() -> None:
     merge = InOrder(ORIGIN)
-    merge.take(0, chunk(batch(0, 2)))
-    merge.take(0, chunk(promise(12, 2)))
-    merge.take(0, chunk(batch(2, 2), until=12))
+    merge.receive(0, chunk(batch(0, 2)))
+    merge.receive(0, chunk(promise(12, 2)))
+    merge.receive(0, chunk(batch(2, 2), until=12))
     taken = taken_out(merge, Point(3, START), 0)
     assert values(taken) == [[0, 1], [2]]
     assert [each.end for each in taken] == [Point(2, START), Point(3, START)]
@@ -208,8 +208,8 @@ def test_promises_that_were_not_there_when_the_order_was_made_are_withheld_and_c
 
 def test_a_prescribed_promise_is_made_whatever_promises_came_since() -> None:
     merge = InOrder(ORIGIN)
-    merge.take(0, chunk(batch(0, 2)))
-    merge.take(0, chunk(promise(14, 2)))
+    merge.receive(0, chunk(batch(0, 2)))
+    merge.receive(0, chunk(promise(14, 2)))
     taken = taken_out(merge, Point(2, 10), 0)
     assert values(taken) == [[0, 1], 10]
     assert taken[-1].end == Point(2, 10)
@@ -219,19 +219,19 @@ def test_a_prescribed_promise_is_made_whatever_promises_came_since() -> None:
 
 def test_a_promise_that_a_run_contains_does_not_come_again() -> None:
     merge = InOrder(ORIGIN)
-    merge.take(0, chunk(batch(0, 2)))
-    merge.take(0, chunk(promise(10, 2)))
-    merge.take(0, chunk(promise(12, 2), until=10))
+    merge.receive(0, chunk(batch(0, 2)))
+    merge.receive(0, chunk(promise(10, 2)))
+    merge.receive(0, chunk(promise(12, 2), until=10))
     assert values(taken_out(merge, Point(2, 12), 0)) == [[0, 1], 12]
     assert waiting(merge) == []
 
 
 def test_of_several_withheld_promises_the_last_is_kept() -> None:
     merge = InOrder(ORIGIN)
-    merge.take(0, chunk(promise(1, 0)))
-    merge.take(0, chunk(batch(0, 1), until=1))
-    merge.take(0, chunk(promise(8, 1), until=1))
-    merge.take(0, chunk(batch(1, 2), until=8))
+    merge.receive(0, chunk(promise(1, 0)))
+    merge.receive(0, chunk(batch(0, 1), until=1))
+    merge.receive(0, chunk(promise(8, 1), until=1))
+    merge.receive(0, chunk(batch(1, 2), until=8))
     assert values(taken_out(merge, Point(2, START), 0)) == [[0], [1]]
     assert waiting(merge) == [8, [2]]
 
@@ -288,7 +288,7 @@ def test_whatever_is_cut_doubled_and_overtaken_gives_the_same_tuples_and_true_pr
         arrivals = data.draw(st.lists(st.integers(0, len(sent) - 1), max_size=2 * len(sent)))
         for index in [*arrivals, *range(len(sent) if last else 0)]:
             before = merge.received
-            if merge.take(epoch, sent[index]) is Taken.GAP:
+            if merge.receive(epoch, sent[index]) is Receipt.GAP:
                 assert merge.received == before
             assert merge.received >= before
             if len(merge.queue) > 0 and data.draw(st.booleans()):
@@ -315,7 +315,7 @@ def test_each_order_that_came_is_handed_on(cut: list[list[Chunk]], data: st.Data
     merge = InOrder(ORIGIN)
     taken: list[Chunk] = []
     for each in sent:
-        assert merge.take(0, each) is Taken.NEW
+        assert merge.receive(0, each) is Receipt.NEW
         while len(merge.queue) > 0 and data.draw(st.booleans()):
             upto = None
             if data.draw(st.booleans()):

@@ -8,7 +8,7 @@ import msgspec
 import pytest
 
 from synergy_nb.dataflow.streams.effects import FactKind
-from synergy_nb.dataflow.streams.frames import Ack, Data, Frame, State, Subscribe, Supply, Want
+from synergy_nb.dataflow.streams.frames import Ack, Data, Frame, PieceReply, PieceRequest, State, Subscribe
 from synergy_nb.dataflow.streams.log import Limits
 from synergy_nb.dataflow.streams.values import COPY
 from tests.test_stream_hosting import HEIR, Peers
@@ -23,7 +23,11 @@ def silent(*peers: str) -> Callable[[Frame], bool]:
     """Loses what these copies say."""
 
     def lose(frame: Frame) -> bool:
-        return isinstance(frame, Ack | Want | Subscribe) and frame.reader.port == COPY and frame.reader.peer in peers
+        return (
+            isinstance(frame, Ack | PieceRequest | Subscribe)
+            and frame.reader.port == COPY
+            and frame.reader.peer in peers
+        )
 
     return lose
 
@@ -35,7 +39,9 @@ class Fed(Peers):
         super().__init__(limits=LIMITS)
         self.place_of = 0
         self.states = 0
-        self.deployment.places["u"] = msgspec.structs.replace(self.deployment.places["u"], backups=backups or ("y",))
+        self.deployment.assignments["u"] = msgspec.structs.replace(
+            self.deployment.assignments["u"], backups=backups or ("y",)
+        )
 
     def say(self, sender: str, to: str, frame: Frame) -> None:
         self.states += isinstance(frame, State)
@@ -56,7 +62,7 @@ class Fed(Peers):
 
     def take_over(self, peer: str) -> None:
         self.dead.add("x")
-        self.place("u", msgspec.structs.replace(HEIR, active=peer))
+        self.assign("u", msgspec.structs.replace(HEIR, active=peer))
         self.later(2.0)
 
 
@@ -84,7 +90,7 @@ def test_a_copy_that_answers_is_waited_for_however_slow_it_is() -> None:
     peers.plan = COUNTED
     peers.begin()
     peers.feed(5)
-    peers.lose = lambda frame: isinstance(frame, Supply)  # what it asks for never comes
+    peers.lose = lambda frame: isinstance(frame, PieceReply)  # what it asks for never comes
     peers.feed(60)
     assert peers.unfit == []
     assert peers.place_of < 30 * ROWS
@@ -140,7 +146,7 @@ def test_an_old_snapshot_is_of_no_use_though_it_is_acknowledged_late() -> None:
     peers.lose = withhold
     peers.feed(60)
     assert peers.unfit == [("y",)]
-    peers.lose = lambda frame: isinstance(frame, State | Supply) or silent("y")(frame)
+    peers.lose = lambda frame: isinstance(frame, State | PieceReply) or silent("y")(frame)
     for frame in late:
         peers.say("y", "x", frame)
     peers.deliver()

@@ -13,9 +13,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from synergy_nb.dataflow.streams.copies import WANTED
+from synergy_nb.dataflow.streams.copies import MOST_REQUESTED
 from synergy_nb.dataflow.streams.effects import FactKind, Restore
-from synergy_nb.dataflow.streams.frames import Ack, Frame, State, Supply, Want
+from synergy_nb.dataflow.streams.frames import Ack, Frame, PieceReply, PieceRequest, State
 from synergy_nb.dataflow.streams.log import Limits
 from synergy_nb.dataflow.streams.snapshots import REPEAT_S
 from synergy_nb.dataflow.streams.state_pieces import Archive, decoded, encoded
@@ -48,7 +48,7 @@ class Counting(Peers):
     def piece_bytes(self) -> int:
         """Bytes of all pieces that were sent."""
         enclosed = [piece for frame in self.sent(State) for piece in frame.enclosed]
-        supplied = [frame.piece for frame in self.sent(Supply)]
+        supplied = [frame.piece for frame in self.sent(PieceReply)]
         return sum(len(piece.data) for piece in (*enclosed, *supplied))
 
     @property
@@ -62,10 +62,10 @@ class Counting(Peers):
         return self
 
     def take_over(self) -> None:
-        """The active one dies, and the copy takes its place."""
+        """The active one dies, and the copy takes over."""
         self.dead.add("x")
         self.lose = lambda _: False
-        self.place("u", HEIR)
+        self.assign("u", HEIR)
         self.later(2.0)
 
     def end(self, rows: int) -> None:
@@ -92,19 +92,19 @@ def test_a_large_state_comes_in_pieces_of_which_few_are_under_way() -> None:
 
     def watch(frame: Frame) -> bool:
         nonlocal most
-        if isinstance(frame, Want):
+        if isinstance(frame, PieceRequest):
             asked.update(frame.pieces)
-        if isinstance(frame, Supply):
+        if isinstance(frame, PieceReply):
             asked.pop(frame.piece.number)
         most = max(most, len(asked))
         return False
 
     peers.lose = watch
     peers.later(1.0)
-    supplies = [frame.piece for frame in peers.sent(Supply)]
+    supplies = [frame.piece for frame in peers.sent(PieceReply)]
     assert len(supplies) > 10
     assert max(len(piece.data) for piece in supplies) <= 2 * PIECE + 2048
-    assert most <= WANTED
+    assert most <= MOST_REQUESTED
     assert all(not frame.enclosed for frame in peers.sent(State) if len(frame.parts[0].pieces) > 1)
     peers.take_over()
     peers.end(1000)
@@ -115,13 +115,13 @@ def test_a_small_state_comes_with_its_announcement() -> None:
     peers.emit("n", batch(0, 100))
     peers.later(1.0)
     assert peers.number > 0
-    assert not peers.sent(Want)
-    assert not peers.sent(Supply)
+    assert not peers.sent(PieceRequest)
+    assert not peers.sent(PieceReply)
     peers.take_over()
     peers.end(100)
 
 
-@pytest.mark.parametrize("kind", [State, Want, Supply, Ack])
+@pytest.mark.parametrize("kind", [State, PieceRequest, PieceReply, Ack])
 def test_what_is_lost_of_a_snapshot_is_made_up_for(kind: type) -> None:
     peers = Counting().begin()
     peers.emit("n", batch(0, 500))
@@ -163,12 +163,14 @@ def test_pieces_that_come_twice_late_or_in_another_order_make_the_same_state(see
 def test_a_copy_that_begins_anew_in_the_middle_gets_all() -> None:
     peers = Counting().begin()
     peers.emit("n", batch(0, 1000))
-    peers.lose = lambda frame: isinstance(frame, Supply) and frame.piece.number > 5
+    peers.lose = lambda frame: isinstance(frame, PieceReply) and frame.piece.number > 5
     peers.later(0.6)
     assert peers.number < 1
-    place = peers.deployment.places["u"]
+    assignment = peers.deployment.assignments["u"]
     for backups in ((), ("y",)):
-        peers.place("u", msgspec.structs.replace(place, backups=backups), "y")  # whoever is copied hears nothing of it
+        peers.assign(
+            "u", msgspec.structs.replace(assignment, backups=backups), "y"
+        )  # whoever is copied hears nothing of it
     assert not peers.hostings["y"].roles.copies["app", "u"].pieces
     peers.lose = lambda _: False
     peers.later(3.0)
@@ -180,13 +182,13 @@ def test_a_new_copy_gets_what_others_have_had_for_long() -> None:
     peers = Counting().begin()
     peers.emit("n", batch(0, 1000))
     peers.later(2.0)
-    place = peers.deployment.places["u"]
-    peers.place("u", msgspec.structs.replace(place, backups=("y", "w")))
+    assignment = peers.deployment.assignments["u"]
+    peers.assign("u", msgspec.structs.replace(assignment, backups=("y", "w")))
     peers.later(1.0)
     assert "w app u" in peers.said("copy_ready")
     peers.dead.add("y")
     peers.dead.add("x")
-    peers.place("u", msgspec.structs.replace(HEIR, active="w"))
+    peers.assign("u", msgspec.structs.replace(HEIR, active="w"))
     peers.later(1.0)
     peers.end(1000)
 
@@ -196,7 +198,7 @@ def test_who_dies_in_the_middle_is_followed_from_the_last_whole_snapshot() -> No
     peers.emit("n", batch(0, 600))
     peers.later(1.0)
     whole = peers.number
-    peers.lose = lambda frame: isinstance(frame, Supply) and frame.piece.number % 3 == 1
+    peers.lose = lambda frame: isinstance(frame, PieceReply) and frame.piece.number % 3 == 1
     peers.emit("n", batch(600, 600))
     peers.later(0.6)
     assert peers.number == whole >= 1
@@ -212,7 +214,7 @@ def test_a_piece_for_nobody_is_ignored() -> None:
     peers = Counting().begin()
     peers.emit("n", batch(0, 300))
     peers.later(1.0)
-    (supply, *_) = peers.sent(Supply)
+    (supply, *_) = peers.sent(PieceReply)
     for changed in (
         supply,
         msgspec.structs.replace(supply, piece=supply.piece._replace(number=10**6)),
@@ -247,29 +249,29 @@ def test_a_new_epoch_takes_nothing_for_known() -> None:
     peers.emit("n", batch(0, 500))
     peers.later(1.0)
     peers.dead.add("x")
-    peers.place("u", msgspec.structs.replace(HEIR, backups=("w",)))
+    peers.assign("u", msgspec.structs.replace(HEIR, backups=("w",)))
     peers.later(1.0)
     peers.emit("n", batch(500, 500))
     peers.later(1.0)
     peers.dead.add("y")
-    peers.place("u", msgspec.structs.replace(HEIR, active="w", epoch=2))
+    peers.assign("u", msgspec.structs.replace(HEIR, active="w", epoch=2))
     peers.later(1.0)
     peers.end(1000)
 
 
 def test_a_follower_gets_what_it_does_not_need_and_falls_back_on_it() -> None:
     peers = Counting().begin()
-    place = peers.deployment.places["u"]
+    assignment = peers.deployment.assignments["u"]
     peers.emit("n", batch(0, 500))
     peers.later(1.0)
-    peers.place("u", msgspec.structs.replace(place, backups=(), follower="y"))
+    peers.assign("u", msgspec.structs.replace(assignment, backups=(), follower="y"))
     peers.later(1.0)
     peers.emit("n", batch(500, 500))
     peers.later(1.5)
     follower = peers.hostings["y"].components["app", "u"]
     assert follower.ports[0].consumed.position == 1000
     assert peers.number >= 2
-    peers.place("u", place)
+    peers.assign("u", assignment)
     assert ("app", "u") not in peers.hostings["y"].components
     peers.emit("n", batch(1000, 10))
     peers.later(1.0)
@@ -319,7 +321,7 @@ def test_a_component_goes_on_while_its_snapshot_is_encoded() -> None:
 def test_the_next_snapshot_waits_for_those_who_ask_for_pieces_of_the_last() -> None:
     peers = Counting().begin()
     peers.emit("n", batch(0, 500))
-    peers.lose = once(Supply, 10**9)
+    peers.lose = once(PieceReply, 10**9)
     peers.later(0.6)
     first = len(peers.sent(State))
     for position in range(500, 1000, 100):
@@ -334,7 +336,7 @@ def test_the_next_snapshot_waits_for_those_who_ask_for_pieces_of_the_last() -> N
 
 def test_who_neither_asks_nor_has_the_last_snapshot_gets_another_one() -> None:
     peers = Counting().begin()
-    peers.lose = lambda frame: isinstance(frame, Want)
+    peers.lose = lambda frame: isinstance(frame, PieceRequest)
     peers.emit("n", batch(0, 500))
     peers.later(0.5)
     first = len(peers.sent(State))
@@ -368,13 +370,13 @@ def test_bytes_that_all_copies_have_are_kept_no_longer() -> None:
     peers.later(2.0)
     state = peers.sent(State)[-1]
     pieces = state.parts[0].pieces
-    before = len(peers.sent(Supply))
-    peers.say("y", "x", Want(state.output, state.reader, state.number - 1, pieces))
+    before = len(peers.sent(PieceReply))
+    peers.say("y", "x", PieceRequest(state.output, state.reader, state.number - 1, pieces))
     peers.deliver()
-    assert len(peers.sent(Supply)) == before, "an old question is ignored"
-    peers.say("y", "x", Want(state.output, state.reader, state.number, pieces[:1]))
+    assert len(peers.sent(PieceReply)) == before, "an old question is ignored"
+    peers.say("y", "x", PieceRequest(state.output, state.reader, state.number, pieces[:1]))
     peers.later(1.0)
-    assert len(peers.sent(Supply)) == before
+    assert len(peers.sent(PieceReply)) == before
     assert peers.number > state.number, "whoever asked gets another snapshot"
     again = peers.sent(State)[-1]
     assert again.parts[0].pieces == pieces, "encoded again, it is the same"
@@ -401,7 +403,7 @@ def test_a_state_that_cannot_be_restored_fails_the_component_by_name() -> None:
                 do(peer, [effect])  # type: ignore[list-item]
 
     do, peers._do = peers._do, carry_out  # type: ignore[method-assign]
-    peers.place("u", HEIR)
+    peers.assign("u", HEIR)
     assert peers.said("component_failed") == ["y app u"]
     (reason,) = [fact.reason for _, fact in peers.facts if fact.kind is FactKind.COMPONENT_FAILED]
     assert reason.startswith("its state could not be restored: table: no Arrow IPC stream")

@@ -12,12 +12,12 @@ from synergy_nb.dataflow.streams.frames import (
     Data,
     Determinants,
     Frame,
+    PieceReply,
+    PieceRequest,
     Recall,
     State,
     Subscribe,
-    Supply,
     Unsubscribe,
-    Want,
 )
 from synergy_nb.dataflow.streams.state_pieces import Part, Piece
 from synergy_nb.dataflow.streams.values import (
@@ -71,8 +71,8 @@ FRAMES: list[Frame] = [
         causes=(DETERMINANT,),
     ),
     State(OUTPUT, READER, 0, (), ORIGIN, ORIGIN, b""),
-    Want(OUTPUT, READER, 4, (8, 7)),
-    Supply(OUTPUT, READER, Piece(8, b"eight", zlib.crc32(b"eight"))),
+    PieceRequest(OUTPUT, READER, 4, (8, 7)),
+    PieceReply(OUTPUT, READER, Piece(8, b"eight", zlib.crc32(b"eight"))),
     Recall(OUTPUT, 7),
     Determinants(OUTPUT.stream, 7, (DETERMINANT,)),
 ]

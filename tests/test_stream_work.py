@@ -12,7 +12,7 @@ from synergy_nb.dataflow.batch_merging import mergeable
 from synergy_nb.dataflow.component_metrics import RESOLUTION
 from synergy_nb.dataflow.memory_shares import Memory
 from synergy_nb.dataflow.streams.component import Component
-from synergy_nb.dataflow.streams.deployments import Deployment, Place, Role
+from synergy_nb.dataflow.streams.deployments import Assignment, Deployment, Role
 from synergy_nb.dataflow.streams.exchange import ACK_S
 from synergy_nb.dataflow.streams.execution import Outcome
 from synergy_nb.dataflow.streams.frames import Ack
@@ -312,14 +312,14 @@ def test_a_tuple_costs_what_it_took_and_what_punctuations_took_meanwhile() -> No
     bench.promise("o", 1, now=1.0)
     bench.done(work_of(bench.hosting, 1.0), (), 1.0, 18.0)
     assert component.stats(2.0)["cost"] == pytest.approx(0.1 + 17.0 / 170)
-    component.elsewhere = True
+    component.external = True
     assert component.stats(2.0)["cost"] is None
 
 
 def test_a_load_that_comes_and_goes_has_a_signature() -> None:
     """Five seconds at 20 tuples/s, five at 200, of 2 ms each: two segments; at one rate there is nothing to tell."""
     share = Memory().share("a", "o")
-    component = Component("a", "o", "p", Place("p"), Role.ACTIVE, None, share=share, measure_s=1.0)
+    component = Component("a", "o", "p", Assignment("p"), Role.ACTIVE, None, share=share, measure_s=1.0)
     component.planned_s = 0.002
     component.executed(1, 0.1, 0.0)  # what a call took that was held up is not what a tuple costs
     for number in range(1, 101):
@@ -334,7 +334,9 @@ def test_a_load_that_comes_and_goes_has_a_signature() -> None:
 
 def test_a_signature_begins_with_the_first_tuples() -> None:
     """The clock of a peer is that of the wall, and nothing came before the component was there."""
-    component = Component("a", "o", "p", Place("p"), Role.ACTIVE, None, share=Memory().share("a", "o"), measure_s=1.0)
+    component = Component(
+        "a", "o", "p", Assignment("p"), Role.ACTIVE, None, share=Memory().share("a", "o"), measure_s=1.0
+    )
     assert component.stream_segments(1e9) == ()
     for number in range(101):
         component.departed(1, 1e9 + number / 20)
@@ -344,7 +346,9 @@ def test_a_signature_begins_with_the_first_tuples() -> None:
 
 
 def test_a_stream_has_the_signature_of_what_is_made() -> None:
-    component = Component("a", "o", "p", Place("p"), Role.ACTIVE, None, share=Memory().share("a", "o"), measure_s=1.0)
+    component = Component(
+        "a", "o", "p", Assignment("p"), Role.ACTIVE, None, share=Memory().share("a", "o"), measure_s=1.0
+    )
     for number in range(1, 101):
         component.departed(1, number / 20)
     for number in range(1, 1001):

@@ -82,7 +82,7 @@ def test_a_backup_takes_over_and_then_the_next_one() -> None:
     assert [event.epoch for event in ring.events("r", TakenOver)] == [1, 2]
     assert ring.reports["r"][-1].peers == PEERS | {"o0": "peer-4", "o1": "peer-4"}
     told = ring.deployments["peer-4", "r"]
-    assert {name: (place.epoch, place.backups) for name, place in told.places.items()} == {
+    assert {name: (assignment.epoch, assignment.backups) for name, assignment in told.assignments.items()} == {
         "source": (0, ()),
         "o0": (2, ()),
         "o1": (2, ()),
@@ -160,12 +160,12 @@ def test_drivers_are_told_what_to_keep_and_what_has_moved() -> None:
     established(ring)
     for address in ("peer-3", "peer-4"):
         known = ring.deployments[address, "r"]
-        assert {name for name in known.places if known.role(name, address) is Role.BACKUP} == {"o0", "o1"}
+        assert {name for name in known.assignments if known.role(name, address) is Role.BACKUP} == {"o0", "o1"}
     ring.crash("peer-2")
     told.clear()
     ring.run(6.0)
     assert {address for address, _ in told} == {"peer-0", "peer-1", "peer-3", "peer-4"}
-    assert {each.places["o1"].active for _, each in told} == {"peer-3"}
+    assert {each.assignments["o1"].active for _, each in told} == {"peer-3"}
     for address, each in told:
         assert "peer-2" not in each.peers, address
         assert each.running

@@ -10,7 +10,7 @@ from typing import Any
 
 import polars as pl
 
-from synergy_nb.dataflow.streams.deployments import Deployment, Feed, Place
+from synergy_nb.dataflow.streams.deployments import Assignment, Deployment, Feed
 from synergy_nb.dataflow.streams.values import Point
 from synergy_nb.dataflow.tuples import END, Batch, Item, Punctuation, decode
 from synergy_nb.events import Event
@@ -104,8 +104,8 @@ def deployment(
     version: int = 1,
 ) -> Deployment:
     """All components of a plan, each on its peer."""
-    places = {
-        name: Place(
+    assignments = {
+        name: Assignment(
             peers[name],
             backups=(backups or {}).get(name, ()),
             inputs=tuple(Feed(application, up) for up in operator.inputs),
@@ -114,7 +114,7 @@ def deployment(
         for name, operator in plan.operators.items()
         if name in peers
     }
-    return Deployment(application, version, places, plan=plan.to_bytes())
+    return Deployment(application, version, assignments, plan=plan.to_bytes())
 
 
 def play(scenario: Callable[[], Awaitable[None]]) -> None:

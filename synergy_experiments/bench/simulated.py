@@ -11,7 +11,7 @@ from synergy_experiments.bench.measurements import machine_load, measurement, qu
 from synergy_nb.assembly import PeerConfig, SynergyPeer
 from synergy_nb.control.peer import Effect, Message, Peer, Protocol
 from synergy_nb.overlay.directory import Directory, Entry
-from synergy_nb.overlay.directory_roots import Found, Lookup
+from synergy_nb.overlay.directory_messages import Found, Lookup
 from synergy_nb.overlay.membership import Membership
 from synergy_nb.overlay.pastry import Pastry
 from synergy_nb.overlay.prebuilt_ring import assemble

@@ -14,7 +14,7 @@ import polars as pl
 from synergy_experiments.bench.measurements import machine_load, measurement
 from synergy_nb.dataflow.operators import create
 from synergy_nb.dataflow.streams.component import Component
-from synergy_nb.dataflow.streams.deployments import Deployment, Feed, Place
+from synergy_nb.dataflow.streams.deployments import Assignment, Deployment, Feed
 from synergy_nb.dataflow.streams.effects import Fact, FactKind
 from synergy_nb.dataflow.streams.execution import Logic
 from synergy_nb.dataflow.streams.values import Point
@@ -134,17 +134,17 @@ async def _run(keys: int, count: int, copied: bool) -> dict[str, float]:
 
     wires = {name: _Peer(name, peers) for name in ("one", "other")}
     for name, wire in wires.items():
-        peers[name] = StreamDriver(wire, made, read, said=said)
-    places = {
-        "packets": Place("one"),
-        OPERATOR: Place("one", 0, ("other",) if copied else (), "", (Feed("app", "packets"),)),
-        "out": Place("one", 0, (), "", (Feed("app", OPERATOR),), (), True),
+        peers[name] = StreamDriver(wire, made, read, on_fact=said)
+    assignments = {
+        "packets": Assignment("one"),
+        OPERATOR: Assignment("one", 0, ("other",) if copied else (), "", (Feed("app", "packets"),)),
+        "out": Assignment("one", 0, (), "", (Feed("app", OPERATOR),), (), True),
     }
     stalls = _Stalls()
     began = time.perf_counter()
     try:
         for driver in peers.values():
-            driver.converge(Deployment("app", 1, places))
+            driver.converge(Deployment("app", 1, assignments))
         component = peers["one"].hosting.components["app", OPERATOR]
         port = component.ports[0]
         await stalls.until(lambda: bool(failed) or port.consumed.position >= count)

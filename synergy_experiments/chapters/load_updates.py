@@ -4,6 +4,11 @@ Each peer reports its load when that leaves its level (:mod:`synergy_nb.models.o
 depends on how loads move, which the dissertation does not say; so two ways are beside each other. *Jumps*: a load stays
 until it jumps, mostly between idle and severe overload. *Slow walk*: it changes by little from one sample to the next.
 
+The updates are counted on the values of the loads; and also on the simulated network, where peers offer components
+and report the same loads (:mod:`synergy_experiments.worlds.reported_loads`). A peer sends each
+update once to each distinct other peer that is responsible for a component of it, so the number of messages is known
+from the values and from the hashes of the names.
+
 What we found
 -------------
 More levels mean many more updates where loads move slowly: each boundary is one more to be crossed, and 7 levels cost
@@ -23,10 +28,11 @@ import numpy.typing as npt
 from synergy_experiments.framework.claim import Cell, Check, Claim, Panel
 from synergy_experiments.framework.measurements import Measured, Point
 from synergy_experiments.framework.parameters import Setup, number, whole, wholes
-from synergy_experiments.framework.verdicts import near
+from synergy_experiments.framework.verdicts import at_all, near
+from synergy_experiments.worlds.reported_loads import COMPONENTS, publish
 from synergy_nb.models.overlapping_levels import OverlappingLevels
 
-__all__ = ["CLAIMED", "jumps", "updates", "walk"]
+__all__ = ["CLAIMED", "jumps", "messages", "updates", "walk"]
 
 Array = npt.NDArray[np.float64]
 
@@ -70,15 +76,64 @@ def updates(
     seed
         Seed of the loads, which are the same for all levels.
     """
+    loads = _loads(peers, samples, moving, seed)
+    total = {name: sum(_reports(levels, overlap, each) for each in own) for name, own in loads.items()}
+    return [Point(levels, name, "updates", float(count)) for name, count in total.items()]
+
+
+def _loads(peers: int, samples: int, moving: tuple[float, float, float], seed: int) -> dict[str, list[list[float]]]:
+    """Samples of the load of each peer, for both ways in which loads move."""
     rng = np.random.default_rng([seed, 81])
     probability, between, step = moving
-    total = {JUMPS: 0, WALK: 0}
+    found: dict[str, list[list[float]]] = {JUMPS: [], WALK: []}
     for _ in range(peers):
-        loads = {JUMPS: jumps(samples, probability, between, rng), WALK: walk(samples, step, rng)}
-        for name, own in loads.items():
-            found = OverlappingLevels(levels, overlap=overlap)
-            total[name] += sum(map(found.leaves, own.tolist())) - 1
-    return [Point(levels, name, "updates", float(count)) for name, count in total.items()]
+        found[JUMPS].append(jumps(samples, probability, between, rng).tolist())
+        found[WALK].append(walk(samples, step, rng).tolist())
+    return found
+
+
+def _reports(levels: int, overlap: float, loads: list[float]) -> int:
+    """Number of reports of a peer after the first, by the values of its load."""
+    return sum(map(OverlappingLevels(levels, overlap=overlap).leaves, loads)) - 1
+
+
+def messages(
+    levels: int,
+    overlap: float,
+    peers: int,
+    samples: int,
+    moving: tuple[float, float, float],
+    offered: int,
+    seed: int,
+) -> list[Point]:
+    """Messages of simulated peers, and those that the values of the same loads and the hashes give.
+
+    Parameters
+    ----------
+    levels, overlap
+        Number of levels, and share of a level's width that neighbours have in common.
+    peers, samples
+        Number of peers, and of samples of each one's load.
+    moving
+        Probability of a jump, share of jumps to between idle and overload, and standard deviation of the walk's steps.
+    offered
+        Number of components that each peer offers.
+    seed
+        Seed of the loads, which are those of :func:`updates`, and of the simulation.
+    """
+    points = []
+    for name, loads in _loads(peers, samples, moving, seed).items():
+        sent = publish(levels, overlap, loads, offered, seed)
+        reports = [_reports(levels, overlap, each) for each in loads]
+        to = [len(each) for each in sent.responsible.values()]
+        computed = sum(count * receivers for count, receivers in zip(reports, to, strict=True))
+        right = all(sent.receivers[peer] <= others for peer, others in sent.responsible.items())
+        points += [
+            Point(levels, name, "computed", float(computed)),
+            Point(levels, name, "messages", float(sum(sent.messages.values()))),
+            Point(levels, name, "only responsible peers", float(right)),
+        ]
+    return points
 
 
 def _cells(setup: Setup) -> Iterator[Cell]:
@@ -86,7 +141,9 @@ def _cells(setup: Setup) -> Iterator[Cell]:
     assert isinstance(levels, tuple)
     moving = (setup["jump"], setup["between"], setup["step"])
     for each in levels:
-        yield Cell(updates, (each, setup["overlap"], setup["peers"], setup["samples"], moving))
+        loads = (each, setup["overlap"], setup["peers"], setup["samples"], moving)
+        yield Cell(updates, loads)
+        yield Cell(messages, (*loads, setup["offered"]))
 
 
 def _checks(measured: Measured, _: Setup) -> Iterator[Check]:
@@ -99,6 +156,15 @@ def _checks(measured: Measured, _: Setup) -> Iterator[Check]:
         ratio = many / few if few and many else None
         name = f"updates at {last} levels over those at {first}, {algorithm}"
         yield near(name, PAPER[last] / PAPER[first], ratio, 0.05, 0.25, unit="")
+    for algorithm in (JUMPS, WALK):
+        counted = measured.xs("messages", algorithm)
+        equal = [
+            (levels, measured.values(levels, algorithm, "messages") == measured.values(levels, algorithm, "computed"))
+            for levels in counted
+        ]
+        yield at_all(f"an update is one message to each other responsible peer, {algorithm}", "equal numbers", equal)
+        right = [(levels, measured.mean(levels, algorithm, "only responsible peers") == 1.0) for levels in counted]
+        yield at_all(f"no other peer receives a load update, {algorithm}", "responsible peers only", right)
 
 
 _P8: Final = Claim(
@@ -115,10 +181,11 @@ _P8: Final = Claim(
         "jump": number("probability of a jump from one sample to the next", 0.0535, most=1.0),
         "between": number("share of jumps to loads between idle and severe overload", 0.17, most=1.0),
         "step": number("standard deviation of a step of the slow walk", 0.5),
+        "offered": whole("components of each simulated peer", 3, most=COMPONENTS),
     },
     cells=_cells,
     checks=_checks,
-    panels=(Panel("updates", "load updates of all peers"),),
+    panels=(Panel("updates", "load updates of all peers"), Panel("messages", "messages of all peers")),
     xlabel="load levels",
     paper=[Point(levels, "dissertation", "updates", count) for levels, count in PAPER.items()],
     repeat=(5, 30),

@@ -115,7 +115,7 @@ class DriverPort(Protocol):
                 message.application, message.operator, message.peers
             ),
             driver.LoadsMeasured: self._loads_measured,
-            driver.PredictionsMade: lambda _, message: parts.hot_spots.predicted(message),
+            driver.PredictionsMade: self._predictions_made,
             driver.SlackLost: lambda _, message: parts.hot_spots.slack_lost(message),
             driver.StreamProfiled: lambda _, message: streams.profile(message.stream, message.measured),
             driver.ProfileExpired: lambda _, message: streams.forget(message.stream),
@@ -179,6 +179,10 @@ class DriverPort(Protocol):
             self._answer(message.number, str(error), begun=False)
 
     # -- the machine and the network ---------------------------------------------------------------------------------
+
+    def _predictions_made(self, _driver: str, message: driver.PredictionsMade) -> None:
+        self._parts.loads.report(message.load, message.predicted_load)
+        self._parts.hot_spots.predicted(message)
 
     def _loads_measured(self, _driver: str, message: driver.LoadsMeasured) -> None:
         session = self._parts.session

@@ -16,6 +16,7 @@ from synergy_nb.algorithms.migration import HotSpots
 from synergy_nb.assembly.driver_port import DriverPort, Parts, SparkSupport
 from synergy_nb.control.ledger import Ledger
 from synergy_nb.control.peer import Codec, Peer
+from synergy_nb.events import PeerOverloaded
 from synergy_nb.lifecycle.alternatives import Alternatives
 from synergy_nb.lifecycle.decider import Decider, component_name
 from synergy_nb.lifecycle.engine_choice import SparkOffer
@@ -26,9 +27,10 @@ from synergy_nb.lifecycle.resilient_placement import ResilientPlacement
 from synergy_nb.lifecycle.sessions import Session
 from synergy_nb.models.hot_spot_config import HotSpotConfig
 from synergy_nb.models.overheads import Overheads
+from synergy_nb.models.overlapping_levels import OverlappingLevels
 from synergy_nb.overlay.directory import Directory
 from synergy_nb.overlay.latency import Latency
-from synergy_nb.overlay.load_levels import LoadLevels
+from synergy_nb.overlay.load_levels import LEVELS, LoadLevels
 from synergy_nb.overlay.membership import Membership
 from synergy_nb.overlay.pastry import Pastry
 from synergy_nb.overlay.published_streams import PublishedStreams
@@ -58,6 +60,8 @@ class PeerConfig(msgspec.Struct, frozen=True):
         Seed of the peer's random generator.
     pings
         Interval between pings of the failure detector, seconds; longer where many peers share a machine.
+    load_levels
+        Number of levels of the load, from 2: the peer publishes its load when that leaves its level.
     composition, session, hotspots
         Parameters of composition, of sessions, and of hot spots.
     placement
@@ -74,6 +78,7 @@ class PeerConfig(msgspec.Struct, frozen=True):
     promise_measured: bool = False
     seed: int = 0
     pings: float = 0.5
+    load_levels: int = LEVELS
     composition: CompositionConfig = CompositionConfig()
     session: SessionConfig = SessionConfig()
     hotspots: HotSpotConfig = HotSpotConfig()
@@ -85,6 +90,8 @@ class PeerConfig(msgspec.Struct, frozen=True):
         for field, value in {"failure": self.failure, **self.domains}.items():
             if not 0.0 <= value <= 1.0:
                 raise ValueError(f"{field}: {value}; expected a probability from 0 to 1")
+        if self.load_levels < 2:
+            raise ValueError(f"load_levels: {self.load_levels}; expected at least 2")
 
 
 @dataclass(frozen=True)
@@ -176,9 +183,9 @@ class SynergyPeer:
         self.membership = Membership(peer, self.pastry, config.pings)
         self.directory = Directory(peer, self.pastry, self.membership)
         self.streams = PublishedStreams(self.directory)
-        self.loads = LoadLevels(peer, self.directory, lambda: self.ledger.residual_cores(""))
+        self.loads = LoadLevels(peer, self.directory, self.ledger, OverlappingLevels(config.load_levels))
         if composing.choice == "balanced":
-            self.ledger.on_change.append(self.loads.changed)
+            self.ledger.on_change.append(self.loads.promises_changed)
         self.session = Session(
             peer,
             self.ledger,
@@ -218,9 +225,9 @@ class SynergyPeer:
             self.latency,
             config.hotspots,
             self._offers,
-            lambda _found: {},
             config.cores if machine.server is None else machine.server,
         )
+        self.loads.on_overload.append(self._overloaded)
         parts = Parts(
             self.pastry, self.membership, self.directory, self.loads, self.streams, self.ledger, self.session,
             self.requests, self.resilient, self.probing, self.hot_spots,
@@ -250,6 +257,12 @@ class SynergyPeer:
     def _offers(self, plan: Plan, operator: str) -> bool:
         """Whether this peer has the component of an operator."""
         return plan.operators[operator].kind == "sink" or component_name(plan, operator) in self.probing.offers
+
+    def _overloaded(self, overloaded: bool) -> None:
+        """Record that the load of this peer has entered or left the highest level."""
+        load = self.loads.load
+        measured = load.load if load.measured is None else load.measured
+        self.peer.record(PeerOverloaded, "", load=measured, predicted_load=load.load, overloaded=overloaded)
 
     def _offer_of_spark(self) -> SparkOffer | None:
         return self.driver_port.spark

@@ -16,7 +16,7 @@ __all__ = ["RESOLUTION", "ComponentMetrics"]
 RESOLUTION: Final = 0.25
 
 
-class _Signed:
+class _SignatureMeter:
     """The signature of arriving or departing tuples, with an observation every :data:`RESOLUTION` seconds at most.
 
     It starts with the first tuples if these come later than a window after its creation.
@@ -64,9 +64,9 @@ class ComponentMetrics:
         self.share = share
         self.kind = ""  # kind of its operator
         self.stream = ""  # name of its stream
-        self.elsewhere = False  # executed by another engine, which reports its own times
+        self.external = False  # executed by another engine, which reports its own times
         self.arrivals = Rate(measure_s, now)
-        self._taken, self._given = _Signed(now), _Signed(now)
+        self._input_signature, self._output_signature = _SignatureMeter(now), _SignatureMeter(now)
         self.departures = Rate(measure_s, now)
         self.busy = Rate(measure_s, now)
         self.tuple_s = Ewma()
@@ -88,20 +88,20 @@ class ComponentMetrics:
         self.arrivals.add(tuples, now)
         if self.prediction is not None:
             self.prediction.arrived(tuples, now)
-        self._taken.add(tuples, now, self._tuple_s)
+        self._input_signature.add(tuples, now, self._tuple_s)
 
     def departed(self, tuples: int, now: float) -> None:
         """Count ``tuples`` that were added to its stream."""
         self.departures.add(tuples, now)
-        self._given.add(tuples, now)
+        self._output_signature.add(tuples, now)
 
     def segments(self, now: float) -> tuple[Segment, ...]:
         """Return its recent load as a signature (section 2.3.4): segments of constant load in cores, earliest first."""
-        return self._taken.segments(now, self._tuple_s)
+        return self._input_signature.segments(now, self._tuple_s)
 
     def stream_segments(self, now: float) -> tuple[Segment, ...]:
         """Return the signature of its stream: rates only, as the loads are those of the readers."""
-        return self._given.segments(now)
+        return self._output_signature.segments(now)
 
     @property
     def processing(self) -> float:
@@ -131,7 +131,7 @@ class ComponentMetrics:
 
     def _cost(self) -> float | None:
         cost = self.unit.seconds
-        if cost is None or self.elsewhere:
+        if cost is None or self.external:
             return None
         return cost + max(self.spent_s - self.tuple_s.total, 0.0) / self.tuple_s.count
 
@@ -157,7 +157,7 @@ class ComponentMetrics:
             "batch_s": self.batch_s.mean,
             "queueing_s": self.queueing.mean,
             "load": self.busy.per_second(now),
-            "memory_bytes": self.share.held,
+            "memory_bytes": self.share.used,
             "memory_share": self.share.limit if self.share.limit < math.inf else None,
             "late": self.late,
             "dropped": self.dropped,

@@ -45,7 +45,7 @@ class Logic(Protocol):
     def needs(self, port: int, item: Item, /) -> float:
         """Estimate the bytes that processing an item may need in addition to the state."""
 
-    def take(self, port: int, item: Item, /) -> Iterator[Item]:
+    def execute(self, port: int, item: Item, /) -> Iterator[Item]:
         """Process an item of a port, and produce its output piece by piece."""
 
 

@@ -50,7 +50,7 @@ class Memory:
 
     Attributes
     ----------
-    held
+    used
         Bytes that all components use.
     """
 
@@ -58,7 +58,7 @@ class Memory:
         self, limit: float = math.inf, exceeded: Callable[[Share, MemoryExceeded], None] = lambda _share, _error: None
     ) -> None:
         self.limit = limit
-        self.held = 0
+        self.used = 0
         self._exceeded = exceeded
         self._shares: dict[Share, None] = {}
         self._lock = threading.Lock()
@@ -74,14 +74,14 @@ class Memory:
         """Release the share of a component that has been, or is about to be, removed."""
         with self._lock:
             if self._shares.pop(share, share) is None:
-                self.held -= share.held
+                self.used -= share.used
 
-    def hold(self, share: Share, size: int) -> None:
+    def use(self, share: Share, size: int) -> None:
         """Set the bytes that a component uses."""
         with self._lock:
             if share in self._shares:
-                self.held += size - share.held
-            share.held = size
+                self.used += size - share.used
+            share.used = size
 
     def make_room(self, share: Share, needs: float) -> None:
         """Make the largest component fail if the peer lacks ``needs`` bytes for a step of the component of ``share``.
@@ -93,10 +93,10 @@ class Memory:
         """
         while True:
             with self._lock:
-                together = self.held + needs
+                together = self.used + needs
                 if together <= self.limit or share not in self._shares:
                     return
-                largest = max(self._shares, key=lambda each: each.held + (needs if each is share else 0.0))
+                largest = max(self._shares, key=lambda each: each.used + (needs if each is share else 0.0))
             error = largest.excess(needs if largest is share else 0.0, together)
             if largest is share:
                 raise error
@@ -113,7 +113,7 @@ class Share:
         Application and operator of the component, and the operator's kind.
     limit
         Limit of the component, bytes, including its next step.
-    held
+    used
         Bytes of its state.
     """
 
@@ -122,10 +122,10 @@ class Share:
         self.operator = operator
         self.kind = ""
         self.limit = limit
-        self.held = 0
+        self.used = 0
         self._memory = memory
 
-    def hold(self, size: int) -> None:
+    def use(self, size: int) -> None:
         """Set the bytes of the state.
 
         Raises
@@ -133,10 +133,10 @@ class Share:
         MemoryExceeded
             If the component, or all components of the peer together, exceed their limit.
         """
-        self._memory.hold(self, size)
+        self._memory.use(self, size)
         if size > self.limit:
             raise self.excess(0.0)
-        if self._memory.held > self._memory.limit:
+        if self._memory.used > self._memory.limit:
             self._memory.make_room(self, 0.0)
 
     def admit(self, needs: float) -> None:
@@ -147,9 +147,9 @@ class Share:
         MemoryExceeded
             If the step does not fit into the share, or into the memory of the peer.
         """
-        if self.held + needs > self.limit:
+        if self.used + needs > self.limit:
             raise self.excess(needs)
-        if self._memory.held + needs > self._memory.limit:
+        if self._memory.used + needs > self._memory.limit:
             self._memory.make_room(self, needs)
 
     def release(self) -> None:
@@ -174,13 +174,13 @@ class Share:
             )
         else:
             why = f"its share is {amount(self.limit)}"
-        return self._error(f"it holds {amount(self.held)}{step}, but {why}")
+        return self._error(f"it uses {amount(self.used)}{step}, but {why}")
 
     def failed(self, error: BaseException) -> MemoryExceeded:
         """Return the error of a component after an allocation that failed."""
         found = (str(error).splitlines() or [""])[0][:200] or type(error).__name__
-        held = f"it holds {amount(self.held)} of its share of {amount(self.limit)}"
-        return self._error(f"{held}, and could not be given more: {found}")
+        used = f"it uses {amount(self.used)} of its share of {amount(self.limit)}"
+        return self._error(f"{used}, and could not be given more: {found}")
 
     def _error(self, what: str) -> MemoryExceeded:
         remedy = KINDS[self.kind].remedy if self.kind in KINDS else _OF_PARTS if self.kind == PART else ""

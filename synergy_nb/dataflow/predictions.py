@@ -223,7 +223,7 @@ class ComponentPredictions:
     def finished(self, first: Entry, work: Work, outcome: Outcome) -> None:
         """Add a pair for an execution, or note what was passed to another engine; ``first`` is its first entry."""
         self.began = None
-        if self.component.elsewhere:
+        if self.component.external:
             if work.rows:
                 self._pending.append((work.port, work.chunks[-1].end.position, first.arrived, work.chunks))
             return
@@ -254,7 +254,7 @@ class ComponentPredictions:
         limit = min(self.component.limit, self.component.sharers_limit)
         level = confidence_level(limit, times.mean_rate, config.confidence)
         load = 0.0
-        if not self.component.elsewhere:  # one component executes on one core at a time
+        if not self.component.external:  # one component executes on one core at a time
             load = max(self.peer.expected_load, self.expected(self.peer.share) * self.processing)
         self.time = times.predict(self.peer.predicted_rate, level, load=load, horizon=config.horizon)
 
@@ -408,7 +408,7 @@ class PeerPredictions:
                 expected = each.expected(share)
                 rate += each.present(share)
                 predicted += expected
-                if not component.elsewhere:
+                if not component.external:
                     work += expected * each.processing
         self.rate, self.predicted_rate, self.expected_load = rate, predicted, work / self.cores
 
@@ -439,6 +439,6 @@ class PeerPredictions:
     @staticmethod
     def _load(component: Component, now: float) -> float:
         """Return the cores that a component uses, plus the seconds of work that waits for it."""
-        if component.elsewhere:
+        if component.external:
             return 0.0
         return component.busy.per_second(now) + component.waiting * component.processing

@@ -68,7 +68,7 @@ class Commitments:
             member = self.join(sender, graph, "Share")
             if member is None:
                 return
-            tap, refusal = self.deploying.lend(member)
+            tap, refusal = self.deploying.add_user(member)
             refusal = refusal or self.changes.back_up(member)
         if refusal:
             self.peer.send(graph.origin, Refused(graph.application, graph.attempt, tap, refusal))

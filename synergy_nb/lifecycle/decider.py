@@ -28,7 +28,7 @@ from synergy_nb.control.peer import Peer
 from synergy_nb.events import CandidatesFound
 from synergy_nb.lifecycle.alternatives import DirectoryEntries
 from synergy_nb.lifecycle.request import Request
-from synergy_nb.overlay.load_levels import residual_cores
+from synergy_nb.overlay.load_levels import free_cores
 from synergy_nb.plan import Plan
 from synergy_nb.plan.catalogue import KINDS, TAP
 
@@ -152,7 +152,7 @@ class Candidates(NamedTuple):
     missing
         Operator without candidates to the reason.
     free
-        Address of a peer to its free cores, for peers whose load the directory knows.
+        Address of a peer to its free cores, for peers that have published their load.
     """
 
     candidates: dict[str, tuple[str, ...]]
@@ -194,7 +194,7 @@ def find_candidates(
         if not entries:
             where = f" at {asked.at!r}" if asked.at is not None else ""
             missing[operator] = f"{operator}: no component offers {name!r}{where}"
-    free = residual_cores(entry for entries in found.values() for entry in entries)
+    free = free_cores(entry for entries in found.values() for entry in entries)
     known = {operator: list(peers) for operator, peers in able.items()}
     peer.record(CandidatesFound, request.name, candidates=known, free=free)
     return Candidates(able, missing, free)

@@ -7,15 +7,15 @@ follows from the component graph, from the components that this peer has committ
 and from the applications that share its streams. It contains only those operators of this peer that are committed, so
 no tuple can arrive at a component whose inputs are not confirmed.
 
-A tap is not a component. A reader of a tap reads the component that makes the stream (``borrowed``), and the peer of
-that component lists these readers (``lent``) while their application runs. Peers with copies of the component know the
-graphs of the applications that share its stream, too, so a copy that takes over lists the readers at once. The peers of
-these applications may depend on the order in which the component reads its inputs (``witnesses``, ``requires``); they
-report what they know of that order once they read from its present peer (``producer_epochs``).
+A tap is not a component. A reader of a tap reads the component that makes the stream (``shared_producers``), and the
+peer of that component lists these readers (``shared_readers``) while their application runs. Peers with copies of the
+component know the graphs of the applications that share its stream, too, so a copy that takes over lists the readers at
+once. The peers of these applications may depend on the order in which the component reads its inputs (``witnesses``,
+``requires``); they report what they know of that order once they read from its present peer (``producer_epochs``).
 
 When an application has ended at this peer, two kinds of its components stay: those that other applications use, and
 sinks whose results have not been collected. Such a sink reads nothing any more, and no copies are kept. When nothing is
-left, the deployment has no places.
+left, the deployment has no assignments.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ import msgspec
 
 from synergy_nb.control.graph import Producer
 from synergy_nb.control.peer import Peer
-from synergy_nb.dataflow.streams.deployments import Borrowed, Deployment, Feed, Lent, Place
+from synergy_nb.dataflow.streams.deployments import Assignment, Deployment, Feed, SharedProducer, SharedReader
 from synergy_nb.lifecycle.hosted_components import ComponentId, Components
 from synergy_nb.lifecycle.members import Member, producer_of
 from synergy_nb.lifecycle.messages import Graph
@@ -69,9 +69,13 @@ class Deploying:
         self.peer = peer
         self.components = components
         self.members = members
-        self._instructed: dict[str, Deployment] = {}  # application to its last deployment, if that has any places
-        self._reads: dict[str, dict[ComponentId, list[Lent]]] = {}  # application to the streams of others that it reads
-        self._lent: dict[ComponentId, dict[str, tuple[Lent, ...]]] = {}  # stream to its readers by application
+        self._instructed: dict[str, Deployment] = {}  # application to its last deployment, unless that is empty
+        self._reads: dict[
+            str, dict[ComponentId, list[SharedReader]]
+        ] = {}  # application to the streams of others that it reads
+        self._shared_readers: dict[
+            ComponentId, dict[str, tuple[SharedReader, ...]]
+        ] = {}  # stream to its readers by application
         self._sharing: dict[str, Graph] = {}  # application that shares streams to its graph, as noted here
         self._sharers: dict[str, set[str]] = {}  # owner of streams to the applications that share them, even indirectly
 
@@ -85,8 +89,8 @@ class Deploying:
             deployment = self._remains(known, frozenset() if member is None else member.deployed)
         else:
             deployment = None
-        if deployment is not None and deployment != known and (known is not None or deployment.places):
-            if deployment.places:
+        if deployment is not None and deployment != known and (known is not None or deployment.assignments):
+            if deployment.assignments:
                 self._instructed[application] = deployment
             else:
                 del self._instructed[application]
@@ -121,22 +125,22 @@ class Deploying:
     def _note_reads(self, deployment: Deployment) -> set[str]:
         """Note which streams of others an application reads; return the owners whose readers have changed."""
         application = deployment.application
-        reads: dict[ComponentId, list[Lent]] = {}
-        for operator, place in deployment.places.items() if deployment.running else ():
-            for port, feed in enumerate(place.inputs):
+        reads: dict[ComponentId, list[SharedReader]] = {}
+        for operator, assignment in deployment.assignments.items() if deployment.running else ():
+            for port, feed in enumerate(assignment.inputs):
                 if feed.application != application:
-                    reader = Lent(application, operator, port, place.active, place.epoch)
+                    reader = SharedReader(application, operator, port, assignment.active, assignment.epoch)
                     reads.setdefault((feed.application, feed.operator), []).append(reader)
         before = self._reads.pop(application, {})
         if reads:
             self._reads[application] = reads
         for maker in before.keys() | reads.keys():
-            readers = self._lent.setdefault(maker, {})
+            readers = self._shared_readers.setdefault(maker, {})
             readers.pop(application, None)
             if maker in reads:
                 readers[application] = tuple(reads[maker])
             elif not readers:
-                del self._lent[maker]
+                del self._shared_readers[maker]
         return {maker[0] for maker in before.keys() | reads.keys() if before.get(maker) != reads.get(maker)}
 
     # -- computation of deployments ----------------------------------------------------------------------------------
@@ -146,17 +150,17 @@ class Deploying:
         graph, plan = member.graph, member.plan
         makers = {tap: producer_of(graph, plan, tap) for tap in graph.shared}
         witnesses, requires = self._dependent(graph.application)
-        places = {
-            operator: self._place(member, operator, makers)
+        assignments = {
+            operator: self._assignment(member, operator, makers)
             for operator, asked in plan.operators.items()
             if asked.kind != TAP and (graph.roles.peers[operator] != self.peer.address or operator in member.deployed)
         }
-        borrowed = [_borrowed(maker) for maker in makers.values() if maker is not None]
+        shared_producers = [_shared_producer(maker) for maker in makers.values() if maker is not None]
         return Deployment(
             graph.application,
             version_of(graph),
-            places,
-            tuple(borrowed),
+            assignments,
+            tuple(shared_producers),
             running=member.started,
             witnesses=witnesses,
             requires=requires,
@@ -182,7 +186,7 @@ class Deploying:
         peers = {address for graph in graphs for address in graph.addresses}
         return tuple(sorted(peers)), {graph.application: version_of(graph) for graph in graphs}
 
-    def _place(self, member: Member, operator: str, makers: Mapping[str, Producer | None]) -> Place:
+    def _assignment(self, member: Member, operator: str, makers: Mapping[str, Producer | None]) -> Assignment:
         graph, asked, address = member.graph, member.plan.operators[operator], self.peer.address
         backups, follower = graph.roles.backups.get(operator, ()), graph.roles.followers.get(operator, "")
         if not member.backups_committed:
@@ -193,7 +197,7 @@ class Deploying:
         for up in asked.inputs:
             maker = makers.get(up)
             feeds.append(Feed(graph.application, up) if maker is None else Feed(*maker[:2]))
-        return Place(
+        return Assignment(
             graph.roles.peers[operator],
             graph.roles.epochs.get(operator, 0),
             backups,
@@ -211,18 +215,20 @@ class Deploying:
             producer[:2]: producer for user in self.sharers(application) for producer in self._sharing[user].producers
         }
         needed = {operator for owner, operator in producers if owner == application}
-        places: dict[str, Place] = {}
-        for operator, place in known.places.items():
+        assignments: dict[str, Assignment] = {}
+        for operator, assignment in known.assignments.items():
             if operator in needed:
-                lent = self._readers(application, operator, place.active)
-                places[operator] = msgspec.structs.replace(place, lent=lent, backups=(), follower="")
-            elif operator in sinks and place.active == self.peer.address:
-                places[operator] = msgspec.structs.replace(place, inputs=())
-        streams = [(each.application, each.operator) for each in known.borrowed] if needed else []
+                readers = self._readers(application, operator, assignment.active)
+                assignments[operator] = msgspec.structs.replace(
+                    assignment, shared_readers=readers, backups=(), follower=""
+                )
+            elif operator in sinks and assignment.active == self.peer.address:
+                assignments[operator] = msgspec.structs.replace(assignment, inputs=())
+        streams = [(each.application, each.operator) for each in known.shared_producers] if needed else []
         return msgspec.structs.replace(
             known,
-            places=places,
-            borrowed=tuple(_borrowed(producers[stream]) for stream in streams if stream in producers),
+            assignments=assignments,
+            shared_producers=tuple(_shared_producer(producers[stream]) for stream in streams if stream in producers),
             witnesses=(),
             requires={},
             producer_epochs=_epochs(
@@ -234,17 +240,17 @@ class Deploying:
 
     # -- streams that are shared -------------------------------------------------------------------------------------
 
-    def lend(self, member: Member) -> tuple[str, str]:
+    def add_user(self, member: Member) -> tuple[str, str]:
         """Register an application as a user of this peer's components; return a tap and a reason, or empty texts."""
         graph, address = member.graph, self.peer.address
         for tap, producers in graph.shared.items():
             for producer in producers:
-                refusal = self._lend(producer, graph.application) if producer.peer == address else ""
+                refusal = self._add_user(producer, graph.application) if producer.peer == address else ""
                 if refusal:
                     return tap, f"{tap}: {producer.operator} of {producer.application} at {address} {refusal}"
         return "", ""
 
-    def _lend(self, producer: Producer, application: str) -> str:
+    def _add_user(self, producer: Producer, application: str) -> str:
         owner, component = self.members.get(producer.application), self.components.get(producer[:2])
         if owner is not None and producer.operator in owner.graph.roles.followers:
             return "is moving"
@@ -261,21 +267,21 @@ class Deploying:
 
     def owner_has_ended(self, application: str, operator: str) -> str:
         """An application that has ended but still reads a stream of this peer for other applications; empty if none."""
-        gone = (name for name in self._lent.get((application, operator), ()) if self._ended(name))
+        gone = (name for name in self._shared_readers.get((application, operator), ()) if self._ended(name))
         return next(gone, "")
 
     def _ended(self, application: str) -> bool:
         member = self.members.get(application)
         return member is None or member.ended
 
-    def _readers(self, application: str, operator: str, peer: str) -> tuple[Lent, ...]:
+    def _readers(self, application: str, operator: str, peer: str) -> tuple[SharedReader, ...]:
         """Readers of other applications of the stream of a component, if this peer executes that."""
-        found = self._lent.get((application, operator)) if peer == self.peer.address else None
+        found = self._shared_readers.get((application, operator)) if peer == self.peer.address else None
         return tuple(each for name in sorted(found) for each in found[name]) if found else ()
 
 
-def _borrowed(producer: Producer) -> Borrowed:
-    return Borrowed(producer.application, producer.operator, producer.peer, producer.epoch)
+def _shared_producer(producer: Producer) -> SharedProducer:
+    return SharedProducer(producer.application, producer.operator, producer.peer, producer.epoch)
 
 
 def remaining_times(reached: Mapping[str, float], plan: Plan) -> dict[str, float]:

@@ -220,7 +220,11 @@ class GraphChanges:
     def _moved(self, sender: str, message: Moved) -> None:
         graph, address = message.graph, self.peer.address
         member = self.member_of(graph)
-        if member is None and graph.application not in self.members and address in graph.lender_copies | graph.lenders:
+        if (
+            member is None
+            and graph.application not in self.members
+            and address in graph.producer_copies | graph.producer_peers
+        ):
             member = self.join(sender, graph, "Moved")
             if member is not None:
                 member.started = True  # the application runs

@@ -73,7 +73,7 @@ class Graph(msgspec.Struct, frozen=True, gc=False, array_like=True):
     @property
     def helpers(self) -> set[str]:
         """Peers with backups, followers or shared components of the application."""
-        return self.lenders | self.lender_copies | self.roles.copies
+        return self.producer_peers | self.producer_copies | self.roles.copies
 
     @property
     def addresses(self) -> list[str]:
@@ -96,12 +96,12 @@ class Graph(msgspec.Struct, frozen=True, gc=False, array_like=True):
         return sorted({producer for producers in self.shared.values() for producer in producers})
 
     @property
-    def lenders(self) -> set[str]:
+    def producer_peers(self) -> set[str]:
         """Peers with components of other applications that this one uses."""
         return {producer.peer for producers in self.shared.values() for producer in producers}
 
     @property
-    def lender_copies(self) -> set[str]:
+    def producer_copies(self) -> set[str]:
         """Peers that back up or follow components of other applications that this one uses."""
         return {peer for producers in self.shared.values() for producer in producers for peer in producer.copies}
 

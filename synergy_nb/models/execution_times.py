@@ -109,12 +109,15 @@ class Predicted(NamedTuple):
         Whether a line was followed beyond the rates of its pairs.
     line
         Line through the pairs, even if it was not used; None where there is none.
+    growth
+        Rise of the time by the total rate of the node where the backlog grows, seconds per tuple/s; otherwise 0.
     """
 
     seconds: float
     basis: Basis
     extrapolated: bool
     line: Line | None
+    growth: float = 0.0
 
 
 def confidence_level(limit: float, rate: float, share: float = SHARE) -> float:
@@ -239,7 +242,8 @@ class ExecutionTimes:
         if load > 1.0 and self.last is not None:
             grown = self.last + (load - 1.0) * horizon
             if grown > steady.seconds:
-                return Predicted(grown, "growing backlog", extrapolated=False, line=steady.line)
+                growth = load * horizon / rate if rate > 0.0 else 0.0
+                return Predicted(grown, "growing backlog", extrapolated=False, line=steady.line, growth=growth)
         return steady
 
     def _steady(self, rate: float, level: float) -> Predicted:

@@ -72,6 +72,15 @@ class OverlappingLevels:
         """Number of the level within whose boundaries a load is, from 0."""
         return self.levels - 1 if load >= self._severe else min(int(load / self._width), self.levels - 2)
 
+    @property
+    def highest(self) -> bool:
+        """Whether the load that was reported last is in the highest level."""
+        return self.reported is not None and self.level(self.reported) == self.levels - 1
+
+    def contains(self, load: float) -> bool:
+        """Whether a load is within the level of the last report, with its overlap; False before the first report."""
+        return self._low <= load < self._high
+
     def leaves(self, load: float) -> bool:
         """Whether a load is to be reported: the first one is, and each that leaves the level of the last report.
 
@@ -82,7 +91,7 @@ class OverlappingLevels:
         """
         if not 0.0 <= load < math.inf:
             raise ValueError(f"load: {load}; expected a finite number from 0")
-        if self._low <= load < self._high:
+        if self.contains(load):
             return False
         number = self.level(load)
         self._low = number * self._width - self._reach if number else -math.inf

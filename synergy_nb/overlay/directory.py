@@ -11,6 +11,9 @@ it renews them directly at the root, at a third of the lease, in one message for
 again those entries that the root does not hold or is no longer root of. A host that learns that it was declared dead
 registers all its entries again.
 
+*Loads.* All component entries of a host contain its load. A host publishes a new load in one message to each other peer
+that is root of any of its components, and sends it again until the root answers that it stores it.
+
 *Look-ups.* A peer groups names by root, as the leaf set or an earlier answer gives it, and sends one message to each; a
 receiver forwards the names of which it is not the root. Unanswered names are looked up again until the deadline. Names
 of which the peer is root itself need no message.
@@ -18,7 +21,7 @@ of which the peer is root itself need no message.
 References
 ----------
 .. [1] T. Repantis, "Synergy: Quality of Service Support for Distributed Stream Processing Systems", dissertation, 2008,
-   sections 2.2.3, 2.3.1 (step 3) and 2.3.3.
+   sections 2.2.3, 2.3.1 (step 3), 2.3.3 and 3.4.3.
 .. [2] A. Rowstron and P. Druschel, "Pastry: Scalable, decentralized object location and routing for large-scale
    peer-to-peer systems", Middleware 2001.
 """
@@ -29,16 +32,19 @@ import difflib
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Final, get_args
 
+import msgspec
+
 from synergy_nb.control.peer import Peer, Timer, key_of
-from synergy_nb.overlay.directory_entries import HELD_FRACTION, Entry, EntryCopy, Kind
-from synergy_nb.overlay.directory_roots import PAGE, DirectoryRoot, Found, Item, Lookup, Register, Registered, Renew
+from synergy_nb.overlay.directory_entries import HELD_FRACTION, Entry, EntryCopy, Kind, PeerLoad
+from synergy_nb.overlay.directory_messages import Found, Item, LoadUpdate, Lookup, Register, Registered, Renew
+from synergy_nb.overlay.directory_roots import PAGE, DirectoryRoot
 from synergy_nb.overlay.membership import Membership
 from synergy_nb.overlay.pastry import Pastry
 
 __all__ = ["Directory", "Entry", "EntryCopy"]
 
 LOOKUP_RETRY: Final = 0.6  # initial time until an unanswered name is looked up again, seconds
-REGISTER_RETRY: Final = 1.0  # initial time until an unanswered registration is sent again, seconds
+REGISTER_RETRY: Final = 1.0  # initial time until an unanswered registration or load update is sent again, seconds
 ROOTS: Final = 2048  # roots remembered from earlier answers
 
 Done = Callable[[dict[str, tuple[Entry, ...]] | None], None]
@@ -99,6 +105,10 @@ class Directory(DirectoryRoot):
         self.on_confirmed: list[Callable[[], None]] = []
         self._own: dict[tuple[str, Kind], _Own] = {}
         self._sender: Timer | None = None
+        self._load: PeerLoad | None = None
+        self._load_versions: dict[str, int] = {}  # root to the version of the load that it stores by its last answer
+        self._load_sender: Timer | None = None
+        self._load_patience = REGISTER_RETRY
         self._asked: dict[int, _PendingLookup] = {}
         self._roots: dict[str, str] = {}  # name: who answered for it last
         self.handlers = {**self.handlers, Registered: self._on_registered, Found: self._on_found}
@@ -133,7 +143,8 @@ class Directory(DirectoryRoot):
         if kind not in get_args(Kind):
             nearest = difflib.get_close_matches(str(kind), get_args(Kind), 1, 0.0)[0]
             raise ValueError(f"kind: {kind!r}; expected 'component' or 'stream', nearest {nearest!r}")
-        entry = Entry(name, self.peer.address, kind, dict(attributes or {}), self.lease)
+        load = self._load if kind == "component" else None
+        entry = Entry(name, self.peer.address, kind, dict(attributes or {}), self.lease, load)
         old = self._own.get((name, kind))
         own = _Own(entry, self._next_version(old), self.peer.now)
         if old is not None:
@@ -149,6 +160,40 @@ class Directory(DirectoryRoot):
                 own.version = self._next_version(own)
                 own.removed, own.confirmed, own.due, own.patience = True, False, self.peer.now, REGISTER_RETRY
                 self._send_at(self.peer.now)
+
+    def publish_load(self, load: PeerLoad) -> int:
+        """Change the load in all component entries of this peer, and return the number of load updates sent.
+
+        That is one to each other peer that is root of a component of this peer. Entries that are registered later
+        contain the load, too.
+
+        Parameters
+        ----------
+        load
+            Load of this peer; its version is chosen here.
+        """
+        latest = 0 if self._load is None else self._load.version + 1
+        self._load = load = msgspec.structs.replace(load, version=max(int(self.peer.now * 1e6), latest))
+        for own in self._own.values():
+            if own.entry.kind == "component":
+                own.entry = msgspec.structs.replace(own.entry, load=load)
+        roots = self.component_roots()
+        self._load_versions = {root: version for root, version in self._load_versions.items() if root in roots}
+        if self.peer.address in roots:
+            self._update_load(self.peer.address, load)
+        self._load_patience = REGISTER_RETRY
+        if self._load_sender is not None:
+            self._load_sender.cancel()
+            self._load_sender = None
+        return self._send_load()
+
+    def component_roots(self) -> dict[str, None]:
+        """The distinct peers, this one included, that are known to be roots of components of this peer."""
+        if not self.pastry.joined:
+            return {}
+        own = [each for each in self._own.values() if each.entry.kind == "component" and not each.removed]
+        roots = (self.pastry.root_of(key_of(each.entry.name)) or each.root for each in own)
+        return {root: None for root in roots if root is not None}
 
     def lookup(self, names: Sequence[str], done: Done, deadline: float = 3.0) -> None:
         """Find the entries of ``names``.
@@ -230,8 +275,39 @@ class Directory(DirectoryRoot):
         known = self.pastry.root_of(key_of(name)) if self.pastry.joined else None
         return known or root or name
 
+    def _send_load(self) -> int:
+        """Send the load to the roots that have not answered that they store it; return their number."""
+        load = self._load
+        if load is None:
+            return 0
+        roots = [root for root in self.component_roots() if self._load_versions.get(root, -1) < load.version]
+        others = [root for root in roots if root != self.peer.address]
+        for root in others:
+            self.peer.send(root, LoadUpdate(load))
+        if others:
+            self._send_load_later()
+            self._load_patience = min(self._load_patience * 1.6, self.lease / 3)
+        return len(others)
+
+    def _send_load_later(self) -> None:
+        if self._load_sender is None:
+            self._load_sender = self.peer.after(self._load_patience, self._send_load_again)
+
+    def _send_load_again(self) -> None:
+        self._load_sender = None
+        self._send_load()
+
+    def _load_answered(self, root: str, version: int) -> None:
+        """Remember which version of the load a root stores, and send the present one soon unless it is that."""
+        if self._load is None or root == self.peer.address:
+            return
+        self._load_versions[root] = version
+        if version < self._load.version:
+            self._send_load_later()
+
     def _on_registered(self, sender: str, message: Registered) -> None:
         now = self.peer.now
+        self._load_answered(sender, message.load)
         for name, kind, version in message.held:
             own = self._own.get((name, kind))
             if own is None or own.version != version:
@@ -245,7 +321,7 @@ class Directory(DirectoryRoot):
             if own is not None and own.version == version:
                 own.confirmed, own.root, own.due = False, None, now
                 self._send_at(now)
-        if self.confirmed:
+        if (message.held or message.missing) and self.confirmed:
             for callback in self.on_confirmed:
                 callback()
 
@@ -277,6 +353,7 @@ class Directory(DirectoryRoot):
             self.unregister(name, kind)
         self._send_own()
         self._own.clear()
+        self._load_versions.clear()
 
     # -- look-ups ----------------------------------------------------------------------------------------------------
 

@@ -1,4 +1,4 @@
-"""Directory entries as soft state: versions and leases, and removal of the entries of a dead host.
+"""Directory entries as soft state: versions and leases, loads of hosts, and removal of the entries of a dead host.
 
 Theory of operation
 -------------------
@@ -9,6 +9,10 @@ older copy does not restore it.
 Clocks of peers are not compared. A copy contains its remaining time, which its holder counts from arrival. Holders
 count nine tenths of a lease, so that time in transit does not extend an entry beyond the lease that its host asked for;
 hosts renew at a third of the lease.
+
+The load of a host is part of each of its component entries (dissertation, section 3.4.3: "handlers to several peers
+that host components that actually offer the operator, together with their loads"). It has a version of its own, so a
+load update changes all of them without their versions, and whoever receives a copy of an entry receives the load.
 """
 
 from __future__ import annotations
@@ -18,10 +22,54 @@ from typing import Final, Literal, TypeAlias
 
 import msgspec
 
-__all__ = ["Entry", "EntryCopy", "Kind", "Store"]
+__all__ = ["Entry", "EntryCopy", "Kind", "PeerLoad", "Store"]
 
 Kind: TypeAlias = Literal["component", "stream"]
 HELD_FRACTION: Final = 0.9
+
+
+class PeerLoad(msgspec.Struct, frozen=True, gc=False, array_like=True):
+    """The load of a peer as a share of its processing capacity: 1.0 stands for a server that is fully used.
+
+    Parameters
+    ----------
+    promised
+        Share of the capacity that is committed to applications.
+    measured
+        Measured load, in which work that waits counts, so that it may exceed 1; None before the first measurement.
+    predicted
+        Predicted load; None without a prediction.
+    version
+        Number of the load update; a later update of the same peer has a higher one.
+
+    Examples
+    --------
+    >>> PeerLoad(0.5).load, PeerLoad(0.5, measured=0.2).load, PeerLoad(0.5, 0.2, predicted=4.0).load
+    (0.5, 0.2, 4.0)
+    >>> PeerLoad(0.5, 0.2).free, PeerLoad(0.5, 0.2, 4.0).free
+    (0.5, 0.125)
+    """
+
+    promised: float
+    measured: float | None = None
+    predicted: float | None = None
+    version: int = 0
+
+    @property
+    def load(self) -> float:
+        """The predicted load if there is one, else the measured load, else the promised one."""
+        if self.predicted is not None:
+            return self.predicted
+        return self.promised if self.measured is None else self.measured
+
+    @property
+    def free(self) -> float:
+        """Share of the capacity that a further component would get.
+
+        It is the share that is not promised. Where more work waits than the server can process, a newcomer gets a part
+        of it only: the n-th at a load of n.
+        """
+        return max(1.0 - self.promised, 0.0) / max(self.load, 1.0)
 
 
 class Entry(msgspec.Struct, frozen=True, gc=False, array_like=True):
@@ -36,9 +84,11 @@ class Entry(msgspec.Struct, frozen=True, gc=False, array_like=True):
     kind
         Kind of the entry: ``component`` or ``stream``.
     attributes
-        Attributes that the host has registered (free cores, rate, ...).
+        Attributes that the host has registered (cores, rate, ...).
     lease
         Time that the entry outlives its host, seconds.
+    load
+        Load of the host, if it has published one; for components only.
     """
 
     name: str
@@ -46,6 +96,7 @@ class Entry(msgspec.Struct, frozen=True, gc=False, array_like=True):
     kind: Kind
     attributes: dict[str, str | float | int]
     lease: float
+    load: PeerLoad | None = None
 
 
 class EntryCopy(msgspec.Struct, frozen=True, gc=False, array_like=True):
@@ -85,12 +136,13 @@ class Store:
     (['b'], ())
     """
 
-    __slots__ = ("_by_host", "_by_name", "_count", "capacity")
+    __slots__ = ("_by_host", "_by_name", "_count", "_loads", "capacity")
 
     def __init__(self, capacity: int = 200_000) -> None:
         self.capacity = capacity
         self._by_name: dict[str, dict[tuple[str, str], _Held]] = {}  # name, then (host, kind), to the entry
         self._by_host: dict[str, set[tuple[str, str]]] = {}  # host to (name, kind) of its entries
+        self._loads: dict[str, PeerLoad] = {}  # host to its latest load, which all of its component entries have
         self._count = 0
 
     def __len__(self) -> int:
@@ -101,25 +153,47 @@ class Store:
         return tuple(self._by_name)
 
     def put(self, copy: EntryCopy, now: float) -> bool:
-        """Store a copy if it is newer, and return whether it is; a copy of the same version renews the lease."""
+        """Store a copy if it or its load is newer, and return whether; a copy of the same version renews the lease."""
         entry = copy.entry
         held = self._by_name.get(entry.name, {}).get((entry.host, entry.kind))
         expires = now + min(copy.remaining, HELD_FRACTION * entry.lease)
+        newer = held is None or copy.version > held.version
         if held is None:
             if self._count >= self.capacity or expires <= now:
                 return False
-            self._by_name.setdefault(entry.name, {})[entry.host, entry.kind] = _Held(copy, expires)
+            held = self._by_name.setdefault(entry.name, {})[entry.host, entry.kind] = _Held(copy, expires)
             self._by_host.setdefault(entry.host, set()).add((entry.name, entry.kind))
             self._count += 1
-            return True
-        if copy.version < held.version:
-            return False
-        news = copy.version > held.version
-        if news:
+        elif newer:
             held.entry, held.version, held.removed, held.expires = entry, copy.version, copy.removed, expires
-        else:
+        elif copy.version == held.version:
             held.expires = max(held.expires, expires)
-        return news
+        if entry.load is not None and self.update_load(entry.host, entry.load):
+            return True
+        held.entry = self._with_load(held.entry)
+        return newer
+
+    def update_load(self, host: str, load: PeerLoad) -> bool:
+        """Store the load of a host with its component entries if it is newer; return whether it is."""
+        if host not in self._by_host or load.version <= self.load_version(host):
+            return False
+        self._loads[host] = load
+        for name, kind in self._by_host[host]:
+            held = self._by_name[name][host, kind]
+            held.entry = self._with_load(held.entry)
+        return True
+
+    def load_version(self, host: str) -> int:
+        """The version of the stored load of a host; -1 if there is none."""
+        load = self._loads.get(host)
+        return -1 if load is None else load.version
+
+    def _with_load(self, entry: Entry) -> Entry:
+        """An entry with the latest load of its host."""
+        load = self._loads.get(entry.host)
+        if entry.kind != "component" or load is None or entry.load is load:
+            return entry
+        return msgspec.structs.replace(entry, load=load)
 
     def renew(self, name: str, kind: str, host: str, version: int, now: float, remaining: float | None = None) -> bool:
         """Extend the lease (by ``remaining`` seconds, or its whole length) of a stored version; return if it is."""
@@ -158,6 +232,7 @@ class Store:
     def drop_host(self, host: str) -> int:
         """Remove all entries of a host; return their number."""
         keys = self._by_host.pop(host, set())
+        self._loads.pop(host, None)
         for name, kind in keys:
             self._drop(name, host, kind)
         return len(keys)
@@ -176,6 +251,7 @@ class Store:
             keys.discard((name, kind))
             if not keys:
                 del self._by_host[host]
+                self._loads.pop(host, None)
 
     def _drop(self, name: str, host: str, kind: str) -> None:
         held = self._by_name[name]

@@ -9,6 +9,11 @@ acknowledgement. Renewals are forwarded in batches, up to a sixth of a lease lat
 copies its entries to its new neighbours; a peer that has become root of a name, to all its neighbours; and a former
 root, to the new root.
 
+*Loads.* A host sends a new load once to each root of its components, however many of them that root stores
+(:class:`.LoadUpdate`). The root changes all entries of the host, copies the load alone to its neighbours, and answers
+with the version that it stores; each answer to a registration or a renewal has that version, too, so that a lost update
+is sent again. Entries that are copied contain the load of their host, so a new root has it.
+
 *Joining.* A peer that has just joined pulls the entries of its neighbours before it answers; earlier look-ups wait. The
 pull is complete when on each side one neighbour that has completed its own pull has answered, or when all have.
 
@@ -18,7 +23,9 @@ entry that was missed expires with its lease.
 References
 ----------
 .. [1] T. Repantis, "Synergy: Quality of Service Support for Distributed Stream Processing Systems", dissertation, 2008,
-   section 2.3.3 ("configuration changes caused by node arrivals and departures are handled gracefully by the DHT").
+   sections 2.3.3 ("configuration changes caused by node arrivals and departures are handled gracefully by the DHT") and
+   3.4.3 ("each peer responsible for an operator is also responsible for monitoring the load of the peers that host
+   components offering it").
 .. [2] A. Rowstron and P. Druschel, "Storage management and caching in PAST, a large-scale, persistent peer-to-peer
    storage utility", SOSP 2001 (copies on the leaf-set neighbours of the root).
 """
@@ -28,27 +35,29 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Sequence
 from typing import Final
 
-from synergy_nb.control.peer import Message, Peer, Protocol, Timer, key_of
-from synergy_nb.overlay.directory_entries import Entry, EntryCopy, Kind, Store
+from synergy_nb.control.peer import Peer, Protocol, Timer, key_of
+from synergy_nb.overlay.directory_entries import EntryCopy, Kind, PeerLoad, Store
+from synergy_nb.overlay.directory_messages import (
+    Copies,
+    CopiesTaken,
+    Found,
+    HostLoad,
+    Item,
+    LoadUpdate,
+    Lookup,
+    Pull,
+    Pulled,
+    Register,
+    Registered,
+    Renew,
+    Touch,
+    Touched,
+    Wanted,
+)
 from synergy_nb.overlay.membership import Membership
 from synergy_nb.overlay.pastry import Pastry
 
-__all__ = [
-    "PAGE",
-    "Copies",
-    "CopiesTaken",
-    "DirectoryRoot",
-    "Found",
-    "Item",
-    "Lookup",
-    "Pull",
-    "Pulled",
-    "Register",
-    "Registered",
-    "Renew",
-    "Touch",
-    "Wanted",
-]  # fmt: skip
+__all__ = ["PAGE", "DirectoryRoot"]
 
 SIDE: Final = 2  # neighbours on each side that hold copies
 PAGE: Final = 128  # entries in a message
@@ -59,87 +68,9 @@ COPY_RETRY: Final = 0.7  # seconds until copies that were not acknowledged are s
 COPIES: Final = 5  # number of times that copies are sent
 WAITING: Final = 512  # look-ups that wait until the pull is complete
 
-Item = tuple[str, Kind, int]  # name, kind, version of an entry of the sender or the receiver
-Touched = tuple[str, Kind, str, int, float]  # name, kind, host, version, seconds left
-
-
-class Register(Message, frozen=True, gc=False):
-    """A host registers entries; routed to the root of the first entry's key."""
-
-    copies: tuple[EntryCopy, ...]
-
-
-class Registered(Message, frozen=True, gc=False):
-    """A root's answer to a host: the entries that it holds, and those that it lacks or is not root of."""
-
-    held: tuple[Item, ...]
-    missing: tuple[Item, ...]
-
-
-class Renew(Message, frozen=True, gc=False):
-    """A host renews the leases of its entries at a root."""
-
-    items: tuple[Item, ...]
-
-
-class Copies(Message, frozen=True, gc=False):
-    """Entries for a neighbour that is to store copies, or for a new root."""
-
-    number: int
-    copies: tuple[EntryCopy, ...]
-
-
-class CopiesTaken(Message, frozen=True, gc=False):
-    """The acknowledgement of :class:`Copies` with that number."""
-
-    number: int
-
-
-class Touch(Message, frozen=True, gc=False):
-    """A root forwards renewals to the neighbours that store copies."""
-
-    items: tuple[Touched, ...]
-
-
-class Wanted(Message, frozen=True, gc=False):
-    """A neighbour asks a root for entries (name, kind, host) that were renewed but that it does not hold."""
-
-    items: tuple[tuple[str, Kind, str], ...]
-
-
-class Lookup(Message, frozen=True, gc=False):
-    """A look-up of names; routed to the root of the first name."""
-
-    ticket: int
-    origin: str
-    names: tuple[str, ...]
-
-
-class Found(Message, frozen=True, gc=False):
-    """The answer to a look-up: the entries of some of its names."""
-
-    ticket: int
-    found: dict[str, tuple[Entry, ...]]
-
-
-class Pull(Message, frozen=True, gc=False):
-    """A peer that has just joined asks a neighbour for the entries that it is to store."""
-
-    ticket: int
-
-
-class Pulled(Message, frozen=True, gc=False):
-    """One of ``pages`` messages that answer a pull; ``pull_completed`` if the sender has completed its own pull."""
-
-    ticket: int
-    page: int
-    pages: int
-    pull_completed: bool
-    copies: tuple[EntryCopy, ...]
-
 
 class _Copying:
-    """A :class:`Copies` message that is not acknowledged yet."""
+    """A :class:`.Copies` message that is not acknowledged yet."""
 
     __slots__ = ("message", "times", "to")
 
@@ -194,6 +125,7 @@ class DirectoryRoot(Protocol):
         self.handlers = {
             Register: self._on_register,
             Renew: self._on_renew,
+            LoadUpdate: self._on_load_update,
             Copies: self._on_copies,
             CopiesTaken: self._on_copies_taken,
             Touch: self._on_touch,
@@ -238,7 +170,7 @@ class DirectoryRoot(Protocol):
             for neighbour in self.pastry.root_neighbours(SIDE):
                 self._copy_to(neighbour, fresh)
         for host, items in taken.items():
-            self.peer.send(host, Registered(tuple(items), ()))
+            self.peer.send(host, Registered(tuple(items), (), self.store.load_version(host)))
 
     def _on_renew(self, sender: str, message: Renew) -> None:
         now = self.peer.now
@@ -250,7 +182,19 @@ class DirectoryRoot(Protocol):
                 held.append(item)
             else:
                 missing.append(item)
-        self.peer.send(sender, Registered(tuple(held), tuple(missing)))
+        self.peer.send(sender, Registered(tuple(held), tuple(missing), self.store.load_version(sender)))
+
+    def _on_load_update(self, sender: str, message: LoadUpdate) -> None:
+        if not self.pastry.joined:
+            return
+        self._update_load(sender, message.load)
+        self.peer.send(sender, Registered((), (), self.store.load_version(sender)))
+
+    def _update_load(self, host: str, load: PeerLoad) -> None:
+        """Store the load of a host with its entries, and copy it to the neighbours that store copies of these."""
+        if self.store.update_load(host, load):
+            for neighbour in self.pastry.root_neighbours(SIDE):
+                self._copy_to(neighbour, (), ((host, load),))
 
     def _pass_on(self) -> None:
         """Forward renewals to the neighbours that store copies."""
@@ -288,10 +232,11 @@ class DirectoryRoot(Protocol):
 
     # -- copies ------------------------------------------------------------------------------------------------------
 
-    def _copy_to(self, address: str, copies: Sequence[EntryCopy]) -> None:
-        for start in range(0, len(copies), PAGE):
+    def _copy_to(self, address: str, copies: Sequence[EntryCopy], loads: Sequence[HostLoad] = ()) -> None:
+        for start in range(0, max(len(copies), len(loads)), PAGE):
             self._ticket += 1
-            message = Copies(self._ticket, tuple(copies[start : start + PAGE]))
+            page = slice(start, start + PAGE)
+            message = Copies(self._ticket, tuple(copies[page]), tuple(loads[page]))
             self._copying[self._ticket] = _Copying(address, message)
             self.peer.send(address, message)
         if self._copying and (self._copier is None or self._copier.callback is None):
@@ -312,6 +257,8 @@ class DirectoryRoot(Protocol):
             return
         self.peer.send(sender, CopiesTaken(message.number))
         self._hold(message.copies)
+        for host, load in message.loads:
+            self.store.update_load(host, load)
 
     def _hold(self, copies: Iterable[EntryCopy]) -> None:
         now = self.peer.now

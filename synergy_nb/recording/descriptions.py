@@ -14,7 +14,7 @@ from synergy_nb.control import driver_messages as driver
 from synergy_nb.control.graph import Hop
 from synergy_nb.control.peer import Message
 from synergy_nb.lifecycle import messages as sessions
-from synergy_nb.overlay import directory_roots as directory
+from synergy_nb.overlay import directory_messages as directory
 from synergy_nb.overlay import gossip, pastry, routing
 from synergy_nb.reporting.formatting import seconds, share
 
@@ -165,7 +165,8 @@ DESCRIPTIONS: Final[Mapping[type[Message], Say]] = {
     directory.Register: lambda m: f"register {len(m.copies)} entries",
     directory.Registered: lambda m: f"holds {len(m.held)} entries, and {len(m.missing)} not",
     directory.Renew: lambda m: f"renew {len(m.items)} entries",
-    directory.Copies: lambda m: f"copies of {len(m.copies)} entries",
+    directory.LoadUpdate: lambda m: f"the load of the sender is {m.load.load:.3g}, {share(m.load.promised)} promised",
+    directory.Copies: lambda m: f"copies of {len(m.copies)} entries and {len(m.loads)} loads",
     directory.CopiesTaken: "has the copies",
     directory.Touch: lambda m: f"{len(m.items)} entries live on",
     directory.Wanted: lambda m: f"lacks {len(m.items)} entries",
@@ -230,6 +231,7 @@ HOUSEKEEPING: Final[frozenset[type[Message]]] = frozenset(
         driver.PredictionsMade,
         *(kind for kind in DESCRIPTIONS if kind.__module__ in (pastry.__name__, gossip.__name__)),
         directory.Renew,
+        directory.LoadUpdate,
         directory.Copies,
         directory.CopiesTaken,
         directory.Touch,

@@ -173,7 +173,7 @@ class FlowGraph:
         row["peer"] = -1 if component.peer is None else self._host_of(component.peer)
         row["plain"], row["matching"] = component.selectivity == 1.0, component.match
         row["service"] = _SERVICES[service.kind]
-        row["mean"] = (1.0 if service.kind == "drawn" else service.mean) / self._speed(component)
+        row["mean"] = (1.0 if service.kind == "drawn" else service.mean) / self.speed(component.peer)
         row["patience"] = math.inf
         self._profiles.rows[node]["shared"] = node if shared is None else shared
         instances.append(node)
@@ -182,8 +182,9 @@ class FlowGraph:
             self._ends[tap[0]].append(node)
         return node
 
-    def _speed(self, component: Component) -> float:
-        return 1.0 if component.peer is None else self._speeds.get(component.peer, 1.0)
+    def speed(self, peer: str | None) -> float:
+        """Speed of a peer."""
+        return 1.0 if peer is None else self._speeds.get(peer, 1.0)
 
     def _connect(self, upstream: int, node: int, sink: int, old: int = -1) -> int:
         """Connect a component to a stream; return the number of the edge.
@@ -352,6 +353,10 @@ class FlowGraph:
         """Peer of a component, of its new instance if it moves."""
         return self._component[self._node[name, operator]][1].peer
 
+    def present(self, name: str, operator: str) -> int:
+        """Number of the present instance of a component."""
+        return self._node[name, operator]
+
     def _switch(self, moment: float, upstream: Tap, old: int, new: int) -> None:
         """Have all instances of an upstream component send to the new instance of its reader."""
         for sender in self._instances[upstream]:
@@ -395,7 +400,7 @@ class FlowGraph:
             travel = float(after["delay"] + after["transmission"]) if sure else 0.0
             latest.append(float(self._nodes.rows[int(after["to"])]["patience"]) - travel)
         component = self._component[node][1]
-        return max(latest, default=math.inf) - (component.service.mean / self._speed(component) if sure else 0.0)
+        return max(latest, default=math.inf) - (component.service.mean / self.speed(component.peer) if sure else 0.0)
 
     # -- the calendar ----------------------------------------------------------------------------------------------
 

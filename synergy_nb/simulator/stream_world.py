@@ -37,7 +37,7 @@ import polars as pl
 
 from synergy_nb.dataflow.operators import create
 from synergy_nb.dataflow.streams.component import Component
-from synergy_nb.dataflow.streams.deployments import Deployment, Feed, Lent, Place
+from synergy_nb.dataflow.streams.deployments import Assignment, Deployment, Feed, SharedReader
 from synergy_nb.dataflow.streams.effects import Capture, Captured, Close, Effect, Fact, FactKind, Open, Restore, Send
 from synergy_nb.dataflow.streams.execution import Logic, Outcome, Work
 from synergy_nb.dataflow.streams.hosting import Hosting
@@ -170,58 +170,58 @@ class StreamWorld:
         self._plans[application] = plan
         self._inputs[application] = inputs
         shared = shares or {}
-        places: dict[str, Place] = {}
+        assignments: dict[str, Assignment] = {}
         for name, operator in plan.operators.items():
             if name in shared:
                 continue
             feeds = tuple(Feed(*shared[up]) if up in shared else Feed(application, up) for up in operator.inputs)
-            places[name] = Place(peers[name], 0, (backups or {}).get(name, ()), "", feeds, (), operator.kind == "sink")
+            copies, sink = (backups or {}).get(name, ()), operator.kind == "sink"
+            assignments[name] = Assignment(peers[name], 0, copies, "", feeds, (), sink)
             if all(feed.application == application for feed in feeds):  # who shares a stream joins it somewhere
-                self._first |= {(application, name, peer) for peer in places[name].backups}
-            if operator.kind == "sink":
+                self._first |= {(application, name, peer) for peer in assignments[name].backups}
+            if sink:
                 self.results[application, name] = Results(application, name, plan.qos.delay)
                 self.clients.setdefault((application, name), 0.05)
                 self._later(0.05, self._collect, application, name)
-        for owner in {feed.application for place in places.values() for feed in place.inputs} - {application}:
-            self._lend(application, owner, places)
-        self._publish(Deployment(application, 1, places))
+        for owner in {feed.application for each in assignments.values() for feed in each.inputs} - {application}:
+            self._add_sharer(application, owner, assignments)
+        self._publish(Deployment(application, 1, assignments))
 
-    def _lend(self, application: str, owner: str, places: Mapping[str, Place]) -> None:
+    def _add_sharer(self, application: str, owner: str, assignments: Mapping[str, Assignment]) -> None:
         """Publish the readers of shared streams to the peers of their owner."""
         owned = self.deployments[owner]
-        changed: dict[str, Place] = {}
-        for name, place in owned.places.items():
-            kept = tuple(lent for lent in place.lent if lent.application != application)
-            lent = tuple(
-                Lent(application, reader, port, there.active, there.epoch)
-                for reader, there in places.items()
+        changed: dict[str, Assignment] = {}
+        for name, assignment in owned.assignments.items():
+            kept = tuple(reader for reader in assignment.shared_readers if reader.application != application)
+            added = tuple(
+                SharedReader(application, reader, port, there.active, there.epoch)
+                for reader, there in assignments.items()
                 for port, feed in enumerate(there.inputs)
                 if feed == (owner, name)
             )
-            changed[name] = msgspec.structs.replace(place, lent=(*kept, *lent))
-        everybody = {peer for there in places.values() for peer in (there.active, *there.copies)}
+            changed[name] = msgspec.structs.replace(assignment, shared_readers=(*kept, *added))
+        everybody = {peer for there in assignments.values() for peer in (there.active, *there.copies)}
         witnesses = tuple(sorted(peer for peer in everybody.union(owned.witnesses) if not self.dead(peer)))
         known = self.deployments.get(application)
         requires = {**owned.requires, application: 1 if known is None else known.version + 1}
         version = owned.version + 1
         self._publish(
-            msgspec.structs.replace(owned, version=version, places=changed, witnesses=witnesses, requires=requires)
+            msgspec.structs.replace(owned, version=version, assignments=changed, witnesses=witnesses, requires=requires)
         )
 
     def dead(self, peer: str) -> bool:
         """Whether a peer has crashed."""
         return self._nodes[peer].crashed
 
-    def change(self, application: str, places: Mapping[str, Place]) -> None:
+    def change(self, application: str, assignments: Mapping[str, Assignment]) -> None:
         """Publish a new deployment of an application, and of those whose streams it shares."""
-        known = self.deployments[application]
-        for owner in {feed.application for place in places.values() for feed in place.inputs} - {application}:
-            self._lend(application, owner, places)
+        for owner in {feed.application for each in assignments.values() for feed in each.inputs} - {application}:
+            self._add_sharer(application, owner, assignments)
         known = self.deployments[application]
         witnesses = tuple(peer for peer in known.witnesses if not self.dead(peer))
-        self._publish(
-            msgspec.structs.replace(known, version=known.version + 1, places=dict(places), witnesses=witnesses)
-        )
+        version = known.version + 1
+        changed = dict(assignments)
+        self._publish(msgspec.structs.replace(known, version=version, assignments=changed, witnesses=witnesses))
 
     def _publish(self, deployment: Deployment) -> None:
         """Send a deployment to all peers, to each at a different time."""
@@ -242,25 +242,25 @@ class StreamWorld:
         """Have backups take over the components of a peer, and create new backups."""
         self.doubted.discard(dead)
         for application in tuple(self.deployments):
-            known = self.deployments[application].places
-            places = {name: self._without(application, name, place, dead) for name, place in known.items()}
-            if places != known:
-                self.change(application, places)
+            known = self.deployments[application].assignments
+            assignments = {name: self._without(application, name, each, dead) for name, each in known.items()}
+            if assignments != known:
+                self.change(application, assignments)
 
-    def _without(self, application: str, operator: str, place: Place, dead: str) -> Place:
+    def _without(self, application: str, operator: str, assignment: Assignment, dead: str) -> Assignment:
         """The new peer of a component after a death; its old peer if no backup can take over."""
-        backups = tuple(peer for peer in place.backups if peer != dead)
-        follower = "" if place.follower == dead else place.follower
-        active, epoch = place.active, place.epoch
+        backups = tuple(peer for peer in assignment.backups if peer != dead)
+        follower = "" if assignment.follower == dead else assignment.follower
+        active, epoch = assignment.active, assignment.epoch
         if active == dead:
             heirs = [peer for peer in (*backups, follower) if peer and self.ready(application, operator, peer)]
             if not heirs:
-                return place
+                return assignment
             active, epoch, follower = self.rng.choice(heirs), epoch + 1, ""
             backups = tuple(peer for peer in backups if peer != active)
-        if len(backups) < len(place.backups):
+        if len(backups) < len(assignment.backups):
             backups += self._another(application, operator, {active, follower, *backups})
-        return msgspec.structs.replace(place, active=active, epoch=epoch, backups=backups, follower=follower)
+        return msgspec.structs.replace(assignment, active=active, epoch=epoch, backups=backups, follower=follower)
 
     def _another(self, application: str, operator: str, taken: set[str]) -> tuple[str, ...]:
         """A further peer for a backup, if there is one."""
@@ -277,7 +277,7 @@ class StreamWorld:
         self._first.discard((application, operator, peer))
 
     def move(self, application: str, operator: str, to: str, patience: float) -> None:
-        """Move a component: a follower first, which takes its place once it is ready.
+        """Move a component: a follower first, which replaces it once it is ready.
 
         Parameters
         ----------
@@ -288,29 +288,29 @@ class StreamWorld:
         patience
             Seconds until the director looks for the first time whether the follower is ready.
         """
-        place = self.deployments[application].places[operator]
-        if to == place.active or place.follower or self.dead(to):
+        assignment = self.deployments[application].assignments[operator]
+        if to == assignment.active or assignment.follower or self.dead(to):
             return
-        if to not in place.backups:
+        if to not in assignment.backups:
             self._begins(application, operator, to)
-        backups = tuple(peer for peer in place.backups if peer != to)
-        self._place(application, operator, msgspec.structs.replace(place, follower=to, backups=backups))
-        self._later(patience, self._finish_move, application, operator, to, place.epoch, 40)
+        backups = tuple(peer for peer in assignment.backups if peer != to)
+        self._assign(application, operator, msgspec.structs.replace(assignment, follower=to, backups=backups))
+        self._later(patience, self._finish_move, application, operator, to, assignment.epoch, 40)
 
     def _finish_move(self, application: str, operator: str, to: str, epoch: int, tries: int) -> None:
-        place = self.deployments[application].places[operator]
-        if place.epoch != epoch or place.follower != to or self.dead(to):
+        assignment = self.deployments[application].assignments[operator]
+        if assignment.epoch != epoch or assignment.follower != to or self.dead(to):
             return
         if self.ready(application, operator, to):
-            new = msgspec.structs.replace(place, active=to, epoch=epoch + 1, follower="")
-            self._place(application, operator, new)
+            new = msgspec.structs.replace(assignment, active=to, epoch=epoch + 1, follower="")
+            self._assign(application, operator, new)
         elif tries:
             self._later(0.05, self._finish_move, application, operator, to, epoch, tries - 1)
         else:
-            self._place(application, operator, msgspec.structs.replace(place, follower=""))
+            self._assign(application, operator, msgspec.structs.replace(assignment, follower=""))
 
-    def _place(self, application: str, operator: str, place: Place) -> None:
-        self.change(application, {**self.deployments[application].places, operator: place})
+    def _assign(self, application: str, operator: str, assignment: Assignment) -> None:
+        self.change(application, {**self.deployments[application].assignments, operator: assignment})
 
     # -- faults --------------------------------------------------------------------------------------------------
 
@@ -347,9 +347,9 @@ class StreamWorld:
 
     def _collect(self, application: str, sink: str) -> None:
         deployment = self.deployments.get(application)
-        if deployment is None or sink not in deployment.places:
+        if deployment is None or sink not in deployment.assignments:
             return
-        peer = deployment.places[sink].active
+        peer = deployment.assignments[sink].active
 
         results = self.results[application, sink]
         self._at(peer, lambda hosting: results.collect(hosting, self.now))

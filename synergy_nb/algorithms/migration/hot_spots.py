@@ -29,7 +29,7 @@ trigger decisions that are journaled only, and do not move.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from typing import Any, Final
 
 from synergy_nb.algorithms.migration.messages import (
@@ -46,7 +46,7 @@ from synergy_nb.algorithms.migration.relocations import Relocations
 from synergy_nb.algorithms.migration.selection import Execution, fewest, largest_first
 from synergy_nb.algorithms.migration.slack_monitor import SlackMonitor
 from synergy_nb.algorithms.migration.target import Target
-from synergy_nb.algorithms.migration.targets import Candidate, least_loaded
+from synergy_nb.algorithms.migration.targets import candidates, least_loaded
 from synergy_nb.control.driver_messages import PredictionsMade, SlackLost
 from synergy_nb.control.peer import Message, Peer, Protocol
 from synergy_nb.events import (
@@ -76,8 +76,6 @@ JOURNALED: Final = 10.0  # seconds during which the same dismissal, or a decisio
 LOOKUP: Final = 3.0  # seconds to wait for the directory
 UNWANTED: Final = 30.0  # seconds after which a component that no peer accepted is offered again
 
-LoadsOf = Callable[[DirectoryEntries], Mapping[str, float]]
-
 
 class HotSpots(Protocol):
     """Relieves this peer when applications miss their limits here, or are predicted to.
@@ -92,8 +90,6 @@ class HotSpots(Protocol):
         Parameters of hot spots.
     offers
         Function of (plan, operator) that returns whether this peer has the component of an operator.
-    loads
-        Function of directory entries that returns the load of each host that has reported one.
     capacity
         Capacity of the server that executes the tuples, cores.
     """
@@ -107,7 +103,6 @@ class HotSpots(Protocol):
         latency: Latency,
         config: HotSpotConfig,
         offers: Callable[[Plan, str], bool],
-        loads: LoadsOf,
         capacity: float = 1.0,
     ) -> None:
         super().__init__(peer)
@@ -115,7 +110,6 @@ class HotSpots(Protocol):
         self.directory = directory
         self.membership = membership
         self.config = config
-        self.loads = loads
         self.history = MoveHistory(config.return_ban, config.rest)
         self.monitor = SlackMonitor(peer, session.members, session.components, latency, config, capacity)
         self.target = Target(peer, self.monitor, self.history, config, offers)
@@ -318,10 +312,10 @@ class HotSpots(Protocol):
             self._give_up(relief, "the component has ended")
             return
         entries = () if found is None else found.get(name, ())
-        loads = self.loads({name: tuple(entries)})
+        offered = candidates(entries)
+        loads = {each.address: each.load for each in offered if each.load < math.inf}
         away = {self.peer.address, *self.history.left("/".join(component), self.peer.now)}
         away |= {entry.host for entry in entries if self.membership.is_dead(entry.host)}
-        offered = [Candidate(host, loads.get(host, 0.0)) for host in sorted({entry.host for entry in entries})]
         relief.candidates = least_loaded(offered, away)[: self.config.candidates]
         selection = relief.selection
         self.peer.record(

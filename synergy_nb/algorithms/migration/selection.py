@@ -70,13 +70,27 @@ class Execution(NamedTuple):
     floor: float = 0.0
 
     @classmethod
-    def of(cls, name: str, rate: float, predicted: Predicted, allowed: float, floor: float = 0.0) -> Execution:
+    def of(
+        cls, name: str, rate: float, predicted: Predicted, allowed: float, floor: float = 0.0, total: float = 0.0
+    ) -> Execution:
         """Create an execution from its predicted time.
 
-        If the prediction is based on a rising line, the execution has that line. Otherwise its time does not depend on
-        the rate: it is the last measurement, or the prediction of a falling line at the present rate.
+        If the prediction is based on a rising line, the execution has that line. If it is that of a growing backlog,
+        its line rises by the work that the rates bring within the horizon. Otherwise its time does not depend on the
+        rate: it is the last measurement, or the prediction of a falling line at the present rate.
+
+        Parameters
+        ----------
+        name, rate, allowed, floor
+            Fields of the execution.
+        predicted
+            Predicted time of the execution.
+        total
+            Total rate r̂_t of the node for which the time was predicted, tuples/s.
         """
         line = predicted.line
+        if predicted.growth > 0.0:
+            return cls(name, rate, predicted.seconds - predicted.growth * total, predicted.growth, allowed, floor)
         if predicted.basis == "line" and line is not None and line.slope > 0.0:
             return cls(name, rate, line.intercept, line.slope, allowed, floor)
         return cls(name, rate, predicted.seconds, 0.0, allowed, floor)

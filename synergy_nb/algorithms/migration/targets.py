@@ -33,8 +33,10 @@ from typing import NamedTuple, TypeVar
 
 from synergy_nb.algorithms.migration.selection import Execution, slacks
 from synergy_nb.models.slack import PredictedPaths
+from synergy_nb.overlay.directory_entries import Entry
+from synergy_nb.overlay.load_levels import reported_loads
 
-__all__ = ["Candidate", "Projection", "Reservations", "allowed_at", "least_loaded", "project"]
+__all__ = ["Candidate", "Projection", "Reservations", "allowed_at", "candidates", "least_loaded", "project"]
 
 Component = TypeVar("Component", bound=Hashable)
 
@@ -47,11 +49,34 @@ class Candidate(NamedTuple):
     address
         Address of the peer.
     load
-        Predicted load of the peer, or its measured load if it predicts none.
+        Predicted load of the peer, its measured load if it predicts none, or its promised load if it has measured none;
+        infinite if it has published no load.
     """
 
     address: str
     load: float
+
+
+def candidates(entries: Iterable[Entry]) -> list[Candidate]:
+    """List the nodes that offer a component, the least loaded first.
+
+    Parameters
+    ----------
+    entries
+        Entries of the component, as :meth:`.Directory.lookup` returns them for its directory name.
+
+    Examples
+    --------
+    >>> from synergy_nb.overlay.directory_entries import PeerLoad
+    >>> loads = {"p": PeerLoad(0.2, measured=3.0), "q": PeerLoad(0.5, 0.9, predicted=0.4), "r": None}
+    >>> candidates(Entry("filter", host, "component", {}, 30.0, load) for host, load in loads.items())
+    [Candidate(address='q', load=0.4), Candidate(address='p', load=3.0), Candidate(address='r', load=inf)]
+    """
+    entries = tuple(entries)
+    loads = reported_loads(entries)
+    hosts = {entry.host for entry in entries}
+    found = [Candidate(host, loads[host].load if host in loads else math.inf) for host in hosts]
+    return sorted(found, key=lambda each: each[::-1])
 
 
 def least_loaded(candidates: Iterable[Candidate], excluded: Collection[str] = ()) -> list[str]:

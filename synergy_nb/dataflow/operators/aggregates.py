@@ -24,7 +24,7 @@ from synergy_nb.dataflow.operators.base import (
     OperatorLogic,
     compacted,
     implements,
-    kept_bytes,
+    retained_bytes,
     value_bytes,
 )
 from synergy_nb.dataflow.operators.values import MEMBER, Values
@@ -141,7 +141,7 @@ class WindowAggregate(OperatorLogic):
             return ()
         self._small.append(table)
         self._small_rows += table.height
-        self._small_bytes += kept_bytes(table)
+        self._small_bytes += retained_bytes(table)
         if self._small_rows >= GATHERED:
             self._gather()
         return ()
@@ -207,7 +207,7 @@ class WindowAggregate(OperatorLogic):
         for fresh, table in zip(self._fresh.values(), tables, strict=True):
             fresh.append(table)
             self._fresh_rows += table.height
-            self._fresh_bytes += kept_bytes(table)
+            self._fresh_bytes += retained_bytes(table)
         if self._fresh_rows >= max(GATHERED, self._merged_rows):
             self._consolidate()
 
@@ -241,13 +241,13 @@ class WindowAggregate(OperatorLogic):
     def _count_fresh(self) -> None:
         fresh = [table for tables in self._fresh.values() for table in tables]
         self._fresh_rows = sum(table.height for table in fresh)
-        self._fresh_bytes = sum(kept_bytes(table) for table in fresh)
+        self._fresh_bytes = sum(retained_bytes(table) for table in fresh)
 
     def _keep(self, tables: Mapping[str, pl.DataFrame]) -> None:
         """Replace the merged tables."""
         self._merged = dict(tables)
         self._merged_rows = sum(table.height for table in tables.values())
-        self._merged_bytes = sum(kept_bytes(table) for table in tables.values()) if self._merged_rows else 0
+        self._merged_bytes = sum(retained_bytes(table) for table in tables.values()) if self._merged_rows else 0
 
 
 class SessionAggregate(WindowAggregate):

@@ -43,9 +43,9 @@ __all__ = [
     "compacted",
     "create",
     "implements",
-    "kept_bytes",
     "kinds",
     "positions",
+    "retained_bytes",
     "value_bytes",
 ]
 
@@ -158,7 +158,7 @@ class OperatorLogic(ABC):
 
     @property
     def state_bytes(self) -> int:
-        """Bytes of the state, as :func:`kept_bytes` counts them; in constant time."""
+        """Bytes of the state, as :func:`retained_bytes` counts them; in constant time."""
         return 0
 
     def needs(self, port: int, item: Item) -> float:
@@ -169,7 +169,7 @@ class OperatorLogic(ABC):
             return 0
         return self.close_needs(min(item.time, *(low for each, low in enumerate(self._low) if each != port), END))
 
-    def take(self, port: int, item: Item) -> Iterator[Item]:
+    def execute(self, port: int, item: Item) -> Iterator[Item]:
         """Process an item of a port (0 is the first input of the plan), and produce its output piece by piece.
 
         Processing starts with the request for the first piece; no other item may be passed before the last piece.
@@ -194,12 +194,12 @@ class OperatorLogic(ABC):
             yield Punctuation(low, self._position, item.born)
 
     def on_batch(self, port: int, batch: Batch) -> list[Item]:
-        """Return all output of a batch on a port, see :meth:`take`."""
-        return list(self.take(port, batch))
+        """Return all output of a batch on a port, see :meth:`execute`."""
+        return list(self.execute(port, batch))
 
     def on_punctuation(self, port: int, punctuation: Punctuation) -> list[Item]:
-        """Return all output of a punctuation on a port, see :meth:`take`."""
-        return list(self.take(port, punctuation))
+        """Return all output of a punctuation on a port, see :meth:`execute`."""
+        return list(self.execute(port, punctuation))
 
     def save(self) -> SavedState:
         """Return all that a new instance of the same operator needs to resume from here, without copying it."""
@@ -326,7 +326,7 @@ def value_bytes(table: pl.DataFrame) -> int:
     return size
 
 
-def kept_bytes(table: pl.DataFrame) -> int:
+def retained_bytes(table: pl.DataFrame) -> int:
     """Return the bytes of a table: those of its values, and the overhead of each of its pieces."""
     return value_bytes(table) + _COLUMN * table.width * table.n_chunks()
 

@@ -16,8 +16,8 @@ from synergy_nb.dataflow.operators.base import (
     OperatorLogic,
     compacted,
     implements,
-    kept_bytes,
     positions,
+    retained_bytes,
     value_bytes,
 )
 from synergy_nb.dataflow.operators.windows import microseconds
@@ -109,14 +109,14 @@ class _Side:
         self._pieces = pieces  # the same rows, followed by those that are not in the table yet
         self._joined = len(pieces)
         self.rows = table.height
-        self.bytes = kept_bytes(table) if table.height else 0
+        self.bytes = retained_bytes(table) if table.height else 0
 
     def add(self, table: pl.DataFrame) -> None:
         """Add rows."""
         table = table.rechunk() if table.n_chunks() > 1 else table
         self._pieces.append(table)
         self.rows += table.height
-        self.bytes += kept_bytes(table)
+        self.bytes += retained_bytes(table)
         if self._keys is not None:
             self._keys.add(table)
 
@@ -395,12 +395,12 @@ class OuterJoin(Join):
 
     def _note(self, tables: list[pl.DataFrame]) -> None:
         self._met_tables = tables
-        self._met_bytes = sum(map(kept_bytes, tables))
+        self._met_bytes = sum(map(retained_bytes, tables))
 
     def _leaving(self, rows: pl.DataFrame, met: set[int]) -> Iterator[pl.DataFrame]:
         """Return the output for left rows that are dropped, some of which have a partner."""
         alone = rows.filter(~pl.col(_POSITION).is_in(sorted(met))) if met else rows
-        each = kept_bytes(alone) / max(alone.height, 1) + 16.0 * len(self._alone)
+        each = retained_bytes(alone) / max(alone.height, 1) + 16.0 * len(self._alone)
         ordered = alone.sort("time", _POSITION).select(self._alone)
         yield from ordered.iter_slices(max(int(self.piece_bytes / each), 1))
 

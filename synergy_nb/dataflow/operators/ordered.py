@@ -9,7 +9,7 @@ from collections.abc import Iterable, Mapping, Sequence
 
 import polars as pl
 
-from synergy_nb.dataflow.operators.base import WINDOW, Context, implements, kept_bytes, value_bytes
+from synergy_nb.dataflow.operators.base import WINDOW, Context, implements, retained_bytes, value_bytes
 from synergy_nb.dataflow.operators.windows import Buffered, SessionWindows, TimeWindows
 from synergy_nb.dataflow.tuples import END, Batch, empty
 
@@ -108,7 +108,7 @@ class Compare(Buffered):
 
     @property
     def _counts_bytes(self) -> int:
-        return kept_bytes(self._counts) if self._counts is not None and self._counts.height else 0
+        return retained_bytes(self._counts) if self._counts is not None and self._counts.height else 0
 
     def batch_needs(self, port: int, batch: Batch) -> float:
         """Bytes for rows; counts are few."""

@@ -18,7 +18,7 @@ from typing import Any, Final, Protocol, TypeAlias
 
 import polars as pl
 
-from synergy_nb.dataflow.operators.base import WINDOW, Context, OperatorLogic, compacted, kept_bytes, value_bytes
+from synergy_nb.dataflow.operators.base import WINDOW, Context, OperatorLogic, compacted, retained_bytes, value_bytes
 from synergy_nb.dataflow.tuples import END, START, Batch, empty
 
 __all__ = [
@@ -357,7 +357,7 @@ class Buffered(OperatorLogic):
         """Store the rows; return the results of count windows that are full."""
         self._chunks.append(table)
         self._rows += table.height
-        self._bytes += kept_bytes(table)
+        self._bytes += retained_bytes(table)
         if self._count:
             return self._full()
         self._due = min(self._due, self._windows.first_end(table, "time"))
@@ -386,7 +386,7 @@ class Buffered(OperatorLogic):
     def state(self) -> dict[str, list[pl.DataFrame]]:
         """Return the rows of the state, in parts as they arrived."""
         self._chunks = compacted(self._chunks)
-        self._bytes = sum(map(kept_bytes, self._chunks))
+        self._bytes = sum(map(retained_bytes, self._chunks))
         return {"rows": self._chunks or [self._nothing]}
 
     def load(self, tables: Mapping[str, Sequence[pl.DataFrame]]) -> None:
@@ -402,13 +402,13 @@ class Buffered(OperatorLogic):
             return self._nothing
         if len(self._chunks) > 1:
             self._chunks = [pl.concat(self._chunks, rechunk=self._rows < len(self._chunks) * SMALL_ROWS)]
-            self._bytes = kept_bytes(self._chunks[0])
+            self._bytes = retained_bytes(self._chunks[0])
         return self._chunks[0]
 
     def _replace(self, rows: pl.DataFrame) -> None:
         self._chunks = [rows] if rows.height else []
         self._rows = self._compacted = rows.height
-        self._bytes = kept_bytes(rows) if rows.height else 0
+        self._bytes = retained_bytes(rows) if rows.height else 0
         if not rows.height:
             self._due = END
 

@@ -57,7 +57,7 @@ def chain(
 
 def _only_reader(components: Mapping[tuple[str, str], Component], made_by: Component, peer: str) -> Component | None:
     """Return the component that executes at once what another one makes; None if there is none."""
-    if made_by.role is not Role.ACTIVE or made_by.elsewhere or made_by.copies or len(made_by.ports) != 1:
+    if made_by.role is not Role.ACTIVE or made_by.external or made_by.copies or len(made_by.ports) != 1:
         return None
     if len(made_by.log.cursors) != 1:
         return None

@@ -29,7 +29,7 @@ from synergy_nb.dataflow.component_metrics import ComponentMetrics
 from synergy_nb.dataflow.logic import SavedState
 from synergy_nb.dataflow.memory_shares import Memory, Share
 from synergy_nb.dataflow.streams.copy_holders import CopyHolders
-from synergy_nb.dataflow.streams.deployments import Feed, Place, Role
+from synergy_nb.dataflow.streams.deployments import Assignment, Feed, Role
 from synergy_nb.dataflow.streams.execution import Committed, Engine, Logic, Outcome, Work
 from synergy_nb.dataflow.streams.log import LIMITS, Limits, StreamLog
 from synergy_nb.dataflow.streams.losses import Losses
@@ -59,8 +59,8 @@ class Component(ComponentMetrics):
         Application and operator of the component.
     peer
         Address of the peer that executes it.
-    place
-        Peer, epoch and inputs of the component.
+    assignment
+        Assignment of the component in the deployment of its application.
     role
         Active or follower.
     logic
@@ -99,7 +99,7 @@ class Component(ComponentMetrics):
         application: str,
         operator: str,
         peer: str,
-        place: Place,
+        assignment: Assignment,
         role: Role,
         logic: Logic | None,
         limits: Limits = LIMITS,
@@ -114,9 +114,9 @@ class Component(ComponentMetrics):
         self.operator = operator
         self.peer = peer
         self.role = role
-        self.epoch = place.epoch + (role is Role.FOLLOWER)
-        self.feeds: tuple[Feed, ...] = place.inputs
-        self.keepers = CopyHolders(place.copies)
+        self.epoch = assignment.epoch + (role is Role.FOLLOWER)
+        self.feeds: tuple[Feed, ...] = assignment.inputs
+        self.copy_holders = CopyHolders(assignment.copies)
         self._saved = 0  # bytes that it had executed by its last snapshot
         self.logic = logic
         self.limit = self.sharers_limit = math.inf
@@ -127,7 +127,7 @@ class Component(ComponentMetrics):
         self.limits = limits
         self.log = StreamLog(limits=limits)
         self._client = Reader(application, operator, CLIENT, peer)  # collects its output if it is a sink
-        self.ports = [InOrder(ORIGIN if feed.application == application else None) for feed in place.inputs]
+        self.ports = [InOrder(ORIGIN if feed.application == application else None) for feed in assignment.inputs]
         self.reading = ReadingOrder()
         self.running = False
         self.paused = False
@@ -154,12 +154,12 @@ class Component(ComponentMetrics):
     @property
     def ordered(self) -> bool:
         """Whether the output depends on decisions made while reading inputs; another engine records these by itself."""
-        return (len(self.ports) > 1 or (self.drops and bool(self.ports))) and not self.elsewhere
+        return (len(self.ports) > 1 or (self.drops and bool(self.ports))) and not self.external
 
     @property
     def engine(self) -> Engine | None:
         """The other engine that executes it, if there is one."""
-        return cast("Engine", self.logic) if self.elsewhere else None
+        return cast("Engine", self.logic) if self.external else None
 
     def reader(self, port: int) -> Reader:
         """Identify the component as the reader of a stream."""
@@ -205,19 +205,19 @@ class Component(ComponentMetrics):
     @property
     def idle(self) -> bool:
         """Whether it could execute at once what arrives at its only input, and has no copies."""
-        if self.running or self.failed or self.paused or self.elsewhere or self.logic is None or self.copies:
+        if self.running or self.failed or self.paused or self.external or self.logic is None or self.copies:
             return False
         if self.role is not Role.ACTIVE or len(self.ports) != 1 or self.ports[0].queue or self.steps is not None:
             return False
         return self.reading.free and not self.reading.prescribed and not self.log.blocked
 
-    def take(
+    def next_work(
         self,
         now: float,
         together: Together | None = None,
         encode: Callable[[Chunk], None] | None = None,
     ) -> Work:
-        """Take what it executes next; only if there is something.
+        """Return what it executes next, and mark it as running; only if :attr:`first` is not None.
 
         Parameters
         ----------
@@ -323,13 +323,13 @@ class Component(ComponentMetrics):
         self._late = outcome.late
         if work.chunks:
             if self.ordered:
-                self.reading.note(work, port.consumed)
+                self.reading.record(work, port.consumed)
             port.consume(work.chunks)
             if self.drops:
-                taken = sum(chunk.rows for chunk in work.chunks)
-                self.losses.count(taken, taken if work.dropped else 0)
-                self.dropped += taken if work.dropped else 0
-            if self.drops or self.elsewhere:
+                rows = sum(chunk.rows for chunk in work.chunks)
+                self.losses.count(rows, rows if work.dropped else 0)
+                self.dropped += rows if work.dropped else 0
+            if self.drops or self.external:
                 self.losses.read(work.chunks)
             causes = self.reading.causes
             for chunk in work.chunks:
@@ -339,9 +339,9 @@ class Component(ComponentMetrics):
             self.prediction.finished(self._since, work, outcome)
         self.dirty = True
         self.produce(outcome.chunks, outcome.finished)
-        if self.elsewhere:
+        if self.external:
             self.committed()
-        elif not self.keepers.waited:
+        elif not self.copy_holders.waited:
             for each in self.ports:
                 each.durable = each.consumed
 
@@ -359,8 +359,8 @@ class Component(ComponentMetrics):
 
     def produce(self, chunks: list[Chunk], now: float) -> None:
         """Append output to the log, with the order of inputs that led to it."""
-        keep = self.ordered and bool(self.keepers.numbers or self.role is Role.FOLLOWER)
-        self.reading.carry(chunks, self.output.stream if keep else None, self.stable)
+        records = self.ordered and bool(self.copy_holders.numbers or self.role is Role.FOLLOWER)
+        self.reading.carry(chunks, self.output.stream if records else None, self.stable)
         if self.prediction is not None and chunks:
             chunks[0].rates = self.prediction.attached()
         rows = 0
@@ -384,16 +384,16 @@ class Component(ComponentMetrics):
         if self.prediction is not None and now is not None:
             self.prediction.committed(known.inputs, now)
         most = self.limits.retain // 2
-        for port, place in zip(self.ports, known.inputs, strict=True):
-            if engine.uncovered_bytes > most or (not self.keepers.waited and engine.state_bytes > most // 2):
+        for port, point in zip(self.ports, known.inputs, strict=True):
+            if engine.uncovered_bytes > most or (not self.copy_holders.waited and engine.state_bytes > most // 2):
                 port.durable = port.consumed
-            elif not self.keepers.waited:
-                port.durable = max(port.durable, place)
-        engine.copied(copies=self.keepers.waited, safe=self._keeps(known))
+            elif not self.copy_holders.waited:
+                port.durable = max(port.durable, point)
+        engine.set_copies(copies=self.copy_holders.waited, safe=self._inputs_retained(known))
 
-    def _keeps(self, known: Committed) -> bool:
+    def _inputs_retained(self, known: Committed) -> bool:
         """Whether all inputs that another engine may request again are retained."""
-        return all(place.covers(port.durable) for port, place in zip(self.ports, known.inputs, strict=True))
+        return all(point.covers(port.durable) for port, point in zip(self.ports, known.inputs, strict=True))
 
     @property
     def _is_resumable(self) -> bool:
@@ -401,11 +401,11 @@ class Component(ComponentMetrics):
         engine = self.engine
         if engine is None:
             return True
-        if not self._keeps(engine.committed):
+        if not self._inputs_retained(engine.committed):
             return False
-        engine.copied(copies=True, safe=True)  # it commits nothing more by itself
+        engine.set_copies(copies=True, safe=True)  # it commits nothing more by itself
         known = engine.committed
-        return known.whole and self.log.end.covers(known.end) and self._keeps(known)
+        return known.whole and self.log.end.covers(known.end) and self._inputs_retained(known)
 
     # -- snapshots -----------------------------------------------------------------------------------------------
 
@@ -425,9 +425,9 @@ class Component(ComponentMetrics):
             return
         self.saving = SavedState if self.logic is None else self.logic.save
         inputs = tuple(port.consumed for port in self.ports)
-        order, causes = tuple(self.reading.runs), tuple(self.reading.causes)
+        order, causes, losses = tuple(self.reading.runs), tuple(self.reading.causes), self.losses
         self._cuts[self.number] = Cut(
-            inputs, self.log.end, order, causes, read=self._saved, taken=self.losses.taken, dropped=self.losses.dropped
+            inputs, self.log.end, order, causes, read=self._saved, consumed=losses.consumed, dropped=losses.dropped
         )
 
     def cut(self, number: int) -> Cut:
@@ -444,7 +444,7 @@ class Component(ComponentMetrics):
     @property
     def copies(self) -> dict[str, int]:
         """Peer with a copy to the number of its last snapshot."""
-        return self.keepers.numbers
+        return self.copy_holders.numbers
 
     @property
     def read(self) -> int:
@@ -454,41 +454,42 @@ class Component(ComponentMetrics):
     def copied(self, peer: str, number: int) -> bool:
         """Record that a peer has a snapshot; True if inputs up to some point need no longer be retained."""
         cut = self._cuts.get(number)
-        return self.keepers.has(peer, number, self.read if cut is None else cut.read) and self._settle()
+        read = self.read if cut is None else cut.read
+        return self.copy_holders.acknowledged(peer, number, read) and self._advance_stable()
 
     def set_copy_holders(self, peers: Iterable[str]) -> None:
         """Set the peers that hold copies from now on."""
-        self.keepers.keep(peers, self.read)
+        self.copy_holders.set_peers(peers, self.read)
         self.dirty = True
-        self._settle()
+        self._advance_stable()
         self.committed()
 
     def drop_copy(self, peer: str) -> None:
         """Stop retaining anything for a copy that does not answer."""
-        self.keepers.drop(peer)
-        self._settle()
+        self.copy_holders.leave_behind(peer)
+        self._advance_stable()
         self.committed()
 
     def catch_up(self, peer: str) -> None:
         """Retain again for a copy that was left behind and answers, until it has the next snapshot."""
-        self.keepers.catch_up(peer, self.number, self.read)
+        self.copy_holders.catch_up(peer, self.number, self.read)
         self.dirty = True
         self.committed()
 
-    def _settle(self) -> bool:
-        number = self.keepers.number
-        if not self.keepers.waited:
-            for port in self.ports if not self.elsewhere else ():
+    def _advance_stable(self) -> bool:
+        number = self.copy_holders.number
+        if not self.copy_holders.waited:
+            for port in self.ports if not self.external else ():
                 port.durable = port.consumed
             return True
         cut = None if number is None else self._cuts.get(number)
         if cut is None:
             return False
         self.stable = max(self.stable, cut.end)
-        for port, place in zip(self.ports, cut.inputs, strict=True):
-            port.durable = max(port.durable, place)
+        for port, point in zip(self.ports, cut.inputs, strict=True):
+            port.durable = max(port.durable, point)
         for old in [old for old in self._cuts if number is not None and old < number]:
             del self._cuts[old]
         if self.engine is not None:
-            self.engine.kept(cut.step)
+            self.engine.replicated(cut.step)
         return True

@@ -16,16 +16,16 @@ from typing import Final
 import msgspec
 
 from synergy_nb.dataflow.streams.component import Component
-from synergy_nb.dataflow.streams.frames import Data, State, Want
+from synergy_nb.dataflow.streams.frames import Data, PieceRequest, State
 from synergy_nb.dataflow.streams.log import LIMITS, Limits, StreamLog
-from synergy_nb.dataflow.streams.merge import InOrder, Taken
+from synergy_nb.dataflow.streams.merge import InOrder, Receipt
 from synergy_nb.dataflow.streams.state_pieces import Piece
 from synergy_nb.dataflow.streams.values import COPY, Chunk, Output, Point, Reader
 
-__all__ = ["WANTED", "WANT_S", "Copy"]
+__all__ = ["MOST_REQUESTED", "REQUEST_S", "Copy"]
 
-WANTED: Final = 4  # pieces requested at a time
-WANT_S: Final = 0.5  # seconds until missing pieces are requested again; doubled each time
+MOST_REQUESTED: Final = 4  # pieces requested at a time
+REQUEST_S: Final = 0.5  # seconds until missing pieces are requested again; doubled each time
 LONGEST_S: Final = 8.0  # longest time between two requests, seconds
 
 
@@ -47,31 +47,31 @@ class _Snapshot:
         found = ((number, known.get(number, enclosed.get(number))) for number in named)
         self.pieces: dict[int, bytes] = {number: data for number, data in found if data is not None}
         self.missing = {number: None for number in named if number not in self.pieces}
-        self.asked: set[int] = set()
-        self.ask_at = 0.0
-        self.patience = WANT_S
+        self.requested: set[int] = set()
+        self.retry_at = 0.0
+        self.patience = REQUEST_S
 
-    def take(self, piece: Piece, now: float) -> None:
+    def add(self, piece: Piece, now: float) -> None:
         """Add a piece; ignore one that is not missing."""
         if piece.number in self.missing:
             del self.missing[piece.number]
             self.pieces[piece.number] = piece.data
-            self.asked.discard(piece.number)
-            self.patience = max(self.patience / 2, WANT_S)
-            self.ask_at = now + self.patience
+            self.requested.discard(piece.number)
+            self.patience = max(self.patience / 2, REQUEST_S)
+            self.retry_at = now + self.patience
 
     def missing_request(self, now: float) -> tuple[int, ...]:
         """Return the pieces to request now: once half of those requested have arrived, or on a timeout."""
-        if self.ask_at <= now:
-            if self.asked:
+        if self.retry_at <= now:
+            if self.requested:
                 self.patience = min(2 * self.patience, LONGEST_S)
-            self.asked.clear()
-        if len(self.asked) > WANTED // 2:
+            self.requested.clear()
+        if len(self.requested) > MOST_REQUESTED // 2:
             return ()
-        waiting = (number for number in self.missing if number not in self.asked)
-        found = tuple(islice(waiting, WANTED - len(self.asked)))
-        self.asked.update(found)
-        self.ask_at = now + self.patience
+        waiting = (number for number in self.missing if number not in self.requested)
+        found = tuple(islice(waiting, MOST_REQUESTED - len(self.requested)))
+        self.requested.update(found)
+        self.retry_at = now + self.patience
         return found
 
 
@@ -109,7 +109,7 @@ class Copy:
         self.output = output
         self.merge = InOrder(None, output.epoch)
         self.log = StreamLog(limits=limits)
-        self.log.held = True
+        self.log.retains_all = True
         self.state: State | None = None
         self.pieces: dict[int, bytes] = {}
         self.retry_at = 0.0
@@ -141,7 +141,7 @@ class Copy:
         """Whether a frame says that the log was trimmed beyond the next chunk; an old frame may say so of the past."""
         return data.began and (not self.merge.joined or data.start.position > self.merge.received.position)
 
-    def take(self, data: Data, now: float) -> tuple[list[Chunk], bool]:
+    def receive(self, data: Data, now: float) -> tuple[list[Chunk], bool]:
         """Return the new chunks of a frame, and whether chunks before it are missing."""
         merge = self.merge
         if self.log_restarted(data):
@@ -152,12 +152,12 @@ class Copy:
             return [], False
         elif not data.chunks and not merge.begin(data.start, now=now):
             return [], True
-        gap = any(merge.take(data.output.epoch, chunk, now=now) is Taken.GAP for chunk in data.chunks)
+        gap = any(merge.receive(data.output.epoch, chunk, now=now) is Receipt.GAP for chunk in data.chunks)
         fresh = [entry.chunk for entry in merge.queue]
         merge.queue.clear()
         return fresh, gap
 
-    def keep(self, chunks: list[Chunk], trimmed: Point) -> None:
+    def append(self, chunks: list[Chunk], trimmed: Point) -> None:
         """Append output of the component, and trim what nobody needs any more."""
         self.log.append(chunks)
         self.log.trim(trimmed)
@@ -178,26 +178,26 @@ class Copy:
             self._coming = _Snapshot(state, known)
             self._adopt(follower)
 
-    def take_piece(self, piece: Piece, follower: Component | None, now: float) -> bool:
+    def receive_piece(self, piece: Piece, follower: Component | None, now: float) -> bool:
         """Add a piece of a snapshot; True if the snapshot is now complete."""
         if self._coming is None:
             return False
-        self._coming.take(piece, now)
+        self._coming.add(piece, now)
         self._adopt(follower)
         return self._coming is None
 
     @property
     def next_request_time(self) -> float | None:
         """Time in seconds at which missing pieces are requested again; None if none are missing."""
-        return None if self._coming is None else self._coming.ask_at
+        return None if self._coming is None else self._coming.retry_at
 
-    def missing_request(self, peer: str, now: float) -> Want | None:
+    def missing_request(self, peer: str, now: float) -> PieceRequest | None:
         """Return the request that this peer has to send now, if any."""
         pieces = () if self._coming is None else self._coming.missing_request(now)
         if self._coming is None or not pieces:
             return None
         reader = Reader(self.output.application, self.output.operator, COPY, peer)
-        return Want(self.output, reader, self._coming.state.number, pieces)
+        return PieceRequest(self.output, reader, self._coming.state.number, pieces)
 
     def _adopt(self, follower: Component | None) -> None:
         """Switch to the last snapshot that is complete and has all output before it."""
@@ -214,7 +214,7 @@ class Copy:
     def _reached(self, state: State, follower: Component | None) -> bool:
         if follower is None:
             return self.merge.joined and self.log.end.position >= state.end.position
-        return all(port.consumed.covers(place) for port, place in zip(follower.ports, state.inputs, strict=True))
+        return all(port.consumed.covers(point) for port, point in zip(follower.ports, state.inputs, strict=True))
 
     def number(self, follower: Component | None) -> int:
         """Return the number of the last snapshot from which this peer can resume; -1 if there is none."""

@@ -30,16 +30,16 @@ class CopyHolders:
 
     Examples
     --------
-    >>> keepers = CopyHolders(["a", "b"])
-    >>> keepers.has("a", 3, 100), keepers.number
+    >>> holders = CopyHolders(["a", "b"])
+    >>> holders.acknowledged("a", 3, 100), holders.number
     (True, -1)
-    >>> keepers.drop("b")
-    >>> keepers.number, sorted(keepers.cannot_take_over)
+    >>> holders.leave_behind("b")
+    >>> holders.number, sorted(holders.cannot_take_over)
     (3, ['b'])
-    >>> keepers.catch_up("b", 5, 200)
-    >>> keepers.has("b", 5, 180), keepers.number, sorted(keepers.cannot_take_over)
+    >>> holders.catch_up("b", 5, 200)
+    >>> holders.acknowledged("b", 5, 180), holders.number, sorted(holders.cannot_take_over)
     (False, None, ['b'])
-    >>> keepers.has("b", 6, 220), keepers.number, sorted(keepers.cannot_take_over)
+    >>> holders.acknowledged("b", 6, 220), holders.number, sorted(holders.cannot_take_over)
     (True, 3, [])
     """
 
@@ -50,7 +50,7 @@ class CopyHolders:
         self._floors: dict[str, int] = {}  # of peers left behind: the last snapshot that is useless to them
         self._read = dict.fromkeys(self.numbers, 0)  # bytes of inputs before the snapshot that each has
 
-    def keep(self, peers: Iterable[str], read: int) -> None:
+    def set_peers(self, peers: Iterable[str], read: int) -> None:
         """Set the peers that hold copies from now on, after ``read`` bytes of inputs."""
         self.numbers = {peer: self.numbers.get(peer, -1) for peer in peers}
         self._read = {peer: self._read.get(peer, read) for peer in self.numbers}
@@ -58,7 +58,7 @@ class CopyHolders:
         self.behind.intersection_update(self.numbers)
         self.waited = len(self.behind) < len(self.numbers)
 
-    def has(self, peer: str, number: int, read: int) -> bool:
+    def acknowledged(self, peer: str, number: int, read: int) -> bool:
         """Record that a peer has a snapshot, made after ``read`` bytes of inputs; False if that was known."""
         if number <= max(self.numbers.get(peer, number), self._floors.get(peer, -1)):
             return False
@@ -67,11 +67,11 @@ class CopyHolders:
         self._read[peer] = read
         return True
 
-    def since(self, peer: str, read: int) -> int:
+    def uncovered_bytes(self, peer: str, read: int) -> int:
         """Return the bytes of inputs that were read after the snapshot that a peer has."""
         return read - self._read.get(peer, 0)
 
-    def drop(self, peer: str) -> None:
+    def leave_behind(self, peer: str) -> None:
         """Leave behind a peer that does not answer."""
         self.behind.add(peer)
         self.waited = len(self.behind) < len(self.numbers)

@@ -2,8 +2,8 @@
 
 Examples
 --------
->>> places = {"source": Place("a"), "count": Place("b", backups=("c",), inputs=(Feed("app", "source"),))}
->>> deployment = Deployment("app", 1, places)
+>>> assignments = {"source": Assignment("a"), "count": Assignment("b", backups=("c",), inputs=(Feed("app", "source"),))}
+>>> deployment = Deployment("app", 1, assignments)
 >>> deployment.role("count", "c"), deployment.role("count", "a"), deployment.role("source", "a")
 (<Role.BACKUP: 1>, None, <Role.ACTIVE: 3>)
 >>> sorted(deployment.peers)
@@ -18,7 +18,7 @@ from typing import NamedTuple
 
 import msgspec
 
-__all__ = ["Borrowed", "Deployment", "Feed", "Lent", "Place", "Role", "producer"]
+__all__ = ["Assignment", "Deployment", "Feed", "Role", "SharedProducer", "SharedReader", "producer"]
 
 
 class Role(enum.IntEnum):
@@ -42,7 +42,7 @@ class Feed(NamedTuple):
     operator: str
 
 
-class Lent(msgspec.Struct, frozen=True):
+class SharedReader(msgspec.Struct, frozen=True):
     """An input of another application that reads a stream of this one.
 
     Parameters
@@ -60,7 +60,7 @@ class Lent(msgspec.Struct, frozen=True):
     epoch: int = 0
 
 
-class Borrowed(msgspec.Struct, frozen=True):
+class SharedProducer(msgspec.Struct, frozen=True):
     """A stream of another application that this one shares.
 
     Parameters
@@ -77,8 +77,8 @@ class Borrowed(msgspec.Struct, frozen=True):
     epoch: int = 0
 
 
-class Place(msgspec.Struct, frozen=True):
-    """The peers of one component, its inputs and its readers in other applications.
+class Assignment(msgspec.Struct, frozen=True):
+    """The part of a deployment for one component: its peers, its inputs, and its readers in other applications.
 
     Parameters
     ----------
@@ -92,11 +92,11 @@ class Place(msgspec.Struct, frozen=True):
         Address of the peer that is about to replace the active one, or empty.
     inputs
         Streams that its inputs read.
-    lent
-        Inputs of other applications that share its stream.
+    shared_readers
+        Inputs of other applications that read its stream.
     sink
         Whether a client collects its output.
-    elsewhere
+    external
         Whether another engine executes it: nobody can follow it, but another peer can resume where the engine is.
     """
 
@@ -105,9 +105,9 @@ class Place(msgspec.Struct, frozen=True):
     backups: tuple[str, ...] = ()
     follower: str = ""
     inputs: tuple[Feed, ...] = ()
-    lent: tuple[Lent, ...] = ()
+    shared_readers: tuple[SharedReader, ...] = ()
     sink: bool = False
-    elsewhere: bool = False
+    external: bool = False
 
     @property
     def copies(self) -> tuple[str, ...]:
@@ -124,9 +124,9 @@ class Deployment(msgspec.Struct, frozen=True):
         Id of the application.
     version
         Version of the deployment; the higher version replaces the lower one.
-    places
-        Operator to the peers of its component. A deployment without places ends the application on the peer.
-    borrowed
+    assignments
+        Operator to the assignment of its component. A deployment without assignments ends the application on the peer.
+    shared_producers
         Streams of other applications that its components read, if these are not deployed to the same peers.
     running
         Whether sources emit; they do once each component is deployed.
@@ -150,8 +150,8 @@ class Deployment(msgspec.Struct, frozen=True):
 
     application: str
     version: int
-    places: dict[str, Place] = {}
-    borrowed: tuple[Borrowed, ...] = ()
+    assignments: dict[str, Assignment] = {}
+    shared_producers: tuple[SharedProducer, ...] = ()
     running: bool = True
     witnesses: tuple[str, ...] = ()
     requires: dict[str, int] = {}
@@ -162,28 +162,28 @@ class Deployment(msgspec.Struct, frozen=True):
 
     def role(self, operator: str, peer: str) -> Role | None:
         """Return the role of a peer for an operator; None if it has none."""
-        place = self.places.get(operator)
-        if place is None:
+        assignment = self.assignments.get(operator)
+        if assignment is None:
             return None
-        if place.active == peer:
+        if assignment.active == peer:
             return Role.ACTIVE
-        if place.follower == peer:
+        if assignment.follower == peer:
             return Role.FOLLOWER
-        return Role.BACKUP if peer in place.backups else None
+        return Role.BACKUP if peer in assignment.backups else None
 
     @property
     def peers(self) -> frozenset[str]:
         """All peers that take part, or depend on the output of this application."""
-        found = {peer for place in self.places.values() for peer in (place.active, *place.copies)}
-        found |= {lent.peer for place in self.places.values() for lent in place.lent}
+        found = {peer for assignment in self.assignments.values() for peer in (assignment.active, *assignment.copies)}
+        found |= {reader.peer for assignment in self.assignments.values() for reader in assignment.shared_readers}
         return frozenset(found.union(self.witnesses))
 
     def readers(self, operator: str) -> list[tuple[str, int]]:
         """Return the inputs of the application that read an operator's stream: operator and port."""
         return [
             (reader, port)
-            for reader, place in self.places.items()
-            for port, feed in enumerate(place.inputs)
+            for reader, assignment in self.assignments.items()
+            for port, feed in enumerate(assignment.inputs)
             if feed.operator == operator and feed.application == self.application
         ]
 
@@ -204,13 +204,13 @@ def producer(
     """
     found: list[tuple[int, str]] = []
     known = deployments.get(application)
-    place = known.places.get(operator) if known is not None else None
-    if place is not None:
-        found.append((place.epoch, place.active))
+    assignment = known.assignments.get(operator) if known is not None else None
+    if assignment is not None:
+        found.append((assignment.epoch, assignment.active))
     if reader != application and reader in deployments:
         found += [
             (each.epoch, each.peer)
-            for each in deployments[reader].borrowed
+            for each in deployments[reader].shared_producers
             if (each.application, each.operator) == (application, operator)
         ]
     if not found:

@@ -16,7 +16,7 @@ from synergy_nb.dataflow.streams.copies import Copy
 from synergy_nb.dataflow.streams.deployments import Role, producer
 from synergy_nb.dataflow.streams.frames import Ack, Data, Frame, Subscribe, Unsubscribe
 from synergy_nb.dataflow.streams.log import Cursor, LogTrimmed
-from synergy_nb.dataflow.streams.merge import Taken
+from synergy_nb.dataflow.streams.merge import Receipt
 from synergy_nb.dataflow.streams.values import COPY, OnLag, Output, Reader
 from synergy_nb.dataflow.tuples import END
 
@@ -90,7 +90,7 @@ class Exchange:
                 self._hosting.send(cursor.reader.peer, data)
             waits = blocked and cursor.subscribed and cursor.on_lag is OnLag.BLOCK
             if cursor.resend_at is None and (waits or cursor.sent > cursor.received):
-                cursor.unheard_since = now
+                cursor.unacknowledged_since = now
                 cursor.resend_at = now + max(cursor.patience, RESEND_S)
 
     def dismiss(self, component: Component, cursor: Cursor, now: float) -> None:
@@ -212,13 +212,13 @@ class Exchange:
         if prediction is not None:
             prediction.peer.advance(now)
         for chunk in frame.chunks:
-            taken = port.take(frame.output.epoch, chunk, sequence, now)
-            if taken is Taken.NEW:
+            receipt = port.receive(frame.output.epoch, chunk, sequence, now)
+            if receipt is Receipt.NEW:
                 component.bytes_in += chunk.size
                 self._hosting.orders.add(chunk.determinants)
                 if prediction is not None:
                     prediction.received(chunk, now)
-            gap = gap or taken is Taken.GAP
+            gap = gap or receipt is Receipt.GAP
         component.arrived(port.received.position - before if port.joined else 0, now)
         component.tuples_in += port.received.position - before
         if gap:
@@ -230,8 +230,8 @@ class Exchange:
         """Acknowledge after a component has executed something, or after its copies cover more."""
         self._hosting.touch(component.application, component.operator)
         for number, (port, source) in enumerate(zip(component.ports, self._sources[component], strict=True)):
-            places = (port.received, port.consumed, port.durable)
-            if places == port.acknowledged:
+            points = (port.received, port.consumed, port.durable)
+            if points == port.acknowledged:
                 continue
             if port.unacknowledged >= self._hosting.limits.window // 4 or port.consumed.until == END:
                 self._acknowledge(component, number, now)
@@ -244,9 +244,11 @@ class Exchange:
         port.unacknowledged = 0
         source.ack_at = None
         if source.peer and port.subscribed:
-            left = self._hosting.left()
+            unused_cores = self._hosting.unused_cores()
             reader = component.reader(number)
-            self._send(source.peer, Ack(self._output(component, number), reader, *port.acknowledged, left=left))
+            self._send(
+                source.peer, Ack(self._output(component, number), reader, *port.acknowledged, unused_cores=unused_cores)
+            )
 
     def _output(self, component: Component, number: int) -> Output:
         feed = component.feeds[number]
@@ -320,22 +322,23 @@ class Exchange:
         self.flush(component, now)
 
     def _tick_copy(self, key: tuple[str, str], copy: Copy, now: float) -> None:
-        place = self._hosting.place(*key)
-        if place is None:
+        assignment = self._hosting.assignment(*key)
+        if assignment is None:
             return
         reader = Reader(*key, COPY, self._hosting.peer)
         if not copy.merge.subscribed and copy.retry_at <= now:
             copy.retry_at = now + RETRY_S
             self._send(
-                place.active, Subscribe(copy.output, reader, copy.merge.since, OnLag.RESYNC, self._hosting.machine())
+                assignment.active,
+                Subscribe(copy.output, reader, copy.merge.since, OnLag.RESYNC, self._hosting.machine()),
             )
         if copy.next_request_time is not None and copy.next_request_time <= now:
-            self._hosting.roles.ask(key, now)
+            self._hosting.roles.request_pieces(key, now)
         if copy.ack_at is not None and copy.ack_at <= now:
             copy.ack_at = None
             received = copy.merge.received
             number = copy.number(self._hosting.components.get(key))
-            self._send(place.active, Ack(copy.output, reader, received, received, received, number))
+            self._send(assignment.active, Ack(copy.output, reader, received, received, received, number))
 
     def link_down(self, peer: str, now: float) -> None:
         """Subscribe again and retransmit: frames on their way to or from a peer may be lost."""
@@ -350,6 +353,6 @@ class Exchange:
                     cursor.resend_at, cursor.patience = now + RESEND_S, RESEND_S
         for key, copy in self._hosting.roles.copies.items():
             self._hosting.touch(*key)
-            place = self._hosting.place(*key)
-            if place is not None and place.active == peer:
+            assignment = self._hosting.assignment(*key)
+            if assignment is not None and assignment.active == peer:
                 copy.merge.subscribed, copy.retry_at = False, now + RETRY_S

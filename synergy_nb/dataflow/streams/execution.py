@@ -79,10 +79,10 @@ class Engine(Logic, Protocol):
     def uncovered_bytes(self) -> int:
         """Return the bytes of inputs that it cannot commit before more input arrives."""
 
-    def copied(self, *, copies: bool, safe: bool) -> None:
+    def set_copies(self, *, copies: bool, safe: bool) -> None:
         """Set whether the component has copies, and whether each step has to wait for them."""
 
-    def kept(self, step: int) -> None:
+    def replicated(self, step: int) -> None:
         """Record that all copies have the output of its steps up to this one."""
 
 
@@ -244,8 +244,8 @@ class Work(NamedTuple):
         share = self.component.share
         for item in self.items:
             share.admit(operator.needs(self.port, item))
-            yield from operator.take(self.port, item)
-            share.hold(operator.state_bytes)
+            yield from operator.execute(self.port, item)
+            share.use(operator.state_bytes)
             yield item.rows if isinstance(item, Batch) else 0
 
 

@@ -12,7 +12,18 @@ import msgspec
 from synergy_nb.dataflow.streams.state_pieces import Part, Piece
 from synergy_nb.dataflow.streams.values import ORIGIN, Chunk, Determinant, OnLag, Output, Point, Reader, Run, Stream
 
-__all__ = ["Ack", "Data", "Determinants", "Frame", "Recall", "State", "Subscribe", "Supply", "Unsubscribe", "Want"]
+__all__ = [
+    "Ack",
+    "Data",
+    "Determinants",
+    "Frame",
+    "PieceReply",
+    "PieceRequest",
+    "Recall",
+    "State",
+    "Subscribe",
+    "Unsubscribe",
+]
 
 
 class Data(msgspec.Struct, frozen=True, eq=False, tag="data"):
@@ -58,7 +69,7 @@ class Ack(msgspec.Struct, frozen=True, tag="ack"):
         Points up to which it has chunks, has executed them, and will not request them again.
     snapshot
         Number of the last complete snapshot of a copy; -1 before the first.
-    left
+    unused_cores
         Unused cores of its peer.
     """
 
@@ -68,7 +79,7 @@ class Ack(msgspec.Struct, frozen=True, tag="ack"):
     consumed: Point
     durable: Point
     snapshot: int = -1
-    left: float = 0.0
+    unused_cores: float = 0.0
 
 
 class Subscribe(msgspec.Struct, frozen=True, tag="subscribe"):
@@ -138,8 +149,8 @@ class State(msgspec.Struct, frozen=True, tag="state"):
         Pieces that are sent with this frame.
     order, causes
         Order in which inputs were read since the last chunk, and determinants that arrived with them.
-    taken, dropped
-        Numbers of tuples that the component had taken and had dropped.
+    consumed, dropped
+        Numbers of tuples that the component had consumed and had dropped.
     """
 
     output: Output
@@ -153,11 +164,11 @@ class State(msgspec.Struct, frozen=True, tag="state"):
     enclosed: tuple[Piece, ...] = ()
     order: tuple[Run, ...] = ()
     causes: tuple[Determinant, ...] = ()
-    taken: int = 0
+    consumed: int = 0
     dropped: int = 0
 
 
-class Want(msgspec.Struct, frozen=True, tag="want"):
+class PieceRequest(msgspec.Struct, frozen=True, tag="piece_request"):
     """A copy requests pieces of a snapshot.
 
     Parameters
@@ -178,7 +189,7 @@ class Want(msgspec.Struct, frozen=True, tag="want"):
     pieces: tuple[int, ...]
 
 
-class Supply(msgspec.Struct, frozen=True, tag="supply"):
+class PieceReply(msgspec.Struct, frozen=True, tag="piece_reply"):
     """A piece of a snapshot, for the copy that requested it.
 
     Parameters
@@ -242,4 +253,4 @@ class Determinants(msgspec.Struct, frozen=True, tag="determinants"):
     question: int = 0
 
 
-Frame: TypeAlias = Data | Ack | Subscribe | Unsubscribe | State | Want | Supply | Recall | Determinants
+Frame: TypeAlias = Data | Ack | Subscribe | Unsubscribe | State | PieceRequest | PieceReply | Recall | Determinants

@@ -25,7 +25,7 @@ from synergy_nb.dataflow.predictions import PeerPredictions
 from synergy_nb.dataflow.streams import disciplines
 from synergy_nb.dataflow.streams.chains import chain
 from synergy_nb.dataflow.streams.component import Component
-from synergy_nb.dataflow.streams.deployments import Deployment, Place, Role
+from synergy_nb.dataflow.streams.deployments import Assignment, Deployment, Role
 from synergy_nb.dataflow.streams.effects import Arrived, Capture, Captured, Effect, Fact, FactKind, Restore, Send
 from synergy_nb.dataflow.streams.exchange import RESEND_MOST_S, Exchange
 from synergy_nb.dataflow.streams.execution import Logic, Outcome, Work
@@ -34,12 +34,12 @@ from synergy_nb.dataflow.streams.frames import (
     Data,
     Determinants,
     Frame,
+    PieceReply,
+    PieceRequest,
     Recall,
     State,
     Subscribe,
-    Supply,
     Unsubscribe,
-    Want,
 )
 from synergy_nb.dataflow.streams.input_orders import Orders
 from synergy_nb.dataflow.streams.log import LIMITS, Limits
@@ -70,7 +70,7 @@ class Hosting:
     discipline
         Scheduling discipline of applications that state none, and between groups of applications with different ones,
         see :mod:`~synergy_nb.dataflow.streams.disciplines`.
-    left
+    unused_cores
         Function that returns the unused cores of the peer, which acknowledgements report to its producers.
     machine
         Function that returns the machine whose memory the peer can read; empty where it reads only its own.
@@ -91,7 +91,7 @@ class Hosting:
         limits: Limits = LIMITS,
         memory: Memory | None = None,
         discipline: str = "fcfs",
-        left: Callable[[], float] = float,
+        unused_cores: Callable[[], float] = float,
         machine: Callable[[], str] = str,
         near: Callable[[str], bool] = lambda _: False,
         share: Callable[[Chunk], None] = encoded,
@@ -103,7 +103,7 @@ class Hosting:
         self.limits = limits
         self.memory = Memory() if memory is None else memory
         self.discipline = discipline
-        self.left = left
+        self.unused_cores = unused_cores
         self.machine = machine
         self.near = near
         self.share = share
@@ -133,17 +133,17 @@ class Hosting:
         """Carry out a deployment on this peer; ignore one older than the known one.
 
         Of two deployments of the same version the later one counts, as a peer receives its own components before the
-        rest. After a deployment without places, nothing is remembered of the application.
+        rest. After a deployment without assignments, nothing is remembered of the application.
         """
         known = self.deployments.get(deployment.application)
         if known is None or known.version <= deployment.version:
             self.deployments[deployment.application] = deployment
             self.roles.converge(deployment, now)
-            if not deployment.places:
+            if not deployment.assignments:
                 del self.deployments[deployment.application]
                 self.predictions.limit(deployment.application, {})
                 if known is not None:
-                    self.roles.left(known)
+                    self.roles.forget(known)
         return self._done(now)
 
     def may_emit(self, application: str, operator: str) -> bool:
@@ -179,7 +179,7 @@ class Hosting:
         component = self.components.get((application, operator))
         if component is None or component.failed or component.role is not Role.ACTIVE:
             return None
-        return component if component.elsewhere or (application, operator) in self.opened else None
+        return component if component.external or (application, operator) in self.opened else None
 
     def committed(self, component: Component, now: float) -> list[Effect]:
         """Handle that another engine has committed or handed over more of a component."""
@@ -197,7 +197,7 @@ class Hosting:
         self.touch(component.application, component.operator)
         return self._done(now)
 
-    def give_up(self, application: str, operator: str, error: BaseException, now: float) -> list[Effect]:
+    def abort(self, application: str, operator: str, error: BaseException, now: float) -> list[Effect]:
         """Fail a component for a reason outside of its own executions."""
         component = self.components.get((application, operator))
         if component is not None:
@@ -236,7 +236,7 @@ class Hosting:
                 return False
             return accept is None or accept(chosen, chunk)
 
-        return chosen.take(now, joins if together else None, self.encoder(chosen))
+        return chosen.next_work(now, joins if together else None, self.encoder(chosen))
 
     def encoder(self, component: Component) -> Callable[[Chunk], None] | None:
         """Return the encoder of a component's chunks; None if they need not be encoded."""
@@ -388,10 +388,10 @@ class Hosting:
         self.predictions.remove(component)
         self._runnable.pop(component, None)
 
-    def place(self, application: str, operator: str) -> Place | None:
-        """Return the place of a component if this peer knows it."""
+    def assignment(self, application: str, operator: str) -> Assignment | None:
+        """Return the assignment of a component; None if this peer does not know it."""
         deployment = self.deployments.get(application)
-        return deployment.places.get(operator) if deployment is not None else None
+        return deployment.assignments.get(operator) if deployment is not None else None
 
     def arrival(self) -> int:
         """Return the number of the next arrival."""
@@ -453,12 +453,12 @@ class Hosting:
                 self.exchange.unsubscribe(sender, frame)
             case State():
                 self.roles.snapshot(frame, now)
-            case Want():
+            case PieceRequest():
                 producer = self.producer(frame.output)
                 if producer is not None:
-                    self.snapshots.supply(producer, frame, now)
-            case Supply():
-                self.roles.supplied(frame, now)
+                    self.snapshots.send_pieces(producer, frame, now)
+            case PieceReply():
+                self.roles.receive_piece(frame, now)
             case Recall():
                 self.roles.recall(sender, frame)
             case Determinants():
@@ -477,7 +477,7 @@ class Hosting:
             return
         cursor = component.log.cursors.get(ack.reader)
         if cursor is not None and ack.received > cursor.received:
-            cursor.patience = min(3.0 * (now - cursor.unheard_since), RESEND_MOST_S)
+            cursor.patience = min(3.0 * (now - cursor.unacknowledged_since), RESEND_MOST_S)
         if not component.log.acknowledge(ack.reader, ack.received, ack.consumed, ack.durable):
             return
         if ack.reader.port == COPY:

@@ -91,7 +91,7 @@ class Cursor:
         Whether it has requested chunks; nothing is sent before that.
     patience : float
         Seconds until unacknowledged chunks are sent again: three times the usual time of an acknowledgement.
-    unheard_since : float
+    unacknowledged_since : float
         Time in seconds since which sent chunks have not been acknowledged.
     resend_at : float or None
         Time in seconds at which unacknowledged chunks are sent again, or None.
@@ -99,7 +99,7 @@ class Cursor:
 
     __slots__ = (
         "consumed", "durable", "lost", "on_lag", "patience", "reader", "received", "resend_at", "sent", "subscribed",
-        "unheard_since", "window",
+        "unacknowledged_since", "window",
     )  # fmt: skip
 
     def __init__(self, reader: Reader, since: Point, on_lag: OnLag = OnLag.BLOCK, window: int = LIMITS.window) -> None:
@@ -109,7 +109,7 @@ class Cursor:
         self.sent = self.received = self.consumed = self.durable = since
         self.subscribed = False
         self.lost = False  # has failed; removed once it confirms that
-        self.patience = self.unheard_since = 0.0
+        self.patience = self.unacknowledged_since = 0.0
         self.resend_at: float | None = None
 
     def __repr__(self) -> str:
@@ -132,13 +132,13 @@ class StreamLog:
     ----------
     cursors : dict
         Reader to its cursor.
-    held : bool
+    retains_all : bool
         Whether everything is retained until :meth:`trim` is called: in a copy, which does not know the readers.
     """
 
     def __init__(self, start: Point = ORIGIN, limits: Limits = LIMITS) -> None:
         self.cursors: dict[Reader, Cursor] = {}
-        self.held = False
+        self.retains_all = False
         self._limits = limits
         self._little = min(limits.window // 2, limits.retain // 2)
         self._least = ORIGIN  # in a copy: point before which nobody needs anything
@@ -192,9 +192,9 @@ class StreamLog:
         """Return all retained chunks that end after a point."""
         return self._chunks[self._after(since) :]
 
-    def next_point(self, place: Point) -> Point:
+    def next_point(self, point: Point) -> Point:
         """Return the start of the first chunk that begins at or after a point, or the end."""
-        index = self._after(place)
+        index = self._after(point)
         return self._chunks[index].start if index < len(self._chunks) else self.end
 
     def restart(self, start: Point) -> None:
@@ -355,7 +355,7 @@ class StreamLog:
         """Whether the component that makes the output has to wait for a reader."""
         if self.size <= self._little:  # no reader can be far behind
             return False
-        if self.held:  # of a follower, which knows no readers: the active one says what to trim
+        if self.retains_all:  # of a follower, which knows no readers: the active one says what to trim
             return self.size >= self._limits.retain
         end = self._offset(self.end)
         paced = False
@@ -390,7 +390,7 @@ class StreamLog:
 
     def trim(self, least: Point | None = None) -> None:
         """Drop chunks that no reader needs any more; in a copy, those before ``least``."""
-        if self.held:
+        if self.retains_all:
             least = self._least = max(self._least, ORIGIN if least is None else least)
         elif least is None:
             waited = [c.durable for c in self.cursors.values() if c.on_lag is not OnLag.RESYNC and not c.lost]

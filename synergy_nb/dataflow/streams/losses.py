@@ -9,15 +9,15 @@ of one component the larger is valid, so a chunk may arrive twice or be cut; the
 counts. Snapshots contain the component's own counts, so a component that takes over continues them.
 
 A tuple dropped before an operator is not one lost result at the sink if operators make more or fewer tuples than they
-take. So a dropped tuple counts as the number of results that similar tuples have led to, by the selectivity that was
+consume. So a dropped tuple counts as the number of results that similar tuples have led to, by the selectivity that was
 measured for each operator.
 
 Examples
 --------
 >>> losses = Losses("filter")
->>> losses.count(taken=10, dropped=4)
+>>> losses.count(consumed=10, dropped=4)
 >>> losses.carried(made=3)
-(Loss(operator='filter', dropped=4, taken=10, made=3),)
+(Loss(operator='filter', dropped=4, consumed=10, made=3),)
 """
 
 from __future__ import annotations
@@ -40,26 +40,26 @@ class Losses:
 
     Attributes
     ----------
-    taken, dropped : int
-        Numbers of tuples that the component has taken, and has dropped of these.
+    consumed, dropped : int
+        Numbers of tuples that the component has consumed, and has dropped of these.
     thinned : bool
         Whether any tuple was dropped, here or upstream.
     """
 
     def __init__(self, operator: str) -> None:
         self.operator = operator
-        self.taken = self.dropped = 0
+        self.consumed = self.dropped = 0
         self.thinned = False
         self._before: dict[str, Loss] = {}
 
     def begin(self, cut: Cut) -> None:
         """Start from a cut."""
-        self.taken, self.dropped = cut.taken, cut.dropped
+        self.consumed, self.dropped = cut.consumed, cut.dropped
         self.thinned = self.dropped > 0
 
-    def count(self, taken: int, dropped: int) -> None:
-        """Count tuples that the component has taken, and those of them that it has dropped."""
-        self.taken += taken
+    def count(self, consumed: int, dropped: int) -> None:
+        """Count tuples that the component has consumed, and those of them that it has dropped."""
+        self.consumed += consumed
         self.dropped += dropped
         self.thinned = self.thinned or dropped > 0
 
@@ -68,7 +68,7 @@ class Losses:
         for chunk in chunks:
             for loss in chunk.losses:
                 known = self._before.get(loss.operator)
-                if known is None or (loss.taken, loss.made) > (known.taken, known.made):
+                if known is None or (loss.consumed, loss.made) > (known.consumed, known.made):
                     self._before[loss.operator] = loss
                     self.thinned = True
 
@@ -76,7 +76,7 @@ class Losses:
         """Return the losses that a chunk carries once the component has made ``made`` tuples; empty if none."""
         if not self.thinned:
             return ()
-        return (*self._before.values(), Loss(self.operator, self.dropped, self.taken, made))
+        return (*self._before.values(), Loss(self.operator, self.dropped, self.consumed, made))
 
 
 def lost_results(losses: Iterable[Loss], plan: Plan, sink: str) -> float:
@@ -92,16 +92,16 @@ def lost_results(losses: Iterable[Loss], plan: Plan, sink: str) -> float:
         Operator id of the sink.
     """
     known = {loss.operator: loss for loss in losses}
-    given: dict[str, float] = {}  # results of one tuple that an operator takes
+    results: dict[str, float] = {}  # results of one tuple that an operator consumes
 
     def selectivity(operator: str) -> float:
         loss = known.get(operator)
-        if loss is not None and loss.taken > loss.dropped:
-            return loss.made / (loss.taken - loss.dropped)
-        taken = plan.input_rate(operator)
-        return plan.rate(operator) / taken if taken else 1.0
+        if loss is not None and loss.consumed > loss.dropped:
+            return loss.made / (loss.consumed - loss.dropped)
+        inputs = plan.input_rate(operator)
+        return plan.rate(operator) / inputs if inputs else 1.0
 
     for name in reversed(list(plan.operators)):
-        downstream = sum(given[down] for down in plan.downstream(name))
-        given[name] = (1.0 if name == sink else 0.0) if name in plan.sinks else selectivity(name) * downstream
-    return sum(loss.dropped * given.get(loss.operator, 0.0) for loss in known.values())
+        downstream = sum(results[down] for down in plan.downstream(name))
+        results[name] = (1.0 if name == sink else 0.0) if name in plan.sinks else selectivity(name) * downstream
+    return sum(loss.dropped * results.get(loss.operator, 0.0) for loss in known.values())

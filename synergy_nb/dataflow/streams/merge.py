@@ -16,8 +16,8 @@ Examples
 >>> from synergy_nb.dataflow.tuples import Punctuation
 >>> first, second = chunks_of([Punctuation(5, 0, 0.0), Punctuation(9, 0, 0.0)], ORIGIN)
 >>> merge = InOrder(ORIGIN)
->>> merge.take(0, second), merge.take(0, first), merge.take(0, second), merge.received.until
-(<Taken.GAP: 2>, <Taken.NEW: 1>, <Taken.NEW: 1>, 9)
+>>> merge.receive(0, second), merge.receive(0, first), merge.receive(0, second), merge.received.until
+(<Receipt.GAP: 2>, <Receipt.NEW: 1>, <Receipt.NEW: 1>, 9)
 """
 
 from __future__ import annotations
@@ -32,11 +32,11 @@ import msgspec
 from synergy_nb.dataflow.streams.values import ORIGIN, OVERHEAD, Chunk, Determinant, Loss, Point
 from synergy_nb.dataflow.tuples import START, Punctuation
 
-__all__ = ["Entry", "InOrder", "Taken"]
+__all__ = ["Entry", "InOrder", "Receipt"]
 
 
-class Taken(enum.IntEnum):
-    """The result of :meth:`InOrder.take` for a chunk that arrived."""
+class Receipt(enum.IntEnum):
+    """The result of :meth:`InOrder.receive` for a chunk that arrived."""
 
     OLD = 0  #: All of it had arrived before.
     NEW = 1  #: At least a part of it was new.
@@ -145,7 +145,7 @@ class InOrder:
         self.queued += chunk.size
         self.received = chunk.end
 
-    def take(self, epoch: int, chunk: Chunk, sequence: int = 0, now: float = 0.0) -> Taken:
+    def receive(self, epoch: int, chunk: Chunk, sequence: int = 0, now: float = 0.0) -> Receipt:
         """Queue the new part of a chunk.
 
         Parameters
@@ -158,23 +158,23 @@ class InOrder:
             Number and time in seconds of the arrival.
         """
         if epoch != self.epoch:
-            return Taken.STALE
+            return Receipt.STALE
         if not self.joined or chunk.start > self.received:
-            return Taken.GAP
+            return Receipt.GAP
         self.subscribed = True
         promised = self._promise(chunk.start.until, chunk.born, sequence, now)
         if not chunk.rows:
             fresh = self._promise(chunk.end.until, chunk.born, sequence, now, chunk)
-            return Taken.NEW if fresh or promised else Taken.OLD
+            return Receipt.NEW if fresh or promised else Receipt.OLD
         if chunk.end.position <= self.received.position:
-            return Taken.NEW if promised else Taken.OLD
+            return Receipt.NEW if promised else Receipt.OLD
         if chunk.start.position < self.received.position:
             chunk = chunk.since(self.received.position)
         if chunk.start != self.received or chunk.end.until != self.received.until:
             end = Point(chunk.end.position, self.received.until)
             chunk = msgspec.structs.replace(chunk, start=self.received, end=end)
         self._put(chunk, sequence, now)
-        return Taken.NEW
+        return Receipt.NEW
 
     def first(self, together: Callable[[Chunk, int, int], bool] | None) -> list[Chunk]:
         """Remove the first chunk from the queue, with following ones that may be executed together with it.
@@ -185,12 +185,12 @@ class InOrder:
             Predicate that decides whether a chunk may join the preceding ones, whose tuples and bytes are passed; None:
             no chunk is joined.
         """
-        taken = [self._pop()]
-        rows, size = taken[0].rows, taken[0].size
+        removed = [self._pop()]
+        rows, size = removed[0].rows, removed[0].size
         while together is not None and self.queue and together(self.queue[0].chunk, rows, size):
-            taken.append(self._pop())
-            rows, size = rows + taken[-1].rows, size + taken[-1].size
-        return taken
+            removed.append(self._pop())
+            rows, size = rows + removed[-1].rows, size + removed[-1].size
+        return removed
 
     def overdue(self, passed: Callable[[Chunk], bool]) -> list[Chunk]:
         """Remove the first chunk from the queue, with all following ones before the first tuples that are in time.
@@ -200,10 +200,10 @@ class InOrder:
         passed
             Predicate that decides whether the deadline of a chunk has passed.
         """
-        taken = [self._pop()]
+        removed = [self._pop()]
         while self.queue and (not self.queue[0].chunk.rows or passed(self.queue[0].chunk)):
-            taken.append(self._pop())
-        return taken
+            removed.append(self._pop())
+        return removed
 
     def run(self, upto: Point) -> list[Chunk]:
         """Remove the run of a prescribed order that ends at a point, or those of its tuples that have arrived.
@@ -212,15 +212,15 @@ class InOrder:
         remain in the queue. Promises before the point are left out, as they had not arrived there when the order was
         made; the promise of the point itself is made, wherever it is in the queue.
         """
-        taken: list[Chunk] = []
-        place = self.consumed
+        removed: list[Chunk] = []
+        point = self.consumed
         if self.received.position < upto.position:
-            upto = Point(self.received.position, place.until)
+            upto = Point(self.received.position, point.until)
         born = self.queue[0].chunk.born if self.queue else 0.0
         withheld: Chunk | None = None
         determinants: tuple[Determinant, ...] = ()  # of promises that are left out: later chunks depend on them
         losses: tuple[Loss, ...] = ()  # likewise
-        while self.queue and place.position < upto.position:
+        while self.queue and point.position < upto.position:
             chunk = self._pop()
             if not chunk.rows:
                 withheld = chunk
@@ -230,24 +230,24 @@ class InOrder:
             if chunk.end.position > upto.position:
                 self._put_back(chunk.since(upto.position))
                 chunk = chunk.before(upto.position)
-            end = Point(chunk.end.position, place.until)
-            taken.append(msgspec.structs.replace(chunk, start=place, end=end))
-            place, born = end, chunk.born
-        if upto.until > place.until:
+            end = Point(chunk.end.position, point.until)
+            removed.append(msgspec.structs.replace(chunk, start=point, end=end))
+            point, born = end, chunk.born
+        if upto.until > point.until:
             promise = Punctuation(upto.until, upto.position, born)
-            taken.append(Chunk(place, Point(upto.position, upto.until), promise, OVERHEAD))
+            removed.append(Chunk(point, Point(upto.position, upto.until), promise, OVERHEAD))
         while self.queue and not self.queue[0].chunk.rows and self.queue[0].chunk.end.until <= upto.until:
             chunk = self._pop()
             determinants += chunk.determinants
             losses = chunk.losses
-        if taken and (determinants or losses):
-            determinants = taken[-1].determinants + determinants
-            taken[-1] = msgspec.structs.replace(taken[-1], determinants=determinants, losses=losses)
+        if removed and (determinants or losses):
+            determinants = removed[-1].determinants + determinants
+            removed[-1] = msgspec.structs.replace(removed[-1], determinants=determinants, losses=losses)
         if withheld is not None and withheld.end.until > upto.until:  # it is valid, and nobody will send it again
             item = Punctuation(withheld.end.until, upto.position, withheld.born)
             end = Point(upto.position, withheld.end.until)
             self._put_back(Chunk(upto, end, item, withheld.size, losses=withheld.losses))
-        return taken
+        return removed
 
     def overtake(self, upto: Point) -> None:
         """Record that tuples up to a point were executed without waiting here: they are discarded when they arrive."""

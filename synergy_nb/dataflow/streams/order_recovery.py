@@ -44,7 +44,7 @@ class Recovery:
         self._deployment: Deployment | None = None
         self._question = 0
 
-    def ask(self, deployment: Deployment, now: float) -> None:
+    def begin(self, deployment: Deployment, now: float) -> None:
         """Ask all peers of a deployment."""
         self._deployment = deployment
         self._question += 1
@@ -58,7 +58,7 @@ class Recovery:
         known = self._deployment
         if known is None:
             return Recall(self.component.output, 0), []
-        epochs = {operator: place.epoch for operator, place in known.places.items() if place.epoch}
+        epochs = {operator: assignment.epoch for operator, assignment in known.assignments.items() if assignment.epoch}
         question = Recall(self.component.output, known.version, self._question, epochs, known.requires)
         return question, sorted(self.missing)
 

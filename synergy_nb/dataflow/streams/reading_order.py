@@ -56,16 +56,16 @@ class ReadingOrder:
 
     # -- recorded ---------------------------------------------------------------------------------------------------
 
-    def note(self, work: Work, place: Point) -> None:
+    def record(self, work: Work, point: Point) -> None:
         """Record executed work, which read one input from a point on."""
         if work.dropped:
             position = max(chunk.end.position for chunk in work.chunks)
-            place = Point(max(position, place.position), place.until)
-            self._add(Run(work.port, place, True))
+            point = Point(max(position, point.position), point.until)
+            self._add(Run(work.port, point, True))
         for item in work.items:
-            here = Point(item.end_position, place.until) if isinstance(item, Batch) else Point(item.position, item.time)
-            place = place.joined(here)
-            self._add(Run(work.port, place))
+            here = Point(item.end_position, point.until) if isinstance(item, Batch) else Point(item.position, item.time)
+            point = point.joined(here)
+            self._add(Run(work.port, point))
 
     def _add(self, run: Run) -> None:
         last = self.runs[-1] if self.runs else None

@@ -25,10 +25,10 @@ from typing import TYPE_CHECKING, Final
 
 from synergy_nb.dataflow.streams.component import Component
 from synergy_nb.dataflow.streams.copies import Copy
-from synergy_nb.dataflow.streams.deployments import Deployment, Place, Role
+from synergy_nb.dataflow.streams.deployments import Assignment, Deployment, Role
 from synergy_nb.dataflow.streams.effects import Close, Fact, FactKind, Open, Restore
 from synergy_nb.dataflow.streams.exchange import ACK_S, RETRY_S
-from synergy_nb.dataflow.streams.frames import Data, Determinants, Recall, State, Supply
+from synergy_nb.dataflow.streams.frames import Data, Determinants, PieceReply, Recall, State
 from synergy_nb.dataflow.streams.log import StreamLog
 from synergy_nb.dataflow.streams.order_recovery import Recovery
 from synergy_nb.dataflow.streams.values import (
@@ -73,32 +73,32 @@ class Roles:
         self._hosting = hosting
         self.copies: dict[Key, Copy] = {}
         self.recoveries: dict[Key, Recovery] = {}
-        self._vain: dict[Key, tuple[int, Role]] = {}  # components that could not be created, which was reported
-        self._asked: dict[Stream, tuple[str, Recall]] = {}  # questions that cannot be answered yet
+        self._failed: dict[Key, tuple[int, Role]] = {}  # components that could not be created, which was reported
+        self._unanswered: dict[Stream, tuple[str, Recall]] = {}  # questions that cannot be answered yet
 
     # -- deployments ---------------------------------------------------------------------------------------------
 
     def converge(self, deployment: Deployment, now: float) -> None:
         """Carry out a deployment on this peer."""
         hosting, application = self._hosting, deployment.application
-        for key in [key for key in self._vain if key[0] == application and key[1] not in deployment.places]:
-            del self._vain[key]
+        for key in [key for key in self._failed if key[0] == application and key[1] not in deployment.assignments]:
+            del self._failed[key]
         for key in [key for key in {**hosting.components, **self.copies} if key[0] == application]:
             if not self._stays(key, deployment):
-                if key[1] not in deployment.places and key in hosting.components:
+                if key[1] not in deployment.assignments and key in hosting.components:
                     hosting.exchange.notify_sharers(hosting.components[key], "has ended")
                 self._drop(key)
-        for operator, place in deployment.places.items():
+        for operator, assignment in deployment.assignments.items():
             role = deployment.role(operator, hosting.peer)
             if role is Role.ACTIVE:
-                self._activate((application, operator), place)
+                self._activate((application, operator), assignment)
             elif role is not None:
-                self._keep_copy((application, operator), place, role, now)
-        for operator in deployment.places:
+                self._update_copy((application, operator), assignment, role, now)
+        for operator in deployment.assignments:
             hosting.touch(application, operator)
         for key, recovery in self.recoveries.items():
             if key[0] == application:
-                recovery.ask(deployment, now)
+                recovery.begin(deployment, now)
         for component in tuple(hosting.components.values()):
             if component.application == application or any(feed.application == application for feed in component.feeds):
                 hosting.exchange.readdress(component, now)
@@ -110,9 +110,11 @@ class Roles:
                 hosting.exchange.flush(component, now)
         if hosting.peer not in deployment.peers and not self._uses(application):
             hosting.orders.forget(application)  # it is not asked any more, so its determinants may become wrong
-        if not deployment.places:
-            self._asked = {stream: asked for stream, asked in self._asked.items() if stream.application != application}
-        for sender, question in tuple(self._asked.values()):
+        if not deployment.assignments:
+            self._unanswered = {
+                stream: question for stream, question in self._unanswered.items() if stream.application != application
+            }
+        for sender, question in tuple(self._unanswered.values()):
             self.recall(sender, question)
 
     def _stays(self, key: Key, deployment: Deployment) -> bool:
@@ -121,7 +123,7 @@ class Roles:
         component = self._hosting.components.get(key)
         if role is None or component is None or component.role is Role.FOLLOWER:
             return role is not None
-        return role is Role.ACTIVE and component.epoch == deployment.places[key[1]].epoch
+        return role is Role.ACTIVE and component.epoch == deployment.assignments[key[1]].epoch
 
     def _drop(self, key: Key) -> None:
         hosting = self._hosting
@@ -138,51 +140,51 @@ class Roles:
             hosting.forget(component)
             hosting.exchange.leave(component)
 
-    def _activate(self, key: Key, place: Place) -> None:
+    def _activate(self, key: Key, assignment: Assignment) -> None:
         hosting = self._hosting
         component = hosting.components.get(key)
         if component is not None and component.role is Role.ACTIVE:
-            component.set_copy_holders(place.copies)
+            component.set_copy_holders(assignment.copies)
             return
         copy = self.copies.pop(key, None)
         if component is None:
-            component = self._made(key, place, Role.ACTIVE, copy)
+            component = self._made(key, assignment, Role.ACTIVE, copy)
         if component is None:
             return
-        component.role, component.epoch, component.log.held = Role.ACTIVE, place.epoch, False
-        component.set_copy_holders(place.copies)
+        component.role, component.epoch, component.log.retains_all = Role.ACTIVE, assignment.epoch, False
+        component.set_copy_holders(assignment.copies)
         hosting.exchange.resubscribe(component)  # what it sent as a follower may be lost or late
-        if place.epoch and component.ordered:
+        if assignment.epoch and component.ordered:
             component.reading.free = False
             self.recoveries[key] = Recovery(component)
-        elif place.epoch:
+        elif assignment.epoch:
             component.reading.free = True
             hosting.effect(Fact(FactKind.TAKEN_OVER, *key))
 
-    def _made(self, key: Key, place: Place, role: Role, copy: Copy | None) -> Component | None:
+    def _made(self, key: Key, assignment: Assignment, role: Role, copy: Copy | None) -> Component | None:
         """Create a component, from a copy if there is one; if that fails, report it once and return None."""
         hosting = self._hosting
-        if self._vain.get(key) == (place.epoch, role):
+        if self._failed.get(key) == (assignment.epoch, role):
             return None
         share = hosting.memory.share(*key)
-        component = Component(*key, hosting.peer, place, role, None, hosting.limits, share=share)
+        component = Component(*key, hosting.peer, assignment, role, None, hosting.limits, share=share)
         state = copy.state if copy is not None else None
         try:
             component.logic = hosting.create(hosting.deployments[key[0]], component)
             if copy is not None and copy.merge.joined and (state is not None or component.logic is None):
                 component.log, copy.log = copy.log, StreamLog(limits=hosting.limits)
-                copy.log.held = True
+                copy.log.retains_all = True
             if copy is not None and state is not None and component.logic is not None:
                 component.log.cut(state.end)
                 component.running = True
                 pieces = copy.pieces
                 tables = {part.table: tuple(pieces[number] for number in part.pieces) for part in state.parts}
                 hosting.effect(Restore(component, state.head, tables))
-                counts = {"taken": state.taken, "dropped": state.dropped}
+                counts = {"consumed": state.consumed, "dropped": state.dropped}
                 component.begin(Cut(state.inputs, state.end, state.order, state.causes, **counts))
         except ValueError as error:
             share.release()
-            self._vain[key] = place.epoch, role
+            self._failed[key] = assignment.epoch, role
             hosting.effect(Fact(FactKind.COMPONENT_FAILED, *key, str(error)))
             return None
         hosting.components[key] = component
@@ -191,17 +193,17 @@ class Roles:
 
     def _expect_readers(self, component: Component, deployment: Deployment) -> None:
         """Expect exactly the readers that a deployment names."""
-        hosting, log, place = self._hosting, component.log, deployment.places[component.operator]
+        hosting, log, assignment = self._hosting, component.log, deployment.assignments[component.operator]
         wanted: dict[Reader, OnLag] = {}
         following: set[tuple[str, int]] = set()
         for operator, port in deployment.readers(component.operator):
-            there = deployment.places[operator]
+            there = deployment.assignments[operator]
             wanted[Reader(component.application, operator, port, there.active, there.epoch)] = OnLag.BLOCK
             if there.follower:
                 following.add((operator, port))
-        for lent in place.lent:
-            wanted[Reader(lent.application, lent.operator, lent.port, lent.peer, lent.epoch)] = OnLag.FAIL
-        if place.sink:
+        for shared in assignment.shared_readers:
+            wanted[Reader(shared.application, shared.operator, shared.port, shared.peer, shared.epoch)] = OnLag.FAIL
+        if assignment.sink:
             wanted[Reader(component.application, component.operator, CLIENT, hosting.peer)] = OnLag.BLOCK
         joins = component.expecting  # a later sharer reads from the present end
         component.expecting = True
@@ -211,7 +213,7 @@ class Roles:
             if reader.port == CLIENT:
                 cursor.subscribed, cursor.window = True, hosting.limits.results
         for reader in tuple(log.cursors):
-            copies = reader.port == COPY and reader.peer in place.copies
+            copies = reader.port == COPY and reader.peer in assignment.copies
             ahead = any(reader.replaces(known) for known in wanted)  # its deployment has not arrived here yet
             if reader not in wanted and not copies and not ahead and reader[1:3] not in following:
                 log.unsubscribe(reader)
@@ -225,13 +227,13 @@ class Roles:
 
     # -- copies --------------------------------------------------------------------------------------------------
 
-    def _keep_copy(self, key: Key, place: Place, role: Role, now: float) -> None:
-        output = Output(*key, 0, place.epoch)
+    def _update_copy(self, key: Key, assignment: Assignment, role: Role, now: float) -> None:
+        output = Output(*key, 0, assignment.epoch)
         copy = self.copies.get(key)
         if copy is None:
             copy = self.copies[key] = Copy(output, self._hosting.limits)
             copy.retry_at = now
-        elif copy.output.epoch < place.epoch:
+        elif copy.output.epoch < assignment.epoch:
             if key in self._hosting.components:  # it followed a component that was replaced
                 self._unfollow(key)
             copy.follow(output, now)
@@ -247,12 +249,12 @@ class Roles:
         if copy is None or data.output.epoch != copy.output.epoch:
             return
         anew = copy.log_restarted(data)
-        chunks, gap = copy.take(data, now)
+        chunks, gap = copy.receive(data, now)
         for chunk in chunks:
             self._hosting.orders.add(chunk.determinants)
         follower = self._hosting.components.get(key)
         if follower is None:
-            copy.keep(chunks, data.trimmed)
+            copy.append(chunks, data.trimmed)
         else:
             follower.log.trim(data.trimmed)
             own = [each for chunk in chunks for each in chunk.determinants if each.stream == data.output.stream]
@@ -273,40 +275,40 @@ class Roles:
             return
         copy.snapshot(state, self._hosting.components.get(key))
         copy.ack_at = now
-        self.ask(key, now)
+        self.request_pieces(key, now)
         self._hosting.orders.add(state.causes)
         self._catch_up(key, now)
 
-    def supplied(self, supply: Supply, now: float) -> None:
+    def receive_piece(self, reply: PieceReply, now: float) -> None:
         """Receive a piece of a snapshot for a copy."""
-        key = supply.output.application, supply.output.operator
+        key = reply.output.application, reply.output.operator
         self._hosting.touch(*key)
         copy = self.copies.get(key)
-        if copy is None or supply.output.epoch != copy.output.epoch:
+        if copy is None or reply.output.epoch != copy.output.epoch:
             return
-        if copy.take_piece(supply.piece, self._hosting.components.get(key), now):
+        if copy.receive_piece(reply.piece, self._hosting.components.get(key), now):
             copy.ack_at = now
             self._catch_up(key, now)
         else:
-            self.ask(key, now)
+            self.request_pieces(key, now)
 
-    def ask(self, key: Key, now: float) -> None:
+    def request_pieces(self, key: Key, now: float) -> None:
         """Request pieces of a snapshot that a copy lacks."""
-        place = self._hosting.place(*key)
-        want = self.copies[key].missing_request(self._hosting.peer, now)
-        if place is not None and want is not None:
-            self._hosting.send(place.active, want)
+        assignment = self._hosting.assignment(*key)
+        request = self.copies[key].missing_request(self._hosting.peer, now)
+        if assignment is not None and request is not None:
+            self._hosting.send(assignment.active, request)
 
     def _catch_up(self, key: Key, now: float) -> None:
         """Report a copy that is ready to take over, and start a follower where one is deployed."""
-        hosting, copy, place = self._hosting, self.copies[key], self._hosting.place(*key)
-        if place is None or copy.state is None:
+        hosting, copy, assignment = self._hosting, self.copies[key], self._hosting.assignment(*key)
+        if assignment is None or copy.state is None:
             return
         if key in hosting.components:
             self.report_ready(key, now)
             return
-        if place.follower == hosting.peer and place.inputs and not place.elsewhere:
-            follower = self._made(key, place, Role.FOLLOWER, copy)
+        if assignment.follower == hosting.peer and assignment.inputs and not assignment.external:
+            follower = self._made(key, assignment, Role.FOLLOWER, copy)
             if follower is not None:
                 follower.reading.free = not follower.ordered
                 follower.reading.prescribe(hosting.orders.of(follower.output.stream))
@@ -344,7 +346,7 @@ class Roles:
             known = Deployment(stream.application, recall.version)
         if known is None:
             return  # the question is repeated
-        self._asked[stream] = sender, recall
+        self._unanswered[stream] = sender, recall
         if known.version < recall.version:
             return
         if any(each.get(operator, epoch) < epoch for each in using for operator, epoch in recall.epochs.items()):
@@ -353,7 +355,7 @@ class Roles:
             other = deployments.get(name)
             if other is not None and other.version < version:
                 return
-        del self._asked[stream]
+        del self._unanswered[stream]
         found = self._hosting.orders.of(stream)
         copy = self.copies.get((recall.output.application, recall.output.operator))
         if copy is not None and copy.state is not None:
@@ -366,7 +368,7 @@ class Roles:
         deployments = self._hosting.deployments.values()
         return [known.producer_epochs[application] for known in deployments if application in known.producer_epochs]
 
-    def left(self, deployment: Deployment) -> None:
+    def forget(self, deployment: Deployment) -> None:
         """Forget an application that ended here, and the determinants of the streams that it shared."""
         hosting = self._hosting
         for application in deployment.producer_epochs:

@@ -23,9 +23,9 @@ from typing import TYPE_CHECKING, Final
 
 from synergy_nb.dataflow.logic import error_reason
 from synergy_nb.dataflow.streams.component import Component
-from synergy_nb.dataflow.streams.copies import WANTED
+from synergy_nb.dataflow.streams.copies import MOST_REQUESTED
 from synergy_nb.dataflow.streams.effects import Capture, Captured, Fact, FactKind
-from synergy_nb.dataflow.streams.frames import State, Supply, Want
+from synergy_nb.dataflow.streams.frames import PieceReply, PieceRequest, State
 from synergy_nb.dataflow.streams.state_pieces import Archive
 from synergy_nb.dataflow.streams.values import COPY, Reader
 
@@ -41,14 +41,14 @@ SILENT_S: Final = 1.0  # seconds until a copy that does not answer is left behin
 PULL_BYTES_S: Final = 10e6  # least rate at which a copy is expected to receive, bytes a second
 
 
-class _Kept:
+class _Progress:
     """The state of one component's snapshots."""
 
     def __init__(self) -> None:
         self.archive = Archive()
         self.capture: Capture | None = None  # snapshot that is being made
-        self.standing = False  # whether the component waits for it
-        self.wish: float | None = None  # time for which the next one was requested
+        self.suspended = False  # whether the component waits for it
+        self.due: float | None = None  # time for which the next one was requested
         self.hurry = False  # whether some copy has no snapshot
         self.begun = 0.0
         self.seconds = 0.0  # duration of the last one
@@ -56,10 +56,10 @@ class _Kept:
         self.sent: set[str] = set()  # copies that it was sent to
         self.pulling: set[str] = set()  # those of them that have to request pieces
         self.size = 0  # bytes of these pieces
-        self.heard = 0.0  # time at which it was sent, or pieces of it were requested
-        self.met: set[str] = set()  # copies that have answered
+        self.active_at = 0.0  # time at which it was sent, or pieces of it were requested
+        self.answered: set[str] = set()  # copies that have answered
         self.silent: dict[str, float] = {}  # copies that have not answered yet: time of the first question
-        self.told: frozenset[str] = frozenset()  # copies that were reported as unable to take over
+        self.reported: frozenset[str] = frozenset()  # copies that were reported as unable to take over
 
 
 class Snapshots:
@@ -73,7 +73,7 @@ class Snapshots:
 
     def __init__(self, hosting: Hosting) -> None:
         self._hosting = hosting
-        self._kept: dict[Component, _Kept] = {}
+        self._progress: dict[Component, _Progress] = {}
 
     def soon(self, component: Component, at: float, *, hurry: bool = False) -> None:
         """Save a component at a time in seconds, or as soon as it is idle and its copies have the previous snapshot.
@@ -87,139 +87,141 @@ class Snapshots:
         hurry
             Whether to save it at once, as some copy has to wait for that.
         """
-        kept = self._kept.setdefault(component, _Kept())
-        kept.hurry = kept.hurry or hurry
+        progress = self._progress.setdefault(component, _Progress())
+        progress.hurry = progress.hurry or hurry
         for peer in component.copies:
-            if peer not in kept.met:
-                kept.silent.setdefault(peer, at)
-        kept.wish = at if kept.wish is None else min(at, kept.wish)
+            if peer not in progress.answered:
+                progress.silent.setdefault(peer, at)
+        progress.due = at if progress.due is None else min(at, progress.due)
         self._hosting.touch(component.application, component.operator)
 
     def subscribed(self, component: Component, peer: str, anew: bool, now: float) -> None:
         """Handle the subscription of a copy; a copy without any state does not wait for others."""
         component.dirty = True
         self.soon(component, now)
-        kept = self._kept[component]
-        self._hear(component, kept, peer)
+        progress = self._progress[component]
+        self._answered(component, progress, peer)
         if anew:
-            kept.archive.forget(peer)
-            kept.hurry = True
+            progress.archive.forget(peer)
+            progress.hurry = True
 
     def forget(self, component: Component) -> None:
         """Forget a component that was removed."""
-        self._kept.pop(component, None)
+        self._progress.pop(component, None)
 
     def _readers(self, component: Component) -> list[Reader]:
         """Return the copies that read the output of the component and have answered."""
         found = component.log.cursors.values()
         readers = [cursor.reader for cursor in found if cursor.reader.port == COPY and cursor.subscribed]
-        behind = component.keepers.behind
+        behind = component.copy_holders.behind
         return [reader for reader in readers if reader.peer in component.copies and reader.peer not in behind]
 
     def at(self, component: Component) -> float | None:
         """Return the time in seconds at which a component has to be saved; None if it is not known yet."""
-        kept = self._kept.get(component)
-        if kept is None:
+        progress = self._progress.get(component)
+        if progress is None:
             return None
-        times = [kept.silent[peer] + SILENT_S for peer in self._lagging(component, kept)]
-        if kept.capture is not None or not component.capturable or not self._readers(component):
+        times = [progress.silent[peer] + SILENT_S for peer in self._lagging(component, progress)]
+        if progress.capture is not None or not component.capturable or not self._readers(component):
             return min(times, default=None)
-        lacking = component.keepers.missing(kept.number, kept.sent)
+        lacking = component.copy_holders.missing(progress.number, progress.sent)
         if lacking:
-            times.append(kept.heard + REPEAT_S + kept.size / PULL_BYTES_S)
-        if kept.wish is not None and component.dirty and (kept.hurry or not lacking & kept.pulling):
-            if kept.hurry or component.unsaved >= self._hosting.limits.retain // 4:
-                times.append(kept.begun)
+            times.append(progress.active_at + REPEAT_S + progress.size / PULL_BYTES_S)
+        if progress.due is not None and component.dirty and (progress.hurry or not lacking & progress.pulling):
+            if progress.hurry or component.unsaved >= self._hosting.limits.retain // 4:
+                times.append(progress.begun)
             else:
-                times.append(max(kept.wish, kept.begun + max(SNAPSHOT_S, kept.seconds / SHARE)))
+                times.append(max(progress.due, progress.begun + max(SNAPSHOT_S, progress.seconds / SHARE)))
         return min(times, default=None)
 
-    def _lagging(self, component: Component, kept: _Kept) -> list[str]:
+    def _lagging(self, component: Component, progress: _Progress) -> list[str]:
         """Return the copies that do not answer and for which much is retained."""
         most = self._hosting.limits.retain // 2
-        waiting = (peer for peer in kept.silent if peer in component.copies and peer not in component.keepers.behind)
-        return [peer for peer in waiting if component.keepers.since(peer, component.read) >= most]
+        waiting = (
+            peer for peer in progress.silent if peer in component.copies and peer not in component.copy_holders.behind
+        )
+        return [peer for peer in waiting if component.copy_holders.uncovered_bytes(peer, component.read) >= most]
 
-    def _leave_behind(self, component: Component, kept: _Kept, peer: str, now: float) -> None:
+    def _leave_behind(self, component: Component, progress: _Progress, peer: str, now: float) -> None:
         """Leave behind a copy that has not answered in time, unless this peer was late itself."""
-        if now - kept.silent[peer] > 2.0 * SILENT_S:
-            kept.silent[peer] = now  # answers of the copy may be queued here
+        if now - progress.silent[peer] > 2.0 * SILENT_S:
+            progress.silent[peer] = now  # answers of the copy may be queued here
             self._hosting.touch(component.application, component.operator)
             return
         component.drop_copy(peer)
         self._hosting.exchange.consumed(component, now)
         self.report_lagging(component)
 
-    def _hear(self, component: Component, kept: _Kept, peer: str) -> None:
+    def _answered(self, component: Component, progress: _Progress, peer: str) -> None:
         """Handle an answer of a copy."""
-        kept.met.add(peer)
-        kept.silent.pop(peer, None)
-        if peer in component.keepers.behind:
+        progress.answered.add(peer)
+        progress.silent.pop(peer, None)
+        if peer in component.copy_holders.behind:
             component.catch_up(peer)
-            kept.wish, kept.hurry = kept.begun, True
+            progress.due, progress.hurry = progress.begun, True
 
     def report_lagging(self, component: Component) -> None:
         """Report the copies that could not take over, if they have changed."""
-        kept = self._kept.get(component)
-        if kept is not None and kept.told != component.keepers.cannot_take_over:
-            kept.told = component.keepers.cannot_take_over
-            reason = "it did not answer for long, and has no snapshot since" if kept.told else ""
+        progress = self._progress.get(component)
+        if progress is not None and progress.reported != component.copy_holders.cannot_take_over:
+            progress.reported = component.copy_holders.cannot_take_over
+            reason = "it did not answer for long, and has no snapshot since" if progress.reported else ""
             name = component.application, component.operator
-            self._hosting.effect(Fact(FactKind.COPIES_BEHIND, *name, reason, tuple(sorted(kept.told))))
+            self._hosting.effect(Fact(FactKind.COPIES_BEHIND, *name, reason, tuple(sorted(progress.reported))))
 
     def tick(self, component: Component, now: float) -> None:
         """Leave behind copies that do not answer, and begin a snapshot of a component, if these are due."""
-        watched = self._kept.get(component)
-        for peer in () if watched is None else self._lagging(component, watched):
-            if watched is not None and watched.silent[peer] + SILENT_S <= now:
-                self._leave_behind(component, watched, peer, now)
+        progress = self._progress.get(component)
+        for peer in () if progress is None else self._lagging(component, progress):
+            if progress is not None and progress.silent[peer] + SILENT_S <= now:
+                self._leave_behind(component, progress, peer, now)
         at = self.at(component)
         if at is None or at > now:
             return
-        kept = self._kept[component]
-        kept.wish, kept.hurry, kept.begun, kept.standing = None, False, now, True
-        known = kept.archive.known(reader.peer for reader in self._readers(component))
+        progress = self._progress[component]
+        progress.due, progress.hurry, progress.begun, progress.suspended = None, False, now, True
+        known = progress.archive.known(reader.peer for reader in self._readers(component))
         component.capture()
-        kept.capture = Capture(component, component.number, known, self._hosting.limits.piece)
-        self._hosting.effect(kept.capture)
+        progress.capture = Capture(component, component.number, known, self._hosting.limits.piece)
+        self._hosting.effect(progress.capture)
 
     def saved(self, capture: Capture) -> None:
         """Resume a component whose state was saved, while its tables are encoded."""
-        kept = self._kept.get(capture.component)
-        if kept is not None and kept.capture is capture and kept.standing:
-            kept.standing = capture.component.running = False
+        progress = self._progress.get(capture.component)
+        if progress is not None and progress.capture is capture and progress.suspended:
+            progress.suspended = capture.component.running = False
             self._hosting.touch(capture.component.application, capture.component.operator)
 
     def captured(self, capture: Capture, made: Captured | BaseException, now: float, seconds: float) -> None:
         """Announce a snapshot that was encoded in so many seconds; or fail the component if that raised an error."""
         self.saved(capture)
         component = capture.component
-        kept = self._kept.get(component)
-        if kept is None or kept.capture is not capture:
+        progress = self._progress.get(component)
+        if progress is None or progress.capture is not capture:
             return
-        kept.capture = None
+        progress.capture = None
         self._hosting.touch(component.application, component.operator)
         if isinstance(made, BaseException):
             self._hosting.fail(component, f"its state could not be saved: {error_reason(made)}")
         elif self._hosting.hosts(component) and not component.failed:
-            self._send(component, kept, capture.number, made, now)
-            kept.seconds = seconds
+            self._send(component, progress, capture.number, made, now)
+            progress.seconds = seconds
 
-    def _send(self, component: Component, kept: _Kept, number: int, made: Captured, now: float) -> None:
+    def _send(self, component: Component, progress: _Progress, number: int, made: Captured, now: float) -> None:
         """Send the announcement of a snapshot to the copies, with the pieces that they lack if these are small."""
-        archive, cut = kept.archive, component.cut(number)
+        archive, cut = progress.archive, component.cut(number)
         parts = archive.file(number, made.tables)
-        kept.number, kept.heard, kept.size = number, now, 0
-        kept.sent, kept.pulling = set(), set()
+        progress.number, progress.active_at, progress.size = number, now, 0
+        progress.sent, progress.pulling = set(), set()
         for reader in self._readers(component):
             lacking, size = archive.lacking(reader.peer)
             pieces = [piece for piece in map(archive.get, lacking) if piece is not None]
             if size > self._hosting.limits.piece // 16:
-                kept.pulling.add(reader.peer)
-                kept.size = max(kept.size, size)
+                progress.pulling.add(reader.peer)
+                progress.size = max(progress.size, size)
                 pieces.clear()
-            kept.sent.add(reader.peer)
-            kept.silent.setdefault(reader.peer, now)
+            progress.sent.add(reader.peer)
+            progress.silent.setdefault(reader.peer, now)
             state = State(
                 output=component.output,
                 reader=reader,
@@ -232,7 +234,7 @@ class Snapshots:
                 enclosed=tuple(pieces),
                 order=cut.order,
                 causes=cut.causes,
-                taken=cut.taken,
+                consumed=cut.consumed,
                 dropped=cut.dropped,
             )
             self._hosting.send(reader.peer, state)
@@ -240,29 +242,29 @@ class Snapshots:
 
     def acknowledged(self, component: Component, peer: str, number: int) -> None:
         """Record that a copy has a snapshot."""
-        kept = self._kept.get(component)
-        if kept is not None and peer in component.copies:
-            self._hear(component, kept, peer)
-            kept.archive.acknowledged(peer, number)
-            kept.archive.release(reader.peer for reader in self._readers(component))
+        progress = self._progress.get(component)
+        if progress is not None and peer in component.copies:
+            self._answered(component, progress, peer)
+            progress.archive.acknowledged(peer, number)
+            progress.archive.release(reader.peer for reader in self._readers(component))
             self._hosting.touch(component.application, component.operator)
 
-    def supply(self, component: Component, want: Want, now: float) -> None:
+    def send_pieces(self, component: Component, request: PieceRequest, now: float) -> None:
         """Send requested pieces to a copy; pieces that are not here any more are encoded again by the next snapshot."""
-        kept = self._kept.get(component)
-        if kept is None or want.reader.peer not in component.copies:
+        progress = self._progress.get(component)
+        if progress is None or request.reader.peer not in component.copies:
             return
-        kept.heard = max(kept.heard, now)
-        self._hear(component, kept, want.reader.peer)
+        progress.active_at = max(progress.active_at, now)
+        self._answered(component, progress, request.reader.peer)
         self._hosting.touch(component.application, component.operator)
         gone: list[int] = []
-        for number in want.pieces[:WANTED]:
-            piece = kept.archive.get(number)
+        for number in request.pieces[:MOST_REQUESTED]:
+            piece = progress.archive.get(number)
             if piece is None:
                 gone.append(number)
             else:
-                self._hosting.send(want.reader.peer, Supply(want.output, want.reader, piece))
-        if gone and want.number == kept.number:
-            kept.archive.missed(want.reader.peer, gone)
+                self._hosting.send(request.reader.peer, PieceReply(request.output, request.reader, piece))
+        if gone and request.number == progress.number:
+            progress.archive.missed(request.reader.peer, gone)
             self.soon(component, now)
-            component.dirty = kept.hurry = True
+            component.dirty = progress.hurry = True

@@ -159,15 +159,15 @@ class Loss(NamedTuple):
         Operator of the component.
     dropped
         Number of tuples that it has dropped because their deadline had passed.
-    taken
-        Number of tuples that it has taken from its inputs, including those that it dropped.
+    consumed
+        Number of tuples that it has consumed from its inputs, including those that it dropped.
     made
         Number of tuples that it has made from the others.
     """
 
     operator: str
     dropped: int
-    taken: int
+    consumed: int
     made: int
 
 
@@ -256,7 +256,7 @@ class Reader(NamedTuple):
 class Cut(NamedTuple):
     """The points of each input and of the output that a snapshot covers, and what the next chunk has to carry.
 
-    ``taken`` and ``dropped`` count tuples as in :class:`Loss`.
+    ``consumed`` and ``dropped`` count tuples as in :class:`Loss`.
     """
 
     inputs: tuple[Point, ...]
@@ -265,7 +265,7 @@ class Cut(NamedTuple):
     causes: tuple[Determinant, ...]
     step: int = -1  # last step of another engine
     read: int = 0  # bytes of inputs before the cut
-    taken: int = 0
+    consumed: int = 0
     dropped: int = 0
 
 
@@ -288,7 +288,7 @@ class Chunk(msgspec.Struct, eq=False, gc=False):
         Input rates of the component that made the chunk and of those upstream, where any of them is new.
     payload
         Encoded form of the chunk; it is made once, when the first reader on another peer needs it.
-    kept
+    region
         Shared memory that peers of this machine read instead of the encoded form; None: they read the encoded form.
     """
 
@@ -300,7 +300,7 @@ class Chunk(msgspec.Struct, eq=False, gc=False):
     losses: tuple[Loss, ...] = ()
     rates: tuple[CarriedRate, ...] = ()
     payload: bytes | None = None
-    kept: object = None
+    region: object = None
 
     @property
     def rows(self) -> int:
@@ -320,7 +320,7 @@ class Chunk(msgspec.Struct, eq=False, gc=False):
         rest = msgspec.structs.replace(item, table=item.table.slice(position - item.position), position=position)
         start = Point(position, self.start.until)
         size = rest.nbytes + OVERHEAD
-        return msgspec.structs.replace(self, start=start, item=rest, size=size, payload=None, kept=None)
+        return msgspec.structs.replace(self, start=start, item=rest, size=size, payload=None, region=None)
 
     def before(self, position: int) -> Chunk:
         """Return the part of the chunk that ends at a position inside of it."""
@@ -329,12 +329,12 @@ class Chunk(msgspec.Struct, eq=False, gc=False):
             return self
         first = msgspec.structs.replace(item, table=item.table.slice(0, position - item.position))
         end, size = Point(position, self.end.until), first.nbytes + OVERHEAD
-        return msgspec.structs.replace(self, end=end, item=first, size=size, payload=None, kept=None)
+        return msgspec.structs.replace(self, end=end, item=first, size=size, payload=None, region=None)
 
 
 def encoded(chunk: Chunk) -> None:
     """Encode a chunk."""
-    chunk.payload, chunk.kept = encode(chunk.item), None
+    chunk.payload, chunk.region = encode(chunk.item), None
 
 
 def chunks_of(items: Iterable[Item], start: Point) -> list[Chunk]:

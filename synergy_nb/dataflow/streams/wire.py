@@ -33,12 +33,12 @@ from synergy_nb.dataflow.streams.frames import (
     Data,
     Determinants,
     Frame,
+    PieceReply,
+    PieceRequest,
     Recall,
     State,
     Subscribe,
-    Supply,
     Unsubscribe,
-    Want,
 )
 from synergy_nb.dataflow.streams.state_pieces import Part, Piece
 from synergy_nb.dataflow.streams.values import (
@@ -90,7 +90,7 @@ class _Piece(msgspec.Struct, frozen=True, array_like=True, gc=False):
     length: int
 
 
-class _Supply(msgspec.Struct, frozen=True, tag="supply"):
+class _PieceReply(msgspec.Struct, frozen=True, tag="piece_reply"):
     output: Output
     reader: Reader
     piece: _Piece
@@ -108,11 +108,11 @@ class _State(msgspec.Struct, frozen=True, tag="state"):
     enclosed: tuple[_Piece, ...]
     order: tuple[Run, ...]
     causes: tuple[Determinant, ...]
-    taken: int
+    consumed: int
     dropped: int
 
 
-_Header = _Data | _State | _Supply | Ack | Subscribe | Unsubscribe | Want | Recall | Determinants
+_Header = _Data | _State | _PieceReply | Ack | Subscribe | Unsubscribe | PieceRequest | Recall | Determinants
 _encode = msgspec.msgpack.Encoder().encode
 _decode = msgspec.msgpack.Decoder(_Header).decode
 
@@ -156,12 +156,12 @@ def parts(frame: Frame, *, near: bool = False) -> Iterator[bytes]:
                 enclosed=tuple(map(_outline, frame.enclosed)),
                 order=frame.order,
                 causes=frame.causes,
-                taken=frame.taken,
+                consumed=frame.consumed,
                 dropped=frame.dropped,
             )
-        case Supply():
+        case PieceReply():
             payloads = [frame.piece.data]
-            header = _Supply(frame.output, frame.reader, _outline(frame.piece))
+            header = _PieceReply(frame.output, frame.reader, _outline(frame.piece))
         case _:
             header = frame
     data = _encode(header)
@@ -175,7 +175,7 @@ def _outline(piece: Piece) -> _Piece:
 
 
 def _payload(chunk: Chunk, near: bool) -> bytes:
-    if chunk.payload is None or (chunk.kept is not None and not near):
+    if chunk.payload is None or (chunk.region is not None and not near):
         encoded(chunk)
     assert chunk.payload is not None
     return chunk.payload
@@ -231,13 +231,13 @@ def decode(
                 enclosed=enclosed,
                 order=header.order,
                 causes=header.causes,
-                taken=header.taken,
+                consumed=header.consumed,
                 dropped=header.dropped,
             )
-        case _Supply():
+        case _PieceReply():
             (piece,) = _pieces((header.piece,), rest)
-            return Supply(header.output, header.reader, piece)
-        case Ack() | Subscribe() | Unsubscribe() | Want() | Recall() | Determinants():
+            return PieceReply(header.output, header.reader, piece)
+        case Ack() | Subscribe() | Unsubscribe() | PieceRequest() | Recall() | Determinants():
             list(_cut(rest, []))
             return header
     raise TypeError(f"header: {type(header).__name__}; expected one of the frames")

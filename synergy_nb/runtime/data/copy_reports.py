@@ -13,11 +13,11 @@ from collections.abc import Callable, Mapping
 
 from synergy_nb.control.driver_messages import CopiesLagging, CopyReady, CopyUnusable
 from synergy_nb.control.peer import DriverMessage
-from synergy_nb.dataflow.streams.deployments import Place
+from synergy_nb.dataflow.streams.deployments import Assignment
 from synergy_nb.dataflow.streams.effects import Fact, FactKind
 from synergy_nb.dataflow.streams.hosting import Hosting
 from synergy_nb.plan import Plan
-from synergy_nb.runtime.data.spark_part import asked_of, resumption_of
+from synergy_nb.runtime.data.spark_part import part_to_execute, resumption_of
 from synergy_nb.runtime.data.spark_servers import SparkHost
 
 __all__ = ["CopyReports"]
@@ -51,29 +51,29 @@ class CopyReports:
         self._keys = keys
         self._looking: set[asyncio.Task[None]] = set()
 
-    def heard(self, fact: Fact, hosting: Hosting) -> None:
+    def handle(self, fact: Fact, hosting: Hosting) -> None:
         """Handle a fact of hosting about copies."""
         key = fact.application, fact.operator
-        place, copy = hosting.place(*key), hosting.roles.copies.get(key)
+        assignment, copy = hosting.assignment(*key), hosting.roles.copies.get(key)
         if fact.kind is FactKind.COPIES_BEHIND:
             self._report(CopiesLagging(*key, dict.fromkeys(fact.peers, fact.reason)))
-        elif place is None or not place.elsewhere or copy is None or copy.state is None:
+        elif assignment is None or not assignment.external or copy is None or copy.state is None:
             self._report(CopyReady(*key))
         else:
-            task = self._loop.create_task(self._look(fact, hosting, place, copy.state.head))
+            task = self._loop.create_task(self._look(fact, hosting, assignment, copy.state.head))
             self._looking.add(task)
             task.add_done_callback(self._looking.discard)
 
-    async def _look(self, fact: Fact, hosting: Hosting, place: Place, head: bytes) -> None:
+    async def _look(self, fact: Fact, hosting: Hosting, assignment: Assignment, head: bytes) -> None:
         key = fact.application, fact.operator
         resumption = resumption_of(head)
         reason = await asyncio.to_thread(self._spark.unreachable, resumption)
         deployment = hosting.deployments.get(key[0])
         if deployment is not None and not reason and resumption.server != self._spark.server:
             operator = Plan.from_bytes(deployment.plan).operators[key[1]]
-            await asyncio.to_thread(self._spark.rehearse, asked_of(key[0], operator), self._keys)
-        now = hosting.place(*key)
-        if now is None or now.epoch != place.epoch:
+            await asyncio.to_thread(self._spark.rehearse, part_to_execute(key[0], operator), self._keys)
+        now = hosting.assignment(*key)
+        if now is None or now.epoch != assignment.epoch:
             return  # the copy has been replaced; its own snapshot will be reported
         if reason:
             self._report(CopyUnusable(*key, reason))

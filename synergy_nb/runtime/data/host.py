@@ -66,7 +66,7 @@ class Host:
         Callback (application, operator) for a sink that has received the end of its stream.
     measured
         Callback (application, operator, record) for each sink every ``measure_s``; the record is also journaled.
-    held_up
+    on_slow_reader
         Callback (application, operator, reader, reason) for an operator with a shared stream that has waited too
         long for one of its own readers.
     prepared
@@ -91,7 +91,7 @@ class Host:
         :func:`~synergy_nb.runtime.data.instances.read_paced`.
     measure_s
         Seconds between two measurements of the sinks.
-    left, heard
+    unused_cores, on_unused_cores
         Function that returns the unused cores of this peer, for its producers; callback for those of other peers.
     machine
         Function that returns the machine whose memory this peer can read, see
@@ -114,7 +114,7 @@ class Host:
         failed: Callable[[str, str, str], None] = lambda _application, _operator, _reason: None,
         finished: Callable[[str, str], None] = lambda _application, _operator: None,
         measured: Callable[[str, str, Quality], None] | None = None,
-        held_up: Callable[[str, str, str, str], None] = lambda _application, _operator, _reader, _reason: None,
+        on_slow_reader: Callable[[str, str, str, str], None] = lambda _application, _operator, _reader, _reason: None,
         prepared: Callable[[str, str], None] = lambda _application, _operator: None,
         copies: Callable[[Fact, Hosting], None] = lambda _fact, _hosting: None,
         memory: float = math.inf,
@@ -125,8 +125,8 @@ class Host:
         samples: Callable[[], Iterable[Sample]] | None = None,
         read: Callable[[Mapping[str, Any]], tuple[Stream, bool]] = read_paced,
         measure_s: float = 1.0,
-        left: Callable[[], float] = float,
-        heard: Callable[[str, float], None] = lambda _address, _cores: None,
+        unused_cores: Callable[[], float] = float,
+        on_unused_cores: Callable[[str, float], None] = lambda _address, _cores: None,
         machine: Callable[[], str] = str,
         spark: SparkHost | None = None,
         overheads: Overheads | None = None,
@@ -143,14 +143,14 @@ class Host:
             runtime,
             self._create,
             self._read,
-            said=self._said,
+            on_fact=self._on_fact,
             arrived=self._arrived,
             executed=self._executed,
             limits=limits,
             memory=Memory(memory, self._exceeded),
             threads=threads,
-            left=left,
-            heard=heard,
+            unused_cores=unused_cores,
+            on_unused_cores=on_unused_cores,
             machine=machine,
             overheads=overheads,
             hotspots=hotspots,
@@ -162,7 +162,7 @@ class Host:
             loop=runtime.loop,
             clock=runtime.clock,
             limits=limits,
-            failed=self._give_up_soon,
+            failed=self._abort_soon,
             keys=keys or {},
             samples=samples,
             read=read,
@@ -177,7 +177,7 @@ class Host:
         self._warm: set[str] = set()  # kinds of operators that have run once
         self._sinks = Sinks(runtime.loop, runtime.clock, runtime.record, measured, measure_s)
         components = self.hosting.components.values
-        self._standstills = Standstills(runtime.loop, runtime.clock, components, held_up, standstill_s)
+        self._standstills = Standstills(runtime.loop, runtime.clock, components, on_slow_reader, standstill_s)
         self._closed = False
 
     # -- deployments ---------------------------------------------------------------------------------------------
@@ -207,10 +207,10 @@ class Host:
         for operator, component in after.items():
             if before.get(operator) is not component:
                 self._begun(component)
-            if instruction.running and component.elsewhere and not component.feeds and component not in self._started:
+            if instruction.running and component.external and not component.feeds and component not in self._started:
                 self._started.add(component)  # a part with a source that Spark reads
                 self._runtime.record(events.SourceStarted, component.application, operator=operator)
-        if any(place.lent for place in instruction.places.values()):
+        if any(assignment.shared_readers for assignment in instruction.assignments.values()):
             self._standstills.watch()
 
     def _at_work(self, application: str) -> dict[str, Component]:
@@ -270,7 +270,7 @@ class Host:
         try:
             feed = feed_of(plan.operators[component.operator], plan, component, since, self._around)
         except ValueError as error:
-            self._give_up_soon(component, error)
+            self._abort_soon(component, error)
             return None
         self._runtime.record(events.SourceStarted, component.application, operator=component.operator)
         return feed
@@ -368,17 +368,17 @@ class Host:
     def _fail_largest(self, share: Share, error: MemoryExceeded) -> None:
         component = self.hosting.components.get((share.application, share.operator))
         if component is not None and component.share is share:
-            self._give_up(component, error)
+            self._abort(component, error)
 
-    def _give_up(self, component: Component, error: BaseException) -> None:
+    def _abort(self, component: Component, error: BaseException) -> None:
         if self.hosting.hosts(component) and not self._closed:
-            self._driver.give_up(component.application, component.operator, error)
+            self._driver.abort(component.application, component.operator, error)
 
-    def _give_up_soon(self, component: Component, error: BaseException) -> None:
+    def _abort_soon(self, component: Component, error: BaseException) -> None:
         """Fail a component when its present execution has ended."""
-        self._runtime.loop.call_soon(self._give_up, component, error)
+        self._runtime.loop.call_soon(self._abort, component, error)
 
-    def _said(self, fact: Fact) -> None:
+    def _on_fact(self, fact: Fact) -> None:
         application, operator = fact.application, fact.operator
         match fact.kind:
             case FactKind.COMPONENT_FAILED:

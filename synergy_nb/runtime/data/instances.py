@@ -137,7 +137,7 @@ def part_of(operator: Operator, component: Component, around: ExecutionContext) 
     """
     if around.spark is None:
         raise ValueError(f"operator {operator.id!r}: this peer has no Spark")
-    component.elsewhere = True
+    component.external = True
     return SparkPart(
         around.ready,
         around.clock,

@@ -59,7 +59,7 @@ class Feed:
 
     Attributes
     ----------
-    place : Point
+    point : Point
         Point in the stream at which the next chunk begins.
     """
 
@@ -77,7 +77,7 @@ class Feed:
         self.clock = clock
         self.rate = 0.0  # tuples/s, measured by the host
         self.timed = True  # whether tuples have due times, instead of being emitted as fast as possible
-        self.place = since
+        self.point = since
         self.stopped = False
         self.encode = encode
         self._most = most
@@ -101,10 +101,10 @@ class Feed:
 
     def _cut(self, item: Item, born: float) -> list[Chunk]:
         """Cut the next item of the stream into chunks; none if it has nothing new."""
-        following = msgspec.structs.replace(item, position=self.place.position, born=born)
-        chunks = cut(following, self.place, encode=self.encode, most=self._most, rate=self.rate)
+        following = msgspec.structs.replace(item, position=self.point.position, born=born)
+        chunks = cut(following, self.point, encode=self.encode, most=self._most, rate=self.rate)
         if chunks:
-            self.place = chunks[-1].end
+            self.point = chunks[-1].end
         return chunks
 
 
@@ -188,7 +188,7 @@ class ThreadFeed(Feed):
     def _read(self) -> None:
         items, paced = self._open()  # parses the trace before the clock of the replay starts
         self.timed = paced
-        stream = iter(items) if self.place == ORIGIN else self._behind(items)
+        stream = iter(items) if self.point == ORIGIN else self._behind(items)
         entry = next(stream, None)
         began = self.clock() - entry[0] if entry is not None else 0.0
         while entry is not None:
@@ -221,7 +221,7 @@ class ThreadFeed(Feed):
         ValueError
             If the stream ends before that point.
         """
-        since, position = self.place, 0
+        since, position = self.point, 0
         promise: Item | None = None  # the last new one among the skipped tuples
         for due, item in stream:
             if self._halt.is_set():
@@ -405,7 +405,7 @@ class PushFeed(Feed):
         """
         if self.full:
             return False
-        item, position = decode(data), self.place.position
+        item, position = decode(data), self.point.position
         if item.position > position:
             raise ValueError(f"position: {item.position}; expected {position}: items are missing")
         if isinstance(item, Batch):
@@ -413,7 +413,7 @@ class PushFeed(Feed):
             if fresh <= 0:
                 return True
             item = msgspec.structs.replace(item, table=conform(item.table.tail(fresh), self._schema))
-            if self.place.until == END:
+            if self.point.until == END:
                 raise ValueError("batch after the end of the stream")
         elif item.position < position:
             return True

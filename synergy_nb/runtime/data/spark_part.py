@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     from spark_stream.results import DeliveryProgress
     from spark_stream.resumption import Resumption
 
-__all__ = ["SparkPart", "asked_of", "resumption_of"]
+__all__ = ["SparkPart", "part_to_execute", "resumption_of"]
 
 OUTPUT_BYTES: Final = 32 << 20  # limit of the results that wait for room downstream; beyond it, commits wait
 
@@ -46,7 +46,7 @@ class _Step(NamedTuple):
 
 
 class SparkPart(Feed):
-    """One part of a plan on Spark as a component: it takes items on ports, and emits.
+    """One part of a plan on Spark as a component: it executes items on ports, and emits.
 
     Parameters
     ----------
@@ -109,8 +109,10 @@ class SparkPart(Feed):
         self._since: Resumption | None = None  # progress of the part at another peer
         self._copies = False  # whether there are copies
         self._waits = False  # whether all copies have to have a micro-batch before Spark commits it
-        self._kept = self._released = -1  # last micro-batch that all copies have, and that Spark may have committed
-        self._given = since  # point up to which results were emitted
+        self._replicated = (
+            self._released
+        ) = -1  # last micro-batch that all copies have, and that Spark may have committed
+        self._emitted_to = since  # point up to which results were emitted
         self._step = _Step(None, since)  # the last micro-batch that was emitted
         self._steps: deque[_Step] = deque()  # micro-batches handed over since then
 
@@ -135,7 +137,7 @@ class SparkPart(Feed):
         """Bytes to store tuples, which are copied where a punctuation separates them."""
         return 2.0 * item.nbytes if isinstance(item, Batch) else 0.0
 
-    def take(self, port: int, item: Item) -> Iterator[Item]:
+    def execute(self, port: int, item: Item) -> Iterator[Item]:
         """Store tuples until the query has read and committed them; let its watermark follow punctuations."""
         if self._query is not None:
             self._query.append(port, item)
@@ -151,7 +153,7 @@ class SparkPart(Feed):
         Whether that is possible is known when the query starts, which needs a session.
         """
         self._since = resumed = resumption_of(saved.head)
-        self._kept = self._released = resumed.handed.batch
+        self._replicated = self._released = resumed.handed.batch
 
     # -- for its copies ------------------------------------------------------------------------------------------
 
@@ -160,8 +162,8 @@ class SparkPart(Feed):
         """Return its progress."""
         if self._query is None:
             inputs = self._since.inputs if self._since is not None else ()
-            places = tuple(place for _, place in inputs) or (ORIGIN,) * len(self._operator.inputs)
-            return Committed(places, self._step.end, self._released, False, SavedState)
+            points = tuple(point for _, point in inputs) or (ORIGIN,) * len(self._operator.inputs)
+            return Committed(points, self._step.end, self._released, False, SavedState)
         from spark_stream.results import NONE  # noqa: PLC0415 - only who uses Spark needs it
 
         query, inputs, step = self._query, self._query.committed, self._step
@@ -173,34 +175,34 @@ class SparkPart(Feed):
 
         with self._space:
             whole = batch >= self._released and query.resumable
-            return Committed(tuple(place for _, place in inputs), step.end, batch, whole, state)
+            return Committed(tuple(point for _, point in inputs), step.end, batch, whole, state)
 
     @property
     def uncovered_bytes(self) -> int:
         """Bytes of tuples that no punctuation covers yet, so that Spark does not read them."""
         return self._query.uncovered_bytes if self._query is not None else 0
 
-    def copied(self, *, copies: bool, safe: bool) -> None:
+    def set_copies(self, *, copies: bool, safe: bool) -> None:
         """Set whether it has copies, and whether these must have a micro-batch before Spark commits it."""
         if (copies, copies and safe) != (self._copies, self._waits):
             with self._space:
                 self._copies, self._waits = copies, copies and safe
                 self._space.notify_all()
 
-    def kept(self, step: int) -> None:
+    def replicated(self, step: int) -> None:
         """Record that all copies have the output of the micro-batches up to this one."""
         with self._space:
-            self._kept = max(self._kept, step)
+            self._replicated = max(self._replicated, step)
             self._space.notify_all()
 
     def _handed(self, handed: DeliveryProgress) -> None:
         """Handle a micro-batch that was handed over, on a thread; Spark commits it when this returns."""
         from spark_stream.results import ExchangeRefused  # noqa: PLC0415 - only who uses Spark needs it
 
-        self._on_loop(self._stepped, _Step(handed, self.place))
+        self._on_loop(self._stepped, _Step(handed, self.point))
         with self._space:
-            self._space.wait_for(lambda: self.stopped or not self._waits or self._kept >= handed.batch)
-            if self.stopped and self._kept < handed.batch:
+            self._space.wait_for(lambda: self.stopped or not self._waits or self._replicated >= handed.batch)
+            if self.stopped and self._replicated < handed.batch:
                 raise ExchangeRefused(f"micro-batch {handed.batch}: the part has left this peer")
             self._released = max(self._released, handed.batch)
         self._on_loop(self._changed)
@@ -212,7 +214,7 @@ class SparkPart(Feed):
     def _advance(self) -> None:
         """Find the micro-batches that were emitted completely."""
         before = self._step
-        while self._steps and self._given >= self._steps[0].end:
+        while self._steps and self._emitted_to >= self._steps[0].end:
             self._step = self._steps.popleft()
         if self._step is not before:
             self._changed()
@@ -227,10 +229,10 @@ class SparkPart(Feed):
         """Start the query; its results follow a point in the stream."""
         from spark_stream.query import PartQuery  # noqa: PLC0415 - only who uses Spark needs it
 
-        self.place = self._given = since
+        self.point = self._emitted_to = since
         self._step = _Step(None, since)
         query = self._query = PartQuery(
-            asked_of(self._application, self._operator),
+            part_to_execute(self._application, self._operator),
             self._host.session,
             self._host.endpoint(),
             self._host.folder,
@@ -259,7 +261,7 @@ class SparkPart(Feed):
         with self._space:
             self._waiting -= chunk.size
             self._space.notify_all()
-        self._given = chunk.end
+        self._emitted_to = chunk.end
         self._advance()
 
     def stop(self) -> None:
@@ -310,8 +312,8 @@ class SparkPart(Feed):
             return
 
 
-def asked_of(application: str, operator: Operator) -> Part:
-    """Return what the query of a part has to execute."""
+def part_to_execute(application: str, operator: Operator) -> Part:
+    """Return the part that a query has to execute."""
     from spark_stream.query import Part  # noqa: PLC0415 - only who uses Spark needs it
 
     plan, members = part_of(operator)

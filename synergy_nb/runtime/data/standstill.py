@@ -23,7 +23,7 @@ class Standstills:
         Event loop, and clock in seconds.
     components
         Function that returns the components of the peer.
-    held_up
+    on_slow_reader
         Callback (application, operator, reader, reason) for an operator with a shared stream that has waited too
         long for one of its own readers.
     seconds
@@ -35,13 +35,13 @@ class Standstills:
         loop: asyncio.AbstractEventLoop,
         clock: Callable[[], float],
         components: Callable[[], Iterable[Component]],
-        held_up: Callable[[str, str, str, str], None],
+        on_slow_reader: Callable[[str, str, str, str], None],
         seconds: float,
     ) -> None:
         self._loop = loop
         self._clock = clock
         self._components = components
-        self._held_up = held_up
+        self._on_slow_reader = on_slow_reader
         self._seconds = seconds
         self._stands: dict[
             tuple[Component, str], tuple[Point, float]
@@ -80,7 +80,7 @@ class Standstills:
                     reason = (
                         f"took nothing for {seconds:.3g} s of the stream of {component.operator}, which others share"
                     )
-                    self._held_up(component.application, component.operator, cursor.reader.operator, reason)
+                    self._on_slow_reader(component.application, component.operator, cursor.reader.operator, reason)
                     since = now
                 self._stands[key] = cursor.consumed, since
         self._timer = self._loop.call_later(self._seconds / 4, self._look) if shared else None

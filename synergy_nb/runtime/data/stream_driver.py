@@ -67,7 +67,7 @@ class StreamDriver:
     read
         Function that opens a source: its component, the point from which it is read, and the callback for pending
         chunks. It returns None if the source cannot be read and its component has failed.
-    said
+    on_fact
         Callback for each fact.
     arrived
         Callback with application and operator of a sink that has results to collect.
@@ -79,7 +79,7 @@ class StreamDriver:
         Memory that all components of the peer share; None: no limit.
     threads
         Most operators that are executed at the same time.
-    left, heard
+    unused_cores, on_unused_cores
         Function that returns the unused cores of this peer, for its producers; callback for those of other peers.
     machine
         Function that returns the machine whose memory this peer can read, see
@@ -103,14 +103,14 @@ class StreamDriver:
         create: Callable[[Deployment, Component], Logic | None],
         read: Callable[[Component, Point, Callable[[], None]], Feed | None],
         *,
-        said: Callable[[Fact], None],
+        on_fact: Callable[[Fact], None],
         arrived: Callable[[str, str], None] = lambda _application, _operator: None,
         executed: Callable[[Work, Outcome], None] = lambda _work, _outcome: None,
         limits: Limits = LIMITS,
         memory: Memory | None = None,
         threads: int = 1,
-        left: Callable[[], float] = float,
-        heard: Callable[[str, float], None] = lambda _address, _cores: None,
+        unused_cores: Callable[[], float] = float,
+        on_unused_cores: Callable[[str, float], None] = lambda _address, _cores: None,
         machine: Callable[[], str] = str,
         overheads: Overheads | None = None,
         hotspots: HotSpotConfig | None = None,
@@ -122,7 +122,7 @@ class StreamDriver:
             create,
             limits,
             memory,
-            left=left,
+            unused_cores=unused_cores,
             machine=self._shared.machine,
             near=self._shared.shares_memory,
             share=self._shared.arenas.encode,
@@ -133,10 +133,10 @@ class StreamDriver:
         self._runtime = runtime
         self._clock = runtime.clock
         self._read = read
-        self._said = said
+        self._on_fact = on_fact
         self._arrived = arrived
         self._executed = executed
-        self._heard = heard
+        self._on_unused_cores = on_unused_cores
         self._predicted = predicted
         self._overheads = Overheads() if overheads is None else overheads
         self._threads = threads
@@ -151,8 +151,8 @@ class StreamDriver:
             self._pool,
             self._clock,
             partial(decode, item_of=self._shared.item),
-            self._take,
-            self._not_taken,
+            self._receive,
+            self._refuse,
         )
         self._ending: set[asyncio.Task[None]] = set()
         self._timer: asyncio.TimerHandle | None = None
@@ -166,18 +166,18 @@ class StreamDriver:
     def converge(self, deployment: Deployment) -> None:
         """Carry out a deployment on this peer."""
         self._carry_out(self.hosting.converge(deployment, self._clock()))
-        if not deployment.places:
+        if not deployment.assignments:
             self._shared.arenas.release_unused()
 
     def on_frame(self, sender: str, channel: str, payload: bytes) -> None:
         """Receive a frame of another peer; record a damaged one, and request it again."""
-        self._arrivals.add(sender, payload, elsewhere=channel == SHARED)
+        self._arrivals.add(sender, payload, threaded=channel == SHARED)
 
-    def _take(self, sender: str, frame: Frame, began: float | None) -> None:
+    def _receive(self, sender: str, frame: Frame, began: float | None) -> None:
         if self._closed:
             return
         if isinstance(frame, Ack):
-            self._heard(sender, frame.left)
+            self._on_unused_cores(sender, frame.unused_cores)
         elif isinstance(frame, Subscribe):
             self._shared.note_machine(sender, frame.machine)
         effects = self.hosting.receive(sender, frame, self._clock())
@@ -185,7 +185,7 @@ class StreamDriver:
             self._overheads.observe(HOP, self._clock() - began)
         self._carry_out(effects)
 
-    def _not_taken(self, sender: str, error: BaseException) -> None:
+    def _refuse(self, sender: str, error: BaseException) -> None:
         """Request a frame again that was damaged, or whose reference is invalid."""
         if isinstance(error, StaleReference):
             self._shared.failed()
@@ -204,10 +204,10 @@ class StreamDriver:
         """Discard the results of a sink up to a point: a client has them."""
         self._carry_out(self.hosting.collected(application, operator, upto, self._clock()))
 
-    def give_up(self, application: str, operator: str, error: BaseException) -> None:
+    def abort(self, application: str, operator: str, error: BaseException) -> None:
         """Fail a component because of an error outside of its executions."""
         if not self._closed:
-            self._carry_out(self.hosting.give_up(application, operator, error, self._clock()))
+            self._carry_out(self.hosting.abort(application, operator, error, self._clock()))
 
     def committed(self, component: Component) -> None:
         """Handle that another engine has committed or handed over more of a component."""
@@ -264,7 +264,7 @@ class StreamDriver:
                 case Arrived(application, operator):
                     self._runtime.loop.call_soon(self._arrived, application, operator)
                 case Fact():
-                    self._said(effect)
+                    self._on_fact(effect)
                 case PeerPrediction() | SlackViolation():
                     self._predicted(effect)
         self.soon()
@@ -390,28 +390,28 @@ class StreamDriver:
         if not self._executing and not self._beside:
             self._idle.set()
 
-    def _run(self, work: Work, taken: float) -> None:
-        self._on_loop(self._finish, work, work.run(self._clock, self.hosting.limits.window), taken)
+    def _run(self, work: Work, started: float) -> None:
+        self._on_loop(self._finish, work, work.run(self._clock, self.hosting.limits.window), started)
 
-    def _finish(self, work: Work, outcome: Outcome, taken: float) -> None:
+    def _finish(self, work: Work, outcome: Outcome, started: float) -> None:
         self._end(work.component)
         if not self._closed:
-            self._complete(work, outcome, taken)
+            self._complete(work, outcome, started)
 
-    def _complete(self, work: Work, outcome: Outcome, taken: float) -> None:
+    def _complete(self, work: Work, outcome: Outcome, started: float) -> None:
         component, chained = work.component, outcome.then
         effects = self.hosting.finished(work, outcome, self._clock())
         whole = not (work.resumed or outcome.unfinished or outcome.error or chained)
         made = any(chunk.rows for chunk in outcome.chunks)
-        if made and whole and work.rows < LIGHT_ROWS and not component.elsewhere:
-            self._overheads.observe(component.kind, self._clock() - taken - work.rows * component.planned_s)
-        self._tell(work, outcome)
+        if made and whole and work.rows < LIGHT_ROWS and not component.external:
+            self._overheads.observe(component.kind, self._clock() - started - work.rows * component.planned_s)
+        self._report(work, outcome)
         while chained is not None:
-            self._tell(*chained)
+            self._report(*chained)
             chained = chained[1].then
         self._carry_out(effects)
 
-    def _tell(self, work: Work, outcome: Outcome) -> None:
+    def _report(self, work: Work, outcome: Outcome) -> None:
         if self.hosting.hosts(work.component) and not work.component.failed:
             self._executed(work, outcome)
 

@@ -62,7 +62,7 @@ class CalibrationCase:
     def execute(self, items: list[tuple[int, Item]]) -> int:
         """Process items until there is a result; return its number of tuples."""
         for port, item in items:
-            rows = sum(made.rows for made in self._logic.take(port, item) if isinstance(made, Batch))
+            rows = sum(made.rows for made in self._logic.execute(port, item) if isinstance(made, Batch))
             if rows:
                 return rows
         return 0

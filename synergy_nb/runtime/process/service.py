@@ -127,15 +127,15 @@ class Service:
             runtime,
             failed=self._failed,
             finished=self._finished,
-            held_up=self._held_up,
+            on_slow_reader=self._on_slow_reader,
             measured=self._measured,
             keys=keys,
             prepared=self._prepared,
-            copies=self._standbys.heard,
+            copies=self._standbys.handle,
             samples=self._samples,
             measure_s=MEASURE,
-            left=lambda: synergy.ledger.residual_cores(""),
-            heard=self._advertised.receive,
+            unused_cores=lambda: synergy.ledger.residual_cores(""),
+            on_unused_cores=self._advertised.receive,
             machine=lambda: "" if runtime.links.shape is not None else machine(),
             spark=self.spark,
             overheads=self._overheads,
@@ -229,7 +229,7 @@ class Service:
     def _failed(self, application: str, operator: str, reason: str) -> None:
         self.runtime.report_soon(driver.OperatorStopped(application, operator, reason))
 
-    def _held_up(self, application: str, operator: str, reader: str, reason: str) -> None:
+    def _on_slow_reader(self, application: str, operator: str, reader: str, reason: str) -> None:
         self.runtime.report(driver.ReaderStalled(application, operator, reader, reason))
 
     def _finished(self, application: str, operator: str) -> None:

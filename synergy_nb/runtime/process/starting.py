@@ -290,10 +290,10 @@ def _record(cluster: AsyncCluster, config: Mapping[str, Any]) -> None:
 
 async def _check_recordable(client: Any, workers: Iterable[str]) -> None:
     """Refuse to record workers on other machines, and peers that run already."""
-    elsewhere = [address for address in workers if not _on_this_machine(address)]
-    if elsewhere:
+    remote = [address for address in workers if not _on_this_machine(address)]
+    if remote:
         raise ClusterError(
-            f"record: worker {elsewhere[0]} is on another machine; expected all workers on this one, as the file is"
+            f"record: worker {remote[0]} is on another machine; expected all workers on this one, as the file is"
         )
     running = [address for address, runs in (await client.run(runs_peer)).items() if runs]
     if running:

@@ -127,7 +127,7 @@ class Arenas:
         place = pa.py_buffer(memoryview(arena.memory)[start : start + size])
         with pa.FixedSizeBufferWriter(place) as file, pa.ipc.new_stream(file, table.schema) as writer:
             writer.write_table(table)
-        chunk.kept = region
+        chunk.region = region
         chunk.payload = encode_reference(item, Reference(os.getpid(), arena.number, arena.token, start, size))
 
     def _room(self, size: int) -> tuple[_Region, int]:
@@ -168,7 +168,7 @@ class Arenas:
 def grows(chunk: Chunk) -> bool:
     """Whether the time to read a chunk from shared memory grows with its size: text has to be scanned."""
     item = chunk.item
-    return chunk.kept is not None and isinstance(item, Batch) and any(map(_is_text, item.table.dtypes))
+    return chunk.region is not None and isinstance(item, Batch) and any(map(_is_text, item.table.dtypes))
 
 
 def _is_text(kind: pl.DataType) -> bool:

@@ -28,7 +28,7 @@ class Arrivals:
         Function that returns the time in seconds.
     decode
         Decoder of a frame.
-    taken
+    deliver
         Callback for a decoded frame: sender, frame, and the time in seconds at which its decoding began, None if it was
         decoded in a thread.
     refused
@@ -41,28 +41,28 @@ class Arrivals:
         pool: Executor,
         clock: Callable[[], float],
         decode: Callable[[bytes], Frame],
-        taken: Callable[[str, Frame, float | None], None],
+        deliver: Callable[[str, Frame, float | None], None],
         refused: Callable[[str, BaseException], None],
     ) -> None:
         self._loop = loop
         self._pool = pool
         self._clock = clock
         self._decode = decode
-        self._taken = taken
+        self._deliver = deliver
         self._refused = refused
         self._waiting: dict[str, deque[asyncio.Future[Frame]]] = {}  # by sender, while one is being decoded
 
-    def add(self, sender: str, payload: bytes, *, elsewhere: bool) -> None:
-        """Decode a frame and deliver it; in a thread if it is large, or ``elsewhere`` is true as decoding is slow."""
+    def add(self, sender: str, payload: bytes, *, threaded: bool) -> None:
+        """Decode a frame and deliver it; in a thread if it is large, or ``threaded`` is true, as decoding is slow."""
         queue = self._waiting.get(sender)
-        if queue is None and len(payload) < LARGE and not elsewhere:
+        if queue is None and len(payload) < LARGE and not threaded:
             began = self._clock()
             try:
                 frame = self._decode(payload)
             except ValueError as error:
                 self._refused(sender, error)
             else:
-                self._taken(sender, frame, began)
+                self._deliver(sender, frame, began)
             return
         if queue is None:
             queue = self._waiting[sender] = deque()
@@ -82,5 +82,5 @@ class Arrivals:
             if error is not None:
                 self._refused(sender, error)
             else:
-                self._taken(sender, first.result(), None)
+                self._deliver(sender, first.result(), None)
         del self._waiting[sender]

@@ -1,0 +1,121 @@
+"""The messages of the directory: between hosts, roots and the neighbours that store copies."""
+
+from __future__ import annotations
+
+from synergy_nb.control.peer import Message
+from synergy_nb.overlay.directory_entries import Entry, EntryCopy, Kind, PeerLoad
+
+__all__ = [
+    "Copies",
+    "CopiesTaken",
+    "Found",
+    "HostLoad",
+    "Item",
+    "LoadUpdate",
+    "Lookup",
+    "Pull",
+    "Pulled",
+    "Register",
+    "Registered",
+    "Renew",
+    "Touch",
+    "Touched",
+    "Wanted",
+]  # fmt: skip
+
+Item = tuple[str, Kind, int]  # name, kind, version of an entry of the sender or the receiver
+Touched = tuple[str, Kind, str, int, float]  # name, kind, host, version, seconds left
+HostLoad = tuple[str, PeerLoad]  # host, its load
+
+
+class Register(Message, frozen=True, gc=False):
+    """A host registers entries; routed to the root of the first entry's key."""
+
+    copies: tuple[EntryCopy, ...]
+
+
+class Registered(Message, frozen=True, gc=False):
+    """A root's answer to a host.
+
+    Parameters
+    ----------
+    held
+        Entries that it stores.
+    missing
+        Entries that it does not store, or of which it is not the root.
+    load
+        Version of the host's load that it stores; -1 if it stores none.
+    """
+
+    held: tuple[Item, ...]
+    missing: tuple[Item, ...]
+    load: int
+
+
+class Renew(Message, frozen=True, gc=False):
+    """A host renews the leases of its entries at a root."""
+
+    items: tuple[Item, ...]
+
+
+class LoadUpdate(Message, frozen=True, gc=False):
+    """The load of the sender has left its level; to a root of components of the sender."""
+
+    load: PeerLoad
+
+
+class Copies(Message, frozen=True, gc=False):
+    """Entries, and loads of hosts, for a neighbour that is to store copies, or entries for a new root."""
+
+    number: int
+    copies: tuple[EntryCopy, ...]
+    loads: tuple[HostLoad, ...] = ()
+
+
+class CopiesTaken(Message, frozen=True, gc=False):
+    """The acknowledgement of :class:`Copies` with that number."""
+
+    number: int
+
+
+class Touch(Message, frozen=True, gc=False):
+    """A root forwards renewals to the neighbours that store copies."""
+
+    items: tuple[Touched, ...]
+
+
+class Wanted(Message, frozen=True, gc=False):
+    """A neighbour asks a root for entries (name, kind, host) that were renewed but that it does not hold."""
+
+    items: tuple[tuple[str, Kind, str], ...]
+
+
+class Lookup(Message, frozen=True, gc=False):
+    """A look-up of names; routed to the root of the first name."""
+
+    ticket: int
+    origin: str
+    names: tuple[str, ...]
+
+
+class Found(Message, frozen=True, gc=False):
+    """The answer to a look-up: the entries of some of its names."""
+
+    ticket: int
+    found: dict[str, tuple[Entry, ...]]
+
+
+class Pull(Message, frozen=True, gc=False):
+    """A peer that has just joined asks a neighbour for the entries that it is to store."""
+
+    ticket: int
+
+
+class Pulled(Message, frozen=True, gc=False):
+    """One of ``pages`` messages that answer a pull; ``pull_completed`` if the sender has completed its own pull."""
+
+    ticket: int
+    page: int
+    pages: int
+    pull_completed: bool
+    copies: tuple[EntryCopy, ...]
