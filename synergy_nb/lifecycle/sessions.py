@@ -48,6 +48,7 @@ from synergy_nb.lifecycle.messages import (
     End,
     Graph,
     Lost,
+    Moved,
     Refused,
     SessionConfig,
     Share,
@@ -388,6 +389,13 @@ class Session(Protocol):
         request = self._led.get(message.application)
         if request is None or 0 <= message.epoch < request.graph.epoch or sender not in request.graph.addresses:
             return  # the message is about an earlier graph: the component has moved since
+        graph = request.graph
+        if sender not in {
+            *graph.roles.addresses,
+            *graph.producer_peers,
+        }:  # it copies a shared component, and lost the graph
+            self.peer.send(sender, Moved(graph))
+            return
         self._fail(message.application, message.attempt, message.reason)
 
     def _fail(self, application: str, attempt: int, reason: str) -> None:
