@@ -220,7 +220,7 @@ class Session(Protocol):
         """The driver's report that every sink of an application has seen the end of its streams."""
         request = self._led.get(application)
         if request is not None and request.running:
-            self._end_application(application, State.FINISHED, "", keep_sinks=True)
+            self._end_application(application, State.FINISHED, "", retain_sinks=True)
 
     def component_ready(self, application: str, operator: str) -> None:
         """The driver's report that a part on Spark takes tuples."""
@@ -403,7 +403,7 @@ class Session(Protocol):
         if request is None or request.graph.attempt != attempt:
             return
         if request.running:
-            self._end_application(application, State.FAILED, reason, keep_sinks=True)
+            self._end_application(application, State.FAILED, reason, retain_sinks=True)
         else:
             self._setup_failed(application, attempt, reason)
 
@@ -427,16 +427,16 @@ class Session(Protocol):
 
     # -- end ---------------------------------------------------------------------------------------------------------
 
-    def _end_application(self, application: str, state: State, reason: str, *, keep_sinks: bool = False) -> None:
+    def _end_application(self, application: str, state: State, reason: str, *, retain_sinks: bool = False) -> None:
         request = self._led[application]
         request.enter(state, reason)
         self.peer.record(events.ENDINGS[request.status], application, reason=reason)
-        self._end_session(request, reason or request.status, keep_sinks=keep_sinks)
+        self._end_session(request, reason or request.status, retain_sinks=retain_sinks)
         self.peer.instruct(request.report())
         for listener in self.on_ended:
             listener(request)
 
-    def _end_session(self, request: Request, reason: str, *, keep_sinks: bool = False) -> None:
+    def _end_session(self, request: Request, reason: str, *, retain_sinks: bool = False) -> None:
         graph = request.graph
         application = graph.application
         if request.timer is not None:
@@ -450,7 +450,7 @@ class Session(Protocol):
             if address != self.peer.address:
                 self.peer.send(address, End(application, graph.attempt, reason))
         if application in self._members:
-            self._leave(application, reason, keep_sinks=keep_sinks)
+            self._leave(application, reason, retain_sinks=retain_sinks)
         else:
             self._ended_attempts.raise_to(application, (graph.attempt, math.inf))
         self.sharers.ended(graph)
@@ -474,20 +474,20 @@ class Session(Protocol):
         """Leave an application whose components have all moved away; a later graph lets this peer join again."""
         self._leave(application, "its components here have moved", until=self._members[application].graph.epoch)
 
-    def _leave(self, application: str, reason: str, *, keep_sinks: bool = False, until: float = math.inf) -> None:
-        """Release all that this peer holds for an application, except the results at its sinks if ``keep_sinks``.
+    def _leave(self, application: str, reason: str, *, retain_sinks: bool = False, until: float = math.inf) -> None:
+        """Release all that this peer holds for an application, except the results at its sinks if ``retain_sinks``.
 
         From then on, messages about this attempt are refused up to and including the epoch ``until``.
         """
         member = self._members[application]
-        sinks = frozenset(member.plan.sinks) if keep_sinks else frozenset()
+        sinks = frozenset(member.plan.sinks) if retain_sinks else frozenset()
         owners = self.components.leave(application, sinks)
         for operator in set(member.graph.roles.backed_up(self.peer.address)) - member.deployed:
             self.ledger.drop(application, operator)
         member.deployed &= sinks
         member.ended = True
         self.ledger.expire(application)
-        if not keep_sinks:
+        if not retain_sinks:
             if member.timer is not None:
                 member.timer.cancel()
             if member.graph.origin != self.peer.address:
