@@ -52,7 +52,7 @@ def overview() -> str:
         if each.kind == "source":
             continue
         cost = "as stated" if each.cost_from else format_duration(each.cost)
-        share = "by its parameters" if each.given is not None else f"{each.selectivity:g}"
+        share = "by its parameters" if each.output_rate is not None else f"{each.selectivity:g}"
         keeps = {"": "nothing", "tuples": "tuples", "groups": "a tuple a group"}[each.state]
         agree = f"differ: {each.needs_order}" if each.needs_order else f"agree: {each.agrees}"
         spark = off_spark(each.kind, {})
@@ -120,7 +120,7 @@ def _columns(columns: Sequence[str | Mapping[str, str]], named: Mapping[str, str
     return {**result, **named}
 
 
-def _given(**values: Any) -> dict[str, Any]:
+def _not_none(**values: Any) -> dict[str, Any]:
     return {name: value for name, value in values.items() if value is not None}
 """
 
@@ -140,7 +140,7 @@ def method(each: Declaration) -> str:
         profile += ["selectivity: float | None = None", "at: str | None = None", "engine: str | None = None"]
         keyword += [*profile, "**named: str"]
         documented.append((", ".join(_PROFILE), "Options, see :class:`Stream`."))
-        handed = f"_given({', '.join(f'{name}={name}' for name in _PROFILE)})"
+        handed = f"_not_none({', '.join(f'{name}={name}' for name in _PROFILE)})"
     else:
         keyword.append("**profile: Any")
         said = ", ".join(f"`{name}`" for name in _PROFILE if name != each.cost_from)

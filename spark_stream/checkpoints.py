@@ -29,14 +29,14 @@ if TYPE_CHECKING:
     import pyarrow as pa
     from pyspark.sql.connect.session import SparkSession
 
-__all__ = ["Checkpoint", "copied", "place_of", "unreachable"]
+__all__ = ["Checkpoint", "copied", "location_of", "unreachable"]
 
 TRIES: Final = 3  # attempts to copy a checkpoint from which Spark removes old files meanwhile
 COPIES: Final = 8  # files that are copied at the same time
 _VERSION: Final = re.compile(r"(\d+)[._].*(?:delta|snapshot|changelog|zip)")  # files of one version of a state
 
 
-def place_of(session: SparkSession, folder: Path | None) -> str:
+def location_of(session: SparkSession, folder: Path | None) -> str:
     """The folder or URL where a server stores checkpoints.
 
     Parameters
@@ -48,13 +48,13 @@ def place_of(session: SparkSession, folder: Path | None) -> str:
     """
     if folder is not None:
         return str(folder)
-    place = session.conf.get("spark.sql.streaming.checkpointLocation", None)
-    return str(place or session.conf.get("spark.sql.warehouse.dir")).rstrip("/")
+    location = session.conf.get("spark.sql.streaming.checkpointLocation", None)
+    return str(location or session.conf.get("spark.sql.warehouse.dir")).rstrip("/")
 
 
-def unreachable(session: SparkSession, checkpoint: str, place: str) -> str:
+def unreachable(session: SparkSession, checkpoint: str, location: str) -> str:
     """The reason why a server cannot use its location for checkpoints, as a task there has found; empty if it can."""
-    return _run(session, lambda: _looked(checkpoint, place))
+    return _run(session, lambda: _check_access(checkpoint, location))
 
 
 class Checkpoint:
@@ -122,7 +122,7 @@ class Checkpoint:
         elif self.folder is not None:
             self.where = str(self.folder / "checkpoint")
         else:
-            self.where = f"{place_of(session, None)}/{self._name}"
+            self.where = f"{location_of(session, None)}/{self._name}"
         if since.checkpoint and not self._stays:
             self.former = (*since.former, since.checkpoint)
             source, batch, destination = since.checkpoint, since.handed.batch, self.where
@@ -169,33 +169,33 @@ def _run(session: SparkSession, task: Callable[[], str]) -> str:
 
         for _ in batches:
             try:
-                said = task()
+                answer = task()
             except Exception as error:  # noqa: BLE001 - the caller gets it as a text
-                said = f"{type(error).__name__}: {error}"
-            yield pa.RecordBatch.from_pydict({"said": [said]})
+                answer = f"{type(error).__name__}: {error}"
+            yield pa.RecordBatch.from_pydict({"answer": [answer]})
 
-    rows = session.range(0, 1, 1, 1).mapInArrow(work, "said string").collect()
-    return "".join(row.said for row in rows)
+    rows = session.range(0, 1, 1, 1).mapInArrow(work, "answer string").collect()
+    return "".join(row.answer for row in rows)
 
 
-def _at(place: str) -> tuple[Any, str]:
-    """The file system of a place, and the path there."""
+def _at(location: str) -> tuple[Any, str]:
+    """The file system of a location, and the path there."""
     import pyarrow.fs as pafs  # noqa: PLC0415 - within Spark
 
-    if place.startswith("file:"):
-        return pafs.LocalFileSystem(), "/" + unquote(place.removeprefix("file:")).lstrip("/")
-    if "://" not in place:
-        return pafs.LocalFileSystem(), place
-    found: tuple[Any, str] = pafs.FileSystem.from_uri(re.sub("^s3[an]:", "s3:", place))
+    if location.startswith("file:"):
+        return pafs.LocalFileSystem(), "/" + unquote(location.removeprefix("file:")).lstrip("/")
+    if "://" not in location:
+        return pafs.LocalFileSystem(), location
+    found: tuple[Any, str] = pafs.FileSystem.from_uri(re.sub("^s3[an]:", "s3:", location))
     return found
 
 
-def _looked(checkpoint: str, place: str) -> str:
-    """Why a checkpoint cannot be read, or a place not be written, from here."""
+def _check_access(checkpoint: str, location: str) -> str:
+    """Why a checkpoint cannot be read, or a location not be written, from here."""
     system, path = _at(checkpoint)
     if not system.get_file_info(f"{path}/metadata").is_file:
         return "it is not to be found there"
-    system, path = _at(place)
+    system, path = _at(location)
     system.create_dir(path, recursive=True)
     trial = f"{path}/.{uuid.uuid4().hex}"
     with system.open_output_stream(trial) as stream:

@@ -110,7 +110,7 @@ class Exchange:
         self._handing = threading.Lock()
         self._run = 0
         self._closed = False
-        self._told_full = False
+        self._reported_full = False
         # by (port, tap): where Spark has come, what it has been asked since the last commit, and what it reads
         self._asked: dict[tuple[int, int], Offset] = {}
         self._rounds: dict[tuple[int, int], int] = {}
@@ -159,13 +159,13 @@ class Exchange:
         """Whether the inputs are full, so that no items should be appended; ``on_room`` is called afterwards."""
         with self._changed:
             full = any(isinstance(inlet, Spool) and inlet.full for inlet in self.inlets)
-            self._told_full = self._told_full or full
+            self._reported_full = self._reported_full or full
             return full
 
     @property
-    def held(self) -> int:
+    def retained_bytes(self) -> int:
         """Bytes of items from peers that have not been committed."""
-        return sum(inlet.held for inlet in self.inlets if isinstance(inlet, Spool))
+        return sum(inlet.retained_bytes for inlet in self.inlets if isinstance(inlet, Spool))
 
     @property
     def committed(self) -> list[tuple[Offset, Point]]:
@@ -290,7 +290,7 @@ class Exchange:
             inlet = self.inlets[port]
             freed = isinstance(inlet, Spool) and self._reached(inlet, tap, start)
         if freed:
-            self._tell_committed()
+            self._report_committed()
         with self._changed:
             self._check(run)
             while True:
@@ -301,10 +301,10 @@ class Exchange:
                 if end != start:
                     return end
                 again = self._rounds[key] > 1
-                if again and self._is_due and not self._news():
+                if again and self._is_due and not self._has_news():
                     return start._replace(turn=start.turn + 1)
                 left = deadline - time.monotonic()
-                if not again or left <= 0 or self._news():
+                if not again or left <= 0 or self._has_news():
                     return start
                 self._changed.wait(left)
                 self._check(run)
@@ -355,7 +355,7 @@ class Exchange:
         if has_room and self._on_room is not None:
             self._on_room()
         if freed:
-            self._tell_committed()
+            self._report_committed()
 
     # -- for Spark's sink --------------------------------------------------------------------------------------------
 
@@ -370,7 +370,7 @@ class Exchange:
         with self._handing:
             with self._changed:
                 self._check(run)
-                written = self._results.taken(puts)
+                written = self._results.pop(puts)
                 known = batch <= self.batch  # the run before had come so far
                 if batch > self.batch + 1:
                     raise ExchangeRefused(f"micro-batch {batch}; expected {self.batch + 1}: some are not known here")
@@ -395,7 +395,7 @@ class Exchange:
                     self._results.emitted = max(self._results.emitted, effective)
                     self._ages.forget(self._results.emitted)
                 self._oldest = math.inf
-                self._settle()
+                self._reset_rounds()
                 handed = self._handed
             if self._on_handed is not None:
                 self._on_handed(handed)
@@ -440,7 +440,7 @@ class Exchange:
         inlet.commit(tap, end)
         return inlet.committed != before
 
-    def _tell_committed(self) -> None:
+    def _report_committed(self) -> None:
         if self._on_committed is not None:
             self._on_committed()
 
@@ -476,17 +476,17 @@ class Exchange:
                 self.inlets[port].drop(tap)
                 del self._asked[port, tap], self._planned[port, tap], self._rounds[port, tap]
 
-    def _news(self) -> bool:
+    def _has_news(self) -> bool:
         return any(self.inlets[port].news(tap, self._asked[port, tap]) for port, tap in self._asked)
 
     def _room(self) -> bool:
         """Whether a full input has room again, which has not been reported yet."""
-        if not self._told_full or any(isinstance(inlet, Spool) and inlet.full for inlet in self.inlets):
+        if not self._reported_full or any(isinstance(inlet, Spool) and inlet.full for inlet in self.inlets):
             return False
-        self._told_full = False
+        self._reported_full = False
         return True
 
-    def _settle(self) -> None:
+    def _reset_rounds(self) -> None:
         self._rounds = dict.fromkeys(self._rounds, 0)
         self._changed.notify_all()
 

@@ -24,7 +24,7 @@ __all__ = ["BATCH_ROWS", "FlightServer"]
 BATCH_ROWS: Final = 65_536  # of a batch on the wire
 
 
-class _Guard(fl.ServerMiddlewareFactory):  # type: ignore[misc]
+class _TokenCheck(fl.ServerMiddlewareFactory):  # type: ignore[misc]
     def __init__(self, token: str) -> None:
         self._expected = f"Bearer {token}".encode()
 
@@ -45,28 +45,28 @@ class FlightServer(fl.FlightServerBase):  # type: ignore[misc]
     token
         Token that clients have to present.
     exchange
-        Gives what is kept for a query, by its name.
+        Function that returns the exchange of the query with a name.
     """
 
     def __init__(self, host: str, token: str, exchange: Callable[[str], Exchange]) -> None:
-        super().__init__(f"grpc://{host}:0", middleware={"token": _Guard(token)})
+        super().__init__(f"grpc://{host}:0", middleware={"token": _TokenCheck(token)})
         self.address = f"grpc://{host}:{self.port}"
         self._exchange = exchange
 
     def do_action(self, context: Any, action: Any) -> Iterator[bytes]:
         """Answer a JSON question of Spark's source or sink by JSON."""
-        return iter([json.dumps(self._guarded(self._act, action.type, json.loads(action.body.to_pybytes()))).encode()])
+        return iter([json.dumps(self._answered(self._act, action.type, json.loads(action.body.to_pybytes()))).encode()])
 
     def do_get(self, context: Any, ticket: Any) -> Any:
         """Return the rows that a task of Spark's source reads."""
-        table = self._guarded(self._rows, json.loads(ticket.ticket))
+        table = self._answered(self._rows, json.loads(ticket.ticket))
         return fl.RecordBatchStream(pa.RecordBatchReader.from_batches(table.schema, table.to_batches(BATCH_ROWS)))
 
     def do_put(self, context: Any, descriptor: Any, reader: Any, writer: Any) -> None:
         """Store the rows that a task of Spark's sink has written."""
         order = json.loads(descriptor.command)
         batches = [chunk.data for chunk in reader]
-        self._guarded(self._keep, order, batches)
+        self._answered(self._store, order, batches)
 
     def close(self) -> None:
         """Close, when the calls in progress have been answered."""
@@ -97,10 +97,10 @@ class FlightServer(fl.FlightServerBase):  # type: ignore[misc]
         exchange, offsets = self._exchange(order["query"]), (Offset(*order["start"]), Offset(*order["end"]))
         return exchange.read(order["run"], order["port"], *offsets, Slice(*order["slice"]))
 
-    def _keep(self, order: dict[str, Any], batches: list[pa.RecordBatch]) -> None:
+    def _store(self, order: dict[str, Any], batches: list[pa.RecordBatch]) -> None:
         self._exchange(order["query"]).put(order["run"], order["put"], batches)
 
-    def _guarded(self, function: Callable[..., Any], *arguments: Any) -> Any:
+    def _answered(self, function: Callable[..., Any], *arguments: Any) -> Any:
         """Call a function, and raise an error of one line for Spark if it fails."""
         try:
             return function(*arguments)

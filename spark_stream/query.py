@@ -210,12 +210,12 @@ class PartQuery:
         return self._exchange is not None and self._exchange.full
 
     @property
-    def held(self) -> int:
+    def retained_bytes(self) -> int:
         """Bytes of tuples from peers that the query has not committed."""
         exchange = self._exchange
         if exchange is None:
             return sum(item.nbytes for _, item in tuple(self._early) if isinstance(item, Batch))
-        return exchange.held
+        return exchange.retained_bytes
 
     @property
     def uncovered_bytes(self) -> int:
@@ -404,8 +404,8 @@ class PartQuery:
         self._checkpoint = Checkpoint(self._spoken, self._since, self._epoch, self._server(), self._find_folder)
         readings = Counter(operators.readings(plan, part.members, part.operator))
         numbered = operators.numbered(plan, part.members, part.operator)
-        for name, (start, place) in zip(part.inputs, self.committed, strict=True):
-            inlet = Spool(taps=max(readings[name], 1), numbered=name in numbered, start=start, place=place)
+        for name, (start, point) in zip(part.inputs, self.committed, strict=True):
+            inlet = Spool(taps=max(readings[name], 1), numbered=name in numbered, start=start, point=point)
             self._attach(exchange, name, inlet, Layout(), readings[name], numbered=name in numbered)
         staging = [self._source(exchange, each, readings[each.id], numbered=each.id in numbered)
                    for each in members if each.kind == "source" and readings[each.id]]  # fmt: skip

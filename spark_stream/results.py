@@ -107,16 +107,16 @@ class Results:
         self._puts: dict[str, list[pa.RecordBatch]] = {}
 
     def put(self, put: str, batches: list[pa.RecordBatch]) -> None:
-        """Keep what a task has brought."""
+        """Store the rows of a task."""
         self._puts[put] = batches
 
     def forget(self, puts: Sequence[str] | None = None) -> None:
-        """Forget what tasks have brought; None: all of it."""
+        """Discard the rows of these tasks; None: of all tasks."""
         for put in tuple(self._puts) if puts is None else puts:
             self._puts.pop(put, None)
 
-    def taken(self, puts: Sequence[str]) -> list[list[pa.RecordBatch] | None]:
-        """What tasks have brought; None for what never came. Whatever else is here is of tasks that failed."""
+    def pop(self, puts: Sequence[str]) -> list[list[pa.RecordBatch] | None]:
+        """Remove and return the rows of these tasks, None where a task has none; discard those of failed tasks."""
         found = [self._puts.pop(put, None) for put in puts]
         self._puts.clear()
         return found

@@ -102,16 +102,16 @@ class Reader(DataSourceStreamReader):
 
     def initialOffset(self) -> dict[str, int]:  # noqa: N802 - Spark's name
         """Offset at which the query begins."""
-        return _named(_ask(self._options, "initial", **self._where))
+        return _named(_request(self._options, "initial", **self._where))
 
     def latestOffset(self, start: dict[str, int], limit: ReadLimit | None = None) -> dict[str, int]:  # noqa: N802 - Spark's name
         """Offset up to which the query may read now; ``start``, after a wait, if there is no new input."""
-        return _named(_ask(self._options, "latest", **self._where, start=_listed(start)))
+        return _named(_request(self._options, "latest", **self._where, start=_listed(start)))
 
     def partitions(self, start: dict[str, int], end: dict[str, int]) -> Sequence[InputPartition]:
         """Tasks that read the input between two offsets."""
         span = {"start": _listed(start), "end": _listed(end)}
-        slices = _ask(self._options, "partitions", **self._where, **span)
+        slices = _request(self._options, "partitions", **self._where, **span)
         return [InputPartition(json.dumps({**self._where, **span, "slice": each})) for each in slices]
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
@@ -124,7 +124,7 @@ class Reader(DataSourceStreamReader):
 
     def commit(self, end: dict[str, int]) -> None:
         """Commit an offset: input before ``end`` will not be read again."""
-        _ask(self._options, "commit", **self._where, end=_listed(end))
+        _request(self._options, "commit", **self._where, end=_listed(end))
 
 
 class Written(WriterCommitMessage):
@@ -174,11 +174,11 @@ class Writer(DataSourceStreamArrowWriter):
 
     def commit(self, messages: list[WriterCommitMessage | None], batchId: int) -> None:  # noqa: N803 - Spark's name
         """Commit the uploads of a micro-batch; returns when the peer has received them."""
-        _ask(self._options, "finish", batch=batchId, puts=_puts(messages))
+        _request(self._options, "finish", batch=batchId, puts=_puts(messages))
 
     def abort(self, messages: list[WriterCommitMessage | None], batchId: int) -> None:  # noqa: N803 - Spark's name
         """Discard the uploads of a micro-batch."""
-        _ask(self._options, "abort", puts=_puts(messages))
+        _request(self._options, "abort", puts=_puts(messages))
 
 
 def _puts(messages: list[Any]) -> list[str]:
@@ -197,7 +197,7 @@ def _query(options: dict[str, str]) -> dict[str, Any]:
     return {"query": options["query"], "run": int(options["run"])}
 
 
-def _ask(options: dict[str, str], action: str, **order: Any) -> Any:
+def _request(options: dict[str, str], action: str, **order: Any) -> Any:
     """Send a request to the endpoint; return the answer."""
     import pyarrow.flight as fl  # noqa: PLC0415 - within Spark
 

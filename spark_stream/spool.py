@@ -84,7 +84,7 @@ class Inlet(Protocol):
         """A tap is not read after all."""
 
 
-class _Held(NamedTuple):
+class _OpenRows(NamedTuple):
     """A batch of rows that no punctuation covers yet."""
 
     table: pl.DataFrame
@@ -119,8 +119,8 @@ class Spool:
         Readers.
     numbered
         Whether rows keep their position in the stream, in a column ``_position``.
-    start, place
-        Offset up to which the spool was committed that it takes the place of, and place from which the stream is given.
+    start, point
+        Offset up to which the spool that it replaces was committed, and point from which it receives the stream.
 
     Attributes
     ----------
@@ -146,22 +146,22 @@ class Spool:
         taps: int = 1,
         numbered: bool = False,
         start: Offset = FIRST,
-        place: Point = ORIGIN,
+        point: Point = ORIGIN,
     ) -> None:
         self.late = 0
         self.low = start.time
         self.freed = start  # all up to here was committed by all taps
-        self.committed = place
+        self.committed = point
         self.loose = 0
         self.wanted = START
-        self.held = 0  # bytes of rows and punctuations that are kept
+        self.retained_bytes = 0  # bytes of rows and punctuations that are kept
         self.unread = 0  # of these, bytes that have not been read by all taps
         self._limit = limit
         self._most = most
         self._numbered = numbered
         self._start = start
         self._position = start.position
-        self._open: list[_Held] = []
+        self._open: list[_OpenRows] = []
         self._segments: deque[_Segment] = deque()
         self._marks: list[Offset] = []  # where Spark stands, beyond the last punctuation
         self._read = [start.time] * taps
@@ -223,15 +223,15 @@ class Spool:
             first = times.min()
         last: Any = times.max()
         size = int(table.estimated_size()) + OVERHEAD
-        self._open.append(_Held(table, batch.born, batch.position, first, last))
+        self._open.append(_OpenRows(table, batch.born, batch.position, first, last))
         self.loose += size
-        self._keep(size)
+        self._add_bytes(size)
 
     def _cut(self, offset: Offset, born: float) -> None:
         """Release the rows that an offset covers, in the order of arrival."""
         self.low = offset.time
         tables: list[pl.DataFrame] = []
-        rest: list[_Held] = []
+        rest: list[_OpenRows] = []
         position, size = offset.position, OVERHEAD
         for held in self._open:
             if held.first > offset.time:
@@ -243,26 +243,26 @@ class Spool:
                 within = held.table.get_column("time").cast(pl.Int64) <= offset.time
                 covered, left = held.table.filter(within), held.table.filter(~within)
                 first: Any = left.get_column("time").cast(pl.Int64).min()
-                rest.append(_Held(left, held.born, held.position, first, held.last))
+                rest.append(_OpenRows(left, held.born, held.position, first, held.last))
                 remains = int(left.estimated_size()) + OVERHEAD
                 self.loose += remains
-                self._keep(remains)
+                self._add_bytes(remains)
             tables.append(covered)
             self.loose -= before
-            self._keep(-before)
+            self._add_bytes(-before)
             size += int(covered.estimated_size())
             born = min(born, held.born)
             position = min(position, held.position)
         self._open = rest
-        self._keep(size)
+        self._add_bytes(size)
         rows = sum(table.height for table in tables)
         self._segments.append(_Segment(offset, position, tables, rows, size, born))
         if offset.time <= min(self._read):  # Spark had it before
             self.unread -= size
         self._free()
 
-    def _keep(self, size: int) -> None:
-        self.held += size
+    def _add_bytes(self, size: int) -> None:
+        self.retained_bytes += size
         self.unread += size
 
     def mark(self, offset: Offset) -> None:
@@ -353,7 +353,7 @@ class Spool:
         if min(self._committed) == END:
             self._ignored = True
             self._open.clear()
-            self.held = self.unread = self.loose = 0
+            self.retained_bytes = self.unread = self.loose = 0
             self.low = END
             self.committed = Point(self._position, low)
 
@@ -373,7 +373,7 @@ class Spool:
         done, before = min(self._committed), self.freed
         while self._segments and self._segments[0].offset.time <= done:
             segment = self._segments.popleft()
-            self.held -= segment.size
+            self.retained_bytes -= segment.size
             self.freed = segment.offset
         if self.freed is not before:
             kept = (*(segment.position for segment in self._segments), *(held.position for held in self._open))

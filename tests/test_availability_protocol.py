@@ -14,8 +14,8 @@ from synergy_nb.algorithms.availability import IndependentFailures, PlacementCon
 from synergy_nb.algorithms.availability.link_survey import Link
 from synergy_nb.algorithms.availability.messages import (
     PlacementDecision,
-    PlacementKept,
     PlacementNegotiation,
+    PlacementRenewal,
     PlacementReply,
     PlacementReport,
     PlacementRequest,
@@ -468,7 +468,7 @@ def test_a_survey_asks_silent_peers_again_and_measures_the_answered_question() -
         def done(links: dict[str, Link]) -> None:
             found.append((world.simulation.now - asked, links))
 
-        world.simulation.call("peer-0", lambda: surveying.ask(peers, done, required))
+        world.simulation.call("peer-0", lambda: surveying.survey(peers, done, required))
 
     world.simulation.loss = 1.0
     survey("peer-1", "peer-2")
@@ -651,7 +651,7 @@ def test_late_messages_of_an_attempt_change_nothing() -> None:
     assert answer(world, "peer-1", decide[0]) is None  # an earlier attempt
     assert answer(world, "peer-1", decide[2]) == ""  # a later one takes its place
     assert ledger.residual_bandwidth("", "peer-0") == 125e6 - 1600.0
-    peer.receive("peer-0", PlacementKept("r1", 5, ()), now)
+    peer.receive("peer-0", PlacementRenewal("r1", 5, ()), now)
     peer.receive("peer-0", PlacementWithdrawn("r1", 5, ""), now)
     assert ledger.requests == {"r1"}
     peer.receive("peer-0", PlacementWithdrawn("r1", 6, "o7"), now)

@@ -225,7 +225,7 @@ def test_a_fetch_that_comes_again_is_answered_as_before(cluster: Cluster) -> Non
     def fetch(since: tuple[int, int] | None) -> Fetched:
         asked = pack(Fetch(application.id, "sink", since))
         held = application._asynchronous
-        return unpack(cluster._run(held.cluster.ask(held.origin, "fetch", asked)), Fetched)
+        return unpack(cluster._run(held.cluster.request(held.origin, "fetch", asked)), Fetched)
 
     first, again = fetch(None), fetch(None)
     after = fetch(first.end)

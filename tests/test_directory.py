@@ -457,7 +457,7 @@ def test_waiting_lookups_and_remembered_roots_are_bounded() -> None:
     names = [f"n{number}" for number in range(6000)]
     assert world.lookup("p1", names, deadline=20.0) is not None
     assert len(directory._roots) <= 2048
-    assert not directory._asked
+    assert not directory._pending
 
 
 def test_an_answer_that_nobody_waits_for_is_ignored() -> None:

@@ -102,7 +102,7 @@ def test_hosts_are_found_by_number() -> None:
 
 def test_bandwidths_of_a_wide_area_are_those_of_the_links() -> None:
     area = WideArea([[0, 10, 20], [10, 0, 30], [20, 30, 0]], [[5e8, 1e6, 2e6], [1e6, 5e8, 3e6], [2e6, 3e6, 5e8]])
-    area.place(["tcp://a", "tcp://b"])
+    area.set_sites(["tcp://a", "tcp://b"])
     peer = SynergyPeer("tcp://a", PeerConfig(bandwidth=2e8))
     assert answers(peer, driver.BandwidthsLimited(area.bandwidths("tcp://a"), area.sites)) == []
     shape = area.shape("tcp://a")

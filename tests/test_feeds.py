@@ -221,10 +221,10 @@ def test_a_push_waits_for_room_and_says_how_long_it_has() -> None:
     pusher.start()
 
     async def main() -> list[int]:
-        counts = [len(await feed.taken() or []) for _ in range(2)]
+        counts = [len(await feed.next_pieces() or []) for _ in range(2)]
         waiting = [asyncio.ensure_future(feed.push_async({"time": 10, "v": number})) for number in range(3)]
         while not all(push.done() for push in waiting):
-            counts.append(len(await feed.taken() or []))
+            counts.append(len(await feed.next_pieces() or []))
         return counts
 
     counts = asyncio.run(main())

@@ -194,7 +194,7 @@ def test_a_wrong_value_is_told_with_its_column_and_row(change: dict[str, Any], m
     with pytest.raises(FeedError) as caught:
         READER.table(row)
     assert str(caught.value).startswith(message)
-    assert not READER.takes(row)
+    assert not READER.accepts(row)
 
 
 def test_a_missing_column_is_told_with_what_is_near() -> None:
@@ -232,10 +232,10 @@ def test_a_value_of_another_kind_is_taken_where_that_loses_nothing(change: dict[
 
 
 def test_what_takes_finds_quickly_is_what_a_table_takes() -> None:
-    assert READER.takes(ROW)
-    assert READER.takes(dict.fromkeys(ROW, None) | {"when": 5})
-    assert not READER.takes(dict.fromkeys(ROW, None))
-    assert not READER.takes({"when": 1.0})
+    assert READER.accepts(ROW)
+    assert READER.accepts(dict.fromkeys(ROW, None) | {"when": 5})
+    assert not READER.accepts(dict.fromkeys(ROW, None))
+    assert not READER.accepts({"when": 1.0})
 
 
 def test_names_of_frames_are_the_documented_ones() -> None:

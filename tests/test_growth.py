@@ -152,7 +152,7 @@ def test_running_sums_equal_adding_up_all_that_was_promised(seed: int) -> None:
         for resource, left in (("", ledger.residual_cores("x")), ("p1", ledger.residual_bandwidth("x", "p1"))):
             slow = ledger._capacity(resource)
             for share in ledger._shares.values():
-                slow -= ledgers._sum(share.committed, resource) + share.held(resource)
+                slow -= ledgers._sum(share.committed, resource) + share.reserved_amount(resource)
             assert left == pytest.approx(slow, abs=1e-6 if resource else 1e-12)
         assert ledger.overbooked() is None
     for number in range(12):

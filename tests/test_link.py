@@ -504,7 +504,7 @@ def test_a_shaped_link_delays_by_distance_and_size_and_keeps_the_order() -> None
     async def main() -> None:
         loop = asyncio.get_running_loop()
         area = WideArea([[0, 100, 300], [100, 0, 50], [300, 50, 0]], bandwidth=1000.0)
-        area.place([A, B, C])
+        area.set_sites([A, B, C])
         net = Net()
         a, _ = net.join(A, shape=area.shape(A))
         b, at_b = net.join(B)
@@ -518,7 +518,7 @@ def test_a_shaped_link_delays_by_distance_and_size_and_keeps_the_order() -> None
         a.send(B, b"after")
         assert a.pending(B) > 300
         await at_b["message"].reaches(1)
-        area.place({B: 0})  # a shorter way from here on
+        area.set_sites({B: 0})  # a shorter way from here on
         a.send_data(B, "three", b"")
         a.send(B, b"last")
         await at_b["message"].reaches(2)
@@ -532,7 +532,7 @@ def test_a_shaped_link_delays_by_distance_and_size_and_keeps_the_order() -> None
 
 def test_a_wide_area_is_the_same_for_every_peer() -> None:
     area = WideArea.generated(20, seed=3)
-    area.place([A, B])
+    area.set_sites([A, B])
     again = WideArea.from_bytes(area.to_bytes())
     assert len(again) == 20
     for to in (B, C, "mem://never placed"):
@@ -553,7 +553,7 @@ def test_a_wide_area_is_the_same_for_every_peer() -> None:
         (lambda: WideArea([[0, 1], [1, 0]], bandwidth=0), "bandwidth: 0 bytes/s; expected more than 0"),
         (lambda: WideArea([[0, 1], [1, 0]], sites=3), "sites: 3; expected 1 to 2"),
         (lambda: WideArea.generated(0), "sites: 0; expected at least 1"),
-        (lambda: WideArea([[0]]).place({A: 1}), "site of mem://a: 1; expected 0 to 0"),
+        (lambda: WideArea([[0]]).set_sites({A: 1}), "site of mem://a: 1; expected 0 to 0"),
     ],
 )
 def test_a_bad_area_is_refused(make: Any, message: str) -> None:

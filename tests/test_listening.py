@@ -25,7 +25,7 @@ from synergy_nb.runtime.process.plugin import client_links, install, runtime_of
 from synergy_nb.runtime.transport import listening
 from synergy_nb.runtime.transport.framing import LENGTH
 from synergy_nb.runtime.transport.link import Limits, LinkFull, RemoteError
-from synergy_nb.runtime.transport.listening import BoundedComm, Bounds, MessageLengthError, _taken_apart, bound
+from synergy_nb.runtime.transport.listening import BoundedComm, Bounds, MessageLengthError, _split, bound
 from tests.memory_comm import Net, run
 from tests.test_plugin import FACTORY, certificates, event
 from tests.waiting import DEADLINE, until
@@ -278,7 +278,7 @@ def test_a_handshake_of_tls_that_does_not_go_on_is_given_up(tmp_path: Path) -> N
 @given(st.binary(max_size=80) | st.lists(st.integers(0, 12), max_size=9).map(lambda each: q(*each)))
 def test_frames_are_taken_apart_without_loss_or_refused(data: bytes) -> None:
     try:
-        frames, missing = _taken_apart(memoryview(data))
+        frames, missing = _split(memoryview(data))
     except MessageLengthError:
         return
     together = b"".join(map(bytes, frames))
@@ -288,9 +288,9 @@ def test_frames_are_taken_apart_without_loss_or_refused(data: bytes) -> None:
 
 
 @given(st.lists(st.binary(max_size=40), min_size=1, max_size=6), st.integers(0, 6))
-def test_what_was_put_together_is_taken_apart(frames: list[bytes], sent: int) -> None:
+def test_what_was_put_together_is_split(frames: list[bytes], sent: int) -> None:
     first, rest = frames[:sent], frames[sent:]
-    found, missing = _taken_apart(memoryview(q(len(frames), *map(len, frames)) + b"".join(first)))
+    found, missing = _split(memoryview(q(len(frames), *map(len, frames)) + b"".join(first)))
     assert [*map(bytes, found), *(b"?" * length for length in missing)][: len(found)] == frames[: len(found)]
     assert [*map(len, found), *missing] == [*map(len, frames)]
     assert sum(missing) == sum(map(len, rest))

@@ -18,7 +18,7 @@ from synergy_nb.dataflow.operators import create as create_logic
 from synergy_nb.dataflow.streams.log import Limits
 from synergy_nb.dataflow.tuples import END, TYPES, Batch, Item, Punctuation, encode
 from synergy_nb.plan import Plan, PlanError, Stream, plan, source
-from synergy_nb.plan.memory_estimates import check_memory, kept
+from synergy_nb.plan.memory_estimates import check_memory, retained_bytes
 from synergy_nb.runtime.data import instances
 from synergy_nb.runtime.process.starting import start_cluster
 from tests.feeding import fresh, rows_of
@@ -108,7 +108,7 @@ def test_what_stated_rates_project_is_refused_with_numbers() -> None:
     rows = 3600 * 1000
     whole = packets.sort("bytes", window="1 h").sink()
     size = whole.tuple_bytes("source")
-    assert kept(whole, "sort") == pytest.approx(rows * size)
+    assert retained_bytes(whole, "sort") == pytest.approx(rows * size)
     with pytest.raises(
         ValueError, match=rf"operator 'sort', memory: '{rows * size / 1e6:,.0f} MB that it will keep at 1,000 t"
     ):
@@ -116,9 +116,9 @@ def test_what_stated_rates_project_is_refused_with_numbers() -> None:
     check_memory(whole, whole.operators, 1e9)
     check_memory(packets.sort("bytes", window="1 h").sink(memory="1 GB"), ["sort"], 1e9)
     short = source("packets", rate="1000 tuples/s", duration="1 min").sort("bytes", window="1 h").sink()
-    assert kept(short, "sort") == pytest.approx(60 * 1000 * size)
+    assert retained_bytes(short, "sort") == pytest.approx(60 * 1000 * size)
     joined = packets.join(source("packets", rate="10 tuples/s", seed=2), on="source", within="1 min").sink()
-    assert kept(joined, "join") == pytest.approx(60 * 1010 * size)
+    assert retained_bytes(joined, "join") == pytest.approx(60 * 1010 * size)
 
 
 @pytest.mark.parametrize(

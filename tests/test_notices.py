@@ -48,21 +48,21 @@ def made() -> tuple[Clock, list[str], ErrorNotices]:
 def test_what_several_peers_say_of_the_same_is_one_line() -> None:
     clock, written, notices = made()
     for peer in PEERS[:5]:
-        notices.hear(LinkBroken(1.0, peer, PEERS[8], reason="connection closed"))
+        notices.add(LinkBroken(1.0, peer, PEERS[8], reason="connection closed"))
     assert not written
     clock.advance(GATHERED)
     assert written == ["synergy: peer-1, peer-2, peer-3 and 2 more: the link to peer-9 broke: connection closed"]
-    notices.hear(LinkBroken(9.0, PEERS[6], PEERS[8], reason="connection closed"))
+    notices.add(LinkBroken(9.0, PEERS[6], PEERS[8], reason="connection closed"))
     clock.advance(GATHERED)
     assert len(written) == 1
 
 
 def test_a_link_that_breaks_and_then_cannot_be_reached_is_told_once() -> None:
     clock, written, notices = made()
-    notices.hear(LinkBroken(1.0, PEERS[0], PEERS[8], reason="connection closed"))
-    notices.hear(LinkBroken(1.1, PEERS[1], PEERS[8], reason="no link within 2.5 s"))
+    notices.add(LinkBroken(1.0, PEERS[0], PEERS[8], reason="connection closed"))
+    notices.add(LinkBroken(1.1, PEERS[1], PEERS[8], reason="no link within 2.5 s"))
     clock.advance(GATHERED)
-    notices.hear(LinkBroken(4.0, PEERS[0], PEERS[8], reason="no link within 2.5 s"))
+    notices.add(LinkBroken(4.0, PEERS[0], PEERS[8], reason="no link within 2.5 s"))
     clock.advance(GATHERED)
     assert written == ["synergy: peer-1, peer-2: the link to peer-9 broke: connection closed"]
 
@@ -70,29 +70,29 @@ def test_a_link_that_breaks_and_then_cannot_be_reached_is_told_once() -> None:
 def test_many_errors_are_a_few_lines_and_a_number() -> None:
     clock, written, notices = made()
     for number in range(20):
-        notices.hear(raised(PEERS[0], f"error {number}"))
+        notices.add(raised(PEERS[0], f"error {number}"))
     clock.advance(GATHERED)
     assert len(written) == MOST
     clock.advance(AGAIN)
     assert written[-1] == "synergy: 14 more errors of peers; watch(cluster) and explain() show them"
-    notices.hear(raised(PEERS[0], "another"))
+    notices.add(raised(PEERS[0], "another"))
     clock.advance(GATHERED)
     assert written[-1] == "synergy: peer-1: handling Probe raised another"
 
 
 def test_what_breaks_as_a_cluster_closes_is_not_told() -> None:
     clock, written, notices = made()
-    notices.hear(raised(PEERS[0]))
+    notices.add(raised(PEERS[0]))
     notices.close()
-    notices.hear(raised(PEERS[1], "later"))
+    notices.add(raised(PEERS[1], "later"))
     clock.advance(GATHERED)
     assert not written
 
 
 def test_a_client_that_leaves_and_a_late_message_are_no_errors() -> None:
     clock, written, notices = made()
-    notices.hear(LinkClosed(1.0, PEERS[0], "client-host-1", reason="closed"))
-    notices.hear(MessageOutdated(1.0, PEERS[0], "app", reason="stale attempt", message="", sender=""))
+    notices.add(LinkClosed(1.0, PEERS[0], "client-host-1", reason="closed"))
+    notices.add(MessageOutdated(1.0, PEERS[0], "app", reason="stale attempt", message="", sender=""))
     clock.advance(GATHERED)
     assert not written
 

@@ -338,7 +338,7 @@ def test_views_and_explanations_tell_what_was_dropped() -> None:
         assert f"dropped: {number:,} at filter" in repr(application)
         events = application.events()
         readings = JournalSeries(application=application.id)
-        readings.take(events)
+        readings.add_events(events)
         (flow,) = [piece for name, piece in status_pieces(readings, query).items() if name.startswith("flow:")]
         assert f"{number:,} tuples dropped" in flow["missed"]
         assert events.of(SinkMeasured)[-1].miss_rate in (None, 1.0)
@@ -355,7 +355,7 @@ def test_views_and_explanations_tell_what_was_dropped() -> None:
 )
 def test_a_view_does_not_say_that_a_limit_is_kept_by_dropping_half(measured: Event, said: str) -> None:
     readings = JournalSeries(application="top-1")
-    readings.take([ApplicationRunning(1.0, measured.peer, "top-1", peers={"f": measured.peer}), measured])
+    readings.add_events([ApplicationRunning(1.0, measured.peer, "top-1", peers={"f": measured.peer}), measured])
     assert status_pieces(readings)["head"]["sentence"].startswith(said)
 
 

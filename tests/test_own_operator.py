@@ -33,7 +33,7 @@ CLIP = Declaration(
     parameters={"column": Parameter(COLUMN, "column of type int"), "most": Parameter(integer(0), "largest value", 100)},
     columns=_clipped,
     example=Example(lambda packets, _: packets.operator("clip", column="bytes", most=1)),
-    keeps_order=True,
+    preserves_order=True,
     agrees="it processes each tuple alone",
     off_spark=lambda _: "it is there for peers only",
 )

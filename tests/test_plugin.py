@@ -187,7 +187,7 @@ def test_a_wide_area_is_laid_over_running_links() -> None:
         loop = asyncio.get_running_loop()
         driven = Driven()
         area = WideArea([[0, 100], [100, 0]])
-        area.place([A, B])
+        area.set_sites([A, B])
         for own in (driven.a, driven.b):
             assert await own.links.request(own.address, "area", area.to_bytes()) == b""
         assert await driven.a.links.request(B, "ping", b"x") == b"x"

@@ -33,7 +33,7 @@ T = TypeVar("T")
 
 
 def light() -> ForkServer:
-    """A nursery that has little to import, where it does not matter how long a peer takes to start."""
+    """A fork server that has little to import, where it does not matter how long a peer takes to start."""
     return ForkServer.launch(preload=("synergy_nb.runtime.process.processes",))
 
 
@@ -126,7 +126,9 @@ def test_several_peers_in_one_process_on_a_running_loop(tmp_path: Path) -> None:
 
     async def main() -> list[int]:
         security = certificates(tmp_path)
-        async with start(5, FACTORY, per_process=3, security=security, asynchronous=True, nursery=light()) as cluster:
+        async with start(
+            5, FACTORY, per_process=3, security=security, asynchronous=True, fork_server=light()
+        ) as cluster:
             assert list(cluster.processes) == ["peer-1..peer-3", "peer-4..peer-5"]
             assert list(cluster.peers) == [f"peer-{number}" for number in range(1, 6)]
             assert all(address.startswith("tls://127.0.0.1:") for address in cluster.peers.values())
@@ -158,7 +160,7 @@ def test_a_cluster_is_up_when_its_scheduler_info_lists_all_peers(monkeypatch: py
 
         monkeypatch.setattr(PeerCluster, "_watch_worker_status", watch_later)
         async with asyncio.timeout(DEADLINE), asyncio.TaskGroup() as tasks:
-            cluster = start(2, FACTORY, asynchronous=True, nursery=light(), told=progress)
+            cluster = start(2, FACTORY, asynchronous=True, fork_server=light(), on_progress=progress)
             up = tasks.create_task(cluster._up())
             await all_run.wait()
             await turns(100)
@@ -188,23 +190,23 @@ def test_bad_arguments_are_refused(arguments: dict[str, Any], message: str) -> N
 def test_a_peer_that_does_not_come_up_is_reported_and_nothing_is_left() -> None:
     before = {child.pid for child in psutil.Process().children(recursive=True)}
     with pytest.raises(ProcessStartError, match="RuntimeError: this factory fails"):
-        start(2, "tests.test_plugin:broken", nursery=light())
+        start(2, "tests.test_plugin:broken", fork_server=light())
     assert gone([child.pid for child in psutil.Process().children(recursive=True) if child.pid not in before])
 
 
 def test_a_cluster_that_does_not_come_up_on_a_running_loop_is_closed() -> None:
     async def main() -> list[int]:
-        cluster = start(1, "tests.test_plugin:broken", asynchronous=True, nursery=light())
+        cluster = start(1, "tests.test_plugin:broken", asynchronous=True, fork_server=light())
         with pytest.raises(ProcessStartError, match="RuntimeError: this factory fails"):
             await cluster
         assert cluster.status.name == "closed"
-        return [cluster._nursery._process.pid]
+        return [cluster._fork_server._process.pid]
 
     assert gone(asyncio.run(main()))
 
 
 def test_peers_are_installed_on_workers_that_have_none() -> None:
-    with start(2, nursery=light()) as cluster, Client(cluster) as client:
+    with start(2, fork_server=light()) as cluster, Client(cluster) as client:
         peers = install(client, FACTORY)
         assert peers == cluster.peers
         held = Held(cluster)
@@ -214,18 +216,18 @@ def test_peers_are_installed_on_workers_that_have_none() -> None:
 
 def test_a_process_that_is_not_ready_in_time_is_ended() -> None:
     async def main() -> int:
-        nursery = ForkServer.launch(preload=())
+        fork_server = ForkServer.launch(preload=())
         with pytest.raises(ProcessStartError, match=r"process 'x' was not ready within 0\.3 s"):
-            await nursery.fork("x", "tests.test_processes:never_ready", b"", timeout=0.3)
+            await fork_server.fork("x", "tests.test_processes:never_ready", b"", timeout=0.3)
         with pytest.raises(ProcessStartError, match="ValueError: bad spec"):
-            await nursery.fork("y", "tests.test_processes:fails", b"bad spec", timeout=DEADLINE)
-        assert await nursery.fork("z", "tests.test_processes:reports", b"spec", timeout=DEADLINE) == b"spec"
-        assert await nursery.exited("z") == 3
-        pid = nursery._process.pid
-        nursery._process.kill()
-        with pytest.raises(ProcessStartError, match="the nursery has ended"):
-            await nursery.fork("x", "tests.test_processes:never_ready", b"", timeout=DEADLINE)
-        await nursery.close()
+            await fork_server.fork("y", "tests.test_processes:fails", b"bad spec", timeout=DEADLINE)
+        assert await fork_server.fork("z", "tests.test_processes:reports", b"spec", timeout=DEADLINE) == b"spec"
+        assert await fork_server.exited("z") == 3
+        pid = fork_server._process.pid
+        fork_server._process.kill()
+        with pytest.raises(ProcessStartError, match="the fork server has ended"):
+            await fork_server.fork("x", "tests.test_processes:never_ready", b"", timeout=DEADLINE)
+        await fork_server.close()
         return pid
 
     assert gone([asyncio.run(main())])
@@ -249,14 +251,14 @@ import sys
 print("the script runs", flush=True)
 from synergy_nb.runtime.process.processes import start
 cluster = start(2, "tests.echo_peer:make")
-nursery = cluster._nursery._process.pid
-print(nursery, *(process.pid for process in cluster.processes.values()), flush=True)
+fork_server = cluster._fork_server._process.pid
+print(fork_server, *(process.pid for process in cluster.processes.values()), flush=True)
 sys.stdin.readline()
 """
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("way", ["kill", "raise", "kill the nursery"])
+@pytest.mark.parametrize("way", ["kill", "raise", "kill the fork server"])
 def test_nothing_outlives_the_user_s_process(way: str, tmp_path: Path) -> None:
     """A script without a guard is not run again in the peers; however it ends, they end."""
     script = tmp_path / "script.py"
@@ -274,7 +276,7 @@ def test_nothing_outlives_the_user_s_process(way: str, tmp_path: Path) -> None:
         assert all(psutil.pid_exists(pid) for pid in pids)
         if way == "kill":
             user.kill()
-        elif way == "kill the nursery":
+        elif way == "kill the fork server":
             os.kill(pids[0], signal.SIGKILL)
             assert gone(pids[1:])
         if way != "kill":

@@ -25,113 +25,113 @@ def stats(stream: str = "s", rate: float = 100.0, kind: str = "filter", **other:
     return {"stream": stream, "kind": kind, "output_rate": rate, "cost": 1e-5, "selectivity": 0.5, **other}
 
 
-class Told:
-    """What has been told, and what is told still."""
+class Published:
+    """What has been published, and what is published still."""
 
     def __init__(self) -> None:
         self.all: list[tuple[str, Measured]] = []
         self.now: dict[str, Measured] = {}
-        self.profiles = Profiles(self._tell, self._forget)
+        self.profiles = Profiles(self._publish, self._forget)
 
-    def _tell(self, name: str, measured: Mapping[str, float | str]) -> None:
+    def _publish(self, name: str, measured: Mapping[str, float | str]) -> None:
         self.all.append((name, dict(measured)))
         self.now[name] = dict(measured)
 
     def _forget(self, name: str) -> None:
         del self.now[name]
 
-    def note(self, *components: Measured, times: int = SETTLED) -> None:
+    def update(self, *components: Measured, times: int = SETTLED) -> None:
         for _ in range(times):
-            self.profiles.note(components)
+            self.profiles.update(components)
 
 
 def test_what_has_settled_is_told_once_and_again_when_some_of_it_changes_by_a_quarter() -> None:
-    told = Told()
-    told.note(stats(), times=SETTLED - 1)
-    assert told.all == []
-    told.note(stats(), stats())
-    assert told.all == [("s", {"rate": 100.0, "cost": 1e-5, "selectivity": 0.5})]
-    told.note(stats(rate=124.0, cost=0.8e-5, selectivity=0.6))
-    assert len(told.all) == 1
+    published = Published()
+    published.update(stats(), times=SETTLED - 1)
+    assert published.all == []
+    published.update(stats(), stats())
+    assert published.all == [("s", {"rate": 100.0, "cost": 1e-5, "selectivity": 0.5})]
+    published.update(stats(rate=124.0, cost=0.8e-5, selectivity=0.6))
+    assert len(published.all) == 1
     changes: list[Measured] = [{"rate": 126.0}, {"rate": 126.0, "cost": 0.7e-5}, {"cost": 0.7e-5, "selectivity": 0.7}]
     for changed in changes:
-        before = len(told.all)
-        told.note(stats(**changed))
-        assert len(told.all) == before + 1
-        assert told.now["s"].items() >= changed.items()
+        before = len(published.all)
+        published.update(stats(**changed))
+        assert len(published.all) == before + 1
+        assert published.now["s"].items() >= changed.items()
 
 
 def test_who_has_been_away_has_to_settle_again() -> None:
-    told = Told()
-    told.note(stats())
-    told.note(times=1)
-    told.note(stats(rate=900.0), times=SETTLED - 1)
-    assert len(told.all) == 1
-    told.note(stats(rate=900.0), times=1)
-    assert len(told.all) == 2
+    published = Published()
+    published.update(stats())
+    published.update(times=1)
+    published.update(stats(rate=900.0), times=SETTLED - 1)
+    assert len(published.all) == 1
+    published.update(stats(rate=900.0), times=1)
+    assert len(published.all) == 2
 
 
 def test_only_what_an_operator_costs_itself_is_told_under_its_name() -> None:
-    told = Told()
-    told.note(stats("a", kind="sink"), stats("c", kind="source", cost=None), stats("d", kind=PART))
-    assert told.now == {"c": {"rate": 100.0}, "d": {"rate": 100.0}}
-    told.note(stats("e", cost=None), stats("f", cost=0.0), stats("g", selectivity=None), stats("h", rate=0.0))
-    assert told.now.keys() == {"c", "d", "e", "f", "g"}
-    assert told.now["e"] == told.now["f"] == {"rate": 100.0, "selectivity": 0.5}
-    assert told.now["g"] == {"rate": 100.0, "cost": 1e-5}
-    told.note(stats("e"))
-    assert told.now["e"] == {"rate": 100.0, "cost": 1e-5, "selectivity": 0.5}
+    published = Published()
+    published.update(stats("a", kind="sink"), stats("c", kind="source", cost=None), stats("d", kind=PART))
+    assert published.now == {"c": {"rate": 100.0}, "d": {"rate": 100.0}}
+    published.update(stats("e", cost=None), stats("f", cost=0.0), stats("g", selectivity=None), stats("h", rate=0.0))
+    assert published.now.keys() == {"c", "d", "e", "f", "g"}
+    assert published.now["e"] == published.now["f"] == {"rate": 100.0, "selectivity": 0.5}
+    assert published.now["g"] == {"rate": 100.0, "cost": 1e-5}
+    published.update(stats("e"))
+    assert published.now["e"] == {"rate": 100.0, "cost": 1e-5, "selectivity": 0.5}
 
 
 def test_of_several_components_of_one_name_the_busiest_counts() -> None:
-    told = Told()
-    told.note(stats(rate=10.0, cost=3e-5), stats(rate=40.0, cost=2e-5), stats(rate=20.0, kind="sink"))
-    assert told.all == [("s", {"rate": 40.0, "cost": 2e-5, "selectivity": 0.5})]
+    published = Published()
+    published.update(stats(rate=10.0, cost=3e-5), stats(rate=40.0, cost=2e-5), stats(rate=20.0, kind="sink"))
+    assert published.all == [("s", {"rate": 40.0, "cost": 2e-5, "selectivity": 0.5})]
 
 
 def test_a_peer_goes_on_telling_of_the_latest() -> None:
-    told = Told()
+    published = Published()
     for number in range(RETAINED_PROFILES + 3):
-        told.note(stats(f"s{number}"))
-    assert list(told.now) == [f"s{number}" for number in range(3, RETAINED_PROFILES + 3)]
+        published.update(stats(f"s{number}"))
+    assert list(published.now) == [f"s{number}" for number in range(3, RETAINED_PROFILES + 3)]
 
 
 def test_a_stream_whose_rate_goes_up_and_down_is_told_with_its_signature() -> None:
     def bursts(high: float) -> dict[tuple[str, str], tuple[Segment, ...]]:
         return {("a", "o"): (Segment(3.0, 2.0, 0.0, high), Segment(5.0, 8.0, 0.0, 25.0))}
 
-    told = Told()
+    published = Published()
     component = stats(application="a", operator="o")
     for _ in range(SETTLED):
-        told.profiles.note([component], bursts(400.0))
-    assert told.now["s"]["signature"] == "2:400 8:25"
-    told.profiles.note([component], bursts(500.0))  # the highest rate is 4.17 times the mean one rather than 4
-    assert len(told.all) == 1
-    told.profiles.note([component], bursts(100.0))
-    assert told.now["s"]["signature"] == "2:100 8:25"
-    told.profiles.note([component], bursts(30.0))  # of no account
-    assert told.now["s"].keys() == {"rate", "cost", "selectivity"}
-    told.profiles.note([component], {})
-    assert len(told.all) == 3
+        published.profiles.update([component], bursts(400.0))
+    assert published.now["s"]["signature"] == "2:400 8:25"
+    published.profiles.update([component], bursts(500.0))  # the highest rate is 4.17 times the mean one rather than 4
+    assert len(published.all) == 1
+    published.profiles.update([component], bursts(100.0))
+    assert published.now["s"]["signature"] == "2:100 8:25"
+    published.profiles.update([component], bursts(30.0))  # of no account
+    assert published.now["s"].keys() == {"rate", "cost", "selectivity"}
+    published.profiles.update([component], {})
+    assert len(published.all) == 3
 
 
 def test_only_the_window_of_a_signature_is_told() -> None:
     """The first segment may have begun long before, or when the clock did: only its end belongs to the window."""
-    told = Told()
+    published = Published()
     component = stats(application="a", operator="o")
     segments = (Segment(0.0, 1e9, 0.0, 1e-6), Segment(1e9, 1.0, 0.0, 10.0), Segment(1e9 + 1.0, 7.0, 0.0, 80.0))
     for _ in range(SETTLED):
-        told.profiles.note([component], {("a", "o"): segments})
-    assert told.now["s"]["signature"] == "2:1e-06 1:10 7:80"
+        published.profiles.update([component], {("a", "o"): segments})
+    assert published.now["s"]["signature"] == "2:1e-06 1:10 7:80"
 
 
 def test_few_tuples_at_a_high_rate_are_no_burst() -> None:
-    told = Told()
+    published = Published()
     component = stats(application="a", operator="o")
     segments = (Segment(0.0, 6.0, 0.0, 100.0), Segment(6.0, 0.05, 0.0, 400.0), Segment(6.05, 4.0, 0.0, 100.0))
     for _ in range(SETTLED):
-        told.profiles.note([component], {("a", "o"): segments})
-    assert "signature" not in told.now["s"]
+        published.profiles.update([component], {("a", "o"): segments})
+    assert "signature" not in published.now["s"]
 
 
 def test_what_a_host_measures_is_what_is_told() -> None:
@@ -140,11 +140,11 @@ def test_what_a_host_measures_is_what_is_told() -> None:
         plan = trace().filter("bytes % 4 = 0").sink()
         pair.deploy("app", plan, dict.fromkeys(plan.operators, "a"))
         await pair.results("a", "app")
-        told = Told()
-        told.note(*pair.net["a"].stats())
-        assert told.now.keys() == {plan.stream_name("source"), plan.stream_name("filter")}
-        assert told.now[plan.stream_name("source")].keys() == {"rate"}
-        measured = told.now[plan.stream_name("filter")]
+        published = Published()
+        published.update(*pair.net["a"].stats())
+        assert published.now.keys() == {plan.stream_name("source"), plan.stream_name("filter")}
+        assert published.now[plan.stream_name("source")].keys() == {"rate"}
+        measured = published.now[plan.stream_name("filter")]
         assert measured["selectivity"] == 0.25
         assert 0.0 < measured["cost"] < 1e-3
 
@@ -163,15 +163,15 @@ def test_a_running_peer_keeps_its_profiles_in_the_directory(monkeypatch: pytest.
                 running = await cluster.submit(plan)
                 host = runtime_of(next(iter(existing.workers.values()))).host
                 assert isinstance(host, service.Service)
-                told, known = asyncio.Event(), host.synergy.streams.profile
+                published, known = asyncio.Event(), host.synergy.streams.profile
 
                 def profile(name: str, measured: Mapping[str, float | str]) -> None:
                     known(name, measured)
                     if name == plan.stream_name("filter") and "cost" in measured:
-                        told.set()
+                        published.set()
 
                 monkeypatch.setattr(host.synergy.streams, "profile", profile)
-                await asyncio.wait_for(told.wait(), 20.0)
+                await asyncio.wait_for(published.wait(), 20.0)
                 said = {entry.name: dict(entry.attributes) for entry in host.synergy.directory.registered}
                 await running.stop()
             finally:

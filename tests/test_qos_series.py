@@ -71,12 +71,12 @@ def test_taken_in_any_portions_a_line_is_the_same(values: list[float], portions:
         waiting -= 1
         if waiting <= 0:
             waiting = portions[place % len(portions)]
-            whole, times, found = line.take()
+            whole, times, found = line.drain()
             taken = ([] if whole else taken) + list(zip(times, found, strict=True))
-    whole, times, found = line.take()
+    whole, times, found = line.drain()
     taken = ([] if whole else taken) + list(zip(times, found, strict=True))
     assert taken == points(line) == list(zip(map(float, range(len(values))), values, strict=True))
-    assert line.take()[0] is False
+    assert line.drain()[0] is False
     assert not line.fresh
 
 
@@ -88,7 +88,7 @@ def test_a_long_line_is_thinned_the_same_for_every_reader(portion: int) -> None:
     for place in range(count):
         line.append(float(place), 9.0 if place == 300 else math.sin(place / 50))
         if place % portion == 0:
-            whole, times, values = line.take()
+            whole, times, values = line.drain()
             taken = ([] if whole else taken) + list(zip(times, values, strict=True))
     assert len(line) <= COARSE + 2 * RECENT
     kept = points(line)
@@ -97,7 +97,7 @@ def test_a_long_line_is_thinned_the_same_for_every_reader(portion: int) -> None:
     assert (300.0, 9.0) in kept  # the peak stays
     assert kept[0][0] <= 64
     assert max(b - a for (a, _), (b, _) in pairwise(kept)) <= 64
-    whole, times, values = line.take()
+    whole, times, values = line.drain()
     taken = ([] if whole else taken) + list(zip(times, values, strict=True))
     assert taken[-RECENT:] == kept[-RECENT:]
     assert set(kept) <= set(taken)  # who followed has at least what is kept
@@ -216,10 +216,10 @@ def test_a_bounded_number_of_applications_is_remembered() -> None:
     found = JournalSeries()
     for number in range(3 * MOST_APPLICATIONS):
         name = f"a{number}"
-        found.take([RequestSubmitted(number, PEERS[0], name, plan="p", operators=["sink"], qos={})])
-        found.take([ApplicationRunning(number, PEERS[0], name, peers={"sink": PEERS[0]})])
-        found.take([qos(number + 0.5, 0.1, 0.1, 5, application=name)])
-        found.take([ApplicationFinished(number + 0.6, PEERS[0], name, reason="")])
+        found.add_events([RequestSubmitted(number, PEERS[0], name, plan="p", operators=["sink"], qos={})])
+        found.add_events([ApplicationRunning(number, PEERS[0], name, peers={"sink": PEERS[0]})])
+        found.add_events([qos(number + 0.5, 0.1, 0.1, 5, application=name)])
+        found.add_events([ApplicationFinished(number + 0.6, PEERS[0], name, reason="")])
     assert len(found.runs) == len(found.flows) == len(found.components) == MOST_APPLICATIONS
     assert len(found.lines) == 4 * MOST_APPLICATIONS
     assert sum(name.startswith("flow:") for name in status_pieces(found)) == 5  # the last that ended
@@ -431,14 +431,14 @@ def test_of_a_cluster_all_peers_are_shown_and_what_runs() -> None:
 )
 def test_of_a_cluster_at_rest(events: Sequence[Event], said: str) -> None:
     found = JournalSeries()
-    found.take(events)
+    found.add_events(events)
     assert status_pieces(found)["head"]["sentence"] == said
 
 
 def test_peers_are_in_the_order_of_people() -> None:
     found = JournalSeries()
     for number in (10, 2, 1):
-        found.take([PeerStarted(1.0, f"a{number}", f"a{number}", name=f"peer-{number}")])
+        found.add_events([PeerStarted(1.0, f"a{number}", f"a{number}", name=f"peer-{number}")])
     assert [peer.name for peer in shown_peers(found)] == ["peer-1", "peer-2", "peer-10"]
 
 

@@ -72,7 +72,7 @@ class Peer:
         promise = Punctuation(END if ends else self.position * 1000, self.position, 0.0)
         for item in (*items, promise):
             answer = await self.deliveries.push(pack(Push("app", "mine", encode(item))))
-            assert unpack(answer, Pushed).taken
+            assert unpack(answer, Pushed).accepted
         log = self.pair.net["a"].hosting.components["app", "sink"].log
         await until(lambda: log.end == (self.position, promise.time))
 
@@ -86,7 +86,7 @@ class Peer:
 
     # -- as the cluster of a handle ------------------------------------------------------------------------------
 
-    async def ask(self, peer: str, operation: str, payload: bytes = b"", timeout: float = 5.0) -> bytes:
+    async def request(self, peer: str, operation: str, payload: bytes = b"", timeout: float = 5.0) -> bytes:
         if operation == "fetch":
             answer = await self.deliveries.fetch(payload)
             self.asked += 1
@@ -300,11 +300,11 @@ def test_an_answer_that_holds_what_has_come_is_refused() -> None:
     results = Results("app", "out", "me")
     assert results.request(0.5) == Fetch("app", "out", None, wait=0.5, reader="me")
     item = encode(Batch(table(0, 3), 0, 0.0))
-    assert results.take(Fetched([item], (0, 0), (3, 9), finished=False)) == len(item)
+    assert results.add(Fetched([item], (0, 0), (3, 9), finished=False)) == len(item)
     assert results.request(0.0).since == (3, 9)
     with pytest.raises(ClusterError, match="app: results of out from tuple 2 on; expected those from 3 on"):
-        results.take(Fetched([item], (2, 9), (5, 9), finished=False))
-    results.take(Fetched([item], (7, 9), (10, 9), finished=True))
+        results.add(Fetched([item], (2, 9), (5, 9), finished=False))
+    results.add(Fetched([item], (7, 9), (10, 9), finished=True))
     assert results.ended
     assert results.rows == 0
     found = results.table()

@@ -186,7 +186,7 @@ def run_sharing(seed: int) -> None:
             ring.run(rng.uniform(0.0, 0.3))
     ring.run(rng.choice((0.2, 0.8)))
     ring.simulation.loss = rng.choice((0.0, 0.0, 0.05, 0.1))
-    ring.streams._links._faults = drawn_faults(rng)
+    ring.streams.links.faults = drawn_faults(rng)
     deaths = 0
     for _ in range(rng.randint(1, 6)):
         mortal = sorted(ring.synergy.keys() - {*origins.values(), "peer-1", "peer-4", "peer-7"})

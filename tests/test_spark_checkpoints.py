@@ -11,7 +11,7 @@ import pyarrow as pa
 import pytest
 from pyspark import cloudpickle
 
-from spark_stream.checkpoints import Checkpoint, copied, place_of, refusal, unreachable
+from spark_stream.checkpoints import Checkpoint, copied, location_of, refusal, unreachable
 from spark_stream.results import DeliveryProgress
 from spark_stream.resumption import Resumption, claim
 
@@ -23,18 +23,18 @@ class Session:
 
     def __init__(self, place: Path, **conf: str) -> None:
         self.conf = {"spark.sql.warehouse.dir": f"file:{place}", **conf}
-        self._said: list[str] = []
+        self._answers: list[str] = []
 
     def range(self, *_: int) -> Session:
         return self
 
     def mapInArrow(self, work: Callable[[Iterator[Any]], Iterator[pa.RecordBatch]], _: str) -> Session:  # noqa: N802
         shipped = cloudpickle.loads(cloudpickle.dumps(work))  # type: ignore[no-untyped-call]
-        self._said = [said for batch in shipped(iter([None])) for said in batch["said"].to_pylist()]
+        self._answers = [answer for batch in shipped(iter([None])) for answer in batch["answer"].to_pylist()]
         return self
 
     def collect(self) -> list[SimpleNamespace]:
-        return [SimpleNamespace(said=said) for said in self._said]
+        return [SimpleNamespace(answer=answer) for answer in self._answers]
 
 
 def files(root: Path, *names: str) -> None:
@@ -179,8 +179,8 @@ def test_a_place_that_cannot_be_written_is_refused(tmp_path: Path) -> None:
 
 def test_a_server_says_where_it_keeps_checkpoints(tmp_path: Path) -> None:
     session: Any = Session(tmp_path)
-    assert place_of(session, tmp_path / "own") == str(tmp_path / "own")
-    assert place_of(session, None) == f"file:{tmp_path}"
+    assert location_of(session, tmp_path / "own") == str(tmp_path / "own")
+    assert location_of(session, None) == f"file:{tmp_path}"
     told: Any = Session(tmp_path, **{"spark.sql.streaming.checkpointLocation": "hdfs://name/checkpoints/"})
     told.conf = SimpleNamespace(get=lambda key, default=None: "hdfs://name/c/" if "checkpoint" in key else default)
-    assert place_of(told, None) == "hdfs://name/c"
+    assert location_of(told, None) == "hdfs://name/c"

@@ -112,7 +112,7 @@ def test_rows_are_those_between_two_punctuations_however_often_they_are_read(
         read += expected
     assert sorted(read) == [number for _, _, number in seen]
     spool.commit(0, offsets[-1])
-    assert spool.held == 0
+    assert spool.retained_bytes == 0
 
 
 def test_a_row_that_no_punctuation_covers_is_held_back() -> None:
@@ -147,7 +147,7 @@ def test_what_all_readers_have_committed_is_gone() -> None:
     spool.commit(0, end)
     assert numbers(spool.tables(FIRST, end)) == [0, 1]
     spool.commit(1, end)
-    assert spool.held == 0
+    assert spool.retained_bytes == 0
     with pytest.raises(LookupError, match=r"position 0; expected at least 2"):
         spool.tables(FIRST, end)
 
@@ -159,7 +159,7 @@ def test_a_full_spool_has_room_again_when_half_of_it_is_read() -> None:
         spool.append(batch([position] * 20, position))
         position += 20
         spool.append(Punctuation(position, position, 0.0))
-    assert 10_000 <= spool.held < 12_000
+    assert 10_000 <= spool.retained_bytes < 12_000
     first = Offset(20, 20)
     spool.read(0, first)
     assert spool.full
@@ -170,7 +170,7 @@ def test_a_full_spool_has_room_again_when_half_of_it_is_read() -> None:
 def test_rows_that_are_held_back_do_not_keep_their_punctuation_out() -> None:
     spool = Spool(limit=1000)
     spool.append(batch([5] * 100))
-    assert spool.held > 1000
+    assert spool.retained_bytes > 1000
     assert not spool.full
     spool.append(Punctuation(6, 100, 0.0))
     assert spool.full

@@ -30,7 +30,7 @@ class Query:
     """What a part asks of its query."""
 
     made: list[Query]
-    full, held, late, loose = False, 0, 0, 0
+    full, retained_bytes, late, loose = False, 0, 0, 0
     resumable = True
 
     def __init__(self, *_: Any, since: Any, epoch: int, server: Callable[[], str], **calls: Callable[..., Any]) -> None:

@@ -65,8 +65,8 @@ class Peer:
             on_handed=self._hand,
             since=since,
         )
-        for start, place in inputs or ((FIRST, ORIGIN),) * ports:
-            self.exchange.attach(Spool(start=start, place=place), arrow_schema(COLUMNS), 1)
+        for start, point in inputs or ((FIRST, ORIGIN),) * ports:
+            self.exchange.attach(Spool(start=start, point=point), arrow_schema(COLUMNS), 1)
         self.run = self.exchange.begin(END_TIME)
 
     def _hand(self, handed: DeliveryProgress) -> None:

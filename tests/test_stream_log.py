@@ -253,9 +253,19 @@ def test_an_old_question_does_not_send_again_what_was_received() -> None:
     log = filled(4)
     cursor = log.subscribe(READER, None)
     log.due(cursor)
-    had(log, READER, 3, durable=0)
+    had(log, READER, 3, durable=2)
     log.subscribe(READER, at(1))
     assert untils(log.due(cursor)) == [4]
+
+
+def test_a_component_that_is_created_anew_reads_from_its_snapshot_on() -> None:
+    """A follower may become a backup and then active, before its farewell has arrived at its producer."""
+    log = filled(4)
+    cursor = log.subscribe(READER, None)
+    log.due(cursor)
+    had(log, READER, 3, durable=1)
+    log.subscribe(READER, at(1))
+    assert untils(log.due(cursor)) == [2, 3, 4]
 
 
 def test_an_old_question_of_a_follower_is_no_question_for_what_is_gone() -> None:

@@ -282,7 +282,7 @@ def test_rows_on_file_or_not_are_sorted_and_ties_keep_their_order(
         return
     whole = pl.concat(tables)
     with pytest.MonkeyPatch.context() as patch:
-        for name, value in (("KEPT", kept), ("RUN", run), ("PIECE", piece), ("WAYS", 2)):
+        for name, value in (("KEPT", kept), ("RUN", run), ("PIECE", piece), ("MERGED_RUNS", 2)):
             patch.setattr(time_order, name, value)
         for ordered in (True, False):
             store = Store(ordered=ordered)

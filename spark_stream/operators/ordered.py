@@ -208,7 +208,7 @@ def counted_here(work: Work) -> bool:
     origins = set()
     for stream in (first, count.inputs[0]):
         above = plan.operators[stream]
-        while above.kind in KINDS and KINDS[above.kind].keeps_all and "window" not in above.params:
+        while above.kind in KINDS and KINDS[above.kind].retains_all and "window" not in above.params:
             above = plan.operators[above.inputs[0]]
         origins.add(plan.stream_name(above.id))
     return len(origins) == 1

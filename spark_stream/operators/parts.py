@@ -151,7 +151,7 @@ def numbered(plan: Plan, members: Collection[str], end: str) -> frozenset[str]:
         operator = plan.operators[name]
         if _is_read(operator, inside):
             return frozenset({name})
-        return ordered_by(operator.inputs[0]) if KINDS[operator.kind].keeps_order else frozenset()
+        return ordered_by(operator.inputs[0]) if KINDS[operator.kind].preserves_order else frozenset()
 
     found = ordered_by(end)
     for name in members:

@@ -61,7 +61,7 @@ async def _start(count: int) -> dict[str, Any]:
     def told(progress: Progress) -> None:
         reached[progress.what] = time.perf_counter() - began
 
-    cluster = await start_cluster(count, spark=False, told=told)
+    cluster = await start_cluster(count, spark=False, on_progress=told)
     ready = time.perf_counter() - began
     try:
         states = [state for state in (await cluster.states()).values() if state is not None]

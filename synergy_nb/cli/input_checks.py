@@ -26,10 +26,10 @@ __all__ = [
     "fresh",
     "load",
     "parsed",
+    "print_error",
     "print_json",
     "refuse",
     "running",
-    "say",
     "writable",
 ]
 
@@ -37,7 +37,7 @@ FAILED: Final = 1
 BAD_INPUT: Final = 2
 
 
-def say(message: str) -> None:
+def print_error(message: str) -> None:
     """Print a message on the standard error."""
     from synergy_nb.cli.console import err
 
@@ -46,13 +46,13 @@ def say(message: str) -> None:
 
 def refuse(message: str) -> NoReturn:
     """Exit with a message about wrong input."""
-    say(message)
+    print_error(message)
     raise typer.Exit(BAD_INPUT)
 
 
 def fail(message: str) -> NoReturn:
     """Exit with a message about a failure while something ran."""
-    say(message)
+    print_error(message)
     raise typer.Exit(FAILED)
 
 

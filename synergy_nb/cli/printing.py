@@ -78,7 +78,7 @@ def plan_dict(plan: Plan) -> dict[str, Any]:
     }
 
 
-def asked(plan: Plan) -> str:
+def requirement(plan: Plan) -> str:
     """The QoS requirement in words."""
     qos = plan.qos
     parts = [
@@ -98,7 +98,7 @@ def asked(plan: Plan) -> str:
 def show_plan(plan: Plan) -> None:
     """Print the drawing of a plan, and a row for each operator."""
     out.print(Text(plan.name, style="bold"))
-    out.print(Text(f"quality of service: {asked(plan)}", style="dim"))
+    out.print(Text(f"quality of service: {requirement(plan)}", style="dim"))
     out.print()
     out.print(Text("\n".join("  " + line for line in plan.to_text().splitlines()), no_wrap=True, overflow="ellipsis"))
     out.print()

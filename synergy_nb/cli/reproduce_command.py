@@ -46,7 +46,7 @@ def run(
             figures.check(plot)
     found: list[Result] = []
     with Bars() as bars:
-        told = _Told(bars)
+        told = _ProgressDisplay(bars)
         try:
             for result in reproduce(claims, scale=scale, seed=seed, repeat=repeat, processes=processes, progress=told):
                 drawn = result if plot is None else replace(result, figures=(str(figures.draw(result, plot)),))
@@ -62,7 +62,7 @@ def run(
         print_json(printed if len(printed) != 1 else printed[0])
 
 
-class _Told:
+class _ProgressDisplay:
     """Displays the progress of the claims."""
 
     def __init__(self, bars: Bars) -> None:

@@ -34,21 +34,21 @@ class Followed:
         self.count = 0
         self.error = ""
         self._limit = limit
-        self._kept: list[pl.DataFrame] = []
+        self._tables: list[pl.DataFrame] = []
         self._have = 0
 
-    def take(self, table: pl.DataFrame) -> None:
+    def add(self, table: pl.DataFrame) -> None:
         """Add a table."""
         self.count += table.height
         if self._have < self._limit:
-            kept = table.head(self._limit - self._have)
-            self._kept.append(kept)
-            self._have += kept.height
+            first = table.head(self._limit - self._have)
+            self._tables.append(first)
+            self._have += first.height
 
     @property
     def table(self) -> pl.DataFrame | None:
         """The first tuples; None if there was none."""
-        return pl.concat(self._kept) if self._kept else None
+        return pl.concat(self._tables) if self._tables else None
 
 
 class Run(msgspec.Struct, frozen=True):
@@ -281,6 +281,6 @@ def execute(
 def _read(application: Application, sink: str, followed: Followed) -> None:
     try:
         for table in application.stream(sink):
-            followed.take(table)
+            followed.add(table)
     except (ClusterError, RemoteError) as error:  # the application failed or was stopped, which its status shows
         followed.error = str(error)

@@ -40,7 +40,7 @@ class _Share:
         self.committed: dict[str, dict[Link, float]] = {}
         self.limit: dict[str, float] = {}
 
-    def held(self, resource: str) -> float:
+    def reserved_amount(self, resource: str) -> float:
         """Reserved amount of a resource.
 
         Of the operators that a request probes on a peer, some are alternatives and some belong to one graph, so
@@ -137,7 +137,7 @@ class Ledger:
     def _lower_floors(self) -> None:
         """Let links that were promised beyond what they carry bear no more than is still allocated of them."""
         for upstream, floor in tuple(self._floors.items()):
-            held = sum(share.held(upstream) for share in self._holding.values())
+            held = sum(share.reserved_amount(upstream) for share in self._holding.values())
             allocated = min(floor, self._committed.get(upstream, 0.0) + held)
             if allocated > self.measured[upstream]:
                 self._floors[upstream] = allocated
@@ -165,7 +165,7 @@ class Ledger:
         left = self._capacity(resource) - self._committed.get(resource, 0.0)
         for other, share in self._holding.items():
             if other != request:
-                left -= share.held(resource)
+                left -= share.reserved_amount(resource)
         return left
 
     def _count(self, claims: Iterable[Mapping[Link, float]], sign: float) -> None:
@@ -257,7 +257,7 @@ class Ledger:
         for (upstream, _), bandwidth in links.items():
             asked[upstream] = asked.get(upstream, 0.0) + bandwidth
         for resource, amount in asked.items():
-            left = self._residual(request, resource) - (share.held(resource) if additional else 0.0)
+            left = self._residual(request, resource) - (share.reserved_amount(resource) if additional else 0.0)
             if self.enforce and left < amount - ROUNDING * self._capacity(resource):
                 self._tidy(request)
                 if resource == CORES:
@@ -338,7 +338,7 @@ class Ledger:
         totals = self._recounted()
         for share in self._shares.values():
             for resource in {of for claim in share.reserved.values() for of, _ in claim}:
-                totals[resource] = totals.get(resource, 0.0) + share.held(resource)
+                totals[resource] = totals.get(resource, 0.0) + share.reserved_amount(resource)
         for resource, taken in totals.items():
             capacity = self._capacity(resource)
             if taken > capacity * (1.0 + 1e-6):

@@ -15,6 +15,7 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Mapping
 from typing import Any, Final
 
+from synergy_nb.control.graph import Producer
 from synergy_nb.control.ledger import Ledger
 from synergy_nb.control.peer import Message, Peer
 from synergy_nb.lifecycle.deploying import Deploying
@@ -27,6 +28,9 @@ from synergy_nb.plan import Plan
 __all__ = ["RESEND_INTERVAL", "GraphChanges"]
 
 RESEND_INTERVAL: Final = 1.0  # seconds until a message is sent again
+#: Seconds until a shared component that is not where a graph has it is reported as ended: if it has moved, the origin
+#: of its application reports that within this time.
+OWNER_REPORTS: Final = 5.0
 SENDS: Final = 3  # number of times that a graph is sent to every peer
 
 
@@ -106,9 +110,13 @@ class GraphChanges:
 
     def _publish(self, application: str, graph: Graph, addresses: Collection[str], times: int) -> None:
         request = self.led.get(application)
-        if times and request is not None and request.graph is graph:
-            for address in addresses:
-                self.peer.send(address, Moved(graph))
+        if not times or request is None or request.graph.attempt != graph.attempt:
+            return
+        if request.graph is not graph:  # a later graph is sent to its own peers: it may not name a peer that was left
+            addresses = sorted(set(addresses).difference(request.graph.addresses))
+        for address in addresses:
+            self.peer.send(address, Moved(request.graph))
+        if addresses:
             self.peer.after(RESEND_INTERVAL, self._publish, application, graph, addresses, times - 1)
 
     # -- at members --------------------------------------------------------------------------------------------------
@@ -195,8 +203,14 @@ class GraphChanges:
                 self.components.add(graph, member.plan, tap)
         for producer in graph.producers:
             if producer.peer == address and not self.components.use(producer[:2], graph.application) and anew:
-                reason = f"{producer.operator} of {producer.application} at {address} has ended"
-                self.peer.send(graph.origin, Lost(graph.application, graph.attempt, reason, graph.epoch))
+                self.peer.after(OWNER_REPORTS, self._report_ended, graph, producer)
+
+    def _report_ended(self, graph: Graph, producer: Producer) -> None:
+        """Report a shared component that has ended here, unless a later graph has it elsewhere."""
+        member = self.members.get(graph.application)
+        if member is not None and member.graph is graph and not self.components.use(producer[:2], graph.application):
+            reason = f"{producer.operator} of {producer.application} at {self.peer.address} has ended"
+            self.peer.send(graph.origin, Lost(graph.application, graph.attempt, reason, graph.epoch))
 
     def commit_backup(self, member: Member, operator: str) -> None:
         """Commit the link of the backup of an operator at this peer; release the resources if it has no backup here."""

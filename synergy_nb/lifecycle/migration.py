@@ -195,7 +195,7 @@ class Migrations:
         elif move is None or (request.graph.attempt, move.graph.epoch) != (message.attempt, message.epoch):
             self.peer.send(sender, Moved(request.graph))  # the sender may not know that the move has been given up
         elif message.refusal:
-            self.give_up(application, f"{move.operator} at {sender}: {message.refusal}")
+            self.abort(application, f"{move.operator} at {sender}: {message.refusal}")
         elif move.orphaned:
             if sender == move.to:
                 self._take_over(application, move, ready=message.ready)
@@ -246,7 +246,7 @@ class Migrations:
         if move.timer is not None:
             move.timer.cancel()
 
-    def give_up(self, application: str, reason: str) -> None:
+    def abort(self, application: str, reason: str) -> None:
         """Give a move up: publish a graph without the follower; the component stays at its peer."""
         move = self._moves[application]
         self._conclude(application, move)
@@ -262,7 +262,7 @@ class Migrations:
         if self._moves.get(application) is move:
             silent = " and ".join(sorted(move.waiting))
             waited = f"{silent} did not answer" if silent else f"{move.operator} at {move.to} was not ready"
-            self.give_up(application, f"{waited} in time")
+            self.abort(application, f"{waited} in time")
 
     def died(self, application: str, address: str) -> bool:
         """Handle the death of a peer of a moving component; return False if take-over has still to handle it."""
@@ -276,13 +276,13 @@ class Migrations:
             self._set_timeout(application, move, self.config.setup)
             self._send_follow(application, move, move.to)
             return True
-        self.give_up(application, f"peer {address} died")
+        self.abort(application, f"peer {address} died")
         return application not in self.led
 
     def _take_over(self, application: str, move: _Move, *, ready: bool) -> None:
         """Have the follower take over from its dead primary if it is ready; else give the move up."""
         if not ready:
-            self.give_up(application, f"peer {move.old} died before {move.operator} at {move.to} was ready")
+            self.abort(application, f"peer {move.old} died before {move.operator} at {move.to} was ready")
             return
         self._conclude(application, move)
         backups = {**move.before.roles.backups, move.operator: (move.to,)}

@@ -48,6 +48,7 @@ from synergy_nb.lifecycle.messages import (
     End,
     Graph,
     Lost,
+    Moved,
     Refused,
     SessionConfig,
     Share,
@@ -219,7 +220,7 @@ class Session(Protocol):
         """The driver's report that every sink of an application has seen the end of its streams."""
         request = self._led.get(application)
         if request is not None and request.running:
-            self._end_application(application, State.FINISHED, "", keep_sinks=True)
+            self._end_application(application, State.FINISHED, "", retain_sinks=True)
 
     def component_ready(self, application: str, operator: str) -> None:
         """The driver's report that a part on Spark takes tuples."""
@@ -393,6 +394,13 @@ class Session(Protocol):
         request = self._led.get(message.application)
         if request is None or 0 <= message.epoch < request.graph.epoch or sender not in request.graph.addresses:
             return  # the message is about an earlier graph: the component has moved since
+        graph = request.graph
+        if sender not in {
+            *graph.roles.addresses,
+            *graph.producer_peers,
+        }:  # it copies a shared component, and lost the graph
+            self.peer.send(sender, Moved(graph))
+            return
         self._fail(message.application, message.attempt, message.reason)
 
     def _fail(self, application: str, attempt: int, reason: str) -> None:
@@ -400,7 +408,7 @@ class Session(Protocol):
         if request is None or request.graph.attempt != attempt:
             return
         if request.running:
-            self._end_application(application, State.FAILED, reason, keep_sinks=True)
+            self._end_application(application, State.FAILED, reason, retain_sinks=True)
         else:
             self._setup_failed(application, attempt, reason)
 
@@ -424,16 +432,16 @@ class Session(Protocol):
 
     # -- end ---------------------------------------------------------------------------------------------------------
 
-    def _end_application(self, application: str, state: State, reason: str, *, keep_sinks: bool = False) -> None:
+    def _end_application(self, application: str, state: State, reason: str, *, retain_sinks: bool = False) -> None:
         request = self._led[application]
         request.enter(state, reason)
         self.peer.record(events.ENDINGS[request.status], application, reason=reason)
-        self._end_session(request, reason or request.status, keep_sinks=keep_sinks)
+        self._end_session(request, reason or request.status, retain_sinks=retain_sinks)
         self.peer.instruct(request.report())
         for listener in self.on_ended:
             listener(request)
 
-    def _end_session(self, request: Request, reason: str, *, keep_sinks: bool = False) -> None:
+    def _end_session(self, request: Request, reason: str, *, retain_sinks: bool = False) -> None:
         graph = request.graph
         application = graph.application
         if request.timer is not None:
@@ -447,7 +455,7 @@ class Session(Protocol):
             if address != self.peer.address:
                 self.peer.send(address, End(application, graph.attempt, reason))
         if application in self._members:
-            self._leave(application, reason, keep_sinks=keep_sinks)
+            self._leave(application, reason, retain_sinks=retain_sinks)
         else:
             self._ended_attempts.raise_to(application, (graph.attempt, math.inf))
         self.sharers.ended(graph)
@@ -471,20 +479,20 @@ class Session(Protocol):
         """Leave an application whose components have all moved away; a later graph lets this peer join again."""
         self._leave(application, "its components here have moved", until=self._members[application].graph.epoch)
 
-    def _leave(self, application: str, reason: str, *, keep_sinks: bool = False, until: float = math.inf) -> None:
-        """Release all that this peer holds for an application, except the results at its sinks if ``keep_sinks``.
+    def _leave(self, application: str, reason: str, *, retain_sinks: bool = False, until: float = math.inf) -> None:
+        """Release all that this peer holds for an application, except the results at its sinks if ``retain_sinks``.
 
         From then on, messages about this attempt are refused up to and including the epoch ``until``.
         """
         member = self._members[application]
-        sinks = frozenset(member.plan.sinks) if keep_sinks else frozenset()
+        sinks = frozenset(member.plan.sinks) if retain_sinks else frozenset()
         owners = self.components.leave(application, sinks)
         for operator in set(member.graph.roles.backed_up(self.peer.address)) - member.deployed:
             self.ledger.drop(application, operator)
         member.deployed &= sinks
         member.ended = True
         self.ledger.expire(application)
-        if not keep_sinks:
+        if not retain_sinks:
             if member.timer is not None:
                 member.timer.cancel()
             if member.graph.origin != self.peer.address:

@@ -206,9 +206,7 @@ class SharedStreams:
         known = {producer[:4] for producer in request.graph.producers}
         moves = [producer for producer in graph.producers if producer[:4] not in known]
         if request.state is State.MOVING and moves:
-            self.moves.give_up(
-                application, f"{moves[0].operator} of {owner}, which it shares, is at {moves[0].peer} now"
-            )
+            self.moves.abort(application, f"{moves[0].operator} of {owner}, which it shares, is at {moves[0].peer} now")
             if application not in self.led:
                 return
             graph = _next_graph(request.graph, message)

@@ -49,7 +49,7 @@ FADING: Final = 0.95  # factor of an error's weight per later prediction
 POWER: Final = 6.0  # a predictor with half the error of another one has 2 ** POWER times its weight
 CAUTION: Final = 1.25  # standard deviations by which the combination has to be better than the last value
 EARLY: Final = 4  # number of first rates for which the last value is predicted
-WAYS: Final = 8
+PREDICTORS: Final = 8
 
 
 class CombinedRate:
@@ -86,9 +86,9 @@ class CombinedRate:
         "_errors",
         "_level",
         "_own",
+        "_predictions",
         "_shares",
         "_variance",
-        "_ways",
         "literal",
     )
 
@@ -98,8 +98,8 @@ class CombinedRate:
         self._own = PairedMoments(window)  # own rates and their successors
         self._shares: dict[str, list[float]] = {}  # ancestor to smoothed rates: own and its, slow; own and its, fast
         self._level = [0.0, 0.0]  # own smoothed rates, slow and fast
-        self._errors = [0.0] * WAYS
-        self._ways: list[float] | None = None  # predictions of the next rate, one per predictor
+        self._errors = [0.0] * PREDICTORS
+        self._predictions: list[float] | None = None  # predictions of the next rate, one per predictor
         self._combined = 0.0
         self._advantage = self._variance = 0.0  # of the combination over the last value: sum, and sum of squares
         self._count = 0
@@ -111,24 +111,24 @@ class CombinedRate:
     def predict(self, carried: Mapping[str, float]) -> PredictedRate:
         """Predict the own rate that goes with carried rates; see :class:`.RatePredictor`."""
         last = self.literal.last
-        ways = [last] * WAYS
+        predictions = [last] * PREDICTORS
         if self._count:
-            ways[2], ways[3] = self._level
+            predictions[2], predictions[3] = self._level
         own = self._own
         if own.count >= 3 and not own.constant_x:
             slope = min(max(own.xy / own.xx, -1.0), 1.0)
-            ways[1] = max(own.mean_y + slope * (last - own.mean_x), 0.0)
+            predictions[1] = max(own.mean_y + slope * (last - own.mean_x), 0.0)
         best = self.literal.best()
         now = None if best is None else carried.get(best[0])
         if best is not None and now is not None:
-            ways[4] = self.literal.follow(best[0], now)
+            predictions[4] = self.literal.follow(best[0], now)
             slow, slow_from, fast, fast_from = self._shares[best[0]]
             if slow_from > LEAST:
-                ways[5] = now * slow / slow_from
+                predictions[5] = now * slow / slow_from
             if fast_from > LEAST:
-                ways[6] = now * fast / fast_from
-            ways[7] = max(self.literal.line(best[0], now), 0.0)
-        self._ways = ways
+                predictions[6] = now * fast / fast_from
+            predictions[7] = max(self.literal.line(best[0], now), 0.0)
+        self._predictions = predictions
         if self._count < EARLY:
             self._combined = last
             return PredictedRate(last)
@@ -138,7 +138,7 @@ class CombinedRate:
             weights = [(least / error) ** POWER for error in errors]
         else:
             weights = [0.0 if error > 0.0 else 1.0 for error in errors]
-        self._combined = combined = sum(map(float.__mul__, weights, ways)) / sum(weights)
+        self._combined = combined = sum(map(float.__mul__, weights, predictions)) / sum(weights)
         if self._advantage <= CAUTION * math.sqrt(self._variance):
             return PredictedRate(last)
         return PredictedRate(combined) if best is None or now is None else PredictedRate(combined, *best)
@@ -165,13 +165,16 @@ class CombinedRate:
             shares[2] += FAST * (rate - shares[2])
             shares[3] += FAST * (value - shares[3])
         self._count += 1
-        if self._ways is not None:
-            self._compare(rate, self._ways, 1.0 / (rate + level[0] or 1.0))
-            self._ways = None
+        if self._predictions is not None:
+            self._compare(rate, self._predictions, 1.0 / (rate + level[0] or 1.0))
+            self._predictions = None
 
-    def _compare(self, rate: float, ways: list[float], unit: float) -> None:
+    def _compare(self, rate: float, predictions: list[float], unit: float) -> None:
         """Update the errors of all predictors."""
-        self._errors = [FADING * error + abs(way - rate) * unit for error, way in zip(self._errors, ways, strict=True)]
-        ahead = (abs(ways[0] - rate) - abs(self._combined - rate)) * unit
+        self._errors = [
+            FADING * error + abs(prediction - rate) * unit
+            for error, prediction in zip(self._errors, predictions, strict=True)
+        ]
+        ahead = (abs(predictions[0] - rate) - abs(self._combined - rate)) * unit
         self._advantage = FADING * self._advantage + ahead
         self._variance = FADING * FADING * self._variance + ahead * ahead

@@ -109,7 +109,7 @@ class Directory(DirectoryRoot):
         self._load_versions: dict[str, int] = {}  # root to the version of the load that it stores by its last answer
         self._load_sender: Timer | None = None
         self._load_patience = REGISTER_RETRY
-        self._asked: dict[int, _PendingLookup] = {}
+        self._pending: dict[int, _PendingLookup] = {}
         self._roots: dict[str, str] = {}  # name: who answered for it last
         self.handlers = {**self.handlers, Registered: self._on_registered, Found: self._on_found}
         pastry.on_joined.append(self._register_all)
@@ -210,16 +210,16 @@ class Directory(DirectoryRoot):
         """
         self._ticket += 1
         ticket = self._ticket
-        asked = _PendingLookup(set(names), done, self.peer.now + deadline)
-        self._asked[ticket] = asked
-        mine = {name for name in asked.names if self.pull_completed and self.pastry.joined and self._is_mine(name)}
-        if mine or not asked.names:
+        pending = _PendingLookup(set(names), done, self.peer.now + deadline)
+        self._pending[ticket] = pending
+        mine = {name for name in pending.names if self.pull_completed and self.pastry.joined and self._is_mine(name)}
+        if mine or not pending.names:
             answer = {name: self.store.get(name, self.peer.now) for name in sorted(mine)}
             self.peer.send(self.peer.address, Found(ticket, answer))
-        if mine != asked.names:
-            self._ask(ticket, asked.names - mine)
-        if asked.names:
-            self._ask_again_later(ticket, asked)
+        if mine != pending.names:
+            self._look_up(ticket, pending.names - mine)
+        if pending.names:
+            self._retry_later(ticket, pending)
 
     @property
     def registered(self) -> tuple[Entry, ...]:
@@ -357,7 +357,7 @@ class Directory(DirectoryRoot):
 
     # -- look-ups ----------------------------------------------------------------------------------------------------
 
-    def _ask(self, ticket: int, names: Iterable[str]) -> None:
+    def _look_up(self, ticket: int, names: Iterable[str]) -> None:
         if not self.pastry.joined:
             return  # not in the ring; the deadline counts all the same
         groups: dict[str, list[str]] = {}
@@ -369,40 +369,40 @@ class Directory(DirectoryRoot):
                 part = tuple(group[start : start + PAGE])
                 self.pastry.route(key_of(part[0]), Lookup(ticket, self.peer.address, part), first)
 
-    def _ask_again_later(self, ticket: int, asked: _PendingLookup) -> None:
-        delay = asked.patience * (0.75 + 0.5 * self.peer.rng.random())
-        asked.patience *= 1.5
-        left = asked.deadline - self.peer.now
-        asked.timer = self.peer.after(min(delay, max(left, 0.0)), self._ask_again, ticket)
+    def _retry_later(self, ticket: int, pending: _PendingLookup) -> None:
+        delay = pending.patience * (0.75 + 0.5 * self.peer.rng.random())
+        pending.patience *= 1.5
+        left = pending.deadline - self.peer.now
+        pending.timer = self.peer.after(min(delay, max(left, 0.0)), self._retry, ticket)
 
-    def _ask_again(self, ticket: int) -> None:
-        asked = self._asked.get(ticket)
-        if asked is None:
+    def _retry(self, ticket: int) -> None:
+        pending = self._pending.get(ticket)
+        if pending is None:
             return
-        if self.peer.now >= asked.deadline:
-            del self._asked[ticket]
-            asked.done(None)
+        if self.peer.now >= pending.deadline:
+            del self._pending[ticket]
+            pending.done(None)
             return
-        for name in asked.names:
+        for name in pending.names:
             self._roots.pop(name, None)
-        self._ask(ticket, asked.names)
-        self._ask_again_later(ticket, asked)
+        self._look_up(ticket, pending.names)
+        self._retry_later(ticket, pending)
 
     def _on_found(self, sender: str, message: Found) -> None:
-        asked = self._asked.get(message.ticket)
-        if asked is None:
+        pending = self._pending.get(message.ticket)
+        if pending is None:
             return
         for name, entries in message.found.items():
-            if name in asked.names:
-                asked.names.discard(name)
-                asked.found[name] = entries
+            if name in pending.names:
+                pending.names.discard(name)
+                pending.found[name] = entries
                 if sender != self.peer.address:
                     self._roots.pop(name, None)
                     self._roots[name] = sender
         while len(self._roots) > ROOTS:
             del self._roots[next(iter(self._roots))]
-        if not asked.names:
-            del self._asked[message.ticket]
-            if asked.timer is not None:
-                asked.timer.cancel()
-            asked.done(asked.found)
+        if not pending.names:
+            del self._pending[message.ticket]
+            if pending.timer is not None:
+                pending.timer.cancel()
+            pending.done(pending.found)

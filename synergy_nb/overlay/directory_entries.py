@@ -108,7 +108,7 @@ class EntryCopy(msgspec.Struct, frozen=True, gc=False, array_like=True):
     removed: bool = False
 
 
-class _Held:
+class _StoredEntry:
     __slots__ = ("entry", "expires", "removed", "version")
 
     def __init__(self, copy: EntryCopy, expires: float) -> None:
@@ -140,7 +140,7 @@ class Store:
 
     def __init__(self, capacity: int = 200_000) -> None:
         self.capacity = capacity
-        self._by_name: dict[str, dict[tuple[str, str], _Held]] = {}  # name, then (host, kind), to the entry
+        self._by_name: dict[str, dict[tuple[str, str], _StoredEntry]] = {}  # name, then (host, kind), to the entry
         self._by_host: dict[str, set[tuple[str, str]]] = {}  # host to (name, kind) of its entries
         self._loads: dict[str, PeerLoad] = {}  # host to its latest load, which all of its component entries have
         self._count = 0
@@ -161,7 +161,7 @@ class Store:
         if held is None:
             if self._count >= self.capacity or expires <= now:
                 return False
-            held = self._by_name.setdefault(entry.name, {})[entry.host, entry.kind] = _Held(copy, expires)
+            held = self._by_name.setdefault(entry.name, {})[entry.host, entry.kind] = _StoredEntry(copy, expires)
             self._by_host.setdefault(entry.host, set()).add((entry.name, entry.kind))
             self._count += 1
         elif newer:

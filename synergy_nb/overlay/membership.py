@@ -252,7 +252,7 @@ class Membership(Protocol):
                 continue  # sent after the last period, by a watch or another protocol
             if not probe.indirect:
                 probe.indirect = True
-                self._ask_helpers(address, probe.number, HELPERS)
+                self._request_pings(address, probe.number, HELPERS)
             elif waited >= 1.8 * self.period:
                 del self._probes[address]
                 member = self._members.get(address)
@@ -267,7 +267,7 @@ class Membership(Protocol):
             if now < deadline - 0.1 * self.period:  # periods are added up in floats
                 self._number += 1
                 self._ping(address, self._number)
-                self._ask_helpers(address, self._number, 1)
+                self._request_pings(address, self._number, 1)
                 continue
             self.peer.record(PeerDeclaredDead, address, incarnation=member.incarnation)
             self._believe(address, DEAD, member.incarnation)
@@ -333,7 +333,7 @@ class Membership(Protocol):
             news = (News(address, member.status, member.incarnation), *news)
         self.peer.send(address, Ping(number, self.incarnation, news))
 
-    def _ask_helpers(self, address: str, number: int, count: int) -> None:
+    def _request_pings(self, address: str, number: int, count: int) -> None:
         helpers = [
             other
             for other in self.pastry.known()
@@ -348,7 +348,7 @@ class Membership(Protocol):
             return
         if message.news:
             self._learn(message.news)
-        charge = self._hear(sender, message.incarnation)
+        charge = self._observe_alive(sender, message.incarnation)
         news = self._gossip.pick()
         if charge is not None:
             news = (charge, *news)
@@ -358,7 +358,7 @@ class Membership(Protocol):
         if not self._running:
             return
         charged = bool(message.news) and self._learn(message.news)
-        self._hear(sender, message.incarnation)
+        self._observe_alive(sender, message.incarnation)
         probe = self._probes.get(sender)
         if probe is not None:
             if probe.number == message.number:
@@ -391,11 +391,11 @@ class Membership(Protocol):
         probe = self._probes.get(message.target)
         if probe is not None and probe.number == message.number:
             del self._probes[message.target]
-        self._hear(message.target, message.incarnation)
+        self._observe_alive(message.target, message.incarnation)
 
     # -- beliefs -----------------------------------------------------------------------------------------------------
 
-    def _hear(self, address: str, incarnation: int) -> News | None:
+    def _observe_alive(self, address: str, incarnation: int) -> News | None:
         """Note that ``address`` is alive in ``incarnation``; return the news that it has still to refute, or None."""
         member = self._members.get(address)
         if member is None:

@@ -130,7 +130,7 @@ class Pastry(Routing):
         self._attempt = 0
         self._interval = FAST
         self._exchanges = 0
-        self._asked: dict[int, float] = {}  # slot (of 512) to the time of the last request for a peer, seconds
+        self._requested: dict[int, float] = {}  # slot (of 512) to the time of the last request for a peer, seconds
         self._epoch = 0  # number of times that this peer joined or left: earlier timers do nothing
         self.payloads = (JoinRequest,)
         self.handlers = {
@@ -209,7 +209,7 @@ class Pastry(Routing):
             for other in self.leaves.members:
                 self._offer(other)
             if slot not in self.table.entries:
-                self._ask_for(slot)
+                self._request_entry(slot)
         for sequence, hop in list(self._unacknowledged.items()):
             if hop.to == address:
                 del self._unacknowledged[sequence]
@@ -221,7 +221,7 @@ class Pastry(Routing):
         if address == self.address:
             return
         version = self.leaves.version
-        self._take(address, heard=True)
+        self._add_peer(address, mentioned=True)
         self._changed_since(version)
 
     def beyond(self) -> list[str]:
@@ -258,11 +258,11 @@ class Pastry(Routing):
     def _try_to_join(self, attempt: int, patience: float) -> None:
         if self.joined or self._contact is None or attempt != self._attempt:
             return
-        self._ask_to_join(self._contact, attempt)
+        self._request_join(self._contact, attempt)
         again = min(patience * 1.6, JOIN_LAST)
         self.peer.after(patience * (0.75 + 0.5 * self.peer.rng.random()), self._try_to_join, attempt, again)
 
-    def _ask_to_join(self, contact: str, attempt: int) -> None:
+    def _request_join(self, contact: str, attempt: int) -> None:
         number = self._next()
         request = JoinRequest(self.address, attempt, ())
         self.peer.send(contact, Routed(self.peer.key, request, self.address, number, 1, number))
@@ -297,7 +297,7 @@ class Pastry(Routing):
         if message.attempt != self._attempt or self._contact is None:
             return
         for address in (sender, *message.leaves, *message.learned):
-            self._take(address, heard=False)
+            self._add_peer(address, mentioned=False)
         self.joined = True
         announcement = Leaves(self.leaves.members, True)
         for address in self.known():
@@ -319,13 +319,13 @@ class Pastry(Routing):
 
     # -- maintenance -------------------------------------------------------------------------------------------------
 
-    def _take(self, address: str, heard: bool) -> None:
-        """Add a peer where it fits; announce this peer to a new leaf that others mentioned (``heard``)."""
+    def _add_peer(self, address: str, mentioned: bool) -> None:
+        """Add a peer where it fits; announce this peer to a new leaf that others mentioned (``mentioned``)."""
         if address == self.address or address in self.leaves or not self.admissible(address):
             return
         if self.leaves.add(address):
             self._known = None
-            if heard and self.joined:
+            if mentioned and self.joined:
                 self.peer.send(address, Leaves(self.leaves.members, True))
         self._offer(address)
 
@@ -354,11 +354,11 @@ class Pastry(Routing):
         if not self.joined:
             return
         version = self.leaves.version
-        self._take(sender, heard=False)
+        self._add_peer(sender, mentioned=False)
         here = self.leaves.member_set
         for address in message.leaves:
             if address not in here:
-                self._take(address, heard=True)
+                self._add_peer(address, mentioned=True)
         if message.answer:
             if sender in self.leaves:
                 self.peer.send(sender, Leaves(self.leaves.members, False))
@@ -392,7 +392,7 @@ class Pastry(Routing):
             if turn < 2 or self.leaves.whole:
                 self.peer.send(near[turn % len(near)], Leaves(self.leaves.members, True))
             else:
-                self._ask_to_join(self.peer.rng.choice(self.known()), self._attempt)
+                self._request_join(self.peer.rng.choice(self.known()), self._attempt)
         delay = self._interval * (0.75 + 0.5 * self.peer.rng.random())
         self._interval = min(self._interval * 1.5, SLOW)
         self.peer.after(delay, self._stabilised, epoch, version)
@@ -414,14 +414,14 @@ class Pastry(Routing):
     def missing(self, slot: int) -> None:
         """Request a peer for an empty slot, at most once a minute, unless the ring is probably too small."""
         likely = self.leaves.size_estimate >= 16.0 ** ((slot >> 4) + 1) / 2
-        if likely and self._asked.get(slot, -ASK_EVERY) + ASK_EVERY <= self.peer.now:
-            self._ask_for(slot)
+        if likely and self._requested.get(slot, -ASK_EVERY) + ASK_EVERY <= self.peer.now:
+            self._request_entry(slot)
 
-    def _ask_for(self, slot: int) -> None:
+    def _request_entry(self, slot: int) -> None:
         """Request a peer for an empty slot from another peer of its row or the next rows (section 2.4, repair)."""
         if slot < 0 or not self.joined or self.leaves.whole:
             return
-        self._asked[slot] = self.peer.now
+        self._requested[slot] = self.peer.now
         row = slot >> 4
         for nearby in range(row, row + 3):
             peers = [address for address in self.table.row(nearby) if address not in self._silent]
@@ -453,5 +453,5 @@ class Pastry(Routing):
         self.remove(sender)
         if self.joined:
             for address in message.leaves:
-                self._take(address, heard=True)
+                self._add_peer(address, mentioned=True)
         self._changed_since(version)

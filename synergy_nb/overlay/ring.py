@@ -135,8 +135,8 @@ class LeafSet:
         clockwise = (place_of(address) - self.number) & MASK
         if clockwise == 0:
             return False
-        right = self._take(self._right, clockwise, address)
-        left = self._take(self._left, -clockwise & MASK, address)
+        right = self._insert(self._right, clockwise, address)
+        left = self._insert(self._left, -clockwise & MASK, address)
         if right or left:
             self._rebuild()
             return True
@@ -150,8 +150,8 @@ class LeafSet:
         self._right = [item for item in self._right if item[1] != address]
         for _, other in (*self._left, *self._right):  # in a small ring a peer of one side now also fits the other
             clockwise = (place_of(other) - self.number) & MASK
-            self._take(self._right, clockwise, other)
-            self._take(self._left, -clockwise & MASK, other)
+            self._insert(self._right, clockwise, other)
+            self._insert(self._left, -clockwise & MASK, other)
         self._rebuild()
         return True
 
@@ -203,7 +203,7 @@ class LeafSet:
         steps = abs(peers.index(one) - peers.index(other))
         return min(steps, len(peers) - steps) if self._whole else steps
 
-    def _take(self, side: list[tuple[int, str]], offset: int, address: str) -> bool:
+    def _insert(self, side: list[tuple[int, str]], offset: int, address: str) -> bool:
         if len(side) >= self.half and offset >= side[-1][0]:
             return False
         item = (offset, address)

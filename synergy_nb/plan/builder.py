@@ -85,7 +85,7 @@ class Stream(Methods):
         params
             Parameters of the operator by name.
         """
-        return self._then(kind, others, params, _given(id=id))
+        return self._then(kind, others, params, _not_none(id=id))
 
     def _then(self, kind: str, others: Sequence[Self], params: Mapping[str, Any], profile: Mapping[str, Any]) -> Self:
         return type(self)(kind, params, [self, *others], profile)
@@ -132,7 +132,7 @@ class Stream(Methods):
             If the plan is invalid; it holds all problems.
         """
         end = Stream("sink", {"name": name}, [self], profile)
-        qos = _given(
+        qos = _not_none(
             delay=delay, miss_rate=miss_rate, throughput=throughput, availability=availability, memory=memory,
             scheduling=scheduling, overdue=overdue, hotspots=hotspots,
         )  # fmt: skip
@@ -179,7 +179,7 @@ def source(connector: Any, **params: Any) -> Stream:
     return Stream("source", {"connector": "python", **params}, [], profile, rows)
 
 
-def _told() -> str:
+def _parameter_help() -> str:
     """List the parameters of all connectors, for the docstring of :func:`source`."""
     lines: list[str] = []
     for connector, parameters in CONNECTORS.items():
@@ -190,7 +190,7 @@ def _told() -> str:
     return indent("\n".join(wrapped), " " * 8).replace("`", "``").replace("````", "``")
 
 
-source.__doc__ = (source.__doc__ or "").replace("        .. parameters\n", _told())
+source.__doc__ = (source.__doc__ or "").replace("        .. parameters\n", _parameter_help())
 
 
 @user_facing
@@ -224,7 +224,7 @@ def plan(*plans: Plan, name: str | None = None, **qos: Any) -> Plan:
     return _built(ends, {**combined, **qos}, title)
 
 
-def _given(**values: Any) -> dict[str, Any]:
+def _not_none(**values: Any) -> dict[str, Any]:
     return {name: value for name, value in values.items() if value is not None}
 
 
@@ -271,7 +271,7 @@ def _drafts_of(built: Plan) -> list[Stream]:
     """Streams at the sinks of a plan that was decoded, not built."""
     streams: dict[str, Stream] = {}
     for name, operator in built.operators.items():
-        profile = {"id": name, "engine": operator.engine, **_given(selectivity=operator.selectivity, at=operator.at)}
+        profile = {"id": name, "engine": operator.engine, **_not_none(selectivity=operator.selectivity, at=operator.at)}
         if operator.cost is not None and not KINDS[operator.kind].cost_from:
             profile["cost"] = operator.cost
         streams[name] = Stream(operator.kind, operator.params, [streams[up] for up in operator.inputs], profile)

@@ -86,7 +86,7 @@ class Flow(NamedTuple):
 
     Parameters
     ----------
-    taken
+    consumed
         Tuples of all inputs per second.
     first
         Tuples of the first input per second.
@@ -94,7 +94,7 @@ class Flow(NamedTuple):
         Windows that close per second.
     """
 
-    taken: float
+    consumed: float
     first: float
     windows: float
 
@@ -169,8 +169,8 @@ class Declaration(msgspec.Struct, frozen=True, eq=False, kw_only=True):
     cost
         Core-seconds per tuple, unless stated or measured; ``cost_from`` names the parameter that states it.
     selectivity
-        Tuples out over tuples in, unless stated or measured; ``given`` computes the tuples out if they are no fixed
-        ratio.
+        Tuples out over tuples in, unless stated or measured; ``output_rate`` computes the tuples out
+        if they are no fixed ratio.
     guessed
         Whether the selectivity depends on the data, so that its default is only a guess.
     commutative
@@ -188,9 +188,9 @@ class Declaration(msgspec.Struct, frozen=True, eq=False, kw_only=True):
         rates.
     waits
         Whether it emits the tuples of a window when the watermark reaches the window's end.
-    keeps_all
+    retains_all
         Whether its stream has the tuples of its input, one for one, in the same windows.
-    keeps_order
+    preserves_order
         Whether its stream is in the order of its first input.
     needs_order
         Reason why the result depends on the order of the input; empty if it does not.
@@ -218,7 +218,7 @@ class Declaration(msgspec.Struct, frozen=True, eq=False, kw_only=True):
     cost: float = 1e-6
     cost_from: str = ""
     selectivity: float = 1.0
-    given: Callable[[Mapping[str, Any], Flow], float] | None = None
+    output_rate: Callable[[Mapping[str, Any], Flow], float] | None = None
     guessed: bool = False
     commutative: bool = False
     bare: str = ""
@@ -227,8 +227,8 @@ class Declaration(msgspec.Struct, frozen=True, eq=False, kw_only=True):
     span: Callable[[Mapping[str, Any]], float] = lambda _: 0.0
     product: bool = False
     waits: bool = False
-    keeps_all: bool = False
-    keeps_order: bool = False
+    retains_all: bool = False
+    preserves_order: bool = False
     needs_order: str = ""
     agrees: str = ""
     remedy: str = ""
@@ -258,7 +258,7 @@ class Declaration(msgspec.Struct, frozen=True, eq=False, kw_only=True):
 
     def tuples(self, params: Mapping[str, Any], flow: Flow) -> float:
         """Output rate in tuples/s, used if neither profile nor plan states it."""
-        return flow.taken * self.selectivity if self.given is None else self.given(params, flow)
+        return flow.consumed * self.selectivity if self.output_rate is None else self.output_rate(params, flow)
 
 
 def _check_syntax(it: Derivation, parameters: Mapping[str, Parameter]) -> None:

@@ -13,7 +13,7 @@ from typing import Protocol
 from synergy_nb.plan.catalogue import KINDS
 from synergy_nb.plan.validation import Operator, PlanError, Problem, QoS
 
-__all__ = ["check_memory", "kept", "on_peers"]
+__all__ = ["check_memory", "on_peers", "retained_bytes"]
 
 
 class RatedPlan(Protocol):
@@ -37,13 +37,13 @@ class RatedPlan(Protocol):
         """Tuples out of the operator over tuples in."""
 
 
-def kept(plan: RatedPlan, operator: str) -> float:
+def retained_bytes(plan: RatedPlan, operator: str) -> float:
     """Estimate the bytes of the tuples that an operator retains, by stated rates; 0 where they are unknown.
 
     >>> from synergy_nb.plan import source
     >>> packets = source("packets", seed=1, rate="1000 tuples/s", duration="10 min")
     >>> plan = packets.sort("bytes", window="1 h").sink()
-    >>> kept(plan, "sort") == 600 * 1000 * plan.tuple_bytes("source")
+    >>> retained_bytes(plan, "sort") == 600 * 1000 * plan.tuple_bytes("source")
     True
     """
     asked = plan.operators[operator]
@@ -74,7 +74,7 @@ def check_memory(plan: RatedPlan, operators: Iterable[str], limit: float) -> Non
     problems = []
     share = limit if plan.qos.memory is None else min(plan.qos.memory, limit)
     for name in operators:
-        operator, size = plan.operators[name], kept(plan, name)
+        operator, size = plan.operators[name], retained_bytes(plan, name)
         if size > share:
             rate = sum(plan.rate(up) for up in operator.inputs)
             held = f"{size / 1e6:,.0f} MB that it will keep at {rate:,.6g} tuples/s"

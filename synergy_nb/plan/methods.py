@@ -55,7 +55,7 @@ class Methods:
             "project",
             (),
             {"columns": _columns(columns, named)},
-            _given(id=id, cost=cost, selectivity=selectivity, at=at, engine=engine),
+            _not_none(id=id, cost=cost, selectivity=selectivity, at=at, engine=engine),
         )
 
     def sample(self, fraction: Any, seed: int | None = None, **profile: Any) -> Self:
@@ -168,7 +168,7 @@ class Methods:
             "aggregate",
             (),
             {"by": _names(by), "window": window, "values": {**(values or {}), **named}, "half_life": half_life},
-            _given(id=id, cost=cost, selectivity=selectivity, at=at, engine=engine),
+            _not_none(id=id, cost=cost, selectivity=selectivity, at=at, engine=engine),
         )
 
     def count(self, name: str | None = None, window: Any = None, **profile: Any) -> Self:
@@ -354,5 +354,5 @@ def _columns(columns: Sequence[str | Mapping[str, str]], named: Mapping[str, str
     return {**result, **named}
 
 
-def _given(**values: Any) -> dict[str, Any]:
+def _not_none(**values: Any) -> dict[str, Any]:
     return {name: value for name, value in values.items() if value is not None}

@@ -216,7 +216,7 @@ DESCRIPTIONS: Final[Mapping[type[Message], Say]] = {
     replicas.PlacementNegotiation: lambda m: f"place {m.operator} on one of {_several(m.candidates)}",
     replicas.PlacementDecision: lambda m: f"have {'a backup' if m.backup else 'the primary'} of {m.operator}",
     replicas.PlacementReport: lambda m: _reason(f"has placed {m.operator or 'what comes first'}", m.reason),
-    replicas.PlacementKept: lambda m: f"the placement stands: {_several(m.operators)}",
+    replicas.PlacementRenewal: lambda m: f"the placement stands: {_several(m.operators)}",
     replicas.PlacementWithdrawn: lambda m: f"give back {m.operator or 'all'}",
     replicas.Survey: "how good is the link?",
     replicas.Surveyed: "{m.cores:.3g} cores and {m.bandwidth:.3g} bytes/s are left",

@@ -72,7 +72,7 @@ class Reasons(Facts):
     def error_line(self, trouble: Trouble) -> str:
         """Write an error of peers in a line."""
         times = f" ({trouble.times} times)" if trouble.times > len(trouble.peers) else ""
-        return f"{observers(trouble.peers, self.names)}: {self.readable(trouble.said)}{times}"
+        return f"{observers(trouble.peers, self.names)}: {self.readable(trouble.text)}{times}"
 
     def where(self, operator: str) -> str:
         """Place of an operator: a peer, Spark at a peer, or the peer whose stream is shared; empty if there is none."""

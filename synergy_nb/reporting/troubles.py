@@ -38,7 +38,7 @@ SENTENCES: Final = Handlers()
 class Trouble(NamedTuple):
     """An error at peers: its sentence, the peers, the number of occurrences, the times of the first and the last."""
 
-    said: str
+    text: str
     peers: tuple[str, ...]
     times: int
     first: float
@@ -53,8 +53,8 @@ def trouble(event: Event) -> str:
     >>> trouble(HandlerFailed(1.0, "a", "Probe", error="KeyError: 'filter'"))
     "handling Probe raised KeyError: 'filter'"
     """
-    say = SENTENCES.get(type(event))
-    return "" if say is None else str(say(event))
+    describe = SENTENCES.get(type(event))
+    return "" if describe is None else str(describe(event))
 
 
 @SENTENCES.add
@@ -139,18 +139,18 @@ def gathered(events: Iterable[Event]) -> list[Trouble]:
     """Collect errors in the order of their first occurrence, each once, with all peers at which it occurred."""
     found: dict[str, Trouble] = {}
     for event in events:
-        said = trouble(event)
-        if said:
-            found[said] = joined(found.get(said), event, said)
+        text = trouble(event)
+        if text:
+            found[text] = joined(found.get(text), event, text)
     return list(found.values())
 
 
-def joined(known: Trouble | None, event: Event, said: str) -> Trouble:
+def joined(known: Trouble | None, event: Event, text: str) -> Trouble:
     """Add one occurrence to a trouble."""
     if known is None:
-        return Trouble(said, (event.peer,), 1, event.time, event.time)
+        return Trouble(text, (event.peer,), 1, event.time, event.time)
     peers = known.peers if event.peer in known.peers else (*known.peers, event.peer)
-    return Trouble(said, peers, known.times + 1, min(known.first, event.time), max(known.last, event.time))
+    return Trouble(text, peers, known.times + 1, min(known.first, event.time), max(known.last, event.time))
 
 
 def observers(peers: Iterable[str], names: Mapping[str, str]) -> str:

@@ -17,6 +17,7 @@ from __future__ import annotations
 
 import gc
 import heapq
+import math
 import random
 import zlib
 from collections.abc import Callable, Iterable, Iterator
@@ -262,6 +263,11 @@ class Simulation:
             self.now = max(self.now, until)
         self.events += handled
         return handled
+
+    @property
+    def next_event(self) -> float:
+        """Time of the next message or wake-up, seconds; infinite if there is none."""
+        return self._heap[0][0] if self._heap else math.inf
 
     def _plain(self) -> bool:
         """Whether every message arrives once, after its delay, as it is."""

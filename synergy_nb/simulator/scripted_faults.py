@@ -1,18 +1,19 @@
-"""Inputs of simulated streams: peers, scripted sources, and a network that loses, duplicates and delays frames."""
+"""Inputs of simulated streams: scripted sources, and a network that loses, duplicates and delays frames."""
 
 from __future__ import annotations
 
+import math
 import random
 from collections.abc import Iterable
 
 import msgspec
 import polars as pl
 
-from synergy_nb.dataflow.streams.hosting import Hosting
 from synergy_nb.dataflow.streams.values import OVERHEAD, Point
 from synergy_nb.dataflow.tuples import END, Batch, Item, Punctuation
+from synergy_nb.simulator.kernel import Network
 
-__all__ = ["Faults", "Links", "ScriptedSource", "SimulatedPeer", "weight"]
+__all__ = ["Faults", "Links", "ScriptedSource", "weight"]
 
 
 class Faults(msgspec.Struct):
@@ -53,11 +54,21 @@ class Links:
         Draws what happens to frames.
     faults
         Faults of the network.
+    network
+        Delays between peers, which ``faults.delay`` is added to. None: all are near each other, or far with the
+        probability ``faults.slow``.
+    rate
+        Bandwidth of each link in each direction, bytes/s.
     """
 
-    def __init__(self, rng: random.Random, faults: Faults) -> None:
+    def __init__(
+        self, rng: random.Random, faults: Faults, network: Network | None = None, rate: float = math.inf
+    ) -> None:
+        self.faults = faults
         self._rng = rng
-        self._faults = faults
+        self._network = network
+        self._rate = rate
+        self._free: dict[tuple[str, str], float] = {}  # time at which a link has sent all that it was given
         self._distances: dict[frozenset[str], float] = {}
         self._broken: dict[frozenset[str], float] = {}
         self._last: dict[tuple[str, str], float] = {}  # arrival of the last frame from one peer to another
@@ -71,14 +82,16 @@ class Links:
         """Whether the link between two peers has been broken since a frame was sent."""
         return self._broken.get(frozenset((one, other)), -1.0) >= sent
 
-    def arrivals(self, peer: str, to: str, now: float) -> list[float]:
-        """Times in seconds at which a frame arrives that a peer sends another one now; none if it is lost."""
-        rng, faults = self._rng, self._faults
+    def arrivals(self, peer: str, to: str, now: float, size: int = 0) -> list[float]:
+        """Times in seconds at which a frame of ``size`` bytes arrives that is sent now; none if it is lost."""
+        rng, faults = self._rng, self.faults
+        if self._rate < math.inf:
+            now = self._free[peer, to] = max(now, self._free.get((peer, to), 0.0)) + size / self._rate
         if self._broken.get(frozenset((peer, to)), 0.0) > now or rng.random() < faults.loss:
             return []
         found: list[float] = []
         for _ in range(1 + (rng.random() < faults.duplication)):
-            delay = rng.uniform(*faults.delay) * self._distance(peer, to)
+            delay = self._delay(peer, to)
             if rng.random() < faults.reordering:
                 at = now + 10.0 * delay
             else:
@@ -86,10 +99,14 @@ class Links:
             found.append(at)
         return found
 
+    def _delay(self, peer: str, to: str) -> float:
+        drawn = self._rng.uniform(*self.faults.delay)
+        return drawn * self._distance(peer, to) if self._network is None else drawn + self._network.delay(peer, to)
+
     def _distance(self, peer: str, to: str) -> float:
         pair = frozenset((peer, to))
         if pair not in self._distances:
-            self._distances[pair] = 30.0 if self._rng.random() < self._faults.slow else 1.0
+            self._distances[pair] = 30.0 if self._rng.random() < self.faults.slow else 1.0
         return self._distances[pair]
 
 
@@ -134,24 +151,6 @@ class ScriptedSource:
                 self._until = until
                 items.append(Punctuation(until, self._at, now))
         return items
-
-
-class SimulatedPeer:
-    """A simulated peer: its hosting, whether it has crashed or hangs, and the sources that it reads.
-
-    Parameters
-    ----------
-    hosting
-        Components and copies of the peer.
-    """
-
-    def __init__(self, hosting: Hosting) -> None:
-        self.hosting = hosting
-        self.crashed = False
-        self.hung_until = 0.0
-        self.busy = False
-        self.timer: float | None = None
-        self.scripts: dict[tuple[str, str], ScriptedSource] = {}
 
 
 def weight(items: Iterable[Item]) -> int:

@@ -1,15 +1,9 @@
-"""The data plane of many peers in virtual time: real operators on real tuples, with faults, without Dask and sockets.
+"""Streams in virtual time whose deployments come from a director in place of the control plane.
 
 Theory of operation
 -------------------
-The heap contains (time, sequence, action). Peers are the same :class:`~synergy_nb.dataflow.streams.hosting.Hosting`
-values that the runtime drives. A frame arrives after a delay, unless it is lost; work is executed at once and finishes
-after its service time, and so does a snapshot. A *director* replaces the control plane: it knows the deployments,
-learns of deaths after a delay, and sends new deployments to all peers, to each at a different time.
-
-A crashed peer receives nothing any more. A hung peer receives all frames at once when it resumes. Over a broken link
-frames are lost, and both ends are informed. Sources emit the same tuples each time they are opened, in different
-batches.
+The director knows the deployments, learns of deaths after a delay, and sends new deployments to all peers, to each at a
+different time.
 
 Examples
 --------
@@ -26,119 +20,48 @@ Examples
 
 from __future__ import annotations
 
-import heapq
-import math
-import random
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import msgspec
 import polars as pl
 
-from synergy_nb.dataflow.operators import create
-from synergy_nb.dataflow.streams.component import Component
 from synergy_nb.dataflow.streams.deployments import Assignment, Deployment, Feed, SharedReader
-from synergy_nb.dataflow.streams.effects import Capture, Captured, Close, Effect, Fact, FactKind, Open, Restore, Send
-from synergy_nb.dataflow.streams.execution import Logic, Outcome, Work
-from synergy_nb.dataflow.streams.hosting import Hosting
-from synergy_nb.dataflow.streams.log import LIMITS, Limits
-from synergy_nb.dataflow.streams.values import chunks_of
-from synergy_nb.dataflow.streams.wire import decode, encode
-from synergy_nb.models.hot_spot_config import HotSpotConfig
+from synergy_nb.dataflow.streams.effects import Fact, FactKind
 from synergy_nb.plan import Plan
 from synergy_nb.simulator.collected_results import Results
-from synergy_nb.simulator.scripted_faults import Faults, Links, ScriptedSource, SimulatedPeer, weight
+from synergy_nb.simulator.data_paths import DataPaths
+from synergy_nb.simulator.scripted_faults import Faults
 
 __all__ = ["StreamWorld"]
 
 
-class StreamWorld:
-    """Peers, the network between them, applications on them, and faults.
+class StreamWorld(DataPaths):
+    """Peers, the network between them, applications on them, a director, and faults.
 
     Parameters
     ----------
-    seed
-        Seed of all that is drawn.
-    peers
-        Addresses.
-    faults
-        Faults of the network.
+    seed, peers, faults
+        Arguments of :class:`~synergy_nb.simulator.data_paths.DataPaths`.
     detection
         Seconds after which the director hears of deaths.
-    service
-        Seconds that a tuple takes to be executed.
-    codec
-        Whether each frame is encoded and decoded on its way, as between real peers.
-    limits
-        Bytes that each log holds.
-    discipline
-        Scheduling discipline of the peers.
-    hotspots
-        Parameters of hot spots; None: the default ones.
+    settings
+        Further arguments of :class:`~synergy_nb.simulator.data_paths.DataPaths`.
 
     Attributes
     ----------
-    facts : list of (float, str, Fact)
-        Facts that peers reported: time in seconds, address, fact.
-    results : dict
-        Application and sink to what was collected there.
-    clients : dict
-        Application and sink to the seconds between two collections of its results.
     doubted : set of str
         Peers that the director is going to replace.
-    pace : float
-        Seconds between two batches of a source.
-    most_bytes : int
-        Bytes that a log held at most, of a component or a copy.
-    most_made : int
-        Bytes that an execution made at most, or a source gave.
     """
 
     def __init__(
-        self,
-        seed: int,
-        peers: Sequence[str],
-        faults: Faults | None = None,
-        detection: float = 0.3,
-        service: float = 1e-4,
-        codec: bool = False,
-        limits: Limits = LIMITS,
-        discipline: str = "fcfs",
-        hotspots: HotSpotConfig | None = None,
+        self, seed: int, peers: Sequence[str], faults: Faults | None = None, detection: float = 0.3, **settings: Any
     ) -> None:
-        self.rng = random.Random(seed)
-        self.faults = faults or Faults()
+        super().__init__(seed, peers, faults, **settings)
         self.detection = detection
-        self.service = service
-        self._codec = codec
-        self.now = 0.0
-        self.facts: list[tuple[float, str, Fact]] = []
-        self.clients: dict[tuple[str, str], float] = {}
         self.doubted: set[str] = set()
-        self.pace = 0.02
-        self.most_bytes = self.most_made = 0
-        self.deployments: dict[str, Deployment] = {}
         self._ready: set[tuple[str, str, str]] = set()  # application, operator, peer: it said that it can take over
         self._first: set[tuple[str, str, str]] = set()  # it has kept a backup from the beginning
-        self._plans: dict[str, Plan] = {}
-        self._inputs: dict[str, Mapping[str, pl.DataFrame]] = {}
-        self.results: dict[tuple[str, str], Results] = {}
-        more: dict[str, Any] = {} if codec else {"near": lambda _: True, "share": lambda _: None}  # nobody needs bytes
-        more["hotspots"] = hotspots
-        self._nodes = {
-            peer: SimulatedPeer(Hosting(peer, self._create, limits, None, discipline, **more)) for peer in peers
-        }
-        self._links = Links(self.rng, self.faults)
-        self._heap: list[tuple[float, int, Callable[..., Any], tuple[Any, ...]]] = []
-        self._sequence = 0
-
-    def _create(self, deployment: Deployment, component: Component) -> Logic | None:
-        plan = self._plans[deployment.application]
-        asked = plan.operators[component.operator]
-        component.kind, component.discipline = asked.kind, plan.qos.scheduling or ""
-        component.limit = math.inf if plan.qos.delay is None else plan.qos.delay
-        component.drops = plan.qos.overdue == "drop"
-        return None if asked.kind == "source" else create(asked, plan, wait=lambda _: None)
 
     # -- the director --------------------------------------------------------------------------------------------
 
@@ -208,10 +131,6 @@ class StreamWorld:
         self._publish(
             msgspec.structs.replace(owned, version=version, assignments=changed, witnesses=witnesses, requires=requires)
         )
-
-    def dead(self, peer: str) -> bool:
-        """Whether a peer has crashed."""
-        return self._nodes[peer].crashed
 
     def change(self, application: str, assignments: Mapping[str, Assignment]) -> None:
         """Publish a new deployment of an application, and of those whose streams it shares."""
@@ -312,21 +231,13 @@ class StreamWorld:
     def _assign(self, application: str, operator: str, assignment: Assignment) -> None:
         self.change(application, {**self.deployments[application].assignments, operator: assignment})
 
-    # -- faults --------------------------------------------------------------------------------------------------
+    # -- faults and facts ----------------------------------------------------------------------------------------
 
     def crash(self, peer: str) -> None:
         """Crash a peer; the director learns of it later."""
-        self._nodes[peer].crashed = True
+        super().crash(peer)
         self.doubted.add(peer)
-        for other in self._nodes:
-            if other != peer:
-                self._later(self.rng.uniform(0.0, 0.1), self._link_down, other, peer)
         self._later(self.detection, self.replace_dead, peer)
-
-    def hang(self, peer: str, seconds: float) -> None:
-        """Stop a peer for some time; it then handles all that has arrived meanwhile."""
-        node = self._nodes[peer]
-        node.hung_until = max(node.hung_until, self.now + seconds)
 
     def suspect(self, peer: str, seconds: float) -> None:
         """Hang a peer and declare it dead: backups take over, and then it resumes."""
@@ -334,162 +245,7 @@ class StreamWorld:
         self.doubted.add(peer)
         self._later(self.detection, self.replace_dead, peer)
 
-    def cut(self, one: str, other: str, seconds: float) -> None:
-        """Break the link between two peers for some time; frames in flight are lost."""
-        self._links.cut(one, other, self.now + seconds)
-        self._later(0.0, self._link_down, one, other)
-        self._later(self.rng.uniform(0.0, 0.05), self._link_down, other, one)
-
-    def _link_down(self, peer: str, other: str) -> None:
-        self._at(peer, lambda hosting: hosting.link_down(other, self.now))
-
-    # -- results -------------------------------------------------------------------------------------------------
-
-    def _collect(self, application: str, sink: str) -> None:
-        deployment = self.deployments.get(application)
-        if deployment is None or sink not in deployment.assignments:
-            return
-        peer = deployment.assignments[sink].active
-
-        results = self.results[application, sink]
-        self._at(peer, lambda hosting: results.collect(hosting, self.now))
-        if not results.ended:
-            self._later(self.clients[application, sink], self._collect, application, sink)
-
-    def failures(self) -> list[str]:
-        """The peers' reports of failed components."""
-        failed = [(at, fact) for _, at, fact in self.facts if fact.kind is FactKind.COMPONENT_FAILED]
-        return [f"{at}: {fact.application}: {fact.operator}: {fact.reason}" for at, fact in failed]
-
-    # -- time ----------------------------------------------------------------------------------------------------
-
-    def run(self, seconds: float) -> None:
-        """Advance virtual time."""
-        until = self.now + seconds
-        while self._heap and self._heap[0][0] <= until:
-            self.now, _, action, arguments = heapq.heappop(self._heap)
-            action(*arguments)
-        self.now = until
-
-    def _later(self, seconds: float, action: Callable[..., Any], *arguments: Any) -> None:
-        self._sequence += 1
-        heapq.heappush(self._heap, (self.now + seconds, self._sequence, action, arguments))
-
-    def _at(self, peer: str, act: Callable[[Hosting], list[Effect]]) -> None:
-        """Have a peer do something at a time, or when it resumes if it hangs then."""
-        node = self._nodes[peer]
-        if node.crashed:
-            return
-        if node.hung_until > self.now:
-            self._later(node.hung_until - self.now, self._at, peer, act)
-            return
-        self._carry_out(peer, act(node.hosting))
-        self._work(peer)
-        self._set_timer(peer)
-
-    def _set_timer(self, peer: str) -> None:
-        node = self._nodes[peer]
-        at = node.hosting.next_timer
-        if at is not None and (node.timer is None or at < node.timer or node.timer <= self.now):
-            node.timer = max(at, self.now)
-            self._later(node.timer - self.now, self._tick, peer, node.timer)
-
-    def _tick(self, peer: str, at: float) -> None:
-        node = self._nodes[peer]
-        if node.timer == at:
-            node.timer = None
-            self._at(peer, lambda hosting: hosting.tick(self.now))
-
-    def _work(self, peer: str) -> None:
-        node = self._nodes[peer]
-        work = node.hosting.next(self.now, together=self.rng.choice((0, 0, 20))) if not node.busy else None
-        if work is not None:
-            if self.rng.random() < 0.5:
-                work = node.hosting.chained(work)
-            node.busy = True
-            self._later(self.service * (1 + work.rows), self._finish, peer, work)
-        for kept in (node.hosting.components, node.hosting.roles.copies):
-            for each in kept.values():
-                if each.log.size > self.most_bytes:
-                    self.most_bytes = each.log.size
-
-    def _finish(self, peer: str, work: Work) -> None:
-        node = self._nodes[peer]
-        node.busy = False
-
-        def finish(hosting: Hosting) -> list[Effect]:
-            outcome = work.run(lambda: self.now, hosting.limits.window)
-            self._measure(work, outcome)
-            self.most_made = max(self.most_made, sum(chunk.size for chunk in outcome.chunks))
-            return hosting.finished(work, outcome, self.now)
-
-        self._at(peer, finish)
-
-    def _measure(self, work: Work, outcome: Outcome) -> None:
-        """Record the delays of tuples that an execution, or one chained to it, has emitted to a sink."""
-        component = work.component
-        if component.kind == "sink":
-            self.results[component.application, component.operator].arrived(outcome.chunks, self.now)
-        if outcome.then is not None:
-            self._measure(*outcome.then)
-
-    # -- effects -------------------------------------------------------------------------------------------------
-
-    def _carry_out(self, peer: str, effects: list[Effect]) -> None:
-        node = self._nodes[peer]
-        for effect in effects:
-            match effect:
-                case Send(to, frame):
-                    self._send(peer, to, frame)
-                case Capture():
-                    self._later(self.rng.uniform(0.0, self.faults.capture), self._save, peer, effect)
-                case Restore():
-                    self._later(self.rng.uniform(0.0, self.faults.capture), self._restore, peer, effect)
-                case Open(application, operator, since):
-                    table = self._inputs[application][operator]
-                    node.scripts[application, operator] = ScriptedSource(table, random.Random(self.rng.random()), since)
-                    self._later(self.pace, self._read, peer, (application, operator))
-                case Close(application, operator):
-                    node.scripts.pop((application, operator), None)
-                case Fact():
-                    self.facts.append((self.now, peer, effect))
-                    if effect.kind is FactKind.COPY_READY:
-                        self._ready.add((effect.application, effect.operator, peer))
-
-    def _save(self, peer: str, capture: Capture) -> None:
-        made = capture.encode(capture.save())
-        self._at(peer, lambda hosting: hosting.saved(capture, self.now))
-        self._later(self.rng.uniform(0.0, self.faults.capture), self._captured, peer, capture, made)
-
-    def _captured(self, peer: str, capture: Capture, made: Captured) -> None:
-        self._at(peer, lambda hosting: hosting.captured(capture, made, self.now))
-
-    def _restore(self, peer: str, restore: Restore) -> None:
-        restore.make()
-        self._at(peer, lambda hosting: hosting.restored(restore, None, self.now))
-
-    def _read(self, peer: str, key: tuple[str, str]) -> None:
-        script = self._nodes[peer].scripts.get(key)
-        if script is None or script.ended:
-            return
-
-        def read(hosting: Hosting) -> list[Effect]:
-            if self._nodes[peer].scripts.get(key) is not script or not hosting.may_emit(*key):
-                return []
-            items = script.next(self.now)
-            self.most_made = max(self.most_made, weight(items))
-            return hosting.emit(*key, chunks_of(items, hosting.components[key].log.end), self.now)
-
-        self._at(peer, read)
-        self._later(self.pace * self.rng.uniform(0.5, 1.5), self._read, peer, key)
-
-    def _send(self, peer: str, to: str, frame: Any) -> None:
-        arrivals = self._links.arrivals(peer, to, self.now)
-        if self._codec and arrivals:
-            frame = decode(encode(frame))
-        for at in arrivals:
-            self._later(at - self.now, self._arrive, peer, to, frame, self.now)
-
-    def _arrive(self, peer: str, to: str, frame: Any, sent: float) -> None:
-        if not self._links.broken(peer, to, sent):  # else the link broke while it was under way
-            self._at(to, lambda hosting: hosting.receive(peer, frame, self.now))
+    def _stated(self, peer: str, fact: Fact) -> None:
+        super()._stated(peer, fact)
+        if fact.kind is FactKind.COPY_READY:
+            self._ready.add((fact.application, fact.operator, peer))

@@ -29,7 +29,7 @@ __all__ = ["Store", "Survey", "sized"]
 KEPT: Final = 64 << 20  # bytes of rows that stay in memory
 RUN: Final = 32 << 20  # bytes of a run
 PIECE: Final = 1 << 19  # bytes of a run that are read at once
-WAYS: Final = 64  # largest number of runs that are merged at once, as their pieces are in memory
+MERGED_RUNS: Final = 64  # largest number of runs that are merged at once, as their pieces are in memory
 
 Times: TypeAlias = np.ndarray[Any, np.dtype[np.int64]]
 _Piece: TypeAlias = "pl.DataFrame | tuple[int, int]"
@@ -139,11 +139,11 @@ class Store:
         """Yield all rows sorted by time; may be called once."""
         self._end_run()
         store, runs = self, self._runs
-        while _most_at_once(runs) > WAYS:
+        while _most_at_once(runs) > MERGED_RUNS:
             larger = Store(ordered=False)
             larger._file = larger._opened()
-            for start in range(0, len(runs), WAYS):
-                larger._runs.append(larger._write(_merge(runs[start : start + WAYS])))
+            for start in range(0, len(runs), MERGED_RUNS):
+                larger._runs.append(larger._write(_merge(runs[start : start + MERGED_RUNS])))
             store.close()
             store, runs = larger, larger._runs
         try:
@@ -253,14 +253,14 @@ class _Cursor:
             return False
         self.table = table
         self.times: Times = table.get_column("time").to_physical().to_numpy()
-        self.taken = 0
+        self.position = 0
         return True
 
-    def take(self, until: int, *, inclusive: bool) -> pl.DataFrame:
+    def pop_until(self, until: int, *, inclusive: bool) -> pl.DataFrame:
         """Remove and return the rows up to a time."""
         stop = int(np.searchsorted(self.times, until, side="right" if inclusive else "left"))
-        found = self.table.slice(self.taken, stop - self.taken)
-        self.taken = max(stop, self.taken)
+        found = self.table.slice(self.position, stop - self.position)
+        self.position = max(stop, self.position)
         return found
 
 
@@ -280,9 +280,9 @@ def _merge(runs: list[_Run]) -> Iterator[pl.DataFrame]:
             active.append(_Cursor(number, runs[number]))
             until = min(until, (int(active[-1].times[-1]), number))
         active.sort(key=lambda cursor: cursor.number)
-        found = [cursor.take(until[0], inclusive=cursor.number <= until[1]) for cursor in active]
+        found = [cursor.pop_until(until[0], inclusive=cursor.number <= until[1]) for cursor in active]
         found = [table for table in found if table.height]
-        active = [cursor for cursor in active if cursor.taken < len(cursor.times) or cursor.advance()]
+        active = [cursor for cursor in active if cursor.position < len(cursor.times) or cursor.advance()]
         yield found[0] if len(found) == 1 else _sorted(pl.concat(found))
 
 

@@ -77,7 +77,7 @@ def pieces_of(
             for operator in _above(plan, tap):
                 name = f"part:{run.application}/{operator}"
                 if name not in pieces:
-                    pieces[name] = _elsewhere(readings, run, tap, operator)
+                    pieces[name] = _shared_piece(readings, run, tap, operator)
     return pieces
 
 
@@ -93,7 +93,7 @@ def _above(plan: Plan, tap: str) -> list[str]:
     return found
 
 
-def _elsewhere(readings: JournalSeries, run: Run, tap: str, operator: str) -> dict[str, Any]:
+def _shared_piece(readings: JournalSeries, run: Run, tap: str, operator: str) -> dict[str, Any]:
     """The piece of an operator that the application need not execute, as it uses a stream of another application."""
     of = run.shared[tap][0]
     exact = [peer for _, name, peer in run.producers.get(tap, ()) if name == operator]

@@ -106,19 +106,19 @@ class JournalSeries:
         if not events:
             return False
         self._next = events[-1].sequence + 1
-        return self.take(events)
+        return self.add_events(events)
 
-    def take(self, events: Iterable[Event]) -> bool:
+    def add_events(self, events: Iterable[Event]) -> bool:
         """Read events; return whether any of them changes a view."""
         mattered = False
         for event in events:
-            take = self.SHOWN.get(type(event))
-            if take is None or (isinstance(event, RequestEvent) and self.application not in (None, event.subject)):
+            handle = self.SHOWN.get(type(event))
+            if handle is None or (isinstance(event, RequestEvent) and self.application not in (None, event.subject)):
                 continue
             mattered = True
             self.now = max(self.now, event.time)
             self.first = min(self.first, event.time)
-            take(self, event)
+            handle(self, event)
         return mattered
 
     def line(self, quantity: str, of: str) -> Line:

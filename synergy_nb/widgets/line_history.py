@@ -86,8 +86,8 @@ class Line:
         """Times in seconds and values of all retained points."""
         return self._coarse[0] + self._recent[0], self._coarse[1] + self._recent[1]
 
-    def take(self) -> tuple[bool, array[float], array[float]]:
-        """The points since the last call: whether they replace all earlier points, their times, and their values."""
+    def drain(self) -> tuple[bool, array[float], array[float]]:
+        """Return the points since the last call: whether they replace all earlier ones, their times and values."""
         whole, fresh = self._whole, self._fresh
         self._whole, self._fresh = False, 0
         if whole:
@@ -107,15 +107,15 @@ def _extremes(times: array[float], values: array[float], group: int) -> tuple[ar
         return times, values
     kept_times, kept_values = array("d"), array("d")
     for start in range(0, len(times), group):
-        places = range(start, min(start + group, len(times)))
-        known = [place for place in places if not math.isnan(values[place])]
-        low = next((place for place in places if math.isnan(values[place])), None)
-        high = max(known, key=values.__getitem__, default=places[-1])
+        indices = range(start, min(start + group, len(times)))
+        known = [index for index in indices if not math.isnan(values[index])]
+        low = next((index for index in indices if math.isnan(values[index])), None)
+        high = max(known, key=values.__getitem__, default=indices[-1])
         if low is None:
             low = min(known, key=values.__getitem__)
         if low == high:
-            low, high = places[0], places[-1]
-        for place in sorted({low, high}):
-            kept_times.append(times[place])
-            kept_values.append(values[place])
+            low, high = indices[0], indices[-1]
+        for index in sorted({low, high}):
+            kept_times.append(times[index])
+            kept_values.append(values[index])
     return kept_times, kept_values

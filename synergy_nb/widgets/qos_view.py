@@ -177,20 +177,20 @@ class QoSView(anywidget.AnyWidget):
     def update(self) -> None:
         """Read the new events of the journal, and update the open pages."""
         with self._lock:
-            if self._take():
+            if self._read_journal():
                 self._dirty = True
             self._flush()
 
     def to_svg(self) -> str:
         """The present state as one self-contained SVG."""
         with self._lock:
-            self._take()
+            self._read_journal()
             return static_view.svg(self._readings, self._plan)
 
     def to_text(self) -> str:
         """The present state as text for a terminal."""
         with self._lock:
-            self._take()
+            self._read_journal()
             return static_view.text(self._readings, self._plan)
 
     def close(self) -> None:
@@ -209,7 +209,7 @@ class QoSView(anywidget.AnyWidget):
 
     def __repr__(self) -> str:
         with self._lock:
-            self._take()
+            self._read_journal()
             head = status_pieces(self._readings, self._plan)["head"]
         return f"QoSView of {head['title']}: {head['status']}. {head['sentence']}"
 
@@ -232,7 +232,7 @@ class QoSView(anywidget.AnyWidget):
 
     # -- the journal ---------------------------------------------------------------------------------------------
 
-    def _take(self) -> bool:
+    def _read_journal(self) -> bool:
         if self._closed:
             return False
         with self._reading:
@@ -263,7 +263,7 @@ class QoSView(anywidget.AnyWidget):
                     return
                 self._pages[copy] = self._clock()
                 if kind == "ready":
-                    self._take()
+                    self._read_journal()
                     self._send_changes(quietly=len(self._pages) == 1)
                     self._send_all(copy)
 
@@ -336,7 +336,7 @@ class QoSView(anywidget.AnyWidget):
         numbers = array("d")
         for quantity, of, line in self._lines():
             if line.fresh:
-                whole, times, values = line.take()
+                whole, times, values = line.drain()
                 parts.append([quantity, of, len(times), whole])
                 numbers += times + values
         if not (changed or gone or parts):

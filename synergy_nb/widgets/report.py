@@ -101,7 +101,7 @@ def report(
     events = list(events)
     found = delays(events, explanation.request)
     readings = JournalSeries(explanation.request, explanation.names)
-    readings.take(
+    readings.add_events(
         event for event in events if not isinstance(event, SinkMeasured | PeerMeasured)
     )  # events, without the measurements
     marks = status_pieces(readings, plan)["marks"]["list"]

@@ -89,7 +89,7 @@ def svg(readings: JournalSeries, plan: Plan | None = None) -> str:
         parts.append(label(16, y, f"and {len(peers) - 2 * SHOWN} more peers", "soft"))
     for title, told in (
         ("What happened", [_happened(each) for each in pieces["marks"]["list"]]),
-        ("Errors of peers", [f"▲ {_told(each)}" for each in pieces["troubles"]["list"]]),
+        ("Errors of peers", [f"▲ {_trouble(each)}" for each in pieces["troubles"]["list"]]),
     ):
         if told:
             y += 26
@@ -221,11 +221,11 @@ def text(readings: JournalSeries, plan: Plan | None = None) -> str:
     if pieces["marks"]["list"]:
         blocks.append("\n".join(["what happened", *(f"  {_happened(each)}" for each in pieces["marks"]["list"])]))
     if pieces["troubles"]["list"]:
-        blocks.append("\n".join(["errors of peers", *(f"  ▲ {_told(each)}" for each in pieces["troubles"]["list"])]))
+        blocks.append("\n".join(["errors of peers", *(f"  ▲ {_trouble(each)}" for each in pieces["troubles"]["list"])]))
     return "\n\n".join(blocks)
 
 
-def _told(trouble: Mapping[str, Any]) -> str:
+def _trouble(trouble: Mapping[str, Any]) -> str:
     """An error of peers in a line: the peers, the error, and its count."""
     times = f" ({trouble['count']})" if trouble["count"] else ""
     return f"{trouble['peers']}: {trouble['said']}{times}"

@@ -220,7 +220,7 @@ def _troubles(readings: JournalSeries) -> list[dict[str, Any]]:
         names = {peer: readings.name(peer) for peer in each.peers}
         found.append(
             {
-                "said": named(readings, each.said),
+                "said": named(readings, each.text),
                 "peers": observers(each.peers, names),
                 "count": "" if each.times == len(each.peers) else f"{each.times} times",
             }

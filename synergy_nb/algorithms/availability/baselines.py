@@ -182,7 +182,7 @@ def _placed(
             if operator in replicated:
                 backups[operator] = found[1:]
             if limits is not None:
-                limits.take(plan, operator, found, primaries)
+                limits.allocate(plan, operator, found, primaries)
     return Roles(primaries, backups)
 
 

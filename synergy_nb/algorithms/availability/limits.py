@@ -43,11 +43,11 @@ class Limits:
         self.cores = dict(cores)
         self.capacity = dict(cores)
         self.bandwidth = bandwidth
-        self._taken: dict[tuple[str, str], float] = {}
+        self._allocated: dict[tuple[str, str], float] = {}
 
     def left(self, sender: str, to: str) -> float:
         """Residual bandwidth of the link between two different peers, bytes/s."""
-        return self.bandwidth(sender, to) - self._taken.get((sender, to), 0.0)
+        return self.bandwidth(sender, to) - self._allocated.get((sender, to), 0.0)
 
     def fits(self, plan: Plan, operator: str, peer: str, primaries: Mapping[str, str]) -> bool:
         """Whether a peer has room for the primary of an operator that reads the outputs of ``primaries``."""
@@ -62,14 +62,14 @@ class Limits:
     def _carries(self, link: tuple[str, str], amount: float) -> bool:
         return self.left(*link) >= amount - ROUNDING * self.bandwidth(*link)
 
-    def take(self, plan: Plan, operator: str, replicas: Collection[str], primaries: Mapping[str, str]) -> None:
+    def allocate(self, plan: Plan, operator: str, replicas: Collection[str], primaries: Mapping[str, str]) -> None:
         """Subtract the resources of the replicas of an operator, the primary first, without a check."""
         primary, *backups = replicas
         self.cores[primary] -= plan.load(operator)
         links = _read(plan, operator, primary, primaries)
         links.update({(primary, backup): plan.bandwidth(operator) for backup in backups})
         for link, amount in links.items():
-            self._taken[link] = self._taken.get(link, 0.0) + amount
+            self._allocated[link] = self._allocated.get(link, 0.0) + amount
 
     def admit(self, plan: Plan, placed: Roles) -> None:
         """Subtract the resources of all replicas of an application.
@@ -87,16 +87,16 @@ class Limits:
                     raise InsufficientCapacity(
                         f"operator {operator!r}: does not fit at {primary}, with backups at {backups}"
                     )
-                self.take(plan, operator, (primary, *backups), placed.peers)
+                self.allocate(plan, operator, (primary, *backups), placed.peers)
 
     @contextmanager
     def all_or_nothing(self) -> Iterator[None]:
         """Context in which an :class:`InsufficientCapacity` restores all resources that were subtracted inside."""
-        cores, taken = dict(self.cores), dict(self._taken)
+        cores, allocated = dict(self.cores), dict(self._allocated)
         try:
             yield
         except InsufficientCapacity:
-            self.cores, self._taken = cores, taken
+            self.cores, self._allocated = cores, allocated
             raise
 
 

@@ -47,7 +47,7 @@ class Link(NamedTuple):
     domains: Mapping[str, float]
 
 
-class _Asked:
+class _PendingSurvey:
     """A survey under way; every round of questions has its own number, which identifies the round trip of an answer."""
 
     __slots__ = ("done", "rounds", "timer", "waiting", "wanted")
@@ -92,7 +92,7 @@ class LinkSurvey(Protocol):
         self.config = config
         self.own = Link(0.0, math.inf, ledger.cores, failure, dict(domains or {}))
         self._links: dict[str, tuple[float, Link | None]] = {}  # peer to (time of the question in seconds, answer)
-        self._asked: dict[int, tuple[float, _Asked]] = {}  # number of a round to (time of sending in seconds, survey)
+        self._rounds: dict[int, tuple[float, _PendingSurvey]] = {}  # number of a round to (time in seconds, survey)
         self._number = 0
         self.handlers = {Survey: self._survey, Surveyed: self._surveyed}
 
@@ -100,7 +100,7 @@ class LinkSurvey(Protocol):
         """Start with numbers that this peer has not used before a restart."""
         self._number = int(self.peer.now * 1000)
 
-    def ask_about(
+    def survey_operators(
         self, task: Task, operators: Sequence[str], graph: Roles, done: Callable[[dict[str, Link]], None]
     ) -> None:
         """Survey the links that matter for operators, and call ``done`` with the links to peers that answer.
@@ -113,9 +113,9 @@ class LinkSurvey(Protocol):
         required = {peer for name in operators if len(found := task.for_primary(name)) == 1 for peer in found}
         first = {own} | required | graph.addresses & candidates
         others = sorted(candidates - first, key=lambda peer: zlib.crc32(f"{own}/{peer}".encode()))
-        self.ask([*sorted(first), *self.latency.nearest(others, self.config.surveyed)], done, required)
+        self.survey([*sorted(first), *self.latency.nearest(others, self.config.surveyed)], done, required)
 
-    def ask(
+    def survey(
         self, peers: Iterable[str], done: Callable[[dict[str, Link]], None], required: Collection[str] = ()
     ) -> None:
         """Survey the links to ``peers``, and call ``done`` with those that answer; at once if all are known.
@@ -129,30 +129,30 @@ class LinkSurvey(Protocol):
         if not stale:
             done(self._known(wanted))
             return
-        self._send(_Asked(stale, wanted, done))
+        self._send(_PendingSurvey(stale, wanted, done))
 
     def _is_stale(self, peer: str, required: Collection[str]) -> bool:
         """Whether the last answer of a peer is too old to be used."""
         when, link = self._links.get(peer, (-math.inf, None))
         return self.peer.now - when > self.config.fresh or (link is None and peer in required)
 
-    def _send(self, asked: _Asked) -> None:
+    def _send(self, pending: _PendingSurvey) -> None:
         """Send a question to the peers that have not answered yet."""
-        if len(asked.rounds) == self.config.sends:
-            self._over(asked)
+        if len(pending.rounds) == self.config.sends:
+            self._complete(pending)
             return
         self._number += 1
-        asked.rounds.append(self._number)
-        asked.timer = self.peer.after(self.config.survey / self.config.sends, self._send, asked)
-        self._asked[self._number] = self.peer.now, asked
-        for peer in sorted(asked.waiting):
+        pending.rounds.append(self._number)
+        pending.timer = self.peer.after(self.config.survey / self.config.sends, self._send, pending)
+        self._rounds[self._number] = self.peer.now, pending
+        for peer in sorted(pending.waiting):
             self.peer.send(peer, Survey(self._number))
 
-    def took(self, peer: str, bandwidth: float) -> None:
+    def subtract(self, peer: str, bandwidth: float) -> None:
         """Subtract ``bandwidth`` that has just been committed on the link to ``peer``."""
-        asked, link = self._links.get(peer, (0.0, None))
+        sent, link = self._links.get(peer, (0.0, None))
         if link is not None:
-            self._links[peer] = asked, link._replace(bandwidth=link.bandwidth - bandwidth)
+            self._links[peer] = sent, link._replace(bandwidth=link.bandwidth - bandwidth)
 
     def forget(self, peer: str) -> None:
         """Discard the answer of ``peer``, which has less resources than the answer said."""
@@ -173,27 +173,27 @@ class LinkSurvey(Protocol):
         self.peer.send(sender, Surveyed(message.number, left, cores, own.failure, dict(own.domains)))
 
     def _surveyed(self, sender: str, message: Surveyed) -> None:
-        sent, asked = self._asked.get(message.number, (0.0, None))
-        if asked is None or sender not in asked.waiting:
+        sent, pending = self._rounds.get(message.number, (0.0, None))
+        if pending is None or sender not in pending.waiting:
             return
         self.latency.sample(sender, self.peer.now - sent)
         latency = self.latency.one_way(sender) or 0.0
         link = Link(latency, message.bandwidth, message.cores, message.failure, message.domains)
-        self._keep(sender, link)
-        asked.waiting.discard(sender)
-        if not asked.waiting:
-            self._over(asked)
+        self._store_link(sender, link)
+        pending.waiting.discard(sender)
+        if not pending.waiting:
+            self._complete(pending)
 
-    def _over(self, asked: _Asked) -> None:
-        if asked.timer is not None:
-            asked.timer.cancel()
-        for number in asked.rounds:
-            del self._asked[number]
-        for silent in asked.waiting:
-            self._keep(silent, None)
-        asked.done(self._known(asked.wanted))
+    def _complete(self, pending: _PendingSurvey) -> None:
+        if pending.timer is not None:
+            pending.timer.cancel()
+        for number in pending.rounds:
+            del self._rounds[number]
+        for silent in pending.waiting:
+            self._store_link(silent, None)
+        pending.done(self._known(pending.wanted))
 
-    def _keep(self, peer: str, link: Link | None) -> None:
+    def _store_link(self, peer: str, link: Link | None) -> None:
         self._links.pop(peer, None)
         self._links[peer] = self.peer.now, link
         while len(self._links) > MOST_LINKS:

@@ -14,8 +14,8 @@ from synergy_nb.plan import Plan
 __all__ = [
     "PlacementConfig",
     "PlacementDecision",
-    "PlacementKept",
     "PlacementNegotiation",
+    "PlacementRenewal",
     "PlacementReply",
     "PlacementReport",
     "PlacementRequest",
@@ -171,7 +171,7 @@ class PlacementReport(Message, frozen=True):
     silent: str = ""
 
 
-class PlacementKept(Message, frozen=True):
+class PlacementRenewal(Message, frozen=True):
     """A renewal of a committed placement: the receiver hosts replicas of these operators, and releases others."""
 
     request: str

@@ -32,8 +32,8 @@ from synergy_nb.algorithms.availability.limits import components_of
 from synergy_nb.algorithms.availability.link_survey import Link, LinkSurvey, failures_of
 from synergy_nb.algorithms.availability.messages import (
     PlacementConfig,
-    PlacementKept,
     PlacementNegotiation,
+    PlacementRenewal,
     PlacementReport,
     PlacementWithdrawn,
     Task,
@@ -256,7 +256,7 @@ class PlacementOrigin(Protocol):
             self._attempt(pending)
             return
         every = {peer for name in components_of(plan) for peer in pending.candidates[name]}
-        self.surveying.ask(sorted(every), lambda links: self._surveyed(pending, links))
+        self.surveying.survey(sorted(every), lambda links: self._surveyed(pending, links))
 
     def _surveyed(self, pending: _Pending, links: Mapping[str, Link]) -> None:
         """Find the least degree for the requested availability, from the failure probabilities of the candidates."""
@@ -367,19 +367,19 @@ class PlacementOrigin(Protocol):
             pending.attempts = 0
             self._again(pending, reason, final=pending.degree > self._most(pending)[0])
             return
-        self._settle(pending)
+        self._cancel_timers(pending)
         self._standing[request] = standing = _Standing(pending.attempt, graph)
-        self._keep(request, standing)
+        self._renew(request, standing)
         pending.placed(graph, "")
 
-    def _keep(self, request: str, standing: _Standing) -> None:
+    def _renew(self, request: str, standing: _Standing) -> None:
         """Renew the placement at every host, now and once every interval."""
         if self._standing.get(request) is not standing:
             return
         for address in sorted(standing.graph.addresses):
             operators = tuple(sorted(standing.graph.at(address)))
-            self.peer.send(address, PlacementKept(request, standing.attempt, operators))
-        self.peer.after(self.config.refresh, self._keep, request, standing)
+            self.peer.send(address, PlacementRenewal(request, standing.attempt, operators))
+        self.peer.after(self.config.refresh, self._renew, request, standing)
 
     # -- failure and release -------------------------------------------------------------------------------------------
 
@@ -402,7 +402,7 @@ class PlacementOrigin(Protocol):
     def _again(self, pending: _Pending, reason: str, *, final: bool = False) -> None:
         """Release the resources of a failed attempt, and start the next attempt if it can succeed."""
         self.peer.record(PlacementAttemptFailed, pending.request, attempt=pending.attempt, reason=reason)
-        self._settle(pending)
+        self._cancel_timers(pending)
         self._withdraw(pending.request, pending.attempt, pending.graph)
         if final or pending.attempts >= self.config.attempts:
             self._rejected(pending, reason)
@@ -422,7 +422,7 @@ class PlacementOrigin(Protocol):
         self.peer.record(PlacementFailed, pending.request, reason=reason)
         pending.placed(None, reason)
 
-    def _settle(self, pending: _Pending) -> None:
+    def _cancel_timers(self, pending: _Pending) -> None:
         """Cancel the time limit and the watches of an attempt that has ended."""
         if pending.timer is not None:
             pending.timer.cancel()
@@ -441,7 +441,7 @@ class PlacementOrigin(Protocol):
         if pending is not None:
             if pending.attempt:
                 self._withdraw(request, pending.attempt, pending.graph)
-            self._settle(pending)
+            self._cancel_timers(pending)
         elif standing is not None:
             self._withdraw(request, standing.attempt, standing.graph)
         else:

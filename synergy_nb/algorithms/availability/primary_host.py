@@ -210,7 +210,7 @@ class PrimaryHost(Protocol):
     # -- steps 1 to 4 --------------------------------------------------------------------------------------------------
 
     def _survey(self, hop: _HopState, operators: Sequence[str]) -> Generator[Wait, Any, dict[str, Link]]:
-        links: dict[str, Link] = yield partial(self.surveying.ask_about, hop.task, operators, hop.graph)
+        links: dict[str, Link] = yield partial(self.surveying.survey_operators, hop.task, operators, hop.graph)
         return links
 
     def _preferred(self, hop: _HopState, name: str, links: Mapping[str, Link]) -> list[str]:
@@ -232,7 +232,7 @@ class PrimaryHost(Protocol):
             )
             if answer is not None and answer.accepted:
                 if address != self.peer.address and hop.operator:
-                    self.surveying.took(address, hop.plan.bandwidth(hop.operator))
+                    self.surveying.subtract(address, hop.plan.bandwidth(hop.operator))
                 self._record_choice(hop, name, "primary", address, used, order, passed, links)
                 hop.graph = Roles({**hop.graph.peers, name: address}, hop.graph.backups)
                 return
@@ -288,7 +288,7 @@ class PrimaryHost(Protocol):
             if answer is None or not answer.accepted:
                 passed.append((address, self._passed(hop, name, address, answer)))
                 continue
-            self.surveying.took(address, bandwidth)
+            self.surveying.subtract(address, bandwidth)
             self._record_choice(hop, name, "backup", address, used, order, passed, links)
             chosen.append(address)
             hop.graph = Roles(hop.graph.peers, {**hop.graph.backups, name: tuple(chosen)})

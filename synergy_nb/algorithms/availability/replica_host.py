@@ -19,7 +19,7 @@ from synergy_nb.algorithms.availability.link_survey import Link, LinkSurvey
 from synergy_nb.algorithms.availability.messages import (
     PlacementConfig,
     PlacementDecision,
-    PlacementKept,
+    PlacementRenewal,
     PlacementRequest,
     PlacementWithdrawn,
     Task,
@@ -102,7 +102,7 @@ class ReplicaHost(Protocol):
         self.handlers = {
             PlacementRequest: self._requested,
             PlacementDecision: self._decided,
-            PlacementKept: self._kept,
+            PlacementRenewal: self._renewed,
             PlacementWithdrawn: self._withdrawn,
         }
 
@@ -152,7 +152,7 @@ class ReplicaHost(Protocol):
         elif operator not in state.evaluating:
             state.evaluating.add(operator)
             names = [operator, *plan.downstream(operator)]
-            self.surveying.ask_about(
+            self.surveying.survey_operators(
                 task, names, message.graph, lambda links: self._evaluate(sender, message, state, links)
             )
 
@@ -272,7 +272,7 @@ class ReplicaHost(Protocol):
         if self._attempts.get(request) is state:
             self._leave(request, "its origin has sent no renewal")
 
-    def _kept(self, sender: str, message: PlacementKept) -> None:
+    def _renewed(self, sender: str, message: PlacementRenewal) -> None:
         state = self._attempts.get(message.request)
         if state is None or state.attempt != message.attempt:
             return

@@ -289,8 +289,10 @@ class StreamLog:
         elif since is None:
             since = self._start if reader.port == COPY else self.end
         elif cursor is not None and cursor.subscribed and reader.port != COPY:
-            # The request may be old: the reader may have read since then, and a follower may have been created anew.
-            since = max(since, self._start if cursor.on_lag is OnLag.RESYNC else cursor.received, self._start)
+            # An old request is one of before what is durable: the reader has read on since then. Any other may be that
+            # of a component that was created anew at the same peer, as a follower often is, which has read nothing.
+            old = cursor.on_lag is not OnLag.RESYNC and since < cursor.durable
+            since = max(since, cursor.received if old else self._start, self._start)
         if since < self._start and since.position < self._start.position:
             if reader.port != COPY:
                 kept = self._start.position

@@ -38,9 +38,9 @@ def _decays(call: str) -> bool:
 
 
 def _groups(params: Mapping[str, Any], flow: Flow) -> float:
-    given = flow.taken * AGGREGATE.selectivity
+    groups = flow.consumed * AGGREGATE.selectivity
     window = params["window"]
-    return given * float(window["length"]) / float(window["slide"]) if window["kind"] == "sliding" else given
+    return groups * float(window["length"]) / float(window["slide"]) if window["kind"] == "sliding" else groups
 
 
 AGGREGATE: Final = Declaration(
@@ -87,7 +87,7 @@ AGGREGATE: Final = Declaration(
     shaping=frozenset({"by", "values", "half_life"}),
     cost=2e-6,
     selectivity=0.1,
-    given=_groups,
+    output_rate=_groups,
     guessed=True,
     state="groups",
     waits=True,
@@ -112,7 +112,7 @@ COUNT: Final = Declaration(
     columns=_count,
     shaping=frozenset({"name"}),
     cost=5e-7,
-    given=lambda _, flow: min(flow.windows, flow.taken),
+    output_rate=lambda _, flow: min(flow.windows, flow.consumed),
     state="tuples",
     waits=True,
     agrees=_OF_SETS,

@@ -48,8 +48,8 @@ ENCRYPT: Final = Declaration(
     columns=_encrypt,
     shaping=frozenset({"columns"}),
     cost=5e-6,
-    keeps_all=True,
-    keeps_order=True,
+    retains_all=True,
+    preserves_order=True,
     needs_order="the encryption of a value depends on the position of its tuple",
     brief=lambda params: ", ".join(params["columns"]),
 )
@@ -66,8 +66,8 @@ DECRYPT: Final = Declaration(
     columns=_decrypt,
     shaping=frozenset({"columns"}),
     cost=5e-6,
-    keeps_all=True,
-    keeps_order=True,
+    retains_all=True,
+    preserves_order=True,
     agrees="it processes each tuple alone",
     brief=lambda params: ", ".join(params["columns"]),
 )

@@ -32,7 +32,7 @@ FILTER: Final = Declaration(
     selectivity=0.5,
     guessed=True,
     bare="where",
-    keeps_order=True,
+    preserves_order=True,
     agrees="it processes each tuple alone",
     brief=lambda params: str(params["where"]),
 )
@@ -70,8 +70,8 @@ PROJECT: Final = Declaration(
     },
     columns=_project,
     shaping=frozenset({"columns"}),
-    keeps_all=True,
-    keeps_order=True,
+    retains_all=True,
+    preserves_order=True,
     agrees="it processes each tuple alone",
     brief=lambda params: ", ".join(params["columns"]),
 )
@@ -86,8 +86,8 @@ SAMPLE: Final = Declaration(
         "fraction": Parameter(FRACTION, "share of the tuples to select: `10 %` or 0.1"),
         "seed": Parameter(integer(0), "seed of the selection", 0),
     },
-    given=lambda params, flow: flow.taken * float(params["fraction"]),
-    keeps_order=True,
+    output_rate=lambda params, flow: flow.consumed * float(params["fraction"]),
+    preserves_order=True,
     needs_order="it selects tuples by their positions",
     brief=lambda params: format_fraction(params["fraction"]),
 )
@@ -113,7 +113,7 @@ DELAY: Final = Declaration(
     },
     cost_from="cost",
     component="component",
-    keeps_all=True,
+    retains_all=True,
     agrees="it passes each tuple on",
     off_spark=lambda _: "its purpose is load on a peer",
 )

@@ -110,12 +110,12 @@ class Application(Synchronous[AsyncApplication]):
             delay = f"p50 {duration(record['delay_p50_s'])}, p99 {duration(record['delay_p99_s'])} ({limit})"
             rows.append((f"delay at {sink}", delay))
             rows.append((f"tuples at {sink}", f"{amount(record['tuples'])}, {rate(record['tuples_per_s'])}"))
-            rows.extend(_kept(self.plan.qos, record))
+            rows.extend(_outcomes(self.plan.qos, record))
         rows.extend((f"late at {name}", f"{late} rows dropped") for name, late in state.late.items())
         rows.append(("runs on", ", ".join(f"{name}@{peer}" for name, peer in self.graph.items())))
         if self.backups:
-            kept = (f"{name}@{peer}" for name, peers in self.backups.items() for peer in peers)
-            rows.append(("backups", ", ".join(kept) or "none is left"))
+            copies = (f"{name}@{peer}" for name, peers in self.backups.items() for peer in peers)
+            rows.append(("backups", ", ".join(copies) or "none is left"))
         rows.extend(("notice", notice) for notice in self.notices)
         return rows
 
@@ -131,13 +131,13 @@ class Application(Synchronous[AsyncApplication]):
         return f"<table><caption>Application {html.escape(self.id)}</caption>{rows}</table>"
 
 
-def _kept(asked: QoS, record: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
+def _outcomes(qos: QoS, record: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
     """Yield each requested limit with the measurement at a sink, and whether the limit is met."""
     rows: list[tuple[str, float | None, float | None, Callable[[float, float], bool]]] = [
-        ("misses", asked.miss_rate, record["miss_rate"], operator.le),
-        ("bytes/s", asked.throughput, record["bytes_per_s"], operator.ge),
-        ("tuples/s", asked.throughput_tuples, record["tuples_per_s"], operator.ge),
+        ("misses", qos.miss_rate, record["miss_rate"], operator.le),
+        ("bytes/s", qos.throughput, record["bytes_per_s"], operator.ge),
+        ("tuples/s", qos.throughput_tuples, record["tuples_per_s"], operator.ge),
     ]
-    for name, limit, found, kept in rows:
+    for name, limit, found, met in rows:
         if limit is not None and found is not None:
-            yield name, f"{found:.4g}, {limit:.4g} asked: {'kept' if kept(found, limit) else 'not kept'}"
+            yield name, f"{found:.4g}, {limit:.4g} asked: {'kept' if met(found, limit) else 'not kept'}"

@@ -39,7 +39,7 @@ class Identified(Protocol):
 class Entry(msgspec.Struct, frozen=True):
     """One application: the facts of its row in the table."""
 
-    held: AsyncApplication
+    handle: AsyncApplication
     state: ApplicationState
 
 
@@ -103,7 +103,7 @@ def chosen(named: str, entries: Mapping[str, Entry]) -> str:
     """
     if named in entries:
         return named
-    alike = {name: entry.state.status for name, entry in entries.items() if entry.held.plan.name == named}
+    alike = {name: entry.state.status for name, entry in entries.items() if entry.handle.plan.name == named}
     running = [name for name, status in alike.items() if status in LASTING]
     if len(running) == 1:
         return running[0]
@@ -117,8 +117,8 @@ def chosen(named: str, entries: Mapping[str, Entry]) -> str:
 
 def _unknown(named: Any, entries: Mapping[str, Entry]) -> str:
     running = [name for name, entry in entries.items() if entry.state.status in LASTING]
-    plans = {entry.held.plan.name for entry in entries.values()}
-    at_work = {entries[name].held.plan.name for name in running}
+    plans = {entry.handle.plan.name for entry in entries.values()}
+    at_work = {entries[name].handle.plan.name for name in running}
     near = nearest(named, (*running, *at_work)) or nearest(named, (*entries, *plans))
     hint = f"; did you mean {near!r}?" if near is not None else ""
     if not running:
@@ -127,15 +127,15 @@ def _unknown(named: Any, entries: Mapping[str, Entry]) -> str:
 
 
 def _row(name: str, entry: Entry) -> Sequence[str]:
-    state, held = entry.state, entry.held
-    reason = held.cluster.readable(state.reason)
+    state, handle = entry.state, entry.handle
+    reason = handle.cluster.readable(state.reason)
     short = reason if len(reason) <= LONGEST else reason[: LONGEST - 1] + "…"
     return (
         name,
         f"{state.status}: {short}" if short else state.status,
-        _delay(held.plan.qos.delay, state),
+        _delay(handle.plan.qos.delay, state),
         ", ".join(f"{record['tuples']:,}" for record in state.qos.values()) or "-",
-        ", ".join(sorted({held.cluster.name(address) for address in state.roles.peers.values()})) or "-",
+        ", ".join(sorted({handle.cluster.name(address) for address in state.roles.peers.values()})) or "-",
         f'cluster.stop("{name}")' if state.status in LASTING else "-",
     )
 

@@ -49,7 +49,7 @@ COLLECTED = 64 << 20  # limit of the bytes that stop() collects, which is as muc
 class ClusterAccess(Protocol):
     """The part of a cluster that an application needs."""
 
-    async def ask(self, peer: str, operation: str, payload: bytes = b"", timeout: float = 5.0) -> bytes:
+    async def request(self, peer: str, operation: str, payload: bytes = b"", timeout: float = 5.0) -> bytes:
         """Send a request to a peer and return its answer."""
 
     async def events(self, subject: str = "") -> Events:
@@ -112,14 +112,14 @@ class AsyncApplication:
     @property
     def notices(self) -> list[str]:
         """Notices for the user: limits of replication, rows that a loop has consumed, windows that were cut short."""
-        said = []
+        found = []
         if self.last.roles.backups:
             alone = uncovered(self.graph, self.last.roles.backups, self.cluster.name(self.origin))
-            said.append(coverage_sentences(list(self.last.roles.backups), alone))
+            found.append(coverage_sentences(list(self.last.roles.backups), alone))
         if self._looped:
             rows = formatting.counted(self._looped, "row")
-            said.append(f"{rows} went to a loop over the application: results() and head() give the others")
-        return [*said, *self._open]
+            found.append(f"{rows} went to a loop over the application: results() and head() give the others")
+        return [*found, *self._open]
 
     async def state(self) -> ApplicationState:
         """Return its state as the origin knows it now; ``failed`` where the origin itself does not answer.
@@ -127,14 +127,14 @@ class AsyncApplication:
         For a closed cluster, return the last known state.
         """
         try:
-            answer = await self.cluster.ask(self.origin, "application", pack(Name(self.id)))
+            answer = await self.cluster.request(self.origin, "application", pack(Name(self.id)))
         except ClosedClusterError:
             return self.last
         except ClusterError as error:
-            return self.heard(msgspec.structs.replace(self.last, status="failed", reason=str(error)))
-        return self.heard(unpack(answer, ApplicationState))
+            return self.record_state(msgspec.structs.replace(self.last, status="failed", reason=str(error)))
+        return self.record_state(unpack(answer, ApplicationState))
 
-    def heard(self, state: ApplicationState) -> ApplicationState:
+    def record_state(self, state: ApplicationState) -> ApplicationState:
         """Record the state that its origin has reported."""
         self.last = state
         if self.broken is not None:
@@ -167,12 +167,12 @@ class AsyncApplication:
     async def _news(self) -> ApplicationState:
         """Return the state as soon as it has changed, or the present one after some seconds."""
         try:
-            answer = await self.cluster.ask(self.origin, "wait", pack(Name(self.id)), 10.0)
+            answer = await self.cluster.request(self.origin, "wait", pack(Name(self.id)), 10.0)
         except ClosedClusterError:
             raise
         except ClusterError:
             return await self.state()
-        return self.heard(unpack(answer, ApplicationState))
+        return self.record_state(unpack(answer, ApplicationState))
 
     async def qos(self, sink: str | None = None) -> dict[str, Any]:
         """Return measurements of a sink: delays in seconds, miss rate and tuples/s, with the limit of the plan.
@@ -236,9 +236,9 @@ class AsyncApplication:
                 return
             if self.broken is not None:
                 raise self.broken
-            await self._take(sink, wait)
+            await self._fetch_once(sink, wait)
 
-    async def _take(self, sink: str, wait: float) -> int:
+    async def _fetch_once(self, sink: str, wait: float) -> int:
         """Fetch once and return the number of bytes received; the caller holds the lock of the sink.
 
         Raises
@@ -247,12 +247,12 @@ class AsyncApplication:
             If the sink does not answer, repeats results, or is closed as another reader has fetched all.
         """
         request = pack(self._results[sink].request(wait))
-        answer = unpack(await self.cluster.ask(self.origin, "fetch", request, wait + 10.0), Fetched)
+        answer = unpack(await self.cluster.request(self.origin, "fetch", request, wait + 10.0), Fetched)
         if answer.gone:
             if (await self.state()).status == "finished":
                 raise ClusterError(f"{self.id}: its results have been collected already, through another handle of it")
             return 0
-        size = self._results[sink].take(answer)
+        size = self._results[sink].add(answer)
         if all(results.ended for results in self._results.values()):
             await self._release()
         return size
@@ -261,7 +261,7 @@ class AsyncApplication:
         """Discard the results at the origin of a finished application that have all arrived here."""
         with contextlib.suppress(ClusterError, TimeoutError):
             if await self.wait(2.0) == "finished":
-                await self.cluster.ask(self.origin, "release", pack(Name(self.id)))
+                await self.cluster.request(self.origin, "release", pack(Name(self.id)))
                 self.cluster.forget(self.id)
 
     @displays_waiting(lambda it, *_, **__: f"collecting results of {it.id}")
@@ -303,7 +303,7 @@ class AsyncApplication:
                 await self._gather(name)
             elif not self._complete(name):
                 async with self._results[name].fetching:
-                    await self._take_all(name)
+                    await self._fetch_all(name)
         except ClosedClusterError:
             if wait and seconds is None:
                 had = self.collected(name).height
@@ -363,18 +363,18 @@ class AsyncApplication:
         """Collect from a sink until its stream ends, or until ``rows`` rows have been collected."""
         results = self._results[sink]
         while True:
-            results.keep()
+            results.store()
             if self._complete(sink) or results.rows >= rows:
                 return
             await self._fetch(sink, 1.0)
             if not results.arrived and not self._complete(sink):
                 await self._still_wanted()
 
-    async def _take_all(self, sink: str) -> None:
+    async def _fetch_all(self, sink: str) -> None:
         """Fetch the present results of a sink, at most as much as it retains: a fast stream always has more."""
         size = 0
         while not self._results[sink].ended and size < COLLECTED:
-            came = await self._take(sink, 0.0)
+            came = await self._fetch_once(sink, 0.0)
             if not came:
                 return
             size += came
@@ -429,7 +429,7 @@ class AsyncApplication:
             self.broken = ClusterError(f"its feed raised {type(error).__name__}: {error}")
             self.broken.__cause__ = error  # with the traceback of the user's own code
         with contextlib.suppress(ClusterError):
-            await self.cluster.ask(self.origin, "stop", pack(Name(self.id)))
+            await self.cluster.request(self.origin, "stop", pack(Name(self.id)))
 
     async def _feed(self, operator: str, rows: Rows) -> None:
         asked, host = self.plan.operators[operator], self.last.roles.peers[operator]
@@ -438,12 +438,12 @@ class AsyncApplication:
         name, ended = asked.params["name"], f"{self.id} takes no more rows: it has ended"
 
         async def dropped(late: int) -> None:
-            await self.cluster.ask(self.origin, "dropped", pack(Dropped(self.id, operator, late)))
+            await self.cluster.request(self.origin, "dropped", pack(Dropped(self.id, operator, late)))
 
         try:
             async for item in items(feed, operator, asked.params.get("lateness"), dropped):
                 request = pack(Push(self.id, name, encode(item)))
-                while not unpack(await self.cluster.ask(host, "push", request, 60.0), Pushed).taken:
+                while not unpack(await self.cluster.request(host, "push", request, 60.0), Pushed).accepted:
                     pass  # no room downstream: a reader may be slow
         except Exception as error:
             ended = f"{self.id} has failed: {error}"
@@ -469,9 +469,9 @@ class AsyncApplication:
             task.cancel()
         if collect and not self.stopped:
             if self.last.status in LASTING:
-                self._open = await open_windows(self.cluster.ask, self.id, self.plan, self.last.roles.peers)
+                self._open = await open_windows(self.cluster.request, self.id, self.plan, self.last.roles.peers)
             try:
-                await self.cluster.ask(self.origin, "halt", pack(Name(self.id)))
+                await self.cluster.request(self.origin, "halt", pack(Name(self.id)))
                 await asyncio.gather(*(self._collect(sink) for sink in self.plan.sinks))
             except ClosedClusterError:
                 raise
@@ -479,12 +479,12 @@ class AsyncApplication:
                 pass
             self.stopped = True
         self.cluster.forget(self.id)
-        self.last = unpack(await self.cluster.ask(self.origin, "stop", pack(Name(self.id))), ApplicationState)
+        self.last = unpack(await self.cluster.request(self.origin, "stop", pack(Name(self.id))), ApplicationState)
 
     async def _collect(self, sink: str) -> None:
         async with self._results[sink].fetching:
             if not self._results[sink].ended:
-                await self._take_all(sink)
+                await self._fetch_all(sink)
 
     async def events(self) -> Events:
         """Return all its events in the peers' journals, ordered by time. ``table()`` makes a table of them."""

@@ -116,22 +116,22 @@ class AsyncCluster:
         if notices is not None:
             notices.names = self._names
         self._closing = closing
-        self.spark = SparkServers(spark, self._tell_spark)
+        self.spark = SparkServers(spark, self._publish_spark)
         self.before_close: list[Callable[[], Awaitable[None]]] = []
         self._numbers = itertools.count(1)
-        self._origins = Origins(self._asked, beside=local is not None)
+        self._origins = Origins(self._request_all, beside=local is not None)
         self._applications: dict[str, AsyncApplication] = {}  # submitted here; stopped when this closes
         self._ended: dict[str, AsyncApplication] = {}
         self._handles: weakref.WeakValueDictionary[str, AsyncApplication] = weakref.WeakValueDictionary()
 
-    async def join(self, patience: float = 15.0, told: Callable[[Progress], object] | None = None) -> None:
+    async def join(self, patience: float = 15.0, on_progress: Callable[[Progress], object] | None = None) -> None:
         """Let all peers join one ring, and wait until the directory knows the components of all.
 
         Parameters
         ----------
         patience
             Seconds without progress after which the attempt fails.
-        told
+        on_progress
             Callback with the progress whenever it has changed; None: no callback.
 
         Raises
@@ -139,13 +139,13 @@ class AsyncCluster:
         ClusterError
             If there was no progress for ``patience`` seconds; the message names the missing peers.
         """
-        await form_ring(self.peers, self.links.request, patience, told)
+        await form_ring(self.peers, self.links.request, patience, on_progress)
 
     async def listen(self) -> None:
         """Subscribe to the errors of all peers from now on."""
-        asked = msgspec.msgpack.encode(self.links.address)
-        asking = (self.links.request(address, "tell", asked, 5.0) for address in self.peers.values())
-        await asyncio.gather(*asking, return_exceptions=True)  # a peer that does not answer sends no errors
+        request = msgspec.msgpack.encode(self.links.address)
+        requests = (self.links.request(address, "errors", request, 5.0) for address in self.peers.values())
+        await asyncio.gather(*requests, return_exceptions=True)  # a peer that does not answer sends no errors
 
     async def warm(self) -> None:
         """Let the peer to which resilient plans are submitted load the code of their placement, in the background."""
@@ -186,7 +186,7 @@ class AsyncCluster:
 
     # -- peers ---------------------------------------------------------------------------------------------------
 
-    async def ask(self, peer: str, operation: str, payload: bytes = b"", timeout: float = 5.0) -> bytes:
+    async def request(self, peer: str, operation: str, payload: bytes = b"", timeout: float = 5.0) -> bytes:
         """Send a request to one peer, by name or address, and return the answer.
 
         Raises
@@ -206,11 +206,11 @@ class AsyncCluster:
     async def states(self) -> dict[str, PeerState | None]:
         """Return the state of each peer; None for one that does not answer within a second."""
 
-        answers = await self._asked("state", b"", self.peers.values(), 1.0)
+        answers = await self._request_all("state", b"", self.peers.values(), 1.0)
         found = {address: unpack(answer, PeerState) for address, answer in answers.items()}
         return {name: found.get(address) for name, address in self.peers.items()}
 
-    async def _asked(
+    async def _request_all(
         self, operation: str, payload: bytes, addresses: Iterable[str], timeout: float = 5.0, straggling: float = 5.0
     ) -> dict[str, bytes]:
         """Send a request to peers; return address to answer for those that answer.
@@ -219,15 +219,15 @@ class AsyncCluster:
         """
         self._check_open()
         request = self.links.request
-        asking = {asyncio.create_task(request(each, operation, payload, timeout)): each for each in addresses}
-        waiting, found = set(asking), dict[str, bytes]()
+        requests = {asyncio.create_task(request(each, operation, payload, timeout)): each for each in addresses}
+        waiting, found = set(requests), dict[str, bytes]()
         try:
             while waiting:
                 patience = straggling if found else timeout
                 done, waiting = await asyncio.wait(waiting, timeout=patience, return_when=asyncio.FIRST_COMPLETED)
                 for task in done:
                     with contextlib.suppress(*UNREACHABLE):
-                        found[asking[task]] = task.result()
+                        found[requests[task]] = task.result()
                 if not done:
                     break
         finally:
@@ -245,9 +245,9 @@ class AsyncCluster:
         """Return the errors in the journals of all peers that answer, since a time in seconds."""
         return await self._journaled("troubles", since)
 
-    async def _journaled(self, operation: str, asked: object, peers: Iterable[str] | None = None) -> list[Event]:
+    async def _journaled(self, operation: str, request: object, peers: Iterable[str] | None = None) -> list[Event]:
         addresses = [self.peers[name] for name in (self.peers if peers is None else peers)]
-        answers = await self._asked(operation, msgspec.msgpack.encode(asked), addresses)
+        answers = await self._request_all(operation, msgspec.msgpack.encode(request), addresses)
         found = map(decode_events, answers.values())
         return sorted(itertools.chain.from_iterable(found), key=lambda event: (event.time, event.peer, event.sequence))
 
@@ -331,14 +331,14 @@ class AsyncCluster:
             except UNREACHABLE:
                 continue
             try:
-                state = unpack(await self.ask(address, "submit", request, patience), ApplicationState)
+                state = unpack(await self.request(address, "submit", request, patience), ApplicationState)
                 if state.needs_spark and state.status == "composing":
                     await self.spark.ready()
                     name = pack(Name(application))
-                    state = unpack(await self.ask(address, "decision", name, patience + DEPLOYS), ApplicationState)
+                    state = unpack(await self.request(address, "decision", name, patience + DEPLOYS), ApplicationState)
             except BaseException:  # it may still be admitted, and no handle would exist
                 with contextlib.suppress(ClusterError):
-                    await self.ask(address, "stop", pack(Name(application)))
+                    await self.request(address, "stop", pack(Name(application)))
                 raise
             break
         if state is None:
@@ -352,7 +352,7 @@ class AsyncCluster:
         self._applications[application] = self._handles[application] = running
         if self.notices is not None and watched():
             for notice in running.notices:
-                self.notices.say(f"synergy: {plan.name}: {notice}")
+                self.notices.write_line(f"synergy: {plan.name}: {notice}")
         try:
             for operator, feed in feeding.items():
                 running.feed(operator, feed)
@@ -370,7 +370,7 @@ class AsyncCluster:
         collects it first: another handle does not receive it again.
         """
         entries = await self.entries()
-        return Applications(entries, {name: entry.held for name, entry in entries.items()})
+        return Applications(entries, {name: entry.handle for name, entry in entries.items()})
 
     @displays_waiting(lambda _, application: f"stopping {getattr(application, 'id', application)}")
     async def stop(self, application: str | Identified) -> None:
@@ -413,8 +413,8 @@ class AsyncCluster:
         held = await self._handle(application)
         if to not in self.peers and to not in self._names:
             raise ClusterError(f"to: {to!r}; expected {known_peers_phrase(_alive(await self.states()))}")
-        asked = pack(Move(held.id, operator, self.peers.get(to, to)))
-        outcome = unpack(await self.ask(held.origin, "move", asked, MOVES_WITHIN + 5.0), Outcome)
+        request = pack(Move(held.id, operator, self.peers.get(to, to)))
+        outcome = unpack(await self.request(held.origin, "move", request, MOVES_WITHIN + 5.0), Outcome)
         status = (await held.state()).status
         if outcome.reason and status not in LASTING:
             raise ClusterError(f"application: {held.id!r} has ended already ({status}); expected one that runs")
@@ -428,13 +428,13 @@ class AsyncCluster:
         held = self._handles.get(named)
         if held is None:
             entries = await self.entries()
-            held = entries[chosen(named, entries)].held
+            held = entries[chosen(named, entries)].handle
         return held
 
     async def entries(self) -> dict[str, Entry]:
         """Return id to the state and the facts of each application, in the order of submission."""
-        asked = pack(ListApplications(list(self._handles)))
-        answers = await self._asked("applications", asked, self.peers.values(), straggling=STRAGGLING)
+        request = pack(ListApplications(list(self._handles)))
+        answers = await self._request_all("applications", request, self.peers.values(), straggling=STRAGGLING)
         found = ((origin, each) for origin, said in answers.items() for each in unpack(said, Listed).applications)
         listed = sorted(found, key=lambda pair: pair[1].since)
         entries: dict[str, Entry] = {}
@@ -445,17 +445,19 @@ class AsyncCluster:
             if held is None:
                 held = AsyncApplication(self, Plan.from_bytes(each.plan), origin, each.state)
                 self._handles[held.id] = held
-            entries[held.id] = Entry(held, held.heard(each.state))
-        untold = [held for name, held in self._applications.items() if name not in entries]  # its origin may have died
-        for held, state in zip(untold, await asyncio.gather(*(held.state() for held in untold)), strict=True):
+            entries[held.id] = Entry(held, held.record_state(each.state))
+        unlisted = [
+            held for name, held in self._applications.items() if name not in entries
+        ]  # its origin may have died
+        for held, state in zip(unlisted, await asyncio.gather(*(held.state() for held in unlisted)), strict=True):
             entries[held.id] = Entry(held, state)
         return entries
 
-    async def _tell_spark(self, news: Sequence[SparkNews]) -> None:
+    async def _publish_spark(self, news: Sequence[SparkNews]) -> None:
         """Send news of Spark servers to all peers, in turn if there are several; ignore peers that do not answer."""
-        told = zip(self.peers.values(), itertools.cycle(news), strict=False)
-        asking = (self.links.request(address, "spark", pack(each), 5.0) for address, each in told)
-        await asyncio.gather(*asking, return_exceptions=True)
+        messages = zip(self.peers.values(), itertools.cycle(news), strict=False)
+        requests = (self.links.request(address, "spark", pack(each), 5.0) for address, each in messages)
+        await asyncio.gather(*requests, return_exceptions=True)
 
     def forget(self, application: str) -> None:
         """Exclude an application from those stopped at closing; retain it while there is room for its results."""

@@ -45,7 +45,7 @@ def _close(thread: LoopThread, cluster: AsyncCluster) -> None:
         thread.close()
 
 
-def _held(cluster: Cluster, application: AsyncApplication) -> Application:
+def _wrapped(cluster: Cluster, application: AsyncApplication) -> Application:
     return Application(cluster, application)
 
 
@@ -120,9 +120,9 @@ class Cluster(Synchronous[AsyncCluster]):
         security: Any = None,
         record: str | os.PathLike[str] | None = None,
     ) -> None:
-        peers = _given(peers)
+        peers = _scheduler_address(peers)
         self._thread = LoopThread()
-        self._given = peers if isinstance(peers, str) else ""
+        self._scheduler = peers if isinstance(peers, str) else ""
         options: dict[str, Any] = {
             "cores": cores,
             "memory": memory,
@@ -180,7 +180,7 @@ class Cluster(Synchronous[AsyncCluster]):
     def scheduler(self) -> str:
         """Address of the Dask scheduler; ``Cluster(address)`` elsewhere uses the same peers."""
         local = self._asynchronous.local
-        return str(local.scheduler_address) if isinstance(local, PeerCluster) else self._given
+        return str(local.scheduler_address) if isinstance(local, PeerCluster) else self._scheduler
 
     states = synchronous(AsyncCluster.states)
     events = synchronous(AsyncCluster.events)
@@ -223,7 +223,7 @@ class Cluster(Synchronous[AsyncCluster]):
 
     # -- applications --------------------------------------------------------------------------------------------
 
-    submit = synchronous(AsyncCluster.submit, _held)
+    submit = synchronous(AsyncCluster.submit, _wrapped)
     stop = synchronous(AsyncCluster.stop)
     move = synchronous(AsyncCluster.move)
 
@@ -237,7 +237,7 @@ class Cluster(Synchronous[AsyncCluster]):
         collects it first.
         """
         found = self._run(self._asynchronous.entries())
-        return Applications(found, {name: Application(self, entry.held) for name, entry in found.items()})
+        return Applications(found, {name: Application(self, entry.handle) for name, entry in found.items()})
 
     # -- displays -------------------------------------------------------------------------------------------
 
@@ -279,7 +279,7 @@ class Cluster(Synchronous[AsyncCluster]):
         return as_html(f"Cluster of {len(self.peers)} peers", HEADING, self._rows())
 
 
-def _given(peers: Any) -> Any:
+def _scheduler_address(peers: Any) -> Any:
     """Return a number of peers unchanged; for a Dask cluster, a client or a text, the scheduler's address.
 
     Raises

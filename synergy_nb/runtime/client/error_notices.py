@@ -40,7 +40,7 @@ class ErrorPublisher:
     def __init__(self, send: Callable[[str, str, bytes], None]) -> None:
         self._send = send
         self._clients: set[str] = set()
-        self._told: dict[str, float] = {}
+        self._reported: dict[str, float] = {}
 
     def add(self, client: str) -> None:
         """Subscribe a client to errors from now on."""
@@ -52,12 +52,12 @@ class ErrorPublisher:
 
     def publish(self, event: Event) -> None:
         """Send an event to all clients if it is an error that was not reported lately."""
-        said = trouble(event) if self._clients else ""
-        if not said or event.time - self._told.get(said, -AGAIN) < AGAIN:
+        text = trouble(event) if self._clients else ""
+        if not text or event.time - self._reported.get(text, -AGAIN) < AGAIN:
             return
-        self._told[said] = event.time
-        if len(self._told) > KNOWN:
-            del self._told[next(iter(self._told))]
+        self._reported[text] = event.time
+        if len(self._reported) > KNOWN:
+            del self._reported[next(iter(self._reported))]
         for client in tuple(self._clients):
             with contextlib.suppress(LinkFull):  # a client that is so far behind misses it; the journal has the error
                 self._send(client, CHANNEL, encode_events([event]))
@@ -85,32 +85,32 @@ class ErrorNotices:
         self.names: Mapping[str, str] = names or {}
         self._later = later
         self._write = write or _stderr
-        self._told: dict[str, None] = {}
+        self._reported: dict[str, None] = {}
         self._waiting: dict[str, Trouble] = {}
         self._left = MOST
-        self._held = 0  # errors that were not written, as there were too many
+        self._suppressed = 0  # errors that were not written, as there were too many
         self._closed = False
 
-    def take(self, _sender: str, channel: str, payload: bytes) -> None:
+    def receive(self, _sender: str, channel: str, payload: bytes) -> None:
         """Receive the report of a peer."""
         if channel == CHANNEL:
             for event in decode_events(payload):
-                self.hear(event)
+                self.add(event)
 
-    def hear(self, event: Event) -> None:
+    def add(self, event: Event) -> None:
         """Handle an error of a peer."""
-        said = trouble(event)
+        text = trouble(event)
         about = (
-            f"link {event.subject}" if isinstance(event, LinkBroken) else said
+            f"link {event.subject}" if isinstance(event, LinkBroken) else text
         )  # a broken object cannot be reached later
-        if self._closed or not said or about in self._told:
+        if self._closed or not text or about in self._reported:
             return
         if not self._waiting:
-            self._later(GATHERED, self._tell)
+            self._later(GATHERED, self._write_waiting)
         known = self._waiting.get(about)
-        self._waiting[about] = joined(known, event, said if known is None else known.said)
+        self._waiting[about] = joined(known, event, text if known is None else known.text)
 
-    def say(self, text: str) -> None:
+    def write_line(self, text: str) -> None:
         """Write a line about another matter."""
         if not self._closed:
             self._write(text)
@@ -120,26 +120,26 @@ class ErrorNotices:
         self._closed = True
         self._waiting.clear()
 
-    def _tell(self) -> None:
+    def _write_waiting(self) -> None:
         waiting, self._waiting = self._waiting, {}
         if self._closed:
             return
         for about, each in waiting.items():
-            self._told[about] = None
-            if len(self._told) > KNOWN:
-                del self._told[next(iter(self._told))]
+            self._reported[about] = None
+            if len(self._reported) > KNOWN:
+                del self._reported[next(iter(self._reported))]
             if self._left == 0:
-                self._held += 1
+                self._suppressed += 1
                 continue
             if self._left == MOST:
                 self._later(AGAIN, self._refill)
             self._left -= 1
-            self._write(f"synergy: {observers(each.peers, self.names)}: {readable(each.said, self.names)}")
+            self._write(f"synergy: {observers(each.peers, self.names)}: {readable(each.text, self.names)}")
 
     def _refill(self) -> None:
-        held, self._held, self._left = self._held, 0, MOST
-        if held and not self._closed:
-            self._write(f"synergy: {held} more errors of peers; watch(cluster) and explain() show them")
+        suppressed, self._suppressed, self._left = self._suppressed, 0, MOST
+        if suppressed and not self._closed:
+            self._write(f"synergy: {suppressed} more errors of peers; watch(cluster) and explain() show them")
 
 
 def watched() -> bool:

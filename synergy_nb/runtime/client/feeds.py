@@ -181,7 +181,7 @@ class Feed:
         """Queue a piece of an asynchronous iterable."""
         await self._append_async(*self._supply(piece))
 
-    async def taken(self) -> list[Any] | None:
+    async def next_pieces(self) -> list[Any] | None:
         """Return the queued rows and tables, as soon as there are any; None at the end."""
         loop = asyncio.get_running_loop()
         while True:
@@ -201,7 +201,7 @@ class Feed:
 
     def _made(self, rows: Any) -> tuple[Any, int]:
         """Check and convert a push, so that errors are raised at the push."""
-        if type(rows) is dict and self.reader.takes(rows):
+        if type(rows) is dict and self.reader.accepts(rows):
             return rows.copy(), 1
         table = self.reader.table(rows)
         return table, table.height
@@ -231,7 +231,7 @@ class Feed:
             self._pieces.append(piece)
             self._waiting += count
             if self._asleep is not None:
-                _settle(self._asleep)
+                _complete(self._asleep)
                 self._asleep = None
 
     async def _append_async(self, piece: Any, count: int) -> None:
@@ -248,10 +248,10 @@ class Feed:
         """Wake all tasks that wait for rows or room."""
         self._changed.notify_all()
         if self._asleep is not None:
-            _settle(self._asleep)
+            _complete(self._asleep)
             self._asleep = None
         while self._pushers:
-            _settle(self._pushers.pop())
+            _complete(self._pushers.pop())
 
     def _no_room(self, patience: float | None) -> TimeoutError:
         return TimeoutError(
@@ -264,15 +264,15 @@ def _patience(timeout: float | str | None) -> float | None:
     return None if timeout is None else duration("timeout", timeout, least=0.0)
 
 
-def _settle(future: asyncio.Future[None]) -> None:
+def _complete(future: asyncio.Future[None]) -> None:
     """Resume a coroutine, from any thread."""
 
-    def settle() -> None:
+    def complete() -> None:
         if not future.done():
             future.set_result(None)
 
     with contextlib.suppress(RuntimeError):  # its loop was closed
-        future.get_loop().call_soon_threadsafe(settle)
+        future.get_loop().call_soon_threadsafe(complete)
 
 
 # -- from rows of any form to a feed
@@ -378,7 +378,7 @@ async def items(
     position = late = 0
     reached: int | None = None
     promised: int | None = None
-    while (pieces := await feed.taken()) is not None:
+    while (pieces := await feed.next_pieces()) is not None:
         rows = sum(1 if isinstance(piece, dict) else piece.height for piece in pieces)
         if rows <= INLINE or all(isinstance(piece, pl.DataFrame) for piece in pieces):
             table = _joined(pieces, feed.reader)

@@ -27,7 +27,7 @@ from synergy_nb.runtime.transport.link import LinkDown, LinkFull, RemoteError
 __all__ = ["Follower", "follow"]
 
 EVERY: Final = 0.2  # seconds between two requests to a peer
-A_PEER: Final = 0.01  # seconds between requests to different peers: many peers are asked less often
+A_PEER: Final = 0.01  # seconds between requests to different peers: many peers are request less often
 PATIENCE: Final = 2.0  # longest time to wait for an answer, seconds
 SLOWEST: Final = 3.0  # longest time between two requests to a peer that does not answer, seconds
 FIRST: Final = 0.02  # seconds between two checks for earlier events
@@ -98,7 +98,7 @@ class Follower:
         self._wall = time.time() - self._loop.time()
         self._listeners: list[Callable[[], None]] = []
         self._arrived: list[Event] = []
-        self._asking: dict[str, asyncio.Task[None]] = {}
+        self._following: dict[str, asyncio.Task[None]] = {}
         self._reached: dict[str, tuple[str, int]] = {}  # peer to its journal and the next number
         self._silent: set[str] = set()
         self._behind: set[str] = set()  # peers that have not sent all earlier events yet
@@ -140,17 +140,17 @@ class Follower:
         if self._closed:
             return
         await asyncio.gather(*self._end(), return_exceptions=True)
-        answering = [address for address in self._asking if address not in self._silent]
+        answering = [address for address in self._following if address not in self._silent]
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(LAST):
                 await asyncio.gather(*map(self._portion, answering), return_exceptions=True)
         self._arrived.append(ClusterClosed(*self._here, ""))
-        self._tell()
+        self._publish()
         self._listeners.clear()
 
     def _end(self) -> list[asyncio.Task[None]]:
         self._closed = True
-        tasks = [*self._asking.values(), *([self._task] if self._task is not None else [])]
+        tasks = [*self._following.values(), *([self._task] if self._task is not None else [])]
         for task in tasks:
             task.cancel()
         self.caught_up.set()
@@ -162,28 +162,28 @@ class Follower:
 
     @property
     def _pace(self) -> float:
-        return max(self._every, A_PEER * len(self._asking))
+        return max(self._every, A_PEER * len(self._following))
 
     async def _follow(self) -> None:
         while True:
-            self._meet()
-            self._tell()
+            self._update_peers()
+            self._publish()
             if not self._behind:
                 self.caught_up.set()
             await asyncio.sleep(self._pace if self.caught_up.is_set() else FIRST)
 
-    def _meet(self) -> None:
+    def _update_peers(self) -> None:
         """Start to ask new peers, and stop asking peers that have left the cluster."""
         peers = self.cluster.peers
         self.names.update((address, name) for name, address in peers.items())
         for address in peers.values():
-            if address not in self._asking:
-                self._asking[address] = self._loop.create_task(self._ask(address), name=f"follow {address}")
-        for address in [address for address in self._asking if address not in peers.values()]:
-            self._asking.pop(address).cancel()
+            if address not in self._following:
+                self._following[address] = self._loop.create_task(self._follow_peer(address), name=f"follow {address}")
+        for address in [address for address in self._following if address not in peers.values()]:
+            self._following.pop(address).cancel()
             self._behind.discard(address)
 
-    def _tell(self) -> None:
+    def _publish(self) -> None:
         """Append the received events to the journal, in order of time, and notify the listeners."""
         if not self._arrived:
             return
@@ -198,7 +198,7 @@ class Follower:
             except Exception as error:  # noqa: BLE001 - one listener must not end it for the others
                 self._loop.call_exception_handler({"message": "a listener to a cluster's journal", "exception": error})
 
-    async def _ask(self, address: str) -> None:
+    async def _follow_peer(self, address: str) -> None:
         """Ask one peer repeatedly."""
         failures, wait = 0, self._every
         while True:
@@ -221,8 +221,8 @@ class Follower:
 
     async def _portion(self, address: str) -> bool:
         """Fetch the next events of a peer; return whether it has more already."""
-        asked = Follow(*self._reached.get(address, ("", 0)))
-        answer = unpack(await self.cluster.links.request(address, "follow", pack(asked), PATIENCE), Followed)
+        request = Follow(*self._reached.get(address, ("", 0)))
+        answer = unpack(await self.cluster.links.request(address, "follow", pack(request), PATIENCE), Followed)
         self._reached[address] = answer.journal, answer.next
         if address in self._silent:
             self._silent.discard(address)

@@ -20,7 +20,7 @@ PINGS: Final = 3  # pings to each peer; the shortest counts, as others waited fo
 FRESH: Final = 60.0  # seconds for which the client's own delays are valid
 ANSWERS: Final = 2.0  # longest time for a peer to measure its delays to others, seconds
 
-Asked = Callable[..., Awaitable[dict[str, bytes]]]
+RequestAll = Callable[..., Awaitable[dict[str, bytes]]]
 _delays = msgspec.msgpack.Decoder(dict[str, float])
 
 
@@ -29,7 +29,7 @@ class Origins:
 
     Parameters
     ----------
-    asked
+    request
         Function that sends requests to peers: (operation, payload, addresses, timeout in seconds); it returns address
         to answer for those that answer.
     clock
@@ -38,8 +38,8 @@ class Origins:
         Whether the client is on the same machine as all peers, so that all of them are equally near to it.
     """
 
-    def __init__(self, asked: Asked, clock: Callable[[], float] = time.monotonic, *, beside: bool) -> None:
-        self._asked = asked
+    def __init__(self, request: RequestAll, clock: Callable[[], float] = time.monotonic, *, beside: bool) -> None:
+        self._request = request
         self._clock = clock
         self._beside = beside
         self._known: dict[str, tuple[float, float]] = {}  # address to round trip, s, and its time
@@ -72,13 +72,13 @@ class Origins:
         if origin in (None, "client"):
             found = await self._to_client(addresses)
             return [each for each in nearest(addresses, [CLIENT], found, lambda *_: None) if each in found] or addresses
-        said: Mapping[str, PeerState | None] = await states()
-        offers = {peers[name]: state.offers for name, state in said.items() if state is not None}
+        answers: Mapping[str, PeerState | None] = await states()
+        offers = {peers[name]: state.offers for name, state in answers.items() if state is not None}
         candidates = [each for each in addresses if each in offers]
         ends = ends_of(plan, str(origin), offers, {address: name for name, address in peers.items()})
         client = await self._to_client(candidates) if CLIENT in ends else {}
-        places = {each for end in ends if end is not None and not end.issuperset(candidates) for each in end}
-        return nearest(candidates, ends, client, await self._between(sorted(places), candidates)) or addresses
+        sources = {each for end in ends if end is not None and not end.issuperset(candidates) for each in end}
+        return nearest(candidates, ends, client, await self._between(sorted(sources), candidates)) or addresses
 
     async def _to_client(self, addresses: Sequence[str]) -> dict[str, float]:
         """Return address to the seconds of a round trip between the client and each peer that answers."""
@@ -90,7 +90,7 @@ class Origins:
             least = math.inf
             for _ in range(PINGS):
                 began = clock()
-                if not await self._asked("ping", b"", [address], 1.0):
+                if not await self._request("ping", b"", [address], 1.0):
                     return
                 least = min(least, clock() - began)
             self._known[address] = least, clock()
@@ -101,10 +101,12 @@ class Origins:
         await asyncio.gather(*(ping(each) for each in addresses if each not in self._known))
         return {each: self._known[each][0] for each in addresses if each in self._known}
 
-    async def _between(self, places: Sequence[str], candidates: Sequence[str]) -> Callable[[str, str], float | None]:
+    async def _between(self, sources: Sequence[str], candidates: Sequence[str]) -> Callable[[str, str], float | None]:
         """Return a function of the round trips between the peers of an application's ends and the candidates."""
-        answers = await self._asked("delays", pack(MeasureDelays(list(candidates))), places, ANSWERS) if places else {}
-        measured = {place: _delays.decode(answer) for place, answer in answers.items()}
+        answers = (
+            await self._request("delays", pack(MeasureDelays(list(candidates))), sources, ANSWERS) if sources else {}
+        )
+        measured = {source: _delays.decode(answer) for source, answer in answers.items()}
 
         def between(one: str, other: str) -> float | None:
             return measured.get(one, {}).get(other)

@@ -56,14 +56,14 @@ class ProgressDeadline:
     ----------
     seconds
         Seconds without progress after which the deadline has passed.
-    told
+    on_progress
         Callback with each :class:`Progress`; None: no callback.
     """
 
-    def __init__(self, seconds: float, told: Callable[[Progress], Any] | None = None) -> None:
+    def __init__(self, seconds: float, on_progress: Callable[[Progress], Any] | None = None) -> None:
         self.seconds = seconds
         self.last: Progress | None = None
-        self._told = told
+        self._on_progress = on_progress
         self._since = asyncio.get_running_loop().time()
 
     @property
@@ -79,5 +79,5 @@ class ProgressDeadline:
         if self.last is None or progress.what != self.last.what or done > self.last.done:
             self._since = asyncio.get_running_loop().time()
         self.last = progress
-        if self._told is not None:
-            self._told(progress)
+        if self._on_progress is not None:
+            self._on_progress(progress)

@@ -32,7 +32,7 @@ class Results:
     ----------
     arrived
         Tables that were not returned to any caller yet.
-    kept
+    stored
         Tables that are returned again whenever all results are requested.
     fetching
         Lock of the task that sends a request to the sink.
@@ -45,16 +45,16 @@ class Results:
         self.sink = sink
         self.reader = reader
         self.arrived: deque[pl.DataFrame] = deque()
-        self.kept: list[pl.DataFrame] = []
+        self.stored: list[pl.DataFrame] = []
         self.fetching = asyncio.Lock()
         self.ended = False
-        self._place: tuple[int, int] | None = None  # point up to which everything sent has arrived
+        self._received_to: tuple[int, int] | None = None  # point up to which everything sent has arrived
 
     def request(self, wait: float) -> Fetch:
         """Return the next request to the sink, which may wait ``wait`` seconds while it has nothing."""
-        return Fetch(self.application, self.sink, self._place, wait=wait, reader=self.reader)
+        return Fetch(self.application, self.sink, self._received_to, wait=wait, reader=self.reader)
 
-    def take(self, answer: Fetched) -> int:
+    def add(self, answer: Fetched) -> int:
         """Add the answer to the last request; return the bytes of its results.
 
         Raises
@@ -62,35 +62,35 @@ class Results:
         ClusterError
             If it begins before the requested point: it contains results that have arrived already.
         """
-        if self._place is not None and answer.start < self._place:
+        if self._received_to is not None and answer.start < self._received_to:
             raise ClusterError(
                 f"{self.application}: results of {self.sink} from tuple {answer.start[0]} on; "
-                f"expected those from {self._place[0]} on: the others have come already"
+                f"expected those from {self._received_to[0]} on: the others have come already"
             )
         found = [decode(item) for item in answer.items]
         self.arrived.extend(item.table for item in found if isinstance(item, Batch))
-        self._place = answer.end
+        self._received_to = answer.end
         self.ended = self.ended or answer.finished
         return sum(map(len, answer.items))
 
-    def keep(self) -> None:
+    def store(self) -> None:
         """Store the arrived tables."""
-        self.kept.extend(self.arrived)
+        self.stored.extend(self.arrived)
         self.arrived.clear()
 
     @property
     def rows(self) -> int:
         """Number of stored rows."""
-        return sum(table.height for table in self.kept)
+        return sum(table.height for table in self.stored)
 
     @property
     def nbytes(self) -> int:
         """Bytes of all received results that are stored or not returned yet."""
-        return sum(int(table.estimated_size()) for table in (*self.kept, *self.arrived))
+        return sum(int(table.estimated_size()) for table in (*self.stored, *self.arrived))
 
     def table(self) -> pl.DataFrame | None:
         """Return all received results that a loop has not consumed, as one table; None if there are none."""
-        self.keep()
-        if len(self.kept) > 1:
-            self.kept[:] = [pl.concat(self.kept)]
-        return self.kept[0] if self.kept else None
+        self.store()
+        if len(self.stored) > 1:
+            self.stored[:] = [pl.concat(self.stored)]
+        return self.stored[0] if self.stored else None

@@ -26,8 +26,8 @@ __all__ = [
     "TerminalLine",
     "WaitingDisplay",
     "display",
+    "displaying",
     "displays_waiting",
-    "heard",
     "quiet",
     "waiting",
 ]
@@ -40,7 +40,7 @@ FIRST: Final = 1.0  # seconds that a call may take before the line appears
 EVERY: Final = 0.5  # seconds between two updates of the line
 TICK: Final = 0.1  # seconds between two checks whether the line is due
 #: Whether a caller of the running coroutine already displays what it waits for.
-heard: ContextVar[bool] = ContextVar("heard", default=False)
+displaying: ContextVar[bool] = ContextVar("displaying", default=False)
 
 
 class Display(Protocol):
@@ -158,8 +158,8 @@ async def waiting(text: Callable[[], str]) -> AsyncIterator[None]:
     text
         Text of :class:`WaitingDisplay`.
     """
-    line = WaitingDisplay(text, None if heard.get() else display())
-    token = heard.set(True)
+    line = WaitingDisplay(text, None if displaying.get() else display())
+    token = displaying.set(True)
     ticking = asyncio.get_running_loop().create_task(_tick(line)) if line.shows else None
     try:
         yield
@@ -167,7 +167,7 @@ async def waiting(text: Callable[[], str]) -> AsyncIterator[None]:
         brief(error)
         raise
     finally:
-        heard.reset(token)
+        displaying.reset(token)
         if ticking is not None:
             ticking.cancel()
         line.close()
@@ -178,11 +178,11 @@ def displays_waiting(text: Callable[..., str]) -> Callable[[F], F]:
 
     def wrapped(method: F) -> F:
         @functools.wraps(method)
-        async def telling(*arguments: Any, **options: Any) -> Any:
+        async def wrapper(*arguments: Any, **options: Any) -> Any:
             async with waiting(lambda: text(*arguments, **options)):
                 return await method(*arguments, **options)
 
-        return cast("F", telling)
+        return cast("F", wrapper)
 
     return wrapped
 

@@ -76,9 +76,9 @@ class Deliveries:
             waited = self._loop.time() - began
             try:
                 if self._host.push(asked.application, asked.name, asked.item):
-                    return pack(Pushed(taken=True))
+                    return pack(Pushed(accepted=True))
                 if waited > POLL:
-                    return pack(Pushed(taken=False))
+                    return pack(Pushed(accepted=False))
                 with contextlib.suppress(TimeoutError):
                     async with asyncio.timeout(POLL):
                         await self._host.room(asked.application, asked.name)

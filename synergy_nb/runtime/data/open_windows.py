@@ -16,18 +16,18 @@ PATIENCE: Final = 1.0  # longest time to wait for a peer, seconds: a slow one de
 
 
 class PeerQuery(Protocol):
-    """Request to a peer, such as :meth:`~synergy_nb.runtime.client.AsyncCluster.ask`."""
+    """Request to a peer, such as :meth:`~synergy_nb.runtime.client.AsyncCluster.request`."""
 
     def __call__(self, peer: str, operation: str, payload: bytes = b"", timeout: float = 5.0) -> Awaitable[bytes]:
         """Return the answer of a peer."""
 
 
-async def open_windows(ask: PeerQuery, application: str, plan: Plan, peers: Mapping[str, str]) -> list[str]:
+async def open_windows(request: PeerQuery, application: str, plan: Plan, peers: Mapping[str, str]) -> list[str]:
     """Return a notice that names the operators with open windows; empty if there are none.
 
     Parameters
     ----------
-    ask
+    request
         Function that sends a request to a peer.
     application
         Id of the application.
@@ -38,17 +38,17 @@ async def open_windows(ask: PeerQuery, application: str, plan: Plan, peers: Mapp
     """
     keeping = {name for name, operator in plan.operators.items() if has_state(operator)}
 
-    async def held(peer: str) -> dict[str, float]:
+    async def held_bytes(peer: str) -> dict[str, float]:
         try:
-            state = unpack(await ask(peer, "state", timeout=PATIENCE), PeerState)
+            state = unpack(await request(peer, "state", timeout=PATIENCE), PeerState)
         except ClusterError:  # it has died, or is slow: its state is unknown
             return {}
         own = (part for part in state.components if part["application"] == application)
         return {part["operator"]: part["memory_bytes"] for part in own if part["operator"] in keeping}
 
-    asked = sorted({peers[name] for name in keeping & peers.keys()})
+    hosts = sorted({peers[name] for name in keeping & peers.keys()})
     found: dict[str, float] = {}
-    for each in await asyncio.gather(*map(held, asked)):
+    for each in await asyncio.gather(*map(held_bytes, hosts)):
         found.update(each)
     operators = ", ".join(name for name in plan.operators if found.get(name))
     if not operators:

@@ -99,7 +99,7 @@ class RowReader:
         self._check_times(made["time"])
         return pl.DataFrame(made, schema=self._schema)
 
-    def takes(self, row: Mapping[str, Any]) -> bool:
+    def accepts(self, row: Mapping[str, Any]) -> bool:
         """Whether a row is certainly as declared, checked in a microsecond; False where a full check is needed."""
         try:
             for name, kinds in self._plain:

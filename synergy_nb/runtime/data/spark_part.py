@@ -131,7 +131,7 @@ class SparkPart(Feed):
     @property
     def state_bytes(self) -> int:
         """Bytes of tuples that the query has not committed, and of results that were not emitted."""
-        return self._waiting + (self._query.held if self._query is not None else 0)
+        return self._waiting + (self._query.retained_bytes if self._query is not None else 0)
 
     def needs(self, port: int, item: Item) -> float:
         """Bytes to store tuples, which are copied where a punctuation separates them."""

@@ -313,7 +313,7 @@ class SparkHost:
 
         The session of this peer is open afterwards, as it may be needed soon.
         """
-        from spark_stream.checkpoints import place_of, refusal, unreachable  # noqa: PLC0415 - only who uses Spark
+        from spark_stream.checkpoints import location_of, refusal, unreachable  # noqa: PLC0415 - only who uses Spark
         from spark_stream.spark_errors import cause, is_lost, is_passing  # noqa: PLC0415 - only who uses Spark needs it
 
         why = ""
@@ -323,7 +323,7 @@ class SparkHost:
                 session = self.session()
                 if not resumption.checkpoint or resumption.server == self.server:
                     return ""
-                why = unreachable(session, resumption.checkpoint, place_of(session, self.folder("")))
+                why = unreachable(session, resumption.checkpoint, location_of(session, self.folder("")))
                 break
             except Exception as error:  # noqa: BLE001 - it has to be reported to those that wait for the copy
                 why = cause(error)

@@ -1,15 +1,16 @@
-"""Processes that start fast: a nursery imports all modules once, and forks a process on request.
+"""Processes that start fast: a fork server imports all modules once, and forks a process on request.
 
 Imports take most of the time when a peer process starts. :class:`ForkServer` starts one fresh interpreter that imports
 the named modules, and then forks children that have these already, and share their memory. Unlike the fork server of
 ``multiprocessing`` it ignores the user's ``__main__`` (so a script without a guard, a notebook and ``python -c`` are
 all alike) and changes nothing in the user's process, which is never forked itself.
 
-Nothing outlives its parent. The nursery has one end of a socket whose other end is the user's process: when that
-process ends, for whatever reason, the nursery kills its children and ends. Children have one end of a pipe whose other
-end is the nursery, and end when the nursery does. All of them ignore SIGINT, which interrupts a cell of the notebook.
+Nothing outlives its parent. The fork server has one end of a socket whose other end is the user's process: when that
+process ends, for whatever reason, the fork server kills its children and ends. Children have one end of a pipe whose
+other end is the fork server, and end when the fork server does. All of them ignore SIGINT, which interrupts a cell of
+the notebook.
 
-This module imports neither Dask nor anything slow, so a nursery can start while the caller imports Dask.
+This module imports neither Dask nor anything slow, so a fork server can start while the caller imports Dask.
 """
 
 from __future__ import annotations
@@ -88,7 +89,7 @@ class ForkServer:
         preload
             Modules to import, or ``module:function`` to import and call. One that fails to import is skipped.
         environment
-            Environment variables for the nursery and its children.
+            Environment variables for the fork server and its children.
         """
         if not hasattr(os, "fork"):
             raise ProcessStartError(f"peer processes need os.fork, which {sys.platform} does not have")
@@ -170,23 +171,23 @@ class ForkServer:
             await asyncio.shield(child.exited)
 
     async def close(self) -> None:
-        """End the nursery and all remaining children, by force."""
+        """End the fork server and all remaining children, by force."""
         self.abandon()
         with contextlib.suppress(subprocess.TimeoutExpired):
             await asyncio.to_thread(self._process.wait, 5.0)
         self.kill()
 
     def abandon(self) -> None:
-        """Disconnect: the nursery ends itself and its children. For code that cannot await."""
+        """Disconnect: the fork server ends itself and its children. For code that cannot await."""
         if self._control.fileno() < 0:
             return
         if self._loop is not None and not self._loop.is_closed():
             self._loop.remove_reader(self._control)
         self._control.close()
-        self._lose("the nursery was closed")
+        self._lose("the fork server was closed")
 
     def kill(self) -> None:
-        """Kill the nursery at once if it still runs; its children then end."""
+        """Kill the fork server at once if it still runs; its children then end."""
         if self._process.poll() is None:
             self._process.kill()
             self._process.wait()
@@ -211,38 +212,40 @@ class ForkServer:
         if not data:
             assert self._loop is not None
             self._loop.remove_reader(self._control)
-            self._lose("the nursery has ended")
+            self._lose("the fork server has ended")
             return
         self._buffer += data
         for frame in _frames(self._buffer):
-            self._told(msgspec.msgpack.decode(frame))
+            self._receive(msgspec.msgpack.decode(frame))
 
-    def _told(self, news: dict[str, Any]) -> None:
-        child = self._children.get(news["child"])
+    def _receive(self, message: dict[str, Any]) -> None:
+        child = self._children.get(message["child"])
         if child is None:
             return
-        if "pid" in news or "report" in news:  # the nursery, or a process, has finished its imports
+        if "pid" in message or "report" in message:  # the fork server, or a process, has finished its imports
             self._reported = child.ready.get_loop().time()
-        if "pid" in news:
-            child.pid = news["pid"]
-        elif "report" in news:
-            _settle(child.ready, news["report"])
-        elif "error" in news:
-            _settle(child.ready, ProcessStartError(f"process {news['child']!r}: {news['error']}"))
+        if "pid" in message:
+            child.pid = message["pid"]
+        elif "report" in message:
+            _complete(child.ready, message["report"])
+        elif "error" in message:
+            _complete(child.ready, ProcessStartError(f"process {message['child']!r}: {message['error']}"))
         else:
-            del self._children[news["child"]]
-            _settle(child.ready, ProcessStartError(f"process {news['child']!r} ended with exit code {news['exited']}"))
-            _settle(child.exited, news["exited"])
+            del self._children[message["child"]]
+            _complete(
+                child.ready, ProcessStartError(f"process {message['child']!r} ended with exit code {message['exited']}")
+            )
+            _complete(child.exited, message["exited"])
 
     def _lose(self, why: str) -> None:
         self._lost = why
         children, self._children = self._children, {}
         for name, child in children.items():
-            _settle(child.ready, ProcessStartError(f"process {name!r}: {why}"))
-            _settle(child.exited, -int(signal.SIGKILL))
+            _complete(child.ready, ProcessStartError(f"process {name!r}: {why}"))
+            _complete(child.exited, -int(signal.SIGKILL))
 
 
-def _settle(future: asyncio.Future[Any], result: Any) -> None:
+def _complete(future: asyncio.Future[Any], result: Any) -> None:
     if future.done() or future.get_loop().is_closed():
         return
     if isinstance(result, BaseException):
@@ -261,11 +264,11 @@ def _frames(buffer: bytearray) -> list[bytes]:
     return frames
 
 
-# -- in the nursery's process ----------------------------------------------------------------------------------------
+# -- in the fork server's process ------------------------------------------------------------------------------------
 
 
 class _ForkedProcess:
-    """The nursery's side: forks children, forwards their reports, and reaps them."""
+    """The fork server's side: forks children, forwards their reports, and reaps them."""
 
     def __init__(self, control: socket.socket) -> None:
         self._control = control
@@ -294,7 +297,7 @@ class _ForkedProcess:
                     for frame in _frames(buffer):
                         order = msgspec.msgpack.decode(frame)
                         if name:
-                            self._tell({"child": name, **order})
+                            self._send({"child": name, **order})
                         elif "fork" in order:
                             self._fork(order["fork"], order["target"], order["spec"])
                         elif order["signal"] in self._children:
@@ -307,8 +310,8 @@ class _ForkedProcess:
         for pid, _ in self._children.values():
             os.waitpid(pid, 0)
 
-    def _tell(self, news: Mapping[str, Any]) -> None:
-        data = msgspec.msgpack.encode(news)
+    def _send(self, message: Mapping[str, Any]) -> None:
+        data = msgspec.msgpack.encode(message)
         with contextlib.suppress(OSError):  # the user's process has ended: the next read fails
             self._control.sendall(len(data).to_bytes(HEADER) + data)
 
@@ -327,7 +330,7 @@ class _ForkedProcess:
         self._children[name] = (pid, read)
         self._buffers[name] = bytearray()
         self._selector.register(read, selectors.EVENT_READ, name)
-        self._tell({"child": name, "pid": pid})
+        self._send({"child": name, "pid": pid})
 
     def _reap(self, name: str) -> None:
         pid, read = self._children.pop(name)
@@ -335,11 +338,11 @@ class _ForkedProcess:
         os.close(read)
         del self._buffers[name]
         _, status = os.waitpid(pid, 0)  # its pipe has closed, so it has ended, or is about to
-        self._tell({"child": name, "exited": os.waitstatus_to_exitcode(status)})
+        self._send({"child": name, "exited": os.waitstatus_to_exitcode(status)})
 
 
 def _main(control: int, path: list[str], preload: list[str]) -> None:
-    """Run the nursery's process."""
+    """Run the fork server's process."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     sys.path[:] = path
     gc.disable()  # imported objects stay: collections would find nothing, and take a tenth of the time
@@ -367,19 +370,19 @@ def _child(target: str, spec: bytes, pipe: int, life: int) -> None:
     """Run a forked process; never returns."""
     code = 1
 
-    def report(news: Mapping[str, Any]) -> None:
-        data = msgspec.msgpack.encode(news)
+    def report(message: Mapping[str, Any]) -> None:
+        data = msgspec.msgpack.encode(message)
         view = memoryview(len(data).to_bytes(HEADER) + data)
         while view:
             view = view[os.write(pipe, view) :]
 
     def watch() -> None:
-        os.read(life, 1)  # nothing is ever written: it returns when the nursery has ended
+        os.read(life, 1)  # nothing is ever written: it returns when the fork server has ended
         os._exit(1)  # even if the event loop hangs
 
     try:
         random.seed()  # children must not all draw the same numbers
-        threading.Thread(target=watch, name="watches the nursery", daemon=True).start()
+        threading.Thread(target=watch, name="watches the fork server", daemon=True).start()
         module, _, function = target.partition(":")
         call: Callable[[bytes, Callable[[Any], None]], None] = getattr(importlib.import_module(module), function)
         call(spec, lambda value: report({"report": value}))

@@ -78,7 +78,7 @@ class PeerProcess(ProcessInterface):
         Address of the scheduler.
     name
         Name of the process.
-    nursery
+    fork_server
         Nursery that forks the process.
     spec
         Parameters of the process, except the address of the scheduler.
@@ -102,7 +102,7 @@ class PeerProcess(ProcessInterface):
         scheduler: str,
         name: str,
         *,
-        nursery: ForkServer,
+        fork_server: ForkServer,
         spec: ProcessSpec,
         timeout: float,
         on_exit: Callable[[str], None],
@@ -112,7 +112,7 @@ class PeerProcess(ProcessInterface):
         self.name = name
         self.peers: dict[str, str] = {}
         self.pid = 0
-        self._nursery = nursery
+        self._fork_server = fork_server
         self._spec = msgspec.structs.replace(spec, scheduler=scheduler)
         self._timeout = timeout
         self._on_exit = on_exit
@@ -123,7 +123,7 @@ class PeerProcess(ProcessInterface):
         """Start the process and wait until its peers run."""
         spec = msgspec.msgpack.encode(self._spec)
         try:
-            report = await self._nursery.fork(self.name, f"{__name__}:serve", spec, self._timeout)
+            report = await self._fork_server.fork(self.name, f"{__name__}:serve", spec, self._timeout)
         except BaseException:
             self.status = Status.failed
             raise
@@ -133,7 +133,7 @@ class PeerProcess(ProcessInterface):
         self._on_start()
 
     async def _follow(self) -> None:
-        await self._nursery.exited(self.name)
+        await self._fork_server.exited(self.name)
         if self.status != Status.closed:
             await super().close()
         self._on_exit(self.name)
@@ -142,7 +142,7 @@ class PeerProcess(ProcessInterface):
         """End the process, by force if it does not end by itself."""
         if self.status == Status.running:
             self.status = Status.closing
-            await self._nursery.stop(self.name, GRACE)
+            await self._fork_server.stop(self.name, GRACE)
         if self._watch is not None:
             await self._watch
         if self.status != Status.closed:
@@ -154,17 +154,17 @@ class PeerCluster(SpecCluster):
 
     def __init__(
         self,
-        nursery: ForkServer,
+        fork_server: ForkServer,
         workers: dict[str, Any],
         wanted: int,
-        told: Callable[[Progress], object] | None = None,
+        on_progress: Callable[[Progress], object] | None = None,
         *,
         dashboard: bool,
         **options: Any,
     ) -> None:
-        self._nursery = nursery
+        self._fork_server = fork_server
         self._wanted = wanted
-        self._told = told
+        self._on_progress = on_progress
         self._dashboard = dashboard
         self._order = list(workers)
         self._is_up = False
@@ -176,8 +176,8 @@ class PeerCluster(SpecCluster):
         try:
             super().__init__(workers=workers, **options)
         except BaseException:
-            nursery.abandon()
-            nursery.kill()
+            fork_server.abandon()
+            fork_server.kill()
             raise
 
     @property
@@ -193,9 +193,9 @@ class PeerCluster(SpecCluster):
 
     def _started(self) -> None:
         """Report one more ready process."""
-        if self._told is not None:
+        if self._on_progress is not None:
             running = (process for process in self._created if process.status == Status.running)  # not in workers yet
-            self._told(Progress(sum(len(process.peers) for process in running), self._wanted, "peers run"))
+            self._on_progress(Progress(sum(len(process.peers) for process in running), self._wanted, "peers run"))
 
     def _forget(self, name: str) -> None:
         """Remove a process that has ended, so that it is not restarted."""
@@ -253,7 +253,7 @@ class PeerCluster(SpecCluster):
         try:
             await super()._close()
         finally:
-            await self._nursery.close()
+            await self._fork_server.close()
 
 
 def start(
@@ -271,8 +271,8 @@ def start(
     asynchronous: bool = False,
     timeout: float = 30.0,
     environment: Mapping[str, str] | None = None,
-    nursery: ForkServer | None = None,
-    told: Callable[[Progress], object] | None = None,
+    fork_server: ForkServer | None = None,
+    on_progress: Callable[[Progress], object] | None = None,
 ) -> PeerCluster:
     """Start a scheduler in this process and ``peers`` peers, ``peer-1`` and so on, in separate processes.
 
@@ -298,9 +298,9 @@ def start(
         Seconds without a ready process after which starting is given up.
     environment
         Environment variables of the peers' processes. By default Polars has one thread for each core of a peer.
-    nursery
+    fork_server
         Fork server that is already starting; the cluster owns it from then on.
-    told
+    on_progress
         Callback with the number of running peers, whenever it has changed; None: no callback.
 
     Raises
@@ -317,8 +317,8 @@ def start(
             raise ValueError(f"per_process: {per_process}; expected at least 1")
         if factory is not None:
             load_factory(factory)
-        if nursery is None:
-            nursery = launch_fork_server(peers, factory, environment)
+        if fork_server is None:
+            fork_server = launch_fork_server(peers, factory, environment)
         names = [f"peer-{number}" for number in range(1, peers + 1)]
         groups = [tuple(names[first : first + per_process]) for first in range(0, peers, per_process)]
         spec = ProcessSpec(
@@ -336,7 +336,7 @@ def start(
             group[0] if len(group) == 1 else f"{group[0]}..{group[-1]}": {
                 "cls": PeerProcess,
                 "options": {
-                    "nursery": nursery,
+                    "fork_server": fork_server,
                     "spec": msgspec.structs.replace(spec, names=group),
                     "timeout": timeout,
                 },
@@ -355,10 +355,10 @@ def start(
             },
         }
         return PeerCluster(
-            nursery,
+            fork_server,
             workers,
             peers,
-            told,
+            on_progress,
             dashboard=dashboard_address is not None,
             scheduler=scheduler,
             security=security,
@@ -367,16 +367,16 @@ def start(
             name="synergy",
         )
     except BaseException:
-        if nursery is not None:
-            nursery.abandon()
-            nursery.kill()
+        if fork_server is not None:
+            fork_server.abandon()
+            fork_server.kill()
         raise
 
 
 def launch_fork_server(
     peers: int, factory: str | None = None, environment: Mapping[str, str] | None = None
 ) -> ForkServer:
-    """Launch the nursery for the processes of a cluster of ``peers`` peers."""
+    """Launch the fork server for the processes of a cluster of ``peers`` peers."""
     threads = str(max(1, (os.cpu_count() or 1) // peers))
     variables = {
         "POLARS_MAX_THREADS": threads,
@@ -390,7 +390,7 @@ def launch_fork_server(
     return ForkServer.launch(preload, variables)
 
 
-# -- in the nursery --------------------------------------------------------------------------------------------------
+# -- in the fork server ----------------------------------------------------------------------------------------------
 
 
 def warm_name_lookups() -> None:
@@ -426,25 +426,25 @@ async def _serve(spec: ProcessSpec, report: Callable[[Any], None]) -> None:
         )
         for name in spec.names
     ]
-    told = asyncio.Event()
-    asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, told.set)
+    ended = asyncio.Event()
+    asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, ended.set)
     try:
         await asyncio.gather(*workers)
         for worker in workers:
             without_pages(worker)
         report({"peers": {str(worker.name): worker.address for worker in workers}, "pid": os.getpid()})
-        gone = asyncio.create_task(_all_gone(workers, told))
-        await told.wait()
+        gone = asyncio.create_task(_all_gone(workers, ended))
+        await ended.wait()
         gone.cancel()
     finally:
         await asyncio.gather(*(worker.close(timeout=1, executor_wait=False) for worker in workers))
 
 
-async def _all_gone(workers: Sequence[Worker], told: asyncio.Event) -> None:
+async def _all_gone(workers: Sequence[Worker], ended: asyncio.Event) -> None:
     """Wait until all workers have ended: they do when the scheduler ends or retires them."""
     for worker in workers:
         await worker.finished()
-    told.set()
+    ended.set()
 
 
 def _plugin(spec: ProcessSpec, name: str) -> SynergyPlugin:

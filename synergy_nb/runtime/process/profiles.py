@@ -31,7 +31,7 @@ class Profiles:
 
     Parameters
     ----------
-    tell
+    publish
         Callback with a name and its ``rate`` (tuples/s of the stream), ``cost`` (seconds of one core for an input
         tuple), ``selectivity`` (tuples out over tuples in) and ``signature`` (text with alternating rates), when one of
         them has changed by a quarter, in a signature the ratio of its highest rate to its mean: see
@@ -45,21 +45,23 @@ class Profiles:
 
     Examples
     --------
-    >>> told = []
-    >>> profiles = Profiles(lambda name, measured: told.append((name, measured["rate"])), told.append)
+    >>> published = []
+    >>> profiles = Profiles(lambda name, measured: published.append((name, measured["rate"])), published.append)
     >>> for rate in [10.0, 90.0, 100.0, 100.0, 100.0, 110.0, 130.0]:
-    ...     profiles.note([{"kind": "source", "stream": "packets", "output_rate": rate}])
-    >>> told
+    ...     profiles.update([{"kind": "source", "stream": "packets", "output_rate": rate}])
+    >>> published
     [('packets', 100.0), ('packets', 130.0)]
     """
 
-    def __init__(self, tell: Callable[[str, Mapping[str, float | str]], None], forget: Callable[[str], None]) -> None:
-        self._tell = tell
+    def __init__(
+        self, publish: Callable[[str, Mapping[str, float | str]], None], forget: Callable[[str], None]
+    ) -> None:
+        self._publish = publish
         self._forget = forget
-        self._told: OrderedDict[str, Profile] = OrderedDict()
+        self._published: OrderedDict[str, Profile] = OrderedDict()
         self._seen: dict[str, int] = {}  # successive measurements, of the streams of the last one
 
-    def note(
+    def update(
         self,
         components: Iterable[Mapping[str, Any]],
         signatures: Mapping[tuple[str, str], Sequence[Segment]] = MappingProxyType({}),
@@ -83,13 +85,13 @@ class Profiles:
                 busiest[stats["stream"]] = {**measured, "signature": signature} if signature else measured
         self._seen = {name: self._seen.get(name, 0) + 1 for name in busiest}
         for name, measured in busiest.items():
-            if self._seen[name] < SETTLED or not _changed(self._told.get(name, {}), measured):
+            if self._seen[name] < SETTLED or not _changed(self._published.get(name, {}), measured):
                 continue
-            self._told[name] = measured
-            self._told.move_to_end(name)
-            self._tell(name, measured)
-        while len(self._told) > RETAINED_PROFILES:
-            self._forget(self._told.popitem(last=False)[0])
+            self._published[name] = measured
+            self._published.move_to_end(name)
+            self._publish(name, measured)
+        while len(self._published) > RETAINED_PROFILES:
+            self._forget(self._published.popitem(last=False)[0])
 
 
 def _measured(stats: Mapping[str, Any]) -> Profile:
@@ -118,11 +120,11 @@ def _signature(segments: Sequence[Segment]) -> str:
     return write(shortened(recent))
 
 
-def _changed(told: Profile, measured: Profile) -> bool:
+def _changed(published: Profile, measured: Profile) -> bool:
     """Whether a value is new, or differs by more than a quarter from the published one."""
-    if not told:
+    if not published:
         return True
-    before, now = _numbers(told), _numbers(measured)
+    before, now = _numbers(published), _numbers(measured)
     return any(
         field not in before or abs(value - before[field]) > CHANGE * before[field] for field, value in now.items()
     )

@@ -284,7 +284,7 @@ class Push(msgspec.Struct, frozen=True):
 class Pushed(msgspec.Struct, frozen=True):
     """Whether the tuples were accepted; if not, there was no room for a while."""
 
-    taken: bool
+    accepted: bool
 
 
 class Dropped(msgspec.Struct, frozen=True):

@@ -23,12 +23,12 @@ LATER: Final = 0.5  # longest time between two repeated requests, seconds
 IN_THE_RING: Final = "peers are in the ring"
 FAILURES: Final = (LinkDown, LinkFull, RemoteError, TimeoutError, OSError)
 
-Ask = Callable[[str, str, bytes, float], Awaitable[bytes]]
+Request = Callable[[str, str, bytes, float], Awaitable[bytes]]
 """Request to a peer: its address, the operation, the payload and the seconds until an answer is overdue."""
 
 
 async def form_ring(
-    peers: Mapping[str, str], ask: Ask, patience: float, told: Callable[[Progress], object] | None = None
+    peers: Mapping[str, str], request: Request, patience: float, on_progress: Callable[[Progress], object] | None = None
 ) -> None:
     """Let peers join one ring, and wait until the directory knows the components of all.
 
@@ -36,11 +36,11 @@ async def form_ring(
     ----------
     peers
         Peer name to address.
-    ask
+    request
         Function that sends a request to a peer and returns the answer.
     patience
         Seconds without progress after which the attempt fails.
-    told
+    on_progress
         Callback with the progress whenever it has changed; None: no callback.
 
     Raises
@@ -48,8 +48,8 @@ async def form_ring(
     ClusterError
         If there was no progress for ``patience`` seconds; the message names the missing peers.
     """
-    waiting = ProgressDeadline(patience, told)
-    forming = asyncio.create_task(_form(peers, ask, waiting))
+    waiting = ProgressDeadline(patience, on_progress)
+    forming = asyncio.create_task(_form(peers, request, waiting))
     try:
         while not forming.done():
             await asyncio.wait([forming], timeout=waiting.left)
@@ -70,7 +70,7 @@ def _given_up(waiting: ProgressDeadline) -> str:
     )
 
 
-async def _form(peers: Mapping[str, str], ask: Ask, waiting: ProgressDeadline) -> None:
+async def _form(peers: Mapping[str, str], request: Request, waiting: ProgressDeadline) -> None:
     names = {address: name for name, address in peers.items()}
     waves = JoinWaves(list(peers.values()))
     offers: dict[str, frozenset[str]] = {}
@@ -81,7 +81,7 @@ async def _form(peers: Mapping[str, str], ask: Ask, waiting: ProgressDeadline) -
 
     async def enter(address: str, contact: str | None) -> None:
         try:
-            answer = await ask(address, "join", pack(Join(contact)), ANSWER)
+            answer = await request(address, "join", pack(Join(contact)), ANSWER)
         except FAILURES:
             return  # it retries in a later wave, through another contact
         offers[address] = frozenset(unpack(answer, Joined).offers) - {"sink"}
@@ -97,18 +97,18 @@ async def _form(peers: Mapping[str, str], ask: Ask, waiting: ProgressDeadline) -
         if len(offers) == before:
             await asyncio.sleep(pause)
             pause = min(2 * pause, LATER)
-    await _found(offers, names, ask, waiting)
+    await _found(offers, names, request, waiting)
 
 
 async def _found(
-    offers: Mapping[str, frozenset[str]], names: Mapping[str, str], ask: Ask, waiting: ProgressDeadline
+    offers: Mapping[str, frozenset[str]], names: Mapping[str, str], request: Request, waiting: ProgressDeadline
 ) -> None:
     """Wait until the first and the last peer find every peer for each component that it offers."""
     question = pack(FindHosts(sorted(frozenset().union(*offers.values()))))
-    asked = tuple(dict.fromkeys((next(iter(names)), list(names)[-1])))
+    checked = tuple(dict.fromkeys((next(iter(names)), list(names)[-1])))
     pause = AGAIN
     while True:
-        directories = await asyncio.gather(*(_hosts(address, question, ask) for address in asked))
+        directories = await asyncio.gather(*(_hosts(address, question, request) for address in checked))
         missing = [
             names[address]
             for address, offered in offers.items()
@@ -121,10 +121,10 @@ async def _found(
         pause = min(2 * pause, LATER)
 
 
-async def _hosts(address: str, question: bytes, ask: Ask) -> dict[str, frozenset[str]]:
+async def _hosts(address: str, question: bytes, request: Request) -> dict[str, frozenset[str]]:
     """Return the hosts of components as one peer finds them; empty while it does not answer."""
     try:
-        answer = unpack(await ask(address, "where", question, ANSWER), HostsFound)
+        answer = unpack(await request(address, "where", question, ANSWER), HostsFound)
     except FAILURES:
         return {}
     return {name: frozenset(hosts) for name, hosts in answer.hosts.items()}

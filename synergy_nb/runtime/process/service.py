@@ -175,7 +175,7 @@ class Service:
             "delays": Delays(runtime.links, synergy.latency, runtime.clock).measure,
             "events": self._events,
             "troubles": self._troubles,
-            "tell": self._tell,
+            "errors": self._subscribe_errors,
             "spark": self._spark_news,
             "follow": self.measuring.follow,
             "warm": self._warm,
@@ -185,8 +185,8 @@ class Service:
         runtime.operations.update(operations)
         runtime.on_area.append(self._limit_bandwidths)
         runtime.on_down.append(self._link_down)
-        self._teller = ErrorPublisher(runtime.send_data)
-        runtime.on_trouble.append(self._teller.publish)
+        self._error_publisher = ErrorPublisher(runtime.send_data)
+        runtime.on_trouble.append(self._error_publisher.publish)
 
     # -- for the driver ------------------------------------------------------------------------------------------
 
@@ -197,7 +197,7 @@ class Service:
         elif isinstance(instruction, driver.Answer | driver.HostsLookedUp):
             self._commands.answered(instruction)
         elif isinstance(instruction, PlacementRequest):
-            self._keep(self.runtime.loop.create_task(self._place(instruction)))
+            self._retain(self.runtime.loop.create_task(self._decide(instruction)))
         else:
             self.host.carry_out(instruction)
             self.measuring.wake()
@@ -252,7 +252,7 @@ class Service:
     def _link_down(self, address: str) -> None:
         """Send again after a link failure, and check whether the other end is alive."""
         self.host.link_down(address)
-        self._teller.lost(address)
+        self._error_publisher.lost(address)
         self.runtime.report(driver.LinkFailed(address))
 
     def _limit_bandwidths(self, area: WideArea | None) -> None:
@@ -272,8 +272,8 @@ class Service:
             or request.status in LASTING
         ]
         signatures = self.host.signatures()
-        self._profiles.note(found, {name: made for name, (_, made) in signatures.items()})
-        self._loads.measured({name: taken for name, (taken, _) in signatures.items() if len(taken) > 1})
+        self._profiles.update(found, {name: made for name, (_, made) in signatures.items()})
+        self._loads.measured({name: arriving for name, (arriving, _) in signatures.items() if len(arriving) > 1})
         return found
 
     def _samples(self) -> list[Row]:
@@ -284,7 +284,7 @@ class Service:
         previous, self._counters = self._counters, read_counters()
         return sample(previous, self._counters, pings)
 
-    async def _place(self, order: PlacementRequest) -> None:
+    async def _decide(self, order: PlacementRequest) -> None:
         self.runtime.report(await asyncio.to_thread(decided, order))
 
     async def _warm(self, payload: bytes) -> bytes:
@@ -299,9 +299,9 @@ class Service:
         return b""
 
     def _notify(self) -> None:
-        self._keep(self.runtime.loop.create_task(self._wake()))
+        self._retain(self.runtime.loop.create_task(self._wake()))
 
-    def _keep(self, task: asyncio.Task[None]) -> None:
+    def _retain(self, task: asyncio.Task[None]) -> None:
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
 
@@ -319,12 +319,12 @@ class Service:
     # -- answers -------------------------------------------------------------------------------------------------
 
     async def _join(self, payload: bytes) -> bytes:
-        asked = unpack(payload, Join)
-        self.runtime.request(driver.JoinRing(asked.contact))
+        request = unpack(payload, Join)
+        self.runtime.request(driver.JoinRing(request.contact))
         pastry, directory = self.synergy.pastry, self.synergy.directory
         await self._until(lambda: pastry.joined and directory.confirmed, POLL)
         if not pastry.joined:
-            raise ValueError(f"contact: {asked.contact!r}; the ring could not be joined through it in {POLL:g} s")
+            raise ValueError(f"contact: {request.contact!r}; the ring could not be joined through it in {POLL:g} s")
         self.calibration.renew()
         return pack(Joined(sorted(self.synergy.probing.offers)))
 
@@ -333,25 +333,25 @@ class Service:
         return b""
 
     async def _where(self, payload: bytes) -> bytes:
-        asked = unpack(payload, FindHosts)
-        found = await self._commands.hosts(asked.names, POLL)
+        request = unpack(payload, FindHosts)
+        found = await self._commands.hosts(request.names, POLL)
         if found is None:
             raise ValueError(f"names: the directory did not answer within {POLL:g} s")
         return pack(HostsFound(found))
 
     async def _submit(self, payload: bytes) -> bytes:
-        asked = unpack(payload, Submit)
-        application, requests = asked.application, self.synergy.requests
+        request = unpack(payload, Submit)
+        application, requests = request.application, self.synergy.requests
         if application in requests:
             raise ValueError(f"application: {application!r}; expected a name that is not in use")
-        plan = Plan.from_bytes(asked.plan)
+        plan = Plan.from_bytes(request.plan)
         on_spark = PART in self.synergy.config.components
         check_memory(plan, on_peers(plan, spark=on_spark), self.host.hosting.memory.limit)
         self._of[application] = _Measured(plan)
         if on_spark:
             self._spark_reports.publish()
         try:
-            await self._commands.submit(application, asked.plan, asked.placement)
+            await self._commands.submit(application, request.plan, request.placement)
         finally:
             for forgotten in self._of.keys() - requests.keys():
                 del self._of[forgotten]
@@ -429,9 +429,9 @@ class Service:
         return b""
 
     async def _dropped(self, payload: bytes) -> bytes:
-        told = unpack(payload, Dropped)
-        self._of[self._submission(told.application).name].late[told.source] = told.rows
-        self.runtime.record(LateRows, told.application, operator=told.source, dropped=told.rows)
+        dropped = unpack(payload, Dropped)
+        self._of[self._submission(dropped.application).name].late[dropped.source] = dropped.rows
+        self.runtime.record(LateRows, dropped.application, operator=dropped.source, dropped=dropped.rows)
         return b""
 
     async def _state(self, payload: bytes) -> bytes:
@@ -472,9 +472,9 @@ class Service:
         journal = self.runtime.journal
         return encode_events(journal.about(subject) if subject else journal.since(0))
 
-    async def _tell(self, payload: bytes) -> bytes:
+    async def _subscribe_errors(self, payload: bytes) -> bytes:
         """Send errors of this peer to a client from now on."""
-        self._teller.add(msgspec.msgpack.decode(payload, type=str))
+        self._error_publisher.add(msgspec.msgpack.decode(payload, type=str))
         return b""
 
     async def _troubles(self, payload: bytes) -> bytes:

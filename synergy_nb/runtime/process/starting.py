@@ -55,19 +55,19 @@ class _Reached:
     ----------
     text
         Description of the first step.
-    told
+    on_progress
         Callback for each further step, or None.
     """
 
-    def __init__(self, text: str, told: Callable[[Progress], object] | None) -> None:
+    def __init__(self, text: str, on_progress: Callable[[Progress], object] | None) -> None:
         self.text = text
-        self._told = told
+        self._on_progress = on_progress
 
     def __call__(self, progress: Progress) -> None:
         """Report the next step."""
         self.text = str(progress)
-        if self._told is not None:
-            self._told(progress)
+        if self._on_progress is not None:
+            self._on_progress(progress)
 
 
 @user_facing
@@ -89,13 +89,13 @@ async def start_cluster(
     per_process: int = 1,
     of: Mapping[str, Mapping[str, Any]] | None = None,
     joining: float = JOINING,
-    told: Callable[[Progress], object] | None = None,
+    on_progress: Callable[[Progress], object] | None = None,
 ) -> AsyncCluster:
     """Start peers on this machine; see :class:`~synergy_nb.runtime.client.cluster.Cluster` for the parameters.
 
     Beside these, ``per_process`` peers run in one process, and ``of`` maps the name of a peer to its own settings
     (fields of :class:`~synergy_nb.assembly.PeerConfig`). The start fails after ``joining`` seconds without progress;
-    ``told`` is called with the progress (:class:`~synergy_nb.runtime.client.progress.Progress`).
+    ``on_progress`` is called with the progress (:class:`~synergy_nb.runtime.client.progress.Progress`).
 
     Raises
     ------
@@ -121,7 +121,7 @@ async def start_cluster(
     config["spark"] = bool(where)
     config["of"] = {name: dict(own) for name, own in (of or {}).items()}
     area = _area(wide_area, peers, seed)
-    reached = _Reached(f"starting {peers} peers", told)
+    reached = _Reached(f"starting {peers} peers", on_progress)
     with _recorded(record, config):
         async with waiting(lambda: reached.text):
             return await _started(peers, config, where, area, security, per_process, joining, reached)
@@ -135,7 +135,7 @@ async def _started(
     security: Security | None,
     per_process: int,
     joining: float,
-    told: Callable[[Progress], object],
+    on_progress: Callable[[Progress], object],
 ) -> AsyncCluster:
     """Start peers, and let them join one ring."""
     started = start(
@@ -145,7 +145,7 @@ async def _started(
         security=security,
         per_process=per_process,
         asynchronous=True,
-        told=told,
+        on_progress=on_progress,
     )
     await started
 
@@ -156,9 +156,9 @@ async def _started(
 
     arguments = {} if security is None else security.get_connection_args("client")
     notices = ErrorNotices(asyncio.get_running_loop().call_later)
-    links = client_links(arguments, on_data=notices.take)
+    links = client_links(arguments, on_data=notices.receive)
     cluster = AsyncCluster(links, started.peers, close, local=started, spark=where, notices=notices)
-    joined = await _joined(cluster, area, joining, told)
+    joined = await _joined(cluster, area, joining, on_progress)
     _record(joined, config)
     if watched():
         await joined.warm()
@@ -182,7 +182,7 @@ async def connect_cluster(
     security: Security | None = None,
     record: str | os.PathLike[str] | None = None,
     timeout: float | str = 10.0,
-    told: Callable[[Progress], object] | None = None,
+    on_progress: Callable[[Progress], object] | None = None,
 ) -> AsyncCluster:
     """Make the workers of an existing Dask cluster peers; see :class:`~synergy_nb.runtime.client.cluster.Cluster`.
 
@@ -209,7 +209,7 @@ async def connect_cluster(
     where = checked(spark)
     check_address("scheduler", scheduler)
     patience = duration("timeout", timeout)
-    reached = _Reached(f"connecting to {scheduler}", told)
+    reached = _Reached(f"connecting to {scheduler}", on_progress)
     with _recorded(record, config):
         async with waiting(lambda: reached.text):
             return await _connected(scheduler, config, where, wide_area, seed, security, patience, reached)
@@ -223,7 +223,7 @@ async def _connected(
     seed: int,
     security: Security | None,
     patience: float,
-    told: Callable[[Progress], object],
+    on_progress: Callable[[Progress], object],
 ) -> AsyncCluster:
     """Start peers on the workers of a scheduler, and let them join one ring."""
     client: Any = Client(scheduler, asynchronous=True, security=security, timeout=patience, set_as_default=False)
@@ -255,9 +255,9 @@ async def _connected(
         await client.close()
         raise
     notices = ErrorNotices(asyncio.get_running_loop().call_later)
-    links = client_links(client.security.get_connection_args("client"), on_data=notices.take)
+    links = client_links(client.security.get_connection_args("client"), on_data=notices.receive)
     cluster = AsyncCluster(links, peers, close, spark=where, notices=notices)
-    joined = await _joined(cluster, area, JOINING, told)
+    joined = await _joined(cluster, area, JOINING, on_progress)
     _record(joined, config)
     return joined
 
@@ -281,8 +281,8 @@ def _record(cluster: AsyncCluster, config: Mapping[str, Any]) -> None:
     """Let all peers write their records before the cluster closes."""
 
     async def flush() -> None:
-        asking = (cluster.ask(peer, "record") for peer in cluster.peers)
-        await asyncio.gather(*asking, return_exceptions=True)  # of a dead peer the file has all that it wrote
+        requests = (cluster.request(peer, "record") for peer in cluster.peers)
+        await asyncio.gather(*requests, return_exceptions=True)  # of a dead peer the file has all that it wrote
 
     if "record" in config:
         cluster.before_close.append(flush)
@@ -312,15 +312,15 @@ def check_address(field: str, scheduler: str) -> None:
 
 
 async def _joined(
-    cluster: AsyncCluster, area: WideArea | None, patience: float, told: Callable[[Progress], object] | None
+    cluster: AsyncCluster, area: WideArea | None, patience: float, on_progress: Callable[[Progress], object] | None
 ) -> AsyncCluster:
     """Return the cluster, after placing its peers on the sites of an area, if any, and forming one ring."""
     try:
         if area is not None:
-            area.place(list(cluster.peers.values()))
+            area.set_sites(list(cluster.peers.values()))
             laid = area.to_bytes()
-            await asyncio.gather(*(cluster.ask(peer, "area", laid) for peer in cluster.peers))
-        await cluster.join(patience, told)
+            await asyncio.gather(*(cluster.request(peer, "area", laid) for peer in cluster.peers))
+        await cluster.join(patience, on_progress)
         await cluster.listen()
     except BaseException:
         await asyncio.shield(cluster.close())

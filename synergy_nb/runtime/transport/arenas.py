@@ -124,8 +124,8 @@ class Arenas:
         size = probe.size()
         region, start = self._room(size)
         arena = region.arena
-        place = pa.py_buffer(memoryview(arena.memory)[start : start + size])
-        with pa.FixedSizeBufferWriter(place) as file, pa.ipc.new_stream(file, table.schema) as writer:
+        buffer = pa.py_buffer(memoryview(arena.memory)[start : start + size])
+        with pa.FixedSizeBufferWriter(buffer) as file, pa.ipc.new_stream(file, table.schema) as writer:
             writer.write_table(table)
         chunk.region = region
         chunk.payload = encode_reference(item, Reference(os.getpid(), arena.number, arena.token, start, size))
@@ -230,9 +230,9 @@ class Views:
                 f"reference: bytes {reference.start} to {reference.start + reference.size}; expected some of {ALIGNED} "
                 f"to {len(memory)}"
             )
-        place = pa.py_buffer(memoryview(memory)[reference.start : reference.start + reference.size])
+        buffer = pa.py_buffer(memoryview(memory)[reference.start : reference.start + reference.size])
         try:
-            table = pl.DataFrame(pa.ipc.open_stream(place))
+            table = pl.DataFrame(pa.ipc.open_stream(buffer))
         except (pa.ArrowException, pl.exceptions.PolarsError, OSError) as error:
             raise ValueError(f"reference: no Arrow IPC stream: {str(error).splitlines()[0][:200]}") from None
         assert isinstance(table, pl.DataFrame)

@@ -77,10 +77,10 @@ class FramedComm:
                 if end > len(came):
                     if size <= AT_ONCE:
                         break
-                    frames += self._taken(await self._long(came[start:], size))
+                    frames += self._frames(await self._long(came[start:], size))
                     at = len(came)
                     break
-                frames += self._taken(memoryview(came)[start:end])
+                frames += self._frames(memoryview(came)[start:end])
                 at = end
             self._rest = came[at:]
         return tuple(frames)
@@ -108,7 +108,7 @@ class FramedComm:
         """Whether it is closed."""
         return self._comm.closed()
 
-    def _taken(self, body: memoryview) -> list[Frame]:
+    def _frames(self, body: memoryview) -> list[Frame]:
         frames = self._decode(body)
         if not isinstance(frames, list):
             raise ValueError(f"a message that is {type(frames).__name__}; expected a list of frames")

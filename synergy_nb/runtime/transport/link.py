@@ -493,6 +493,6 @@ class Links:
         if link.data + size > self.limits.data and link.data:
             succeeded, body, size = False, b"LinkFull: too many answers wait", 64
         elif size > self.limits.message:
-            told = f"LinkFull: an answer of {size} bytes; limit {self.limits.message}"
-            succeeded, body, size = False, told.encode(), 128
+            text = f"LinkFull: an answer of {size} bytes; limit {self.limits.message}"
+            succeeded, body, size = False, text.encode(), 128
         link.put((ANSWER, number, succeeded, body), size, data=True, shape=self.shape)

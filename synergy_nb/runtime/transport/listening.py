@@ -83,19 +83,19 @@ class Reported:
 
     Parameters
     ----------
-    tell
+    report
         Callback with address and reason, for :data:`AT_ONCE` refusals in a row, and one a second after that. The reason
         includes the number of refusals since the last report.
     clock
         Function that returns the time in seconds.
     """
 
-    def __init__(self, tell: Refused, clock: Callable[[], float]) -> None:
-        self._tell = tell
+    def __init__(self, report: Refused, clock: Callable[[], float]) -> None:
+        self._report = report
         self._clock = clock
         self._room = float(AT_ONCE)
         self._then = clock()
-        self._untold = 0
+        self._unreported = 0
 
     def __call__(self, address: str, reason: str) -> None:
         """Count a refused message, and report it if the rate allows."""
@@ -103,12 +103,12 @@ class Reported:
         self._room = min(self._room + now - self._then, float(AT_ONCE))
         self._then = now
         if self._room < 1.0:
-            self._untold += 1
+            self._unreported += 1
             return
         self._room -= 1.0
-        others = f" ({self._untold} more since the last report)" if self._untold else ""
-        self._untold = 0
-        self._tell(address, reason + others)
+        others = f" ({self._unreported} more since the last report)" if self._unreported else ""
+        self._unreported = 0
+        self._report(address, reason + others)
 
 
 class MessageLengthError(SynergyError, ValueError):
@@ -199,7 +199,7 @@ class BoundedComm(TCP):
             head += await self._soon(stream.read_bytes(LENGTH.size - len(head)))
         (size,) = LENGTH.unpack(head)
         check(size, most)
-        frames, lengths = _taken_apart(await self._filled(stream, size))
+        frames, lengths = _split(await self._filled(stream, size))
         if lengths:
             check(size + sum(lengths), most)
             for length in lengths:
@@ -237,14 +237,14 @@ def bound(server: Any, refused: Refused, bounds: Bounds | None = None) -> None:
     bounds
         Limits of the messages of each comm; by default those of :class:`Bounds`.
     """
-    limits, told = bounds or Bounds(), Reported(refused, asyncio.get_running_loop().time)
+    limits, reported = bounds or Bounds(), Reported(refused, asyncio.get_running_loop().time)
     for each in server.listeners:
         if isinstance(each, TCPListener | TLSListener):
             listener: Any = each
             kind = BoundedTLSComm if listener.encrypted else BoundedComm
             prepare = type(listener)._prepare_stream
-            listener.comm_class = partial(kind, bounds=limits, refused=told)
-            listener._prepare_stream = partial(_prepared, prepare, listener, limits, told)
+            listener.comm_class = partial(kind, bounds=limits, refused=reported)
+            listener._prepare_stream = partial(_prepared, prepare, listener, limits, reported)
     pages = getattr(server, "http_server", None)
     if pages is not None:
         pages.conn_params.header_timeout = pages.conn_params.body_timeout = limits.patience
@@ -284,7 +284,7 @@ def buffer(size: int) -> memoryview:
     return np.empty(size, "u1").data
 
 
-def _taken_apart(message: memoryview) -> tuple[list[memoryview], list[int]]:
+def _split(message: memoryview) -> tuple[list[memoryview], list[int]]:
     """Return the frames in the first buffer of a message, and the lengths of those that follow it.
 
     The buffer begins with the number of frames and the length of each.

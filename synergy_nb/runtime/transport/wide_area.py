@@ -40,7 +40,7 @@ class WideArea:
     Examples
     --------
     >>> area = WideArea([[0, 100], [100, 0]], bandwidth=1e6)
-    >>> area.place(["tcp://a", "tcp://b"])
+    >>> area.set_sites(["tcp://a", "tcp://b"])
     >>> area.shape("tcp://a")("tcp://b")
     (0.05, 1000000.0)
     """
@@ -108,7 +108,7 @@ class WideArea:
         """Return the bandwidth between two sites in bytes/s."""
         return float(self._bandwidth[one, other])
 
-    def place(self, peers: Sequence[str] | Mapping[str, int]) -> None:
+    def set_sites(self, peers: Sequence[str] | Mapping[str, int]) -> None:
         """Place peers on sites: in the given order, or each on the named site. Existing shapes follow."""
         placed = peers if isinstance(peers, Mapping) else {peer: at % len(self) for at, peer in enumerate(peers)}
         for peer, site in placed.items():
@@ -158,5 +158,5 @@ class WideArea:
         square = (fields["sites"], fields["sites"])
         rtt, rate = (np.frombuffer(fields[name]).reshape(square) for name in ("rtt_ms", "bandwidth"))
         area = cls(rtt, rate)
-        area.place(fields["site"])
+        area.set_sites(fields["site"])
         return area

@@ -1,0 +1,306 @@
+"""Whole peers in virtual time: their sessions, and the data paths that these deploy.
+
+Theory of operation
+-------------------
+Each peer is a :class:`~synergy_nb.assembly.SynergyPeer` with its
+:class:`~synergy_nb.dataflow.streams.hosting.Hosting`. Messages of peers and frames of data travel over the same links,
+with the same delays and faults, and in the order in which they were sent. What a session instructs its driver to do is
+done at once, and what the data path reports goes to the peer in a turn of its own, as in the runtime. The two heaps of
+events advance together: the earlier event is next.
+
+The peers of an application's components are given, so nothing is composed, and no component is in the directory.
+
+Examples
+--------
+>>> import polars as pl
+>>> from synergy_nb.plan import source
+>>> plan = source("packets", rate=10.0, id="n").filter("bytes > 2", id="f").sink(id="out")
+>>> columns = {name: ["A"] * 5 for name in ("link", "source", "destination")}
+>>> columns |= {name: [0] * 5 for name in ("source_port", "destination_port")}
+>>> rows = pl.DataFrame({"time": pl.Series(range(5), dtype=pl.Datetime("us")), **columns, "bytes": [1, 2, 3, 4, 5]})
+>>> world = PeerWorld(1, ("a", "b", "c"))
+>>> world.deploy("app", plan, {"n": "a", "f": "b", "out": "a"}, {"n": rows})
+>>> world.until(lambda: world.status("app") == "running")
+True
+>>> moved = world.move("app", "f", "c")
+>>> world.run(3.0)
+>>> moved, world.where("app")["f"], world.results["app", "out"].rows["bytes"].to_list()
+([''], 'c', [3, 4, 5])
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+import polars as pl
+
+from synergy_nb.assembly import PeerConfig, SynergyPeer
+from synergy_nb.control import driver_messages as driver
+from synergy_nb.control.graph import Producer, Report, Roles
+from synergy_nb.control.peer import DriverMessage, Message
+from synergy_nb.dataflow.streams.deployments import Deployment
+from synergy_nb.dataflow.streams.effects import Fact, FactKind
+from synergy_nb.events.application_states import State
+from synergy_nb.lifecycle.alternatives import Alternative
+from synergy_nb.lifecycle.members import producers_of
+from synergy_nb.lifecycle.messages import Graph
+from synergy_nb.lifecycle.request import Request
+from synergy_nb.overlay.prebuilt_ring import assemble
+from synergy_nb.plan import Plan
+from synergy_nb.plan.stream_sharing import reduced
+from synergy_nb.simulator.collected_results import Results
+from synergy_nb.simulator.data_paths import DataPaths
+from synergy_nb.simulator.kernel import Simulation
+from synergy_nb.simulator.scripted_faults import Faults, Links
+
+__all__ = ["PeerWorld"]
+
+MESSAGE_BYTES = 500  # bytes of a message of peers on a link
+
+
+class _Control(Simulation):
+    """The peers, whose messages travel over the links of the data paths."""
+
+    def __init__(self, seed: int, links: Links) -> None:
+        super().__init__(seed, keep_instructions=False)
+        self._links = links
+
+    def _plain(self) -> bool:
+        return False
+
+    def _transmit(self, sender: str, to: str, message: Message) -> None:
+        if sender == to:
+            self._push(self.now, to, sender, message)
+            return
+        for at in self._links.arrivals(sender, to, self.now, MESSAGE_BYTES):
+            self._push(at, to, sender, message)
+
+
+class PeerWorld(DataPaths):
+    """Whole peers, the network between them, and faults.
+
+    Parameters
+    ----------
+    seed, peers
+        Seed of all that is drawn, and addresses of the peers.
+    faults
+        Faults of the network.
+    config
+        Configuration of the peers; their names and seeds are their own.
+    settings
+        Further arguments of :class:`~synergy_nb.simulator.data_paths.DataPaths`.
+
+    Attributes
+    ----------
+    control : Simulation
+        The peers without their data paths.
+    synergy : dict
+        Address to the peer, for those that have not crashed.
+    reports : dict
+        Application to the reports of its state.
+    """
+
+    def __init__(
+        self,
+        seed: int,
+        peers: Sequence[str],
+        faults: Faults | None = None,
+        *,
+        config: PeerConfig | None = None,
+        **settings: Any,
+    ) -> None:
+        super().__init__(seed, peers, faults, **settings)
+        self.control = _Control(seed, self.links)
+        self.control.on_instruction.append(self._instructed)
+        self.reports: dict[str, list[Report]] = {}
+        self.synergy: dict[str, SynergyPeer] = {}
+        chosen = config or PeerConfig(components=(), cores=16.0, placement=None)
+        for number, address in enumerate(peers):
+            own = PeerConfig(
+                name=address,
+                components=chosen.components,
+                cores=chosen.cores,
+                placement=chosen.placement,
+                session=chosen.session,
+                seed=1000 * seed + number,
+            )
+            each = self.synergy[address] = SynergyPeer(address, own)
+            each.session.on_established.clear()  # graphs are given: no decider is asked
+            each.session.on_ended.clear()
+            self.control.add(each.peer)
+        assemble([each.pastry for each in self.synergy.values()], seed=seed)
+        for address in peers:
+            self.control.start(address)
+        self._origins: dict[str, str] = {}
+
+    # -- applications --------------------------------------------------------------------------------------------
+
+    def deploy(
+        self,
+        application: str,
+        plan: Plan,
+        peers: Mapping[str, str],
+        inputs: Mapping[str, pl.DataFrame],
+        *,
+        backups: Mapping[str, tuple[str, ...]] | None = None,
+        shares: Mapping[str, tuple[str, str]] | None = None,
+    ) -> None:
+        """Set up an application, led by the peer of its sink; it runs a little later.
+
+        Parameters
+        ----------
+        application, plan
+            Id and plan.
+        peers
+            Operator to the peer that executes it.
+        inputs
+            Source to its tuples, in the order of their event times.
+        backups
+            Operator to the peers that keep backups of it.
+        shares
+            Operator to the application and operator whose stream stands for it; what is upstream of it is not deployed.
+        """
+        origin = self._origins[application] = peers[plan.sinks[0]]
+        points: dict[str, Mapping[str, tuple[str, str]]] = {}
+        shared: dict[str, Mapping[str, tuple[Producer, ...]]] = {}
+        chosen = dict(peers)
+        for point, (owner, operator) in (shares or {}).items():
+            graph = self.graph(owner)
+            at = chosen[point] = graph.roles.peers[operator]
+            points[point] = {at: (owner, operator)}
+            shared[point] = {at: producers_of(graph, Plan.from_bytes(graph.plan), operator)}
+        composed = reduced(plan, points) if points else plan
+        request = Request(application, plan, "given", self.control.now)
+        request.alternative = Alternative(composed, shared)
+        request.enter(State.DECIDING)
+        request.enter(State.ESTABLISHING)
+        roles = Roles({name: chosen[name] for name in composed.operators}, dict(backups or {}))
+        self._inputs[application] = inputs
+        for sink in plan.sinks:
+            self.results[application, sink] = Results(application, sink, plan.qos.delay)
+            self.clients.setdefault((application, sink), 0.05)
+        session = self.synergy[origin].session
+        self.control.call(origin, session.establish, request, roles, dict.fromkeys(composed.operators, 0.0))
+
+    def graph(self, application: str) -> Graph:
+        """The graph of a running application, as its origin knows it."""
+        graph = self.synergy[self._origins[application]].session.graph(application)
+        if graph is None:
+            raise ValueError(f"application: {application!r}; expected one that runs")
+        return graph
+
+    def where(self, application: str) -> dict[str, str]:
+        """Operator to the peer that executes it, as the origin of the application knows it."""
+        return self.graph(application).roles.peers
+
+    def status(self, application: str) -> str:
+        """Last reported status of an application; empty before the first."""
+        found = self.reports.get(application)
+        return found[-1].status if found else ""
+
+    def move(self, application: str, operator: str, to: str) -> list[str]:
+        """Ask the origin for a move; the list gets an empty text once it is done, or the reason why it was not."""
+        outcome: list[str] = []
+        origin = self._origins[application]
+        each = self.synergy[origin].session
+        try:
+            self.control.call(origin, each.move, application, operator, to, outcome.append)
+        except ValueError as error:
+            outcome.append(str(error))
+        return outcome
+
+    def finish(self, application: str) -> None:
+        """Report to the origin that all sinks of an application have ended."""
+        self._report(self._origins[application], driver.SinksEnded(application))
+
+    def stop(self, application: str) -> None:
+        """End an application, and discard its results."""
+        origin = self._origins[application]
+        if origin in self.synergy:
+            self.control.call(origin, self.synergy[origin].session.stop, application)
+
+    # -- faults --------------------------------------------------------------------------------------------------
+
+    def disturb(self, faults: Faults) -> None:
+        """Have the network make other faults from now on."""
+        self.faults = self.links.faults = faults
+
+    def crash(self, peer: str) -> None:
+        """Crash a peer; the links to it break a little later, and the failure detector finds out."""
+        super().crash(peer)
+        self.synergy.pop(peer, None)
+        self.control.crash(peer)
+
+    def hang(self, peer: str, seconds: float) -> None:
+        """Stop a peer for some time; it then handles all that has arrived meanwhile."""
+        super().hang(peer, seconds)
+        self.control.hang(peer, self._nodes[peer].hung_until - self.now)
+
+    def _link_down(self, peer: str, other: str) -> None:
+        super()._link_down(peer, other)
+        self._report(peer, driver.LinkFailed(other))
+
+    # -- between a peer and its data path ------------------------------------------------------------------------
+
+    def _instructed(self, address: str, instruction: object) -> None:
+        self.now = max(self.now, self.control.now)
+        match instruction:
+            case Report():
+                self.reports.setdefault(instruction.application, []).append(instruction)
+            case Deployment():
+                self._deploy_at(address, instruction)
+
+    def _deploy_at(self, address: str, deployment: Deployment) -> None:
+        application = deployment.application
+        if application not in self._plans:
+            plan = self._plans[application] = Plan.from_bytes(deployment.plan)
+            for sink in plan.sinks:
+                self._later(0.05, self._collect, application, sink)
+        if address == self._origins[application] and deployment.assignments:
+            self.deployments[application] = deployment
+        self._at(address, lambda hosting: hosting.converge(deployment, self.now))
+
+    def _stated(self, peer: str, fact: Fact) -> None:
+        super()._stated(peer, fact)
+        key = fact.application, fact.operator
+        match fact.kind:
+            case FactKind.COPY_READY:
+                self._later(0.0, self._report, peer, driver.CopyReady(*key))
+            case FactKind.COPIES_BEHIND:
+                self._later(0.0, self._report, peer, driver.CopiesLagging(*key, dict.fromkeys(fact.peers, fact.reason)))
+            case FactKind.COMPONENT_FAILED:
+                self._later(0.0, self._report, peer, driver.OperatorStopped(*key, fact.reason))
+
+    def _report(self, peer: str, message: DriverMessage) -> None:
+        if peer in self.synergy:
+            self.control.report(peer, message)
+
+    # -- time ----------------------------------------------------------------------------------------------------
+
+    def until(self, condition: Callable[[], bool], seconds: float = 60.0) -> bool:
+        """Advance virtual time until a condition holds, for so many seconds at most; return whether it holds."""
+        self._advance(self.now + seconds, condition)
+        return condition()
+
+    def _run_until(self, until: float) -> None:
+        self._advance(until, lambda: False)
+
+    def _advance(self, until: float, condition: Callable[[], bool]) -> None:
+        """Have the events of both heaps happen in their order."""
+        control = self.control
+
+        def pause() -> bool:
+            return self.next_event <= control.next_event or condition()
+
+        while not condition():
+            here = min(self.next_event, until)
+            if control.next_event <= here:
+                control.run(until=here, stop=pause)
+                self.now = max(self.now, control.now)
+            elif self.next_event <= until:
+                self.now = control.now = here
+                self._next()
+            else:
+                self.now = control.now = until
+                return

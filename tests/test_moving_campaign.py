@@ -1,0 +1,42 @@
+"""Moves of whole peers under faults: nothing is lost, doubled or reordered, and what a component left is free again.
+
+In each schedule components with state move while tuples pass: one, there and back, two neighbours one after the other,
+to the peer of a backup, or in two applications of which one shares a stream of the other. In a phase of the move the
+old peer, the new one, an upstream one or a reader crashes, hangs for a while or until it is declared dead, a link is
+cut, or messages are lost, doubled and late. Then the rows at the sinks have to be those of a run without moves, no
+two peers may be active in one epoch, no input may be read twice, and what each peer has committed has to be what its
+part in the graphs needs; or the application fails by name, because something died that had no copy.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from random import Random
+
+import pytest
+
+from tests.moving_schedules import CASES, FAULTS, MOVES, PHASES, VICTIMS, drawn, run
+
+FEW = range(16)
+MANY = range(1000, 3000)
+BLOCK = 100
+
+
+@pytest.mark.parametrize("seed", FEW)
+def test_nothing_is_lost_doubled_or_reordered_by_a_move(seed: int) -> None:
+    run(seed)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("block", range(len(MANY) // BLOCK))
+def test_nothing_is_lost_doubled_or_reordered_by_a_move_in_many_schedules(block: int) -> None:
+    schedules = [run(seed) for seed in MANY[BLOCK * block : BLOCK * (block + 1)]]
+    assert sum(each.moved for each in schedules) > BLOCK
+
+
+def test_schedules_have_every_operator_move_and_fault_in_every_phase() -> None:
+    schedules = [drawn(Random(seed)) for seed in MANY]
+    for field, names in (("case", CASES), ("moving", MOVES), ("phase", PHASES), ("fault", FAULTS)):
+        assert Counter(getattr(each, field) for each in schedules).keys() == set(names)
+    pairs = {(each.fault, each.victim, each.phase) for each in schedules}
+    assert len(pairs) == len(set(FAULTS)) * len(VICTIMS) * len(PHASES)
