@@ -14,10 +14,17 @@ from synergy_nb.events import (
     ApplicationRunning,
     ComponentDeployed,
     ComponentMeasurements,
+    ComponentMoved,
     Event,
     GraphSelected,
+    HotSpotDetected,
+    MigrationAnswered,
+    MigrationDecided,
+    MigrationEnded,
+    MoveBegun,
     PeerDeclaredDead,
     PeerMeasured,
+    PeerOverloaded,
     PeerStarted,
     PlacementCompleted,
     ReplicasLost,
@@ -29,7 +36,7 @@ from synergy_nb.events import (
 from synergy_nb.events.journal import Journal
 from synergy_nb.plan import Plan
 
-__all__ = ["NAMES", "PEERS", "START", "measured", "qos", "replicated", "story", "top_pairs"]
+__all__ = ["NAMES", "PEERS", "START", "measured", "qos", "relieved", "replicated", "story", "top_pairs"]
 
 PEERS = tuple(f"tcp://10.0.0.{number}:7000" for number in range(1, 6))
 NAMES = {address: f"peer-{number}" for number, address in enumerate(PEERS, start=1)}
@@ -117,6 +124,64 @@ def story(seconds: int = 60, *, journal: Journal | None = None, application: str
                 own = [{"application": application, "operator": name} for name, at in graph.items() if at == address]
                 journal.append(measured(time, address, rng.uniform(0.05, 0.2), components=own))
     return journal
+
+
+def relieved(seconds: int = 30) -> Journal:
+    """A hot spot of the filter half-way: its peer asks two others, the second of which takes the filter over."""
+    journal = Journal(1_000_000)
+    operators = list(top_pairs().operators)
+    graph = {operator: PEERS[number % len(PEERS)] for number, operator in enumerate(operators)}
+    hot, refusing, target = graph["filter"], PEERS[2], PEERS[4]
+    at, cause = START + seconds / 2, ("top-1", "filter")
+    moved = {**graph, "filter": target}
+    told: list[Event] = [
+        PeerOverloaded(at, hot, "", load=0.9, predicted_load=1.3, overloaded=True),
+        HotSpotDetected(
+            at, hot, "top-1", operator="filter", slack=-0.04, age=0.01, predicted=0.93, measured=0.05,
+            basis="growing backlog", intercept=0.0, slope=0.0, error=-1.0, departure_limit=0.9, rate=1200.0,
+            predicted_rate=2400.0, tuples=60, seconds=1.0, excesses={"top-1/filter": 0.93},
+        ),
+        MigrationDecided(
+            at + 0.01, hot, "top-1", operator="filter", cause=cause, selected=["top-1/filter"], rate=2600.0,
+            remaining_rate=200.0, slacks={}, candidates=[refusing, target], loads={refusing: 0.4}, act=True,
+        ),
+        MigrationAnswered(
+            at + 0.1, hot, "top-1", operator="filter", cause=cause, target=refusing, accepted=False,
+            reason="its utilisation would be 1.20", seconds=0.09,
+        ),
+        MigrationAnswered(at + 0.2, hot, "top-1", "filter", cause, target, accepted=True, reason="", seconds=0.19),
+        MoveBegun(at + 0.25, PEERS[0], "top-1", operator="filter", at=hot, to=target, epoch=1),
+        ComponentDeployed(at + 0.3, target, "top-1", operator="filter"),
+        ComponentMoved(at + 0.6, PEERS[0], "top-1", operator="filter", at=hot, to=target, seconds=0.35, peers=moved),
+        MigrationEnded(at + 0.6, hot, "top-1", operator="filter", cause=cause, target=target, failure="", seconds=0.59),
+    ]  # fmt: skip
+    written = [_with_slack(event, hot, target, at) for event in story(seconds)]
+    for event in sorted((*written, *told), key=lambda event: event.time):
+        journal.append(event)
+    return journal
+
+
+def _with_slack(event: Event, hot: str, target: str, at: float) -> Event:
+    """Measurements of a peer with slack and predictions; the filter is at another peer from ``at`` on."""
+    if not isinstance(event, PeerMeasured):
+        return event
+    components = list(event.components)
+    if event.time > at + 0.6:
+        components = [each for each in components if each.operator != "filter"]
+        if event.peer == target:
+            numbers = (1200.0, 600.0, 0.02, 2e-6, 4e-4, 3, 0, None, 0)
+            components.append(ComponentMeasurements("top-1", "filter", "filter", *numbers))
+    components = [_slackened(each, event.time, at) for each in components]
+    return msgspec.structs.replace(event, components=components, predicted_load=1.3 if event.peer == hot else 0.2)
+
+
+def _slackened(stats: ComponentMeasurements, time: float, at: float) -> ComponentMeasurements:
+    """Measurements with a slack, which of the filter ends at a time, and recovers two seconds later."""
+    hot = stats.operator == "filter" and at - 1 <= time < at + 2
+    slack = -0.04 if hot else 0.6 + 0.02 * len(stats.operator)
+    return msgspec.structs.replace(
+        stats, slack=slack, predicted_s=0.93 if hot else 5e-4, predicted_rate=2400.0 if hot else 110.0
+    )
 
 
 def replicated(seconds: int = 10) -> Journal:

@@ -25,6 +25,11 @@ from synergy_nb.events import (
     EnginesChosen,
     Event,
     GraphSelected,
+    HotSpotDetected,
+    HotSpotDismissed,
+    MigrationDecided,
+    MigrationEnded,
+    MoveBegun,
     MoveGivenUp,
     OperatorFailed,
     PeerAnswers,
@@ -43,7 +48,7 @@ from synergy_nb.widgets.journal_series import MOST_APPLICATIONS, JournalSeries
 from synergy_nb.widgets.line_history import COARSE, RECENT, Line
 from synergy_nb.widgets.static_view import text
 from synergy_nb.widgets.status_text import shown_peers, status_pieces
-from tests.qos_story import NAMES, PEERS, START, measured, qos, story, top_pairs
+from tests.qos_story import NAMES, PEERS, START, measured, qos, relieved, story, top_pairs
 
 OF = "top-1/sink"
 
@@ -366,6 +371,77 @@ def test_a_component_is_where_it_has_moved_to_or_has_stayed() -> None:
         assert found.components["top-1", operator].peer == here
         said = status_pieces(found)["marks"]["list"][-1]["said"]
         assert said == "filter did not move to peer-5: peer-5 died"
+
+
+def test_a_migration_is_told_with_its_reason_who_was_asked_and_how_long_it_took() -> None:
+    found = readings(relieved())
+    said = [mark["said"] for mark in status_pieces(found)["marks"]["list"]]
+    assert said == [
+        "peer-2 is overloaded: load 0.9, predicted 1.3",
+        "filter has no slack at peer-2: limit 900 ms - age 10 ms - predicted 930 ms = -40 ms, for 60 tuples in 1 s",
+        "filter is to leave peer-2: 2,600 tuples/s before, 200 tuples/s without",
+        "peer-3 refuses filter: its utilisation would be 1.20",
+        "peer-5 accepts filter",
+        "filter moved from peer-2 to peer-5 in 350 ms, since it had no slack there",
+    ]
+    assert [mark["label"] for mark in status_pieces(found)["marks"]["list"]] == ["", "hot spot", "", "", "", "moved"]
+    slack = status_pieces(found)["part:top-1/filter"]["slack"]
+    assert (slack["now"], slack["least"], slack["bad"], slack["lost"]) == ("720 ms", "-40 ms", False, True)
+    times, values = found.line("slack", "top-1/filter").points()
+    assert min(values) == -0.04
+    assert len(times) == 30
+    assert status_pieces(found)[f"peer:{PEERS[1]}"]["predicted"] == 1.3
+
+
+def begun(until: type[Event]) -> JournalSeries:
+    """What a view has read of a migration until the first event of a type."""
+    journal = Journal()
+    for event in relieved():
+        journal.append(event)
+        if isinstance(event, until):
+            return readings(journal)
+    raise AssertionError(until)
+
+
+def test_while_a_component_moves_its_state_names_the_peer() -> None:
+    assert status_pieces(begun(HotSpotDetected))["head"]["sentence"].endswith("; no slack is left at filter at peer-2.")
+    piece = status_pieces(begun(MoveBegun))["part:top-1/filter"]
+    assert piece["moving"] == "moving to peer-5"
+    assert piece["tip"].startswith("moving to peer-5")
+    assert status_pieces(begun(ComponentMoved))["part:top-1/filter"]["moving"] == ""
+
+
+def test_a_hot_spot_that_lasts_is_one_mark_and_a_repeated_reason_one_line() -> None:
+    journal = relieved()
+    (hot,) = (event for event in journal if isinstance(event, HotSpotDetected))
+    dismissed = HotSpotDismissed(START + 31, PEERS[1], "top-1", operator="filter", reason="it has moved recently")
+    later = [msgspec.structs.replace(hot, time=START + 31 + second) for second in range(5)]
+    found = happened(*(each for one in later for each in (one, dismissed)))
+    assert [mark["label"] for mark in status_pieces(found)["marks"]["list"]] == ["hot spot", ""]
+    assert status_pieces(found)["marks"]["list"][-1]["said"] == "peer-2 does not act: it has moved recently"
+
+
+def test_what_an_observing_peer_would_do_and_what_did_not_move_is_told() -> None:
+    cause = ("other-1", "sort")
+    decided = MigrationDecided(
+        START + 11, PEERS[1], "top-1", operator="filter", cause=cause, selected=["top-1/filter"], rate=900.0,
+        remaining_rate=100.0, slacks={}, candidates=[PEERS[2]], loads={}, act=False,
+    )  # fmt: skip
+    found = happened(decided, decided)
+    said = "peer-2 only observes: filter would leave it, 900 tuples/s before, 100 tuples/s without; it would ask peer-3"
+    assert [mark["said"] for mark in status_pieces(found)["marks"]["list"]] == [said]
+    ended = MigrationEnded(
+        START + 12, PEERS[1], "top-1", "filter", cause, "", failure="no peer accepts it", seconds=1.0
+    )
+    found = happened(msgspec.structs.replace(decided, act=True), ended)
+    assert status_pieces(found)["marks"]["list"][-1]["said"] == "filter did not leave peer-2: no peer accepts it"
+
+
+def test_the_application_that_had_no_slack_shows_that_another_left_its_peer() -> None:
+    cause = ("top-1", "filter")
+    ended = MigrationEnded(START + 12, PEERS[1], "other-1", "sort", cause, PEERS[2], failure="", seconds=1.0)
+    found = happened(ended)
+    assert status_pieces(found)["marks"]["list"][-1]["said"] == "sort of other-1 left peer-2 for peer-3"
 
 
 @pytest.mark.parametrize(

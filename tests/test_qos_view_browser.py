@@ -14,7 +14,7 @@ from synergy_nb.events import ApplicationFailed, HandlerFailed, PeerSilent
 from synergy_nb.events.journal import Journal
 from synergy_nb.widgets.qos_view import QoSView
 from tests.browser import ARTEFACTS, BarePage
-from tests.qos_story import NAMES, PEERS, START, measured, qos, replicated, story, top_pairs
+from tests.qos_story import NAMES, PEERS, START, measured, qos, relieved, replicated, story, top_pairs
 
 SHOWN = "view => document.querySelector(`#${view} .synergy-qos:not(.empty)`)"
 # Pixels of the chart's canvas in the colour of a line, and the mean of their places.
@@ -479,3 +479,33 @@ def test_deaths_take_overs_and_errors_are_marked(bare: BarePage) -> None:
     assert words(bare, name, ".story .troubles li") == ["▲ peer-3: handling Probe raised KeyError: 'filter'"]
     assert "peer-4 + peer-5" in bare.page.locator(f"#{name} .node .peer").all_text_contents()
     assert bare.page.evaluate(CONTRAST, name) == []
+
+
+# -- hot spots ---------------------------------------------------------------------------------------------------------
+
+
+def test_a_hot_spot_is_a_line_below_zero_and_the_migration_a_mark_and_a_line_in_words(bare: BarePage) -> None:
+    view = QoSView(relieved(), top_pairs(), names=NAMES)
+    name = shown(bare, view)
+    painted(bare)
+    assert bare.page.evaluate(INK, [name, "chart.slack", "bad"])["count"] > 100, "the limit, and the mark"
+    assert bare.page.evaluate(INK, [name, "chart.slack", "peer-3"])["count"] > 50, "the filter's line"
+    rows = [row.split("\n") for row in words(bare, name, ".slack-row")]
+    assert rows[0] == ["Operator", "Peer", "Slack", "least", "Time measured", "predicted", "Rate measured", "predicted"]
+    assert ["filter", "peer-5", "720 ms", "-40 ms", "402 µs", "500 µs", "1,200 tuples/s", "110 tuples/s"] in rows
+    assert words(bare, name, ".slack-row .bad") == ["-40 ms"]
+    assert words(bare, name, ".marks li")[0] == (
+        "✓ after 15.6 s: filter moved from peer-2 to peer-5 in 350 ms, since it had no slack there"
+    )
+    assert words(bare, name, ".row.overloaded .number:not(.promise)")[0].startswith("▲ ")
+    assert bare.page.evaluate(CONTRAST, name) == []
+    ARTEFACTS.mkdir(parents=True, exist_ok=True)
+    bare.page.screenshot(path=ARTEFACTS / "qos_view_hot_spot.png", full_page=True)
+
+
+def test_without_slack_there_is_no_chart_of_it_and_no_table(bare: BarePage) -> None:
+    _, view = view_of()
+    name = shown(bare, view)
+    painted(bare)
+    hidden = "name => [...document.querySelectorAll(`#${name} .chart.slack, #${name} .slacks`)].map((it) => it.hidden)"
+    assert bare.page.evaluate(hidden, name) == [True, True]

@@ -25,6 +25,7 @@ from synergy_nb.plan import Plan
 from synergy_nb.reporting.explanation import Explanation
 from synergy_nb.widgets.charts import Delay, delay_chart, delays
 from synergy_nb.widgets.report import Number, Table, Verdict, report, summary
+from tests import qos_story
 
 A, B = "tcp://10.0.0.1:1", "tcp://10.0.0.2:2"
 NAMES = {A: "peer-1", B: "peer-2"}
@@ -234,3 +235,13 @@ def test_operators_in_a_few_words() -> None:
         "compare": "total over 95 %",
         "sink": "top <pairs>",
     }
+
+
+def test_slack_and_hot_spots_have_a_section_with_the_account() -> None:
+    events = list(qos_story.relieved())
+    page = report(qos_story.top_pairs(), Explanation("top-1", events, qos_story.NAMES), events, title="hot")
+    text = " ".join(parsed(page).text)
+    assert "filter -40 ms 720 ms 930 ms 2,400 tuples/s" in text
+    assert "filter at peer-2 has no slack: limit 900 ms - age 10 ms - predicted 930 ms = -40 ms" in text
+    assert "moved to peer-5 after 590 ms" in text
+    assert "Slack and hot spots" not in made()

@@ -238,7 +238,8 @@ class PeerMeasured(Event, frozen=True, gc=False):
     """Measurements of a peer: ``cpu`` in cores since the previous event, and resident ``memory`` in bytes.
 
     ``cores`` is the capacity that the peer offers, ``promised`` the committed share of it. ``components`` holds the
-    measurements of each component that executes.
+    measurements of each component that executes. ``predicted_load`` is the predicted load as a share of that capacity,
+    with the work that waits; None where none is predicted.
     """
 
     cpu: float
@@ -246,3 +247,4 @@ class PeerMeasured(Event, frozen=True, gc=False):
     cores: float
     promised: float
     components: Sequence[ComponentMeasurements]
+    predicted_load: float | None = None

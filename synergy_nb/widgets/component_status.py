@@ -145,6 +145,7 @@ def _part(readings: JournalSeries, component: Component) -> dict[str, Any]:
             f"load {share(stats.load)} of a core, {seconds(stats.processing_s)} a tuple",
             f"{counted(stats.queue_tuples, 'tuple')} waiting, {seconds(stats.queueing_s)} in the queue",
         ]
+        lines += _predicted(component, stats)
         if component.discipline:
             lines.append(f"executed {DISCIPLINE_NAMES[component.discipline]}")
         if memory:
@@ -155,6 +156,8 @@ def _part(readings: JournalSeries, component: Component) -> dict[str, Any]:
             lines.append(f"{counted(stats.dropped, 'tuple')} dropped, as their deadline had passed")
     if component.failure:
         lines.append(component.failure)
+    if component.moving:
+        lines.insert(0, f"moving to {readings.name(component.moving)}")
     run = readings.run(component.application)
     said, on = STATES[now], readings.name(component.peer)
     if component.operator in run.shared:
@@ -180,6 +183,41 @@ def _part(readings: JournalSeries, component: Component) -> dict[str, Any]:
         "rate": rate(busiest) if busiest is not None else "",
         "memory": memory,
         "tip": "\n".join(lines),
+        "moving": f"moving to {readings.name(component.moving)}" if component.moving else "",
+        "slack": _slack(component, stats),
+    }
+
+
+def _predicted(component: Component, stats: ComponentMeasurements) -> list[str]:
+    """Lines about the slack of a component and its predictions."""
+    lines = []
+    if stats.predicted_s is not None:
+        lines.append(f"{seconds(stats.predicted_s)} predicted, {seconds(_measured_s(stats))} measured")
+    if stats.predicted_rate is not None:
+        lines.append(f"{rate(stats.predicted_rate)} predicted in")
+    if stats.slack is not None:
+        lines.append(f"slack {seconds(stats.slack)}, {seconds(component.least_slack)} at least")
+    return lines
+
+
+def _measured_s(stats: ComponentMeasurements) -> float:
+    """Measured execution time t_e of a component, seconds: time in the queue, and processing."""
+    return stats.queueing_s + stats.processing_s
+
+
+def _slack(component: Component, stats: ComponentMeasurements | None) -> dict[str, Any] | None:
+    """Slack of a component and its predictions beside what was measured, in words; None if they are not known."""
+    if stats is None or stats.slack is None:
+        return None
+    return {
+        "now": seconds(stats.slack),
+        "least": seconds(component.least_slack),
+        "bad": stats.slack <= 0.0,
+        "lost": component.least_slack is not None and component.least_slack <= 0.0,
+        "time": seconds(_measured_s(stats)),
+        "predicted": seconds(stats.predicted_s),
+        "rate": rate(stats.rate),
+        "expected": rate(stats.predicted_rate),
     }
 
 

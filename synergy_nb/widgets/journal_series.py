@@ -26,11 +26,18 @@ from synergy_nb.events import (
     Event,
     GraphSelected,
     Handlers,
+    HotSpotDetected,
+    HotSpotDismissed,
+    MigrationAnswered,
+    MigrationDecided,
+    MigrationEnded,
+    MoveBegun,
     MoveGivenUp,
     OperatorFailed,
     PeerAnswers,
     PeerDeclaredDead,
     PeerMeasured,
+    PeerOverloaded,
     PeerRefutedDeath,
     PeerSilent,
     PeerStarted,
@@ -47,6 +54,8 @@ from synergy_nb.events import (
 )
 from synergy_nb.events.application_states import ENDED
 from synergy_nb.events.journal import Journal
+from synergy_nb.reporting.formatting import rate, seconds
+from synergy_nb.reporting.hot_spots import component_text, slack_text
 from synergy_nb.reporting.troubles import Trouble, joined, trouble
 from synergy_nb.widgets.latest_values import Component, Flow, Peer, Run
 from synergy_nb.widgets.line_history import Line
@@ -75,8 +84,8 @@ class JournalSeries:
     closed : bool
         Whether the cluster was closed.
     lines : dict
-        ``(quantity, of what)`` to its line: ``p50``, ``p99``, ``rate`` and ``miss`` of ``application/sink``; ``load``
-        and ``promised`` of a peer's address.
+        ``(quantity, of what)`` to its line: ``p50``, ``p99``, ``rate`` and ``miss`` of ``application/sink``; ``slack``
+        of ``application/operator``; ``load`` and ``promised`` of a peer's address.
     runs, flows, components, peers : dict
         Series by application, by (application, sink), by (application, operator), and by address.
     troubles : dict
@@ -113,13 +122,17 @@ class JournalSeries:
         mattered = False
         for event in events:
             handle = self.SHOWN.get(type(event))
-            if handle is None or (isinstance(event, RequestEvent) and self.application not in (None, event.subject)):
+            if handle is None or (isinstance(event, RequestEvent) and not self._concerns(event)):
                 continue
             mattered = True
             self.now = max(self.now, event.time)
             self.first = min(self.first, event.time)
             handle(self, event)
         return mattered
+
+    def _concerns(self, event: Event) -> bool:
+        """Whether an event is about the application that is shown."""
+        return self.application is None or self.application in event.subjects
 
     def line(self, quantity: str, of: str) -> Line:
         """The line of a quantity, created if it does not exist."""
@@ -187,12 +200,19 @@ class JournalSeries:
         peer = self.peer(event.peer)
         peer.dead = peer.silent = False  # a peer that sends measurements is alive
         peer.cpu, peer.memory, peer.cores, peer.promised = event.cpu, event.memory, event.cores, event.promised
+        peer.predicted_load = event.predicted_load
         if peer.load is not None:
             self.line("load", event.peer).append(event.time, peer.load)
         self.line("promised", event.peer).append(event.time, peer.promised)
         for stats in event.components:
             if self.application in (None, stats.application):
-                self._component(stats.application, stats.operator, event.peer).stats = stats
+                component = self._component(stats.application, stats.operator, event.peer)
+                component.stats = stats
+                if stats.slack is not None:
+                    self.line("slack", f"{stats.application}/{stats.operator}").append(event.time, stats.slack)
+                    known = component.least_slack
+                    component.least_slack = stats.slack if known is None else min(stats.slack, known)
+                    component.hot = component.hot and stats.slack <= 0.0
 
     @SHOWN.add
     def _cluster_closed(self, _event: ClusterClosed) -> None:
@@ -260,6 +280,7 @@ class JournalSeries:
                 self.lines.pop((quantity, "/".join(of)), None)
         for key in [key for key in self.components if key[0] == ended]:
             del self.components[key]
+            self.lines.pop(("slack", "/".join(key)), None)
 
     @SHOWN.add
     def _submitted(self, event: RequestSubmitted) -> None:
@@ -324,8 +345,16 @@ class JournalSeries:
     @SHOWN.add
     def _moved(self, event: ComponentMoved) -> None:
         self._graph(event.subject, event.peers)
-        said = f"{event.operator} moved from {event.at} to {event.to}"
+        component = self._component(event.subject, event.operator, event.to)
+        why = f" in {seconds(event.seconds)}, {component.leaving}" if component.leaving else ""
+        component.moving = component.leaving = ""
+        component.hot = False
+        said = f"{event.operator} moved from {event.at} to {event.to}{why}"
         self.run(event.subject).mark(event.time, "good", "moved", said)
+
+    @SHOWN.add
+    def _move_begun(self, event: MoveBegun) -> None:
+        self._component(event.subject, event.operator, event.at).moving = event.to
 
     @SHOWN.add
     def _shared_moved(self, event: SharedStreamMoved) -> None:
@@ -340,6 +369,7 @@ class JournalSeries:
         run = self.run(event.subject)
         component = self._component(event.subject, event.operator, event.peer)
         component.peer, component.removed = run.roles.peers.get(event.operator, component.peer), False
+        component.moving = component.leaving = ""
         run.mark(event.time, "note", "", f"{event.operator} did not move to {event.to}: {event.reason}")
 
     @SHOWN.add
@@ -350,6 +380,74 @@ class JournalSeries:
         run.status, run.reason, run.ended = event.status, event.reason, event.time
         if event.status == "failed":
             run.mark(event.time, "bad", "failed", f"the application failed: {run.reason}")
+
+    # -- hot spots -----------------------------------------------------------------------------------------------
+
+    def _shown_run(self, event: Event) -> Run:
+        """The application that is shown, or that of an event in the view of a cluster."""
+        return self.run(event.subject if self.application is None else self.application)
+
+    @SHOWN.add
+    def _hot_spot(self, event: HotSpotDetected) -> None:
+        component = self._component(event.subject, event.operator, event.peer)
+        if not component.hot:  # it is detected again and again as long as it lasts
+            component.hot = True
+            said = f"{event.operator} has no slack at {event.peer}: {slack_text(event)}"
+            self.run(event.subject).mark(event.time, "bad", "hot spot", said)
+
+    @SHOWN.add
+    def _dismissed(self, event: HotSpotDismissed) -> None:
+        self._mark_once(self.run(event.subject), event.time, f"{event.peer} does not act: {event.reason}")
+
+    def _mark_once(self, run: Run, time: float, said: str) -> None:
+        """Add a note that the list of events does not hold yet."""
+        if all(mark.said != said for mark in run.marks):
+            run.mark(time, "note", "", said)
+
+    @SHOWN.add
+    def _decided(self, event: MigrationDecided) -> None:
+        run = self._shown_run(event)
+        what = component_text((event.subject, event.operator), run.application)
+        rates = f"{rate(event.rate)} before, {rate(event.remaining_rate)} without"
+        if not event.act:
+            asked = ", ".join(event.candidates) or "no peer"
+            said = f"{event.peer} only observes: {what} would leave it, {rates}; it would ask {asked}"
+            self._mark_once(run, event.time, said)
+            return
+        run.mark(event.time, "note", "", f"{what} is to leave {event.peer}: {rates}")
+        if (event.subject, event.operator) in self.components:
+            cause = component_text(event.cause, run.application)
+            slack = "it" if event.cause == (event.subject, event.operator) else cause
+            self.components[event.subject, event.operator].leaving = f"since {slack} had no slack there"
+
+    @SHOWN.add
+    def _answered(self, event: MigrationAnswered) -> None:
+        run = self._shown_run(event)
+        what = component_text((event.subject, event.operator), run.application)
+        said = f"{event.target} accepts {what}" if event.accepted else f"{event.target} refuses {what}: {event.reason}"
+        run.mark(event.time, "note", "", said)
+
+    @SHOWN.add
+    def _migration_ended(self, event: MigrationEnded) -> None:
+        run = self._shown_run(event)
+        what = component_text((event.subject, event.operator), run.application)
+        if event.failure:
+            said = f"{what} did not leave {event.peer}: {event.failure}"
+            run.mark(event.time, "bad", "not moved", said)
+        elif event.subject != run.application:  # its own application shows the move itself
+            run.mark(event.time, "good", "relieved", f"{what} left {event.peer} for {event.target}")
+
+    @SHOWN.add
+    def _overloaded(self, event: PeerOverloaded) -> None:
+        self.peer(event.peer).overloaded = event.overloaded
+        for run in self.runs.values():
+            if run.status in ENDED or event.peer not in run.peers:
+                continue
+            if event.overloaded:
+                loads = f"load {event.load:.2g}, predicted {event.predicted_load:.2g}"
+                run.mark(event.time, "bad", "", f"{event.peer} is overloaded: {loads}")
+            else:
+                run.mark(event.time, "note", "", f"{event.peer} is not overloaded any more")
 
     def _component(self, application: str, operator: str, peer: str) -> Component:
         key = (application, operator)

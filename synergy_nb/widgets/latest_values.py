@@ -17,7 +17,11 @@ MARKS: Final = 40  # marks of an application; of more, the oldest are discarded
 
 
 class Peer(msgspec.Struct):
-    """Latest values of a peer: ``promised`` share of its ``cores``, ``cpu`` in cores, ``memory`` in bytes."""
+    """Latest values of a peer: ``promised`` share of its ``cores``, ``cpu`` in cores, ``memory`` in bytes.
+
+    ``predicted_load`` is a share of its cores, None if it is not predicted; ``overloaded`` is whether its load is in
+    the highest level.
+    """
 
     address: str
     name: str
@@ -27,6 +31,8 @@ class Peer(msgspec.Struct):
     cores: float = 0.0
     promised: float = 0.0
     memory: float = 0.0
+    predicted_load: float | None = None
+    overloaded: bool = False
 
     @property
     def gone(self) -> bool:
@@ -40,7 +46,11 @@ class Peer(msgspec.Struct):
 
 
 class Component(msgspec.Struct):
-    """An operator of an application on its peer: its scheduling discipline, and its latest measurements, or None."""
+    """An operator of an application on its peer: its scheduling discipline, and its latest measurements, or None.
+
+    ``least_slack`` is the least slack that was measured, seconds; None before the first. ``hot`` is whether it is
+    without slack, ``moving`` the address of the peer that it moves to, and ``leaving`` the reason of its migration.
+    """
 
     application: str
     operator: str
@@ -50,6 +60,10 @@ class Component(msgspec.Struct):
     removed: bool = False
     failure: str | None = None
     stats: ComponentMeasurements | None = None
+    least_slack: float | None = None
+    hot: bool = False
+    moving: str = ""
+    leaving: str = ""
 
 
 class Flow(msgspec.Struct):

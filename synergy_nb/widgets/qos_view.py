@@ -324,6 +324,9 @@ class QoSView(anywidget.AnyWidget):
         readings = self._readings
         wanted = [(quantity, f"{flow.application}/{flow.sink}") for flow in shown_flows(readings)
                   for quantity in ("p50", "p99", "rate", "miss")]  # fmt: skip
+        if readings.application is not None:
+            own = (key for key in readings.components if key[0] == readings.application)
+            wanted += [("slack", "/".join(key)) for key in own]
         wanted += [(quantity, peer.address) for peer in shown_peers(readings) for quantity in ("load", "promised")]
         return [(*key, readings.lines[key]) for key in wanted if key in readings.lines]
 

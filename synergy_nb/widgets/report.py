@@ -7,6 +7,7 @@ It needs no network, no script and no other file, and follows the reader's light
 from __future__ import annotations
 
 import json
+import math
 import re
 from collections.abc import Iterable, Mapping, Sequence
 from html import escape
@@ -116,6 +117,7 @@ def report(
         _section("graph", "Where each operator runs, and why", _graph(plan, explanation)),
         *(_section("delay", _delay_title(plan, sink), _delay(plan, points, moments)) for sink, points in found.items()),
         _happened(marks, explanation),
+        _hot_spots(explanation, _slacks(events, explanation)),
         *(_section("results", table.title, _table(table)) for table in tables),
         _section("decision", "How the peers decided", _decision(explanation)),
         _json(data),
@@ -278,6 +280,46 @@ def _happened(marks: Sequence[Mapping[str, Any]], explanation: Explanation) -> s
         for each in explanation.troubles
     ]
     return _section("happened", "What happened", f'<ul class="verdicts">{"".join(rows)}</ul>') if rows else ""
+
+
+# -- hot spots -------------------------------------------------------------------------------------------------------
+
+
+def _hot_spots(explanation: Explanation, slacks: Sequence[tuple[str, ...]]) -> str:
+    """The slack of each operator, and the account of hot spots and migrations; empty if neither is known."""
+    told = explanation.hot_spots.lines(explanation.began)
+    if not slacks and not told:
+        return ""
+    columns = ("operator", "least slack", "last slack", "greatest predicted time", "greatest predicted rate")
+    about = (
+        "Slack is the time that a tuple at an operator has left until its limit, less its predicted time there "
+        "(equation 3.1); an operator without slack is a hot spot."
+    )
+    account = "\n".join(line.removeprefix("  ") for line in told)
+    content = (_table(Table("", columns, slacks, about)) if slacks else f'<p class="about">{about}</p>') + (
+        f"<pre>{escape(account)}</pre>" if told else "<p>There was no hot spot.</p>"
+    )
+    return _section("hot-spots", "Slack and hot spots", content)
+
+
+def _slacks(events: Iterable[Event], explanation: Explanation) -> list[tuple[str, ...]]:
+    """Operator, least and last slack, and the greatest predicted time and rate, for operators with slack."""
+    found: dict[str, list[float]] = {}
+    for event in events:
+        for each in event.components if isinstance(event, PeerMeasured) else ():
+            if each.application != explanation.request or each.slack is None:
+                continue
+            least, _, time, rate_of = found.get(each.operator, [math.inf, 0.0, 0.0, 0.0])
+            found[each.operator] = [
+                min(least, each.slack),
+                each.slack,
+                max(time, each.predicted_s or 0.0),
+                max(rate_of, each.predicted_rate or 0.0),
+            ]
+    return [
+        (operator, seconds(least), seconds(last), seconds(time), rate(rate_of))
+        for operator, (least, last, time, rate_of) in found.items()
+    ]
 
 
 # -- delay -----------------------------------------------------------------------------------------------------------

@@ -87,6 +87,10 @@ def svg(readings: JournalSeries, plan: Plan | None = None) -> str:
     if len(peers) > 2 * SHOWN:
         y += 19
         parts.append(label(16, y, f"and {len(peers) - 2 * SHOWN} more peers", "soft"))
+    slacks = [piece for name, piece in pieces.items() if name.startswith("part:") and piece.get("slack")]
+    if slacks:
+        rows_of_slack, y = _slacks(slacks[: 2 * SHOWN], y + 26)
+        parts += rows_of_slack
     for title, told in (
         ("What happened", [_happened(each) for each in pieces["marks"]["list"]]),
         ("Errors of peers", [f"▲ {_trouble(each)}" for each in pieces["troubles"]["list"]]),
@@ -162,11 +166,39 @@ def _peer(piece: Mapping[str, Any], y: float) -> list[str]:
     if piece["promised"] is not None:
         at = left + min(piece["promised"], 1.0) * (right - left)
         parts.append(element("rect", "mark", x=at - 1, y=y - 12, width=2, height=15))
-    said = f"⊘ {piece['said']}" if piece["gone"] else piece["said"]
-    parts.append(label(560, y, said, "bad" if piece["gone"] else "", anchor="end"))
+    sign = "⊘ " if piece["gone"] else "▲ " if piece["overloaded"] else ""
+    parts.append(label(560, y, f"{sign}{piece['said']}", "bad" if sign else "", anchor="end"))
     if piece["reserved"]:
         parts.append(label(744, y, f"{piece['reserved']} promised {piece['about']}", "soft", anchor="end"))
     return parts
+
+
+#: Columns of the slack of operators: heading, key, and right edge in pixels.
+_SLACKS: Final = (
+    ("Slack", "now", 316),
+    ("least", "least", 392),
+    ("Time measured", "time", 498),
+    ("predicted", "predicted", 574),
+    ("Tuples/s", "rate", 660),
+    ("predicted", "expected", 744),
+)
+
+
+def _slacks(pieces: Sequence[Mapping[str, Any]], y: float) -> tuple[list[str], float]:
+    """Rows of the slack of operators, and the height at which they end."""
+    parts = [label(16, y, "Operator", "soft"), label(150, y, "Peer", "soft")]
+    parts += [label(x, y, heading, "soft", anchor="end") for heading, _, x in _SLACKS]
+    for piece in pieces:
+        y += 19
+        slack = piece["slack"]
+        parts += [label(16, y, piece["operator"], "strong"), label(150, y, piece["on"], "soft")]
+        bad = {"now": slack["bad"], "least": slack["lost"]}
+        parts += [
+            label(x, y, slack[key].removesuffix(" tuples/s") if "/s" in slack[key] else slack[key],
+                  "bad" if bad.get(key) else "", anchor="end")
+            for _, key, x in _SLACKS
+        ]  # fmt: skip
+    return parts, y
 
 
 def text(readings: JournalSeries, plan: Plan | None = None) -> str:
@@ -204,7 +236,7 @@ def text(readings: JournalSeries, plan: Plan | None = None) -> str:
     peers = [
         (
             piece["name"],
-            piece["said"],
+            f"{piece['said']}, overloaded" if piece["overloaded"] else piece["said"],
             piece["reserved"] or "-",
             ", ".join(
                 f"{each['operator']} ({', '.join(filter(None, (each['said'], each['memory'])))})"
@@ -218,6 +250,14 @@ def text(readings: JournalSeries, plan: Plan | None = None) -> str:
     ]
     if peers:
         blocks.append(as_text("", ("peer", "load", "promised", "components"), peers))
+    slacks = [
+        (piece["operator"], piece["on"], *(piece["slack"][key] for _, key, _ in _SLACKS))
+        for piece in parts
+        if piece.get("slack")
+    ]
+    if slacks:
+        headings = ("operator", "peer", "slack", "least", "time measured", "predicted", "rate measured", "predicted")
+        blocks.append(as_text("", headings, slacks))
     if pieces["marks"]["list"]:
         blocks.append("\n".join(["what happened", *(f"  {_happened(each)}" for each in pieces["marks"]["list"])]))
     if pieces["troubles"]["list"]:

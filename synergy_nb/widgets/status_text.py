@@ -178,12 +178,19 @@ def _sentence(
         return f"99 % {last} took at most {seconds(worst.p99)}; no limit was asked.", ""
     limit = seconds(worst.limit)
     if worst.within:
-        return f"Within its limit: 99 % {last} took at most {seconds(worst.p99)} of {limit}.", ""
+        return f"Within its limit: 99 % {last} took at most {seconds(worst.p99)} of {limit}{_hot(readings, run)}.", ""
     allowed = _asked(run, plan).get("miss_rate", 0.0)
     how = f"took longer than {limit}{' or were dropped' if worst.dropped else ''}"
     if worst.miss is not None and worst.miss <= allowed:
         return f"{share(worst.miss)} {last} {how}; {share(allowed)} may.", ""
     return f"Too late: {share(worst.miss)} {last} {how}.", "bad"
+
+
+def _hot(readings: JournalSeries, run: Run) -> str:
+    """A clause about the operators without slack."""
+    hot = [each for each in readings.components.values() if each.application == run.application and each.hot]
+    names = ", ".join(f"{each.operator} at {readings.name(each.peer)}" for each in hot)
+    return f"; no slack is left at {names}" if hot else ""
 
 
 def _short(run: Run) -> str:
@@ -322,6 +329,8 @@ def _peer(readings: JournalSeries, peer: Peer, rank: int) -> dict[str, Any]:
         "gone": peer.gone,
         "load": None if load is None or peer.gone else round(load, 3),
         "promised": None if peer.gone or not peer.cores else round(peer.promised, 3),
+        "predicted": None if peer.gone or peer.predicted_load is None else round(peer.predicted_load, 3),
+        "overloaded": peer.overloaded and not peer.gone,
         "said": said,
         "about": "" if peer.gone or not peer.cores else f"of {peer.cores:.3g} cores",
         "reserved": "" if peer.gone or not peer.cores else f"{peer.promised * 100:.0f} %",

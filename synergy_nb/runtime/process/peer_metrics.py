@@ -57,6 +57,8 @@ class PeerMetrics:
         Function that returns the cores of the peer, and the share of them that is committed.
     components
         Function that returns the measurements of each executing component.
+    predicted_load
+        Function that returns the predicted load of the peer as a share of its cores; None where none is predicted.
     """
 
     def __init__(
@@ -64,10 +66,12 @@ class PeerMetrics:
         runtime: Runtime,
         capacity: Callable[[], tuple[float, float]],
         components: Callable[[], list[dict[str, Any]]],
+        predicted_load: Callable[[], float | None] = lambda: None,
     ) -> None:
         self._runtime = runtime
         self._capacity = capacity
         self._components = components
+        self._predicted_load = predicted_load
         self._name = f"{runtime.address} {time.time_ns()}"
         self._timer: asyncio.TimerHandle | None = None
         self._followed = -FOLLOWED
@@ -115,5 +119,6 @@ class PeerMetrics:
             cores=cores,
             promised=promised,
             components=[ComponentMeasurements(**{name: stats[name] for name in STATS}) for stats in components],
+            predicted_load=self._predicted_load(),
         )
         self.wake()

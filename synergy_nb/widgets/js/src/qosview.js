@@ -20,6 +20,8 @@ const LIMITS = 4; // of several sinks that are drawn in one chart
 const SPARK = 120; // seconds of a peer's load
 let copies = 0;
 
+const slackOf = (part) => `slack:${part.application}/${part.operator}`;
+
 class View {
   constructor({ model, el, signal, early = [] }) {
     this.model = model;
@@ -67,6 +69,16 @@ class View {
         floor: 0.01,
         ceiling: 1.02,
         say: share,
+      }),
+      slack: chart({
+        name: "slack",
+        title: "Slack",
+        about: "time that a tuple at each operator has left until its limit, less its predicted time there; below 0 it will be late",
+        log: false,
+        signed: true,
+        height: 132,
+        floor: 0.001,
+        say: seconds,
       }),
     };
     this.picture = new Picture(this.page.picture);
@@ -267,6 +279,7 @@ class View {
     const parts = this.sort("part");
     const plan = this.pieces.get("plan");
     page.where(plan, peers.length > 0);
+    page.slacks([...parts.values()].filter((part) => part.slack));
     if (plan) {
       const ranks = new Map(peers.map((peer) => [peer.of, peer.rank]));
       this.picture.show(plan, page.room());
@@ -344,9 +357,25 @@ class View {
     const limited = shown.some((flow) => flow.limits.delay !== null);
     miss.element.hidden = !limited;
     if (limited) miss.set(of("miss"), limit("miss", "miss", (flow) => `allowed ${flow.allowed}`, (flow) => flow.kept === false && "broken", true), key);
+    this.drawSlack();
     for (const chart of Object.values(this.charts)) chart.quiet = !one;
     for (const chart of Object.values(this.charts))
       if (!chart.element.hidden) chart.draw(this.lines, from, until, head.zero, chart.canvas.clientWidth);
+  }
+
+  // A line of the slack of each operator; of many, those that had the least.
+  drawSlack() {
+    const { slack } = this.charts;
+    const parts = [...this.sort("part").values()].filter((part) => this.lines.has(slackOf(part)));
+    slack.element.hidden = !parts.length;
+    if (!parts.length) return;
+    const least = (part) => Math.min(...this.lines.get(slackOf(part)).values.slice(0, this.lines.get(slackOf(part)).size));
+    const shown =
+      parts.length <= COLOURS ? parts : [...parts].sort((one, other) => least(one) - least(other)).slice(0, COLOURS);
+    const series = shown
+      .sort((one, other) => (one.operator < other.operator ? -1 : 1))
+      .map((part, index) => ({ key: slackOf(part), label: part.operator, colour: `peer-${index}`, width: 1.75 }));
+    slack.set(series, [{ value: 0, label: "no slack", below: true, always: true }], series.map(({ key }) => key).join());
   }
 
   // One sentence for those who hear the view rather than see it, when there is something new to say.

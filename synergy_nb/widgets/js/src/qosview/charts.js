@@ -58,19 +58,20 @@ function logSplits(low, high) {
   return found.length > 1 ? found : [low, high];
 }
 
-function linearSplits(high, most) {
-  const rough = high / most;
+function linearSplits(low, high, most) {
+  const rough = (high - low) / most;
   const power = 10 ** Math.floor(Math.log10(rough));
   const step = [1, 2, 2.5, 5, 10].map((each) => each * power).find((each) => each >= rough * 0.999);
   const found = [];
-  for (let at = 0; at * step <= high * 1.0001; at++) found.push(at * step);
+  for (let at = Math.ceil((low / step) * 0.9999); at * step <= high * 1.0001; at++) found.push(at * step);
   return found;
 }
 
 export class Chart {
   // `series`: [{ key, label, colour, width, dash }]; `say` writes a value; `limits()` gives [{ value, label, above }].
-  constructor(parent, { name, title, about, log, height, floor, ceiling = Infinity, say, colours, sync }) {
-    Object.assign(this, { name, say, log, colours, floor, ceiling, sync });
+  // `signed`: values may be negative; of others the axis begins at 0.
+  constructor(parent, { name, title, about, log, signed, height, floor, ceiling = Infinity, say, colours, sync }) {
+    Object.assign(this, { name, say, log, signed, colours, floor, ceiling, sync });
     this.height = height;
     this.series = [];
     this.limits = [];
@@ -167,7 +168,7 @@ export class Chart {
             size: LEFT,
             gap: 6,
             splits: () =>
-              this.log ? logSplits(...this.reach) : linearSplits(this.reach[1], this.height > 150 ? 4 : 3),
+              this.log ? logSplits(...this.reach) : linearSplits(...this.reach, this.height > 150 ? 4 : 3),
             filter: (_, splits) => splits,
             values: (_, splits) => splits.map((at) => this.say(at, true)),
           },
@@ -214,9 +215,10 @@ export class Chart {
         high = Math.max(high, limit.value);
         if (this.log) low = Math.min(low, limit.value); // a limit is drawn however far below the values it is
       }
+    const below = this.signed ? Math.min(low * 1.12, -this.floor) : 0;
     this.reach = this.log
       ? logReach(low, high)
-      : [0, Math.min(Math.max(high * 1.12, this.floor) || this.floor, this.ceiling)];
+      : [below || 0, Math.min(Math.max(high * 1.12, this.floor) || this.floor, this.ceiling)];
     if (!this.plot) this.make(width);
     else if (this.plot.width !== width) this.plot.setSize({ width, height: this.height });
     this.thicken(data[0].length > width * (this.dense ? 0.8 : 1)); // it does not go back and forth
@@ -247,6 +249,10 @@ export class Chart {
       if (limit.above) {
         ctx.fillStyle = faded(colour, 0.06);
         ctx.fillRect(bbox.left, bbox.top, bbox.width, at - bbox.top);
+      }
+      if (limit.below) {
+        ctx.fillStyle = faded(colour, 0.06);
+        ctx.fillRect(bbox.left, at, bbox.width, Math.max(bbox.top + bbox.height - at, 0));
       }
       if (limit.of !== undefined) this.drawBroken(plot, limit, at, colour);
       ctx.strokeStyle = colour;

@@ -5,6 +5,7 @@ const thousands = new Intl.NumberFormat("en-GB", { maximumFractionDigits: 0 });
 export function seconds(value) {
   if (!Number.isFinite(value)) return "–";
   if (value === 0) return "0 s";
+  if (value < 0) return `-${seconds(-value)}`;
   if (value < 1e-3) return `${three(value * 1e6)} µs`;
   if (value < 0.9995) return `${three(value * 1e3)} ms`;
   if (value < 119.5) return `${three(value)} s`;

@@ -84,6 +84,10 @@ export function build(el, spans, { span, pause }) {
   const more = make("p", "more");
   table.append(headings, rows, more);
   where.append(picture, table);
+  const slacks = make("div", "slacks", "", { role: "table", "aria-label": "slack of operators" });
+  slacks.append(slackRow(true));
+  const slackRows = make("div", "rows", "", { role: "rowgroup" });
+  slacks.append(slackRows);
   const waiting = make("p", "waiting", "Waiting for the kernel…");
   const story = make("div", "story");
   const lists = {};
@@ -95,7 +99,7 @@ export function build(el, spans, { span, pause }) {
     part.append(make("h3", "", words), (lists[kind] = make("ul")));
     story.append(part);
   }
-  root.append(header, waiting, numbers, charts, axis, where, story, heard);
+  root.append(header, waiting, numbers, charts, axis, where, slacks, story, heard);
   el.append(root);
 
   function chosen(value) {
@@ -201,6 +205,19 @@ export function build(el, spans, { span, pause }) {
         cells(flows[index - 1]).forEach((given, column) => cell(element.children[column], ...given));
       });
     },
+    // Slack of each operator, and its predictions beside what was measured.
+    slacks(parts) {
+      slacks.hidden = !parts.length;
+      const shown = [...parts].sort((one, other) => (one.operator < other.operator ? -1 : 1)).slice(0, MANY);
+      const keys = shown.map((part) => `${part.application}/${part.operator}`);
+      keyed(slackRows, keys, () => slackRow(false)).forEach((element, index) => {
+        const { operator, on, slack } = shown[index];
+        const cells = [operator, on, slack.now, slack.least, slack.time, slack.predicted, slack.rate, slack.expected];
+        cells.forEach((words, column) => put(element.children[column], words));
+        style(element.children[2], slack.bad ? "number bad" : "number");
+        style(element.children[3], slack.lost ? "number bad" : "number");
+      });
+    },
     // Rows of the table; what is drawn in each is given back.
     peers(peers, parts, coloured) {
       table.hidden = !peers.length;
@@ -222,12 +239,15 @@ export function build(el, spans, { span, pause }) {
         mark.style.left = `${Math.min(peer.promised ?? 0, 1) * 100}%`;
         bar.title = [
           peer.about && `load ${peer.said} ${peer.about}`,
+          peer.predicted !== null && `${Math.round(peer.predicted * 100)} % predicted`,
+          peer.overloaded && "overloaded",
           peer.reserved && `${peer.reserved} promised`,
           peer.memory,
         ]
           .filter(Boolean)
           .join(", ");
-        put(measured, peer.gone ? `⊘ ${peer.said}` : peer.said);
+        put(measured, peer.gone ? `⊘ ${peer.said}` : peer.overloaded ? `▲ ${peer.said}` : peer.said);
+        element.classList.toggle("overloaded", peer.overloaded);
         put(promised, peer.reserved);
         const own = parts.filter((part) => part.peer === peer.of);
         const tokens = own.slice(0, MANY);
@@ -247,6 +267,17 @@ export function build(el, spans, { span, pause }) {
       });
     },
   };
+}
+
+const SLACKS = ["Operator", "Peer", "Slack", "least", "Time measured", "predicted", "Rate measured", "predicted"];
+
+function slackRow(heading) {
+  const element = make("div", heading ? "slack-row head" : "slack-row", "", { role: "row" });
+  SLACKS.forEach((words, column) => {
+    const kind = column > 1 ? "number" : column ? "on" : "who";
+    element.append(make("span", kind, heading ? words : "", { role: heading ? "columnheader" : "cell" }));
+  });
+  return element;
 }
 
 function lasting(span) {

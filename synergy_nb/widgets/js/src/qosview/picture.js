@@ -74,7 +74,8 @@ export class Picture {
       const label = this.plan.labels[operator];
       put(node.label, `${GLYPHS[now]} ${label}`);
       put(node.peer, cut(part?.on ?? "no peer yet", node.room));
-      put(node.said, now === "running" ? part.rate || "running" : cut(part?.said ?? "waiting", node.room));
+      const moving = part?.moving ? cut(part.moving, node.room) : "";
+      put(node.said, moving || (now === "running" ? part.rate || "running" : cut(part?.said ?? "waiting", node.room)));
       node.group.setAttribute("class", `node ${now}`);
       node.stripe.style.fill = place === undefined ? "var(--edge)" : `var(--peer-${place % COLOURS})`;
       const words = `${operator} on ${part?.on ?? "no peer"}: ${part?.said ?? "waiting"}`;
