@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Mapping
 
+from synergy_nb.assembly import PeerConfig
 from synergy_nb.control.driver_messages import DepartureLimits, Prediction, PredictionsMade, SlackLost
 from synergy_nb.control.graph import ComponentGraph, Hop
 from synergy_nb.plan import Plan, source
@@ -119,3 +120,16 @@ def chain(limit: float | None, *, at: str = "peer-1", operators: int = 1) -> Pla
 def rising(before: float, after: float, when: float) -> RATE:
     """A rate that changes at a time."""
     return lambda now: after if now >= when else before
+
+
+def with_a_strict_target() -> Loaded:
+    """Two targets: the less loaded one has an application of little slack, which refuses what would slow it down."""
+
+    def config(number: int) -> PeerConfig:
+        offered = ("filter",) if number in (0, 2, 3) else ("source:packets",)
+        return PeerConfig(name=f"peer-{number}", seed=number, components=offered)
+
+    ring = Loaded(5, 1, config=config)
+    ring.start("c", chain(0.06), {"source": "peer-1", "f0": "peer-0", "sink": "peer-0"}, lambda _now: 100.0)
+    ring.start("d", chain(0.5), {"source": "peer-1", "f0": "peer-3", "sink": "peer-0"}, lambda _now: 200.0)
+    return ring

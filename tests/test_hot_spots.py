@@ -24,7 +24,7 @@ from synergy_nb.events import (
 from synergy_nb.models.hot_spot_config import HotSpotConfig
 from synergy_nb.plan import Plan, plan, source
 from synergy_nb.runtime.process.starting import _config
-from tests.loaded import Loaded, chain, rising
+from tests.loaded import Loaded, chain, rising, with_a_strict_target
 
 E = TypeVar("E", bound=Event)
 START = 30.0
@@ -99,8 +99,7 @@ def test_nothing_moves_while_the_risen_rate_still_fits() -> None:
 
 
 def test_a_target_whose_applications_would_lose_their_slack_refuses_and_the_next_one_is_asked() -> None:
-    ring = Loaded(6, 1)
-    ring.start("c", chain(0.06), {"source": "peer-1", "f0": "peer-0", "sink": "peer-0"}, lambda _now: 100.0)
+    ring = with_a_strict_target()
     hot(ring)
     until(ring, 45.0)
     first, second = journaled(ring, MigrationAnswered)[:2]
