@@ -118,7 +118,7 @@ class InOrder:
         Returns
         -------
         bool
-            False if tuples before the point where it begins are missing.
+            Whether it has all tuples before the point where the producer begins.
         """
         self.subscribed, self.end = True, end
         if not self.joined:
