@@ -25,7 +25,7 @@ journal records them.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 
 from synergy_nb import events
 from synergy_nb.control.graph import Roles
@@ -91,6 +91,8 @@ class Session(Protocol):
 
     Attributes
     ----------
+    members : dict of str to Member
+        Records of the applications in which this peer takes part, by id.
     components : Components
         Components of this peer, and the applications that use each.
     impacts : Impacts
@@ -124,21 +126,20 @@ class Session(Protocol):
         self.components = Components(peer, ledger, streams)
         self.on_established: list[Callable[[Request, str], None]] = []
         self.on_ended: list[Callable[[Request], None]] = []
-        self._members: dict[str, Member] = {}
+        self.members: dict[str, Member] = {}
         self._led: dict[str, Request] = {}
-        self._ended_attempts: Latest[tuple[int, float]] = Latest(
-            ENDED_SESSIONS
-        )  # by application, attempt and epoch that are over here
+        # by application, the attempt and epoch that are over here
+        self._ended_attempts: Latest[tuple[int, float]] = Latest(ENDED_SESSIONS)
         self.feedbacks = Feedbacks(
-            peer, self.config, self._led, self._members, self.components, self._start, self._expire
+            peer, self.config, self._led, self.members, self.components, self._start, self._expire
         )
         membership.on_dead.append(self._peer_died)
-        self.impacts = Impacts(self.components, self._members, ledger, projection, spark, processing, server)
-        self.deploying = Deploying(peer, self.components, self._members)
+        self.impacts = Impacts(self.components, self.members, ledger, projection, spark, processing, server)
+        self.deploying = Deploying(peer, self.components, self.members)
         self.changes = GraphChanges(
-            peer, ledger, membership, self.deploying, self._led, self._members, self._join, self._depart
+            peer, ledger, membership, self.deploying, self._led, self.members, self._join, self._depart
         )
-        self.copies = LaggingCopies(peer, self._led, self._members)
+        self.copies = LaggingCopies(peer, self._led, self.members)
         common = peer, membership, self.changes, self.config, self._led
         self.takeovers = TakeOvers(
             *common, self._fail, recoverable=self._recoverable, cannot_take_over=self.copies.cannot_take_over
@@ -212,7 +213,7 @@ class Session(Protocol):
 
     def measured(self, application: str, delay: float) -> None:
         """The driver's report of the end-to-end execution time at the sinks, in seconds."""
-        member = self._members.get(application)
+        member = self.members.get(application)
         if member is not None:
             member.delay = delay
 
@@ -224,7 +225,7 @@ class Session(Protocol):
 
     def component_ready(self, application: str, operator: str) -> None:
         """The driver's report that a part on Spark takes tuples."""
-        member = self._members.get(application)
+        member = self.members.get(application)
         if member is not None:
             self.commitments.ready(member, operator)
 
@@ -249,12 +250,12 @@ class Session(Protocol):
 
     def component_failed(self, application: str, operator: str, reason: str) -> None:
         """The driver's report that a component has failed at this peer."""
-        member = self._members.get(application)
+        member = self.members.get(application)
         if member is not None and self.moves.failed(member, operator, reason):
             return
         component = self.components.get((application, operator))
         users = {application} if component is None else component.users
-        known = [self._members[user].graph for user in sorted(users) if user in self._members]
+        known = [self.members[user].graph for user in sorted(users) if user in self.members]
         if known:
             self.peer.record(events.ComponentFailed, application, operator=operator, reason=reason)
         for graph in known:
@@ -268,7 +269,7 @@ class Session(Protocol):
         The consumer fails, if its own application is the only one that needs it.
         """
         others = self.components[application, operator].users - {application}
-        needed = {each for user in others for each in needed_by(self._members[user].graph)}
+        needed = {each for user in others for each in needed_by(self.members[user].graph)}
         if others and (application, reader) not in needed:
             self.component_failed(application, reader, reason)
 
@@ -277,21 +278,16 @@ class Session(Protocol):
         if application in self._led:
             self._end_application(application, State.STOPPED, "")
             return True
-        member = self._members.get(application)
+        member = self.members.get(application)
         if member is not None and member.graph.origin == self.peer.address:
             self._leave(application, "stopped")
             return True
         return False
 
     @property
-    def members(self) -> Mapping[str, Member]:
-        """Records of the applications in which this peer takes part, by id."""
-        return self._members
-
-    @property
     def applications(self) -> frozenset[str]:
         """Applications in which this peer takes part."""
-        return frozenset(self._members)
+        return frozenset(self.members)
 
     @property
     def led(self) -> frozenset[str]:
@@ -300,12 +296,12 @@ class Session(Protocol):
 
     def graph(self, application: str) -> Graph | None:
         """The component graph of an application in which this peer takes part."""
-        member = self._members.get(application)
+        member = self.members.get(application)
         return None if member is None else member.graph
 
     def delay(self, application: str) -> float | None:
         """Last known end-to-end execution time t̂ of an application, in seconds."""
-        member = self._members.get(application)
+        member = self.members.get(application)
         return None if member is None or member.delay < 0 else member.delay
 
     # -- set-up ------------------------------------------------------------------------------------------------------
@@ -316,7 +312,7 @@ class Session(Protocol):
     def _join(self, sender: str, graph: Graph, what: str) -> Member | None:
         """The member record for the graph of a message, created if it is new; None if the message is refused."""
         application = graph.application
-        member = self._members.get(application)
+        member = self.members.get(application)
         over = self._ended_attempts.get(application, (0, 0.0))
         if (graph.attempt, graph.epoch) <= over or (member is not None and graph.attempt < member.graph.attempt):
             self._record_outdated(application, what, sender, "stale attempt")
@@ -333,7 +329,7 @@ class Session(Protocol):
             if member is not None:
                 self._leave(application, "a later attempt")
             last_feedback = self.peer.now + self.config.preparation(plan)
-            member = self._members[application] = Member(graph, plan, self.peer.address, last_feedback)
+            member = self.members[application] = Member(graph, plan, self.peer.address, last_feedback)
             self.feedbacks.expect(member)
             if graph.origin != self.peer.address:
                 self.membership.watch(graph.origin)
@@ -365,7 +361,7 @@ class Session(Protocol):
         self.sharers.resume(graph.application)
 
     def _begin(self, sender: str, message: Begin) -> None:
-        member = self._members.get(message.application)
+        member = self.members.get(message.application)
         if member is None or member.graph.attempt != message.attempt:
             self._record_outdated(message.application, "Begin", sender, "no such session")
             self.peer.send(sender, Lost(message.application, message.attempt, f"no session at {self.peer.address}"))
@@ -418,7 +414,7 @@ class Session(Protocol):
                 self._peer_lost(application, address)
             if application in self._led:
                 self.sharers.died(application, address)
-        for application, member in list(self._members.items()):
+        for application, member in list(self.members.items()):
             if member.graph.origin == address:
                 self.peer.record(events.SessionExpired, application, origin=address)
                 self._leave(application, "its origin died")
@@ -454,7 +450,7 @@ class Session(Protocol):
         for address in graph.addresses:
             if address != self.peer.address:
                 self.peer.send(address, End(application, graph.attempt, reason))
-        if application in self._members:
+        if application in self.members:
             self._leave(application, reason, retain_sinks=retain_sinks)
         else:
             self._ended_attempts.raise_to(application, (graph.attempt, math.inf))
@@ -462,7 +458,7 @@ class Session(Protocol):
 
     def _end(self, sender: str, message: End) -> None:
         self.sharers.sharer_ended(message.application, message.attempt)
-        member = self._members.get(message.application)
+        member = self.members.get(message.application)
         if member is None:
             self._ended_attempts.raise_to(message.application, (message.attempt, math.inf))
             self.ledger.expire(message.application)
@@ -471,20 +467,20 @@ class Session(Protocol):
 
     def _expire(self, application: str, reason: str) -> None:
         """Leave an application whose lease has expired; messages about a later graph let this peer join again."""
-        member = self._members[application]
+        member = self.members[application]
         self.peer.record(events.SessionExpired, application, origin=member.graph.origin)
         self._leave(application, reason, until=member.graph.epoch)
 
     def _depart(self, application: str) -> None:
         """Leave an application whose components have all moved away; a later graph lets this peer join again."""
-        self._leave(application, "its components here have moved", until=self._members[application].graph.epoch)
+        self._leave(application, "its components here have moved", until=self.members[application].graph.epoch)
 
     def _leave(self, application: str, reason: str, *, retain_sinks: bool = False, until: float = math.inf) -> None:
         """Release all that this peer holds for an application, except the results at its sinks if ``retain_sinks``.
 
         From then on, messages about this attempt are refused up to and including the epoch ``until``.
         """
-        member = self._members[application]
+        member = self.members[application]
         sinks = frozenset(member.plan.sinks) if retain_sinks else frozenset()
         owners = self.components.leave(application, sinks)
         for operator in set(member.graph.roles.backed_up(self.peer.address)) - member.deployed:
@@ -497,7 +493,7 @@ class Session(Protocol):
                 member.timer.cancel()
             if member.graph.origin != self.peer.address:
                 self.membership.unwatch(member.graph.origin)
-            del self._members[application]
+            del self.members[application]
             self._ended_attempts.raise_to(application, (member.graph.attempt, until))
         for owner in sorted(owners):
             self.deploying.deploy(owner)
