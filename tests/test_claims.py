@@ -113,7 +113,7 @@ def test_values_are_read(parameter: parameters.Parameter, text: str, value: para
         (parameters.choice("c", ["one", "two"]), "on", "name: 'on'; expected one of one, two; did you mean 'one'?"),
         (parameters.several("c", ["one", "two"]), "one,twoo", "did you mean 'two'?"),
         (parameters.flag("f"), "perhaps", "name: 'perhaps'; expected true or false"),
-        (parameters.files("f"), "no-such-file", "name: 'no-such-file'; expected files that are there"),
+        (parameters.files("f"), "no-such-file", "name: 'no-such-file'; expected existing files"),
     ],
 )
 def test_a_value_that_cannot_be_is_one_clear_error(parameter: parameters.Parameter, text: str, message: str) -> None:

@@ -1,7 +1,7 @@
 """The quantitative claims of the papers, each reproduced by a command: ``synergy reproduce C5``.
 
-What a claim is: :mod:`~synergy_experiments.framework.claim`. How set-ups, repetitions, intervals, verdicts and figures
-come about: ``setups``, ``running``, ``measured``, ``verdicts``, ``figures``. The other modules are the experiments.
+:mod:`~synergy_experiments.framework.claim` defines a claim; the other modules of the framework contain set-ups,
+repetitions, intervals, verdicts and figures. Each other module of this package contains one or several experiments.
 """
 
 from __future__ import annotations
@@ -15,8 +15,7 @@ from synergy_nb.plan.units import WrongValue, nearest
 
 __all__ = ["CLAIMS", "find"]
 
-#: Claim to the module that has it, in the order of the papers; B are beyond them. Modules are imported when a claim is
-#: asked for.
+#: Claim to its module, in the order of the papers; claims B are beyond the papers. A module is imported on first use.
 CLAIMS: Final[Mapping[str, str]] = {
     "C1": "prototype",
     "C2": "prototype",
@@ -55,7 +54,7 @@ CLAIMS: Final[Mapping[str, str]] = {
 
 
 def find(names: list[str]) -> list[Claim]:
-    """Claims by name, in the order asked for; ``all`` for all that the papers make.
+    """Return claims by name, in the requested order; ``all`` stands for all claims of the papers.
 
     Raises
     ------

@@ -1,42 +1,44 @@
 """C13 and C14: errors of projected delays against measured ones (section 2.4.2, figures 2.22-2.31).
 
-A component is executed beside two others at one peer, and its tuples' delays are projected from signatures that were
-learnt on line (:mod:`~synergy_experiments.worlds.projected_delays`). The dissertation gives arrivals and sizes of
-tuples, neither processing times nor loads nor what else the peer did: here the component takes a stated load at its
-high rate, so that slow and fast patterns differ in their rates and not in their queues.
+A component is executed together with two others at one peer. The delays of its tuples are projected from signatures
+that were learnt on line (:mod:`~synergy_experiments.worlds.projected_delays`). The dissertation states arrivals and
+sizes of tuples, but neither processing times, nor loads, nor the other work of the peer. Here the component uses a
+stated load at its high rate, so that slow and fast patterns differ in their rates and not in their queues.
 
 Findings
 --------
-*Segments.* Those of 30/10, 40/10 and 300/100 tuples/s are found before they end, nine in ten and more. Those of 30/10
-in a period of 0.5 s (7.5 and 2.5 tuples) and of 3/1 (3.8 and 1.3) are not, of 20/10 one in four: with Poisson arrivals
-the tuples of a segment tell 1.3, 0.7 and 2.1 nats of its rate, where one false alarm in 300 tuples takes six. If the
-dissertation found all, arrivals within its segments were more regular than it says. Little is lost: a queue cannot
-follow such segments either, and M/M/1 at the mean load is 8 to 14 % off in the first two.
+*Segments.* Of the segments of 30/10, 40/10 and 300/100 tuples/s, nine in ten and more are found before they end. Those
+of 30/10 in a period of 0.5 s (7.5 and 2.5 tuples) and of 3/1 (3.8 and 1.3) are not found, and those of 20/10 in one
+case of four. With Poisson arrivals, the tuples of such a segment give 1.3, 0.7 and 2.1 nats of information about its
+rate, while one false alarm in 300 tuples requires six. If the dissertation found all segments, its arrivals within
+segments were more regular than it states. Little is lost: a queue cannot follow such segments either, and the error of
+M/M/1 at the mean load is 8 to 14 % in the first two cases.
 
-*Never optimistic, conservative at the low rate* is what equation 2.11 gives, because it adds the component's maximum
-load in every segment: means of high rate are not below what happened wherever segments are found, those of low rate are
-two to eight times as high. But then the projection does not follow the component's own bursts, as the figures do. It
-does with the component's own signature in equation 2.10; and then it is above the actual means at the high rate, where
-queues have no time to fill, and not above them at the low rate, where they are still emptying. Both statements do not
-come from one formula. Single segments vary so much that of those of high rate a tenth to a sixth are above even the
-maximum's projection.
+*Never optimistic, conservative at the low rate* is the result of equation 2.11, because it adds the component's maximum
+load in every segment: wherever segments are found, projected means of the high rate are not below the actual ones, and
+those of the low rate are two to eight times as high. But this projection does not follow the component's own bursts, as
+the curves in the figures do. With the component's own signature in equation 2.10, it does. Then it is above the actual
+means at the high rate, where queues have no time to fill, and not above them at the low rate, where they are still
+emptying. No single formula gives both statements. Single segments vary so much that a tenth to a sixth of those of high
+rate exceed even the maximum's projection.
 
-*Beyond the paper.* The transient projector, which lets queues fill and empty, is within 3 % of the mean for regular
-traffic and 4 to 9 % off for bursts whose segments are found. Of M/M/1's error in the means, with the same signatures,
-it takes a quarter away over all patterns, half at 30/10 in periods of 2.5 and 5 s, and two thirds where the other
-tuples take three times as long (``--set ratio=3``), which M/M/1 does not know of; of the paper's projection always more
-than nine tenths. In single segments its error is near that of somebody who knows both means (0.45 against 0.41; M/M/1
-0.57), so there half of M/M/1's is out of reach. Above what it projects with a confidence of 99.9 % are 0.3 % of the
-segments of high rate; the price is that this is three to six times the mean. Recorded streams say the same.
+*Beyond the paper.* The transient projector lets queues fill and empty. Its error of the mean is within 3 % for regular
+traffic and 4 to 9 % for bursts whose segments are found. With the same signatures, it removes a quarter of M/M/1's
+error of the means over all patterns, half at 30/10 in periods of 2.5 and 5 s, and two thirds where the tuples of the
+other components take three times as long (``--set ratio=3``), which M/M/1 does not represent. It always removes more
+than nine tenths of the error of the paper's projection. In single segments its error is near that of a predictor that
+knows both means (0.45 against 0.41; M/M/1 0.57), so half of M/M/1's error cannot be avoided there. Of the segments of
+high rate, 0.3 % exceed its projection with a confidence of 99.9 %; that projection is three to six times the mean.
+Recorded streams give the same results.
 
-*A newcomer with bursts* (:mod:`~synergy_experiments.worlds.newcomers`). The dissertation says that signatures of the
-streams that ask are given, profiled or approximated, and its equation 2.11 adds their maximum load. Where segments
-can be found, and other streams are regular, what a newcomer adds to their delays, by its segments of high and of low
-rate, is projected 70 % off on average by its mean rate, 2.7 times its size off by its maximum load, and 10 % off by
-its signature, laid over those of the others as in figure 2.9 (transient projector; M/M/1: 3.4, 5.0 and 0.7 times).
-Beside streams with bursts at the same times it is 39 %, 2.3 times and 25 %; M/M/1, for which queues fill at once, is
-0.9, 4.6 and 1.6 times off there. If the signature was measured at another time, so that nobody knows where its bursts
-are, single segments are projected as badly as by the mean rate, but the mean over all of them is nearer.
+*A bursty newcomer* (:mod:`~synergy_experiments.worlds.newcomers`). In the dissertation, signatures of the requested
+streams are given, profiled or approximated, and equation 2.11 adds their maximum load. We project the delay that a
+newcomer adds to other streams, by its segments of high and of low rate. Where segments can be found and other streams
+are regular, the mean error is 70 % by its mean rate, 2.7 times the impact by its maximum load, and 10 % by its
+signature added to those of the others, as in figure 2.9 (transient projector; M/M/1: 3.4, 5.0 and 0.7 times). Beside
+streams with bursts at the same times, the errors are 39 %, 2.3 times and 25 %; M/M/1, in which queues fill at once, has
+0.9, 4.6 and 1.6 times. If the signature was measured at another time, so that the times of its bursts are unknown, the
+projection of single segments is as bad as by the mean rate, but the mean over all segments is better.
 """
 
 from __future__ import annotations
@@ -65,7 +67,7 @@ __all__ = ["CLAIMED", "PATTERNS", "recorded", "synthetic"]
 
 Array = npt.NDArray[np.float64]
 
-#: Name to high and low rate in tuples/s and period in seconds; equal rates for regular traffic. With their figures.
+#: Name to high and low rate in tuples/s and period in seconds, with the figure; regular traffic has equal rates.
 PATTERNS: Final = {
     "20/s": (20.0, 20.0, 2.5),  # 2.24
     "30/10, 2.5 s": (30.0, 10.0, 2.5),  # 2.25
@@ -85,11 +87,11 @@ SPAN: Final = 3.0  # seconds of the figure of the sensors: a burst, and silence
 GIVEN: Final = "trace "
 AT_HAND: Final = ("lbl-tcp-3", "sdsc-http", "nasa-http-rate")
 FIGURES: Final = (f"{GIVEN}1", f"{GIVEN}2", *AT_HAND, PACKETS, SENSORS)
-ALL: Final = 0.8  # share of the changes that is all of them, as chance leaves some out
-CLOSE: Final = 0.05  # what a mean may be below another for a verdict, as chance moves both
+ALL: Final = 0.8  # share of found changes from which on all count as found, as chance hides some
+CLOSE: Final = 0.05  # tolerance of a verdict that one mean is not below another, as both vary
 NOT_THEIRS: Final = "not the paper's inputs: give them by --set traces=FILE,..."
 TOLD: Final = 15.0  # tuples of a segment of high rate, from which on segments are found
-FEWEST: Final = 5  # windows: some to learn from, and some to compare with
+FEWEST: Final = 5  # windows: the first are learnt from, the others are compared
 EVERY: Final = 300.0  # seconds from one burst of the sensors to the next
 BURST: Final = 40  # tuples of one, within a second
 
@@ -97,10 +99,10 @@ BURST: Final = 40  # tuples of one, within a second
 def synthetic(
     name: str, load: float, beside: float, ratio: float, window: float, windows: int, false_alarm: float, seed: int
 ) -> list[Point]:
-    """A pattern of arrivals, at a component that takes ``load`` of its peer at the high rate.
+    """Measure projections for a pattern of arrivals, at a component with ``load`` at the high rate.
 
-    Two others take ``beside`` together, and ``ratio`` times as long for a tuple. One gets regular traffic, the other
-    bursts of the same pattern; its own ones, at the same times.
+    Two other components have the load ``beside`` together, and ``ratio`` times its processing time. One receives
+    regular traffic, the other bursts of the same pattern, at the same times.
     """
     high, low, period = PATTERNS[name]
     tau = load / high
@@ -132,7 +134,7 @@ def synthetic(
 
 
 def arrivals_of(input_: str, tuples: int, seed: int) -> Array:
-    """Times of the first tuples of an input, in seconds from 0: a path, the name of a dataset, or of a generator."""
+    """Return the times of the first tuples of an input, seconds from 0: of a file, a dataset or a generator."""
     rng = np.random.default_rng([seed, 13])
     if input_ == SENSORS:
         bursts = math.ceil(tuples / BURST)
@@ -148,7 +150,7 @@ def arrivals_of(input_: str, tuples: int, seed: int) -> Array:
     else:
         table = traces.table({"connector": "trace", "path": input_})
         times = _seconds(table["time"].to_physical().to_numpy())[:tuples]
-    if (times == np.floor(times)).all():  # logged to the second: they came some time in it
+    if (times == np.floor(times)).all():  # logged to the second: they arrived at any time within it
         times = np.sort(times + rng.uniform(0.0, 1.0, len(times)))
     return np.asarray(times - times[0], dtype=np.float64)
 
@@ -168,13 +170,13 @@ def recorded(
     false_alarm: float,
     seed: int,
 ) -> list[Point]:
-    """An input, at a component that takes ``load`` of its peer on average, or in the bursts of sensors.
+    """Measure projections for an input, at a component with ``load`` on average, or in the bursts of sensors.
 
-    Of the two others, which take ``beside`` together, one gets regular traffic, the other the same input, but from its
-    middle on. A window holds ``a_window`` tuples on average, or four bursts of sensors.
+    Two other components have the load ``beside`` together: one receives regular traffic, the other the same input from
+    its middle on. A window has ``a_window`` tuples on average, or four bursts of sensors.
     """
     label = Path(input_).name if figure.startswith(GIVEN) else figure
-    if input_ == SENSORS:  # they take much longer to come
+    if input_ == SENSORS:  # they arrive much more slowly
         tuples = max(tuples // 10, 30 * BURST)
     times = arrivals_of(input_, tuples, seed)
     seconds = float(times[-1])
@@ -209,7 +211,7 @@ def recorded(
 
 
 def _inputs(setup: Setup) -> dict[str, str]:
-    """Path, or name of a generated stream, to what its figure is of."""
+    """Map the path or the name of a generated stream to the subject of its figure."""
     given = setup["traces"]
     assert isinstance(given, tuple)
     if given:
@@ -222,7 +224,7 @@ def _inputs(setup: Setup) -> dict[str, str]:
 # -- claims ------------------------------------------------------------------------------------------------------------
 
 _SHARED: Final = {
-    "ratio": number("times as long as those of the tested component that their tuples take", 1.0, least=0.01),
+    "ratio": number("processing time of a tuple at the others over that at the tested component", 1.0, least=0.01),
     "false_alarm": number("tuples between false alarms of signatures", 300.0, least=200.0),
 }
 
@@ -250,7 +252,7 @@ def _ratio(measured: Measured, x: Place, algorithm: str, where: str, prefix: str
 
 
 def _error(measured: Measured, xs: Sequence[Place], algorithm: str, metric: str) -> float | None:
-    """Mean over inputs: of the error of single segments, or of how far the means by rate are off, over repetitions."""
+    """Return the mean error over inputs and repetitions: of single segments, or of the means by rate."""
     if metric == "error":
         found = [measured.mean(x, algorithm, metric) for x in xs]
     else:
@@ -261,13 +263,13 @@ def _error(measured: Measured, xs: Sequence[Place], algorithm: str, metric: str)
 
 
 def _less(measured: Measured, xs: Sequence[Place], than: str, metric: str) -> float | None:
-    """By which share the transient projector's error is below another one's."""
+    """Return the share by which the transient projector's error is below another one's."""
     ours, theirs = (_error(measured, xs, each, metric) for each in ("transient", than))
     return 1.0 - ours / theirs if ours is not None and theirs else None
 
 
 def _beyond(measured: Measured, xs: Sequence[Place]) -> Iterator[Check]:
-    """Checks beyond the paper."""
+    """Return the checks beyond the paper."""
     for metric, than, name in (
         ("error of means", PAPER, "error of the mean by segments' rate, below the paper's projection"),
         ("error", PAPER, "error of single segments, below the paper's projection"),
@@ -350,13 +352,13 @@ _C13: Final = Claim(
     says="over LBL-TCP-3 and over the redwood sensors, bursts of about a second every five minutes, projections follow "
     "the bursts very closely; those of low rate are mostly above the actual delays, which does no harm",
     parameters={
-        "traces": files("packet traces, logs or tables; without, what is at hand and generated streams"),
+        "traces": files("packet traces, logs or tables; by default, available data sets and generated streams"),
         "load": number(
-            "of its peer that the tested component takes: on average; of sensors, in bursts", 0.25, least=0.01
+            "load of the tested component, share of its peer: on average; of sensors, in bursts", 0.25, least=0.01
         ),
-        "beside": number("load of the two other components there, together", 0.2, least=0.01),
+        "beside": number("load of the two other components together, share of the peer", 0.2, least=0.01),
         **_SHARED,
-        "tuples": whole("first tuples of each input that are taken", 20_000, 60_000, least=1000),
+        "tuples": whole("number of the first tuples of each input that are used", 20_000, 60_000, least=1000),
         "a_window": whole("mean tuples of a window", 2000, least=50),
     },
     cells=_c13_cells,
@@ -374,11 +376,11 @@ _C14: Final = Claim(
     "segments are found, those of high rate are never optimistic, those of low rate mostly conservative",
     parameters={
         "patterns": several("high/low rate in tuples/s, period", tuple(PATTERNS)),
-        "load": number("of its peer that the tested component takes at its high rate", 0.45, least=0.01),
-        "beside": number("load of the two other components there, together", 0.3, least=0.01),
+        "load": number("load of the tested component at its high rate, share of its peer", 0.45, least=0.01),
+        "beside": number("load of the two other components together, share of the peer", 0.3, least=0.01),
         **_SHARED,
         "window": number("seconds of a signature, whole periods", 10.0, least=5.0),
-        "windows": whole("windows that are executed", 30, 120, least=FEWEST),
+        "windows": whole("number of executed windows", 30, 120, least=FEWEST),
     },
     cells=_c14_cells,
     checks=_c14_checks,

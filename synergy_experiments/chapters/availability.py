@@ -1,22 +1,23 @@
 """A1 and A3: availability of placed replicas (section 4.5.1, figures 4.6 to 4.9).
 
-20 peers of one core, 3 of which fail, 9 components, 2 replicas of each, one request from each peer, the delays between
-PlanetLab hosts where that matrix is at hand (``synergy data info planetlab-rtt``); :mod:`.replicas` says what was
-added. Availability is exact: of each placement over all sets of failed peers. *Sampled* is what the paper measured, the
-share of requests that outlive failures that are drawn.
+There are 20 peers of one core, of which 3 fail, 9 components with 2 replicas each, and one request from each peer. The
+delays are those between PlanetLab hosts if that matrix is available (``synergy data info planetlab-rtt``).
+:mod:`~synergy_experiments.worlds.replica_placements` lists the parameters that the dissertation does not state.
+Availability is exact: over all sets of failed peers for each placement. *Sampled* is the paper's measure, the share of
+requests that outlive randomly drawn failures.
 
 Findings
 --------
-*A1.* The protocol is .003 to .006 below the optimum at degree 2, and less than .001 at degrees 3 and 4. What it loses
-are links that cannot carry the backups of two applications: a part of them then goes to a third peer, where the optimum
-takes another pair. Degree 1 is the hardest, as an application whose peer is full in the middle of it depends on two: so
-the requests take a quarter of the capacity here, and at three quarters the protocol is .08 below. In small, tight
-systems, where the optimum can be computed whatever it takes, the protocol gives away .02 to .04 at degree 2: each peer
-decides for the next component alone, and sees that a link is full when it is. Exactly expected, Partition has .9033 and
-.9958 with the ten groups of two and six of three that the text describes; the .9042 and .9966 that we compare with are
-near.
+*A1.* The availability of the protocol is .003 to .006 below the optimum at degree 2, and less than .001 below it at
+degrees 3 and 4. The loss is due to links that cannot carry the backups of two applications: some of these backups then
+go to a third peer, where the optimum uses another pair. Degree 1 is the hardest case, as an application whose peer is
+full before all components are placed depends on two peers. So the requests use a quarter of the capacity here; at three
+quarters, the protocol is .08 below the optimum. In small systems with little spare capacity, where the optimum can be
+computed exactly, the protocol loses .02 to .04 at degree 2: each peer decides for the next component only, and
+finds out that a link is full when it is. The exact expectation of Partition is .9033 and .9958 with the ten groups of
+two and six of three in the text, close to the .9042 and .9966 with which we compare.
 
-*A3.* As the paper has it.
+*A3.* Our results are those of the paper.
 """
 
 from __future__ import annotations
@@ -69,13 +70,13 @@ REPLICAS: Final[dict[str, Parameter]] = {
     "failed": whole("peers that have failed", 3, least=0),
     "components": whole("components of an application", 9),
     "degree": whole("replicas of each component", 2),
-    "load": number("share of all processing capacity that the primaries take", 0.25, least=1e-6, most=1.0),
+    "load": number("share of all processing capacity that the primaries use", 0.25, least=1e-6, most=1.0),
     "stream": number("bytes/s of a stream", 100e3, least=1.0),
     "network": choice("delays between peers: measured, if the matrix is at hand, or of a transit-stub network",
                       ["measured", "transit-stub"]),
     "capacities": choice("whether peers have one core each, or half a core to two", ["equal", "classes"]),
-    "limits": choice("whether optimal, random, partition and latency are held to the limits too", ["off", "on"]),
-    "samples": whole("failures that are drawn", 2000),
+    "limits": choice("whether optimal, random, partition and latency obey the limits too", ["off", "on"]),
+    "samples": whole("randomly drawn failures", 2000),
     "algorithms": several("algorithms compared", ALGORITHMS, ("synergy", "optimal", "random", "partition")),
 }  # fmt: skip
 
@@ -88,12 +89,12 @@ PAPER: Final = {
 
 
 def requests(setup: Setup, **changes: Any) -> Requests:
-    """The requests of a set-up, with what an experiment varies.
+    """Return the requests of a set-up, with the varied parameters of an experiment.
 
     Raises
     ------
     IncompatibleParameters
-        If there are fewer peers than a component has replicas, or than are to fail.
+        If there are fewer peers than replicas of a component, or than failing peers.
     """
     chosen: dict[str, Any] = {**setup, **changes}
     check_numbers(chosen)
@@ -113,12 +114,12 @@ def check_numbers(chosen: Setup) -> None:
 
 
 def exact(given: Requests, algorithm: str, failed: int, samples: int, seed: int) -> dict[str, float]:
-    """Availability of what an algorithm places.
+    """Return the availability of the placements of an algorithm.
 
     Returns
     -------
     dict
-        Means over applications: ``availability``, exact; ``sampled``, of as many failures as are drawn, and its 95 %
+        Means over applications: ``availability``, exact; ``sampled``, of the drawn failures, and its 95 %
         ``error``; ``hosts``, peers used; ``placed``, the share of the requests that could be placed.
     """
     found = placements(given, algorithm, seed)
@@ -137,15 +138,15 @@ def exact(given: Requests, algorithm: str, failed: int, samples: int, seed: int)
 
 
 def loaded(given: Requests, algorithm: str, failed: int, seed: int) -> dict[str, float]:
-    """Unavailability where the primaries take a share of the capacity."""
+    """Return the unavailability where the primaries use a share of the capacity."""
     return {"loaded": 1.0 - exact(given, algorithm, failed, 1, seed)["availability"]}
 
 
 def distance(given: Requests, failed: int, seed: int) -> dict[str, float]:
-    """Loss of availability against the exact optimum: requests one after the other, in a small system.
+    """Return the loss of availability against the exact optimum, for successive requests in a small system.
 
-    Before each request the most available placement is computed on what peers and links have left at that moment. A
-    request that is not placed, although it could be, gives away all of it.
+    Before each request the most available placement is computed from the residual resources of peers and links. A
+    request that is not placed although a placement exists loses all of its availability.
     """
     met = world(given, seed)
     model = ExactlyFailed(met.topology.peers, failed)
@@ -211,7 +212,7 @@ def _by_degree(measured: Measured, setup: Setup) -> Iterator[Check]:
     yield at_all("every request is placed", "(ours)", placed)
     for place in measured.xs("small", "synergy"):
         lost = measured.mean(place, "synergy", "small")
-        name = f"what Synergy gives away of the exact optimum of a small, tight system, degree {place}"
+        name = f"Synergy's loss against the exact optimum of a small system with little spare capacity, degree {place}"
         yield near(name, 0.0, lost, 3 * NEAR, 0.1, unit="")
 
 
@@ -234,7 +235,7 @@ def _agree(measured: Measured, degree: int, name: str) -> bool:
 
 
 def _usual(setup: Setup) -> bool:
-    """Whether it is the set-up that the numbers to compare with are for."""
+    """Whether the reference numbers are valid for this set-up."""
     return (setup["peers"], setup["failed"], setup["components"], setup["limits"]) == (20, 3, 9, "off")
 
 
@@ -242,7 +243,7 @@ def _usual(setup: Setup) -> bool:
 
 
 def share_failed(peers: int, share: float) -> int:
-    """Number of peers that a share of them amounts to."""
+    """Return the number of peers that is a share of all."""
     return round(peers * share)
 
 
@@ -302,7 +303,7 @@ def _close(measured: Measured, x: Any, metric: str) -> bool:
 
 _ALL: Final = several("algorithms compared", ALGORITHMS, ("synergy", "optimum", "optimal", "random", "partition"))
 #: Parameter of experiments that vary the number of peers.
-SHARE: Final = number("share of the peers that fail, where their number is varied", 0.15, most=1.0)
+SHARE: Final = number("share of failing peers, where the number of peers is varied", 0.15, most=1.0)
 
 CLAIMED: Final = (
     Claim(
@@ -314,7 +315,7 @@ CLAIMED: Final = (
             **REPLICAS,
             "degree": wholes("replicas of each component", (1, 2, 3, 4)),
             "loads": numbers("shares of the capacity, at degree 2", (0.25, 0.5, 0.75), least=1e-6, most=1.0),
-            "small": whole("peers of the systems whose optimum is computed whatever it takes", 6, least=3, most=8),
+            "small": whole("peers of the small systems whose exact optimum is computed", 6, least=3, most=8),
             "algorithms": _ALL,
         },
         cells=_degrees,

@@ -1,16 +1,17 @@
 """R5: operator clustering with communication costs (section 7.3.4, figure 17).
 
-Every stream between operators costs the same to send, every operator the same to process, a tuple; their ratio is
-varied. A stream that crosses costs both of its nodes. Feasible sets are beside the ideal one, in which nothing crosses.
+Sending a tuple costs the same for every stream between operators, and processing it costs the same at every operator;
+the ratio of the two is varied. A stream between two nodes costs both of them. Feasible sets are compared with the ideal
+one, in which no stream is between nodes.
 
 Findings
 --------
-Clustered ROD is ahead of Connected everywhere, by 1.4 times with 50 operators to 5 with 200 at half the cost of
-processing. It is ahead of ROD without clusters from the cost on at which merging pays: with ten operators a stream on
-ten nodes between half and once the cost of processing, as every cluster of two makes one stream less balanced. It needs
-clusters up to ten times as heavy as an even share of a stream; with limits up to one such share, it is behind Connected
-at equal costs with 50 and with 100 operators. As much again is left for refinement, which counts communication move by
-move: with 200 operators at equal costs it doubles the feasible set.
+Clustered ROD is better than Connected everywhere: by a factor of 1.4 with 50 operators to 5 with 200, at half the cost
+of processing. It is better than ROD without clusters from the cost at which merging is worthwhile: with ten operators a
+stream on ten nodes, between half and once the cost of processing, as every cluster of two makes one stream less
+balanced. It needs clusters up to ten times as heavy as an even share of a stream; with a limit of one such share, it is
+worse than Connected at equal costs with 50 and with 100 operators. Refinement, which counts the communication of each
+move, gains as much again: with 200 operators at equal costs it doubles the feasible set.
 """
 
 from __future__ import annotations
@@ -43,7 +44,7 @@ CLUSTERED, PLAIN, CONNECTED, REFINED = "clustered rod", "rod", "connected", "clu
 
 
 def with_communication(operators: int, inputs: int, nodes: int, ratio: float, seed: int) -> list[Point]:
-    """``ratio``, feasible over ideal, of the placements compared.
+    """Measure ``ratio``, feasible over ideal set, of the compared placements.
 
     Parameters
     ----------

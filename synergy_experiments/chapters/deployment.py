@@ -1,17 +1,18 @@
 """C11: deployment of components that no peer offers (section 2.4.2, figure 2.20).
 
-Each query has an operator for which no component exists. Synergy collocates the new component with what comes before or
-after it (section 2.3.2); Composition and Greedy deploy it at the peer of least delay from the upstream one, of all
-peers; Random anywhere. The same requests with all operators offered are what it is compared with; beside the policies
-of the paper there is Synergy with deployment by delay, which differs in nothing but the place.
+Each query has an operator for which no component exists. Synergy collocates the new component with an upstream or
+downstream component (section 2.3.2). Composition and Greedy deploy it at the peer with the least delay from the
+upstream one, of all peers, and Random at any peer. The baseline is the same requests with all operators offered. In
+addition to the policies of the paper there is Synergy with deployment by delay, which differs only in the choice of the
+peer.
 
 Findings
 --------
-Synergy's delay is about a fifth below Composition's, as in the paper, but most of that it owes to sharing and
-projection: with all else equal, collocation and the nearest peer differ by a few per cent, for in a network of 500
-peers the nearest one is a millisecond or two away. Against full reuse, both save about one hop of seven in the mean,
-which is a tenth of the delay and less than the paper reports. Greedy overloads the peers that are near to popular
-sources, with deployment as without.
+Synergy's delay is about a fifth below Composition's, as in the paper, but most of that is due to sharing and
+projection. With all else equal, collocation and the nearest peer differ by a few per cent, because in a network of 500
+peers the nearest one is a millisecond or two away. Compared with full reuse, both save about one hop of seven in the
+mean, which is a tenth of the delay and less than the paper reports. Greedy overloads the peers near popular sources,
+with and without deployment.
 """
 
 from __future__ import annotations

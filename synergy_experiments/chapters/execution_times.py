@@ -1,17 +1,17 @@
 """B2: errors of predicted execution times (section 3.5, figures 3.11-3.17, which have no numbers).
 
-Applications share a node, first come first served; each gets the packets of some hosts of a generated stream, and takes
-a stated time for one. For each tuple that arrives, its execution time is predicted from the total rate of the node at
-that moment, by the line through the times of those that have left (equation 3.4), in both readings of what the rate of
-a pair is, with the confidence test and without, and by the last measurement.
+Applications share a node, first come, first served. Each receives the packets of some hosts of a generated stream, with
+a stated processing time. For each arriving tuple, the execution time is predicted from the total rate of the node at
+that moment, by the line through the times of the tuples that have left (equation 3.4): in both readings of the rate of
+a pair, with and without the confidence test, and by the last measurement.
 
 Findings
 --------
-Up to a load of 0.6 the line is 10 to 20 % better than the last measurement, though times and rates are hardly
-correlated there (0.1): it averages. At 0.8 the correlation is 0.5, as the dissertation says of significant rates, but
-bursts exceed the capacity for seconds, times grow while the rate stays, and the last measurement is as good. That is
-what :meth:`.ExecutionTimes.predict` takes the load for. The two readings of r_t differ where it matters: at a load of
-0.8 the rates since the last tuple of the same application give a third more error than all rates.
+Up to a load of 0.6 the line is 10 to 20 % better than the last measurement, although times and rates are hardly
+correlated there (0.1), because it averages. At 0.8 the correlation is 0.5, as the dissertation states for significant
+rates, but bursts exceed the capacity for seconds, times grow while the rate is constant, and the last measurement is as
+good. Therefore :meth:`.ExecutionTimes.predict` uses the load as well. The two readings of r_t differ at high load: at
+0.8, the rates since the last tuple of the same application give a third more error than all rates.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ LAST: Final = "last measurement"
 
 
 def executed(load: float, applications: int, rate: float, seconds: float, limit: float, seed: int) -> list[Point]:
-    """Errors of predicted execution times at a node of a stated mean load.
+    """Measure the errors of predicted execution times at a node of a stated mean load.
 
     Parameters
     ----------
@@ -108,7 +108,7 @@ def executed(load: float, applications: int, rate: float, seconds: float, limit:
 
 
 def left_at(arrived: Array, cost: float) -> Array:
-    """Times at which tuples leave, first come first served.
+    """Return the times at which tuples leave, first come, first served.
 
     Parameters
     ----------

@@ -4,11 +4,11 @@ The set-up is that of A1.
 
 Findings
 --------
-The claim does not hold, and cannot: where each peer fails with the same probability, the mean share of failed replicas
-is the share of failed peers however replicas are placed, for the mean of a sum is the sum of means. Collocation changes
-how failures are spread, not how many there are. What the paper describes in words is true of the typical application:
-in two of three failures none of Synergy's replicas fails at all, so the median ratio is nought, where Random and
-Partition lose a replica in 95 of 100.
+The claim does not hold, and cannot hold: where each peer fails with the same probability, the mean share of failed
+replicas is the share of failed peers for every placement, since the mean of a sum is the sum of the means. Collocation
+changes how failures are distributed, not their number. The description of the paper is true of the typical application:
+in two of three failures none of Synergy's replicas fails, so the median ratio is zero, while Random and Partition lose
+a replica in 95 of 100.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ _BY: Final = {"by peers": "peers", "by failures": "failed peers"}
 
 
 def ratios(given: Requests, algorithm: str, failed: int, samples: int, kind: str, x: float, seed: int) -> list[Point]:
-    """Share of the replicas of each application that fail.
+    """Measure the share of the replicas of each application that fail.
 
     Metrics, each with ``kind`` behind it: ``ratio`` and ``median``, of the shares of failed replicas over ``samples``
     drawn failures; ``hit``, the exact share of applications and failures in which a replica fails at all; ``outlived``,
@@ -60,7 +60,7 @@ def ratios(given: Requests, algorithm: str, failed: int, samples: int, kind: str
 
 
 def _lost_replicas(graph: Roles, place: dict[str, int], down: Any) -> tuple[Any, Any]:
-    """Share of failed replicas, and whether the application is available, for each failure that was drawn."""
+    """Return the share of failed replicas, and whether the application is available, for each drawn failure."""
     groups = np.array([[place[peer] for peer in peers] for peers in graph.replicas.values()])
     failed = down[:, groups]  # (failures, components, replicas)
     return failed.mean(axis=(1, 2)), ~failed.all(axis=2).any(axis=1)

@@ -1,26 +1,26 @@
 """R2, R3 and R7: size of the feasible set by algorithm (sections 7.3.1, 7.3.2 and 7.3.6).
 
-Graphs are the random trees of section 7.1 on ten nodes; every repetition has a graph of its own. As in the paper, ROD
-is run once on it, and the algorithms that depend on rates, or on chance, ten times. Sizes are shares of the ideal
-feasible set, by quasi Monte Carlo, known to about .0002.
+Graphs are the random trees of section 7.1 on ten nodes; every repetition has its own graph. As in the paper, ROD runs
+once on it, and the algorithms that depend on rates or chance run ten times. Sizes are shares of the ideal feasible set,
+by quasi Monte Carlo, accurate to about .0002.
 
 Findings
 --------
-*R2.* The order is the paper's at every number of operators, and what ROD reaches, .09 .29 .64 .80 .85 of the ideal set,
-is what an independent reference has. Connected does not gain from more operators at all, since it fills a node with one
-stream. The paper does not define its correlation-based algorithm, which was made to move operators; ours lets average
-loads be a tenth out of balance where correlations decide. Without that the streams of lowest rate, whose operators come
-last, share the few nodes that have room left, and it falls behind LLF with 200 operators. Refinement adds a quarter:
-.12 .35 .79 .94 .98.
+*R2.* The order of the algorithms is the paper's at every number of operators, and the results of ROD, .09 .29 .64 .80
+.85 of the ideal set, are those of an independent reference. Connected does not gain from more operators, since it fills
+a node with one stream. The paper does not define its correlation-based algorithm, which was made to move operators;
+ours allows an imbalance of a tenth of the average load where correlations decide. Without that, the streams of lowest
+rate, whose operators are placed last, share the few nodes with remaining capacity, and the algorithm is worse than LLF
+with 200 operators. Refinement adds a quarter: .12 .35 .79 .94 .98.
 
-*R3.* Each input costs the others the same factor: lines through the logarithms have an R² of .99 and more for LLF,
-Random and Connected (.82, .82 and .54 an input), and of .90 for the correlation-based algorithm, whose placements vary
-most. With two inputs all of them are above these lines, as the paper says.
+*R3.* Each additional input reduces the other algorithms by the same factor: lines through the logarithms have an R² of
+at least .99 for LLF, Random and Connected (factors of .82, .82 and .54 an input), and of .90 for the correlation-based
+algorithm, whose placements vary most. With two inputs all of them are above these lines, as the paper states.
 
-*R7.* At an error of 10 % ROD keeps nine tenths of its feasible set, and it is the best of the paper's algorithms at 50
-%. Refinement suits the statistics that it is given: of what it gains over ROD with exact ones, a quarter, two thirds
-are left at 10 %, two fifths at 25 %, and at 50 % it is a tenth worse. Where statistics may be off by more than a third,
-ROD is better left alone.
+*R7.* At an error of 10 % ROD retains nine tenths of its feasible set, and at 50 % it is the best of the paper's
+algorithms. Refinement depends on the statistics: of its gain over ROD with exact ones, a quarter, two thirds remain at
+10 % and two fifths at 25 %; at 50 % it is a tenth worse than ROD. Where statistics may be wrong by more than a third,
+ROD without refinement is better.
 """
 
 from __future__ import annotations
@@ -41,14 +41,14 @@ from synergy_nb.algorithms.resilience import QueryOperator, feasible_ratio, line
 __all__ = ["CLAIMED", "compared", "perturbed"]
 
 ORDER: Final = (("correlation", "llf"), ("correlation", "random"), ("llf", "connected"), ("random", "connected"))
-STRAIGHT: Final = 0.95  # R² of what is taken for a line
-TAIL: Final = 3  # inputs, from which on the paper speaks of one
+STRAIGHT: Final = 0.95  # least R² of a line
+TAIL: Final = 3  # least number of inputs for which the paper states a line
 
 
 def compared(
     x: Place, operators: int, inputs: int, nodes: int, error: float, draws: int, algorithms: tuple[str, ...], seed: int
 ) -> list[Point]:
-    """``ratio``, feasible over ideal, by algorithm, at place ``x`` of the figure.
+    """Measure ``ratio``, feasible over ideal set, by algorithm, at coordinate ``x`` of the figure.
 
     Parameters
     ----------
@@ -57,9 +57,9 @@ def compared(
     operators, inputs, nodes
         Numbers of operators and inputs of the graph, and of nodes of equal capacity.
     error
-        Level e of the error of costs and selectivities that placements are made with.
+        Level e of the error of the costs and selectivities that algorithms receive.
     draws
-        Series of rates, each of which the algorithms that use one, and chance, make a placement with.
+        Number of series of rates; the algorithms that depend on rates or chance make a placement for each.
     algorithms
         Some of :data:`~synergy_experiments.worlds.operator_placements.ALGORITHMS`.
     seed
@@ -80,7 +80,7 @@ def compared(
 
 
 def perturbed(graph: Sequence[QueryOperator], error: float, rng: np.random.Generator) -> list[QueryOperator]:
-    """The graph as it is measured: each cost and selectivity times a number that is uniform between 1 - e and 1 + e."""
+    """Return the graph with errors: each cost and selectivity times a uniform number from 1 - e to 1 + e."""
     factors = rng.uniform(1.0 - error, 1.0 + error, (len(graph), 2))
     return [
         replace(
@@ -119,7 +119,7 @@ def _r7_cells(setup: Setup) -> Iterator[Cell]:
 
 
 def _above(measured: Measured, one: str, others: Iterable[str]) -> list[tuple[str, bool]]:
-    """Whether the mean of one algorithm is above that of others, at each place."""
+    """Yield for each coordinate whether the mean of one algorithm is above those of others."""
     found: list[tuple[str, bool]] = []
     for x in measured.xs("ratio", one):
         for other in others:
@@ -178,7 +178,7 @@ def _r7_checks(measured: Measured, _: Setup) -> Iterator[Check]:
 
 _SHARED: Final[dict[str, Parameter]] = {
     "nodes": whole("nodes, of equal capacity", 10),
-    "draws": whole("series of rates that each of the other algorithms is given, a graph", 10),
+    "draws": whole("series of rates for the other algorithms, for each graph", 10),
     "algorithms": several("placements compared", ALGORITHMS),
 }
 _INPUTS: Final = whole("input streams", 5)
@@ -188,7 +188,7 @@ _OVER_ROD: Final = Panel("relative", "feasible set over ROD's", logarithmic=True
 CLAIMED: Final = (
     Claim(
         id="R2",
-        title="feasible set beside the ideal one by number of operators",
+        title="feasible set over the ideal one by number of operators",
         source="ROD, VLDB 2006, 7.3.1, figure 14",
         says="ROD is best and approaches the ideal case as operators grow; Correlation is above LLF and Random, these "
         "are above Connected",
@@ -206,7 +206,7 @@ CLAIMED: Final = (
     ),
     Claim(
         id="R3",
-        title="feasible set beside ROD's by number of input streams",
+        title="feasible set over ROD's by number of input streams",
         source="ROD, VLDB 2006, 7.3.2, figure 15",
         says="each additional input brings a constant relative gain of ROD over the others; with two inputs the few "
         "operators leave little choice",

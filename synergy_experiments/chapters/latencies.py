@@ -2,25 +2,25 @@
 
 16 aggregates over each of ten sub-streams of a packet trace run on five peers in the flow simulator
 (:mod:`~synergy_experiments.worlds.packet_monitoring`). Statistics come from the first part of the trace; the rest is
-replayed at a multiple of its rate. An aggregate takes a constant time a packet; these 16 times are uniform between 0.1
-and 1, scaled to a stated load. A peer is overloaded when more than a stated work waits at it, as memory would run out
-then; what comes beyond is lost and counted, and the run goes on.
+replayed at a multiple of its rate. The processing time of an aggregate is constant for each packet; the 16 times are
+uniform between 0.1 and 1, scaled to a stated load. A peer is overloaded when more than a stated amount of work waits at
+it, as memory would run out then. Tuples beyond that are lost and counted, and the run continues.
 
 Findings
 --------
-On generated packets, which are no reproduction of the paper's trace, mean and greatest delays of ROD are lowest at
-every multiple of the rate. Up to twice the rate it matters little who places, but for Connected; at 3.5 times the
-others have mean delays of 39 ms and more where ROD has 10. At four times, 92 % of all capacity, ROD's busiest peer has
-a load of .95, those of the others .97 to 1.02, and of five runs each of the others is overloaded in at least one,
-Random and Connected in all, ROD in none. That LLF and MaxRate survive four of five is due to the generator: its rates
-hardly drift, so that even statistics of five seconds serve them nearly as well. The paper's utilisations grow by .22
-for each multiple, which is the load that is set here. Refinement takes another tenth off the mean and a quarter off the
-greatest delay.
+On generated packets, which are no reproduction of the paper's trace, the mean and greatest delays of ROD are the lowest
+at every multiple of the rate. Up to twice the rate the algorithms hardly differ, except for Connected; at 3.5 times the
+rate the others have mean delays of 39 ms and more, ROD 10 ms. At four times the rate, 92 % of the total capacity, ROD's
+busiest peer has a load of .95, those of the others .97 to 1.02. Of five runs, each of the others is overloaded in at
+least one, Random and Connected in all, ROD in none. LLF and MaxRate survive four of five because of the generator: its
+rates hardly drift, so that even statistics of five seconds suit them nearly as well. The paper's utilisation grows by
+.22 for each multiple, which is the load that is set here. Refinement reduces the mean delay by another tenth and the
+greatest by a quarter.
 
-With ``--set driver=dask`` Dask workers execute the same aggregates, of fewer sub-streams and for seconds (module
-``monitored``). What the machine itself needs for each batch is load there too, which the multiple does not multiply:
-with two sub-streams and ten seconds Connected is far behind at four times the rate, and the others are too near to one
-another for a verdict.
+With ``--set driver=dask`` Dask workers execute the same aggregates, with fewer sub-streams and for seconds
+(:mod:`~synergy_experiments.worlds.monitored_peers`). The overhead of the machine for each batch is load there too, and
+the multiple does not apply to it: with two sub-streams and ten seconds Connected is much worse at four times the rate,
+and the differences between the others are too small for a verdict.
 """
 
 from __future__ import annotations
@@ -58,14 +58,14 @@ Array = npt.NDArray[np.float64]
 
 COMPARED: Final = (REFINED, "rod", *OTHERS, "max_rate")
 RIVALS: Final = COMPARED[2:]
-UTILISATION: Final = {1.0: 0.26, 2.0: 0.48, 3.0: 0.69, 3.5: 0.79, 4.0: 0.91}  # of the paper, for ROD
+UTILISATION: Final = {1.0: 0.26, 2.0: 0.48, 3.0: 0.69, 3.5: 0.79, 4.0: 0.91}  # utilisation of the paper, for ROD
 OUTSIDE: Final = "outside"  # where packets come from
-DRAIN: Final = 3600.0  # virtual seconds that are more than enough for what waits at the end
+DRAIN: Final = 3600.0  # virtual seconds in which all waiting tuples are processed at the end
 COLUMNS: Final = {"time": "time", "source": "str", "destination": "str", "bytes": "int"}
 
 
 class Workload(NamedTuple):
-    """The executed workload.
+    """The workload that is executed.
 
     Parameters
     ----------
@@ -88,7 +88,7 @@ class Workload(NamedTuple):
 def workload(
     trace: str, rate: float, duration: float, collected: float, width: float, streams: int, cores: float, seed: int
 ) -> Workload:
-    """The workload of a repetition.
+    """Return the workload of a repetition.
 
     Parameters
     ----------
@@ -103,7 +103,7 @@ def workload(
     streams
         Sub-streams.
     cores
-        Cores that all aggregates use together, on average.
+        Mean load of all aggregates together, cores.
     seed
         Seed of all random draws.
     """
@@ -130,7 +130,7 @@ def replayed(
     algorithms: tuple[str, ...],
     seed: int,
 ) -> list[Point]:
-    """Delays and loads at a multiple of the trace's rate, by algorithm.
+    """Measure delays and loads at a multiple of the trace's rate, by algorithm.
 
     Parameters
     ----------
@@ -188,7 +188,7 @@ def _placed(
     algorithms: tuple[str, ...],
     seed: int,
 ) -> tuple[Workload, dict[str, dict[str, str]]]:
-    """The workload with its placements, which are the same at every multiple of the rate."""
+    """Return the workload with its placements, which are the same at every multiple of the rate."""
     given = workload(trace, *generated, streams, load * peers, seed)
     return given, assignments(given.query, dict.fromkeys(_names(peers), 1.0), given.rates, algorithms, seed)
 
@@ -249,27 +249,27 @@ def _checks(measured: Measured, setup: Setup) -> Iterator[Check]:
 
 _R6: Final = Claim(
     id="R6",
-    title="delays of resilient placements, and what they survive",
+    title="delays of resilient placements, and the load multiples that they survive",
     source="ROD, VLDB 2006, 7.3.5, figure 18",
     says="at 1/2/3/3.5 times the rate (26/48/69/79 % CPU) ROD has the lowest average and maximum delays; at 4 times "
     "(91 %) all others fail by overload",
     parameters={
-        "multipliers": numbers("of the trace's rate", (1.0, 2.0, 3.0, 3.5, 4.0), least=0.01),
-        "trace": files("packet trace; without, LBL-TCP-3 if it is at hand, or else generated packets"),
+        "multipliers": numbers("multiples of the trace's rate", (1.0, 2.0, 3.0, 3.5, 4.0), least=0.01),
+        "trace": files("packet trace; by default, LBL-TCP-3 if it is available, else generated packets"),
         "rate": number("generated packets a second", 200.0, 400.0, least=1.0),
         "duration": number("seconds of the trace", 900.0, 3600.0, least=2.0),
-        "collected": number("first seconds of it, from which statistics are taken", 300.0, 600.0, least=1.0),
+        "collected": number("first seconds of the trace, from which statistics are computed", 300.0, 600.0, least=1.0),
         "width": number("seconds of an interval of the statistics", 1.0, least=0.001),
         "streams": whole("sub-streams", 10),
         "peers": whole("peers of one core", 5),
-        "load": number("of all peers together at the trace's own rate", 0.23, least=0.001),
-        "memory": number("seconds of work that may wait at a peer", 5.0, least=0.001),
+        "load": number("load of all peers together at the trace's rate, share of capacity", 0.23, least=0.001),
+        "memory": number("largest waiting work of a peer, seconds", 5.0, least=0.001),
         "algorithms": several("placements compared", COMPARED),
         "driver": choice("what runs the peers: the simulator, or Dask workers on this machine", ["simulator", "dask"]),
         "dask_rate": number("generated packets a second, on Dask workers", 40.0, least=1.0),
-        "dask_collected": number("first seconds of the trace, from which statistics are taken there", 60.0, least=1.0),
-        "dask_seconds": number("that the rest is replayed for, at every multiple", 10.0, 30.0, least=1.0),
-        "dask_streams": whole("sub-streams there", 2),
+        "dask_collected": number("first seconds of the trace, for statistics, on Dask workers", 60.0, least=1.0),
+        "dask_seconds": number("seconds for which the rest is replayed at every multiple", 10.0, 30.0, least=1.0),
+        "dask_streams": whole("sub-streams, on Dask workers", 2),
     },
     cells=_cells,
     checks=_checks,

@@ -1,20 +1,21 @@
 """P8: load updates by the number of load levels (section 3.5, figure 3.25).
 
-Each peer reports its load when that leaves its level (:mod:`synergy_nb.models.overlapping_levels`). How often that is
-depends on how loads move, which the dissertation does not say; so two ways are beside each other. *Jumps*: a load stays
-until it jumps, mostly between idle and severe overload. *Slow walk*: it changes by little from one sample to the next.
+Each peer reports its load when it leaves its level (:mod:`synergy_nb.models.overlapping_levels`). The number of updates
+depends on how loads change, which the dissertation does not state; so two processes are compared. *Jumps*: a load is
+constant until it jumps, mostly between idle and severe overload. *Slow walk*: it changes a little from one sample to
+the next.
 
-The updates are counted on the values of the loads; and also on the simulated network, where peers offer components
-and report the same loads (:mod:`synergy_experiments.worlds.reported_loads`). A peer sends each
-update once to each distinct other peer that is responsible for a component of it, so the number of messages is known
-from the values and from the hashes of the names.
+The updates are counted on the values of the loads, and also on the simulated network, where peers offer components and
+report the same loads (:mod:`~synergy_experiments.worlds.reported_loads`). A peer sends each update once to each
+distinct other peer that is responsible for one of its components, so the number of messages follows from the values and
+from the hashes of the names.
 
-What we found
--------------
-More levels mean many more updates where loads move slowly: each boundary is one more to be crossed, and 7 levels cost
-several times what 3 do. The dissertation's 249 to 277 are possible only where nearly every change crosses from the
-lowest to the highest level, at any number of levels. The probability of a jump and the shares of loads were chosen so
-that its numbers come out; so the jumps show that there is such a set-up, not that the authors had it.
+Findings
+--------
+More levels cause many more updates where loads change slowly: each boundary is one more to cross, and 7 levels cost
+several times as many as 3. The dissertation's 249 to 277 updates are possible only if nearly every change crosses from
+the lowest to the highest level, at any number of levels. The probability of a jump and the shares of loads were chosen
+to give its numbers; so the jumps show that such a set-up exists, not that the authors had it.
 """
 
 from __future__ import annotations
@@ -44,7 +45,7 @@ OVERLOAD: Final = 12.0  # of a severely overloaded peer, at most
 
 
 def jumps(samples: int, probability: float, between: float, rng: np.random.Generator) -> Array:
-    """Loads that stay until they jump: to idle or severe overload alike, or to a share ``between``."""
+    """Return loads that are constant until they jump: to idle and severe overload alike, or to a share ``between``."""
     places = rng.choice(3, samples, p=[(1.0 - between) / 2.0, between, (1.0 - between) / 2.0])
     low, high = np.array([0.0, IDLE, 10.0]), np.array([IDLE, 10.0, OVERLOAD])
     drawn = rng.uniform(low[places], high[places])
@@ -54,7 +55,7 @@ def jumps(samples: int, probability: float, between: float, rng: np.random.Gener
 
 
 def walk(samples: int, step: float, rng: np.random.Generator) -> Array:
-    """Loads that change by a normal step, reflected at 0 and at severe overload."""
+    """Return loads that change by a normal step, reflected at 0 and at severe overload."""
     free = rng.uniform(0.0, OVERLOAD) + np.cumsum(rng.normal(0.0, step, samples))
     folded = np.mod(free, 2.0 * OVERLOAD)
     return np.asarray(np.minimum(folded, 2.0 * OVERLOAD - folded))
@@ -63,7 +64,7 @@ def walk(samples: int, step: float, rng: np.random.Generator) -> Array:
 def updates(
     levels: int, overlap: float, peers: int, samples: int, moving: tuple[float, float, float], seed: int
 ) -> list[Point]:
-    """Updates of all peers after their first reports.
+    """Count the updates of all peers after their first reports.
 
     Parameters
     ----------
@@ -82,7 +83,7 @@ def updates(
 
 
 def _loads(peers: int, samples: int, moving: tuple[float, float, float], seed: int) -> dict[str, list[list[float]]]:
-    """Samples of the load of each peer, for both ways in which loads move."""
+    """Return samples of the load of each peer, for both processes of loads."""
     rng = np.random.default_rng([seed, 81])
     probability, between, step = moving
     found: dict[str, list[list[float]]] = {JUMPS: [], WALK: []}
@@ -93,7 +94,7 @@ def _loads(peers: int, samples: int, moving: tuple[float, float, float], seed: i
 
 
 def _reports(levels: int, overlap: float, loads: list[float]) -> int:
-    """Number of reports of a peer after the first, by the values of its load."""
+    """Return the number of reports of a peer after the first, from the values of its load."""
     return sum(map(OverlappingLevels(levels, overlap=overlap).leaves, loads)) - 1
 
 
@@ -106,7 +107,7 @@ def messages(
     offered: int,
     seed: int,
 ) -> list[Point]:
-    """Messages of simulated peers, and those that the values of the same loads and the hashes give.
+    """Count the messages of simulated peers, and those expected from the values of the same loads and the hashes.
 
     Parameters
     ----------

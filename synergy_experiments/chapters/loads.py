@@ -2,16 +2,16 @@
 
 Findings
 --------
-*C5.* Synergy's delay is flat, and the least of all policies at every load. *Random* and *Greedy* check nothing, so they
-overload peers; the tuples of an overloaded peer wait the longer, the longer it is watched, and their means say no more
-than that there is no steady state (queues are bounded by a minute of work here). *Composition* admits up to the last
-hundredth of a peer's capacity, where queueing takes over.
+*C5.* Synergy's delay is constant, and the least of all policies at every load. *Random* and *Greedy* check nothing, so
+they overload peers. The delay of the tuples of an overloaded peer grows with the observed time, so their means show
+only that there is no steady state (queues are limited to a minute of work here). *Composition* admits up to the last
+hundredth of a peer's capacity, where queueing dominates.
 
-*C6.* What projection alone saves grows with the load as in the paper: little where peers are lightly loaded, about half
-where Composition fills them.
+*C6.* The gain of projection alone grows with the load, as in the paper: small where peers are lightly loaded, about
+half where Composition fills them.
 
-*C7.* Synergy serves nearly all requests, for most of them run already, in whole or in part, and what runs is not
-computed again. Without sharing no policy can serve 500 requests at all: by Zipf's law with exponent 1.6 nearly half of
+*C7.* Synergy serves nearly all requests, since most of them run already, entirely or in part, and running streams are
+not computed again. Without sharing, no policy can serve 500 requests: by Zipf's law with exponent 1.6, nearly half of
 them ask for the same query, whose components have five replicas.
 """
 
@@ -55,7 +55,7 @@ def _delays(measured: Measured, setup: Setup) -> Iterator[Check]:
 
 
 def _gains(points: Sequence[Point]) -> Iterator[Point]:
-    """By how much projection alone lowers the delay, within a repetition."""
+    """Yield the reduction of delay by projection alone, within a repetition."""
     found = {(x, policy): value for x, policy, metric, value in points if metric == "delay"}
     for (x, policy), delay in found.items():
         without = found.get((x, "composition"))

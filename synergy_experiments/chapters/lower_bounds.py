@@ -1,22 +1,22 @@
 """R4: cost of an unknown or a wrong lower bound of the rates (section 7.3.3).
 
-Of a random point B of the ideal feasible set as the lower bound, feasible sets are measured from there on. The penalty
-of a placement made with another bound is the share by which its set is smaller than that of the placement made with B.
-Where not even the latter can carry B there is nothing to compare; the share of such points is given.
+A random point B of the ideal feasible set is the lower bound, and feasible sets are measured above it. The penalty of a
+placement made with another bound is the share by which its set is smaller than that of the placement made with B. Where
+not even the latter can carry B, there is no comparison; the share of such points is reported.
 
 Findings
 --------
-What the penalties are depends on how B is drawn, which the paper does not say. Drawn evenly over the volume of the
-ideal set, where half of all points have less than an eighth of the way to the ideal hyperplane before them, the penalty
-with the origin is .87 .88 .69 .50; with distances that are even it is .43 .42 .22 .14 (``--set drawn=distance``). The
-paper's .90 .79 .56 .35 are between the two, nearer to the first. The wrong bound costs .91 .96 .91 .68 and .53 .50 .44
-.24: again the paper is between, but there it costs as much as the origin, and here more. A wrong bound near the ideal
-hyperplane gives up room where it is needed, which the origin does not; with wrong bounds half as far from B it would
-cost .88 .85 .77 .54. So the paper's were nearer to the right ones than independent points are. All that it says in
-words holds: penalties fall as B approaches the origin, rise with the distance of the wrong bound, and fall as operators
-grow.
+The penalties depend on the distribution of B, which the paper does not state. With B uniform over the volume of the
+ideal set, half of all points are within an eighth of the ideal hyperplane, and the penalty with the origin is .87 .88
+.69 .50. With uniform distances it is .43 .42 .22 .14 (``--set drawn=distance``). The paper's .90 .79 .56 .35 are
+between the two, nearer to the first. The wrong bound costs .91 .96 .91 .68 and .53 .50 .44 .24. The paper's numbers are
+again in between, but equal to those of the origin, while ours are higher. A wrong bound near the ideal hyperplane gives
+up capacity where it is needed, which the origin does not; with wrong bounds half as far from B the penalties would be
+.88 .85 .77 .54. So the paper's wrong bounds were nearer to the right ones than independent points are. All of its
+qualitative statements hold: penalties fall as B approaches the origin, rise with the distance of the wrong bound, and
+fall as the number of operators grows.
 
-With 25 operators on ten nodes ROD's placement carries only a fifth of such points B even if it knows them.
+With 25 operators on ten nodes, ROD's placement carries only a fifth of such points B even if it knows them.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ TABLE: Final = {
     ORIGIN: {25: 0.90, 50: 0.79, 100: 0.56, 200: 0.35},
     WRONG: {25: 0.89, 50: 0.83, 100: 0.55, 200: 0.32},
 }
-#: Figure 16: over what, and which way the penalty goes there.
+#: Figure 16: the varied distance, and the trend of the penalty.
 FIGURE: Final = {
     ORIGIN: ("distance of B from the ideal hyperplane", "drops as B approaches the origin", -1.0),
     WRONG: ("distance of the wrong bound from B", "increases with the distance", 1.0),
@@ -50,7 +50,7 @@ BINS: Final = 5  # of distances
 
 
 def penalties(operators: int, inputs: int, nodes: int, bounds: int, drawn: str, figure: bool, seed: int) -> list[Point]:
-    """Mean penalties over random lower bounds, and by distance for the figure.
+    """Measure the mean penalties over random lower bounds, and by distance for the figure.
 
     Parameters
     ----------
@@ -59,10 +59,10 @@ def penalties(operators: int, inputs: int, nodes: int, bounds: int, drawn: str, 
     bounds
         Number of points B.
     drawn
-        ``volume``: evenly over the ideal set; ``distance``: with distances from the ideal hyperplane that are even
-        between none and that of the origin.
+        ``volume``: uniform over the ideal set; ``distance``: with distances from the ideal hyperplane that are uniform
+        between zero and that of the origin.
     figure
-        Whether penalties by distance are wanted.
+        Whether to measure penalties by distance.
     seed
         Seed of all random draws.
     """
@@ -129,8 +129,8 @@ _R4: Final = Claim(
         "inputs": whole("input streams", 5),
         "nodes": whole("nodes, of equal capacity", 10),
         "bounds": whole("random lower bounds of a graph", 50, 200),
-        "drawn": choice("over what these are drawn evenly: volume, or distance from the ideal", ("volume", "distance")),
-        "figure": whole("operators of the graphs whose penalties are given by distance", 50),
+        "drawn": choice("quantity that is uniform: volume, or distance from the ideal", ("volume", "distance")),
+        "figure": whole("operators of the graphs whose penalties are measured by distance", 50),
     },
     cells=_cells,
     checks=_checks,

@@ -1,16 +1,16 @@
 """B1: composed graphs compared with the optimum, for small systems; beyond the papers.
 
-When a request is submitted, every graph of candidates for what is then composed is looked at, with all that peers know
-at that moment: residual capacities, bandwidths, delays. The best are those of least φ (equation 2.5) and of least
-end-to-end delay, of the graphs that satisfy conditions 2.1 to 2.4. Probing sees a few of them,
-as ratio and budget say, and takes the one of least φ that it sees, or, if asked to, of least delay.
+When a request is submitted, every graph of candidates for the composed plan is evaluated with the residual capacities,
+bandwidths and delays of that moment. The best graphs are those of least φ (equation 2.5) and of least end-to-end delay,
+of the graphs that satisfy conditions 2.1 to 2.4. Probing evaluates a few of them, according to ratio and budget, and
+chooses the one of least φ, or, if requested, of least delay.
 
 Findings
 --------
-With candidates at random, as the dissertation has it, eight paths led to a φ a fifth above the least, and it took 128
-to come within a hundredth. With what the directory says of the load of peers (:mod:`synergy_nb.overlay.load_levels`)
-eight paths come within a hundredth in the mean, so that is the default. The two aims are at odds: the graph of
-least φ takes half as long again as the fastest, and the fastest has half as much again of φ.
+With random candidates, as in the dissertation, φ is a fifth above the least with eight paths, and 128 paths are needed
+for an excess of a hundredth. With the load of peers in the directory (:mod:`synergy_nb.overlay.load_levels`) the mean
+excess is within a hundredth with eight paths, so that is the default. The two objectives conflict: the graph of least φ
+takes half as long again as the fastest, and the fastest has half as much φ again.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ from synergy_nb.plan.catalogue import TAP
 __all__ = ["CLAIMED", "Best", "best", "compared", "graphs"]
 
 APART: Final = 2.0  # virtual seconds between two requests
-STEP: Final = 0.05  # and between two looks whether one is decided
+STEP: Final = 0.05  # virtual seconds between two checks whether a request is decided
 EXACT: Final = 0.01
 PROBING: Final = ("synergy", "composition+projection", "composition")
 FASTEST: Final = "synergy of least delay"
@@ -52,7 +52,7 @@ class Best(NamedTuple):
 def graphs(
     plan: Plan, candidates: Mapping[str, Sequence[str]], composed: Composed, capacity: Mapping[str, float]
 ) -> Iterator[ComponentGraph]:
-    """Every graph of candidates, with what its peers have left.
+    """Yield every graph of candidates, with the residual resources of its peers.
 
     Parameters
     ----------
@@ -90,7 +90,7 @@ def _tau(plan: Plan, operator: str, cores: float) -> float:
 
 
 def best(plan: Plan, found: Iterable[ComponentGraph]) -> Best:
-    """The least of each, over the graphs that satisfy conditions 2.1 to 2.4."""
+    """Return the least φ and the least delay over the graphs that satisfy conditions 2.1 to 2.4."""
     limit = math.inf if plan.qos.delay is None else plan.qos.delay
     phi = delay = math.inf
     for graph in found:
@@ -101,13 +101,13 @@ def best(plan: Plan, found: Iterable[ComponentGraph]) -> Best:
 
 
 def compared(given: Scenario, seed: int) -> dict[str, float]:
-    """Requests one after the other, each with what its graph has over the best that there was.
+    """Compare the graph of each of successive requests with the best graph at that time.
 
     Returns
     -------
     dict
-        ``phi`` and ``delay``, means of φ and delay over the least, less 1; with ``_p95``, what 95 % of the graphs do
-        not exceed; ``exact``, the share of graphs within a hundredth of the least φ; ``probes`` a request.
+        ``phi`` and ``delay``, means of φ and delay over the least, less 1; with ``_p95``, their 95 % quantiles;
+        ``exact``, the share of graphs within a hundredth of the least φ; ``probes`` a request.
     """
     composed = Composed(given, seed)
     composed.stabilise()
@@ -115,7 +115,7 @@ def compared(given: Scenario, seed: int) -> dict[str, float]:
     phis: list[float] = []
     delays: list[float] = []
     for request in composed.workload.requests:
-        composed.advance(composed.simulation.now + APART)  # what others have reserved is given back by then
+        composed.advance(composed.simulation.now + APART)  # reservations of others have been released by then
         capacity = {peer: each.ledger.residual_cores(request.name) for peer, each in composed.peers.items()}
         served = composed.served[request.name]
         composed.submit(request)
@@ -127,7 +127,7 @@ def compared(given: Scenario, seed: int) -> dict[str, float]:
         found = list(graphs(plan, _candidates(plan, hosts), composed, capacity))
         least = best(plan, found)
         (graph,) = (each for each in found if each.peers == chosen)
-        if least.phi > 0.0:  # a stream that is there already takes nothing but its way
+        if least.phi > 0.0:  # a running stream needs bandwidth only
             phis.append(graph.balance(plan) / least.phi - 1.0)
         delays.append(graph.delay(plan) / least.delay - 1.0)
     exact = [value < EXACT for value in phis]
@@ -181,14 +181,14 @@ CLAIMED: Final = (
         id="B1",
         title="composed graphs against the exhaustive optimum",
         source="beyond the papers",
-        says="our aim: φ, or delay if that is asked for, within 5 % of the least in the mean",
+        says="our aim: φ, or delay if requested, within 5 % of the least in the mean",
         parameters={
             **SIMULATED,
             "peers": whole("peers", 40, least=2),
             "requests": whole("requests, one after the other", 40),
             "components": whole("unique components", 20),
             "operators": wholes("least and greatest number of operators of a query", (2, 4), count=2),
-            "population": whole("queries that there are to ask for", 100),
+            "population": whole("number of different queries", 100),
             "zipf": number("exponent of their popularity", 0.5),
             "choice": choice("candidates that are probed", ["balanced", "random", "nearest"]),
             "tolerance": number("share by which φ may exceed the least for a faster graph", 0.02),

@@ -1,13 +1,14 @@
 """A2: availability against the number of peers that an application uses (section 4.3.1, figure 4.2).
 
-30 peers, 5 of which fail, in all combinations; the replicas of 3, 5 or 10 components are dealt evenly over some of
-them.
+There are 30 peers, of which 5 fail, in all combinations. The replicas of 3, 5 or 10 components are distributed evenly
+over some of them.
 
 Findings
 --------
-As the paper has it, but for one place. What counts are the groups of peers that can take a component down together, not
-peers as such: three components on three peers make three pairs out of three, any two failures of which are the end; on
-four peers they make two pairs or three out of six, and are a little more available (.941 against .936).
+Our results are those of the paper, except for one point. Availability depends on the groups of peers whose failure
+makes a component fail, not on the number of peers: three components on three peers form three pairs of three, any two
+failures of which end the application; on four peers they form two pairs or three of six, and are slightly more
+available (.941 against .936).
 """
 
 from __future__ import annotations
@@ -29,7 +30,7 @@ __all__ = ["CLAIMED", "spread", "spread_evenly"]
 
 
 def spread_evenly(components: int, peers: Sequence[str], degree: int, rng: random.Random) -> dict[str, tuple[str, ...]]:
-    """Replicas dealt evenly over peers, all of which are used: each component to those that have fewest so far.
+    """Distribute replicas evenly over all of the peers: those of each component to the peers with the fewest so far.
 
     Examples
     --------
@@ -47,7 +48,7 @@ def spread_evenly(components: int, peers: Sequence[str], degree: int, rng: rando
 
 
 def spread(peers: int, failed: int, components: int, degree: int, used: int, count: int, seed: int) -> dict[str, float]:
-    """Mean exact availability of placements on so many of the peers."""
+    """Return the mean exact availability of placements on a number of the peers."""
     rng = random.Random(f"{components}/{used}/{seed}")
     names = [f"peer-{each}" for each in range(peers)]
     model = ExactlyFailed(names, failed)
@@ -93,7 +94,7 @@ CLAIMED: Final = (
             "failed": whole("peers that have failed, in all combinations", 5, least=0),
             "degree": whole("replicas of each component", 2),
             "components": wholes("components of an application", (3, 5, 10)),
-            "placements": whole("placements whose mean is taken", 10, 50),
+            "placements": whole("placements over which the mean is computed", 10, 50),
         },
         cells=_used,
         checks=_by_used,

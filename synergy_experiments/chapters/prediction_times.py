@@ -1,15 +1,16 @@
 """P3: cost of one prediction (section 3.5, figure 3.20).
 
-At each component of the top-k monitor the next rate is predicted from those that its tuples carry, from it the
-execution time of its application, and the load of its node, which is regressed in the same way (section 3.4.2); and
-what was measured is added. The time is that of all three on this machine's clock, beside the dissertation's, on hosts
-of 2006. A component that is further downstream has more predecessors to correlate with, so takes longer.
+At each component of the top-k monitor, the next rate is predicted from those that its tuples carry. The execution time
+of its application is predicted from that rate, and so is the load of its node, which is regressed in the same way
+(section 3.4.2). Then the measurements are added. The measured time is that of all three on this machine's clock; the
+dissertation measured it on hosts of 2006. A component further downstream has more predecessors and therefore takes
+longer.
 
 Findings
 --------
-The times that the dissertation states rise with what seems to be the number of predecessors, if ``sort`` is the first
-and ``compare`` the last of its components. So do ours, from 11 µs with one predecessor to 17 µs with six: a fortieth,
-a part of which is the progress of machines.
+The times of the dissertation increase with what seems to be the number of predecessors, if ``sort`` is the first and
+``compare`` the last of its components. So do ours, from 11 µs with one predecessor to 17 µs with six: a fortieth of its
+times, a part of which is the progress of machines.
 """
 
 from __future__ import annotations
@@ -41,16 +42,16 @@ GOAL: Final = 0.020  # ms
 
 
 def predicting(component: str, applications: int, predictions: int, seed: int) -> list[Point]:
-    """Median milliseconds of a prediction at a component, with the rates of random packets.
+    """Measure the median time of a prediction at a component in ms, with the rates of random packets.
 
     Parameters
     ----------
     component
-        Component of the monitor, which has as many predecessors as are before it.
+        Component of the monitor; its predecessors are the components before it.
     applications
         Number of applications at its node.
     predictions
-        Number of predictions that are measured.
+        Number of measured predictions.
     seed
         Seed of the rates.
     """

@@ -1,28 +1,28 @@
 """C1 to C4: the prototype on PlanetLab (section 2.4.1, figures 2.10 to 2.13).
 
-88 peers on a wide-area network, 100 components with a replication degree of 5, requests for 2 to 4 of them, 9 a second,
-popularity by Zipf's law with exponent 1.6, a probing ratio of 10 %. The delays between peers are those measured between
-PlanetLab hosts, where that matrix is at hand (``synergy data info planetlab-rtt``), and those of a transit-stub network
-otherwise. Rates, processing times and the number of requests are not stated; a request takes 12 ms of processing in the
-mean here, and 100 requests run together, for then Random does not overload peers, as it did not in the paper, where all
-delays were below a second.
+There are 88 peers on a wide-area network, 100 components with a replication degree of 5, requests for 2 to 4 of them, 9
+a second, with popularity by Zipf's law with exponent 1.6, and a probing ratio of 10 %. The delays are those measured
+between PlanetLab hosts if that matrix is available (``synergy data info planetlab-rtt``), otherwise those of a
+transit-stub network. The paper does not state rates, processing times and the number of requests. Here a request needs
+12 ms of processing in the mean, and 100 requests run at the same time: then Random does not overload peers, as in the
+paper, where all delays were below a second.
 
 Findings
 --------
-*C1.* By how much Synergy is ahead depends on what is called the delay of an application that shares a stream. From the
-source to the sink it saves what queueing is avoided; from the stream that is shared on, as the Middleware paper has it
-("only transmission and no processing time is required"), it saves more than the paper says, for most requests share.
+*C1.* Synergy's gain depends on the definition of the delay of an application that shares a stream. Measured from the
+source to the sink, sharing saves only queueing. Measured from the shared stream on, as in the Middleware paper ("only
+transmission and no processing time is required"), it saves more than the paper states, since most requests share.
 
-*C2.* As long as peers have enough for all, as in C1, Composition serves nearly as many requests as Synergy. With twice
-the requests it is behind by what the paper says and more.
+*C2.* As long as peers have capacity for all requests, as in C1, Composition serves nearly as many as Synergy. With
+twice the requests, it serves fewer by at least the difference in the paper.
 
-*C3.* A request takes the same number of probes whatever the number of peers, so with as many requests a second at every
-peer the overhead is linear. Synergy probes half as much as Composition. Our Random probes nothing but what it takes;
-the paper's visited as many candidates as the others ("could also be tuned to allow less candidates to be visited"), so
-that Synergy is the lowest holds against Composition only.
+*C3.* A request needs the same number of probes whatever the number of peers, so with as many requests a second at every
+peer the overhead is linear. Synergy sends half as many probes as Composition. Our Random probes only the components
+that it chooses; the paper's visited as many candidates as the others ("could also be tuned to allow less candidates to
+be visited"), so Synergy has the lowest number only in comparison with Composition.
 
-*C4.* The times are those of messages over the network; Java, PlanetLab's loaded hosts and the checks themselves, which
-made them seconds in the paper, take no virtual time. By how much sharing shortens set-up can be compared.
+*C4.* The times are those of messages over the network. Java, PlanetLab's loaded hosts and the checks themselves, which
+made them seconds in the paper, take no virtual time. The relative gain of set-up time by sharing can be compared.
 """
 
 from __future__ import annotations
@@ -46,14 +46,14 @@ __all__ = ["CLAIMED", "delays"]
 MATRIX: Final = "planetlab-rtt"
 PEERS: Final = 88
 RATE: Final = 9.0  # requests a second at 88 peers
-REFERENCE: Final = 100  # requests, at which we are compared
+REFERENCE: Final = 100  # number of requests of the comparison
 
 _PROTOTYPE: Final[dict[str, Parameter]] = {
     **SIMULATED,
     "peers": whole("peers", PEERS, least=2),
     "driver": choice("what runs the peers: the simulator, or Dask workers on this machine", ["simulator", "dask"]),
-    "dask_peers": whole("peers that run on Dask workers, with a load in proportion", 32, least=2),
-    "network": choice("delays between peers: measured, if the matrix is at hand, or of a transit-stub network",
+    "dask_peers": whole("number of peers on Dask workers, with a load in proportion", 32, least=2),
+    "network": choice("delays between peers: measured, if the matrix is available, or of a transit-stub network",
                       ["measured", "transit-stub"]),
     "components": whole("unique components", 100),
     "operators": wholes("least and greatest number of operators of a query", (2, 4), count=2),
@@ -70,7 +70,7 @@ def delays(setup: Setup) -> str:
 
 
 def _at(setup: Setup, place: int, **changes: Any) -> Iterator[Cell]:
-    """All policies at one place of a figure; on Dask as many of the peers as this machine carries, loaded alike."""
+    """Yield a cell for each policy at one point of a figure; on Dask with fewer peers and the same load each."""
     real = setup["driver"] == "dask"
     chosen: dict[str, Any] = {**setup, **changes}
     if real:
@@ -88,12 +88,12 @@ def _loads(setup: Setup) -> Iterator[Cell]:
         yield from _at(setup, requests, requests=requests)
 
 
-_LESS: Final = {"random": 0.45, "composition": 0.25}  # delay than theirs
-_MORE: Final = {"composition": 0.27, "random": 0.37}  # requests served than by them
+_LESS: Final = {"random": 0.45, "composition": 0.25}  # reduction of delay against each of them
+_MORE: Final = {"composition": 0.27, "random": 0.37}  # additional served requests against each of them
 
 
 def _against(points: Sequence[Point]) -> Iterator[Point]:
-    """Synergy beside each of the others, within a repetition."""
+    """Compare Synergy with each of the others, within a repetition."""
     found = {(x, policy, metric): value for x, policy, metric, value in points}
     for (x, policy, metric), theirs in found.items():
         if policy == "synergy" or metric not in ("delay", "success") or not theirs:
@@ -105,7 +105,7 @@ def _against(points: Sequence[Point]) -> Iterator[Point]:
 
 
 def _reference(measured: Measured, metric: str) -> Any:
-    """The load of the comparison, or the first there is."""
+    """Return the load of the comparison, or else the first one."""
     places = measured.xs(metric, "synergy")
     return REFERENCE if REFERENCE in places or not places else places[0]
 
@@ -144,7 +144,7 @@ def _served(measured: Measured, _: Setup) -> Iterator[Check]:
 
 
 def _sizes(setup: Setup) -> Iterator[Cell]:
-    """As many requests a second at every peer."""
+    """Yield cells with as many requests a second at every peer."""
     for peers in cast("tuple[int, ...]", setup["peers"]):
         share = peers / PEERS
         requests = max(1, round(cast("int", setup["requests"]) * share))
@@ -168,7 +168,7 @@ def _overhead(measured: Measured, setup: Setup) -> Iterator[Check]:
 
 
 def _linear(x: Sequence[float], y: Sequence[float]) -> float:
-    """Share of the variance that a line explains."""
+    """Return the share of the variance that a line explains."""
     return float(np.corrcoef(x, y)[0, 1] ** 2)
 
 

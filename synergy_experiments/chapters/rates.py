@@ -1,32 +1,35 @@
 """P1 and P2: errors of predicted rates, at every tuple and at every n-th (section 3.5, figures 3.6-3.10, 3.18-3.19).
 
-The top-k monitor is fed with packets, and each of its components predicts its next input rate from the rates that its
+The top-k monitor processes packets, and each of its components predicts its next input rate from the rates that its
 tuples carry (:mod:`~synergy_experiments.worlds.carried_rates`): by equation 3.6, by the combination of this platform,
-and by the last value. The dissertation states neither what a rate is nor how often results of its 20-minute windows
-come. Here a rate is a count over a sliding second, others beside it, and results come every 0.4 s.
+and by the last value. The dissertation states neither the definition of a rate nor how often its 20-minute windows give
+results. Here a rate is a count over a sliding second, also compared with other estimators, and results come every 0.4
+s.
 
-"Predicting every 75 tuples" is read as: at every 75th tuple the rate is predicted from what the tuple carries and from
-the own rate 75 tuples ago, and holds until the next prediction; errors are those against the rate at each tuple.
-Errors at the predictions alone are beside it (``at predictions``). Errors are means of abs(r̂ - r) / r; ratios to the
-last value are the greater one of these and of weighted errors, sum of abs(r̂ - r) over the sum of r.
+We interpret "predicting every 75 tuples" as follows: at every 75th tuple the rate is predicted from the rates that the
+tuple carries and from the own rate 75 tuples ago, and this prediction is used until the next; errors are relative to
+the rate at each tuple. Errors at the predictions alone are reported in addition (``at predictions``). Errors are means
+of abs(r̂ - r) / r; ratios to the last value are the greater of these and of weighted errors, the sum of abs(r̂ - r)
+over the sum of r.
 
 Findings
 --------
-*An error of a few per cent at every tuple says nothing.* The rates of two tuples in a row share nearly all the tuples
-that they are counted from. So over generated packets the last value itself is 0.3 to 0.5 % off at the components that
-get packets, where the paper has 0.8 to 7.9 %; with rates counted over 0.1 s it is 4 to 7 % off. The paper's numbers lie
-between these windows.
+*An error of a few per cent at every tuple means nothing.* The rates at two successive tuples are counted from nearly
+the same tuples. So over generated packets the error of the last value itself is 0.3 to 0.5 % at the components that
+process packets, where the paper has 0.8 to 7.9 %; with rates counted over 0.1 s it is 4 to 7 %. The paper's numbers are
+between those of these windows.
 
 *At 75 tuples or a second, whichever is longer,* the error of equation 3.6 at its predictions is a seventieth of the
-last value's where a component gets all that its predecessor gets, and 0.7 times it behind the filter, which lets whole
-flows pass or not. Behind the aggregate it loses, by a factor of up to 160 over generated packets: the number of pairs
-in 20 minutes hardly changes, but is correlated with the packets by chance, and these vary. The combination falls back
-there. Elsewhere it is about as good as equation 3.6, and better where tuples pass by chance. Of statsmodels'
-forecasters only the autoregression that is given the carried rates comes near, fitted to half of the stream beforehand.
+last value's where a component receives all tuples of its predecessor, and 0.7 times it after the filter, which passes
+or drops whole flows. After the aggregate it is worse, by a factor of up to 160 over generated packets: the number of
+pairs in 20 minutes hardly changes, but is correlated by chance with the number of packets, which varies. The
+combination uses the last value there. Elsewhere it is about as good as equation 3.6, and better where tuples pass at
+random. Of statsmodels' forecasters, only the autoregression with the carried rates is nearly as good, after fitting to
+half of the stream.
 
-*Rarer predictions* cost 2 to 12 points of the components that get packets, from every tuple to every 75; rates change
-before the next prediction, however good this one was. Results of the aggregate come 3,500 at once, so that nothing is
-rarer there.
+*Rarer predictions* cost 2 to 12 percentage points at the components that process packets, from every tuple to every 75,
+since rates change before the next prediction, however exact it was. The aggregate gives 3,500 results at once, so
+predictions cannot be rarer there.
 """
 
 from __future__ import annotations
@@ -70,12 +73,12 @@ PREDICTORS: Final[Mapping[str, Callable[[Iterable[str]], RatePredictor]]] = {
 GENERATED: Final = "generated packets"
 AT_HAND: Final = ("lbl-tcp-3", "sdsc-http")
 REQUESTS: Final = "nasa-http-rate"
-JUDGED: Final = (75, 1.0)  # tuples, seconds: whichever is longer
-WORST: Final = 1.02  # times the last value's error that a prediction may have
+JUDGED: Final = (75, 1.0)  # tuples and seconds between predictions: whichever is longer
+WORST: Final = 1.02  # largest error of a prediction, as a multiple of the last value's
 FADING: Final = Estimator(5.0, fading=True)
-REFERENCE: Final = 250.0  # packets/s of the paper's trace: windows hold as many tuples of another one
-FITTED: Final = 30  # rates that forecasters are fitted to, at least
-NEXT_TO_NOTHING: Final = 0.001  # error, as a share of the rate, below which errors are not told apart
+REFERENCE: Final = 250.0  # packets/s of the paper's trace: windows of other traces are scaled to as many tuples
+FITTED: Final = 30  # least number of rates to which forecasters are fitted
+NEXT_TO_NOTHING: Final = 0.001  # errors below this share of the rate count as equal
 WHY: Final = "not the paper's trace: give it by --set traces=FILE; what a rate is, the paper does not say"
 
 
@@ -92,7 +95,7 @@ def components(
     most: int,
     seed: int,
 ) -> list[Point]:
-    """Errors of predictions at each component of the monitor.
+    """Measure the errors of predictions at each component of the monitor.
 
     Parameters
     ----------
@@ -134,7 +137,7 @@ def _named(estimator: Estimator, every: tuple[int, float]) -> str:
 
 
 def _packets(input_: str, generated: tuple[float, float], seed: int) -> tuple[Packets, str]:
-    """The packets for the monitor, and the labels of its components."""
+    """Return the packets for the monitor, and the labels of its components."""
     if input_ == GENERATED:
         rate, duration = generated
         params = {"connector": "packets", "seed": seed, "rate": rate, "duration": duration, "hosts": 200}
@@ -155,7 +158,7 @@ def _errors(items: Items, every: tuple[float, float], most: int, x: str, metric:
     for name, make in PREDICTORS.items():
         found = predicted_series(make(lists), own.tolist(), lists)
         predicted[name] = np.array([each.rate for each in found])
-    # until the last prediction: each holds for the items up to the next one
+    # until the last prediction: each is valid for the items up to the next one
     held = np.repeat(np.arange(len(chosen) - 2), np.diff(chosen[1:]))
     actual = items.rate[chosen[1] : chosen[-1]]
     weights = items.tuples[chosen[1] : chosen[-1]]
@@ -178,7 +181,7 @@ def _errors(items: Items, every: tuple[float, float], most: int, x: str, metric:
 
 
 def _off(predicted: Array, actual: Array, weights: Array | float) -> tuple[float, float]:
-    """Mean relative error over rates above 0, and weighted one."""
+    """Return the mean relative error over rates above 0, and the weighted error."""
     shares = np.broadcast_to(weights, actual.shape)
     off = np.abs(predicted - actual)
     some = actual > 0.0
@@ -194,7 +197,7 @@ def _off(predicted: Array, actual: Array, weights: Array | float) -> tuple[float
 
 
 def thinned(passed: float, mean: float, count: int, seed: int) -> list[Point]:
-    """Errors over the last value's, on a Poisson stream of which each tuple passes by chance, beside theory."""
+    """Measure errors over the last value's, on a Poisson stream that is thinned at random, with those of theory."""
     rng = np.random.default_rng([seed, 32])
     source = rng.poisson(mean, count)
     own = rng.binomial(source, passed).tolist()
@@ -206,7 +209,7 @@ def thinned(passed: float, mean: float, count: int, seed: int) -> list[Point]:
 
 
 def requests(path: str, seconds: int, most: int, seed: int) -> list[Point]:
-    """Ratios on the requests of a server: alone, a random half of them, and a random half of these."""
+    """Measure ratios on the requests of a server: all, a random half of them, and a random half of that."""
     with gzip.open(path, "rt", encoding="ascii") as lines:
         requested = np.array(list(islice(map(int, lines), seconds * most)))
     rng = np.random.default_rng([seed, 33])
@@ -234,14 +237,14 @@ def _ratio(predictor: RatePredictor, own: Sequence[float], carried: Mapping[str,
 # -- claims ------------------------------------------------------------------------------------------------------------
 
 _SHARED: Final = {
-    "traces": files("packet traces or HTTP logs; without, what is at hand and generated packets"),
+    "traces": files("files of packet traces or HTTP logs; by default, available data sets and generated packets"),
     "rate": number("packets/s of generated packets", REFERENCE, least=1.0),
     "duration": number("seconds of generated packets", 1800.0, 7200.0, least=10.0),
     "window": number("seconds of the aggregate's window", 1200.0, least=1.0),
     "slide": number("seconds from one result of the aggregate to the next", 0.4, least=0.01),
-    "hop": number("seconds that a hop takes", 0.02),
+    "hop": number("delay of a hop, seconds", 0.02),
     "jitter": number("mean seconds of jitter of a hop", 0.0005),
-    "most": whole("predictions at a component, at most", 10_000, 50_000, least=8),
+    "most": whole("largest number of predictions at a component", 10_000, 50_000, least=8),
 }
 
 
@@ -306,7 +309,7 @@ def _p1_checks(measured: Measured, setup: Setup) -> Iterator[Check]:
 
 
 def _beyond(measured: Measured) -> Iterator[Check]:
-    """Checks beyond the paper."""
+    """Return the checks beyond the paper."""
     ratios = [name for name in _metrics(measured, "ratio") if "thinned" not in name]
     worst = [(_short(x, name), value <= WORST) for name in ratios for x, value in _values(measured, COMBINED, name)]
     yield at_all(
@@ -332,7 +335,7 @@ def _beyond(measured: Measured) -> Iterator[Check]:
 
 
 def _short(x: float | str, metric: str) -> str:
-    """A point by its component and its estimator."""
+    """Return a point labelled by its component and its estimator."""
     return f"{x} by {metric.partition(', ')[2].partition(',')[0]}" if ", " in metric else str(x)
 
 
@@ -352,7 +355,7 @@ def _mean(values: Iterable[float | None]) -> float | None:
 
 
 def _by_horizon(points: Sequence[Point]) -> Iterator[Point]:
-    """Errors over the number of tuples from one prediction to the next, a line for each component."""
+    """Return errors over the number of tuples between predictions, a line for each component."""
     for x, algorithm, metric, value in points:
         if metric.startswith("error, ") and ", every " in metric:
             how_often = metric.rpartition("every ")[2]
@@ -398,7 +401,7 @@ _P1: Final = Claim(
     parameters={
         **_SHARED,
         "estimators": numbers("seconds over which tuples are counted for a rate", [0.1, 1.0, 5.0], least=0.01),
-        "passed": numbers("shares that pass of thinned streams", [0.31, 0.5, 0.9], least=0.01, most=0.99),
+        "passed": numbers("shares of tuples that pass, of thinned streams", [0.31, 0.5, 0.9], least=0.01, most=0.99),
         "mean": number("mean tuples of an interval of thinned streams", 1250.0, least=10.0),
         "intervals": whole("intervals of thinned streams and of requests", 2000, 5000, least=100),
     },

@@ -1,20 +1,20 @@
 """A5 and A6: delay costs of replicas, and the time of the protocol (section 4.5.3, figures 4.12 to 4.14).
 
 The set-up is that of A1. *Inter-operator delay* is the mean one-way delay between the primaries of two operators of
-which one reads the other, *intra-operator delay* that from a primary to its backups; within a peer there is none.
-Latency is held to the limits, for it takes what is nearest; the paper's others know none.
+which one reads the other; *intra-operator delay* is that from a primary to its backups; within a peer it is zero.
+Latency is subject to the limits, as it chooses the nearest peers; the paper's other algorithms are not.
 
 Findings
 --------
-*A5.* Both statements hold where Latency takes what is nearest and nothing is nearer than the peer itself. But then
-Latency collocates as well, and is as available as Synergy, or a little more, as it decides for all requests one after
-the other and Synergy for all at once: one after the other, Synergy has the same (.982). The paper says that Latency is
-"equivalent to Random" in availability, so its Latency cannot have placed components beside each other. *Latency apart*,
-which prefers peers that have nothing of the application, is indeed as available as Random; Synergy has less of both
-delays than that.
+*A5.* Both statements hold where Latency chooses the nearest peer and no peer is nearer than the peer itself. But then
+Latency collocates as well. Its availability is that of Synergy or slightly higher, as it decides for one request after
+the other and Synergy for all at once; for one request after the other, Synergy has the same (.982). The paper states
+that Latency is "equivalent to Random" in availability, so its Latency cannot have placed components together. *Latency
+apart*, which prefers peers without a component of the application, is as available as Random; Synergy has lower values
+of both delays.
 
-*A6.* Asking one peer after the other takes what the paper measured, within a factor of 1.5: a round trip to each.
-Placement asks all at once and takes a third of a second, the longest round trip.
+*A6.* Asking one peer after the other takes the time in the paper, within a factor of 1.5: a round trip to each. Our
+protocol asks all at once and takes a third of a second, the longest round trip.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ GATHERED: Final = {10: 1827.0, 20: 2100.0, 30: 5539.0}
 
 
 class Tradeoff(NamedTuple):
-    """The two goals of an algorithm: availability and delay.
+    """The two objectives of an algorithm: availability and delay.
 
     Parameters
     ----------
@@ -58,7 +58,7 @@ class Tradeoff(NamedTuple):
 
 
 def tradeoffs(given: Requests, names: tuple[str, ...], failed: int, seed: int) -> dict[str, Tradeoff]:
-    """Availability against delay, of each algorithm: Pareto's view.
+    """Measure availability and delay of each algorithm, and whether it is Pareto efficient.
 
     Parameters
     ----------
@@ -86,7 +86,7 @@ def tradeoffs(given: Requests, names: tuple[str, ...], failed: int, seed: int) -
 
 
 def delayed(given: Requests, names: tuple[str, ...], failed: int, x: int, seed: int) -> list[Point]:
-    """Both delays, availability and whether it is efficient, of each algorithm at ``x`` peers.
+    """Measure both delays, availability and Pareto efficiency of each algorithm at ``x`` peers.
 
     ``availability of x`` is the same over the sum of both delays in ms, for the figure.
     """
@@ -143,7 +143,7 @@ def _between(low: float, found: float, high: float) -> float:
 
 
 def gathered(given: Requests, seed: int) -> dict[str, float]:
-    """Mean time until a peer knows its links to all others, in seconds: ``together``, and ``in turn``.
+    """Measure the mean time until a peer knows its links to all others, seconds: ``together``, and ``in turn``.
 
     Every peer asks as placement does, and counts from its first question to the last answer, or until it has waited for
     that for a second; ``known`` is the share of links whose latency is known then.
@@ -211,7 +211,7 @@ CLAIMED: Final = (
         parameters={
             **_SHARED,
             "peers": wholes("peers", (10, 20, 30), (10, 15, 20, 25, 30), least=2),
-            "share": number("share of the peers that fail, for what is drawn against availability", 0.15, most=1.0),
+            "share": number("share of failing peers, for the figure with availability", 0.15, most=1.0),
             "algorithms": several("algorithms compared", ALGORITHMS,
                                   ("synergy", "latency", "latency apart", "optimal", "random", "partition")),
         },

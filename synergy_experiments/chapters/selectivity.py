@@ -1,20 +1,20 @@
 """C12: reduction of traffic by each operator of the top-k monitor (section 2.4.2, figure 2.21).
 
-The network-monitoring application of figure 1.1 is executed over each trace, operator by operator, and what goes in and
-out is counted, in bytes as they would go between peers and in tuples. The dissertation has seven traces of the Internet
-Traffic Archive and does not name them, nor the three operators whose reductions it states; they are taken for the three
-that reduce most beside ``count``. Its figure 1.1 has nine components and speaks of seven operators; source and
-destination aside, there are six here, as the query has no more.
+The network-monitoring application of figure 1.1 is executed over each trace, operator by operator. Its input and output
+are counted in tuples and in bytes on the wire. The dissertation uses seven traces of the Internet Traffic Archive and
+does not name them, nor the three operators whose reductions it states; we assume the three that reduce most apart from
+``count``. Its figure 1.1 has nine components, and the text seven operators; without source and destination there are
+six here, as the query has no more.
 
 Findings
 --------
-On traces that the user gives (``--set traces=FILE,...``), what is found is compared with the paper's numbers. Without,
-it is measured on what is at hand (``synergy data list``) and on generated packets, which are labelled as such: then the
-reductions are no reproduction, only the statements about their kind are compared. There the filter halves the traffic,
-as half of the generated packets go over the other link; the projection drops the columns that the query does not need;
-the aggregation gives one tuple a pair and window, so it reduces the more, the more packets a pair exchanges in 20
-minutes; the comparison lets the largest five per cent of the pairs through, which is a far greater reduction than any
-that the paper states. Sorting changes nothing.
+For traces of the user (``--set traces=FILE,...``), the reductions are compared with the paper's numbers. Otherwise they
+are measured on available data sets (``synergy data list``) and on generated packets, which are labelled as such; these
+reductions are no reproduction, and only the qualitative statements are compared. On generated packets, the filter
+halves the traffic, as half of them use the other link. The projection drops the columns that the query does not need.
+The aggregation gives one tuple for each pair and window, so its reduction grows with the packets that a pair exchanges
+in 20 minutes. The comparison passes the largest five per cent of the pairs, a far greater reduction than any in the
+paper. Sorting changes nothing.
 """
 
 from __future__ import annotations
@@ -39,11 +39,11 @@ __all__ = ["CLAIMED", "executed", "monitored"]
 AT_HAND: Final = ("lbl-tcp-3", "sdsc-http", "nasa-http")
 MEAN: Final = "mean of traces"
 REDUCTIONS: Final = (0.82, 0.72, 0.69)
-REDUCES: Final = 0.5  # of the traffic, from which on an operator counts as one of the three
+REDUCES: Final = 0.5  # least reduction of traffic of one of the three operators, as a share
 
 
 def executed(plan: Plan, items: Iterable[Item]) -> Iterator[tuple[str, Item]]:
-    """Push the items of a plan's one source through all of its operators: each item that one gives, with its id.
+    """Execute all operators of a plan on the items of its one source; yield each output item with its operator's id.
 
     Parameters
     ----------
@@ -68,7 +68,7 @@ def executed(plan: Plan, items: Iterable[Item]) -> Iterator[tuple[str, Item]]:
 
 
 def monitored(trace: str, packets: tuple[float, float], seed: int) -> list[Point]:
-    """Traffic of each operator over a trace, as shares of what comes in: ``traffic`` of bytes, ``tuples`` of tuples.
+    """Measure output over input of each operator over a trace: in bytes (``traffic``) and in tuples (``tuples``).
 
     Parameters
     ----------
@@ -141,7 +141,7 @@ def _checks(measured: Measured, setup: Setup) -> Iterator[Check]:
     mean = {operator: measured.mean(operator, MEAN, "traffic") or 0.0 for operator in operators}
     most = sorted(operators, key=lambda operator: mean[operator])[:3]
     for operator, paper in zip(most, REDUCTIONS, strict=False):
-        name = f"traffic taken away by {operator}"
+        name = f"traffic removed by {operator}"
         ours = 1.0 - mean[operator]
         if setup["traces"]:
             yield near(name, paper, ours, 0.1, 0.25)
@@ -153,7 +153,7 @@ def _checks(measured: Measured, setup: Setup) -> Iterator[Check]:
         for operator in most
         for label in labels
     ]
-    yield at_all("three operators take most of the traffic away, over every trace", "consistent over traces", few)
+    yield at_all("three operators remove most of the traffic, over every trace", "consistent over traces", few)
     one = [(label, measured.mean("count", label, "tuples a window") == 1.0) for label in labels]
     yield at_all("count gives one tuple a window", "one data tuple", one)
 
@@ -165,7 +165,7 @@ _C12: Final = Claim(
     says="over seven traces, three of seven operators reduce traffic by 69 %, 82 % and 72 %; count gives one tuple; "
     "consistent among traces",
     parameters={
-        "traces": files("packet traces or HTTP logs; without, what is at hand and generated packets"),
+        "traces": files("files of packet traces or HTTP logs; by default, available data sets and generated packets"),
         "generated": whole("generated streams, where no traces are given", 2, 6, least=0),
         "rate": number("tuples/s of a generated stream", 10.0, 50.0, least=0.1),
         "duration": number("seconds of a generated stream", 4 * 3600.0, least=1.0),

@@ -1,21 +1,21 @@
 """C8, C9, C10: replication degree, strictness of QoS, and popularity of requests (section 2.4.2, figures 2.17 to 2.19).
 
-All with 100 requests, "a reasonable load for all algorithms".
+All experiments have 100 requests, "a reasonable load for all algorithms".
 
 Findings
 --------
-*C8.* Synergy serves nearly all at every degree from 2 on, and two thirds at degree 1, where there is nothing to choose:
-a peer that is full refuses, and components are not deployed here. The others need more candidates, for requests for a
-popular query go to the same few peers.
+*C8.* Synergy serves nearly all requests at every degree from 2 on, and two thirds at degree 1, where there is no
+choice: a full peer refuses, and components are not deployed here. The other policies need more candidates, as requests
+for a popular query use the same few peers.
 
-*C9.* With 10 % slack Synergy serves nine of ten, and the other policies miss as often as the paper says: Composition
-holds the limit when it admits an application, and loses it to those that come later. What is still refused or missed
-had bad luck with its candidates: with those that are nearest, which the paper allows where delays are monitored, 99 %
-are served, and hardly any that was admitted misses its limit.
+*C9.* With 10 % slack Synergy serves nine of ten requests, and the other policies miss as often as in the paper:
+Composition meets the limit when it admits an application, and misses it when others are admitted later. The requests
+that Synergy refuses or that miss their limit had unfavourable candidates: with the nearest candidates, which the paper
+allows where delays are monitored, 99 % are served, and hardly any admitted one misses its limit.
 
-*C10.* Without Zipf's law 100 requests load our peers by a tenth, so there is hardly any queueing to be saved, and what
-repetitions save is counted only from the shared stream on. With 300 requests, at a third of the capacity, both of the
-paper's numbers come out, counted in that way; the dissertation does not say how large its requests are.
+*C10.* Without Zipf's law, 100 requests load our peers by a tenth, so there is hardly any queueing to save, and the
+saving by repetitions appears only in the delay from the shared stream on. With 300 requests, at a third of the
+capacity, we get both of the paper's numbers in that measure; the dissertation does not state the size of its requests.
 """
 
 from __future__ import annotations
@@ -123,7 +123,7 @@ def _popular(measured: Measured, setup: Setup) -> Iterator[Check]:
 
 
 def _gains(points: Sequence[Point]) -> Iterator[Point]:
-    """Reduction of delay by Synergy against Composition, within a repetition, from the shared stream on."""
+    """Yield the reduction of delay from the shared stream on by Synergy against Composition, within a repetition."""
     found = {(x, policy): value for x, policy, metric, value in points if metric == "own_delay"}
     for (x, policy), theirs in found.items():
         if policy.startswith("composition") and theirs:
@@ -133,7 +133,7 @@ def _gains(points: Sequence[Point]) -> Iterator[Point]:
 
 
 def _change(measured: Measured, algorithm: str, metric: str) -> float | None:
-    """From no repetitions to 40 %, as a share, within repetitions of the experiment."""
+    """Return the change from no repetitions to 40 %, as a share, within repetitions of the experiment."""
     before, after = (measured.values(share, algorithm, metric) for share in (0.0, 0.4))
     found = [after[number] / before[number] - 1.0 for number in before if number in after]
     return sum(found) / len(found) if found else None
@@ -163,7 +163,7 @@ CLAIMED: Final = (
         "them, Composition, still serves 12 % less",
         parameters={
             **SIMULATED,
-            "slack": numbers("what requests allow beyond their time in isolation, shares", (0.1, 0.3, 0.5),
+            "slack": numbers("slack of requests over their time in isolation, shares", (0.1, 0.3, 0.5),
                              (0.1, 0.2, 0.3, 0.4, 0.5)),
             "algorithms": several("policies compared", (*COMPARED, NEAREST), (*COMPARED, NEAREST)),
         },
@@ -182,7 +182,7 @@ CLAIMED: Final = (
         "40 % it is 25 % below that without repetitions",
         parameters={
             **_without("population", "zipf"),
-            "requests": wholes("requests; at each of these the same experiment", (100, 300)),
+            "requests": wholes("numbers of requests; each has the same experiment", (100, 300)),
             "repetitions": numbers("shares of requests that repeat one before", (0.0, 0.2, 0.4),
                                    (0.0, 0.1, 0.2, 0.3, 0.4), most=1.0),
             "algorithms": several("policies compared", COMPARED, ("synergy", "composition")),

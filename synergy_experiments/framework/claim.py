@@ -2,8 +2,8 @@
 
 A *cell* is one point of an experiment under one policy, measured once from one seed; a *repetition* is all cells with
 the same seed, so that policies are compared on the same network and the same requests. Cells give :class:`Point`
-values; over repetitions these become :class:`Row` values with intervals, and checks hold them against the paper's
-numbers with tolerances that they state.
+values; over repetitions these become :class:`Row` values with intervals, and checks compare them with the paper's
+numbers, with stated tolerances.
 """
 
 from __future__ import annotations
@@ -26,13 +26,13 @@ class Check(NamedTuple):
     Parameters
     ----------
     name
-        Name of what is compared.
+        Name of the comparison.
     paper, ours
         Numbers, or a statement in words.
     verdict
-        Computed by ``rule``.
+        Verdict by ``rule``.
     rule
-        The tolerance.
+        Rule in words, with its tolerance.
     """
 
     name: str
@@ -45,8 +45,8 @@ class Check(NamedTuple):
 class Cell(NamedTuple):
     """One measurement: its point in the figure, a module's function, and the arguments before its last, the seed.
 
-    So it can be sent to another process, and what two claims measure alike is measured once. The function gives metrics
-    by name, which are points at ``x`` of ``algorithm``, or points. What is measured on the clock of this machine is
+    So it can be sent to another process, and equal cells of two claims are measured once. The function returns metrics
+    by name, which are points at ``x`` of ``algorithm``, or points. Cells that read the clock of this machine are
     measured ``alone``.
     """
 
@@ -57,7 +57,7 @@ class Cell(NamedTuple):
     alone: bool = False
 
     def points(self, found: Mapping[str, float] | Sequence[Point]) -> list[Point]:
-        """The values of the function as points."""
+        """Return the result of the function as points."""
         if isinstance(found, Mapping):
             return [Point(self.x, self.algorithm, metric, value) for metric, value in found.items()]
         return list(found)
@@ -81,7 +81,7 @@ class Panel:
     bounds
         Horizontal lines, such as a limit, in the unit of the rows; with their labels.
     logarithmic
-        Whether the vertical axis is.
+        Whether the vertical axis is logarithmic.
     xlabel
         Label of the horizontal axis of this panel; that of the figure by default.
     """
@@ -97,14 +97,14 @@ class Panel:
 
 @dataclass(frozen=True)
 class Claim:
-    """A figure or table of a paper, and how it is reproduced.
+    """A figure or table of a paper, and its reproduction.
 
     Parameters
     ----------
     id, title
-        Such as ``C5``, and one line.
+        Id, such as ``C5``, and title in one line.
     source
-        Section and figure.
+        Section and figure of the paper.
     says
         Statement of the paper, with its numbers.
     parameters
@@ -116,11 +116,11 @@ class Claim:
     panels, xlabel
         Panels and label of the horizontal axis of the figure.
     derive
-        More points from those of one repetition, such as gains of one policy over another.
+        Function that derives more points from those of one repetition, such as gains of one policy over another.
     paper
-        Numbers of the paper, as points; drawn in the figure.
+        Numbers of the paper as points, which the figure shows.
     repeat
-        Repetitions at the two scales.
+        Numbers of repetitions at the two scales.
     """
 
     id: str
@@ -161,7 +161,7 @@ class Result:
     figures: Sequence[str] = field(default=())
 
     def to_dict(self) -> dict[str, Any]:
-        """The check as plain values."""
+        """Return the result as plain values."""
         found: dict[str, Any] = {
             "id": self.claim.id,
             "title": self.claim.title,

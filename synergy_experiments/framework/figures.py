@@ -1,7 +1,7 @@
 """Figures of claims as vector graphics: our numbers with intervals, and the paper's numbers if it states any.
 
-Colours are those of Okabe and Ito, told apart with any colour vision; every line has a marker of its own too, every
-group of bars a hatch. Paper's numbers are hollow stars. matplotlib is imported when something is drawn.
+Colours are those of Okabe and Ito, which can be distinguished with any colour vision; every line also has its own
+marker, every group of bars a hatch. The paper's numbers are hollow stars. matplotlib is imported on the first drawing.
 """
 
 from __future__ import annotations
@@ -18,8 +18,8 @@ from synergy_experiments.framework.measurements import Place, Point, Row
 __all__ = ["check", "draw"]
 
 SIZE: Final = (5.2, 3.6)  # inches of a panel
-COLUMNS: Final = 4  # of panels, at most
-BESIDE: Final = 48  # letters of groups' names that have room beside each other
+COLUMNS: Final = 4  # largest number of panels in a row
+BESIDE: Final = 48  # letters of groups' names that fit side by side
 
 
 class _Style(NamedTuple):
@@ -28,7 +28,7 @@ class _Style(NamedTuple):
     hatch: str
 
 
-# Yellow is left out: it is hardly seen on white.
+# Without yellow, which is hardly visible on white.
 _STYLES: Final = (
     _Style("#0072B2", "o", ""),
     _Style("#D55E00", "s", "//"),
@@ -39,7 +39,7 @@ _STYLES: Final = (
     _Style("#000000", "X", "oo"),
     _Style("#7F7F7F", "<", "--"),
 )
-#: Policies look the same in all figures.
+#: Policy to its style, the same in all figures.
 _OF_POLICY: Final = {
     name: _STYLES[number]
     for number, name in enumerate(
@@ -49,7 +49,7 @@ _OF_POLICY: Final = {
 
 
 def check(folder: Path) -> None:
-    """Make the folder that figures are drawn into.
+    """Create the folder for figures.
 
     Raises
     ------
@@ -68,7 +68,7 @@ def check(folder: Path) -> None:
 
 def draw(result: Result, folder: Path) -> Path:
     """Draw the results of a claim to ``ID.svg`` in ``folder``."""
-    import matplotlib as mpl  # noqa: PLC0415 - only who draws needs it
+    import matplotlib as mpl  # noqa: PLC0415 - needed for drawing only
     from matplotlib.figure import Figure  # noqa: PLC0415
 
     claim = result.claim
@@ -120,7 +120,7 @@ def _named(rows: Sequence[Row], paper: Sequence[Point]) -> list[str]:
 
 
 def _errors(rows: Sequence[Row], factor: float) -> list[list[float]] | None:
-    """Lengths of the error bars below and above the values; None with one repetition."""
+    """Return the lengths of the error bars below and above the values; None with one repetition."""
     if all(row.low is None for row in rows):
         return None
     below = [(row.value - row.low) * factor if row.low is not None else 0.0 for row in rows]

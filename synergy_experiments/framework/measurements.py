@@ -1,7 +1,7 @@
 """Measurements of a claim: points of all repetitions, their means and intervals, and comparisons within repetitions.
 
-Intervals hold 95 % of the chance that is in the seeds: the mean over repetitions, by Student's t. Two policies are
-compared within a repetition, where both met the same network and the same requests, and then over repetitions.
+Intervals are 95 % confidence intervals of the mean over repetitions, by Student's t. Two policies are compared within a
+repetition, in which both had the same network and the same requests, and then over repetitions.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ class Row(NamedTuple):
 
 
 def interval(values: Sequence[float]) -> tuple[float, float | None, float | None]:
-    """Mean of independent values, and both ends of its 95 % interval by Student's t; None for a single value.
+    """Return the mean of independent values, and the ends of its 95 % interval by Student's t; None for a single one.
 
     >>> [round(end, 3) for end in interval([1.0, 2.0, 3.0])]
     [2.0, -0.484, 4.484]
@@ -63,7 +63,7 @@ class Measured:
     Parameters
     ----------
     repetitions
-        Points of each. A value that is not a number stands for nothing measured, and is left out.
+        Points of each repetition. NaN stands for a missing measurement.
 
     Examples
     --------
@@ -81,41 +81,41 @@ class Measured:
                     self._found.setdefault((x, algorithm, metric), {})[number] = value
 
     def rows(self) -> list[Row]:
-        """All points over repetitions, in the order in which they were first measured."""
+        """Return all points over repetitions, in the order of their first measurement."""
         return [Row(*key, *interval(list(values.values()))) for key, values in self._found.items()]
 
     def xs(self, metric: str, algorithm: str | None = None) -> list[Place]:
-        """Places at which a metric was measured, in their order."""
+        """Return the coordinates at which a metric was measured, in order."""
         return list(dict.fromkeys(x for x, of, what in self._found if what == metric and algorithm in (None, of)))
 
     def algorithms(self, metric: str) -> list[str]:
-        """Algorithms of which a metric was measured, in their order."""
+        """Return the algorithms of which a metric was measured, in order."""
         return list(dict.fromkeys(of for _, of, what in self._found if what == metric))
 
     def values(self, x: Place, algorithm: str, metric: str) -> dict[int, float]:
-        """Number of the repetition to its value; empty if nothing was measured."""
+        """Return number of the repetition to its value; empty without measurements."""
         return self._found.get((x, algorithm, metric), {})
 
     def mean(self, x: Place, algorithm: str, metric: str) -> float | None:
-        """Over repetitions; None if nothing was measured."""
+        """Return the mean over repetitions; None without measurements."""
         values = self.values(x, algorithm, metric)
         return math.fsum(values.values()) / len(values) if values else None
 
     def course(self, algorithm: str, metric: str) -> list[tuple[float, float]]:
-        """Places, which are numbers, with the means there, in the order of places."""
+        """Return numeric coordinates with the means there, in order."""
         means = ((x, self.mean(x, algorithm, metric)) for x in self.xs(metric, algorithm))
         return sorted((float(x), mean) for x, mean in means if mean is not None)
 
     def paired(self, x: Place, one: str, other: str, metric: str, how: Callable[[float, float], float]) -> float | None:
-        """Mean of ``how(one, other)`` over the repetitions that measured both; None if none did."""
+        """Return the mean of ``how(one, other)`` over the repetitions that measured both; None if none did."""
         ours, theirs = self.values(x, one, metric), self.values(x, other, metric)
         both = [how(ours[number], theirs[number]) for number in ours if number in theirs]
         return math.fsum(both) / len(both) if both else None
 
     def gain(self, x: Place, one: str, other: str, metric: str) -> float | None:
-        """By which share ``one`` is below ``other``, within repetitions: 0.25 for a quarter less."""
+        """Return the share by which ``one`` is below ``other``, within repetitions: 0.25 for a quarter less."""
         return self.paired(x, one, other, metric, lambda ours, theirs: 1.0 - ours / theirs if theirs else 0.0)
 
     def ahead(self, x: Place, one: str, other: str, metric: str) -> float | None:
-        """Mean excess of ``one`` over ``other``, within repetitions."""
+        """Return the mean excess of ``one`` over ``other``, within repetitions."""
         return self.paired(x, one, other, metric, lambda ours, theirs: ours - theirs)

@@ -1,7 +1,7 @@
 """Set-ups of experiments: named parameters, their values at each scale, and the values that a user sets.
 
 A parameter has a value for a quick run and one for a run at the paper's scale. ``--set name=value`` replaces either;
-a name that no experiment has, or a value that a parameter cannot take, is one clear error before anything runs.
+an unknown name, or an invalid value, is one clear error before anything runs.
 """
 
 from __future__ import annotations
@@ -59,8 +59,7 @@ class Parameter:
     quick, paper
         Values at the two scales.
     read
-        The value that a text stands for; raises :class:`~synergy_nb.plan.units.WrongValue` for one that stands for
-        none.
+        Function that returns the value of a text, or raises :class:`~synergy_nb.plan.units.WrongValue`.
     """
 
     about: str
@@ -201,10 +200,10 @@ def flag(about: str, quick: bool = False, paper: bool | None = None) -> Paramete
 
 
 def files(about: str) -> Parameter:
-    """Paths of files that are there, separated by commas; none by default."""
+    """Paths of existing files, separated by commas; none by default."""
 
     def read(text: str) -> tuple[str, ...]:
-        expected = "files that are there, separated by commas"
+        expected = "existing files, separated by commas"
         chosen = tuple(_parts(text, expected, None))
         for each in chosen:
             if not Path(each).is_file():
@@ -227,24 +226,24 @@ def _check_rising(found: Sequence[float], text: str, expected: str) -> None:
 
 
 def at_scale(parameters: Mapping[str, Parameter], scale: Scale) -> dict[str, Value]:
-    """The set-up of an experiment at a scale."""
+    """Return the set-up of an experiment at a scale."""
     return {name: each.quick if scale == "quick" else each.paper for name, each in parameters.items()}
 
 
 def parse(given: Iterable[str], known: Sequence[Mapping[str, Parameter]]) -> list[dict[str, Value]]:
-    """Parse ``--set`` texts into one mapping for each experiment, which gets the names that it has.
+    """Parse ``--set`` texts into one mapping for each experiment, with the parameters of that experiment.
 
     Parameters
     ----------
     given
         Texts ``name=value``.
     known
-        Parameters of the experiments that are to run.
+        Parameters of each experiment.
 
     Raises
     ------
     ValueError
-        Naming a parameter that none of them has, or a value that it cannot take.
+        If no experiment has a parameter of that name, or a value is invalid.
 
     Examples
     --------

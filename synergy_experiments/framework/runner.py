@@ -1,7 +1,7 @@
 """Runs experiments: repetitions cell by cell, in this process or in several.
 
-A cell that two claims share, as the figures over one sweep do, is measured once. Processes end with this one, however
-that ends.
+A cell that several claims share, such as the figures of one sweep, is measured once. Processes end with this one, even
+if it is killed.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ APART: Final = 1000  # seeds of two runs whose seeds differ by one
 
 
 def seed_of(seed: int, repetition: int) -> int:
-    """Seed of a repetition; repetition 0 of seed 2 is no repetition of seed 1."""
+    """Return the seed of a repetition; repetition 0 of seed 2 differs from all repetitions of seed 1."""
     return APART * seed + repetition
 
 
@@ -50,17 +50,17 @@ def reproduce(
     Parameters
     ----------
     claims
-        Each with what is set differently from its set-up at ``scale``.
+        Each claim with the values that replace those of its set-up at ``scale``.
     scale
-        ``quick`` or ``paper``.
+        Scale: ``quick`` or ``paper``.
     seed
-        Seed of everything.
+        Seed of all random draws.
     repeat
-        Repetitions, each from a seed of its own; the claim's own number at this scale if not given.
+        Number of repetitions, each with its own seed; None: the claim's number at this scale.
     processes
         Number of processes that measure at the same time.
     progress
-        Receiver of the progress.
+        Callback for the progress.
     """
     known: dict[Key, Timed] = {}
     with _Pool(processes) as pool:
@@ -103,7 +103,7 @@ def reproduce(
 
 
 class _Pool:
-    """Processes, started when there is first something for two of them."""
+    """Processes, started for the first two cells."""
 
     def __init__(self, processes: int) -> None:
         if processes < 1:
@@ -119,7 +119,7 @@ class _Pool:
             self._pool.shutdown(wait=True, cancel_futures=True)
 
     def measure(self, keys: Sequence[Key]) -> Iterator[tuple[Key, Timed]]:
-        """Cells as they are done."""
+        """Yield cells in the order in which they are measured."""
         if self._processes == 1 or len(keys) < 2:
             for key in keys:
                 yield key, _measure(*key)
@@ -140,7 +140,7 @@ def _measure(function: Callable[..., Any], arguments: tuple[Hashable, ...], seed
 
 
 def _begin(parent: int) -> None:
-    """In a new process: leave interrupts to the parent, and end when it has gone."""
+    """In a new process: leave interrupts to the parent, and end when the parent ends."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     process = multiprocessing.parent_process()
     if process is None or os.getppid() != parent:

@@ -3,9 +3,9 @@
 ==================  =================================================================================================
 holds               ours is within the tolerance of the paper's number, or better than it where the claim is a gain;
                     a statement about all points is true of all
-holds in part       the same direction, and less of it; a statement is true of more than half of the points
+holds in part       ours has the same direction, but is smaller; a statement is true of more than half of the points
 does not hold       otherwise
-not comparable      there is nothing to compare: not measured, or not the paper's input
+not comparable      no comparison is possible: not measured, or not the paper's input
 ==================  =================================================================================================
 """
 
@@ -20,7 +20,7 @@ __all__ = ["at_all", "at_least", "monotone", "near", "reduction", "unlike"]
 
 
 def reduction(name: str, paper: float, ours: float | None, tolerance: float = 0.1) -> Check:
-    """Reduction as a share: 0.45 for 45 % less.
+    """Check a reduction as a share: 0.45 for 45 % less.
 
     >>> reduction("delay", 0.45, 0.52).verdict, reduction("delay", 0.45, 0.2).verdict
     ('holds', 'holds in part')
@@ -33,7 +33,7 @@ def reduction(name: str, paper: float, ours: float | None, tolerance: float = 0.
 def at_least(
     name: str, paper: float, ours: float | None, tolerance: float, direction: float | None = None, unit: str = "%"
 ) -> Check:
-    """At least the paper's number less a tolerance; in part if it is above ``direction``, if that is given."""
+    """Check that ours is at least the paper's number less a tolerance; in part if above ``direction``, if given."""
     rule = f"holds from {_shown(paper - tolerance, unit)} on"
     if direction is not None:
         rule += f", in part above {_shown(direction, unit)}"
@@ -46,7 +46,7 @@ def at_least(
 
 
 def near(name: str, paper: float, ours: float | None, tolerance: float, wider: float, unit: str = "%") -> Check:
-    """Within a tolerance of the paper's number; in part within a wider one."""
+    """Check that ours is within a tolerance of the paper's number; in part within a wider one."""
     rule = f"holds within ± {_shown(tolerance, unit)}, in part within ± {_shown(wider, unit)}"
     if ours is None:
         return Check(name, paper, None, "not comparable", rule)
@@ -57,7 +57,7 @@ def near(name: str, paper: float, ours: float | None, tolerance: float, wider: f
 
 
 def at_all(name: str, paper: str, found: Iterable[tuple[object, bool]]) -> Check:
-    """A statement about each of some points, with the points at which it is not true.
+    """Check a statement about each of some points; the result names the points at which it is not true.
 
     >>> at_all("lowest", "Synergy lowest at every load", [(100, True), (200, True), (300, False)])[2:4]
     ('at 2 of 3; not at 300', 'holds in part')
@@ -75,7 +75,7 @@ def at_all(name: str, paper: str, found: Iterable[tuple[object, bool]]) -> Check
 
 
 def monotone(name: str, paper: str, course: Sequence[tuple[float, float]], sign: float) -> Check:
-    """A statement that values rise (sign 1) or fall (sign -1) from one place to the next.
+    """Check that values rise (sign 1) or fall (sign -1) from one coordinate to the next.
 
     >>> monotone("delay", "rises", [(1, 0.1), (2, 0.3), (3, 0.2), (4, 0.5)], 1.0)[2:4]
     ('at 2 of 3; not at 3', 'holds in part')
@@ -84,7 +84,7 @@ def monotone(name: str, paper: str, course: Sequence[tuple[float, float]], sign:
 
 
 def unlike(name: str, paper: float | str, ours: float | str | None, why: str) -> Check:
-    """Two numbers that cannot be compared, and why not."""
+    """Return two numbers that cannot be compared, with the reason."""
     return Check(name, paper, ours, "not comparable", why)
 
 

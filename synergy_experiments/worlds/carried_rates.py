@@ -1,13 +1,12 @@
 """Rates of the components of the top-k monitor, as tuples carry them downstream (dissertation, figures 1.1 and 3.2).
 
-Packets go from the source to filter, project and aggregate one by one; the aggregate gives, at each slide of its
-window, one tuple for every pair that was seen in the window, all at once. So what arrives are *items* of one or more
-tuples.
-Hops take time, the same for all items but for some jitter, and keep items in order. Each component measures its own
-input rate whenever an item arrives; the item carries on what was measured upstream when it, or the packet that made the
-aggregate give its results, went through there.
+Packets go from the source to filter, project and aggregate one by one; at each slide of its window, the aggregate
+emits one tuple for every pair in the window, all at once. So arrivals are *items* of one or more tuples. A hop takes
+the same time for all items except for some jitter, and preserves their order. Each component measures its own input
+rate whenever an item arrives. The item carries the rates that were measured upstream when it passed, or when the packet
+passed that caused the results of the aggregate.
 
-The dissertation does not say what a rate is, which decides all errors. Here it is a count over the last seconds, or the
+The dissertation does not define a rate, which determines all errors. Here it is a count over the last seconds, or the
 fading mean that peers of this platform measure.
 """
 
@@ -28,7 +27,7 @@ __all__ = ["COMPONENTS", "Estimator", "Items", "Packets", "measured_rates", "mon
 Array = npt.NDArray[np.float64]
 Indices = npt.NDArray[np.intp]
 
-#: Components that have an input, from the source on.
+#: Components with an input, in downstream order.
 COMPONENTS: Final = ("filter", "project", "aggregate", "sort", "count", "compare")
 
 
@@ -60,9 +59,9 @@ class Packets:
     times
         Event times in seconds from the first, ascending.
     kept
-        Whether the filter lets each pass.
+        Whether each passes the filter.
     pairs
-        Number of the pair that each belongs to.
+        Number of the pair of each packet.
     """
 
     times: Array
@@ -71,7 +70,7 @@ class Packets:
 
     @classmethod
     def of(cls, table: pl.DataFrame, pair: tuple[str, str], where: str) -> Packets:
-        """Packets of a table with a ``time`` column, by the columns of a pair and an SQL condition."""
+        """Return the packets of a table with a ``time`` column, given the columns of a pair and an SQL condition."""
         found = table.select(
             seconds=(pl.col("time") - pl.col("time").min()).dt.total_microseconds() / 1e6,
             kept=pl.sql_expr(where).fill_null(value=False),
@@ -106,13 +105,13 @@ class Items:
     carried: Mapping[str, Array]
 
     def at(self, kept: Indices | npt.NDArray[np.bool_]) -> Items:
-        """Some of the items."""
+        """Return some of the items."""
         carried = {ancestor: rates[kept] for ancestor, rates in self.carried.items()}
         return Items(self.times[kept], self.tuples[kept], self.rate[kept], carried)
 
 
 def measured_rates(times: Array, tuples: Array, estimator: Estimator) -> Array:
-    """Rate at each arrival of an item, that item included, tuples/s."""
+    """Return the rate at each arrival of an item, including that item, tuples/s."""
     if estimator.fading:
         rate = Rate(estimator.seconds, float(times[0]) if len(times) else 0.0)
         found = np.empty(len(times))
@@ -134,7 +133,7 @@ def monitored(
     hop: tuple[float, float],
     rng: np.random.Generator,
 ) -> dict[str, Items]:
-    """The packets that arrive at each component of the monitor.
+    """Return the items that arrive at each component of the monitor.
 
     Parameters
     ----------
@@ -152,7 +151,7 @@ def monitored(
     Returns
     -------
     dict of str to Items
-        Component to its items, from the whole time: rates of the first window are too low.
+        Component to all of its items; rates of the first window are too low.
     """
     delay, jitter = hop
 
@@ -163,7 +162,7 @@ def monitored(
         return Items(times, tuples, measured_rates(times, tuples, estimator), carried)
 
     def onward(name: str, given: Items, kept: Indices | npt.NDArray[np.bool_]) -> Items:
-        """The output of a component, as it arrives at the next one."""
+        """Return the output of a component as it arrives at the next one."""
         sent = given.at(kept)
         return items(arrived(sent.times), sent.tuples, {name: sent.rate, **sent.carried})
 
@@ -181,20 +180,20 @@ def monitored(
     found["sort"] = onward("aggregate", of_windows, all_windows)
     found["count"] = onward("aggregate", of_windows, all_windows)
     by_sort = onward("sort", found["sort"], all_windows)
-    both = np.maximum(by_sort.times, arrived(found["count"].times))  # it waits for the number, one tuple a window
+    both = np.maximum(by_sort.times, arrived(found["count"].times))  # it waits for the number of pairs
     carried = {"sort": by_sort.carried["sort"], "count": found["count"].rate, **found["sort"].carried}
     found["compare"] = items(both, results + 1.0, carried)
     return found
 
 
 def _results(times: Array, pairs: npt.NDArray[np.int64], window: float, slide: float) -> tuple[Array, Array]:
-    """Ends of the windows with results, and the number of pairs in each: those with a packet in [end - window, end)."""
+    """Return the ends of windows with results, and the number of pairs with a packet in [end - window, end)."""
     order = np.lexsort((times, pairs))
     ordered, of = times[order], pairs[order]
     again = np.append(np.where(of[1:] == of[:-1], ordered[1:], np.inf), np.inf)  # the pair's next packet
-    first = np.floor(ordered / slide).astype(np.int64) + 1  # of the slides whose window has the packet
+    first = np.floor(ordered / slide).astype(np.int64) + 1  # numbers of the slides whose window contains the packet
     last = np.minimum(np.floor((ordered + window) / slide), np.floor(again / slide)).astype(np.int64)
-    count = int(times[-1] // slide) if len(times) else 0  # a later one ends only with the stream
+    count = int(times[-1] // slide) if len(times) else 0  # a later window ends only with the stream
     change = np.zeros(count + 2)
     shown = (first <= last) & (first <= count)
     np.add.at(change, first[shown], 1.0)
@@ -205,7 +204,7 @@ def _results(times: Array, pairs: npt.NDArray[np.int64], window: float, slide: f
 
 
 def sampled(items: Items, tuples: float, seconds: float = 0.0) -> Indices:
-    """Numbers of items from each to the next of which at least so many tuples come, and so many seconds pass."""
+    """Return the numbers of items such that at least ``tuples`` and ``seconds`` are between one and the next."""
     total = np.cumsum(items.tuples)
     found = [0] if len(total) else []
     while found:

@@ -67,11 +67,11 @@ FEEDBACK: Final = 1.0  # virtual seconds between two measurements of t̂, as ses
 SMOOTHING: Final = 0.5  # weight of a new measurement
 DECIDED: Final = 60.0  # virtual seconds after the last request until all must be decided
 NEAREST: Final = 8  # number of nearest peers that a peer knows, for deployment by delay
-WARM_UP: Final = 10.0  # virtual seconds of tuples before those that are counted
+WARM_UP: Final = 10.0  # virtual seconds of tuples before the counted ones
 
 
 class _Known(Latency):
-    """The true delays to all peers."""
+    """The true delays from a peer to all others."""
 
     __slots__ = ("_own", "_topology")
 
@@ -81,7 +81,7 @@ class _Known(Latency):
         self._own = own
 
     def one_way(self, address: str) -> float | None:
-        """Delay of one direction in seconds."""
+        """Return the delay of one direction in seconds."""
         return self._topology.delay(self._own, address)
 
 
@@ -286,7 +286,7 @@ def compose(scenario: Scenario, seed: int) -> Outcome:
 
 
 def executed(name: str, plan: Plan, peers: Mapping[str, str]) -> Application:
-    """An application of the flow simulator, in which other applications execute the operators of shared streams."""
+    """Return an application for the flow simulator; other applications execute the operators of its shared streams."""
     shared = {tap: provider(plan.operators[tap], peers[tap]) for tap in taps_of(plan)}
     taps = {tap: found for tap, found in shared.items() if found is not None}
     own = {operator: peer for operator, peer in peers.items() if operator not in shared}
@@ -305,7 +305,7 @@ def _peers(topology: Topology, workload: Workload, scenario: Scenario, seed: int
 
 
 def _machine(topology: Topology, address: str, cores: float, settings: PeerConfig) -> Machine:
-    """Properties of a peer's machine: delays and bandwidths of its links, and its own speed."""
+    """Return the delays and bandwidths of a peer's links, and its speed."""
 
     def bandwidth_from(upstream: str) -> float:
         return topology.bandwidth(upstream, address)

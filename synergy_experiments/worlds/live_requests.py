@@ -1,6 +1,6 @@
 """The same requests composed and executed by real peers: Dask workers in two processes, with artificial link delays.
 
-The peers, their components and their places in the network are those of the simulated scenario, and so are the
+The peers, their components and their positions in the network are those of the simulated scenario, and so are the
 requests, their origins and their arrival times. Operators with a processing time block the one thread of their peer for
 that time without using the processor, so that 88 peers of one core each fit on a machine with two. Sources are packets
 in bursts, as the generator makes them. Delays are measured by the wall clock and include the work of the machine: each
@@ -36,7 +36,7 @@ TRIES: Final = 5
 
 
 def live(given: Scenario, seed: int) -> dict[str, float]:
-    """Metrics of a scenario on real peers."""
+    """Measure the metrics of a scenario on real peers."""
     return {name: value for name, value in run_live(given, seed).metrics().items() if not math.isnan(value)}
 
 
@@ -66,7 +66,7 @@ async def _lived(given: Scenario, seed: int) -> Outcome:
 
 
 def _parts(topology: Topology, workload: Workload, pings: float) -> dict[str, dict[str, Any]]:
-    """Settings of each peer: components, capacity and interval of pings."""
+    """Return the settings of each peer: components, capacity and interval of pings."""
     return {
         peer: {"components": list(workload.offers(peer)), "cores": cores, "pings": pings}
         for peer, cores in topology.cores.items()
@@ -128,7 +128,7 @@ async def _messages(cluster: AsyncCluster) -> int:
 
 
 async def _delays(running: Mapping[str, AsyncApplication]) -> dict[str, tuple[int, float, float]]:
-    """Number of tuples, sum of their delays in seconds, and number of late tuples, by application."""
+    """Return the number of tuples, the sum of their delays in seconds, and the number of late ones, by application."""
 
     async def one(application: AsyncApplication) -> tuple[int, float, float]:
         tuples, total, late = 0, 0.0, 0.0

@@ -1,9 +1,9 @@
-"""The workload of R6 on real peers: Dask workers, each with one thread that its components hold as long as they say.
+"""The workload of R6 on real peers: Dask workers with one thread each, which components occupy for stated times.
 
-An aggregate is executed behind an operator that takes its cost for every packet, holding its peer's one thread without
-using the processor, so that peers of a core each can be had on a machine with fewer. Peers are not asked whether they
-have room: the point is what happens if they have not. A source that is held up keeps its packets, and their delays are
-counted from when they were due; so an overloaded peer shows as work that waits and delays that grow, and nothing ends.
+Upstream of each aggregate, an operator occupies the one thread of its peer for the aggregate's cost of every packet,
+without using the processor. So a machine with fewer cores can run peers of one core each. Admission is disabled, since
+the experiment overloads peers. A source with backpressure retains its packets, and their delays are counted from their
+due times. So an overloaded peer has waiting work and growing delays, and no application fails.
 
 Delays are those of results, from the last packet that they need: of an aggregate over a second, once a second.
 """
@@ -40,7 +40,7 @@ __all__ = ["measured_live", "monitored", "pinned_plan"]
 
 COLUMNS: Final = {"source": "str", "destination": "str", "bytes": "int"}
 OVERDUE: Final = 5.0  # seconds beyond its duration that a run may take to empty its queues
-LOOK: Final = 0.25  # seconds between two looks at what waits
+LOOK: Final = 0.25  # seconds between two measurements of waiting work
 
 
 def monitored(
@@ -56,7 +56,7 @@ def monitored(
     algorithms: tuple[str, ...],
     seed: int,
 ) -> list[Point]:
-    """Delays and loads at a multiple of the trace's rate, by algorithm, on real peers.
+    """Measure delays and loads at a multiple of the trace's rate, by algorithm, on real peers.
 
     Parameters
     ----------
@@ -91,7 +91,7 @@ def monitored(
 
 
 def pinned_plan(packets: Sequence[Stream], costs: Sequence[float], placed: Mapping[str, str]) -> Plan:
-    """The plan of :func:`~synergy_experiments.worlds.packet_monitoring.monitoring_plan` for real peers.
+    """Return the plan of :func:`~synergy_experiments.worlds.packet_monitoring.monitoring_plan` for real peers.
 
     Parameters
     ----------
@@ -113,7 +113,7 @@ def pinned_plan(packets: Sequence[Stream], costs: Sequence[float], placed: Mappi
 
 
 def measured_live(query: Plan, peers: int, seconds: float, memory: float, seed: int) -> dict[str, float]:
-    """Execute a plan whose operators all have their places, and measure its results.
+    """Execute a plan whose operators are all pinned, and measure its results.
 
     Parameters
     ----------
@@ -176,7 +176,7 @@ async def _measured(query: Plan, peers: int, seconds: float, memory: float, seed
 
 
 async def _looked(cluster: AsyncCluster, query: Plan) -> list[tuple[str, float, float]]:
-    """Waiting work in seconds, and recent load, by peer."""
+    """Return the waiting work in seconds and the recent load of each peer."""
     found = []
     for name, state in (await cluster.states()).items():
         if state is not None:

@@ -46,7 +46,7 @@ def impact_of_newcomer(
     false_alarm: float,
     prefix: str = "",
 ) -> Iterator[Point]:
-    """Projected over actual impact of the last stream on the first one, by projector and reading.
+    """Measure the projected over the actual impact of the last stream on the first, by projector and description.
 
     Parameters
     ----------
@@ -108,7 +108,7 @@ def impact_of_newcomer(
 
 
 def _mean(births: Array, delays: Array, segment: float, since: float, half: int) -> float:
-    """Mean delay of the tuples in the segments of high (0) or of low rate (1), from a time on."""
+    """Return the mean delay of the tuples in the segments of high (0) or of low rate (1), from a time on."""
     rows = (births >= since) & (np.floor(births / segment + 1e-9).astype(np.int64) % 2 == half)
     return float(delays[rows].mean()) if rows.any() else math.nan
 
@@ -121,7 +121,7 @@ def _loads(
     window: float,
     rng: np.random.Generator,
 ) -> tuple[Array, Traffic, Traffic]:
-    """Lengths of the segments in seconds, and the load of the peer in each, without and with the newcomer."""
+    """Return the lengths of the segments, seconds, and the peer's load in each, without and with the newcomer."""
     *running, own = signatures
     if reading in ("mean", "maximum"):
         pieces = aggregate(running, end - window, window, "every")
@@ -137,7 +137,7 @@ def _loads(
 
 
 def _added(projector: str, tau: float, before: Traffic, after: Traffic, lengths: Array) -> Array:
-    """δ of a component in each segment, in seconds; infinite if the peer is overloaded."""
+    """Return δ of a component in each segment, seconds; infinite if the peer is overloaded."""
     was, will = sojourn_times(projector, before, lengths), sojourn_times(projector, after, lengths)
     with np.errstate(invalid="ignore"):
         more = np.add(np.subtract(will.stretch, was.stretch) * tau, np.subtract(will.waiting, was.waiting))
@@ -145,7 +145,7 @@ def _added(projector: str, tau: float, before: Traffic, after: Traffic, lengths:
 
 
 def moved(pattern: Pattern, by: float) -> Pattern:
-    """The same pattern, as if its measurement had begun ``by`` seconds later.
+    """Return the same pattern, as if its measurement had begun ``by`` seconds later.
 
     >>> moved(Pattern((2.0, 8.0), (0.8, 0.05)), 3.0)
     Pattern(seconds=(7.0, 2.0, 1.0), loads=(0.05, 0.8, 0.05))

@@ -1,8 +1,8 @@
 """Common parts of the experiments on resilient placement: statistics, and algorithms on equal inputs.
 
-All algorithms get the same load model and the same capacities, and those that balance loads the same series of rates.
-As statistics are to be random (section 7.3.1), its means are a random point of the ideal feasible set, about which the
-rates of each stream vary evenly between nothing and twice as much. ROD and its refinement do without.
+All algorithms receive the same load model and the same capacities, and those that balance loads the same series of
+rates. As statistics have to be random (section 7.3.1), the means of the series are a random point of the ideal feasible
+set, and the rates of each stream are uniform between zero and twice its mean. ROD and its refinement use no rates.
 """
 
 from __future__ import annotations
@@ -26,17 +26,17 @@ from synergy_nb.algorithms.resilience import (
 __all__ = ["ALGORITHMS", "OTHERS", "REFINED", "place_by", "random_rates"]
 
 REFINED: Final = "rod+refinement"
-OTHERS: Final = ("correlation", "llf", "random", "connected")  # of section 7.2
+OTHERS: Final = ("correlation", "llf", "random", "connected")  # algorithms of section 7.2
 ALGORITHMS: Final = (REFINED, "rod", *OTHERS)
-POINTS: Final = 100  # of a series of rates
+POINTS: Final = 100  # points of a series of rates
 
 Array = npt.NDArray[np.float64]
 
 
 def random_rates(model: LoadModel, capacity: Array, rng: np.random.Generator) -> Array:
-    """A series of rates as from statistics: an array of points x input streams."""
+    """Return a series of rates as from statistics: an array of points x input streams."""
     streams = model.load.shape[1]
-    share = rng.dirichlet(np.ones(streams + 1))[:streams]  # x_k, evenly over the ideal set
+    share = rng.dirichlet(np.ones(streams + 1))[:streams]  # x_k, uniform over the ideal set
     mean = share * capacity.sum() / model.load.sum(axis=0)
     series: Array = mean * rng.uniform(0.0, 2.0, (POINTS, streams))
     return series
@@ -45,7 +45,7 @@ def random_rates(model: LoadModel, capacity: Array, rng: np.random.Generator) ->
 def place_by(
     algorithm: str, model: LoadModel, capacity: Array, rates: Array, rng: np.random.Generator
 ) -> npt.NDArray[np.int64]:
-    """Node of each operator, by the algorithm of that name.
+    """Return the node of each operator by the algorithm of that name.
 
     Parameters
     ----------
@@ -56,7 +56,7 @@ def place_by(
     capacity
         Capacity of each node.
     rates
-        Series that loads are balanced at.
+        Series of rates at which loads are balanced.
     rng
         Random generator of the random placement.
     """

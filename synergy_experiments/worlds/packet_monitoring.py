@@ -1,12 +1,12 @@
 """The workload of section 7.3.5: 16 aggregates over each of ten sub-streams of a packet trace.
 
 Number and mean size of packets in each second and each minute, and over the last ten seconds and the last minute, by
-source or by source and destination: 16 queries, which are executed for every sub-stream apart. A sub-stream has the
-packets of about a tenth of the sources; its rate is its own.
+source or by source and destination: 16 queries, which are executed separately for every sub-stream. A sub-stream has
+the packets of about a tenth of the sources, and its own rate.
 
 :func:`monitoring_plan` is the query plan for any sources of packets, so the same set-up runs in the simulator and on
-peers. :func:`assignments` places its aggregates, by every algorithm from the same statistics; sources and sinks are
-left to the caller, who knows where packets come in and results are wanted.
+peers. :func:`assignments` places its aggregates, by every algorithm from the same statistics; the
+caller places sources and sinks.
 """
 
 from __future__ import annotations
@@ -55,7 +55,7 @@ COLUMNS: Final = ("time", "source", "destination", "bytes")
 
 
 def substreams(packets: pl.DataFrame, count: int, seed: int) -> list[pl.DataFrame]:
-    """A trace in parts, each with the packets of as many sources.
+    """Divide a trace into parts, each with the packets of as many sources.
 
     Parameters
     ----------
@@ -83,7 +83,7 @@ def substreams(packets: pl.DataFrame, count: int, seed: int) -> list[pl.DataFram
 
 
 def packets_of(trace: str, rate: float, duration: float, seed: int) -> pl.DataFrame:
-    """The first ``duration`` seconds of a packet trace, or as much generated; ``since`` are seconds from its begin."""
+    """Return the first ``duration`` seconds of a trace, or generated packets; ``since`` are seconds from its start."""
     if trace:
         packets = traces.table({"connector": "trace", "path": trace})
     else:
@@ -93,27 +93,27 @@ def packets_of(trace: str, rate: float, duration: float, seed: int) -> pl.DataFr
 
 
 def costs_of(mean: Sequence[float], cores: float, seed: int) -> list[float]:
-    """Seconds that a packet costs each aggregate, between 0.1 and 1 of one another, ``cores`` in all at mean rates."""
+    """Return the seconds of a packet at each aggregate: uniform in [0.1, 1], scaled to ``cores`` in all."""
     relative = np.random.default_rng([seed, 7]).uniform(0.1, 1.0, len(AGGREGATES))
     costs: list[float] = (relative * cores / (sum(mean) * relative.sum())).tolist()
     return costs
 
 
 def named(number: int, aggregate: tuple[str, str, str]) -> str:
-    """Id of one of :data:`AGGREGATES` over the stream of that number."""
+    """Return the id of one of :data:`AGGREGATES` over the stream of that number."""
     window, key, value = aggregate
     return f"{value} by {key} {window} {number}"
 
 
 def aggregated(stream: Stream, number: int, aggregate: tuple[str, str, str], **profile: Any) -> Stream:
-    """One of :data:`AGGREGATES` over a stream."""
+    """Return one of :data:`AGGREGATES` over a stream."""
     window, key, value = aggregate
     values = {value: VALUES[value]}
     return stream.aggregate(KEYS[key], WINDOWS[window], values, id=named(number, aggregate), **profile)
 
 
 def monitoring_plan(packets: Sequence[Stream], costs: Sequence[float], selectivity: float = 0.1) -> Plan:
-    """The query plan: every aggregate of every stream, each with a sink of its own.
+    """Return the query plan: every aggregate of every stream, each with its own sink.
 
     Parameters
     ----------
@@ -122,7 +122,7 @@ def monitoring_plan(packets: Sequence[Stream], costs: Sequence[float], selectivi
     costs
         Processing time of a packet at each of :data:`AGGREGATES`, seconds.
     selectivity
-        Tuples that an aggregate gives, over packets.
+        Output tuples of an aggregate over its packets.
     """
     sinks: list[Plan] = []
     for number, stream in enumerate(packets):
@@ -134,12 +134,12 @@ def monitoring_plan(packets: Sequence[Stream], costs: Sequence[float], selectivi
 
 
 def aggregates_of(query: Plan) -> tuple[str, ...]:
-    """Ids of the operators that are placed."""
+    """Return the ids of the operators that are placed."""
     return tuple(name for name, operator in query.operators.items() if operator.kind == "aggregate")
 
 
 def monitoring_model(query: Plan) -> LoadModel:
-    """Loads of the aggregates; those of one stream count as connected, for that stream would have to be sent twice."""
+    """Return the load model of the aggregates; those of one stream count as connected, as they share its transfer."""
     model = load_model(query)
     names = aggregates_of(query)
     rows = [model.operators.index(name) for name in names]
@@ -151,7 +151,7 @@ def monitoring_model(query: Plan) -> LoadModel:
 
 
 def rates_of(times: Sequence[Array], until: float, width: float) -> Array:
-    """Rates of streams in intervals of ``width`` seconds up to ``until``: intervals x streams, tuples/s."""
+    """Return the rates of streams in intervals of ``width`` seconds up to ``until``: intervals x streams, tuples/s."""
     count = max(round(until / width), 1)
     found = [np.histogram(own, bins=count, range=(0.0, count * width))[0] / width for own in times]
     return np.stack(found, axis=1).astype(np.float64)
@@ -160,7 +160,7 @@ def rates_of(times: Sequence[Array], until: float, width: float) -> Array:
 def assignments(
     query: Plan, capacities: Mapping[str, float], rates: Array, algorithms: Sequence[str], seed: int
 ) -> dict[str, dict[str, str]]:
-    """Peer of each aggregate, by algorithm.
+    """Return the peer of each aggregate, by algorithm.
 
     Parameters
     ----------

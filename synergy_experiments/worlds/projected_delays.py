@@ -1,13 +1,14 @@
 """Projected and actual delays, segment by segment, for claims C13 and C14 (section 2.4.2).
 
-Several streams come to one peer, each to a component of its own, and tuples queue there in the flow simulator. The
+Several streams arrive at one peer, each at its own component, and tuples queue there in the flow simulator. The
 signatures of all streams are learnt on line, from their arrivals alone. At the end of every window the execution time
-of the first stream's tuples is projected for each segment of the *next* window, as if all went on as it was; and also
-for the segments of the window that has just ended (*same*), which shows how good the formulas are if the load is known.
+of the first stream's tuples is projected for each segment of the *next* window, under the assumption of unchanged
+signatures, and also for the segments of the window that has just ended (*same*), which shows the error of the formulas
+with known loads.
 
-Every segment's projection is compared with the mean of what its tuples took. That mean varies from one window to the
-next however well it is projected, so a projector is also judged by its means over all segments of high and of low rate,
-as figures do where the eye takes the mean.
+Every segment's projection is compared with the mean delay of its tuples. That mean varies randomly from one window to
+the next, so a projector is also judged by its means over all segments of high and of low rate, which a reader of the
+figures sees.
 """
 
 from __future__ import annotations
@@ -48,9 +49,9 @@ __all__ = [
 PAPER: Final = "mm1, maximum"  # the component's maximum load in every segment (equation 2.11)
 CONFIDENCE: Final = 0.999
 BOUND: Final = f"transient, {CONFIDENCE:.1%}"
-FLOOR: Final = "mean known"  # what the mean actual time in segments of high, and of low rate would project
+FLOOR: Final = "mean known"  # the mean actual time in segments of high and of low rate
 PROJECTED: Final = (PAPER, "mm1", "mg1", "gg1", "transient", BOUND)
-LEARNT: Final = 2  # windows before the first that counts
+LEARNT: Final = 2  # windows before the first counted one
 BEATS: Final = 50  # of a window, at which the absence of tuples is noticed
 BINS: Final = 50  # of a figure
 SHOWN: Final = (PAPER, "mm1", "transient")
@@ -146,7 +147,7 @@ def run(streams: Sequence[Stream], window: float, windows: int, seed: int, false
     Parameters
     ----------
     streams
-        The first is the one that is looked at.
+        Streams to execute; the first is the one under test.
     window, windows
         W in seconds, and how many.
     seed
@@ -162,8 +163,8 @@ def run(streams: Sequence[Stream], window: float, windows: int, seed: int, false
 
 
 def executed(streams: Sequence[Stream], seconds: float, seed: int) -> tuple[list[Array], list[Array]]:
-    """Arrival times of the tuples within so many seconds, and their execution times, by stream."""
-    until = 1.1 * seconds  # so that what came before is done
+    """Return the arrival times of the tuples within a number of seconds, and their execution times, by stream."""
+    until = 1.1 * seconds  # so that earlier tuples have left
     keep = max(len(each.arrivals.times) or math.ceil(1.2 * each.arrivals.rate * until) for each in streams) + 1000
     flow = Flow(seed=seed, keep=keep, backlog=seconds)
     for number, each in enumerate(streams):
@@ -180,7 +181,7 @@ def executed(streams: Sequence[Stream], seconds: float, seed: int) -> tuple[list
 
 
 def learn(births: Array, tau: float, window: float, windows: int, false_alarm: float) -> Learnt:
-    """The signature of a stream, learnt from when its tuples arrived, at the end of each window.
+    """Learn the signature of a stream from the arrival times of its tuples, at the end of each window.
 
     Parameters
     ----------
@@ -212,11 +213,11 @@ def learn(births: Array, tau: float, window: float, windows: int, false_alarm: f
     return learnt
 
 
-# -- projections beside what happened ----------------------------------------------------------------------------------
+# -- projections and measurements ----------------------------------------------------------------------------------
 
 
 def project(done: Run, number: int, over: float = math.inf) -> tuple[Pieces, dict[str, Array]]:
-    """Execution times of the first stream in each segment, from the signatures at the end of a window.
+    """Project the execution times of the first stream in each segment, from the signatures at the end of a window.
 
     Parameters
     ----------
@@ -225,7 +226,7 @@ def project(done: Run, number: int, over: float = math.inf) -> tuple[Pieces, dic
     number
         Number of the window.
     over
-        Seconds for which :data:`BOUND` is of the mean, where a segment is longer.
+        Longest time over which :data:`BOUND` bounds the mean, seconds.
     """
     segments = [each.segments[number] for each in done.learnt]
     pieces = aggregate(segments, number * done.window, done.window, "every")
@@ -288,13 +289,13 @@ def compare(done: Run, *, same: bool, segment: float | None = None) -> Found:
 
 
 def scores(found: Found, x: str, prefix: str = "") -> Iterator[Point]:
-    """Scores of the projectors as points at ``x``. A bound is no estimate, and has no errors.
+    """Return the scores of the projectors as points at ``x``. A bound is no estimate, and has no errors.
 
     ``error`` is the mean relative error of single segments, ``error of means`` that of the means over all segments of
-    high, and of low rate. Both are weighted by tuples, as a segment of few tuples tells little, and taken where no
-    projector that knows the loads says that the peer is overloaded; ``overload`` is the share of tuples where one says
-    so. ``optimistic`` is the share of the segments of high rate whose tuples took longer than projected,
-    ``conservative`` that of low rate whose tuples did not. ``at high rate`` and ``at low rate`` are projected means
+    high, and of low rate. Both are weighted by tuples, as a segment of few tuples is uncertain, and exclude segments in
+    which a projector that knows the loads projects overload; ``overload`` is the share of tuples in these.
+    ``optimistic`` is the share of the segments of high rate whose tuples took longer than projected, ``conservative``
+    that of low rate whose tuples did not. ``at high rate`` and ``at low rate`` are projected means
     over actual ones; ``follows`` is the correlation of the logarithms of projected and actual times over segments.
     """
     finite = np.all([np.isfinite(found.projected[name]) for name in ("mm1", "mg1", "gg1", "transient")], axis=0)
@@ -334,7 +335,7 @@ def scores(found: Found, x: str, prefix: str = "") -> Iterator[Point]:
 
 
 def caught(done: Run, changes: Array, segment: float) -> float:
-    """Share of the true changes that are found before the next one, and placed within half a segment."""
+    """Return the share of the true changes that are found before the next one, and dated within half a segment."""
     if not len(changes):
         return math.nan
     found = np.array(done.learnt[0].changes).reshape(-1, 2)
@@ -346,7 +347,7 @@ def caught(done: Run, changes: Array, segment: float) -> float:
 
 
 def curves(done: Run, metric: str, span: float | None = None) -> Iterator[Point]:
-    """Delay over time, in a window half way through: points as of a figure.
+    """Return the delay over time in the middle window, as points of a figure.
 
     Parameters
     ----------

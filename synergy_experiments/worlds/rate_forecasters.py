@@ -1,7 +1,7 @@
-"""Forecasters of statsmodels as rivals of the prediction of rates: fitted to the first rates, then one step at a time.
+"""Forecasters of statsmodels for comparison with the prediction of rates.
 
-They are fitted once, to the first part of a series, and forecast each following rate from all that came before it.
-``AutoReg with ancestors`` gets the carried rates of the same tuple, as our predictors do.
+They are fitted once, to the first part of a series, and forecast each following rate from all rates before it.
+``AutoReg with ancestors`` receives the carried rates of the same tuple, as our predictors do.
 """
 
 from __future__ import annotations
@@ -17,11 +17,11 @@ import numpy.typing as npt
 __all__ = ["FORECASTERS", "forecast", "installed"]
 
 Array = npt.NDArray[np.float64]
-LAGS: Final = 5  # of autoregressions, at most
+LAGS: Final = 5  # greatest order of autoregressions
 
 
 def installed() -> bool:
-    """Whether statsmodels is there."""
+    """Whether statsmodels is installed."""
     return importlib.util.find_spec("statsmodels") is not None
 
 
@@ -40,7 +40,7 @@ def forecast(name: str, rates: Array, carried: Mapping[str, Array], fitted: int)
         Number of the first rates that the forecaster is fitted to.
     """
     with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # of fits that are at a bound, which is no matter here
+        warnings.simplefilter("ignore")  # warnings of fits at a bound, which do not matter here
         found = FORECASTERS[name](rates, carried, fitted)
     found = np.where(np.isfinite(found), found, rates[fitted - 1 : -1])
     return np.maximum(found, 0.0)
@@ -80,7 +80,7 @@ def _beside(rates: Array, carried: Mapping[str, Array], fitted: int) -> Array:
     return _autoregression(rates, carried, fitted, ancestors=True)
 
 
-#: Name to a function of the rates, the carried ones, and how many are fitted.
+#: Name to a function of the rates, the carried rates, and the number of fitted rates.
 FORECASTERS: Final[Mapping[str, Callable[[Array, Mapping[str, Array], int], Array]]] = {
     "exponential smoothing": _smoothing,
     "Holt, damped": _holt,

@@ -1,14 +1,15 @@
 """Replicas placed by simulated peers, and by the algorithms that the dissertation compares with (section 4.5).
 
-Every peer submits one request, all at the same time, for an application of n components: a row with a split and a join
-in it. The request's peer is its destination node, a random peer is its source node. The points of Synergy come from the
-protocol: whole peers on the kernel, with ring, directory and failure detector, whose messages take the delays of the
-network. The others are placed by one that knows everything.
+All peers submit one request each at the same time, for an application of n components: a chain with a split and a join.
+The request's peer is its destination node, a random peer its source node. The points of Synergy come from the protocol:
+complete peers on the kernel, with ring, directory and failure detector, whose messages have the delays of the network.
+The other algorithms know everything.
 
 Details that the dissertation does not state
 --------------------------------------------
-How much an application takes. Here all primaries together take a quarter of the processing capacity, so that a peer has
-room for four applications, and a stream takes 100 kB/s, a twelfth of the slowest links. Both can be set.
+The dissertation does not state the resources of an application. Here all primaries together use a quarter of the
+processing capacity, so that a peer has capacity for four applications, and a stream has 100 kB/s, a twelfth of the
+slowest links. Both can be set.
 """
 
 from __future__ import annotations
@@ -51,13 +52,13 @@ __all__ = [
     "world",
 ]
 
-#: Those that can be compared. *Optimum* is the best under limits, for one request after the other: all components on
-#: one group of peers, and where none has room for them, *latency* under limits.
+#: Algorithms to compare. *Optimum* is the best placement under limits, for one request after the other: all components
+#: on one group of peers, or *latency* under limits if no group has capacity for them.
 ALGORITHMS: Final = ("synergy", "optimum", "optimal", "random", "partition", "latency", "latency apart")
 STABLE: Final = 12.0  # virtual seconds after which the directory knows all components of a fresh ring
-DECIDED: Final = 120.0  # and by when all requests are decided
+DECIDED: Final = 120.0  # virtual seconds in which all requests are decided
 VALUE: Final = 16.0  # bytes of a tuple
-TRIES: Final = 50  # random groups that are tried before one is computed
+TRIES: Final = 50  # random groups that are tried before the optimum is computed
 COMPONENTS: Final = ("delay", "union", "source:python")
 
 
@@ -70,7 +71,7 @@ class Requests:
     peers, components, degree
         Numbers of peers and of components, and the replication degree ϱ.
     load
-        Share of all processing capacity that the primaries of all applications take together.
+        Share of all processing capacity that the primaries of all applications use together.
     stream
         Rate of each stream, bytes/s.
     delays
@@ -78,7 +79,7 @@ class Requests:
     equal
         Whether all peers have one core, instead of capacities from discrete classes.
     limits
-        Whether the algorithms that know no limits are held to them all the same.
+        Whether the algorithms without limits obey these too.
     """
 
     peers: int = 20
@@ -98,11 +99,11 @@ class World:
     Parameters
     ----------
     topology
-        Peers and what lies between them.
+        Peers and the network between them.
     plans
         Submitting peer to the query plan ξ.
     pinned
-        Submitting peer to the places of source and sink.
+        Submitting peer to the peers of source and sink.
     """
 
     topology: Topology
@@ -110,12 +111,12 @@ class World:
     pinned: Mapping[str, Mapping[str, str]]
 
     def limits(self) -> Limits:
-        """All that peers and links have."""
+        """Return the resources of all peers and links."""
         return Limits(self.topology.cores, self.topology.bandwidth)
 
 
 def application(components: int, load: float, stream: float, source_at: str, sink_at: str) -> Plan:
-    """An application in a row, with a split after its first component and a join two further on, if it has as many.
+    """Return an application: a chain with a split after the first component and a join two further on, if that long.
 
     Parameters
     ----------
@@ -149,7 +150,7 @@ def application(components: int, load: float, stream: float, source_at: str, sin
 
 @lru_cache(maxsize=8)
 def world(given: Requests, seed: int) -> World:
-    """Network and requests: the same for all algorithms."""
+    """Return network and requests, the same for all algorithms."""
     names = [f"peer-{number}" for number in range(1, given.peers + 1)]
     classes = {1.0: 1.0} if given.equal else CAPACITIES
     if given.delays:
@@ -168,7 +169,7 @@ def world(given: Requests, seed: int) -> World:
 
 @lru_cache(maxsize=64)
 def placements(given: Requests, algorithm: str, seed: int) -> Mapping[str, Roles]:
-    """Placement of the replicas of each request by an algorithm; requests that it cannot place are left out.
+    """Return the placement of each request by an algorithm, without requests that it cannot place.
 
     Parameters
     ----------
@@ -192,7 +193,7 @@ def placements(given: Requests, algorithm: str, seed: int) -> Mapping[str, Roles
 
 
 def _decided(met: World, given: Requests, algorithm: str, rng: random.Random) -> Iterator[tuple[str, Roles]]:
-    """Placements by one that knows everything, request by request."""
+    """Yield placements by an algorithm that knows everything, request by request."""
     peers, degree, delay = met.topology.peers, given.degree, met.topology.delay
     limits = met.limits() if given.limits or algorithm == "optimum" else None
     groups = groups_of(peers, degree, rng)
@@ -220,7 +221,7 @@ def _decided(met: World, given: Requests, algorithm: str, rng: random.Random) ->
 def _optimum(
     plan: Plan, degree: int, met: World, limits: Limits, pinned: Mapping[str, str], rng: random.Random
 ) -> Roles:
-    """An optimal placement on one group; if no group has enough resources, a placement by latency."""
+    """Return an optimal placement on one group; if no group has enough resources, a placement by latency."""
     peers = met.topology.peers
     for _ in range(TRIES):
         try:
@@ -235,7 +236,7 @@ def _optimum(
 
 
 def simulated(met: World, degree: int, seed: int) -> dict[str, Roles]:
-    """Placements by the distributed protocol, all requests submitted at once.
+    """Return the placements of the distributed protocol, with all requests submitted at once.
 
     Parameters
     ----------
@@ -304,12 +305,12 @@ class PlacementCost:
         self.simulation.call(name, lambda: protocol.submit(name, plan, placed, degree=degree))
 
     def decide(self) -> None:
-        """Wait until all that was submitted is decided.
+        """Wait until all submitted requests are decided.
 
         Raises
         ------
         RuntimeError
-            If something is not.
+            If a request is not decided in time.
         """
         limit = self.simulation.now + DECIDED
         self.simulation.run(limit, stop=lambda: self.found.keys() == self._asked)
@@ -317,7 +318,7 @@ class PlacementCost:
             raise RuntimeError(f"{len(self._asked - self.found.keys())} requests are not decided in {DECIDED:g} s")
 
     def limits(self) -> Limits:
-        """Residual resources of peers and links."""
+        """Return the residual resources of peers and links."""
         cores = {address: each.ledger.residual_cores("") for address, each in self.peers.items()}
 
         def bandwidth(sender: str, to: str) -> float:
@@ -327,5 +328,5 @@ class PlacementCost:
 
 
 def mean(values: list[float]) -> float:
-    """Mean; NaN without values."""
+    """Return the mean; NaN without values."""
     return math.fsum(values) / len(values) if values else math.nan

@@ -23,7 +23,7 @@ from synergy_nb.simulator.kernel import Simulation, Uniform
 
 __all__ = ["COMPONENTS", "Sent", "publish", "responsible"]
 
-COMPONENTS: Final = 25  # of all peers together
+COMPONENTS: Final = 25  # number of components of all peers together
 STABLE: Final = 12.0  # virtual seconds until all components are registered
 SAMPLE: Final = 1.0  # virtual seconds between two samples of a load
 
@@ -38,7 +38,7 @@ class Sent(NamedTuple):
     receivers
         Peer to the distinct peers at which they arrived.
     responsible
-        Peer to the distinct other peers whose place on the ring is the nearest to the key of one of its components.
+        Peer to the distinct other peers whose key is the nearest to that of one of its components.
     """
 
     messages: Mapping[str, int]
@@ -63,7 +63,7 @@ class _Counting(Peer):
 
 
 def responsible(host: str, components: Sequence[str], addresses: Sequence[str]) -> frozenset[str]:
-    """Find the peers other than the host that are responsible for a component, by the hash of its name alone."""
+    """Return the peers other than the host that are responsible for a component, by the hash of its name."""
 
     def nearest(name: str) -> str:
         key = number_of(key_of(name))

@@ -51,12 +51,12 @@ class Scenario:
         Rule of :class:`~synergy_nb.algorithms.composition.CompositionConfig` for the peers of components that are
         missing or that no candidate can take on, by default none; empty for the policy's own.
     pings
-        Seconds between pings of the failure detector. No peer fails here, and with the half second that peers have in
-        earnest two of three messages are pings.
+        Seconds between pings of the failure detector. No peer fails here; with the usual half second, two of
+        three messages would be pings.
     window
         Virtual seconds of tuples that are counted, after all requests are decided.
     origin
-        Rule for the peer at which a request is submitted: ``client``, the peer that the workload has it from; another
+        Rule for the peer at which a request is submitted: ``client``, the peer in the workload; another
         rule of :data:`~synergy_nb.lifecycle.origins.POLICIES`, with a client beside that peer; or ``random``, any peer.
     """
 
@@ -77,12 +77,12 @@ class Scenario:
     origin: str = "client"
 
     def config(self) -> CompositionConfig:
-        """Parameters of composition at every peer."""
+        """Return the parameters of composition at every peer."""
         config = POLICIES[self.policy]
         if self.deployment:
             config = msgspec.structs.replace(config, deployment=self.deployment)
         if not config.enforce:
-            return config  # they take one candidate of each operator, as it comes
+            return config  # they use the first candidate of each operator
         return msgspec.structs.replace(
             config,
             ratio=self.ratio,
@@ -94,7 +94,7 @@ class Scenario:
         )
 
     def world(self, seed: int) -> tuple[Topology, Workload]:
-        """Network and requests: the same for all policies."""
+        """Return network and requests, the same for all policies."""
         topology, workload = _world(self.workload, self.peers, self.delays, self.equal, seed)
         return topology, workload if self.origin == "client" else _submitted(workload, topology, self.origin, seed)
 
@@ -111,7 +111,7 @@ def _world(workload: Parameters, peers: int, delays: str, equal: bool, seed: int
 
 
 def _submitted(workload: Workload, topology: Topology, rule: str, seed: int) -> Workload:
-    """The workload with other origins, at which the sinks are, too."""
+    """Return the workload with other origins, which also have the sinks."""
     peers = topology.peers
     rng = np.random.default_rng([seed, 224])
     offers = {peer: workload.offers(peer) for peer in peers}
@@ -140,7 +140,7 @@ class Served:
     request
         Request that was served.
     status, reason
-        ``running`` or ``rejected``, and why.
+        Status ``running`` or ``rejected``, and its reason.
     plan, peers
         Plan that was set up, reduced where streams are shared, and its component graph λ.
     discovery, setup
@@ -148,8 +148,8 @@ class Served:
     phi
         φ of the graph that was chosen.
     delay, own_delay, tuples, late
-        Mean delay of its tuples in seconds, from the source and from the stream that it shares; how many there were,
-        and how many of them were late.
+        Mean delay of its tuples in seconds, from the source and from the shared stream on; number of tuples,
+        and of late ones.
     """
 
     request: Request
@@ -165,10 +165,10 @@ class Served:
     tuples: int = 0
     late: int = 0
     _submitted: float = math.nan
-    _asked: float = math.nan  # the directory, for the last time
+    _asked: float = math.nan  # the last answer of the directory
 
     def note(self, event: Event) -> None:
-        """An event of its journal: when it was submitted, discovered, chosen and set up."""
+        """Record an event of its journal: the times of its submission, discovery, decision and set-up."""
         match event:
             case RequestSubmitted():
                 self._submitted = self._asked = event.time
@@ -207,7 +207,7 @@ class Outcome:
     events
         Messages received and wake-ups in the kernel.
     component_tuples
-        Executed in the flow simulator.
+        Number of tuples that components executed in the flow simulator.
     loads
         Loads of all peers while tuples were counted: arriving work as a share of the time.
     virtual
@@ -223,7 +223,7 @@ class Outcome:
     virtual: float
 
     def metrics(self) -> dict[str, float]:
-        """Means over applications; NaN without values."""
+        """Return the means over applications; NaN without values."""
         admitted = [each for each in self.served if each.admitted]
         flowing = [each for each in admitted if each.tuples]
         tuples = sum(each.tuples for each in admitted)

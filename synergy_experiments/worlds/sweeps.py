@@ -1,14 +1,14 @@
 """Common parts of the simulated experiments of section 2.4.2: their set-up, and the comparison of policies.
 
 The dissertation states the network, the numbers of peers, components and operators, the replication degree, the slack
-of 30 % and Zipf's exponent. It does not state rates, processing times, capacities, when requests arrive, nor from how
-many queries they are drawn; what is taken instead is in the set-up and can be changed. Rates of 5 to 15 tuples/s and
-processing times of 5 to 15 ms let an operator take a tenth of a peer: 100 requests are then "a reasonable load for all
-algorithms" that look at resources, and 500 are too many for those that do not share.
+of 30 % and Zipf's exponent. It does not state rates, processing times, capacities, arrival times of requests, and the
+number of queries; our values are in the set-up and can be changed. Rates of 5 to 15 tuples/s and processing times of 5
+to 15 ms give an operator a load of a tenth of a peer: 100 requests are then "a reasonable load for all algorithms" that
+check resources, and 500 are too many for those that do not share.
 
-Requests never end, so the load is that of all that were admitted. Components are not deployed, as the dissertation
+Requests never end, so the load is that of all admitted ones. Components are not deployed, as the dissertation
 treats deployment in an experiment of its own (C11): otherwise the policies would differ in how much they deploy.
-Candidates are probed at random, as is done without a service that monitors delays; ``--set choice=nearest`` has one.
+Candidates are probed at random, as without a service that monitors delays; ``--set choice=nearest`` uses one.
 """
 
 from __future__ import annotations
@@ -37,14 +37,14 @@ SIMULATED: Final[Mapping[str, Parameter]] = {
     "components": whole("unique components", 200),
     "replication": whole("peers that offer each component", 5),
     "operators": wholes("least and greatest number of operators of a query", (2, 10), count=2),
-    "population": whole("queries that there are to ask for", 500),
+    "population": whole("number of different queries", 500),
     "zipf": number("exponent of their popularity", 1.6),
     "sources": whole("source streams", 20),
     "rates": numbers("least and greatest tuples/s of a source", (5.0, 15.0), least=1e-3, count=2),
     "costs": numbers("least and greatest processing time in seconds", (0.005, 0.015), least=1e-9, count=2),
     "branching": number("share of the queries that have two branches", 0.0, most=1.0),
-    "slack": number("what a request allows beyond its time in isolation, as a share", 0.3),
-    "isolated": choice("placement that the time in isolation is that of: the mean or the least", ["mean", "least"]),
+    "slack": number("slack of a request over its time in isolation, as a share", 0.3),
+    "isolated": choice("placement of the time in isolation: the mean or the least", ["mean", "least"]),
     "ratio": number("probing ratio", 0.1, least=1e-9, most=1.0),
     "at_least": whole("candidates that are probed in any case", 2),
     "budget": whole("paths that are probed", 8),
@@ -62,19 +62,19 @@ _SCENARIO: Final = {each.name for each in fields(Scenario)} - {"workload"}
 
 
 def scenario(setup: Setup, **changes: Any) -> Scenario:
-    """The scenario of a set-up, with the varied parameters of an experiment."""
+    """Return the scenario of a set-up, with the varied parameters of an experiment."""
     chosen: dict[str, Any] = {**setup, **changes}
     workload = Parameters(**{name: value for name, value in chosen.items() if name in _WORKLOAD})
     return Scenario(workload, **{name: value for name, value in chosen.items() if name in _SCENARIO})
 
 
 def simulated(given: Scenario, seed: int) -> dict[str, float]:
-    """Metrics of a scenario."""
+    """Simulate a scenario and return its metrics."""
     return compose(given, seed).metrics()
 
 
 def cells(setup: Setup, varied: str, places: Sequence[Place], **changes: Any) -> Iterator[Cell]:
-    """A cell for every policy of the set-up at every value of the varied parameter."""
+    """Yield a cell for every policy of the set-up at every value of the varied parameter."""
     for place in places:
         for policy in algorithms(setup):
             given = scenario(setup, **{**changes, varied: place}, policy=policy)
@@ -82,10 +82,10 @@ def cells(setup: Setup, varied: str, places: Sequence[Place], **changes: Any) ->
 
 
 def algorithms(setup: Setup) -> tuple[str, ...]:
-    """Policies that are compared."""
+    """Return the compared policies."""
     return cast("tuple[str, ...]", setup["algorithms"])
 
 
 def others(setup: Setup) -> list[str]:
-    """Policies that Synergy is compared with, but for its own parts."""
+    """Return the policies with which Synergy is compared, without variants of Synergy."""
     return [policy for policy in algorithms(setup) if policy in COMPARED[1:]]
