@@ -1,1 +1,1 @@
-"""The tests. What several of them share is in ``conftest.py``."""
+"""The tests. ``conftest.py`` contains what several of them share."""

@@ -1,4 +1,4 @@
-"""What all tests share: the same examples on every run, and the way to the real data."""
+"""Fixtures of all tests: the same examples in every run, and the folder of the real data."""
 
 from __future__ import annotations
 

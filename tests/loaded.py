@@ -1,4 +1,4 @@
-"""Simulated peers whose components take time by the load of their peer, and whose drivers report that each second."""
+"""Simulated peers whose processing times depend on the load of their peer, which drivers report every second."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Simulated peers that place replicas, and the books that they must keep."""
+"""Simulated peers that place replicas, and a check of their resources."""
 
 from __future__ import annotations
 

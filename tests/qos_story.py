@@ -1,4 +1,4 @@
-"""Journals of applications that never ran: what peers and sinks would have written, second by second."""
+"""Journals of applications that never ran, with the events that peers and sinks would have recorded every second."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Recorded runs of simulated peers, which got all that they got by messages."""
+"""Recorded runs of simulated peers, all of whose inputs are messages."""
 
 from __future__ import annotations
 

@@ -22,7 +22,7 @@ __all__ = ["SERVERS", "LongFirst", "in_random_order", "long_first", "unit"]
 SERVERS: Final = {
     "spark_peers": ("test_bench", "test_spark_cluster"),
     "spark_server": (
-        "test_spark_elsewhere",
+        "test_spark_external_server",
         "test_spark_expressions",
         "test_spark_operators",
         "test_spark_query",

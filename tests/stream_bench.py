@@ -1,4 +1,4 @@
-"""The hosting of one peer that is talked to by hand: what arrives, what it executes, what that makes and takes."""
+"""The hosting of one peer, driven by hand: arriving frames, executions, and their effects."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Admission promises what peers can keep: measured overheads, credible profiles, and no veto of who is late already."""
+"""Admission promises only what peers can meet: measured overheads, credible profiles, no veto of late applications."""
 
 from __future__ import annotations
 

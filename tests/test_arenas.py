@@ -1,4 +1,4 @@
-"""Memory that peers of one machine share: what is written once and read in place, and what leads nowhere."""
+"""Shared memory of peers of one machine: written once, read in place; references that cannot be read."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Passive replication between hosts: what backups keep, and how one goes on when the peer of its component is gone."""
+"""Passive replication between hosts: the state of backups, and take-overs after the death of a primary's peer."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The bare page stands in for a notebook: what it must do for the tests of views to mean something."""
+"""The bare page replaces a notebook in tests: the properties on which tests of views depend."""
 
 from __future__ import annotations
 

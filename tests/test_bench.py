@@ -1,4 +1,4 @@
-"""Every measurement runs, in a tiny size, and gives what it says; how long it takes is no matter here."""
+"""Every measurement runs in a tiny size and returns its documented keys; its duration does not matter here."""
 
 from __future__ import annotations
 

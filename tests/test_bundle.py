@@ -1,4 +1,4 @@
-"""The views' bundle: built from the present sources, complete in itself, in wheel and sdist, and built without fuss."""
+"""The views' bundle: built from the present sources, self-contained, in wheel and sdist."""
 
 from __future__ import annotations
 

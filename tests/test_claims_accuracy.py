@@ -1,4 +1,4 @@
-"""C13 and C14: projections beside what happened, as literal counts find it."""
+"""C13 and C14: projections compared with measurements, which literal counts confirm."""
 
 from __future__ import annotations
 

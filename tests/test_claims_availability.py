@@ -1,4 +1,4 @@
-"""A1 to A6: replicas placed by the protocol, the optimum and the baselines, and what they are held to."""
+"""A1 to A6: replicas placed by the protocol, the optimum and the baselines, and their limits."""
 
 from __future__ import annotations
 

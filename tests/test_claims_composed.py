@@ -1,4 +1,4 @@
-"""Composition on the kernel and tuples in the flow simulator, together: what the simulated claims stand on."""
+"""Composition on the kernel together with tuples in the flow simulator, the base of the simulated claims."""
 
 from __future__ import annotations
 

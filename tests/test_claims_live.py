@@ -1,4 +1,4 @@
-"""C1 to C4 on Dask workers: the scenario's peers, requests and delays, and what their sinks measure."""
+"""C1 to C4 on Dask workers: the scenario's peers, requests and delays, and the measurements of its sinks."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""R6 on Dask workers: the aggregates where placements want them, what waits there, and overload as a result."""
+"""R6 on Dask workers: aggregates on their planned peers, waiting work, and overload as a result."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""R1 to R7: the experiments on resilient placement, at small size, and what they must show whatever the seed."""
+"""R1 to R7: the experiments on resilient placement in small size, with the results that hold for every seed."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The command: what it prints, what it refuses in which words, and its exit codes."""
+"""The command: its output, its refusals, and its exit codes."""
 
 from __future__ import annotations
 

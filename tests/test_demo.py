@@ -1,4 +1,4 @@
-"""The main job: its inputs, DuckDB's batch computation against a literal one, and the whole of it on a few peers."""
+"""The main job: its inputs, DuckDB's batch computation against a literal one, and a complete run on a few peers."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The directory: what hosts register is found by all, through crashes, joins and leaves, and goes with its host."""
+"""The directory: all peers find registered entries, through crashes, joins and leaves; entries end with their host."""
 
 from __future__ import annotations
 

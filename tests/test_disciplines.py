@@ -1,4 +1,4 @@
-"""Scheduling disciplines: which application's tuples go first, where several meet, and what that does to misses."""
+"""Scheduling disciplines: the order of tuples of several applications, and its effect on misses."""
 
 from __future__ import annotations
 

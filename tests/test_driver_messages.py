@@ -1,4 +1,4 @@
-"""What a driver sends to its own peer: messages that are declared, handled, and refused from anybody else."""
+"""Messages of a driver to its own peer: declared, handled, and refused from any other sender."""
 
 from __future__ import annotations
 

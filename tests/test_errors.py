@@ -1,4 +1,4 @@
-"""Errors in a notebook: the user's own line and the message; every frame by %tb; errors of others as ever."""
+"""Errors in a notebook: the user's own line and the message; all frames by %tb; errors of others unchanged."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""SQL expressions on Polars mean what they mean in DuckDB, and what sql.py says where engines differ."""
+"""SQL expressions on Polars have the meaning of DuckDB, except for the differences documented in sql.py."""
 
 from __future__ import annotations
 

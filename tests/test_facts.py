@@ -1,4 +1,4 @@
-"""What the account of a request tells of events that no other view shows, and errors of peers in sentences."""
+"""Accounts of a request: events that no other view shows, and errors of peers in sentences."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a notebook gives to a source: iterables, asynchronous ones, frames, and rows that it pushes."""
+"""Sources fed by a notebook: iterables, asynchronous ones, frames, and pushed rows."""
 
 from __future__ import annotations
 

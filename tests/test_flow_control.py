@@ -1,4 +1,4 @@
-"""Hot spots in the flow simulator: seen before the first miss, moved to a peer that has room, and never to and fro."""
+"""Hot spots in the flow simulator: found before the first miss, moved to a peer with capacity, without ping-pong."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Frames of links on the stream of a comm: whatever comes in one read, what is cut, what is too long, what is none."""
+"""Frames of links on the stream of a comm: several in one read, partial, too long, and malformed ones."""
 
 from __future__ import annotations
 

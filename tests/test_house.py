@@ -55,7 +55,7 @@ TOP = LEVEL["cli"]
 
 # Of the runtime, what may know Dask: the plugin on a worker, the bounds of its ports, the processes that hold workers,
 # and what starts or joins
-DASK_DOORS = {("process", "plugin"), ("process", "processes"), ("process", "starting"), ("transport", "listening")}
+DASK_MODULES = {("process", "plugin"), ("process", "processes"), ("process", "starting"), ("transport", "listening")}
 DASK = {"dask", "distributed"}
 OUTSIDE_WORLD = {"asyncio", "socket", "selectors", "ssl", "time", "tornado"} | DASK
 GLOBAL_RANDOMNESS = {"secrets", "uuid.uuid1", "uuid.uuid4", "os.urandom", "os.getrandom"}
@@ -69,7 +69,7 @@ SEEDED_RANDOMNESS = {
     "Philox",
     "default_rng",
 }
-# Only the data path on Spark knows PySpark; who knows the data path on Spark: the runtime's one door to it, what makes
+# Only the data path on Spark knows PySpark; who knows the data path on Spark: the runtime's one entry to it, what makes
 # peers of live runs, which asks what Spark can execute, and the top
 SPARK_DOORS = {
     ("runtime", "data", "spark_servers"),
@@ -261,11 +261,11 @@ def only_seeded_randomness(module: Module) -> Iterator[str]:
 
 def few_doors_to_dask(module: Module) -> Iterator[str]:
     """Only named modules of the runtime import Dask."""
-    if module.parts[0] == "runtime" and module.parts[1:] in DASK_DOORS:
+    if module.parts[0] == "runtime" and module.parts[1:] in DASK_MODULES:
         return
     for line, name in module.imports:
         if name.partition(".")[0] in DASK:
-            yield f"line {line}: imports {name}; the doors to Dask are {sorted('/'.join(door) for door in DASK_DOORS)}"
+            yield f"line {line}: imports {name}; the modules that may import Dask are {sorted('"/".join(module) for module in DASK_MODULES)}"
 
 
 def few_doors_to_spark(module: Module) -> Iterator[str]:

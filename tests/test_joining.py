@@ -1,4 +1,4 @@
-"""Many peers become one ring: waves that double, messages that do not pile up, and how far it is."""
+"""Many peers form one ring: waves that double, bounded queues of messages, and progress."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The journal: what readers see of it, and that it survives being written down."""
+"""The journal: its readers, and its encoding and decoding."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Bandwidth that a link was measured to carry (section 2.2.2): by hand, on simulated links, promised, and live."""
+"""Measured bandwidth of links (section 2.2.2): by hand, on simulated links, promised, and live."""
 
 from __future__ import annotations
 

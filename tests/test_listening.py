@@ -1,4 +1,4 @@
-"""Bounds of ports: what strangers say of lengths is refused before a buffer is made, and what stalls is closed."""
+"""Bounds of ports: impossible lengths are refused before a buffer is allocated, stalled connections are closed."""
 
 # mypy: disable-error-code="no-untyped-call"
 

@@ -1,4 +1,4 @@
-"""What the directory says of the load of peers, and probes that go where there is capacity left."""
+"""Loads in the directory, and probes that go to peers with free capacity."""
 
 from __future__ import annotations
 

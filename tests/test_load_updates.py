@@ -1,4 +1,4 @@
-"""Load updates between peers: how many, to whom, and that every look-up returns the load that was sent last."""
+"""Load updates between peers: their number, their receivers, and look-ups that return the last published load."""
 
 from __future__ import annotations
 

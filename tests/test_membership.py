@@ -1,4 +1,4 @@
-"""The failure detector: how fast, how sure, how it takes back what was wrong, and what it keeps."""
+"""The failure detector: its speed, its errors, the correction of false beliefs, and its memory."""
 
 from __future__ import annotations
 

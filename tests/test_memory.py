@@ -1,4 +1,4 @@
-"""Memory of operators: plans that cannot fit are refused, what grows too large fails by name, and others go on."""
+"""Memory of operators: impossible plans are refused, a component that exceeds its share fails by name, others go on."""
 
 from __future__ import annotations
 
@@ -83,7 +83,7 @@ def test_a_plan_cannot_give_an_operator_more_than_its_peer_has() -> None:
     assert memory.share("app", "c", 10.0).limit == 10.0
 
 
-# -- at the door -----------------------------------------------------------------------------------------------------
+# -- at the boundary -----------------------------------------------------------------------------------------------------
 
 
 def test_windows_that_hold_a_tuple_too_often_are_refused() -> None:

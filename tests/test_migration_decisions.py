@@ -1,4 +1,4 @@
-"""What leaves a hot spot and where it goes: worked examples, brute force, and no ping-pong."""
+"""Decisions of migration: worked examples, brute force, and no ping-pong."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Components move between real peers while their query runs, as a notebook has them move."""
+"""Components move between real peers while their query runs, on request of a notebook."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Names are free text: whatever people call a plan, its frames arrive where they belong, and its ids are ids."""
+"""Names are free text: frames of plans of any name arrive at their component, and ids are valid."""
 
 from __future__ import annotations
 
@@ -118,7 +118,7 @@ def test_a_backup_of_a_plan_of_any_name_takes_over(name: str) -> None:
     play(scenario)
 
 
-# -- at the door -----------------------------------------------------------------------------------------------------
+# -- at the boundary -----------------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("name", NASTY, ids=range(len(NASTY)))

@@ -1,4 +1,4 @@
-"""What operators refuse, and what single ones promise beyond the contract of all."""
+"""Single operators: refusals, and properties beyond the contract of all."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Tuples whose deadline has passed: dropped when they would be executed, counted, and dropped again in every replay."""
+"""Tuples whose deadline has passed: dropped at execution, counted, and dropped again in every replay."""
 
 from __future__ import annotations
 

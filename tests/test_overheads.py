@@ -1,4 +1,4 @@
-"""What a plan takes at peers beside its processing: how it is measured, and how projection puts it together."""
+"""Overheads of plans: their measurement, and their use in projection."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Load levels: worked examples of how often a load is reported."""
+"""Load levels: worked examples of the frequency of reports."""
 
 from __future__ import annotations
 

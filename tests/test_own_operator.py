@@ -1,4 +1,4 @@
-"""An operator of one's own: a declaration and a logic, found by their kind, and nothing else."""
+"""A user's own operator: a declaration and a logic, found by their kind."""
 
 from __future__ import annotations
 

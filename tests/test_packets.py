@@ -1,4 +1,4 @@
-"""Generated packets: the same for ever, whatever the size of batches, and as self-similar as the theory says."""
+"""Generated packets: the same in every version, whatever the size of batches, and self-similar as in theory."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The ring: state against slow oracles, routing to the live root, joins, leaves, repair, and what a failure costs."""
+"""The ring: state against slow oracles, routing to the live root, joins, leaves, repair, and the cost of a failure."""
 
 from __future__ import annotations
 

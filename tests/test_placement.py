@@ -1,4 +1,4 @@
-"""Plans that are placed resiliently at peers: decided by ROD, then probed, reserved and set up as any other."""
+"""Plans with resilient placement: decided by ROD, then probed, reserved and set up like any other."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Query plans: what they say, what they are called, what is wrong with them."""
+"""Query plans: construction, names and errors."""
 
 from __future__ import annotations
 

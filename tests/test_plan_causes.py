@@ -1,4 +1,4 @@
-"""Of many problems the causes come first, and what only follows from them is left out."""
+"""Of many problems the causes are listed first, and their consequences are omitted."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Everything that may be wrong with a plan, and the message that says so."""
+"""Every error in a plan, and its message."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What docs/plans.md says about plans is so."""
+"""docs/plans.md agrees with the code."""
 
 from __future__ import annotations
 

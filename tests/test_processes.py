@@ -1,4 +1,4 @@
-"""Peers in processes of their own: they start, they fail one by one, and none outlives its cluster."""
+"""Peers in separate processes: their start, single failures, and their end with the cluster."""
 
 # mypy: disable-error-code="no-untyped-call"
 

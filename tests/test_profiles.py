@@ -1,4 +1,4 @@
-"""What a peer measures of its operators and tells the directory: rate, cost and selectivity by the name of a stream."""
+"""Published profiles of operators: rate, cost and selectivity by the name of a stream."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Projection equals a slow, obvious twin, is monotone, and names who would be hurt."""
+"""Projection equals a slow, obvious implementation, is monotone, and names the harmed applications."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A journal becomes lines and standings: the same whatever the portions, of bounded size, with nothing of note lost."""
+"""A journal becomes lines and status texts: the same for any portions, of bounded size, with all notable events."""
 
 from __future__ import annotations
 

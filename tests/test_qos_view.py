@@ -1,4 +1,4 @@
-"""The kernel's side of the live view: what it sends to whom and when, what a notebook keeps, what it says as text."""
+"""The kernel's side of the live view: its messages to pages, its stored state in notebooks, its texts."""
 
 from __future__ import annotations
 

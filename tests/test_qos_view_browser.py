@@ -1,4 +1,4 @@
-"""The live view in a real Chromium: what is drawn, for whom, and how it is handled."""
+"""The live view in a real Chromium: its drawing, its accessibility, and its controls."""
 
 from __future__ import annotations
 

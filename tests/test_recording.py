@@ -1,4 +1,4 @@
-"""A recorded run is replayed with the same effects, and a recording that was changed is found out."""
+"""A recorded run is replayed with the same effects, and changes of a recording are found."""
 
 from __future__ import annotations
 

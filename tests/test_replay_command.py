@@ -1,4 +1,4 @@
-"""``synergy replay``: what it prints, what it refuses in which words, and its exit codes."""
+"""``synergy replay``: its output, its refusals, and its exit codes."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The HTML report and its chart: all there, nothing from elsewhere, and nobody's text taken for markup."""
+"""The HTML report and its chart: complete, without external content, and with escaped texts."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Resilient placement of query plans on peers, and what is said of where it fails first."""
+"""Resilient placement of query plans on peers, and the explanation of the first overload."""
 
 from __future__ import annotations
 

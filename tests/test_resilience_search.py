@@ -1,4 +1,4 @@
-"""What searches for placements: refinement and the optimum beside slow twins, clusters, and the placements compared."""
+"""Searches for placements: refinement and the optimum against slow implementations, clusters, baselines."""
 
 from __future__ import annotations
 

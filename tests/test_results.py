@@ -1,4 +1,4 @@
-"""Results are read by place: whatever is interrupted, and whoever else reads, none is lost and none comes twice."""
+"""Results are read by position: none is lost or doubled, through interruptions and with several readers."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Streams that are shared and move, or are taken over: their readers follow. Sessions and streams, in virtual time."""
+"""Shared streams that move or are taken over: their readers follow. Sessions and streams, in virtual time."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Sessions and streams together, in virtual time: what peers agree on is what real operators do with real tuples."""
+"""Sessions and streams together, in virtual time: real operators on real tuples follow the agreements of peers."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Streams that run are used again: found, reserved for, kept as long as somebody uses them (section 2.3.3)."""
+"""Running streams are reused: found, reserved, and retained while an application uses them (section 2.3.3)."""
 
 from __future__ import annotations
 

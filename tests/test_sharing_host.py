@@ -1,4 +1,4 @@
-"""Streams that applications share on live hosts: what a sharer gets, whom it never stops, and what ends it."""
+"""Shared streams on live hosts: the tuples of a sharer, its isolation from others, and its end."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Signatures: changes are found as fast and as seldom falsely as stated, nothing is lost, and aggregation is exact."""
+"""Signatures: changes are found with the stated speed and false alarms, nothing is lost, aggregation is exact."""
 
 from __future__ import annotations
 

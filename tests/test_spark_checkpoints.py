@@ -1,4 +1,4 @@
-"""A query goes on with the checkpoint of one on another server: what is copied, what is refused, and who removes it."""
+"""A query continues with the checkpoint of another server: copies, refusals, and removal."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Plans with parts on Spark, on real peers: the same rows as on peers alone, whatever becomes of the server."""
+"""Plans with parts on Spark, on real peers: the same rows as on peers alone, through failures of the server."""
 
 from __future__ import annotations
 

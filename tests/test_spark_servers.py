@@ -1,4 +1,4 @@
-"""Parts on Spark go on on another server, when they move and when their peer is killed: with the rows of Polars."""
+"""Parts on Spark continue on another server, in a move and after the death of their peer, with the rows of Polars."""
 
 from __future__ import annotations
 

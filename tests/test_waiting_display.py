@@ -1,4 +1,4 @@
-"""Calls that take long say what they wait for, to people only: at a terminal, in a notebook, never in a pipe."""
+"""Long calls display what they wait for: at a terminal and in a notebook, never in a pipe."""
 
 from __future__ import annotations
 

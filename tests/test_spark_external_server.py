@@ -1,4 +1,4 @@
-"""Clusters whose Spark server is another's, or that have none."""
+"""Clusters that use another owner's Spark server, or none."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Errors of peers on the standard error: once each, with names of peers, never many, none of what is closed."""
+"""Errors of peers on the standard error: once each, with names of peers, at a limited rate, none after closing."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The endpoint of a peer for Spark, without Spark: a query reads and writes in the order in which Spark does."""
+"""The endpoint of a peer for Spark, without Spark: queries read and write in the order of Spark."""
 
 from __future__ import annotations
 
@@ -139,7 +139,7 @@ def test_a_micro_batch_ends_at_a_punctuation_and_has_not_too_many_rows() -> None
     assert last == Offset(74, 11)  # more than that, as there is no punctuation within
 
 
-def test_what_all_readers_have_committed_is_gone() -> None:
+def test_rows_that_all_readers_have_committed_are_removed() -> None:
     spool = Spool(taps=2)
     spool.append(batch([1, 2]))
     spool.append(Punctuation(5, 2, 0.0))
@@ -257,7 +257,7 @@ class Spark:
             self.exchange.commit(self.run, port, 0, start)
 
 
-def test_without_state_what_was_read_is_complete_at_the_commit() -> None:
+def test_without_state_rows_are_complete_at_the_commit() -> None:
     query = Query(2)
     spark = Spark(query, 2)
     query.exchange.append(0, batch([5, 3], 0, born=1.0))
@@ -276,7 +276,7 @@ def test_without_state_what_was_read_is_complete_at_the_commit() -> None:
     assert not spark.step()
 
 
-def test_with_state_what_was_read_is_complete_when_the_watermark_has_taken_effect() -> None:
+def test_with_state_rows_are_complete_when_the_watermark_has_taken_effect() -> None:
     query = Query(lag=1000)
     spark = Spark(query, no_data=True)
     query.exchange.append(0, batch([5000]))
@@ -323,7 +323,7 @@ def test_a_micro_batch_that_is_written_again_is_not_handed_over_again() -> None:
     assert [item.position for item in query.items] == [0, 2, 2, 3]
 
 
-def test_what_is_left_of_an_earlier_run_is_refused() -> None:
+def test_results_of_an_earlier_run_are_refused() -> None:
     query = Query()
     old, new = query.run, query.exchange.begin(END_TIME)
     for call in (
@@ -338,7 +338,7 @@ def test_what_is_left_of_an_earlier_run_is_refused() -> None:
     query.exchange.finish(new, 0, [])
 
 
-def test_only_what_the_commit_names_is_handed_over() -> None:
+def test_only_rows_that_the_commit_names_are_handed_over() -> None:
     query = Query()
     table = pa.Table.from_pylist([{"time": 1, "n": 7, "text": ""}], schema=arrow_schema(COLUMNS).remove(3))
     for put in ("kept", "of a task that failed"):
@@ -382,7 +382,7 @@ def test_ages_are_kept_for_what_follows_only() -> None:
     assert ages.of(10_000) == 0.0
 
 
-def test_what_is_not_read_holds_nothing_up() -> None:
+def test_an_input_that_is_not_read_delays_nothing() -> None:
     query = Query(2, taps=2, limit=50)
     spark = Spark(query)  # it reads the first input by its first tap and nothing else
     query.exchange.append(1, batch([1]))
@@ -396,7 +396,7 @@ def test_what_is_not_read_holds_nothing_up() -> None:
     assert query.exchange.late == 0
 
 
-def test_a_full_input_tells_when_it_has_room() -> None:
+def test_a_full_input_reports_when_it_has_room() -> None:
     query = Query(limit=500)
     spark = Spark(query)
     query.exchange.append(0, batch([1] * 40))
@@ -462,7 +462,7 @@ def options(endpoint: PeerEndpoint, asked: Query, **other: Any) -> dict[str, str
     return {name: str(value) for name, value in found.items()}
 
 
-def test_spark_reads_and_writes_through_the_door(endpoint: PeerEndpoint) -> None:
+def test_spark_reads_and_writes_through_the_endpoint(endpoint: PeerEndpoint) -> None:
     query = Query()
     endpoint.admit(query.exchange)
     reader, writer = Reader(options(endpoint, query)), Writer(options(endpoint, query))
@@ -508,7 +508,7 @@ def test_a_large_micro_batch_is_read_by_two_tasks(endpoint: PeerEndpoint) -> Non
     assert numbers == list(range(150_001))
 
 
-def test_who_does_not_know_the_token_is_refused(endpoint: PeerEndpoint) -> None:
+def test_a_client_without_the_token_is_refused(endpoint: PeerEndpoint) -> None:
     query = Query()
     endpoint.admit(query.exchange)
     reader = Reader(options(endpoint, query, token="guessed"))
@@ -534,7 +534,7 @@ def test_errors_come_to_spark_in_one_line(endpoint: PeerEndpoint) -> None:
         writer.write(iter(table.to_batches()))
 
 
-def test_a_commit_waits_until_the_peer_takes_more(endpoint: PeerEndpoint) -> None:
+def test_a_commit_waits_until_the_peer_accepts_more(endpoint: PeerEndpoint) -> None:
     taken, room = threading.Event(), threading.Event()
     query = Query()
     handed: list[Item] = []
@@ -561,7 +561,7 @@ def test_a_commit_waits_until_the_peer_takes_more(endpoint: PeerEndpoint) -> Non
     assert len(handed) == 1
 
 
-def test_what_waits_is_refused_when_the_query_is_stopped(endpoint: PeerEndpoint) -> None:
+def test_waiting_results_are_refused_when_the_query_is_stopped(endpoint: PeerEndpoint) -> None:
     query = Query()
     endpoint.admit(query.exchange)
     query.exchange.latest(query.run, 0, 0, FIRST)
@@ -593,7 +593,7 @@ def test_one_query_is_dismissed_and_another_goes_on(endpoint: PeerEndpoint) -> N
     assert reader.latestOffset(start)["time"] == 3
 
 
-def test_a_door_that_was_closed_does_not_open_again() -> None:
+def test_a_closed_endpoint_does_not_open_again() -> None:
     endpoint = PeerEndpoint()
     address = endpoint.address
     endpoint.close()
@@ -611,7 +611,7 @@ def operator(**params: Any) -> Operator:
     return source(connector, **params).sink().operators["source"]
 
 
-def test_a_file_is_told_of_when_the_one_before_was_read(tmp_path: Path) -> None:
+def test_a_file_is_announced_when_the_previous_one_was_read(tmp_path: Path) -> None:
     files = Files(tmp_path, taps=2)
     query = Query(0)
     query.exchange.attach(files, arrow_schema(COLUMNS), 2)
@@ -722,7 +722,7 @@ def test_spark_reads_a_trace_as_it_is_if_it_is_right(tmp_path: Path) -> None:
     assert found(zoned)
 
 
-def test_what_spark_does_not_read_is_told() -> None:
+def test_formats_that_spark_does_not_read_are_named() -> None:
     assert supported_source(operator(connector="packets", count=5, speed=0), local=True) == ""
     assert "a peer has to time" in supported_source(operator(connector="packets", count=5), local=True)
     assert supported_source(operator(connector="packets", count=5, speed=0), local=False) == (

@@ -1,4 +1,4 @@
-"""Copies that could not take over: the origin hears of them, tells it, and has others take over."""
+"""Copies that could not take over: the origin receives and reports this, and prefers other copies."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A delay that was refused is told in parts, which make up the sum."""
+"""A refused delay is reported in parts, which add up to the sum."""
 
 from __future__ import annotations
 

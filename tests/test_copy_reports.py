@@ -1,4 +1,4 @@
-"""What a peer says of copies of parts on Spark: whether its own Spark could go on with their checkpoints."""
+"""Reports of a peer about copies of parts on Spark: whether its own server could resume from their checkpoints."""
 
 from __future__ import annotations
 

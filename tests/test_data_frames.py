@@ -1,4 +1,4 @@
-"""Frames of pandas, Polars and Arrow as rows of a source: columns, event time, and what is wrong with them."""
+"""Frames of pandas, Polars and Arrow as rows of a source: columns, event time, and errors."""
 
 from __future__ import annotations
 

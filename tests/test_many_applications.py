@@ -1,4 +1,4 @@
-"""What many applications cost is counted: messages, sums taken anew, projections made anew, events, entries."""
+"""The cost of many applications, counted: messages, sums, projections, events, entries."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Views and accounts tell what happened: broken limits, shared streams, parts on Spark, backups, deaths, errors."""
+"""Views and accounts show the events: broken limits, shared streams, parts on Spark, backups, deaths, errors."""
 
 from __future__ import annotations
 

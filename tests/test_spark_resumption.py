@@ -1,4 +1,4 @@
-"""A query that goes on at another peer with the checkpoint that Spark keeps of it, without Spark."""
+"""A query that continues at another peer with the checkpoint that Spark stores, without Spark."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from spark_stream.tables import MARK, arrow_schema
 from synergy_nb.dataflow.streams.values import ORIGIN, Chunk, Point, chunks_of
 from synergy_nb.dataflow.tuples import END, Batch, Item, Punctuation
 from synergy_nb.plan import source
-from tests.test_spark_door import COLUMNS, END_TIME, batch, numbers
+from tests.test_spark_endpoint import COLUMNS, END_TIME, batch, numbers
 
 STEPS = ("planned", "read", "handed", "committed")  # how far Spark comes with a micro-batch before its query is stopped
 

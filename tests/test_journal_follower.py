@@ -1,4 +1,4 @@
-"""A cluster's journals are followed: each event once, in order of time, whoever dies, comes, or starts again."""
+"""Following a cluster's journals: each event once, in order of time, through deaths, joins and restarts."""
 
 from __future__ import annotations
 
