@@ -259,16 +259,17 @@ def only_seeded_randomness(module: Module) -> Iterator[str]:
                 yield f"line {node.lineno}: {maker}() without a seed"
 
 
-def few_doors_to_dask(module: Module) -> Iterator[str]:
+def few_modules_import_dask(module: Module) -> Iterator[str]:
     """Only named modules of the runtime import Dask."""
     if module.parts[0] == "runtime" and module.parts[1:] in DASK_MODULES:
         return
     for line, name in module.imports:
         if name.partition(".")[0] in DASK:
-            yield f"line {line}: imports {name}; the modules that may import Dask are {sorted('"/".join(module) for module in DASK_MODULES)}"
+            allowed = sorted("/".join(each) for each in DASK_MODULES)
+            yield f"line {line}: imports {name}; expected only in {allowed}"
 
 
-def few_doors_to_spark(module: Module) -> Iterator[str]:
+def few_modules_import_spark(module: Module) -> Iterator[str]:
     """Only the data path on Spark, and what measures beside plain Spark, imports PySpark; few import that data path."""
     for line, name in module.imports:
         first = name.partition(".")[0]
@@ -426,8 +427,8 @@ RULES: tuple[Callable[[Module], Iterator[str]], ...] = (
     algorithms_stand_alone,
     no_outside_world,
     only_seeded_randomness,
-    few_doors_to_dask,
-    few_doors_to_spark,
+    few_modules_import_dask,
+    few_modules_import_spark,
     imports_are_declared,
     of_a_readable_size,
     names_say_something,
@@ -452,7 +453,7 @@ def test_the_data_path_on_spark_knows_no_peer(source: str) -> None:
     module = Module(f"{SPARK}.session", source)
     assert list(imports_point_down(module))
     assert not list(imports_point_down(Module(module.name, "from synergy_nb.dataflow import tuples")))
-    assert not list(few_doors_to_spark(Module(module.name, "import pyspark.sql, spark_stream.server")))
+    assert not list(few_modules_import_spark(Module(module.name, "import pyspark.sql, spark_stream.server")))
 
 
 def _circles(modules: list[Module]) -> list[list[str]]:
@@ -565,10 +566,10 @@ def test_tests_never_sleep() -> None:
         (only_seeded_randomness, "traces", "from random import choice\nchoice([1])"),
         (only_seeded_randomness, "traces", "import random\nrandom.Random()"),
         (only_seeded_randomness, "dataflow.operators.encrypt", "import os\nos.urandom(12)"),
-        (few_doors_to_dask, "runtime.host", "import distributed"),
-        (few_doors_to_dask, "cli", "from dask import config"),
-        (few_doors_to_spark, "runtime.host", "import spark_stream.session"),
-        (few_doors_to_spark, "runtime.data.spark_servers", "from pyspark.sql import functions"),
+        (few_modules_import_dask, "runtime.host", "import distributed"),
+        (few_modules_import_dask, "cli", "from dask import config"),
+        (few_modules_import_spark, "runtime.host", "import spark_stream.session"),
+        (few_modules_import_spark, "runtime.data.spark_servers", "from pyspark.sql import functions"),
         (imports_are_declared, "plan", "import left_pad"),
         (of_a_readable_size, "plan", "\n" * (LONGEST_MODULE + 1)),
         (names_say_something, "overlay.ring_utils", ""),
@@ -596,9 +597,9 @@ def test_a_broken_rule_is_found(rule: Callable[[Module], Iterator[str]], name: s
         (no_outside_world, "runtime.host", "import asyncio"),
         (only_seeded_randomness, "traces", "import numpy as np\nnp.random.default_rng(3)"),
         (only_seeded_randomness, "traces", "import random\nrandom.Random(3).random()"),
-        (few_doors_to_dask, "runtime.process.starting", "import distributed"),
-        (few_doors_to_spark, "runtime.data.spark_servers", "from spark_stream import session"),
-        (few_doors_to_spark, "cli.doctor", "from spark_stream import java"),
+        (few_modules_import_dask, "runtime.process.starting", "import distributed"),
+        (few_modules_import_spark, "runtime.data.spark_servers", "from spark_stream import session"),
+        (few_modules_import_spark, "cli.doctor", "from spark_stream import java"),
         (imports_are_declared, "plan", "import yaml, polars as pl\nfrom collections.abc import Iterator"),
         (names_say_something, "overlay.ring", "class Commonality: ..."),
         (finished, "plan.sql", "kind = 'place" + "holder'"),

@@ -83,7 +83,7 @@ def test_a_plan_cannot_give_an_operator_more_than_its_peer_has() -> None:
     assert memory.share("app", "c", 10.0).limit == 10.0
 
 
-# -- at the boundary -----------------------------------------------------------------------------------------------------
+# -- at the boundary ---------------------------------------------------------------------------------------------------
 
 
 def test_windows_that_hold_a_tuple_too_often_are_refused() -> None:

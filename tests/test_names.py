@@ -118,7 +118,7 @@ def test_a_backup_of_a_plan_of_any_name_takes_over(name: str) -> None:
     play(scenario)
 
 
-# -- at the boundary -----------------------------------------------------------------------------------------------------
+# -- at the boundary ---------------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("name", NASTY, ids=range(len(NASTY)))

@@ -391,7 +391,7 @@ def test_among_harmless_nodes_the_one_with_the_neighbours_may_be_taken() -> None
     assert rod(fine, [1, 1], tie="cut", arcs=beside)[:2].tolist() == [0, 0]  # though the other is empty
 
 
-# -- errors of arguments ------------------------------------------------------------------------------------------------
+# -- errors of arguments -----------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(
