@@ -23,6 +23,7 @@ from synergy_nb.dataflow.operators.base import (
     Context,
     OperatorLogic,
     compacted,
+    computed,
     implements,
     retained_bytes,
     value_bytes,
@@ -164,7 +165,8 @@ class WindowAggregate(OperatorLogic):
             sets = {name: closed[f"set {name}"].select(*keys, MEMBER).unique() for name in self._sets}
             merged = values.merge(values.aged(closed["partials"], RESULT - self._moment), keys)
             finished = values.finish(merged, sets, keys)
-            yield _ordered(finished, self.context.output, ["window_end", "window_start", *self._by])
+            ordered = _ordered(finished, self.context.output, ["window_end", "window_start", *self._by])
+            yield computed(ordered, tables["partials"].height)
         self._keep({name: windows.retained_rows(table, PANE, low) for name, table in self._merged.items()})
         self._due = self._next_due(low)
 
@@ -203,7 +205,7 @@ class WindowAggregate(OperatorLogic):
         prepared = self._located(self._values.prepare(rows))
         frames = [self._values.reduce(prepared, self._keys, self._moment)]
         frames += [self._values.members(prepared, self._keys, name) for name in self._sets]
-        tables = [frame.collect() for frame in frames]
+        tables = [computed(frame, rows.height) for frame in frames]
         for fresh, table in zip(self._fresh.values(), tables, strict=True):
             fresh.append(table)
             self._fresh_rows += table.height
@@ -223,7 +225,7 @@ class WindowAggregate(OperatorLogic):
         for name, rows in self._merged.items():
             lazy = rows.lazy()
             lazy = self._values.merge(lazy, self._keys) if name == "partials" else lazy.unique()
-            self._merged[name] = lazy.select(self._empty[name].columns).collect()
+            self._merged[name] = computed(lazy.select(self._empty[name].columns), rows.height)
         self._keep(self._merged)
         self._doubled = False
 
@@ -277,6 +279,7 @@ class SessionAggregate(WindowAggregate):
         over = pl.lit(value=True) if low == END else ends <= low
         bounds = [pl.col(FIRST).cast(BOUND).alias("window_start"), ends.cast(BOUND).alias("window_end")]
         closed = {name: rows.lazy().filter(over).with_columns(bounds) for name, rows in self._merged.items()}
+        partials = self._merged["partials"].height
         self._keep({name: rows.filter(~over) for name, rows in self._merged.items()})
         self._due = self._next_due(low)
         keys = [*WINDOW, *self._by]
@@ -285,7 +288,8 @@ class SessionAggregate(WindowAggregate):
             {name: closed[f"set {name}"].select(*keys, MEMBER) for name in self._sets},
             keys,
         )
-        return (_ordered(finished, self.context.output, ["window_end", "window_start", *self._by]),)
+        ordered = _ordered(finished, self.context.output, ["window_end", "window_start", *self._by])
+        return (computed(ordered, partials),)
 
     def _first_end(self, table: pl.DataFrame) -> int:
         first: Any = table.get_column("time").cast(pl.Int64).min()
@@ -307,7 +311,9 @@ class SessionAggregate(WindowAggregate):
             return
         now, was = [FIRST, LAST], ["@first before", "@last before"]
         before = [pl.col(bound).alias(name) for bound, name in zip(now, was, strict=True)]
-        runs = _joined(self._merged["partials"].lazy().with_columns(before), self._by, self._gap).collect().lazy()
+        partials = self._merged["partials"]
+        joined = _joined(partials.lazy().with_columns(before), self._by, self._gap)
+        runs = computed(joined, partials.height).lazy()
         sessions = runs.select(*self._by, *was, *now).unique()
         for name, rows in self._merged.items():
             if name == "partials":
@@ -316,7 +322,7 @@ class SessionAggregate(WindowAggregate):
                 members = rows.lazy().rename(dict(zip(now, was, strict=True)))
                 lazy = members.join(sessions, on=[*self._by, *was], nulls_equal=True).select(self._empty[name].columns)
                 lazy = lazy.unique()
-            self._merged[name] = lazy.select(self._empty[name].columns).collect()
+            self._merged[name] = computed(lazy.select(self._empty[name].columns), rows.height)
         self._keep(self._merged)
         self._doubled = False
 
@@ -347,7 +353,7 @@ class CountWindowAggregate(Buffered):
 
     def prepare(self, rows: pl.DataFrame) -> pl.DataFrame:
         """Add the arguments of all calls to the rows."""
-        return self._values.prepare(rows).collect()
+        return computed(self._values.prepare(rows), rows.height)
 
     def finish(self, rows: pl.DataFrame) -> pl.DataFrame:
         """Return one row for each window and group."""
@@ -355,12 +361,12 @@ class CountWindowAggregate(Buffered):
         prepared = rows.lazy()
         sets = {name: self._values.members(prepared, keys, name) for name in self._sets}
         finished = self._values.finish(self._values.reduce(prepared, keys, RESULT), sets, keys)
-        return _ordered(finished, self.context.output, [ORDINAL, *self._by])
+        return computed(_ordered(finished, self.context.output, [ORDINAL, *self._by]), rows.height)
 
 
-def _ordered(rows: pl.LazyFrame, output: Mapping[str, str], order: Sequence[str]) -> pl.DataFrame:
+def _ordered(rows: pl.LazyFrame, output: Mapping[str, str], order: Sequence[str]) -> pl.LazyFrame:
     time = (pl.col("window_end") - pl.duration(microseconds=1)).alias("time")
-    return rows.sort(order, nulls_last=True).select(time, *(name for name in output if name != "time")).collect()
+    return rows.sort(order, nulls_last=True).select(time, *(name for name in output if name != "time"))
 
 
 def _half_life(context: Context) -> float | None:

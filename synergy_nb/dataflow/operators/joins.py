@@ -15,6 +15,7 @@ from synergy_nb.dataflow.operators.base import (
     Context,
     OperatorLogic,
     compacted,
+    computed,
     implements,
     positions,
     retained_bytes,
@@ -268,7 +269,7 @@ class Join(OperatorLogic):
             .select(*self._columns, pl.col(_POSITION).alias("@left"), pl.col("@right"))
             .sort(("@left", "@right") if port == 0 else ("@right", "@left"))
         )
-        return pairs.collect()
+        return computed(pairs, rows.height + candidates.height)
 
     def _most_pairs(self, batch: Batch) -> int:
         """Return the pairs of a row of ``batch`` to make at a time: as many as fit the bytes of a piece."""

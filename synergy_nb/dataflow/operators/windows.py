@@ -18,7 +18,15 @@ from typing import Any, Final, Protocol, TypeAlias
 
 import polars as pl
 
-from synergy_nb.dataflow.operators.base import WINDOW, Context, OperatorLogic, compacted, retained_bytes, value_bytes
+from synergy_nb.dataflow.operators.base import (
+    WINDOW,
+    Context,
+    OperatorLogic,
+    compacted,
+    computed,
+    retained_bytes,
+    value_bytes,
+)
 from synergy_nb.dataflow.tuples import END, START, Batch, empty
 
 __all__ = [
@@ -238,7 +246,7 @@ class SessionWindows(_Single):
         if low == END:
             return table.clear()
         open_rows = self._bounded(table, at).filter(pl.col("window_end").cast(pl.Int64) > low)
-        return open_rows.sort("@row").select(table.columns).collect()
+        return computed(open_rows.sort("@row").select(table.columns), table.height)
 
     def _bounded(self, table: pl.DataFrame, at: str) -> pl.LazyFrame:
         """Return rows with the bounds of their sessions and their indices as ``@row``."""
@@ -376,7 +384,8 @@ class Buffered(OperatorLogic):
         rows = self._table()
         portions = self._windows.portions({"rows": rows}, "time", self._forwarded, low, self.piece_bytes)
         for tables, after, until in portions:
-            closed = self._windows.assign(tables["rows"], "time", after, until).collect()
+            portion = tables["rows"]
+            closed = computed(self._windows.assign(portion, "time", after, until), portion.height)
             if closed.height:
                 yield self.finish(closed)
         self._replace(self._windows.retained_rows(rows, "time", low))
