@@ -12,6 +12,7 @@ import pytest
 from hypothesis import settings
 
 from tests.browser import bare, browser, page
+from tests.fork_servers import forked_servers, fresh_servers
 from tests.jupyterlab import jupyterlab
 from tests.scheduling import LongFirst, in_random_order, long_first
 from tests.spark_server import quick_java, spark, spark_peers, spark_server
@@ -19,6 +20,8 @@ from tests.spark_server import quick_java, spark, spark_peers, spark_server
 __all__ = [
     "bare",
     "browser",
+    "forked_servers",
+    "fresh_servers",
     "jupyterlab",
     "page",
     "quick_java",

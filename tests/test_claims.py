@@ -14,7 +14,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from scipy import stats
 from typer.testing import CliRunner, Result
 
 from synergy_experiments import chapters
@@ -135,6 +134,8 @@ def test_a_name_that_no_experiment_has_is_refused_with_the_nearest() -> None:
 
 
 def test_intervals_are_students() -> None:
+    from scipy import stats  # importing it takes a second
+
     values = [3.1, 2.9, 4.0, 3.6, 2.2]
     mean, low, high = interval(values)
     expected = stats.t.interval(0.95, 4, loc=mean, scale=stats.sem(values))

@@ -5,10 +5,10 @@ from __future__ import annotations
 import math
 import sys
 from collections.abc import Iterable, Sequence
+from typing import Any
 
 import numpy as np
 import pytest
-import statsmodels.api as sm
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -140,13 +140,20 @@ def test_parameters_that_make_no_sense_are_refused() -> None:
 values = st.floats(0.0, 1000.0, allow_subnormal=False).map(lambda value: round(value, 4))
 
 
+def fit(rates: Sequence[float], times: Sequence[float]) -> Any:
+    """The least-squares line of times against rates."""
+    import statsmodels.api as sm  # importing it takes a second
+
+    return sm.OLS(np.array(times), sm.add_constant(np.array(rates), has_constant="add")).fit()
+
+
 def equals_statsmodels(found: ExecutionTimes, rates: Sequence[float], times: Sequence[float]) -> None:
     line = found.line()
     if len(rates) < 3 or min(rates) == max(rates):
         assert line is None
         return
     assert line is not None
-    fitted = sm.OLS(np.array(times), sm.add_constant(np.array(rates), has_constant="add")).fit()
+    fitted = fit(rates, times)
     spread = max(times) - min(times)
     reach = max(rates) - min(rates)
     scale = spread / reach + 1e-12 * max(times)
@@ -170,7 +177,7 @@ def test_digits_are_not_lost_in_a_hundred_thousand_pairs() -> None:
     found = regressed(times, rates)
     equals_statsmodels(found, rates[-128:].tolist(), times[-128:].tolist())
     line = found.line()
-    fitted = sm.OLS(times[-128:], sm.add_constant(rates[-128:] - rates[-128:].mean())).fit()
+    fitted = fit(rates[-128:] - rates[-128:].mean(), times[-128:])
     assert line is not None
     assert line.slope == pytest.approx(fitted.params[1], rel=1e-10)
     assert line.error == pytest.approx(fitted.bse[1], rel=1e-10)

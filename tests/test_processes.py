@@ -5,6 +5,7 @@
 from __future__ import annotations
 
 import asyncio
+import importlib
 import os
 import signal
 import subprocess
@@ -20,7 +21,7 @@ import pytest
 from distributed import Client
 
 from synergy_nb.runtime.client.progress import Progress
-from synergy_nb.runtime.process.fork_server import ForkServer, ProcessStartError
+from synergy_nb.runtime.process.fork_server import PRELOAD, ForkServer, ProcessStartError
 from synergy_nb.runtime.process.plugin import client_links, install
 from synergy_nb.runtime.process.processes import QUIET, PeerCluster, start
 from synergy_nb.runtime.transport.link import LinkDown, Links
@@ -30,6 +31,8 @@ from tests.waiting import DEADLINE, turns
 FACTORY = "tests.echo_peer:make"
 ROOT = Path(__file__).resolve().parent.parent
 T = TypeVar("T")
+
+pytestmark = pytest.mark.usefixtures("fresh_servers")
 
 
 def light() -> ForkServer:
@@ -203,6 +206,14 @@ def test_a_cluster_that_does_not_come_up_on_a_running_loop_is_closed() -> None:
         return [cluster._fork_server._process.pid]
 
     assert gone(asyncio.run(main()))
+
+
+@pytest.mark.parametrize("name", PRELOAD)
+def test_what_a_fork_server_imports_and_calls_exists(name: str) -> None:
+    """It goes on without what is not there, and each process then does that work itself."""
+    module, _, function = name.partition(":")
+    imported = importlib.import_module(module)
+    assert not function or callable(getattr(imported, function))
 
 
 def test_peers_are_installed_on_workers_that_have_none() -> None:

@@ -10,7 +10,7 @@ import math
 from collections.abc import Callable, Iterable, Sequence
 from typing import Final, NamedTuple, TypeAlias
 
-from scipy.stats import t as student
+from scipy.special import stdtrit
 
 __all__ = ["Measured", "Place", "Point", "Row", "interval"]
 
@@ -53,7 +53,7 @@ def interval(values: Sequence[float]) -> tuple[float, float | None, float | None
     if count < 2:
         return mean, None, None
     variance = math.fsum((value - mean) ** 2 for value in values) / (count - 1)
-    half = float(student.ppf((1.0 + CONFIDENCE) / 2.0, count - 1)) * math.sqrt(variance / count)
+    half = float(stdtrit(count - 1, (1.0 + CONFIDENCE) / 2.0)) * math.sqrt(variance / count)  # Student's t
     return mean, mean - half, mean + half
 
 

@@ -35,10 +35,10 @@ import msgspec
 
 from synergy_nb.errors import SynergyError
 
-__all__ = ["PRELOAD", "ForkServer", "ProcessStartError"]
+__all__ = ["PRELOAD", "ForkServer", "ProcessStartError", "import_all"]
 
 PRELOAD: Final = (
-    "synergy_nb.runtime.process.processes:look_up",
+    "synergy_nb.runtime.process.processes:warm_name_lookups",
     "synergy_nb.assembly:prepare",
     "polars",
     "pyarrow",
@@ -341,10 +341,8 @@ class _ForkedProcess:
         self._send({"child": name, "exited": os.waitstatus_to_exitcode(status)})
 
 
-def _main(control: int, path: list[str], preload: list[str]) -> None:
-    """Run the fork server's process."""
-    signal.signal(signal.SIGINT, signal.SIG_IGN)
-    sys.path[:] = path
+def import_all(preload: Sequence[str]) -> None:
+    """Import modules, or import and call ``module:function``, for processes that will be forked."""
     gc.disable()  # imported objects stay: collections would find nothing, and take a tenth of the time
     for module in preload:
         with contextlib.suppress(Exception):  # only a head start: a child that needs it will report the error
@@ -355,6 +353,13 @@ def _main(control: int, path: list[str], preload: list[str]) -> None:
     gc.enable()
     gc.collect()
     gc.freeze()  # collections in the children skip these objects, and so share their pages
+
+
+def _main(control: int, path: list[str], preload: list[str]) -> None:
+    """Run the fork server's process."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    sys.path[:] = path
+    import_all(preload)
     ward = _ForkedProcess(socket.socket(fileno=control))
     try:
         ward.serve()
