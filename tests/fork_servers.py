@@ -37,7 +37,7 @@ _fresh: Final = ForkServer.launch
 
 
 class ForkedServer:
-    """A fork server that is the child of another process, with what a :class:`ForkServer` uses of ``subprocess.Popen``."""
+    """A fork server that another process has forked, with what :class:`ForkServer` uses of ``subprocess.Popen``."""
 
     def __init__(self, pid: int) -> None:
         self.pid = pid

@@ -228,6 +228,13 @@ def test_expressions_mean_what_they_mean_in_duckdb(pair: Pair) -> None:
         pytest.fail(f"{text}\n  in DuckDB {duck}\n  row, ours, DuckDB's: {wrong[:5]}")
 
 
+@pytest.mark.parametrize("text", ["0 / 0 = a / (a % a)", "a / (a % a) <> 0 / 0", "0 / 0 BETWEEN a / (a % a) AND 1 / 2"])
+@pytest.mark.parametrize("rows", [0, 1, 140])
+def test_a_computed_constant_is_compared_with_each_row(text: str, rows: int) -> None:
+    found = TABLE.head(rows).select(pl.col("a").alias("@"), v=compile_expression(text, SCHEMA))
+    assert found["v"].to_list() == [None] * rows
+
+
 @settings(max_examples=60)
 @given(expressions(2)["bool"])
 def test_the_canonical_text_means_the_same(pair: Pair) -> None:

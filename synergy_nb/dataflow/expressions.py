@@ -11,6 +11,8 @@ Polars leaves some points open or differs in them; this module decides:
 * Integers wrap around at 64 bits, as Polars and Spark do and DuckDB does not.
 * Where a divisor is one value for several rows, Polars multiplies with its reciprocal, so that the last bit of a
   quotient depends on how the stream is cut. A constant divisor is therefore made a column.
+* Where a computed constant is compared with a column that has one value in all rows, Polars returns one row, which fits
+  no table. A constant operand of a comparison is therefore computed when the expression is compiled.
 * NaN is the greatest float, also for greatest(): greatest(NaN, 1) is NaN, least(NaN, 1) is 1.
 * A cast of text to int or float accepts what Polars reads (an optional sign, digits; blanks around are ignored) and
   returns NULL otherwise; text to bool accepts true, t, yes, y, 1 and their opposites in any case.
@@ -21,7 +23,7 @@ from __future__ import annotations
 import math
 import operator
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import lru_cache, reduce
 from typing import Any, Final
 
@@ -117,7 +119,7 @@ def _in(value: pl.Expr, others: list[pl.Expr], kind: str, null: bool, literals: 
     if literals is not None:
         found = value.is_in(pl.Series(literals, dtype=TYPES[kind]).implode())
     else:
-        found = reduce(operator.or_, [value == other for other in others])
+        found = reduce(operator.or_, [_POLARS["eq"](value, other) for other in others])
     return found | _null("bool") if null else found
 
 
@@ -154,6 +156,27 @@ def _greatest(parts: list[pl.Expr], kind: str) -> pl.Expr:
     return pl.when(has_nan).then(pl.lit(math.nan)).otherwise(greatest)
 
 
+def _compared(compare: Callable[[pl.Expr, pl.Expr], pl.Expr]) -> Callable[[pl.Expr, pl.Expr], pl.Expr]:
+    """Return a comparison that also works for computed constants; see above."""
+
+    def compared(left: pl.Expr, right: pl.Expr) -> pl.Expr:
+        return compare(_value(left), _value(right))
+
+    return compared
+
+
+def _value(operand: pl.Expr) -> pl.Expr:
+    if operand.meta.root_names() or operand.meta.is_literal():
+        return operand
+    (column,) = pl.select(operand).get_columns()
+    return pl.lit(column.item(), dtype=column.dtype)
+
+
+def _between(value: pl.Expr, low: pl.Expr, high: pl.Expr) -> pl.Expr:
+    at_least: pl.Expr = _POLARS["gte"](value, low)
+    return at_least & _POLARS["lte"](value, high)
+
+
 _POLARS: Final[Operations[pl.Expr]] = {
     "null": _null,
     "column": pl.col,
@@ -172,13 +195,13 @@ _POLARS: Final[Operations[pl.Expr]] = {
     "and": operator.and_,
     "or": operator.or_,
     "not": operator.invert,
-    "eq": operator.eq,
-    "neq": operator.ne,
-    "lt": operator.lt,
-    "lte": operator.le,
-    "gt": operator.gt,
-    "gte": operator.ge,
-    "between": lambda value, low, high: (value >= low) & (value <= high),
+    "eq": _compared(operator.eq),
+    "neq": _compared(operator.ne),
+    "lt": _compared(operator.lt),
+    "lte": _compared(operator.le),
+    "gt": _compared(operator.gt),
+    "gte": _compared(operator.ge),
+    "between": _between,
     "in": _in,
     "like": _like,
     "case": _case,
