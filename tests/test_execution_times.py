@@ -8,6 +8,7 @@ from collections.abc import Iterable, Sequence
 from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -140,7 +141,7 @@ def test_parameters_that_make_no_sense_are_refused() -> None:
 values = st.floats(0.0, 1000.0, allow_subnormal=False).map(lambda value: round(value, 4))
 
 
-def fit(rates: Sequence[float], times: Sequence[float]) -> Any:
+def fit(rates: npt.ArrayLike, times: npt.ArrayLike) -> Any:
     """The least-squares line of times against rates."""
     import statsmodels.api as sm  # importing it takes a second
 
