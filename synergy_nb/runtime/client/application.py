@@ -51,12 +51,14 @@ class Application(Synchronous[AsyncApplication]):
 
     @property
     def graph(self) -> dict[str, str]:
-        """Component graph λ: operator id to the name of its peer."""
+        """Component graph λ as the origin knows it now: operator id to the name of its peer."""
+        self._run(self._asynchronous.state())
         return self._asynchronous.graph
 
     @property
     def backups(self) -> dict[str, list[str]]:
-        """Replication graph ρ: id of each replicated operator to the names of its backups' peers."""
+        """Replication graph ρ as the origin knows it now: replicated operator to the names of its backups' peers."""
+        self._run(self._asynchronous.state())
         return self._asynchronous.backups
 
     @property
@@ -112,9 +114,10 @@ class Application(Synchronous[AsyncApplication]):
             rows.append((f"tuples at {sink}", f"{amount(record['tuples'])}, {rate(record['tuples_per_s'])}"))
             rows.extend(_outcomes(self.plan.qos, record))
         rows.extend((f"late at {name}", f"{late} rows dropped") for name, late in state.late.items())
-        rows.append(("runs on", ", ".join(f"{name}@{peer}" for name, peer in self.graph.items())))
-        if self.backups:
-            copies = (f"{name}@{peer}" for name, peers in self.backups.items() for peer in peers)
+        rows.append(("runs on", ", ".join(f"{name}@{peer}" for name, peer in self._asynchronous.graph.items())))
+        backups = self._asynchronous.backups
+        if backups:
+            copies = (f"{name}@{peer}" for name, peers in backups.items() for peer in peers)
             rows.append(("backups", ", ".join(copies) or "none is left"))
         rows.extend(("notice", notice) for notice in self.notices)
         return rows
