@@ -234,11 +234,11 @@ class Exchange:
             if points == port.acknowledged:
                 continue
             if port.unacknowledged >= self._hosting.limits.window // 4 or port.consumed.until == END:
-                self._acknowledge(component, number, now)
+                self._acknowledge(component, number)
             elif source.ack_at is None:
                 source.ack_at = now + ACK_S
 
-    def _acknowledge(self, component: Component, number: int, now: float) -> None:
+    def _acknowledge(self, component: Component, number: int) -> None:
         port, source = component.ports[number], self._sources[component][number]
         port.acknowledged = (port.received, port.consumed, port.durable)
         port.unacknowledged = 0
@@ -307,7 +307,7 @@ class Exchange:
                 output, machine = self._output(component, number), self._hosting.machine()
                 self._send(source.peer, Subscribe(output, component.reader(number), port.since, on_lag, machine))
             if source.ack_at is not None and source.ack_at <= now:
-                self._acknowledge(component, number, now)
+                self._acknowledge(component, number)
         for cursor in component.log.cursors.values():
             if cursor.resend_at is not None and cursor.resend_at <= now:
                 if cursor.lost:
