@@ -10,7 +10,8 @@ shorter than the limit of 20 s, or requests per second (recorded, or generated),
 is replayed at a stated mean rate, so that ten minutes of requests take seconds.
 
 A *miss* is a result that is late, or that a tuple that was dropped or lost would have given; the miss rate is their
-share of all results. At the end the simulation runs until nothing waits.
+share of all results. Delays are those of results in time, and those of all results if a miss takes as long as the limit
+(the first alone are the lower, the more is dropped). At the end the simulation runs until nothing waits.
 """
 
 from __future__ import annotations
@@ -18,9 +19,11 @@ from __future__ import annotations
 import functools
 import gzip
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from pathlib import Path
 from typing import Final, NamedTuple
 
+import msgspec
 import numpy as np
 import numpy.typing as npt
 
@@ -34,7 +37,7 @@ from synergy_nb.simulator.flow_meters import RateReading
 from synergy_nb.simulator.network import transit_stub
 from synergy_nb.traces import datasets
 
-__all__ = ["LOADS", "POLICIES", "Policy", "monitored"]
+__all__ = ["LITERAL", "LOADS", "NOTHING", "POLICIES", "PREDICTION", "REACTION", "Policy", "monitored", "named"]
 
 Array = npt.NDArray[np.float64]
 
@@ -72,8 +75,12 @@ MONITOR: Final[Mapping[str, tuple[tuple[str, ...], float, float]]] = {
     "sink": (("compare",), 1.0, 0.2),
 }
 FULL: Final = 10.0  # applications a peer at which all of them take the stated share of the capacity
+MINUTES: Final = 8000  # of generated requests
+MEAN: Final = 0.7  # of their rate, requests/s, as that of the recorded ones
+FADING: Final = 0.95  # correlation of their level from one minute to the next
+NOISE: Final = 0.15  # standard deviation of the change of the logarithm of their level in a minute
 DRAIN: Final = 200.0  # seconds after the end in which what waits is executed
-SHOWN: Final = 400  # points of the delay of one application
+SHOWN: Final = 60  # points of the delay of one application, each the mean of neighbours
 
 
 def monitored(
@@ -88,6 +95,7 @@ def monitored(
     limit: float,
     duration: float,
     step: float,
+    horizon: float,
     seed: int,
 ) -> list[Point]:
     """Misses, delays and migrations under each policy, in the same run.
@@ -116,24 +124,39 @@ def monitored(
         Duration of the load, seconds.
     step
         Time from one decision to the next, seconds.
+    horizon
+        Time ahead for which execution times are predicted, seconds.
     seed
         Seed of the network, the placement and the load.
+
+    Returns
+    -------
+    list of Point
+        Metrics by the applications of a peer, and the delays of one application by the number of its result; the names
+        of metrics end with the load and the rule for late tuples.
     """
     applications = _applications(per_peer, peers, load, rate, share, limit, duration, seed)
     found: list[Point] = []
-    runs = {name: _run(applications, peers, POLICIES[name], drop, spread, duration, step, seed) for name in policies}
+    runs = {
+        name: _run(applications, peers, POLICIES[name], drop, spread, duration, step, horizon, seed)
+        for name in policies
+    }
     shown = _hottest(*runs[PREDICTION]) if PREDICTION in runs else None
+    of = named(Path(load).name if load not in LOADS else load, drop)
     for name, (flow, control) in runs.items():
-        found += (
-            Point(per_peer, f"{name}, {drop}", metric, value)
-            for metric, value in _measured(applications, flow, control).items()
-        )
+        measures = _measured(applications, flow, control)
+        found += (Point(per_peer, name, f"{metric}, {of}", value) for metric, value in measures.items())
         if shown is not None:
-            found += (
-                Point(x, f"{name}, {drop}", f"one application, {per_peer} a peer", y)
-                for x, y in _course(flow, shown.application)
-            )
+            course = _course(flow, shown.application)
+            found += (Point(x, name, f"one application, {per_peer} a peer, {of}", y) for x, y in course)
+            for metric, number in _excess(course, limit / 2.0).items():
+                found.append(Point(per_peer, name, f"{metric}, {of}", number))
     return found
+
+
+def named(load: str, drop: Drop) -> str:
+    """End of the names of metrics."""
+    return f"{load}, drop {drop}"
 
 
 def _applications(
@@ -205,9 +228,12 @@ def requests_per_second(seed: int) -> Array:
         with gzip.open(path, "rb") as lines:
             return np.array(lines.read().split(), dtype=np.float64)
     rng = np.random.default_rng([seed, 92])
-    level = np.exp(np.cumsum(rng.normal(0.0, 0.02, 200_000)))
-    level /= np.convolve(level, np.full(20_000, 1.0 / 20_000), mode="same")
-    return rng.poisson(0.7 * np.clip(level, 0.1, 8.0)).astype(np.float64)
+    level, levels = 0.0, []
+    for change in rng.normal(0.0, NOISE, MINUTES).tolist():
+        level = FADING * level + change
+        levels.append(math.exp(level))
+    rates = np.repeat(levels, 60) * (MEAN / (math.fsum(levels) / MINUTES))
+    return np.asarray(rng.poisson(rates), dtype=np.float64)
 
 
 def _run(
@@ -218,6 +244,7 @@ def _run(
     spread: float,
     duration: float,
     step: float,
+    horizon: float,
     seed: int,
 ) -> tuple[Flow, FlowControl | None]:
     network = transit_stub(peers, seed=seed, capacities={1.0: 1.0})
@@ -229,11 +256,12 @@ def _run(
             flow.add(application)
         flow.run(until=duration + DRAIN)
         return flow, None
+    config = msgspec.structs.replace(policy.config, horizon=horizon)
     offered: dict[str, set[str]] = {peer: set() for peer in network.peers}
     for application in applications:
         for operator, component in application.components.items():
             offered[str(component.peer)].add(operator)
-    control = FlowControl(flow, network.peers, policy.config, offered=offered, rates=policy.rates, step=step)
+    control = FlowControl(flow, network.peers, config, offered=offered, rates=policy.rates, step=step)
     for application in applications:
         control.add(application)
     control.run(until=duration)
@@ -244,7 +272,7 @@ def _run(
 def _measured(applications: list[Application], flow: Flow, control: FlowControl | None) -> dict[str, float]:
     missed = results = in_time = seconds = 0.0
     gains = dict.fromkeys(MONITOR, 1.0)
-    for operator in reversed(MONITOR):
+    for operator in reversed(list(MONITOR)):
         after = [each for each, (inputs, _, _) in MONITOR.items() if operator in inputs]
         if after:
             gains[operator] = MONITOR[operator][1] * sum(gains[each] for each in after)
@@ -260,13 +288,14 @@ def _measured(applications: list[Application], flow: Flow, control: FlowControl 
     found = {
         "miss rate": missed / results if results else 0.0,
         "delay": seconds / in_time if in_time else math.nan,
+        "delay with misses": (seconds + missed * applications[0].limit) / results if results else math.nan,
         "applications": float(len(applications)),
     }
     if control is not None:
         found["migrations"] = float(len(control.migrations))
         found["negative replies"] = float(control.refusals)
         found["hot spots"] = float(control.hot_spots)
-        found["applications with a hot spot"] = float(len({each.application for each in control.migrations}))
+        found["applications with a migration"] = float(len({each.application for each in control.migrations}))
     return found
 
 
@@ -286,3 +315,9 @@ def _course(flow: Flow, name: str) -> list[tuple[float, float]]:
     means = ordered[: len(ordered) // width * width].reshape(-1, width).mean(axis=1)
     numbers = (np.arange(len(means)) + 0.5) * total / max(len(means), 1)
     return list(zip(numbers.tolist(), means.tolist(), strict=True))
+
+
+def _excess(course: Sequence[tuple[float, float]], level: float) -> dict[str, float]:
+    """Numbers of the first and the last result of an application whose delay is above a level."""
+    above = [number for number, delay in course if delay > level]
+    return {"first slow result": above[0], "last slow result": above[-1], "results": course[-1][0]} if above else {}
