@@ -54,6 +54,7 @@ class DuplicateFilter:
 
     Examples
     --------
+    >>> from synergy_nb.dataflow.tuples import Batch
     >>> table = pl.DataFrame({"time": [0, 0, 1]}).cast(pl.Datetime("us"))
     >>> merged = DuplicateFilter(["a", "b"])
     >>> merged.receive("a", Batch(table, 0, 0.0)).rows

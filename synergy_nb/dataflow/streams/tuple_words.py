@@ -73,7 +73,8 @@ class TupleWords:
             series = series.fill_null("" if series.dtype == pl.String else b"")
         coded = series.to_arrow().dictionary_encode()
         local = [numbers.setdefault(value, len(numbers)) for value in coded.dictionary.to_pylist()]
-        return np.asarray(local, dtype=np.int64)[coded.indices.to_numpy()]
+        found: Words = np.array(local, dtype=np.int64).take(coded.indices.to_numpy())
+        return found
 
 
 def _bits(series: pl.Series) -> Words:
