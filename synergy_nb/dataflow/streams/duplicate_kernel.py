@@ -78,7 +78,7 @@ def arrive(
     stream
         Number of the stream from which they arrive.
     words, counts, greatest
-        By slot: words of a distinct tuple, ``count[t][i]`` for each stream, and ``max_count[t]``. There must be slots
+        Words of a distinct tuple, ``count[t][i]`` for each stream, and ``max_count[t]``, by slot. There must be slots
         for all of ``rows``; unused ones contain zeros.
     used
         Number of slots in use.
