@@ -169,7 +169,7 @@ class DuplicateFilter:
         stream
             Name of the stream.
         since
-            Event time from which it is complete, microseconds. Its promises are valid once the filter's own is not earlier.
+            Event time from which it is complete, microseconds. Its promises are valid once the filter's is not earlier.
 
         Returns
         -------
