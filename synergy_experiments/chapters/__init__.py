@@ -37,6 +37,7 @@ CLAIMS: Final[Mapping[str, str]] = {
     "P4": "hot_spots",
     "P5": "hot_spots",
     "P6": "hot_spots",
+    "P7": "migration_times",
     "P8": "load_updates",
     "A1": "availability",
     "A2": "peers_used",

@@ -86,13 +86,15 @@ class InOrder:
         Bytes that were consumed since then.
     subscribed : bool
         Whether the producer is known to have this reader's subscription.
+    older : int or None
+        Epoch whose chunks are still accepted, as the producer has moved and nothing has come from its new peer yet.
     end : Point
         End of the producer's output when it answered the subscription.
     """
 
     __slots__ = (
-        "acknowledged", "consumed", "durable", "end", "epoch", "joined", "queue", "queued", "received", "subscribed",
-        "unacknowledged",
+        "acknowledged", "consumed", "durable", "end", "epoch", "joined", "older", "queue", "queued", "received",
+        "subscribed", "unacknowledged",
     )  # fmt: skip
 
     def __init__(self, since: Point | None = ORIGIN, epoch: int = 0) -> None:
@@ -106,6 +108,7 @@ class InOrder:
         self.epoch = epoch
         self.subscribed = False
         self.end = ORIGIN
+        self.older: int | None = None
 
     @property
     def since(self) -> Point | None:
