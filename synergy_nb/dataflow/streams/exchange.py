@@ -137,8 +137,8 @@ class Exchange:
         What they have, they ignore; whoever does not know of the replacement yet ignores all, and subscribes later.
         """
         for cursor in component.log.cursors.values():
-            if cursor.on_lag is OnLag.BLOCK and cursor.reader.port >= 0:
-                cursor.subscribed = True
+            if cursor.on_lag is OnLag.BLOCK and cursor.reader.port >= 0 and not cursor.subscribed:
+                cursor.subscribed = cursor.unasked = True
 
     def notify_sharers(self, component: Component, what: str) -> None:
         """Notify all sharers of a stream that its component has ended, unless they have received the whole stream.
