@@ -439,16 +439,16 @@ def _component(plan: Plan, operator: str) -> str:
 
 def movable(plan: Plan, operator: str) -> str:
     """The reason why a component of a plan can never move; empty if it can."""
-    asked = plan.operators[operator]
-    if asked.kind == "sink":
+    node = plan.operators[operator]
+    if node.kind == "sink":
         return "is a sink, which stays at the origin"
-    if asked.kind == TAP:
+    if node.kind == TAP:
         return "is a stream of another application"
-    connector = asked.params.get("connector")
-    if asked.kind == "source" and connector in UNREPEATABLE:
+    connector = node.params.get("connector")
+    if node.kind == "source" and connector in UNREPEATABLE:
         return f"is a source that cannot be read again ({connector})"
-    if asked.kind == PART:
-        inside = part_of(asked)[0].operators
+    if node.kind == PART:
+        inside = part_of(node)[0].operators
         read = [name for name in parts_of(plan)[operator] if inside[name].kind == "source"]
         if read:
             return f"is executed by Spark, which reads {', '.join(read)} itself"

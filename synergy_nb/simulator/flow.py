@@ -165,7 +165,7 @@ class Flow(FlowGraph):
         super().__init__(network, bandwidth, speeds or {}, seed, keep, drop)
         self._backlog = float(backlog)
         self._began = 0.0  # of what is counted
-        self._told: dict[str, tuple[int, float]] = {}
+        self._reported: dict[str, tuple[int, float]] = {}
 
     # -- running -----------------------------------------------------------------------------------------------------
 
@@ -227,7 +227,7 @@ class Flow(FlowGraph):
             self._profiles.rows[column] = 0
         self._hosts.rows["busy"] = 0.0
         self._links.rows["busy"] = 0.0
-        self._told.clear()
+        self._reported.clear()
 
     # -- what was measured -------------------------------------------------------------------------------------------
 
@@ -257,8 +257,8 @@ class Flow(FlowGraph):
         """Mean delay since this was last asked, in seconds: t̂ of the feedback loop; not a number if nothing came."""
         row = self._totals.rows[self._known(name)]
         tuples, total = int(row["tuples"]), float(row["total"])
-        before, seen = self._told.get(name, (0, 0.0))
-        self._told[name] = tuples, total
+        before, seen = self._reported.get(name, (0, 0.0))
+        self._reported[name] = tuples, total
         return (total - seen) / (tuples - before) if tuples > before else math.nan
 
     def records(self, name: str) -> tuple[Array, Array]:

@@ -133,13 +133,13 @@ class InOrder:
         self._promise(start.until, now, sequence, now)
         return True
 
-    def _promise(self, until: int, born: float, sequence: int, now: float, said: Chunk | None = None) -> bool:
-        """Queue a promise if it is new, with what the chunk ``said`` carries."""
+    def _promise(self, until: int, born: float, sequence: int, now: float, carrier: Chunk | None = None) -> bool:
+        """Queue a promise if it is new, with what the chunk ``carrier`` carries."""
         if until <= self.received.until:
             return False
         position = self.received.position
         item = Punctuation(until, position, born)
-        carried = ((), (), ()) if said is None else (said.determinants, said.losses, said.rates)
+        carried = ((), (), ()) if carrier is None else (carrier.determinants, carrier.losses, carrier.rates)
         self._put(Chunk(self.received, Point(position, until), item, OVERHEAD, *carried), sequence, now)
         return True
 

@@ -496,5 +496,5 @@ class AsyncApplication:
         state = await self.state()
         events = await self.events()
         since = min((event.time for event in events), default=-math.inf)
-        told = [*events, *await self.cluster.troubles(since)]
-        return Explanation(self.id, told, self.cluster.names, (state.status, state.reason))
+        found = [*events, *await self.cluster.troubles(since)]
+        return Explanation(self.id, found, self.cluster.names, (state.status, state.reason))
