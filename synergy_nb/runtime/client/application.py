@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import polars as pl
 
+from synergy_nb.events.application_states import ENDED
 from synergy_nb.plan import Plan, QoS
 from synergy_nb.reporting.formatting import amount, rate
 from synergy_nb.reporting.formatting import seconds as duration
@@ -51,7 +52,12 @@ class Application(Synchronous[AsyncApplication]):
 
     @property
     def graph(self) -> dict[str, str]:
-        """Component graph λ: operator id to the name of its peer."""
+        """Component graph λ: operator id to the name of its peer.
+
+        While it runs, its origin is asked, since peers move operators on their own.
+        """
+        if self._asynchronous.last.status not in ENDED:
+            self._run(self._asynchronous.state())
         return self._asynchronous.graph
 
     @property

@@ -101,7 +101,7 @@ class AsyncApplication:
 
     @property
     def graph(self) -> dict[str, str]:
-        """Component graph λ: operator id to the name of its peer."""
+        """Component graph λ as the origin stated it last, see :meth:`state`: operator id to the name of its peer."""
         return {operator: self.cluster.name(address) for operator, address in self.last.roles.peers.items()}
 
     @property
