@@ -7,11 +7,31 @@ none: by equation 3.6, and by the platform's prediction of rates. The dissertati
 It leaves open how long it ran, how much work a tuple takes, how peers differ, and when exactly a late tuple is dropped,
 which decides the miss rate; so all three rules are shown at the highest load. The others are with the rule that a tuple
 whose limit has passed is dropped when its turn comes, and delays are those of results in time, as the dissertation's.
+
+Findings
+--------
+*Misses* in one run of 34 peers with generated packets (``--set duration=240 --set step=4``): up to 6 applications a
+peer none; with 8, 17.3 % without migration, 1.6 % with reaction, 0.9 % with prediction by equation 3.6 and 0.8 % with
+the platform's; with 10, 22.4, 2.5, 0.6 and 0.4 %. With recorded requests and 10 applications a peer, 23.6, 3.5, 0.3
+and 0.5 %. So both predictions miss less than reaction; which of the two misses less is a matter of chance. Without
+dropping, 53.5 % without migration and 0.4 % with prediction; if tuples that are sure to be late are dropped, 21.3 and
+0.4 %.
+
+*Delays.* Those of results in time are lower with prediction at 10 applications a peer (6.4 s against 8.4), and not at
+8 (3.9 against 3.7), nor at the quick scale: without migration only results from before the queues grew are in time.
+With a miss as long as the limit, delays with prediction are lower everywhere (6.5 s against 11.0, and 4.0 against
+6.5). One application is at the limit from its 200th result to the 300th, and takes half of it from the 1000th on;
+without migration it gives 221 results rather than 1478. Peers relieve themselves as far as limits need, so queues of
+seconds take minutes to disappear.
+
+*Migrations* are not linear in the applications: none with up to 6 a peer, 67 of 272 applications with 8 (one for
+every four), 217 of 340 with 10 (two for every three); over these loads, 2, 4 to 10, one for every 3.6. They begin
+where the load of the slowest peers exceeds their capacity. The dissertation's line needs loads at which each further
+application makes as many hot spots as the one before.
 """
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Final
 
@@ -121,17 +141,10 @@ def _p5_checks(measured: Measured, _: Setup) -> Iterator[Check]:
         yield unlike("results of one application between which it is slow", HOT_SPOT, f"{first:.0f} to {last:.0f}", why)
         gone = [(f"{last:.0f} of {total:.0f}", last < 0.9 * total)]
         yield at_all("the hot spot of one application is gone before its end", "gone by 1200", gone)
-    ends = [_end(measured, each, most) for each in (PREDICTION, NOTHING)]
-    if ends[0] is not None and ends[1] is not None:
-        name = "delay of its last tenth with prediction below that without migration"
-        yield reduction(name, 0.5, 1.0 - ends[0] / ends[1] if ends[1] else None, 0.0)
-
-
-def _end(measured: Measured, policy: str, per_peer: int) -> float | None:
-    """Mean delay of the last tenth of the results of one application, seconds."""
-    course = measured.course(policy, f"one application, {per_peer} a peer, {PACKETS}")
-    last = [delay for _, delay in course[-max(len(course) // 10, 1) :]]
-    return math.fsum(last) / len(last) if last else None
+    counts = [measured.mean(most, each, f"results, {PACKETS}") for each in (PREDICTION, NOTHING)]
+    if counts[0] is not None and counts[1] is not None:
+        more = [(f"{counts[0]:.0f} against {counts[1]:.0f}", counts[0] > counts[1])]
+        yield at_all("more of its results are delivered than without migration", "delivery of more data tuples", more)
 
 
 def _by_applications(points: Sequence[Point]) -> Iterator[Point]:
