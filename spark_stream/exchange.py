@@ -112,7 +112,7 @@ class Exchange:
         self._closed = False
         self._reported_full = False
         # by (port, tap): where Spark has come, what it has been asked since the last commit, and what it reads
-        self._asked: dict[tuple[int, int], Offset] = {}
+        self._requested: dict[tuple[int, int], Offset] = {}
         self._rounds: dict[tuple[int, int], int] = {}
         self._planned: dict[tuple[int, int], int] = {}
         self._seen: set[tuple[int, int]] = set()  # that Spark has asked for at all
@@ -145,7 +145,7 @@ class Exchange:
             self.inlets.append(inlet)
             self._schemas.append(schema)
             for tap in range(taps):
-                self._asked[port, tap] = FIRST
+                self._requested[port, tap] = FIRST
                 self._rounds[port, tap] = 0
                 self._planned[port, tap] = START
             for each, tap, time in self._since.readers:
@@ -284,7 +284,7 @@ class Exchange:
             key = port, tap
             self._seen.add(key)
             self._wake()
-            self._asked[key] = start
+            self._requested[key] = start
             self._rounds[key] += 1
             self._planned[key] = max(self._planned[key], start.time)
             inlet = self.inlets[port]
@@ -471,13 +471,13 @@ class Exchange:
         if self._dropped or not self._seen:
             return
         self._dropped = True
-        for port, tap in tuple(self._asked):
+        for port, tap in tuple(self._requested):
             if (port, tap) not in self._seen:
                 self.inlets[port].drop(tap)
-                del self._asked[port, tap], self._planned[port, tap], self._rounds[port, tap]
+                del self._requested[port, tap], self._planned[port, tap], self._rounds[port, tap]
 
     def _has_news(self) -> bool:
-        return any(self.inlets[port].news(tap, self._asked[port, tap]) for port, tap in self._asked)
+        return any(self.inlets[port].news(tap, self._requested[port, tap]) for port, tap in self._requested)
 
     def _room(self) -> bool:
         """Whether a full input has room again, which has not been reported yet."""

@@ -17,7 +17,6 @@ from __future__ import annotations
 import contextlib
 import json
 import os
-import re
 import secrets
 import shutil
 import signal
@@ -92,8 +91,6 @@ class Server:
     ----------
     cores
         Number of tasks that run at once.
-    heap
-        Greatest size of its heap, in the format of Java's ``-Xmx``.
     timeout
         Time limit until the server must accept sessions, seconds.
     directory
@@ -113,7 +110,6 @@ class Server:
         self,
         *,
         cores: int = settings.CORES,
-        heap: str = settings.HEAP,
         timeout: float = READY_WITHIN,
         directory: Path | None = None,
         runtime: Java | None = None,
@@ -121,11 +117,8 @@ class Server:
     ) -> None:
         if cores < 1:
             raise ValueError(f"cores: {cores}; expected at least 1")
-        if not re.fullmatch(r"[1-9]\d*[kKmMgG]", heap):
-            raise ValueError(f"heap: {heap!r}; expected a size such as '1g' or '900m'")
         self.pid: int | None = None
         self._cores = cores
-        self._heap = heap
         self._timeout = timeout
         self._directory = directory
         self._runtime = runtime
@@ -287,7 +280,7 @@ class Server:
             with socket.create_server(("127.0.0.1", 0)) as free:
                 self._port = free.getsockname()[1]
         order = {
-            "command": launching.command(runtime, home, self._folder, self._port, self._cores, self._heap),
+            "command": launching.command(runtime, home, self._folder, self._port, self._cores, settings.HEAP),
             "environment": launching.environment(home, self._folder, self._token),
             "ready": settings.READY_SIGN,
             "timeout": self._timeout,

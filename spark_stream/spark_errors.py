@@ -68,9 +68,9 @@ def cause(error: BaseException) -> str:
     lines = [line.strip() for line in text.splitlines()]
     raised = [found for line in lines if (found := _PYTHON.match(line)) and not line.startswith(("org.", "java."))]
     if "Traceback" in text and raised:
-        kind, told = raised[-1].groups()
+        kind, message = raised[-1].groups()
         return _shortened(
-            _FLIGHT.sub("", told) if kind.startswith(("Flight", "Arrow", "ValueError")) else f"{kind}: {told}"
+            _FLIGHT.sub("", message) if kind.startswith(("Flight", "Arrow", "ValueError")) else f"{kind}: {message}"
         )
     conditions = _SPARK.findall(text)
     if conditions:

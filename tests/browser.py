@@ -14,6 +14,7 @@ import queue
 import shutil
 import subprocess
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from time import monotonic
 from typing import TYPE_CHECKING, Any, Final
@@ -23,14 +24,15 @@ from comm.base_comm import BaseComm
 
 if TYPE_CHECKING:
     from anywidget import AnyWidget
-    from playwright.sync_api import Browser, Locator, Page
+    from playwright.sync_api import Browser, ConsoleMessage, Locator, Page, ViewportSize
 
-__all__ = ["ARTEFACTS", "DEADLINE", "NO_CHROMIUM", "BarePage", "bare", "browser", "find_chromium", "page"]
+__all__ = ["ARTEFACTS", "DEADLINE", "NO_CHROMIUM", "BarePage", "bare", "browser", "find_chromium", "page", "tab"]
 
 ROOT: Final = Path(__file__).resolve().parent.parent
 ARTEFACTS: Final = ROOT / "build" / "artefacts"  # screenshots and the like, for people to look at
 DEADLINE: Final = 60.0  # seconds that something in a page may take on a slow machine
 ADDRESS: Final = "https://bare.test/"
+VIEWPORT: Final[ViewportSize] = {"width": 1000, "height": 800}
 NAMES: Final = ("chromium", "chromium-browser", "google-chrome", "google-chrome-stable", "chrome")
 OWN: Final = ROOT / ".venv" / "chromium" / "chromium"  # put there by .ci/setup on machines that have none
 FLAGS: Final = (
@@ -83,21 +85,35 @@ def browser() -> Iterator[Browser]:
         chromium.close()
 
 
-@pytest.fixture
-def page(browser: Browser) -> Iterator[Page]:
+@contextmanager
+def new_page(browser: Browser) -> Iterator[Page]:
     """An empty page in a profile of its own."""
     # Without a locale in the environment Chromium would claim the language "en-US@posix", which no Intl.NumberFormat
     # takes, and uPlot asks for one as it loads.
-    context = browser.new_context(viewport={"width": 1000, "height": 800}, locale="en-GB")
+    context = browser.new_context(viewport=VIEWPORT, locale="en-GB")
     context.set_default_timeout(DEADLINE * 1000)
     yield context.new_page()
     context.close()
 
 
 @pytest.fixture
-def bare(page: Page) -> Iterator[BarePage]:
+def page(browser: Browser) -> Iterator[Page]:
+    """An empty page in a profile of its own."""
+    with new_page(browser) as made:
+        yield made
+
+
+@pytest.fixture(scope="module")
+def tab(browser: Browser) -> Iterator[Tab]:
+    """A page in which the bare pages of a module follow one another."""
+    with new_page(browser) as made:
+        yield Tab(made)
+
+
+@pytest.fixture
+def bare(tab: Tab) -> Iterator[BarePage]:
     """A page that shows widgets and nothing else; what goes wrong in it fails the test."""
-    shown = BarePage(page)
+    shown = BarePage(tab)
     yield shown
     shown.close()
     assert not shown.faults, "\n".join(map(str, shown.faults))
@@ -135,22 +151,45 @@ class _Faults(logging.Handler):
             self._note(record.exc_info[1])
 
 
+class Tab:
+    """A page of Playwright that shows one document after another.
+
+    A new document takes a quarter of the processor time of a new page, which has a process of its own.
+    """
+
+    def __init__(self, page: Page) -> None:
+        self.page = page
+        self.exchange: Callable[[str], list[str]] | None = None  # of the present document
+        page.expose_function("exchange", lambda sent: self.exchange(sent) if self.exchange is not None else [])
+
+    def clear(self) -> None:
+        """Leave the document, and undo what a test may have set."""
+        self.exchange = None
+        self.page.goto("about:blank")
+        self.page.unroute_all()
+        self.page.set_viewport_size(VIEWPORT)
+        self.page.emulate_media(color_scheme="light")
+
+
 class BarePage:
     """Views of widgets in an otherwise empty page.
 
     Parameters
     ----------
-    page
-        The page of Playwright, for clicks, pixels and pictures.
+    tab
+        The tab that shows it.
 
     Attributes
     ----------
+    page
+        The page of Playwright, for clicks, pixels and pictures.
     faults
         What went wrong in the page or in a widget's handlers; the test fails if there is any at its end.
     """
 
-    def __init__(self, page: Page) -> None:
-        self.page = page
+    def __init__(self, tab: Tab) -> None:
+        self._tab = tab
+        self.page = page = tab.page
         self.faults: list[object] = []
         self._widgets: dict[str, AnyWidget] = {}
         self._views: dict[str, str] = {}  # name of the view: its model
@@ -159,10 +198,10 @@ class BarePage:
         script = (ROOT / "tests" / "bare_page.js").read_text("utf-8")
         html = f"<!doctype html><meta charset=utf-8><body><script>{script}</script>"
         page.on("pageerror", self._note)
-        page.on("console", lambda said: self.faults.append(said.text) if said.type == "error" else None)
+        page.on("console", self._said)
         page.route("**/*", lambda route: route.abort())  # nothing leaves this page
         page.route(ADDRESS, lambda route: route.fulfill(body=html, content_type="text/html"))
-        page.expose_function("exchange", self._exchange)
+        tab.exchange = self._exchange
         self._log = logging.getLogger("traitlets")  # where ipywidgets tells what handlers raise, and goes on
         self._listener = _Faults(self._note)
         self._log.addHandler(self._listener)
@@ -206,13 +245,20 @@ class BarePage:
             self.page.evaluate("() => new Promise(requestAnimationFrame)")
 
     def close(self) -> None:
-        """Close the widgets that were shown."""
+        """Close the widgets that were shown, and leave the document."""
+        self.page.remove_listener("pageerror", self._note)
+        self.page.remove_listener("console", self._said)
+        self._tab.clear()
         for widget in self._widgets.values():
             widget.close()
         self._log.removeHandler(self._listener)
 
     def _note(self, fault: object) -> None:
         self.faults.append(fault)
+
+    def _said(self, message: ConsoleMessage) -> None:
+        if message.type == "error":
+            self._note(message.text)
 
     def _render(self, name: str) -> None:
         model = self._views[name]

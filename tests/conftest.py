@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 from hypothesis import settings
 
-from tests.browser import bare, browser, page
+from tests.browser import bare, browser, page, tab
 from tests.fork_servers import forked_servers, fresh_servers
 from tests.jupyterlab import jupyterlab
 from tests.scheduling import LongFirst, in_random_order, long_first
@@ -29,6 +29,7 @@ __all__ = [
     "spark",
     "spark_peers",
     "spark_server",
+    "tab",
     "wide_terminal",
 ]
 
@@ -67,7 +68,7 @@ def pytest_collection_finish() -> None:
     """
     gc.collect()
     gc.freeze()
-    gc.set_threshold(10_000, 20, 20)
+    gc.set_threshold(50_000, 20, 20)
 
 
 def pytest_sessionfinish() -> None:

@@ -11,7 +11,7 @@ from synergy_nb.overlay.directory import Directory, Entry
 from synergy_nb.overlay.membership import Membership
 from synergy_nb.overlay.pastry import Pastry
 from synergy_nb.overlay.prebuilt_ring import assemble
-from synergy_nb.overlay.ring import distance, number_of, place_of
+from synergy_nb.overlay.ring import distance, number_of, ring_position
 from synergy_nb.simulator.kernel import Network, Simulation
 
 
@@ -111,12 +111,12 @@ class World:
     @property
     def live(self) -> list[str]:
         """The peers that run, in the order of the ring."""
-        return sorted(self.pastry, key=place_of)
+        return sorted(self.pastry, key=ring_position)
 
     def root(self, key: str) -> str:
         """The oracle: the nearest live peer."""
         number = number_of(key)
-        return min(self.pastry, key=lambda address: (distance(place_of(address), number), place_of(address)))
+        return min(self.pastry, key=lambda address: (distance(ring_position(address), number), ring_position(address)))
 
     def leaf_set(self, address: str) -> set[str]:
         """The oracle: the 8 nearest live peers on each side."""

@@ -388,6 +388,7 @@ def test_loads_that_jump_and_loads_that_walk() -> None:
     assert np.abs(np.diff(walking)).max() < 3.0
 
 
+@pytest.mark.slow  # the whole claim; the next test reproduces it in a small size
 def test_levels_cost_little_where_loads_jump_and_much_where_they_walk() -> None:
     (claim,) = find(["P8"])
     (result,) = runner.reproduce([(claim, {})])

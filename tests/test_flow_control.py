@@ -144,6 +144,24 @@ def test_where_nobody_has_room_replies_are_negative_and_nothing_moves() -> None:
     assert control.refusals == 2 * control.unsolved > 0
 
 
+def test_a_hot_peer_upstream_is_no_reason_to_refuse() -> None:
+    """A component of the late application at T has no slack because of S; T has room, and accepts."""
+    offered = {"S": ["work"], "T": ["work", "after"]}
+    flow = Flow(Hops())
+    late = HotSpotConfig(predict=False)  # acts when tuples are late already
+    control = FlowControl(flow, ["source", "sink", *offered], late, offered=offered, step=0.25)
+    parts = {
+        "source": Component("source"),
+        "work": Component("S", Service.constant(0.01), ["source"]),
+        "after": Component("T", Service.constant(0.001), ["work"]),
+        "sink": Component("sink", inputs=["after"]),
+    }
+    control.add(Application("a", parts, {"source": Arrivals.periodic(60.0)}, limit=0.5))
+    control.add(at_work("b", "S", 60.0), at=2.0)
+    control.run(20.0)
+    assert {(each.operator, each.source, each.target) for each in control.migrations} == {("work", "S", "T")}
+
+
 def test_equal_peers_do_not_exchange_components() -> None:
     """Three peers at a load of 0.93, ten minutes: bursts make hot spots, but no component moves twice."""
     counts = []

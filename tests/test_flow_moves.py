@@ -79,6 +79,10 @@ def test_delays_of_tuples_in_time() -> None:
         flow.run(until=100.0)
         delays = np.concatenate([flow.records(name)[1] for name in ("one", "two")])
         assert delays[delays <= LIMIT + 1e-9].mean() == pytest.approx(mean, abs=5e-7)
+        of = [flow.delays(name) for name in ("one", "two")]
+        assert sum(each.in_time * (each.tuples - each.late) for each in of) == pytest.approx(
+            mean * sum(each.tuples - each.late for each in of), rel=1e-5
+        )
         born = np.concatenate([flow.records(name)[0] for name in ("one", "two")])
         assert born[delays > LIMIT + 1e-9].min() == pytest.approx(11.95)
 

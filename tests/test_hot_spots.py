@@ -412,3 +412,15 @@ def test_live_peers_have_the_parameters_of_hot_spots_of_their_cluster() -> None:
     found = _config(1.0, 0.0, 1e6, None, None, "fcfs", HotSpotConfig(mode="observe", confidence=0.5), 0)["hotspots"]
     assert msgspec.convert(found, HotSpotConfig) == HotSpotConfig(mode="observe", confidence=0.5)
     assert _config(1.0, 0.0, 1e6, None, None, "fcfs", "off", 0)["hotspots"]["mode"] == "off"
+
+
+def test_components_of_one_path_at_one_peer_are_relieved_together() -> None:
+    """Their times fall together when another application leaves, so the limit of the path is what counts."""
+    ring = Loaded(6, 1)
+    where = {"source": "peer-1", "f0": "peer-2", "f1": "peer-2", "sink": "peer-0"}
+    ring.start("a", chain(0.15, operators=2), where, lambda _now: 200.0)
+    where = {"source": "peer-1", "f0": "peer-2", "sink": "peer-0"}
+    ring.start("b", chain(None), where, rising(100.0, 800.0, START))
+    until(ring, 45.0)
+    (moved,) = journaled(ring, ComponentMoved)
+    assert (moved.subject, moved.operator, moved.at) == ("b", "f0", "peer-2")

@@ -15,7 +15,7 @@ from random import Random
 
 import pytest
 
-from tests.moving_schedules import CASES, FAULTS, MOVES, PHASES, VICTIMS, drawn, run
+from tests.moving_schedules import CASES, FAULTS, MOVES, ORIGINS, PHASES, VICTIMS, World, drawn, packets, run, table
 
 FEW = range(16)
 MANY = range(1000, 3000)
@@ -40,3 +40,18 @@ def test_schedules_have_every_operator_move_and_fault_in_every_phase() -> None:
         assert Counter(getattr(each, field) for each in schedules).keys() == set(names)
     pairs = {(each.fault, each.victim, each.phase) for each in schedules}
     assert len(pairs) == len(set(FAULTS)) * len(VICTIMS) * len(PHASES)
+
+
+def test_a_stream_of_another_application_stays_where_that_has_it() -> None:
+    rng = Random(1)
+    world = World(1, rng)
+    owner = packets("s").filter("bytes > 0", id="f").sink(id="out")
+    reader = packets("n").filter("bytes > 9", id="g").sink(id="out")
+    for name, plan, shares in (("app", owner, {}), ("other", reader, {"n": ("app", "f")})):
+        peers = {"s": "c", "f": "d", "n": "", "g": "e", "out": ORIGINS[name]}
+        world.deploy(name, plan, peers, {each: table(rng) for each in plan.sources}, shares=shares)
+        assert world.until(lambda name=name: world.status(name) == "running")  # type: ignore[misc]
+    expected = "is a stream of another application; expected another operator"
+    assert world.move("other", "n", "h") == [f"operator: 'n' {expected}"]
+    assert world.move("other", "g", "h") == []
+    assert world.until(lambda: world.where("other")["g"] == "h")

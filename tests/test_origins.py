@@ -185,6 +185,7 @@ def test_the_command_refuses_an_origin_that_cannot_be() -> None:
 # -- simulated ---------------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 def test_near_the_source_is_set_up_faster_and_near_the_client_served_faster() -> None:
     """On a transit-stub network, against origins at random peers."""
     workload = Parameters(components=40, requests=30, operators=(2, 3), sources=6, slack=3.0)

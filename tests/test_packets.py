@@ -106,7 +106,9 @@ def test_popularity_of_hosts_is_zipf() -> None:
     assert flows["destination"].value_counts(sort=True)["destination"][0] == "h50"
 
 
-@pytest.mark.parametrize("alpha", [1.2, 1.4, 1.6])
+@pytest.mark.parametrize(
+    "alpha", [pytest.param(1.2, marks=pytest.mark.slow), 1.4, pytest.param(1.6, marks=pytest.mark.slow)]
+)
 def test_counts_are_self_similar_as_the_tail_index_says(alpha: float) -> None:
     series = [counts_of(2**13, seed=seed, rate=60.0, alpha=alpha) for seed in range(3)]
     expected = (3 - alpha) / 2

@@ -16,7 +16,7 @@ from synergy_nb.overlay.latency import Latency
 from synergy_nb.overlay.pastry import JoinRequest, Leaves, Pastry
 from synergy_nb.overlay.prebuilt_ring import assemble
 from synergy_nb.overlay.recently_seen import Recent
-from synergy_nb.overlay.ring import MASK, LeafSet, RoutingTable, distance, number_of, place_of, shared_digits
+from synergy_nb.overlay.ring import MASK, LeafSet, RoutingTable, distance, number_of, ring_position, shared_digits
 from synergy_nb.overlay.routing import HOP_LIMIT, QUEUE, RouteAck, Routed
 from synergy_nb.simulator.kernel import Simulation, Uniform
 from tests.overlay_world import Doorstep, RoutedLabel, World
@@ -44,13 +44,13 @@ class Lines:
 
 def naive_leaves(own: str, others: set[str], half: int) -> tuple[list[str], list[str]]:
     """The nearest on both sides, by sorting everything."""
-    right = sorted(others, key=lambda other: (place_of(other) - place_of(own)) % (MASK + 1))
-    left = sorted(others, key=lambda other: (place_of(own) - place_of(other)) % (MASK + 1))
+    right = sorted(others, key=lambda other: (ring_position(other) - ring_position(own)) % (MASK + 1))
+    left = sorted(others, key=lambda other: (ring_position(own) - ring_position(other)) % (MASK + 1))
     return left[:half], right[:half]
 
 
 def naive_root(number: int, addresses: list[str]) -> str:
-    return min(addresses, key=lambda address: (distance(place_of(address), number), place_of(address)))
+    return min(addresses, key=lambda address: (distance(ring_position(address), number), ring_position(address)))
 
 
 # -- state ---------------------------------------------------------------------------------------------------------
@@ -103,7 +103,7 @@ def test_gap_counts_steps_along_the_ring() -> None:
     small = LeafSet("me")
     for address in ADDRESSES[:4]:
         small.add(address)
-    ring = sorted((*ADDRESSES[:4], "me"), key=place_of)
+    ring = sorted((*ADDRESSES[:4], "me"), key=ring_position)
     assert small.gap(ring[0], ring[-1]) == 1  # the short way round
 
 
@@ -275,10 +275,10 @@ def test_assembled_rings_are_as_if_joined() -> None:
     assert not world.wrong_leaf_sets()
     pastry = world.pastry["p5"]
     for slot, address in pastry.table.entries.items():
-        assert pastry.table.slot(place_of(address)) == slot
+        assert pastry.table.slot(ring_position(address)) == slot
     for row in range(2):  # no slot is empty that somebody fits
         for other in world.live:
-            slot = pastry.table.slot(place_of(other))
+            slot = pastry.table.slot(ring_position(other))
             assert slot == -1 or slot >> 4 != row or slot in pastry.table.entries
 
 

@@ -230,7 +230,7 @@ def disturbed(seed: int) -> Both:
     return ring
 
 
-@pytest.mark.parametrize("seed", range(8))
+@pytest.mark.parametrize("seed", [*range(4), *(pytest.param(seed, marks=pytest.mark.slow) for seed in range(4, 8))])
 def test_deaths_and_moves_of_what_has_backups_lose_and_double_nothing(seed: int) -> None:
     ring = disturbed(seed)
     rows = ring.until_ended("r")

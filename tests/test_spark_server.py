@@ -341,10 +341,9 @@ def test_a_long_log_is_emptied(tmp_path: Path) -> None:
     assert log.read_bytes() == b"y"
 
 
-@pytest.mark.parametrize(("field", "value"), [("cores", 0), ("heap", "1 GB"), ("heap", "0g")])
-def test_what_makes_no_sense_is_refused(field: str, value: object) -> None:
-    with pytest.raises(ValueError, match=rf"^{field}: {value!r}; expected "):
-        Server(**{field: value})  # type: ignore[arg-type]
+def test_a_server_without_cores_is_refused() -> None:
+    with pytest.raises(ValueError, match=r"^cores: 0; expected at least 1"):
+        Server(cores=0)
 
 
 def wait_for(condition: Callable[[], bool]) -> None:

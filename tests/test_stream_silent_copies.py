@@ -37,7 +37,7 @@ class Fed(Peers):
 
     def __init__(self, *backups: str) -> None:
         super().__init__(limits=LIMITS)
-        self.place_of = 0
+        self.ring_position = 0
         self.states = 0
         self.deployment.assignments["u"] = msgspec.structs.replace(
             self.deployment.assignments["u"], backups=backups or ("y",)
@@ -51,8 +51,8 @@ class Fed(Peers):
         """Emit a batch every 0.1 s, where the log has room for it."""
         for _ in range(batches):
             if self.hostings["s"].may_emit("app", "n"):
-                self.emit("n", batch(self.place_of, ROWS))
-                self.place_of += ROWS
+                self.emit("n", batch(self.ring_position, ROWS))
+                self.ring_position += ROWS
             self.later(0.1)
 
     @property
@@ -76,8 +76,8 @@ def test_nobody_waits_for_a_copy_of_which_nothing_is_heard(known: bool) -> None:
     peers.feed(5)
     peers.lose = silent("y")
     peers.feed(60)
-    assert peers.place_of > 50 * ROWS, "the stream goes on"
-    assert peers.rows == list(range(peers.place_of))
+    assert peers.ring_position > 50 * ROWS, "the stream goes on"
+    assert peers.rows == list(range(peers.ring_position))
     assert peers.hostings["s"].components["app", "n"].log.size <= LIMITS.retain
     assert peers.unfit == [("y",)]
     states = peers.states
@@ -93,7 +93,7 @@ def test_a_copy_that_answers_is_waited_for_however_slow_it_is() -> None:
     peers.lose = lambda frame: isinstance(frame, PieceReply)  # what it asks for never comes
     peers.feed(60)
     assert peers.unfit == []
-    assert peers.place_of < 30 * ROWS
+    assert peers.ring_position < 30 * ROWS
 
 
 def test_who_has_not_looked_for_long_gives_the_others_time_to_be_heard() -> None:
@@ -127,7 +127,7 @@ def test_a_copy_that_comes_back_can_take_over_from_its_next_snapshot() -> None:
     peers.lose = lambda _: False
     peers.take_over("y")
     peers.feed(1)
-    assert peers.rows == list(range(peers.place_of))
+    assert peers.rows == list(range(peers.ring_position))
     assert peers.said("component_failed") == []
 
 
@@ -179,4 +179,4 @@ def test_other_copies_are_waited_for_meanwhile() -> None:
     peers.lose = lambda _: False
     peers.take_over("w")
     peers.feed(1)
-    assert peers.rows == list(range(peers.place_of))
+    assert peers.rows == list(range(peers.ring_position))

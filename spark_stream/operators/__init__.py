@@ -1,19 +1,18 @@
 """Operators of the data path as functions from streaming DataFrames to a streaming DataFrame.
 
 They have the meaning of the operators of peers (:mod:`synergy_nb.dataflow.operators`); one contract test compares both
-with SQL in DuckDB. :func:`build` translates a part of a plan to one DataFrame; :func:`enter`, :func:`apply` and
-:func:`leave` do so operator by operator. Sessions need the settings of :data:`spark_stream.expressions.MEANING`.
+with SQL in DuckDB. :func:`build` translates a part of a plan to one DataFrame; :func:`enter` and :func:`leave`
+convert its inputs and its result. Sessions need the settings of :data:`spark_stream.expressions.MEANING`.
 """
 
 from spark_stream.operators import crypto, joins, ordered, rows, windows  # noqa: F401 - each registers its kinds
 from spark_stream.operators.frames import END_TIME, MARK, POSITION, arrange, enter, leave
-from spark_stream.operators.parts import apply, build, kinds, lag, numbered, readings
+from spark_stream.operators.parts import build, kinds, lag, numbered, readings
 
 __all__ = [
     "END_TIME",
     "MARK",
     "POSITION",
-    "apply",
     "arrange",
     "build",
     "enter",

@@ -7,7 +7,7 @@ inputs: Spark shares nothing between the branches of a query.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping
 from typing import TYPE_CHECKING, Final
 
 from spark_stream.operators.frames import Work, enter, leave
@@ -23,46 +23,14 @@ if TYPE_CHECKING:
 
     from synergy_nb.plan import Operator, Plan
 
-__all__ = ["apply", "build", "kinds", "lag", "numbered", "readings"]
+__all__ = ["build", "kinds", "lag", "numbered", "readings"]
 
 _RECKONING: Final = 2000  # rounding of Spark's watermark behind a join, microseconds
 
 
 def kinds() -> tuple[str, ...]:
-    """Kinds of operators that :func:`apply` supports."""
+    """Return the kinds of operators that Spark executes."""
     return tuple(sorted(APPLIED))
-
-
-def apply(
-    operator: Operator,
-    plan: Plan,
-    inputs: Sequence[DataFrame],
-    *,
-    inside: Collection[str] = (),
-    keys: Mapping[str, bytes] | None = None,
-) -> DataFrame:
-    """Apply an operator to its input streams.
-
-    Parameters
-    ----------
-    operator
-        Operator of ``plan``.
-    plan
-        Query plan, with the schemas of its streams.
-    inputs
-        Input streams of the operator, from :func:`~spark_stream.operators.enter` or this function.
-    inside
-        Operators of the plan that are executed in the same query.
-    keys
-        Secrets for ``encrypt`` and ``decrypt``, by the name that the plan uses.
-
-    Raises
-    ------
-    ValueError
-        If Spark cannot execute the operator, or a key is missing or too short.
-    """
-    _check(operator, plan, inside)
-    return APPLIED[operator.kind](Work(operator, plan, tuple(inputs), frozenset(inside), keys or {}))
 
 
 def _check(operator: Operator, plan: Plan, inside: Collection[str]) -> None:

@@ -21,7 +21,7 @@ __all__ = ["feeds"]
 COLUMNS = {"key": "int", "value": "float"}
 SPACING = 1e-3  # event time between rows, seconds
 
-Way = tuple[Callable[[], Stream], int, Callable[[], None]]
+Method = tuple[Callable[[], Stream], int, Callable[[], None]]
 """Function that returns a source, its number of rows, and the function that pushes them, if the source does not."""
 
 
@@ -43,7 +43,7 @@ def table(count: int) -> pl.DataFrame:
     return pl.DataFrame({"time": numbers * SPACING, "key": numbers % 100, "value": np.full(count, 0.5)})
 
 
-def ways(rows: int, framed: int) -> dict[str, Way]:
+def methods(rows: int, framed: int) -> dict[str, Method]:
     """Sources of ``rows`` dictionaries or of a frame of ``framed`` rows, by name; each is used once."""
     frame, feed = table(framed), Feed(COLUMNS)
 
@@ -65,9 +65,9 @@ def ways(rows: int, framed: int) -> dict[str, Way]:
     }
 
 
-def _taken(cluster: Cluster, way: Way) -> tuple[float, float]:
+def _measured(cluster: Cluster, method: Method) -> tuple[float, float]:
     """Rows/s from the start of the source to the end at the sink, and CPU seconds of this process a million rows."""
-    made, rows, give = way
+    made, rows, give = method
     plan = made().aggregate(window="1000000 s", n="count(*)").sink("count")
     before = time.process_time()
     application = cluster.submit(plan)
@@ -91,8 +91,8 @@ def feeds(*, small: bool = False) -> dict[str, Any]:
     before = machine_load()
     with Cluster(2, spark=False) as cluster:
         for repeat in range(repeats + 1):  # the first warms up
-            for name, way in ways(rows, framed).items():
-                rate, seconds = _taken(cluster, way)
+            for name, method in methods(rows, framed).items():
+                rate, seconds = _measured(cluster, method)
                 if repeat or small:
                     rates.setdefault(name, []).append(rate)
                     used.setdefault(name, []).append(seconds)

@@ -58,10 +58,10 @@ async def _start(count: int) -> dict[str, Any]:
     began = time.perf_counter()
     reached: dict[str, float] = {}
 
-    def told(progress: Progress) -> None:
+    def on_progress(progress: Progress) -> None:
         reached[progress.what] = time.perf_counter() - began
 
-    cluster = await start_cluster(count, spark=False, on_progress=told)
+    cluster = await start_cluster(count, spark=False, on_progress=on_progress)
     ready = time.perf_counter() - began
     try:
         states = [state for state in (await cluster.states()).values() if state is not None]

@@ -21,7 +21,7 @@ from synergy_nb.runtime.client.cluster import Application, Cluster
 __all__ = ["Case", "expected", "move", "query", "written"]
 
 HOSTS: Final = 300  # a pair is two of so many
-FRACTION: Final = 0.95  # a pair is told if its total is larger than that of so many
+FRACTION: Final = 0.95  # a pair is summary if its total is larger than that of so many
 BEFORE: Final = 1.0  # seconds before a move whose results are compared with those during it
 PEERS: Final = ("peer-3", "peer-4")  # that the components move between
 MOVED: Final = ("traffic", "large", "traffic", "ranked")  # in turn, the last one with the least state
@@ -123,7 +123,7 @@ def move(*, small: bool = False) -> dict[str, Any]:
         written(path, rate, seconds)
         for case in CASES:
             runs = [_run(cluster, path, case, seconds) for _ in range(repeats if case.every < BEFORE * 2 else 1)]
-            found[case.name] = _told(case, runs)
+            found[case.name] = _summary(case, runs)
     first = found[CASES[0].name]
     detail = {
         "way": f"totals of pairs and the largest of them, of {rate:g} tuples/s of 32 bytes; the aggregate, the filter "
@@ -196,7 +196,7 @@ def _held(cluster: Cluster, application: Application, operator: str) -> tuple[in
     return 0, 0.0
 
 
-def _told(case: Case, runs: list[_Run]) -> dict[str, Any]:
+def _summary(case: Case, runs: list[_Run]) -> dict[str, Any]:
     """The result of a case."""
     delays: dict[str, list[float]] = {"before": [], "during": []}
     for run in runs:
@@ -212,7 +212,7 @@ def _told(case: Case, runs: list[_Run]) -> dict[str, Any]:
     states: dict[str, int] = {}
     for name, _, _, held in moves:
         states[name] = max(held, states.get(name, 0))
-    told = {
+    summary = {
         "window_s": case.window / 1000,
         "moves": len(moves),
         "seconds": spread([ended - began for _, began, ended, _ in moves], digits=4),
@@ -225,7 +225,7 @@ def _told(case: Case, runs: list[_Run]) -> dict[str, Any]:
     if case.collected:
         p99 = {name: round(quantile(some, 0.99), 4) if some else None for name, some in delays.items()}
         p50 = {name: round(quantile(some, 0.5), 4) if some else None for name, some in delays.items()}
-        told |= {"delay_p99_s": p99, "delay_p50_s": p50, "delay_ratio": None}
+        summary |= {"delay_p99_s": p99, "delay_p50_s": p50, "delay_ratio": None}
         if p99["before"] and p99["during"]:
-            told["delay_ratio"] = round(p99["during"] / p99["before"], 3)
-    return told
+            summary["delay_ratio"] = round(p99["during"] / p99["before"], 3)
+    return summary

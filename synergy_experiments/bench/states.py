@@ -128,13 +128,13 @@ async def _run(keys: int, count: int, copied: bool) -> dict[str, float]:
             name=f"synergy bench {component.operator}",
         )
 
-    def said(fact: Fact) -> None:
+    def record(fact: Fact) -> None:
         if fact.kind is FactKind.COMPONENT_FAILED:
             failed.append(fact.reason)
 
     wires = {name: _Peer(name, peers) for name in ("one", "other")}
     for name, wire in wires.items():
-        peers[name] = StreamDriver(wire, made, read, on_fact=said)
+        peers[name] = StreamDriver(wire, made, read, on_fact=record)
     assignments = {
         "packets": Assignment("one"),
         OPERATOR: Assignment("one", 0, ("other",) if copied else (), "", (Feed("app", "packets"),)),

@@ -18,13 +18,13 @@ from __future__ import annotations
 import math
 import statistics
 import time
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from typing import Final
 
 import numpy as np
 
 from synergy_experiments.framework.claim import Cell, Check, Claim, Panel
-from synergy_experiments.framework.measurements import Measured, Point
+from synergy_experiments.framework.measurements import Measured, Point, mean_of_known
 from synergy_experiments.framework.parameters import Setup, whole
 from synergy_experiments.framework.verdicts import at_all, at_least
 from synergy_experiments.worlds.carried_rates import COMPONENTS
@@ -97,15 +97,10 @@ def _cells(setup: Setup) -> Iterator[Cell]:
         yield Cell(predicting, (component, setup["applications"], setup["predictions"]), alone=True)
 
 
-def _mean(values: Iterable[float | None]) -> float | None:
-    known = [each for each in values if each is not None]
-    return math.fsum(known) / len(known) if known else None
-
-
 def _checks(measured: Measured, _: Setup) -> Iterator[Check]:
     ours = {component: measured.mean(component, WHOLE, "time") for component in COMPONENTS}
     for component, paper in [*PAPER.items(), ("mean", MEAN)]:
-        found = _mean(ours[each] for each in PAPER) if component == "mean" else ours[component]
+        found = mean_of_known(ours[each] for each in PAPER) if component == "mean" else ours[component]
         less = None if found is None else paper - found
         check = at_least(f"time of a prediction in ms: {component}", 0.0, less, 0.0)
         yield check._replace(paper=paper, ours=found, rule="holds where ours is not above it")

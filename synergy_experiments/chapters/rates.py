@@ -45,7 +45,7 @@ import numpy as np
 import numpy.typing as npt
 
 from synergy_experiments.framework.claim import Cell, Check, Claim, Panel
-from synergy_experiments.framework.measurements import Measured, Point
+from synergy_experiments.framework.measurements import Measured, Point, mean_of_known
 from synergy_experiments.framework.parameters import Setup, files, number, numbers, whole, wholes
 from synergy_experiments.framework.verdicts import at_all, near, unlike
 from synergy_experiments.worlds import rate_forecasters
@@ -293,13 +293,13 @@ def _p1_checks(measured: Measured, setup: Setup) -> Iterator[Check]:
     found = {x: measured.mean(x, LITERAL, f"error, {second}") for x in labels}
     last = {x: measured.mean(x, LAST, f"error, {second}") for x in labels}
     for component, paper in PAPER.items():
-        ours = _mean(found[x] for x in labels if x.partition(" ")[0] == component)
+        ours = mean_of_known(found[x] for x in labels if x.partition(" ")[0] == component)
         name = f"error of equation 3.6 at every tuple, {second.partition(',')[0]}: {component}"
         yield near(name, paper, ours, 0.02, 0.05) if own else unlike(name, paper, ours, WHY)
-    ours = _mean(found[x] for x in labels if x.partition(" ")[0] in PAPER)
+    ours = mean_of_known(found[x] for x in labels if x.partition(" ")[0] in PAPER)
     name = "the same, mean of the five components"
     yield near(name, MEAN, ours, 0.01, 0.03) if own else unlike(name, MEAN, ours, WHY)
-    ours = _mean(last[x] for x in labels if x.partition(" ")[0] in PAPER)
+    ours = mean_of_known(last[x] for x in labels if x.partition(" ")[0] in PAPER)
     yield unlike("the same of the last value, which predicts nothing", "not given", ours, "it decides what errors say")
     judged = [name for name in _metrics(measured, "ratio, ") if "every 75" in name]
     literal = [(_short(x, name), value < 1.0) for name in judged for x, value in _values(measured, LITERAL, name)]
@@ -349,11 +349,6 @@ def _values(measured: Measured, algorithm: str, metric: str) -> list[tuple[float
     return [(x, value) for x, value in found if value is not None]
 
 
-def _mean(values: Iterable[float | None]) -> float | None:
-    known = [each for each in values if each is not None]
-    return math.fsum(known) / len(known) if known else None
-
-
 def _by_horizon(points: Sequence[Point]) -> Iterator[Point]:
     """Return errors over the number of tuples between predictions, a line for each component."""
     for x, algorithm, metric, value in points:
@@ -375,7 +370,7 @@ def _p2_checks(measured: Measured, setup: Setup) -> Iterator[Check]:
             if found[0] is not None and found[1] is not None
         ]
         name = f"accuracy lost from every tuple to every 75: {component}"
-        ours = _mean(falls)
+        ours = mean_of_known(falls)
         yield near(name, paper, ours, 0.05, 0.1) if setup["traces"] else unlike(name, paper, ours, WHY)
     packets = [label for label in labels if label.partition(" ")[0] in ("filter", "project", "aggregate")]
     rising = []

@@ -12,7 +12,7 @@ from typing import Final, NamedTuple, TypeAlias
 
 from scipy.special import stdtrit
 
-__all__ = ["Measured", "Place", "Point", "Row", "interval"]
+__all__ = ["Measured", "Place", "Point", "Row", "interval", "mean_of_known"]
 
 Place: TypeAlias = float | str
 """Position of a point on the horizontal axis: a number, or the name of a group."""
@@ -119,3 +119,9 @@ class Measured:
     def ahead(self, x: Place, one: str, other: str, metric: str) -> float | None:
         """Return the mean excess of ``one`` over ``other``, within repetitions."""
         return self.paired(x, one, other, metric, lambda ours, theirs: ours - theirs)
+
+
+def mean_of_known(values: Iterable[float | None]) -> float | None:
+    """Return the mean of the values that are not None; None without any."""
+    known = [each for each in values if each is not None]
+    return math.fsum(known) / len(known) if known else None

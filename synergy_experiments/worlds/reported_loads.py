@@ -18,7 +18,7 @@ from synergy_nb.overlay.directory_messages import LoadUpdate
 from synergy_nb.overlay.load_levels import LoadLevels
 from synergy_nb.overlay.pastry import Pastry
 from synergy_nb.overlay.prebuilt_ring import assemble
-from synergy_nb.overlay.ring import distance, number_of, place_of
+from synergy_nb.overlay.ring import distance, number_of, ring_position
 from synergy_nb.simulator.kernel import Simulation, Uniform
 
 __all__ = ["COMPONENTS", "Sent", "publish", "responsible"]
@@ -67,7 +67,7 @@ def responsible(host: str, components: Sequence[str], addresses: Sequence[str]) 
 
     def nearest(name: str) -> str:
         key = number_of(key_of(name))
-        return min(addresses, key=lambda address: (distance(place_of(address), key), place_of(address)))
+        return min(addresses, key=lambda address: (distance(ring_position(address), key), ring_position(address)))
 
     return frozenset(map(nearest, components)) - {host}
 

@@ -46,9 +46,11 @@ def run(
             figures.check(plot)
     found: list[Result] = []
     with Bars() as bars:
-        told = _ProgressDisplay(bars)
+        display = _ProgressDisplay(bars)
         try:
-            for result in reproduce(claims, scale=scale, seed=seed, repeat=repeat, processes=processes, progress=told):
+            for result in reproduce(
+                claims, scale=scale, seed=seed, repeat=repeat, processes=processes, progress=display
+            ):
                 drawn = result if plot is None else replace(result, figures=(str(figures.draw(result, plot)),))
                 found.append(drawn)
                 if not as_json:
@@ -56,7 +58,7 @@ def run(
         except IncompatibleParameters as error:
             refuse(str(error))
         except (ValueError, RuntimeError, OSError, TimeoutError) as error:
-            fail(f"{told.claim}: {error}")
+            fail(f"{display.claim}: {error}")
     if as_json:
         printed = [result.to_dict() for result in found]
         print_json(printed if len(printed) != 1 else printed[0])

@@ -92,8 +92,8 @@ def _may_share(plan: Plan, operator: str, *, everything: bool) -> bool:
 
 
 def _connectors(plan: Plan, operator: str) -> set[str]:
-    asked = plan.operators[operator]
-    own = {str(asked.params.get("connector"))} if asked.kind == "source" else set()
+    node = plan.operators[operator]
+    own = {str(node.params.get("connector"))} if node.kind == "source" else set()
     return own.union(*(_connectors(plan, up) for up in plan.upstream(operator)))
 
 

@@ -93,9 +93,9 @@ class Commitments:
         graph, plan, peer = member.graph, member.plan, self.peer
         links = {(graph.roles.peers[up], up): plan.bandwidth(up) for up in plan.upstream(operator)}
         remote = {link: bandwidth for link, bandwidth in links.items() if link[0] != peer.address}
-        asked = plan.operators[operator]
-        tapped = producer_of(graph, plan, operator) if asked.kind == TAP else None
-        if asked.kind == TAP and (tapped is None or tapped[:2] not in self.components):
+        node = plan.operators[operator]
+        tapped = producer_of(graph, plan, operator) if node.kind == TAP else None
+        if node.kind == TAP and (tapped is None or tapped[:2] not in self.components):
             refusal = "the stream has ended"
         else:
             refusal = self.impacts.refusal(member, operator)
@@ -111,7 +111,7 @@ class Commitments:
         if member.deployed == member.operators:
             self.ledger.expire(graph.application)  # release reservations of graphs that were not chosen
         self.deploying.deploy(graph.application)
-        if asked.kind == PART:
+        if node.kind == PART:
             member.preparing.add(operator)
         else:
             self._confirm_upstream(member, operator)

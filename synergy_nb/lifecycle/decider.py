@@ -132,9 +132,9 @@ def component_name(plan: Plan, operator: str) -> str:
     The component of a ``delay`` that names one is ``delay:NAME``. The component of every part on Spark is ``spark``.
     Taps have no component name.
     """
-    asked = plan.operators[operator]
-    which = asked.params.get(KINDS[asked.kind].component) if asked.kind in KINDS else None
-    return f"{asked.kind}:{which}" if which else asked.kind
+    node = plan.operators[operator]
+    which = node.params.get(KINDS[node.kind].component) if node.kind in KINDS else None
+    return f"{node.kind}:{which}" if which else node.kind
 
 
 def component_names(plan: Plan) -> set[str]:
@@ -179,20 +179,20 @@ def find_candidates(
     able: dict[str, tuple[str, ...]] = {}
     missing: dict[str, str] = {}
     plan = request.alternative.plan
-    for operator, asked in plan.operators.items():
-        if asked.kind == "sink":
+    for operator, node in plan.operators.items():
+        if node.kind == "sink":
             able[operator] = (peer.address,)
             continue
-        if asked.kind == TAP:
-            able[operator] = tuple(sorted(asked.params["providers"]))
+        if node.kind == TAP:
+            able[operator] = tuple(sorted(node.params["providers"]))
             continue
         name = component_name(plan, operator)
         entries = [entry for entry in found.get(name, ()) if not is_dead(entry.host)]
-        if asked.at is not None:
-            entries = [entry for entry in entries if asked.at in (entry.host, entry.attributes.get("peer"))]
+        if node.at is not None:
+            entries = [entry for entry in entries if node.at in (entry.host, entry.attributes.get("peer"))]
         able[operator] = tuple(sorted({entry.host for entry in entries}))
         if not entries:
-            where = f" at {asked.at!r}" if asked.at is not None else ""
+            where = f" at {node.at!r}" if node.at is not None else ""
             missing[operator] = f"{operator}: no component offers {name!r}{where}"
     free = free_cores(entry for entries in found.values() for entry in entries)
     known = {operator: list(peers) for operator, peers in able.items()}

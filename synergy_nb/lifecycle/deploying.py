@@ -152,8 +152,8 @@ class Deploying:
         witnesses, requires = self._dependent(graph.application)
         assignments = {
             operator: self._assignment(member, operator, makers)
-            for operator, asked in plan.operators.items()
-            if asked.kind != TAP and (graph.roles.peers[operator] != self.peer.address or operator in member.deployed)
+            for operator, node in plan.operators.items()
+            if node.kind != TAP and (graph.roles.peers[operator] != self.peer.address or operator in member.deployed)
         }
         shared_producers = [_shared_producer(maker) for maker in makers.values() if maker is not None]
         return Deployment(
@@ -187,14 +187,14 @@ class Deploying:
         return tuple(sorted(peers)), {graph.application: version_of(graph) for graph in graphs}
 
     def _assignment(self, member: Member, operator: str, makers: Mapping[str, Producer | None]) -> Assignment:
-        graph, asked, address = member.graph, member.plan.operators[operator], self.peer.address
+        graph, node, address = member.graph, member.plan.operators[operator], self.peer.address
         backups, follower = graph.roles.backups.get(operator, ()), graph.roles.followers.get(operator, "")
         if not member.backups_committed:
             backups = tuple(peer for peer in backups if peer != address)
         if follower == address and operator not in member.deployed:
             follower = ""
         feeds = []
-        for up in asked.inputs:
+        for up in node.inputs:
             maker = makers.get(up)
             feeds.append(Feed(graph.application, up) if maker is None else Feed(*maker[:2]))
         return Assignment(
@@ -204,8 +204,8 @@ class Deploying:
             follower,
             tuple(feeds),
             self._readers(graph.application, operator, graph.roles.peers[operator]),
-            asked.kind == "sink",
-            asked.kind == PART,
+            node.kind == "sink",
+            node.kind == PART,
         )
 
     def _remains(self, known: Deployment, sinks: Collection[str]) -> Deployment:

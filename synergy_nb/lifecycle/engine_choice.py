@@ -28,8 +28,8 @@ _ADDS: Final = "a micro-batch adds"
 
 
 def _refuses(plan: Plan, operator: str, _inside: Collection[str]) -> str:
-    asked = plan.operators[operator]
-    return off_spark(asked.kind, asked.params)
+    node = plan.operators[operator]
+    return off_spark(node.kind, node.params)
 
 
 class SparkOffer(msgspec.Struct, frozen=True):

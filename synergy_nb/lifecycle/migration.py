@@ -2,23 +2,53 @@
 
 Theory of operation
 -------------------
-A move is a take-over without a death.
+A move is a take-over without a death. O is the origin, S the old peer, T the new one, U a peer upstream.
 
-1. The origin sends :class:`Follow`, with a graph in which the component has a *follower*, to the new peer and to the
-   old one. The new peer joins the session, commits the resources of the component, and has its driver start a follower;
-   the old peer agrees. Both answer :class:`Followed`.
-2. The origin publishes this graph to all members. The follower executes what the component executes and sends nothing.
-3. When its driver reports that the follower could go on alone, the new peer answers :class:`Followed` with ``ready``.
-   The origin then publishes a graph, one epoch later, in which the new peer executes the component, and the old peer
-   releases its resources.
+1. O sends :class:`Follow`, with a graph in which the component has a *follower*, to S and T. T joins the session,
+   commits the resources of the component, and has its driver start a follower. S agrees, and sends T a snapshot and its
+   output without being asked for them. Both answer :class:`Followed`.
+2. O publishes this graph to all members. The follower restores the snapshot, subscribes at each U to the tuples after
+   it, executes what the component executes, and sends nothing.
+3. When its driver reports that the follower has caught up, T answers :class:`Followed` with ``ready``: it has received
+   all that each U had emitted when that answered its subscription, and executed it. O then publishes a graph, one epoch
+   later, in which T executes the component, and S releases its resources. If T is ready before S and T have both
+   agreed, the publication of step 2 is left out.
 
+The origin sends unanswered messages again every second. If a peer refuses, does not answer, or the follower has not
+caught up in time, the origin gives the move up: it publishes a graph without the follower, and returns the reason to
+the client. It does the same if a peer dies, with one exception: if the old peer dies and no backup of the component
+lives, the origin asks the follower whether it is ready, and has it take over if it is.
+
+The phases of section 3.4.4
+---------------------------
+=====  =====================================  ==========================================================================
+phase  dissertation                           here
+=====  =====================================  ==========================================================================
+1, 2   request to the target; it projects     before the move, by whoever decides on it; :class:`Follow` repeats the
+       the limits and instantiates            projection and the commitment at T, and starts the follower
+3      reply of the target                    :class:`Followed` of T, with a reason if it refuses
+4      update request to each upstream peer   subscription of the follower at each U (``Subscribe``): T sends it, not S
+5      reply with the last number sent to S   answer of each U (``Data``): the point from which it sends, and its end
+6      S ends after the last numbers          :class:`Moved`: S ends at once, as T has executed the same tuples
+=====  =====================================  ==========================================================================
+
+Until phase 6 S is active and T executes beside it; from the new epoch on T is active. No source, log or queue waits:
+each U sends to S and T at once, and each reader accepts what S had sent until the first chunk of T arrives. Results are
+late once by as much as O, T and the reader are farther from one another than O, S and the reader.
+
+The order is that of positions: T emits the tuples of S at the positions of S, and a reader accepts each position once,
+and nothing of an earlier epoch after the first chunk of the present one. A component of several inputs reads in the
+order that S recorded. It asks all peers for the last of that (:mod:`~synergy_nb.dataflow.streams.order_recovery`)
+before it reads on, and emits nothing new for that round trip; its readers accept nothing of S meanwhile.
+
+Nothing is drained. From the command to the release a move takes d(O, S) + d(S, T) + max RTT(T, U) + d(T, O) + d(O, S),
+with the one-way delays d; if S leads it, RTT(S, T) + max RTT(T, U), which are the dissertation's two round trips.
+
+What cannot follow
+------------------
 A part on Spark has no follower that executes it, as Spark holds its state. The new peer has a copy instead, which holds
-the location of that state; its driver reports when the part could go on there.
-
-The origin sends unanswered messages again every second. If a peer refuses, does not answer, or the follower is not
-ready in time, the origin gives the move up: it publishes a graph without the follower, and returns the reason to the
-client. It does the same if a peer dies, with one exception: if the old peer dies and no backup of the component lives,
-the origin asks the follower whether it is ready, and has it take over if it is.
+the location of that state; its driver reports when the part could go on there. A source is opened at its new peer where
+it ended at the old one.
 
 Other applications may share the stream of the component. The follower is not ready before it knows their graphs, which
 name its readers. The origins of these applications learn the new peer after the move
@@ -61,6 +91,7 @@ class _Move:
         "old",
         "operator",
         "orphaned",
+        "ready",
         "timer",
         "to",
         "waiting",
@@ -75,6 +106,7 @@ class _Move:
         self.began = began
         self.moved = moved
         self.waiting = {self.old, to}  # peers that have not agreed
+        self.ready = False  # whether the follower could replace the component now
         self.following = False  # whether the graph with the follower has been published
         self.orphaned = False  # whether the old peer has died, and the follower is asked whether it is ready
         self.timer: Timer | None = None
@@ -199,12 +231,18 @@ class Migrations:
         elif move.orphaned:
             if sender == move.to:
                 self._take_over(application, move, ready=message.ready)
-        elif not move.following:
+        else:
             move.waiting.discard(sender)
+            move.ready = move.ready or (sender == move.to and message.ready)
             if not move.waiting:
-                self._publish_follower(application, move)
-        elif sender == move.to and message.ready and sender not in self.cannot_take_over(application, move.operator):
+                self._advance(application, move)
+
+    def _advance(self, application: str, move: _Move) -> None:
+        """Complete a move whose follower is ready, or publish the follower; both peers have agreed."""
+        if move.ready and move.to not in self.cannot_take_over(application, move.operator):
             self._complete(application, move)
+        elif not move.following:
+            self._publish_follower(application, move)
 
     def _publish_follower(self, application: str, move: _Move) -> None:
         """Publish the graph with the follower."""
@@ -401,16 +439,16 @@ def _component(plan: Plan, operator: str) -> str:
 
 def movable(plan: Plan, operator: str) -> str:
     """The reason why a component of a plan can never move; empty if it can."""
-    asked = plan.operators[operator]
-    if asked.kind == "sink":
+    node = plan.operators[operator]
+    if node.kind == "sink":
         return "is a sink, which stays at the origin"
-    if asked.kind == TAP:
+    if node.kind == TAP:
         return "is a stream of another application"
-    connector = asked.params.get("connector")
-    if asked.kind == "source" and connector in UNREPEATABLE:
+    connector = node.params.get("connector")
+    if node.kind == "source" and connector in UNREPEATABLE:
         return f"is a source that cannot be read again ({connector})"
-    if asked.kind == PART:
-        inside = part_of(asked)[0].operators
+    if node.kind == PART:
+        inside = part_of(node)[0].operators
         read = [name for name in parts_of(plan)[operator] if inside[name].kind == "source"]
         if read:
             return f"is executed by Spark, which reads {', '.join(read)} itself"

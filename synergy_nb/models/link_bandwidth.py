@@ -120,10 +120,10 @@ class BandwidthEstimate:
         seconds = now - self._since
         if seconds < SPAN:
             return
-        self._take(self._bytes / seconds, now)
+        self._add_sample(self._bytes / seconds, now)
         self._since, self._bytes = now, 0
 
-    def _take(self, sample: float, now: float) -> None:
+    def _add_sample(self, sample: float, now: float) -> None:
         greatest = self._greatest
         while greatest and greatest[-1][1] <= sample:
             greatest.pop()

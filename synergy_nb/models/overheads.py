@@ -209,14 +209,14 @@ class Overheads:
         are lengths of event time, and a replay may pass thousands of seconds of event time per second. For a part on
         Spark the time of its micro-batches includes all of this.
         """
-        asked = plan.operators[operator]
-        if asked.kind == PART:
+        node = plan.operators[operator]
+        if node.kind == PART:
             return Overhead(0.0, 0.0)
-        expected = self.expected(asked.kind)
-        if not self.together or not asked.inputs:
+        expected = self.expected(node.kind)
+        if not self.together or not node.inputs:
             return expected
         span = self.together
-        for upstream in asked.inputs:
+        for upstream in node.inputs:
             window, speed = plan.window(upstream) or {}, pace(plan, upstream)
             if speed > 0.0:  # otherwise the number of tuples of a window is unknown
                 span = max(span, float(window.get("slide") or window.get("length") or 0.0) / speed)

@@ -39,7 +39,7 @@ from typing import Any, Final
 
 from synergy_nb.control.peer import Message, Peer
 from synergy_nb.overlay.latency import Latency
-from synergy_nb.overlay.ring import distance, place_of, shared_digits
+from synergy_nb.overlay.ring import distance, ring_position, shared_digits
 from synergy_nb.overlay.routing import NOBODY, RouteAck, Routed, Routing
 
 __all__ = ["JoinReply", "JoinRequest", "Leaves", "Leaving", "Pastry", "RouteAck", "Routed", "RowReply", "RowRequest"]
@@ -202,7 +202,7 @@ class Pastry(Routing):
                 extremes = self.leaves.left if address in wing else self.leaves.right
                 for other in dict.fromkeys(extremes[-1:] + self.leaves.neighbours(1)[:1]):
                     self.peer.send(other, Leaves(self.leaves.members, True))
-        slot = self.table.slot(place_of(address))
+        slot = self.table.slot(ring_position(address))
         if self.table.entries.get(slot) == address:
             del self.table.entries[slot]
             self._known = None
@@ -244,7 +244,7 @@ class Pastry(Routing):
             self._silent.pop(address, None)
         if address in self.placed():
             return
-        slot = self.table.slot(place_of(address))
+        slot = self.table.slot(ring_position(address))
         incumbent = self.table.entries.get(slot)
         if incumbent is None:
             return
@@ -283,7 +283,7 @@ class Pastry(Routing):
 
     def _teach(self, request: JoinRequest, hops: int) -> JoinRequest:
         """Add this peer and the rows of its table that fit the newcomer to what the request has collected."""
-        shared = shared_digits(self.leaves.number, place_of(request.joiner))
+        shared = shared_digits(self.leaves.number, ring_position(request.joiner))
         learned = dict.fromkeys(request.learned)
         learned[self.address] = None
         for row in range(0 if hops == 1 else min(hops - 1, shared), shared + 1):
@@ -330,7 +330,7 @@ class Pastry(Routing):
         self._offer(address)
 
     def _offer(self, address: str) -> None:
-        slot = self.table.slot(place_of(address))
+        slot = self.table.slot(ring_position(address))
         if slot < 0:
             return
         incumbent = self.table.entries.get(slot)
@@ -368,10 +368,10 @@ class Pastry(Routing):
 
     def _point(self, sender: str, leaves: Collection[str]) -> None:
         """Send a peer that is no leaf of this one the known peers that are nearest to it, if it lacks them."""
-        place = place_of(sender)
+        position = ring_position(sender)
         near = sorted(
             (address for address in self.known() if address != sender),
-            key=lambda address: distance(place_of(address), place),
+            key=lambda address: distance(ring_position(address), position),
         )[: self.leaves.half]
         if near and near[0] not in leaves:
             self.peer.send(sender, Leaves(tuple(near), False))
@@ -432,13 +432,13 @@ class Pastry(Routing):
     def _on_row_request(self, sender: str, message: RowRequest) -> None:
         if not self.joined or not 0 <= message.row < 32 or not -1 <= message.column < 16:
             return
-        place = place_of(sender)
+        position = ring_position(sender)
         found = [
             address
             for address in (*self.known(), self.address)
             if address != sender
-            and shared_digits(place_of(address), place) == message.row
-            and message.column in (-1, place_of(address) >> (124 - 4 * message.row) & 15)
+            and shared_digits(ring_position(address), position) == message.row
+            and message.column in (-1, ring_position(address) >> (124 - 4 * message.row) & 15)
         ]
         if found:
             self.peer.send(sender, RowReply(tuple(found[:16])))

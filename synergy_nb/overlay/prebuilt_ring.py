@@ -16,7 +16,7 @@ from typing import Final
 
 from synergy_nb.control.peer import key_of
 from synergy_nb.overlay.pastry import Pastry
-from synergy_nb.overlay.ring import place_of
+from synergy_nb.overlay.ring import ring_position
 
 __all__ = ["assemble"]
 
@@ -44,7 +44,7 @@ def assemble(peers: Sequence[Pastry], rtt: Callable[[str, str], float] | None = 
         if pastry.started or pastry.joined:
             raise ValueError(f"peer {pastry.address!r}: already started; expected one that is not")
     rng = random.Random(seed)
-    ring = sorted((pastry.address for pastry in peers), key=place_of)
+    ring = sorted((pastry.address for pastry in peers), key=ring_position)
     where = {address: index for index, address in enumerate(ring)}
     groups: dict[str, list[str]] = {"": ring}
     _split(groups, "", ring)

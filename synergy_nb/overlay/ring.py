@@ -28,7 +28,7 @@ from typing import Final
 
 from synergy_nb.control.peer import key_of
 
-__all__ = ["LeafSet", "RoutingTable", "distance", "number_of", "place_of", "shared_digits"]
+__all__ = ["LeafSet", "RoutingTable", "distance", "number_of", "ring_position", "shared_digits"]
 
 BITS: Final = 128
 MASK: Final = (1 << BITS) - 1
@@ -42,7 +42,7 @@ def number_of(key: str) -> int:
 
 
 @lru_cache(maxsize=1 << 17)
-def place_of(address: str) -> int:
+def ring_position(address: str) -> int:
     """The number on the ring of the peer at ``address``."""
     return int(key_of(address), 16)
 
@@ -77,7 +77,7 @@ class LeafSet:
     (True, True, False)
     >>> sorted(leaves.members)
     ['b', 'c']
-    >>> leaves.nearest(place_of("c"))
+    >>> leaves.nearest(ring_position("c"))
     'c'
     """
 
@@ -90,7 +90,7 @@ class LeafSet:
         if half < 1:
             raise ValueError(f"half: {half} peers on each side; expected at least 1")
         self.address = address
-        self.number = place_of(address)
+        self.number = ring_position(address)
         self.half = half
         self.version = 0  # number of changes, by which a change is noticed
         self.members: tuple[str, ...] = ()
@@ -132,7 +132,7 @@ class LeafSet:
 
     def add(self, address: str) -> bool:
         """Add ``address`` if it is near enough; return whether that changed the leaf set."""
-        clockwise = (place_of(address) - self.number) & MASK
+        clockwise = (ring_position(address) - self.number) & MASK
         if clockwise == 0:
             return False
         right = self._insert(self._right, clockwise, address)
@@ -149,7 +149,7 @@ class LeafSet:
         self._left = [item for item in self._left if item[1] != address]
         self._right = [item for item in self._right if item[1] != address]
         for _, other in (*self._left, *self._right):  # in a small ring a peer of one side now also fits the other
-            clockwise = (place_of(other) - self.number) & MASK
+            clockwise = (ring_position(other) - self.number) & MASK
             self._insert(self._right, clockwise, other)
             self._insert(self._left, -clockwise & MASK, other)
         self._rebuild()
@@ -169,7 +169,7 @@ class LeafSet:
         if avoid:
             return min(
                 (address for address in self._arc_peers if address not in avoid),
-                key=lambda address: (distance(place_of(address), number), place_of(address)),
+                key=lambda address: (distance(ring_position(address), number), ring_position(address)),
                 default=self.address,
             )
         offsets = self._arc_offsets
@@ -181,7 +181,7 @@ class LeafSet:
         to_before = distance(offsets[before], offset)
         to_after = distance(offsets[after], offset)
         if to_after < to_before or (
-            to_after == to_before and place_of(self._arc_peers[after]) < place_of(self._arc_peers[before])
+            to_after == to_before and ring_position(self._arc_peers[after]) < ring_position(self._arc_peers[before])
         ):
             return self._arc_peers[after]
         return self._arc_peers[before]
@@ -222,8 +222,8 @@ class LeafSet:
         self._whole = len(right) < self.half or left[-1][0] + right[-1][0] > MASK
         if self._whole:
             self._arc_base, self._arc_span = 0, MASK
-            self._arc_peers = sorted((*self.members, self.address), key=place_of)
-            self._arc_offsets = [place_of(address) for address in self._arc_peers]
+            self._arc_peers = sorted((*self.members, self.address), key=ring_position)
+            self._arc_offsets = [ring_position(address) for address in self._arc_peers]
         else:
             reach = left[-1][0]
             self._arc_base = (self.number - reach) & MASK
@@ -239,7 +239,7 @@ class RoutingTable:
     Examples
     --------
     >>> table = RoutingTable("a")
-    >>> slot = table.slot(place_of("b"))
+    >>> slot = table.slot(ring_position("b"))
     >>> table.entries[slot] = "b"
     >>> table.row(slot >> 4)
     ['b']
@@ -248,7 +248,7 @@ class RoutingTable:
     __slots__ = ("entries", "number")
 
     def __init__(self, address: str) -> None:
-        self.number = place_of(address)
+        self.number = ring_position(address)
         self.entries: dict[int, str] = {}
 
     def slot(self, number: int) -> int:

@@ -29,7 +29,7 @@ from synergy_nb.control.peer import Message, Peer, Protocol, Timer
 from synergy_nb.events import RouteDropped
 from synergy_nb.overlay.latency import Latency
 from synergy_nb.overlay.recently_seen import Recent
-from synergy_nb.overlay.ring import LeafSet, RoutingTable, distance, number_of, place_of, shared_digits
+from synergy_nb.overlay.ring import LeafSet, RoutingTable, distance, number_of, ring_position, shared_digits
 
 __all__ = ["RouteAck", "Routed", "Routing"]
 
@@ -210,9 +210,9 @@ class Routing(Protocol):
         row = slot >> 4
         best, least = self.address, distance(self.leaves.number, number)
         for address in self.known():
-            place = place_of(address)
-            apart = distance(place, number)
-            if apart < least and shared_digits(place, number) >= row and address not in avoid:
+            position = ring_position(address)
+            apart = distance(position, number)
+            if apart < least and shared_digits(position, number) >= row and address not in avoid:
                 best, least = address, apart
         return best
 

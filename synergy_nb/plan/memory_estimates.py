@@ -46,11 +46,11 @@ def retained_bytes(plan: RatedPlan, operator: str) -> float:
     >>> retained_bytes(plan, "sort") == 600 * 1000 * plan.tuple_bytes("source")
     True
     """
-    asked = plan.operators[operator]
-    span = _span(asked)
+    node = plan.operators[operator]
+    span = _span(node)
     if not span:
         return 0.0
-    seconds = ((up, min(span, _horizon(plan, up))) for up in asked.inputs)
+    seconds = ((up, min(span, _horizon(plan, up))) for up in node.inputs)
     return sum(_density(plan, up) * each * plan.tuple_bytes(up) for up, each in seconds)
 
 
@@ -100,24 +100,24 @@ def _span(operator: Operator) -> float:
 
 def _horizon(plan: RatedPlan, operator: str) -> float:
     """Greatest duration of a stream, seconds of event time."""
-    asked = plan.operators[operator]
-    if asked.inputs:
-        return max(_horizon(plan, up) for up in asked.inputs)
-    if asked.params.get("connector") != "packets":
+    node = plan.operators[operator]
+    if node.inputs:
+        return max(_horizon(plan, up) for up in node.inputs)
+    if node.params.get("connector") != "packets":
         return math.inf
-    count, rate = asked.params.get("count"), asked.params["rate"]
-    return min(asked.params.get("duration") or math.inf, count / rate if count and rate else math.inf)
+    count, rate = node.params.get("count"), node.params["rate"]
+    return min(node.params.get("duration") or math.inf, count / rate if count and rate else math.inf)
 
 
 def _density(plan: RatedPlan, operator: str) -> float:
     """Tuples per second of event time by stated rates and selectivities; 0 where they are unknown."""
-    asked = plan.operators[operator]
-    if asked.kind not in KINDS or (KINDS[asked.kind].guessed and asked.selectivity is None):
+    node = plan.operators[operator]
+    if node.kind not in KINDS or (KINDS[node.kind].guessed and node.selectivity is None):
         return 0.0
-    if asked.inputs:
-        densities = [_density(plan, up) for up in asked.inputs]
+    if node.inputs:
+        densities = [_density(plan, up) for up in node.inputs]
         return sum(densities) * plan.selectivity(operator) if all(densities) else 0.0
-    rate, speed = float(asked.params.get("rate") or 0.0), 1.0
-    if asked.params["connector"] == "trace":
-        speed = float(asked.params.get("speed") or 0.0)
+    rate, speed = float(node.params.get("rate") or 0.0), 1.0
+    if node.params["connector"] == "trace":
+        speed = float(node.params.get("speed") or 0.0)
     return rate / speed if speed else 0.0

@@ -167,13 +167,13 @@ def pace(plan: Plan, operator: str) -> float:
         if name in seen:
             continue
         seen.add(name)
-        asked = plan.operators[name]
-        if asked.kind == "source":
-            slowest = min(slowest, pace_of(asked.params))
-        if asked.kind == PART:
-            inner, members = part_of(asked)
+        node = plan.operators[name]
+        if node.kind == "source":
+            slowest = min(slowest, pace_of(node.params))
+        if node.kind == PART:
+            inner, members = part_of(node)
             slowest = min((slowest, *(pace(inner, each) for each in members if not inner.upstream(each))))
-        waiting.extend(asked.inputs)
+        waiting.extend(node.inputs)
     return slowest
 
 
@@ -259,8 +259,8 @@ def _listed(known: Profile) -> list[list[float]] | None:
 
 def spark_load(plan: Plan, operator: str) -> float:
     """Cores that Spark needs for an operator, by its profiled cost if the plan states one."""
-    asked = plan.operators[operator]
-    cost = asked.cost if asked.cost is not None else SPARK_COSTS[has_state(asked)]
+    node = plan.operators[operator]
+    cost = node.cost if node.cost is not None else SPARK_COSTS[has_state(node)]
     return plan.input_rate(operator) * cost
 
 
@@ -270,12 +270,12 @@ def window_bytes(plan: Plan, operator: str) -> float:
     An aggregate holds a tuple for each group; the others hold the tuples of open windows. The tuples of a windowed
     stream arrive together, so its reader holds one window.
     """
-    asked = plan.operators[operator]
-    if not has_state(asked):
+    node = plan.operators[operator]
+    if not has_state(node):
         return 0.0
-    window = asked.params.get("window") or plan.window(operator) or {}
-    seconds = float(window.get("length", 0.0)) or 2 * float(asked.params.get("within", 0.0)) or _gap(window)
-    if KINDS[asked.kind].state == "groups":
+    window = node.params.get("window") or plan.window(operator) or {}
+    seconds = float(window.get("length", 0.0)) or 2 * float(node.params.get("within", 0.0)) or _gap(window)
+    if KINDS[node.kind].state == "groups":
         slide = float(window.get("slide", seconds)) or 1.0
         tuples = plan.rate(operator) * min(slide, seconds)  # groups of a window
         tuples *= seconds / slide  # windows that are open

@@ -126,11 +126,11 @@ def is_live(plan: Plan, operator: str) -> bool:
     >>> is_live(plan, "filter"), is_live(source("packets", rate=5).sink(), "source")
     (False, True)
     """
-    asked = plan.operators[operator]
-    if asked.kind == TAP:
+    node = plan.operators[operator]
+    if node.kind == TAP:
         return True
-    if asked.kind == "source":
-        return is_endless(asked.params)
+    if node.kind == "source":
+        return is_endless(node.params)
     return all(is_live(plan, up) for up in plan.upstream(operator))
 
 

@@ -57,5 +57,5 @@ def construct(construction: Construction, kernel: Callable[[str, int], Peer] = P
 def _supports(plan: Plan, operator: str, inside: Collection[str], local: bool) -> str:
     from spark_stream.supported import supported, supported_source  # noqa: PLC0415 - only who uses Spark needs it
 
-    asked = plan.operators[operator]
-    return supported_source(asked, local) if asked.kind == "source" else supported(asked, plan, inside)
+    node = plan.operators[operator]
+    return supported_source(node, local) if node.kind == "source" else supported(node, plan, inside)

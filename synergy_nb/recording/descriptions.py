@@ -43,9 +43,9 @@ def subject(message: Message) -> str:
 
 
 def describe(message: Message) -> str:
-    """What a message says, in words, with addresses of peers; empty where nobody has described it."""
-    say = DESCRIPTIONS.get(type(message), "")
-    return say.format(m=message) if isinstance(say, str) else say(message)
+    """Describe a message in words, with addresses of peers; empty without a description."""
+    found = DESCRIPTIONS.get(type(message), "")
+    return found.format(m=message) if isinstance(found, str) else found(message)
 
 
 def dropped(message: composition.Dropped) -> str:

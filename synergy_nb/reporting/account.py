@@ -35,23 +35,23 @@ STAGES: Final = {
 def lines(explanation: Reasons) -> list[str]:
     """Write the account of a request, line by line."""
     took = "" if explanation.setup_s is None else f" (set up in {seconds(explanation.setup_s)})"
-    told = [f"{explanation.request}: {explanation.outcome}{took}"]
+    written = [f"{explanation.request}: {explanation.outcome}{took}"]
     if explanation.asked:
         values = {name: seconds(value) if name == "delay" else value for name, value in explanation.asked.items()}
-        told.append("  asked: " + "; ".join(HELD[name].format(value) for name, value in values.items()))
+        written.append("  asked: " + "; ".join(HELD[name].format(value) for name, value in values.items()))
     scheduling = _scheduling(explanation)
     if scheduling:
-        told.append(f"  scheduling: {scheduling}")
+        written.append(f"  scheduling: {scheduling}")
     if explanation.hotspots:
-        told.append(f"  hot spots: {HOTSPOT_MODES[explanation.hotspots]}, as the plan asks")
+        written.append(f"  hot spots: {HOTSPOT_MODES[explanation.hotspots]}, as the plan asks")
     for name, (origin, segments) in explanation.signatures.items():
         shown = ", ".join(f"{seconds(length)} at {rate(each)}" for length, each in segments[:SHOWN])
-        told.append(f"  signature of {name}, {origin}: {shown}{', ...' if len(segments) > SHOWN else ''}")
+        written.append(f"  signature of {name}, {origin}: {shown}{', ...' if len(segments) > SHOWN else ''}")
     if explanation.engines:
-        told.append("  engines:")
+        written.append("  engines:")
         width = max(map(len, explanation.engines))
-        told.extend(f"    {name:<{width}}  {engine}: {why}" for name, (engine, why) in explanation.engines.items())
-    told.extend(
+        written.extend(f"    {name:<{width}}  {engine}: {why}" for name, (engine, why) in explanation.engines.items())
+    written.extend(
         f"    {', '.join(part)}: one part, composed as {name}"
         for name, part in explanation.parts.items()
         if len(part) > 1
@@ -59,31 +59,31 @@ def lines(explanation: Reasons) -> list[str]:
     if explanation.sharable:
         found = "; ".join(f"{operator} at {', '.join(peers)}" for operator, peers in explanation.sharable.items())
         used = f"; not used: {explanation.unshared}" if explanation.unshared else ""
-        told.append(f"  running streams: {found}{used}")
+        written.append(f"  running streams: {found}{used}")
     if explanation.placed:
-        told.append("  placed: " + explanation.placed.replace("\n", "\n    "))
-    told.extend(f"  taken over: {move}" for move in explanation.takeovers)
-    told.extend(f"  moved: {move}" for move in explanation.moves)
-    told.extend(f"  moving: {name} from {at} to {to}" for name, (at, to) in explanation.moving.items())
-    told.extend(explanation.hot_spots.lines(explanation.began))
-    told.extend(
+        written.append("  placed: " + explanation.placed.replace("\n", "\n    "))
+    written.extend(f"  taken over: {move}" for move in explanation.takeovers)
+    written.extend(f"  moved: {move}" for move in explanation.moves)
+    written.extend(f"  moving: {name} from {at} to {to}" for name, (at, to) in explanation.moving.items())
+    written.extend(explanation.hot_spots.lines(explanation.began))
+    written.extend(
         f"  too late: {counted(rows, 'row')} at {name}, dropped" for name, rows in explanation.late.items() if rows
     )
     if explanation.drops:
         lost = [f"{counted(number, 'tuple')} at {name}" for name, number in explanation.overdue.items()]
-        told.append(f"  dropped as their deadline had passed: {', '.join(lost) or 'no tuples'}")
+        written.append(f"  dropped as their deadline had passed: {', '.join(lost) or 'no tuples'}")
     if explanation.left:
-        told.append(f"  degree {explanation.degree} asked; {counts(explanation.left)}")
-    told.extend(
+        written.append(f"  degree {explanation.degree} asked; {counts(explanation.left)}")
+    written.extend(
         f"    {peer} could not take {operator} over: {why}"
         for operator, peers in explanation.behind.items()
         for peer, why in peers.items()
     )
     if explanation.uncovered:
-        told.append(f"  {explanation.coverage}")
-    told.extend(f"  error: {explanation.error_line(each)}" for each in explanation.troubles[-SHOWN:])
-    told.extend(f"  deployed: {', '.join(each.operators)}, {STAGES[each.stage]}" for each in explanation.deployed)
-    told.extend(
+        written.append(f"  {explanation.coverage}")
+    written.extend(f"  error: {explanation.error_line(each)}" for each in explanation.troubles[-SHOWN:])
+    written.extend(f"  deployed: {', '.join(each.operators)}, {STAGES[each.stage]}" for each in explanation.deployed)
+    written.extend(
         f"  probes: {attempt.paths} paths returned, {attempt.dropped} dropped; "
         f"{attempt.graphs} complete graphs, {attempt.qualified} qualified"
         + ("" if attempt.complete else " (time ran out)")
@@ -94,17 +94,17 @@ def lines(explanation: Reasons) -> list[str]:
         for probe in explanation.accepted:
             passed = where.setdefault(probe.operator, {})
             passed[probe.peer] = passed.get(probe.peer, 0) + 1
-        told.append("  accepted: " + "; ".join(f"{o} {_counted(passed)}" for o, passed in where.items()))
+        written.append("  accepted: " + "; ".join(f"{o} {_counted(passed)}" for o, passed in where.items()))
     if explanation.selected is not None:
         delay = explanation.selected.delay_s
         close = _close(explanation.asked.get("delay"), explanation.selected)
-        told.append(f"  chosen: φ = {explanation.selected.phi:.4g}, projected delay {seconds(delay)}{close}")
+        written.append(f"  chosen: φ = {explanation.selected.phi:.4g}, projected delay {seconds(delay)}{close}")
         width = max(map(len, explanation.selected.peers))
-        told.extend(
+        written.extend(
             f"    {operator:<{width}}  {explanation.peers.get(operator, peer)}: {explanation.why(operator)}"
             for operator, peer in explanation.selected.peers.items()
         )
-    told.extend(
+    written.extend(
         f"  projected: {name}: {seconds(each['before'])} now, {seconds(each['after'])} with it, of "
         f"{seconds(each['limit'])} ({each['operator']} at {each['at']})"
         for name, each in explanation.impacts.items()
@@ -118,33 +118,33 @@ def lines(explanation: Reasons) -> list[str]:
     for graph in others[:4]:
         verdict = graph.unqualified or f"φ = {graph.phi:.4g}"
         places = ", ".join(f"{operator}@{peer}" for operator, peer in graph.peers.items())
-        told.append(f"  not chosen: {verdict}, {seconds(graph.delay_s)}: {places}")
+        written.append(f"  not chosen: {verdict}, {seconds(graph.delay_s)}: {places}")
     if len(others) > 4:
-        told.append(f"  and {len(others) - 4} more graphs")
-    told.extend(
+        written.append(f"  and {len(others) - 4} more graphs")
+    written.extend(
         f"  dropped: {drop.operator} at {drop.at}: {drop.condition}: "
         + (explanation.readable(drop.explanation) or _compared(drop))
         for drop in explanation.dropped[:8]
     )
     if explanation.delay is not None:
-        told.append(f"  {explanation.delay}")
-    told.extend(
+        written.append(f"  {explanation.delay}")
+    written.extend(
         f"  attempt failed: {reason}"
         for reason in dict.fromkeys(explanation.tried)
         if reason not in explanation.outcome and reason not in explanation.refused
     )
-    told.extend(f"  refused at set-up: {reason}" for reason in explanation.refused)
-    told.extend(
+    written.extend(f"  refused at set-up: {reason}" for reason in explanation.refused)
+    written.extend(
         f"  not placed at first: {reason}" for reason in explanation.unplaced[:4] if explanation.replicated is not None
     )
     if explanation.replicated is not None:
         exact = explanation.replicated.availability
         reached = "" if exact is None else f", available with probability {exact:.6g}"
-        told.append(f"  replicas: degree {explanation.replicated.degree}{reached}")
-    told.extend(
+        written.append(f"  replicas: degree {explanation.replicated.degree}{reached}")
+    written.extend(
         f"    {each.operator} ({each.role}) at {each.at}: {replica_reason(each)}" for each in explanation.replicas
     )
-    return told
+    return written
 
 
 def _scheduling(explanation: Reasons) -> str:

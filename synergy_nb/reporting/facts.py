@@ -212,9 +212,9 @@ class Facts:
         self._submitted: float | None = None
         self._origin = self._orphaned = ""
         for event in events:
-            take = self.SHOWN.get(type(event))
-            if take is not None:
-                take(self, event)
+            handle = self.SHOWN.get(type(event))
+            if handle is not None:
+                handle(self, event)
         self._conclude(self._orphaned, state)
 
     @property

@@ -109,18 +109,21 @@ class HotSpotAccounts:
     @HANDLERS.add
     def _dismissed(self, event: HotSpotDismissed) -> None:
         """Add the reason why a peer did not act; equal dismissals of a component become one."""
-        last, before = self._last_two(event.peer, (event.subject, event.operator))
-        if last is None:
+        earlier = self._at(event.peer, (event.subject, event.operator))
+        if not earlier:
             return
+        last, *others = reversed(earlier)
         last.dismissed = event
-        if before is not None and before.dismissed is not None and before.dismissed.reason == event.reason:
-            self._repeat(before, last)
+        for before in others:
+            if before.dismissed is None:  # what was acted on separates what is the same
+                return
+            if before.dismissed.reason == event.reason:
+                self._repeat(before, last)
+                return
 
-    def _last_two(self, peer: str, component: tuple[str, str]) -> tuple[HotSpot | None, HotSpot | None]:
-        """The last hot spot of a component at a peer, and the one before it."""
-        same = [each for each in self.found if (each.peer, each.component) == (peer, component)]
-        last, before, *_ = (*reversed(same), None, None)
-        return last, before
+    def _at(self, peer: str, component: tuple[str, str]) -> list[HotSpot]:
+        """Hot spots of a component at a peer, the last one last."""
+        return [each for each in self.found if (each.peer, each.component) == (peer, component)]
 
     def _repeat(self, before: HotSpot, last: HotSpot) -> None:
         """Count the last hot spot as one more detection of the one before it."""
@@ -132,7 +135,7 @@ class HotSpotAccounts:
     def _decided(self, event: MigrationDecided) -> None:
         """Add a component that was selected to leave its peer."""
         cause = event.cause[0], event.cause[1]
-        spot, before = self._last_two(event.peer, cause)
+        spot, before, *_ = (*reversed(self._at(event.peer, cause)), None, None)
         if spot is None or spot.dismissed is not None:
             spot, before = HotSpot(event.peer, cause, event.time, event.time), spot
             self.found.append(spot)
@@ -173,6 +176,9 @@ class HotSpotAccounts:
                 if (decided.peer, decided.subject, decided.operator) == (peer, application, operator):
                     return migration if migration.ended is None else None
         return None
+
+    def __str__(self) -> str:
+        return "\n".join(self.lines(None)) or "There was no hot spot."
 
     # -- text ----------------------------------------------------------------------------------------------------------
 

@@ -134,11 +134,11 @@ class DataPaths:
 
     def _create(self, deployment: Deployment, component: Component) -> Logic | None:
         plan = self._plans[deployment.application]
-        asked = plan.operators[component.operator]
-        component.kind, component.discipline = asked.kind, plan.qos.scheduling or ""
+        declared = plan.operators[component.operator]
+        component.kind, component.discipline = declared.kind, plan.qos.scheduling or ""
         component.limit = math.inf if plan.qos.delay is None else plan.qos.delay
         component.drops = plan.qos.overdue == "drop"
-        return None if asked.kind == "source" else create(asked, plan, keys=self.keys, wait=lambda _: None)
+        return None if declared.kind == "source" else create(declared, plan, keys=self.keys, wait=lambda _: None)
 
     # -- faults --------------------------------------------------------------------------------------------------
 

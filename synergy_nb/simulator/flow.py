@@ -41,6 +41,8 @@ class Delays(NamedTuple):
         Mean, standard deviation and maximum of their delays, seconds; not a number where there are none.
     late
         Tuples beyond the application's limit.
+    in_time
+        Mean delay of the others, seconds; not a number where there are none.
     """
 
     tuples: int
@@ -48,6 +50,7 @@ class Delays(NamedTuple):
     deviation: float
     most: float
     late: int
+    in_time: float = math.nan
 
     @property
     def miss_rate(self) -> float:
@@ -162,7 +165,7 @@ class Flow(FlowGraph):
         super().__init__(network, bandwidth, speeds or {}, seed, keep, drop)
         self._backlog = float(backlog)
         self._began = 0.0  # of what is counted
-        self._told: dict[str, tuple[int, float]] = {}
+        self._reported: dict[str, tuple[int, float]] = {}
 
     # -- running -----------------------------------------------------------------------------------------------------
 
@@ -215,7 +218,7 @@ class Flow(FlowGraph):
         """Reset all statistics, as after a warm-up; tuples in flight stay."""
         self._began = self.now
         total = self._totals.rows
-        for column in ("tuples", "late", "total", "squares", "kept"):
+        for column in ("tuples", "late", "total", "late_total", "squares", "kept"):
             total[column] = 0
         total["stride"], total["most"] = 1, -math.inf
         for column in ("served", "waiting", "busy"):
@@ -224,7 +227,7 @@ class Flow(FlowGraph):
             self._profiles.rows[column] = 0
         self._hosts.rows["busy"] = 0.0
         self._links.rows["busy"] = 0.0
-        self._told.clear()
+        self._reported.clear()
 
     # -- what was measured -------------------------------------------------------------------------------------------
 
@@ -246,14 +249,16 @@ class Flow(FlowGraph):
             return Delays(0, math.nan, math.nan, math.nan, 0)
         mean = float(row["total"]) / tuples
         variance = max(float(row["squares"]) / tuples - mean * mean, 0.0)
-        return Delays(tuples, mean, math.sqrt(variance), float(row["most"]), int(row["late"]))
+        late = int(row["late"])
+        in_time = (float(row["total"]) - float(row["late_total"])) / (tuples - late) if tuples > late else math.nan
+        return Delays(tuples, mean, math.sqrt(variance), float(row["most"]), late, in_time)
 
     def recent(self, name: str) -> float:
         """Mean delay since this was last asked, in seconds: t̂ of the feedback loop; not a number if nothing came."""
         row = self._totals.rows[self._known(name)]
         tuples, total = int(row["tuples"]), float(row["total"])
-        before, seen = self._told.get(name, (0, 0.0))
-        self._told[name] = tuples, total
+        before, seen = self._reported.get(name, (0, 0.0))
+        self._reported[name] = tuples, total
         return (total - seen) / (tuples - before) if tuples > before else math.nan
 
     def records(self, name: str) -> tuple[Array, Array]:

@@ -18,6 +18,10 @@ one after the other        a component whose neighbour is migrating does not mig
 a newcomer without a       its own processing time and what tuples wait at that peer, instead of the last measurement at
 line at the target         the source, which says how long they wait there
 more load than capacity    a target refuses, whatever the horizon
+no slack by another peer   an execution that has no slack without the newcomer, or before the selection because a
+                           component at another peer is slower, counts neither against the newcomer nor in the
+                           selection: nothing that the peer could do would give it slack
+refused by all             a component is not offered again for the duration of a reservation
 reaction                   with ``predict=False``, slack is computed with the last measured execution times. What
                            leaves, and where to, is decided alike
 =========================  =============================================================================================
@@ -41,6 +45,7 @@ from synergy_nb.algorithms.migration import (
     largest_first,
     least_loaded,
     project,
+    slacks,
 )
 from synergy_nb.models.execution_times import ExecutionTimes, Predicted, confidence_level
 from synergy_nb.models.hot_spot_config import HotSpotConfig
@@ -148,6 +153,7 @@ class FlowControl:
         self._history = MoveHistory(self.config.return_ban, self.config.rest)
         # Migrating component to the time until which, its meter, its target, and its τ there.
         self._moving: dict[str, tuple[float, ComponentMeter, str, float]] = {}
+        self._refused: dict[str, float] = {}  # component to the time at which all peers refused it
         self._settling: dict[str, float] = {}  # peer to the time until which it does not select
         self.migrations: list[Migrated] = []
         self.hot_spots = self.refusals = self.unsolved = self.reports = 0
@@ -216,38 +222,46 @@ class FlowControl:
         order = np.argsort(seen.component, kind="stable")
         component, born = seen.component[order], seen.born[order]
         arrived, departed = seen.arrived[order], seen.departed[order]
-        ages, times = arrived - born, departed - arrived
+        ages = arrived - born
         starts = np.flatnonzero(np.diff(component, prepend=-1))
         ends = np.append(starts, len(component))[1:]
-        slices: dict[str, list[tuple[int, int, bool]]] = {}
-        for first, last in zip(starts.tolist(), ends.tolist(), strict=True):
-            number = int(component[first])
-            meter = self._meter.get(number)
+        slices: dict[str, list[tuple[int, int, bool, int]]] = {}  # first and last row; whether present; number
+        for number, (first, last) in enumerate(zip(starts.tolist(), ends.tolist(), strict=True)):
+            instance = int(component[first])
+            meter = self._meter.get(instance)
             present = meter is not None
             if meter is None:
-                name, operator = self.flow.instance(number)
+                name, operator = self.flow.instance(instance)
                 meter = self._running[name].meters[operator]
-            slices.setdefault(meter.name, []).append((first, last, present))
+            slices.setdefault(meter.name, []).append((first, last, present, number))
+        means, oldest, latest = (
+            (np.add.reduceat(ages, starts) / (ends - starts)).tolist(),
+            np.maximum.reduceat(ages, starts).tolist(),
+            np.maximum.reduceat(born, starts).tolist(),
+        )
         nothing = np.zeros(0)
         for running in self._running.values():
             for meter in running.meters.values():
                 found = slices.get(meter.name)
                 if found is None:
-                    meter.arrived(nothing, 0.0, self._step)
-                elif len(found) == 1:
-                    first, last, _ = found[0]
-                    meter.arrived(ages[first:last], float(born[first:last].max()), self._step)
-                else:
-                    parts = [slice(first, last) for first, last, _ in found]
-                    together = np.concatenate([ages[part] for part in parts])
-                    meter.arrived(together, max(float(born[part].max()) for part in parts), self._step)
+                    meter.arrived(nothing, 0.0, 0.0, 0.0, self._step)
+                    continue
+                *_, (first, last, _, number) = found
+                part = ages[first:last]
+                if len(found) > 1:
+                    part = np.concatenate([ages[begin:end] for begin, end, _, _ in found])
+                of = [each for *_, each in found]
+                meter.arrived(
+                    part, means[number], max(oldest[each] for each in of), max(latest[each] for each in of), self._step
+                )
+        arrivals, departures = arrived.tolist(), departed.tolist()
         for peer, members in self._members.items():
             total = math.fsum(meter.rate for meter in members.values())
             self._totals[peer] = (total, 0.0, 0.0)
             for meter in members.values():
-                for first, last, present in slices.get(meter.name, ()):
+                for first, last, present, _ in slices.get(meter.name, ()):
                     if present:
-                        meter.executed(departed[first:last], times[first:last], total)
+                        meter.executed(arrivals[first:last], departures[first:last], total)
                 meter.observe(now)
 
     def _predict(self, now: float) -> None:
@@ -325,6 +339,8 @@ class FlowControl:
         name, operator = meter.key
         if not meter.producers or self._history.resting(meter.name, now) or not self._offering(meter):
             return False
+        if now - self._refused.get(meter.name, -math.inf) < self.config.reservation:
+            return False
         running = self._running[name]
         readers = [each for each, other in running.meters.items() if operator in other.producers]
         return not any(running.meters[each].name in self._moving for each in (operator, *meter.producers, *readers))
@@ -342,7 +358,10 @@ class FlowControl:
         """Select the executions that leave a peer, and find a target for each."""
         self.hot_spots += 1
         rate, load = self._totals[peer][1:]
-        executions = list(self._executions(peer, rate, load, 0.0))
+        executions = [
+            each if each.slack(rate) > 0.0 or self._responsible(peer, each.name) else each._replace(allowed=math.inf)
+            for each in self._executions(peer, rate, load, 0.0)
+        ]
         members = self._members[peer]
         fixed = {name for name, meter in members.items() if not self._movable(meter, now)}
         select = fewest if self.config.selection == "fewest" else largest_first
@@ -351,6 +370,13 @@ class FlowControl:
         for name in moved:
             if self._movable(members[name], now):  # a neighbour may have been moved just now
                 self._find_target(members[name], now)
+
+    def _responsible(self, peer: str, name: str) -> bool:
+        """Whether an execution of a peer exceeds its processing time by most on the worst path through it."""
+        application, operator = self._members[peer][name].key
+        meters = self._running[application].meters
+        profiled = {each: meter.tau for each, meter in meters.items()}
+        return self._paths[application].excesses(operator, profiled)[0][0] == operator
 
     def _executions(self, peer: str, rate: float, load: float, margin: float) -> Iterator[Execution]:
         """Executions of a peer at a total rate and load; ``margin`` is the share of each limit that must be left."""
@@ -379,6 +405,7 @@ class FlowControl:
             self.refusals += 1
             after += 2.0 * self.flow.hop(source, target)
         self.unsolved += 1
+        self._refused[meter.name] = now
 
     def _accepts(self, target: str, meter: ComponentMeter, now: float) -> Execution | None:
         """Projected execution of a newcomer if a peer accepts it (phase 2 of section 3.4.4)."""
@@ -389,8 +416,11 @@ class FlowControl:
         total, rate, load = self._totals[target]
         ratio = self.flow.speed(meter.peer) / self.flow.speed(target)
         tau = meter.tau * ratio
-        rate += math.fsum(each.rate for each in reserved) + meter.expected
-        load += math.fsum(each.rate * each.floor for each in reserved) + meter.expected * tau
+        rate += math.fsum(each.rate for each in reserved)
+        load += math.fsum(each.rate * each.floor for each in reserved)
+        before = slacks([*self._executions(target, rate, load, self.config.margin), *reserved])
+        rate += meter.expected
+        load += meter.expected * tau
         if load >= 1.0:
             return None
         level = confidence_level(application.limit, total or rate, self.config.confidence)
@@ -413,7 +443,10 @@ class FlowControl:
         )
         allowed -= margin * application.limit if application.limit < math.inf else 0.0
         newcomer = Execution.of(meter.name, meter.expected, predicted, allowed, tau, rate)
-        together = [*self._executions(target, rate, load, margin), *reserved]
+        together = [
+            each if before[each.name] > 0.0 else each._replace(allowed=math.inf)
+            for each in (*self._executions(target, rate, load, margin), *reserved)
+        ]
         return newcomer if project(together, newcomer).accepted else None
 
     def _migrate(

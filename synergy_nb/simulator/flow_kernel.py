@@ -351,6 +351,7 @@ def _deliver(application: Any, births: Any, delays: Any, born: float, done: floa
     application.most = max(application.most, delay)
     if delay > application.limit + INSTANT:
         application.late += 1
+        application.late_total += delay
 
 
 @compiled

@@ -11,6 +11,7 @@ is the one that this ancestor had measured when tuples of the same birth passed.
 
 from __future__ import annotations
 
+import math
 from bisect import bisect_left
 from collections import deque
 from collections.abc import Mapping, Sequence
@@ -129,13 +130,15 @@ class ComponentMeter:
         self.suspicious = False  # whether tuples of the last step had no slack
         self._departing: deque[tuple[float, float, float]] = deque()  # times of departure, t_e, and r_t on arrival
 
-    def arrived(self, ages: Array, latest: float, step: float) -> None:
+    def arrived(self, ages: Array, mean: float, oldest: float, latest: float, step: float) -> None:
         """Count the tuples of a step.
 
         Parameters
         ----------
         ages
             Age of each on arrival, seconds; may be empty.
+        mean, oldest
+            Mean and greatest age, seconds.
         latest
             Latest time of birth of them, seconds.
         step
@@ -146,8 +149,8 @@ class ComponentMeter:
         self.rate = sum(self._counts) / (len(self._counts) * step)
         self.ages = ages
         if count:
-            self.age = float(ages.mean())
-            self.oldest = float(ages.max())
+            self.age = mean
+            self.oldest = oldest
             self._births.append(max(latest, self._births[-1]) if self._births else latest)
             self._rates.append(self.rate)
 
@@ -168,22 +171,21 @@ class ComponentMeter:
         self.expected = self._predictor.predict(carried).rate
         self._predictor.observe(self.rate, carried)
 
-    def executed(self, departed: Array, times: Array, total: float) -> None:
-        """Record execution times of the tuples of a step.
+    def executed(self, arrived: Sequence[float], departed: Sequence[float], total: float) -> None:
+        """Record the execution times t_e of some tuples of a step, evenly spaced.
 
         Parameters
         ----------
-        departed
-            Time of departure of each, seconds; not a number for those that were dropped.
-        times
-            Execution time t_e of each, seconds.
+        arrived, departed
+            Times of arrival and departure of each, seconds; the latter is not a number for those that were dropped.
         total
             Total rate r_t of the peer, tuples/s.
         """
-        known = np.flatnonzero(~np.isnan(departed))
-        if len(known):
-            for place in known[:: -max(len(known) // PAIRS, 1)][:PAIRS][::-1]:
-                self._departing.append((float(departed[place]), float(times[place]), total))
+        spacing = -(-len(departed) // PAIRS)
+        for place in range((len(departed) - 1) % spacing, len(departed), spacing):
+            gone = departed[place]
+            if not math.isnan(gone):
+                self._departing.append((gone, gone - arrived[place], total))
 
     def observe(self, now: float) -> None:
         """Add the pairs of the tuples that have departed."""

@@ -133,6 +133,7 @@ APPLICATION: Final = np.dtype(
         ("late", "i8"),
         ("limit", "f8"),
         ("total", "f8"),
+        ("late_total", "f8"),
         ("squares", "f8"),
         ("most", "f8"),
         ("kept", "i8"),

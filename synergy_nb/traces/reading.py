@@ -289,20 +289,20 @@ def _paced(items: Iterable[Item], speed: float, span: float, heartbeat: float) -
     step = round(span * scale)
     origin: int | None = None
     last = 0.0  # due time of the latest item
-    told = 0.0  # due time of the latest punctuation
+    beat_at = 0.0  # due time of the latest punctuation
     promised = START
     latest = START  # greatest event time so far
     position = 0
 
     def beats(until: float, bound: int) -> Iterator[tuple[float, Item]]:
         """Yield the punctuations that are due before ``until``, none beyond ``bound``."""
-        nonlocal last, told, promised
+        nonlocal last, beat_at, promised
         if origin is None:
             return
-        while told + heartbeat <= until and promised < bound:
-            due = max(told + heartbeat, last)
+        while beat_at + heartbeat <= until and promised < bound:
+            due = max(beat_at + heartbeat, last)
             time = min(bound, origin + math.floor(due * scale))
-            last = told = due
+            last = beat_at = due
             if time > promised:
                 promised = time
                 yield due, Punctuation(time, position, 0.0)
@@ -315,7 +315,7 @@ def _paced(items: Iterable[Item], speed: float, span: float, heartbeat: float) -
                 due = max(last, (item.time - origin) / scale)
                 yield from beats(due, item.time)
                 if item.time > promised:
-                    last = told = max(last, due)
+                    last = beat_at = max(last, due)
                     promised = item.time
                     yield last, item
             continue

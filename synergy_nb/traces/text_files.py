@@ -137,7 +137,7 @@ def _pieces(path: Path, size: int) -> Iterator[bytes]:
 
 def _unzipped(file: BinaryIO, path: Path, size: int) -> Iterator[bytes]:
     """Yield the content of a gzip file with one or several members, in pieces of ``size`` bytes or a little more."""
-    told = held = 0
+    before = held = 0
     waiting: list[bytes] = []
     member = zlib.decompressobj(31)  # with gzip's header and checksum
     try:
@@ -154,12 +154,12 @@ def _unzipped(file: BinaryIO, path: Path, size: int) -> Iterator[bytes]:
                 held += len(text)
                 if held >= size:
                     yield b"".join(waiting)
-                    told, held, waiting = told + held, 0, []
+                    before, held, waiting = before + held, 0, []
         if not member.eof:
             raise EOFError("it ends before its end-of-stream mark")
     except (EOFError, zlib.error) as error:
         raise ValueError(
-            f"{path}: damaged or cut-off gzip file after {told + held} bytes of text ({error}); expected a whole one"
+            f"{path}: damaged or cut-off gzip file after {before + held} bytes of text ({error}); expected a whole one"
         ) from None
     if waiting:
         yield b"".join(waiting)

@@ -21,7 +21,7 @@ import random
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import nullcontext
 
-from synergy_nb.algorithms.availability.limits import InsufficientCapacity, Limits, components_of
+from synergy_nb.algorithms.availability.limits import InsufficientCapacity, Limits, check_degree, components_of
 from synergy_nb.control.graph import Roles
 from synergy_nb.plan import Plan
 
@@ -66,7 +66,7 @@ def optimal_placement(
     InsufficientCapacity
         If it does not fit.
     """
-    _check(degree, peers)
+    check_degree(degree, peers)
     first, *others = rng.sample(list(peers), degree)
     return _placed(plan, degree, pinned, limits, lambda _operator, _primaries: ([first], lambda _primary: others))
 
@@ -81,7 +81,7 @@ def random_placement(
     limits: Limits | None = None,
 ) -> Roles:
     """Each replica on a random peer; parameters as of :func:`optimal_placement`."""
-    _check(degree, peers)
+    check_degree(degree, peers)
 
     def anywhere(_operator: str, _primaries: Mapping[str, str]) -> Choice:
         return rng.sample(list(peers), len(peers)), lambda _primary: rng.sample(list(peers), len(peers))
@@ -91,7 +91,7 @@ def random_placement(
 
 def groups_of(peers: Sequence[str], degree: int, rng: random.Random) -> list[list[str]]:
     """Disjoint random groups of ``degree`` peers; peers that do not fill a group are left out."""
-    _check(degree, peers)
+    check_degree(degree, peers)
     order = rng.sample(list(peers), len(peers))
     return [order[start : start + degree] for start in range(0, len(order) - degree + 1, degree)]
 
@@ -133,7 +133,7 @@ def latency_placement(
     apart
         Whether primaries prefer peers that have nothing of the application, and backups too.
     """
-    _check(degree, peers)
+    check_degree(degree, peers)
     used: set[str] = set()
 
     def nearest(operator: str, primaries: Mapping[str, str]) -> Choice:
@@ -151,11 +151,6 @@ def latency_placement(
         return sorted(peers, key=cost), backups
 
     return _placed(plan, degree, pinned, limits, nearest)
-
-
-def _check(degree: int, peers: Sequence[str]) -> None:
-    if not 1 <= degree <= len(peers):
-        raise ValueError(f"degree: {degree}; expected 1 to {len(peers)}, the number of peers")
 
 
 def _placed(

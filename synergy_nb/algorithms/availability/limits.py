@@ -7,7 +7,7 @@ processing capacity.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 
 from synergy_nb.control.graph import Roles
@@ -15,7 +15,7 @@ from synergy_nb.control.ledger import ROUNDING
 from synergy_nb.errors import SynergyError
 from synergy_nb.plan import Plan
 
-__all__ = ["InsufficientCapacity", "Limits", "components_of"]
+__all__ = ["InsufficientCapacity", "Limits", "check_degree", "components_of"]
 
 
 class InsufficientCapacity(SynergyError, ValueError):
@@ -113,3 +113,9 @@ def _read(plan: Plan, operator: str, peer: str, primaries: Mapping[str, str]) ->
 def components_of(plan: Plan) -> list[str]:
     """The operators that are replicated: all but sources and sinks, whose peers are given."""
     return [name for name, operator in plan.operators.items() if operator.kind not in ("source", "sink")]
+
+
+def check_degree(degree: int, peers: Sequence[str]) -> None:
+    """Raise a ValueError if there are fewer peers than replicas of a component, or no replicas."""
+    if not 1 <= degree <= len(peers):
+        raise ValueError(f"degree: {degree}; expected 1 to {len(peers)}, the number of peers")

@@ -29,7 +29,7 @@ import numpy as np
 
 from synergy_nb.algorithms.availability.evaluation import availability
 from synergy_nb.algorithms.availability.failures import Failures
-from synergy_nb.algorithms.availability.limits import InsufficientCapacity, Limits, components_of
+from synergy_nb.algorithms.availability.limits import InsufficientCapacity, Limits, check_degree, components_of
 from synergy_nb.control.graph import Roles
 from synergy_nb.plan import Plan
 
@@ -72,7 +72,7 @@ def optimum(plan: Plan, degree: int, failures: Failures, limits: Limits, *, pinn
     InsufficientCapacity
         If no placement fits.
     """
-    _check(degree, failures.peers)
+    check_degree(degree, failures.peers)
     found = on_one_group(plan, degree, failures.peers, limits, pinned=pinned) if _alike(failures, degree) else None
     if found is None:
         programme = _Programme(plan, failures.peers, limits, pinned)
@@ -93,15 +93,10 @@ def on_one_group(
     Parameters are as of :func:`optimum`. For peers that fail alike no placement is more available, and this is found in
     a quarter of a second at 20 peers, 9 components and degree 4.
     """
-    _check(degree, peers)
+    check_degree(degree, peers)
     programme = _Programme(plan, peers, limits, pinned)
     programme.share(degree)
     return programme.solved()
-
-
-def _check(degree: int, peers: Sequence[str]) -> None:
-    if not 1 <= degree <= len(peers):
-        raise ValueError(f"degree: {degree}; expected 1 to {len(peers)}, the number of peers")
 
 
 def _alike(failures: Failures, degree: int) -> bool:

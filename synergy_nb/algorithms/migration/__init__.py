@@ -8,6 +8,7 @@ slack_monitor    predicted times along the graphs of a peer's applications, by t
 hot_spots        the protocol: who acts, the search for a target, and the request to the origin (section 3.4)
 target           the protocol at the peer that is asked: projection, reservation and reply
 relocations      the protocol at the origin, which has components moved
+relief           the state of a peer that relieves itself
 messages         the messages between both
 ===============  ====================================================================================================
 

@@ -75,7 +75,7 @@ REPLY: Final = 3.0  # seconds to wait for the answer of a target
 REPEAT: Final = 1.0  # seconds until a request to the origin is sent again
 JOURNALED: Final = 10.0  # seconds during which the same dismissal, or a decision only observed, is not journaled again
 LOOKUP: Final = 3.0  # seconds to wait for the directory
-UNWANTED: Final = 30.0  # seconds after which a component that no peer accepted is offered again
+UNWANTED: Final = 10.0  # seconds after which a component that no peer accepted is offered again
 
 
 class HotSpots(Protocol):
@@ -157,8 +157,7 @@ class HotSpots(Protocol):
             return
         if mode == "observe" and now - self._observed.get(component, -math.inf) < JOURNALED:
             return
-        path = self.monitor.paths.through(component) if component in self.monitor.paths.times else (component,)
-        excesses = self._excesses(component, path)
+        excesses = self._excesses(self.monitor.path(component))
         worst = next((each for each in excesses if not self._helpless(each)), None)
         reason, selection = self._dismissal(worst, message.age if worst == component else None), None
         if worst is not None and not reason:
@@ -202,7 +201,7 @@ class HotSpots(Protocol):
         stated = None if member is None else member.plan.qos.hotspots
         return max(self.config.mode, stated or "on", key=HOTSPOTS.index)
 
-    def _excesses(self, component: ComponentId, path: tuple[ComponentId, ...]) -> dict[ComponentId, float]:
+    def _excesses(self, path: tuple[ComponentId, ...]) -> dict[ComponentId, float]:
         """Components of the violated path to the excess of t̂_e over τ in seconds, the greatest first."""
         found = {}
         for each in path:
@@ -236,7 +235,9 @@ class HotSpots(Protocol):
             if each not in self.session.components or self._has_left(each):
                 continue
             execution = self.monitor.execution(each, prediction, age if each == component else None)
-            if self._mode(each) == "off":  # nobody asked for its slack, but its tuples take time
+            if self._mode(each) == "off" or not self._worst_is_here(
+                each
+            ):  # its tuples take time, but nothing here helps
                 execution = execution._replace(allowed=math.inf)
             found.append(execution)
             reason = self._fixed(each, act=act)
@@ -248,6 +249,10 @@ class HotSpots(Protocol):
             return selection, "" if selection.moved else "at the predicted rates all components here have slack"
         why = "; ".join(f"{name}: {reason}" for name, reason in sorted(fixed.items()))
         return None, f"no component that can leave would help ({why})"
+
+    def _worst_is_here(self, component: ComponentId) -> bool:
+        """Whether this peer executes the component that exceeds its processing time by most, on the path of another."""
+        return next(iter(self._excesses(self.monitor.path(component)))) in self.session.components
 
     def _has_left(self, component: ComponentId) -> bool:
         """Whether a component has moved away, although this peer has not received the graph that shows it."""

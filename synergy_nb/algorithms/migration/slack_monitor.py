@@ -20,7 +20,7 @@ the application was composed with.
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from typing import Final
 
 from synergy_nb.algorithms.migration.selection import Execution
@@ -214,6 +214,10 @@ class SlackMonitor:
         paths = self.paths
         return paths.departure_limit(component) if component in paths.times else math.inf
 
+    def path(self, component: ComponentId) -> tuple[ComponentId, ...]:
+        """Path with the least slack through a component of this peer."""
+        return self.paths.through(component) if component in self.paths.times else (component,)
+
     def comes_late(self, component: ComponentId, age: float | None = None) -> bool:
         """Whether tuples come too late to a component of this peer to leave it in time, wherever it is executed.
 
@@ -228,11 +232,36 @@ class SlackMonitor:
         if known is None:
             return False
         since = max(known.age, 0.0) if age is None else age
-        return since + known.processing >= self.departure_limit(component)
+        until = self.departure_limit(component)
+        for each, downstream in self._beside(component):
+            if downstream:
+                until += max(each.predicted - each.processing, 0.0)
+            else:
+                since -= max(each.measured - each.processing, 0.0)
+        return since + known.processing >= until
 
     def attainable_limit(self, component: ComponentId, age: float) -> float:
-        """Departure limit of a component in seconds; infinite if its tuples come too late, so that no peer can help."""
-        return math.inf if self.comes_late(component, age) else self.departure_limit(component)
+        """Departure limit of a component in seconds once it has left this peer, where it is followed by others.
+
+        It is infinite if its tuples come too late, so that no peer can help.
+        """
+        if self.comes_late(component, age):
+            return math.inf
+        until, remaining = self.departure_limit(component), self.predicted_rate
+        if component in self.predictions:
+            remaining -= self.predictions[component].predicted_rate
+        for each, downstream in self._beside(component):
+            if downstream:
+                intercept, slope = self.line(each)
+                until += max(each.predicted - max(intercept + slope * remaining, each.processing), 0.0)
+        return until
+
+    def _beside(self, component: ComponentId) -> Iterator[tuple[Prediction, bool]]:
+        """Other components of this peer on the path of a component, and whether they are downstream of it."""
+        path = self.path(component)
+        for number, each in enumerate(path):
+            if each != component and each in self.predictions:
+                yield self.predictions[each], number > path.index(component)
 
     def limit(self, component: ComponentId) -> float:
         """Least delay limit of the applications that use a component of this peer, seconds; infinite for none."""
@@ -243,6 +272,9 @@ class SlackMonitor:
 
     def execution(self, component: ComponentId, prediction: Prediction, age: float | None = None) -> Execution:
         """The execution of a component at this peer, with the line and the time that its limit allows.
+
+        Other components of this peer on the same path take less time, too, if something leaves the peer. So their lines
+        and times are added to those of the component.
 
         Parameters
         ----------
@@ -255,8 +287,12 @@ class SlackMonitor:
             peer, the execution may take any time: nothing that stays or leaves would help.
         """
         since = max(prediction.age, 0.0) if age is None else age
-        allowed = self.attainable_limit(component, since) - since
+        allowed = math.inf if self.comes_late(component, age) else self.departure_limit(component) - since
         intercept, slope = self.line(prediction)
+        for each, downstream in self._beside(component):
+            more = self.line(each)
+            intercept, slope = intercept + more[0], slope + more[1]
+            allowed += each.predicted if downstream else each.measured
         return Execution(
             "/".join(component), prediction.predicted_rate, intercept, slope, allowed, prediction.processing
         )

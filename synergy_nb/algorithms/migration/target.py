@@ -1,9 +1,9 @@
 """The target's part of a migration: projection, reservation and reply (phases 1 to 3 of section 3.4.4).
 
 A peer that is asked to execute a component projects its own state with it: the execution times of all its components at
-its predicted total rate plus the newcomer's, and that of the newcomer itself. It accepts if all of them, and the
-newcomer, have slack. It reserves what it has accepted for a limited time, so that two hot spots do not get the same
-capacity.
+its predicted total rate plus the newcomer's, and that of the newcomer itself. It accepts if the newcomer has slack, and
+no component loses its slack by it; one that has none anyway, because of another peer, does not count. It reserves what
+it has accepted for a limited time, so that two hot spots do not get the same capacity.
 
 The times of the hops that change are replaced: a tuple arrives at the target later or earlier than at the source, and
 has less or more time left downstream. If the target never measured the round trip to one of these peers, it measures it
@@ -31,6 +31,7 @@ from synergy_nb.algorithms.migration.messages import (
 )
 from synergy_nb.algorithms.migration.move_history import MoveHistory
 from synergy_nb.algorithms.migration.selection import Execution
+from synergy_nb.algorithms.migration.selection import slacks as current_slacks
 from synergy_nb.algorithms.migration.slack_monitor import SlackMonitor
 from synergy_nb.algorithms.migration.targets import Reservations, project
 from synergy_nb.control.peer import Message, Peer
@@ -163,8 +164,10 @@ class Target:
             return f"its utilisation would be {work:.2f}", projection.rate, slacks
         if slacks[newcomer.name] <= margin:
             return f"the slack of {newcomer.name} would be {slacks[newcomer.name]:.3g} s", projection.rate, slacks
-        if not projection.accepted:
-            tightest = projection.tightest
+        before = current_slacks(there)  # what has no slack anyway, such as by the fault of another peer, does not count
+        harmed = [name for name, slack in before.items() if slack > 0.0 >= slacks[name]]
+        if harmed:
+            tightest = min(harmed, key=lambda name: (slacks[name], name))
             return f"the slack of {tightest} would be {slacks[tightest]:.3g} s", projection.rate, slacks
         self.reservations.reserve(newcomer, self.peer.now)
         for ago, left in (*departure.moves, (0.0, graph.roles.peers[operator])):

@@ -210,7 +210,10 @@ class Join(OperatorLogic):
         self._right_names = self._renamed(left, right)
         self._load([empty({**schema, _POSITION: "int"}) for schema in (left, right)])
         latest = pl.max_horizontal("time", "@time").alias("time")
-        self._columns = [latest if name == "time" else pl.col(name) for name in context.output]
+        columns = [latest if name == "time" else pl.col(name) for name in context.output]
+        self._columns = [*columns, pl.col(_POSITION).alias("@left"), pl.col("@right")]
+        self._right_columns = [*self._on, *(pl.col(old).alias(new) for old, new in self._right_names.items())]
+        self._near = (pl.col("time") - pl.col("@time")).dt.total_microseconds().abs() <= self._within
 
     def _renamed(self, left: Mapping[str, str], right: Mapping[str, str]) -> dict[str, str]:
         """Right column to output column, by the rule of the plan: clashing names get the suffix, case ignored."""
@@ -261,12 +264,9 @@ class Join(OperatorLogic):
         left, right = (rows, candidates) if port == 0 else (candidates, rows)
         pairs = (
             left.lazy()
-            .join(
-                right.lazy().select(*self._on, *(pl.col(old).alias(new) for old, new in self._right_names.items())),
-                on=self._on,
-            )
-            .filter((pl.col("time") - pl.col("@time")).dt.total_microseconds().abs() <= self._within)
-            .select(*self._columns, pl.col(_POSITION).alias("@left"), pl.col("@right"))
+            .join(right.lazy().select(self._right_columns), on=self._on)
+            .filter(self._near)
+            .select(self._columns)
             .sort(("@left", "@right") if port == 0 else ("@right", "@left"))
         )
         return computed(pairs, rows.height + candidates.height)

@@ -178,6 +178,12 @@ class Deployment(msgspec.Struct, frozen=True):
         found |= {reader.peer for assignment in self.assignments.values() for reader in assignment.shared_readers}
         return frozenset(found.union(self.witnesses))
 
+    def replaced_since(self, earlier: Deployment) -> tuple[str, ...]:
+        """Return the operators whose components have been replaced since an earlier deployment."""
+        before = earlier.assignments
+        now = self.assignments.items()
+        return tuple(name for name, each in now if name in before and before[name].epoch != each.epoch)
+
     def readers(self, operator: str) -> list[tuple[str, int]]:
         """Return the inputs of the application that read an operator's stream: operator and port."""
         return [

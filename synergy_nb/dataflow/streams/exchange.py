@@ -9,6 +9,7 @@ it has passed in vain: on a slow link, data that are on their way must not be re
 from __future__ import annotations
 
 import math
+from collections.abc import Collection
 from typing import TYPE_CHECKING, Final
 
 from synergy_nb.dataflow.streams.component import Component
@@ -16,8 +17,8 @@ from synergy_nb.dataflow.streams.copies import Copy
 from synergy_nb.dataflow.streams.deployments import Role, producer
 from synergy_nb.dataflow.streams.frames import Ack, Data, Frame, Subscribe, Unsubscribe
 from synergy_nb.dataflow.streams.log import Cursor, LogTrimmed
-from synergy_nb.dataflow.streams.merge import Receipt
-from synergy_nb.dataflow.streams.values import COPY, OnLag, Output, Reader
+from synergy_nb.dataflow.streams.merge import InOrder, Receipt
+from synergy_nb.dataflow.streams.values import COPY, Chunk, OnLag, Output, Reader
 from synergy_nb.dataflow.tuples import END
 
 if TYPE_CHECKING:
@@ -124,6 +125,21 @@ class Exchange:
             self._hosting.snapshots.subscribed(component, reader.peer, frame.since is None, now)
         self.flush(component, now)
 
+    def serve(self, component: Component, peer: str, now: float) -> None:
+        """Let a new follower read a component before it has asked for that, as it begins to follow at this time."""
+        reader = Reader(component.application, component.operator, COPY, peer)
+        if reader not in component.log.cursors and not component.failed:
+            self.subscribe(Subscribe(component.output, reader, None, OnLag.RESYNC), now)
+
+    def serve_readers(self, component: Component) -> None:
+        """Let the readers of a component that has replaced another one read before they have asked for that.
+
+        What they have, they ignore; whoever does not know of the replacement yet ignores all, and subscribes later.
+        """
+        for cursor in component.log.cursors.values():
+            if cursor.on_lag is OnLag.BLOCK and cursor.reader.port >= 0 and not cursor.subscribed:
+                cursor.subscribed = cursor.unasked = True
+
     def notify_sharers(self, component: Component, what: str) -> None:
         """Notify all sharers of a stream that its component has ended, unless they have received the whole stream.
 
@@ -165,8 +181,19 @@ class Exchange:
 
     # -- readers -------------------------------------------------------------------------------------------------
 
-    def readdress(self, component: Component, now: float) -> None:
-        """Read each input from the peer that now makes it."""
+    def refuse_older(self) -> None:
+        """Accept chunks of the present epochs only: from now on others may depend on what this peer has read."""
+        for component in self._sources:
+            for port in component.ports:
+                port.older = None
+
+    def readdress(self, component: Component, now: float, replaced: Collection[str] = ()) -> None:
+        """Read each input from the peer that now makes it.
+
+        If only one component has been replaced (``replaced``), as by a move, and its output does not depend on an order
+        in which it reads, then both its peers emit the same tuples at the same positions. Chunks of the old peer that
+        are on their way are accepted until the first ones of the new peer arrive, so that nothing pauses.
+        """
         self._hosting.touch(component.application, component.operator)
         sources = self._sources.setdefault(component, [Source() for _ in component.feeds])
         for feed, port, source in zip(component.feeds, component.ports, sources, strict=True):
@@ -176,6 +203,11 @@ class Exchange:
                 continue
             if port.epoch > found[1] or (source.peer, port.epoch) == found:
                 continue
+            known = self._hosting.deployments.get(feed.application)
+            if known is not None and list(replaced) == [feed.operator] and not component.drops:
+                made = known.assignments.get(feed.operator)
+                if made is not None and len(made.inputs) <= 1 and not made.external:
+                    port.older = port.epoch
             source.peer, port.epoch = found
             source.retry_at, source.wait_s, port.subscribed = now, RETRY_S, False
 
@@ -202,17 +234,29 @@ class Exchange:
         if component.feeds[reader.port] != (frame.output.application, frame.output.operator):
             return
         if frame.output.epoch != port.epoch:
+            if frame.output.epoch == port.older:
+                self._receive_older(component, port, frame, now)
             return
         self._hosting.touch(component.application, component.operator)
-        sequence = self._hosting.arrival()
-        before = port.received.position
-        gap = not frame.chunks and not port.begin(frame.start, sequence, now, frame.end)
+        gap = not frame.chunks and not port.begin(frame.start, self._hosting.arrival(), now, frame.end)
         source.wait_s = RETRY_S
+        if frame.chunks:
+            port.older = None
+            gap = self._receive(component, port, frame.chunks, now)
+        if gap:
+            port.subscribed, source.retry_at = False, min(source.retry_at, now + RETRY_S)
+        if source.ack_at is None:
+            source.ack_at = now + ACK_S
+
+    def _receive(self, component: Component, port: InOrder, chunks: Collection[Chunk], now: float) -> bool:
+        """Queue what is new of some chunks; return whether chunks before them are missing."""
+        self._hosting.touch(component.application, component.operator)
+        sequence, before, gap = self._hosting.arrival(), port.received.position, False
         prediction = component.prediction
         if prediction is not None:
             prediction.peer.advance(now)
-        for chunk in frame.chunks:
-            receipt = port.receive(frame.output.epoch, chunk, sequence, now)
+        for chunk in chunks:
+            receipt = port.receive(port.epoch, chunk, sequence, now)
             if receipt is Receipt.NEW:
                 component.bytes_in += chunk.size
                 self._hosting.orders.add(chunk.determinants)
@@ -221,10 +265,13 @@ class Exchange:
             gap = gap or receipt is Receipt.GAP
         component.arrived(port.received.position - before if port.joined else 0, now)
         component.tuples_in += port.received.position - before
-        if gap:
-            port.subscribed, source.retry_at = False, min(source.retry_at, now + RETRY_S)
-        if source.ack_at is None:
-            source.ack_at = now + ACK_S
+        return gap
+
+    def _receive_older(self, component: Component, port: InOrder, frame: Data, now: float) -> None:
+        """Receive chunks of a producer that has moved, from its old peer; what is missing the new one sends."""
+        subscribed = port.subscribed
+        self._receive(component, port, frame.chunks, now)
+        port.subscribed = subscribed
 
     def consumed(self, component: Component, now: float) -> None:
         """Acknowledge after a component has executed something, or after its copies cover more."""
@@ -234,11 +281,11 @@ class Exchange:
             if points == port.acknowledged:
                 continue
             if port.unacknowledged >= self._hosting.limits.window // 4 or port.consumed.until == END:
-                self._acknowledge(component, number, now)
+                self._acknowledge(component, number)
             elif source.ack_at is None:
                 source.ack_at = now + ACK_S
 
-    def _acknowledge(self, component: Component, number: int, now: float) -> None:
+    def _acknowledge(self, component: Component, number: int) -> None:
         port, source = component.ports[number], self._sources[component][number]
         port.acknowledged = (port.received, port.consumed, port.durable)
         port.unacknowledged = 0
@@ -307,7 +354,7 @@ class Exchange:
                 output, machine = self._output(component, number), self._hosting.machine()
                 self._send(source.peer, Subscribe(output, component.reader(number), port.since, on_lag, machine))
             if source.ack_at is not None and source.ack_at <= now:
-                self._acknowledge(component, number, now)
+                self._acknowledge(component, number)
         for cursor in component.log.cursors.values():
             if cursor.resend_at is not None and cursor.resend_at <= now:
                 if cursor.lost:

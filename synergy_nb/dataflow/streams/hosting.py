@@ -138,7 +138,9 @@ class Hosting:
         known = self.deployments.get(deployment.application)
         if known is None or known.version <= deployment.version:
             self.deployments[deployment.application] = deployment
-            self.roles.converge(deployment, now)
+            if known is None or known.version < deployment.version:
+                self.exchange.refuse_older()
+            self.roles.converge(deployment, now, () if known is None else deployment.replaced_since(known))
             if not deployment.assignments:
                 del self.deployments[deployment.application]
                 self.predictions.limit(deployment.application, {})

@@ -86,13 +86,15 @@ class InOrder:
         Bytes that were consumed since then.
     subscribed : bool
         Whether the producer is known to have this reader's subscription.
+    older : int or None
+        Epoch whose chunks are still accepted, as the producer has moved and nothing has come from its new peer yet.
     end : Point
         End of the producer's output when it answered the subscription.
     """
 
     __slots__ = (
-        "acknowledged", "consumed", "durable", "end", "epoch", "joined", "queue", "queued", "received", "subscribed",
-        "unacknowledged",
+        "acknowledged", "consumed", "durable", "end", "epoch", "joined", "older", "queue", "queued", "received",
+        "subscribed", "unacknowledged",
     )  # fmt: skip
 
     def __init__(self, since: Point | None = ORIGIN, epoch: int = 0) -> None:
@@ -106,6 +108,7 @@ class InOrder:
         self.epoch = epoch
         self.subscribed = False
         self.end = ORIGIN
+        self.older: int | None = None
 
     @property
     def since(self) -> Point | None:
@@ -130,13 +133,13 @@ class InOrder:
         self._promise(start.until, now, sequence, now)
         return True
 
-    def _promise(self, until: int, born: float, sequence: int, now: float, said: Chunk | None = None) -> bool:
-        """Queue a promise if it is new, with what the chunk ``said`` carries."""
+    def _promise(self, until: int, born: float, sequence: int, now: float, carrier: Chunk | None = None) -> bool:
+        """Queue a promise if it is new, with what the chunk ``carrier`` carries."""
         if until <= self.received.until:
             return False
         position = self.received.position
         item = Punctuation(until, position, born)
-        carried = ((), (), ()) if said is None else (said.determinants, said.losses, said.rates)
+        carried = ((), (), ()) if carrier is None else (carrier.determinants, carrier.losses, carrier.rates)
         self._put(Chunk(self.received, Point(position, until), item, OVERHEAD, *carried), sequence, now)
         return True
 

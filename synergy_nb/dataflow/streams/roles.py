@@ -21,6 +21,7 @@ there are several inputs it first asks every peer that may depend on their order
 from __future__ import annotations
 
 import math
+from collections.abc import Collection
 from typing import TYPE_CHECKING, Final
 
 from synergy_nb.dataflow.streams.component import Component
@@ -78,8 +79,8 @@ class Roles:
 
     # -- deployments ---------------------------------------------------------------------------------------------
 
-    def converge(self, deployment: Deployment, now: float) -> None:
-        """Carry out a deployment on this peer."""
+    def converge(self, deployment: Deployment, now: float, replaced: Collection[str] = ()) -> None:
+        """Carry out a deployment on this peer, in which these components have been replaced."""
         hosting, application = self._hosting, deployment.application
         for key in [key for key in self._failed if key[0] == application and key[1] not in deployment.assignments]:
             del self._failed[key]
@@ -101,11 +102,16 @@ class Roles:
                 recovery.begin(deployment, now)
         for component in tuple(hosting.components.values()):
             if component.application == application or any(feed.application == application for feed in component.feeds):
-                hosting.exchange.readdress(component, now)
+                hosting.exchange.readdress(component, now, replaced if component.application == application else ())
             if component.application == application:
                 component.sharers_limit = deployment.limits.get(component.operator, math.inf)
             if component.application == application and component.role is Role.ACTIVE:
+                replaces = component.epoch > 0 and not component.expecting
                 self._expect_readers(component, deployment)
+                if replaces:
+                    hosting.exchange.serve_readers(component)
+                if deployment.assignments[component.operator].follower:
+                    hosting.exchange.serve(component, deployment.assignments[component.operator].follower, now)
                 self._open(component, deployment)
                 hosting.exchange.flush(component, now)
         if hosting.peer not in deployment.peers and not self._uses(application):

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import polars as pl
 
+from synergy_nb.events.application_states import ENDED
 from synergy_nb.plan import Plan, QoS
 from synergy_nb.reporting.formatting import amount, rate
 from synergy_nb.reporting.formatting import seconds as duration
@@ -51,14 +52,17 @@ class Application(Synchronous[AsyncApplication]):
 
     @property
     def graph(self) -> dict[str, str]:
-        """Component graph λ as the origin knows it now: operator id to the name of its peer."""
-        self._run(self._asynchronous.state())
+        """Component graph λ: operator id to the name of its peer.
+
+        While it runs, its origin is asked, since peers move operators on their own.
+        """
+        if self._asynchronous.last.status not in ENDED:
+            self._run(self._asynchronous.state())
         return self._asynchronous.graph
 
     @property
     def backups(self) -> dict[str, list[str]]:
-        """Replication graph ρ as the origin knows it now: replicated operator to the names of its backups' peers."""
-        self._run(self._asynchronous.state())
+        """Replication graph ρ: id of each replicated operator to the names of its backups' peers."""
         return self._asynchronous.backups
 
     @property
@@ -114,10 +118,9 @@ class Application(Synchronous[AsyncApplication]):
             rows.append((f"tuples at {sink}", f"{amount(record['tuples'])}, {rate(record['tuples_per_s'])}"))
             rows.extend(_outcomes(self.plan.qos, record))
         rows.extend((f"late at {name}", f"{late} rows dropped") for name, late in state.late.items())
-        rows.append(("runs on", ", ".join(f"{name}@{peer}" for name, peer in self._asynchronous.graph.items())))
-        backups = self._asynchronous.backups
-        if backups:
-            copies = (f"{name}@{peer}" for name, peers in backups.items() for peer in peers)
+        rows.append(("runs on", ", ".join(f"{name}@{peer}" for name, peer in self.graph.items())))
+        if self.backups:
+            copies = (f"{name}@{peer}" for name, peers in self.backups.items() for peer in peers)
             rows.append(("backups", ", ".join(copies) or "none is left"))
         rows.extend(("notice", notice) for notice in self.notices)
         return rows

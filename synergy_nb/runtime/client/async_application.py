@@ -101,7 +101,7 @@ class AsyncApplication:
 
     @property
     def graph(self) -> dict[str, str]:
-        """Component graph λ by its origin's last answer, see :meth:`state`: operator id to the name of its peer."""
+        """Component graph λ as the origin stated it last, see :meth:`state`: operator id to the name of its peer."""
         return {operator: self.cluster.name(address) for operator, address in self.last.roles.peers.items()}
 
     @property
@@ -496,5 +496,5 @@ class AsyncApplication:
         state = await self.state()
         events = await self.events()
         since = min((event.time for event in events), default=-math.inf)
-        told = [*events, *await self.cluster.troubles(since)]
-        return Explanation(self.id, told, self.cluster.names, (state.status, state.reason))
+        found = [*events, *await self.cluster.troubles(since)]
+        return Explanation(self.id, found, self.cluster.names, (state.status, state.reason))

@@ -48,40 +48,40 @@ class Deliveries:
 
     async def fetch(self, payload: bytes) -> bytes:
         """Answer a :class:`~synergy_nb.runtime.process.requests.Fetch`."""
-        asked = unpack(payload, Fetch)
-        self._known(asked.application)
-        since = None if asked.since is None else Point(*asked.since)
-        deadline = self._loop.time() + min(asked.wait, POLL)
+        request = unpack(payload, Fetch)
+        self._known(request.application)
+        since = None if request.since is None else Point(*request.since)
+        deadline = self._loop.time() + min(request.wait, POLL)
         while True:
             try:
-                found = self._host.fetch(asked.application, asked.sink, asked.reader, since, asked.max_bytes)
+                found = self._host.fetch(request.application, request.sink, request.reader, since, request.max_bytes)
                 left = deadline - self._loop.time()
                 nothing = found.start == found.end  # otherwise there were only promises, and the request waits on
                 if found.items or found.finished or (nothing and left <= 0):
                     return pack(Fetched(found.items, found.start, found.end, found.finished))
                 since = found.end
                 if nothing:
-                    await self._host.arrival(asked.application, asked.sink, left)
+                    await self._host.arrival(request.application, request.sink, left)
             except LookupError:
-                if self._known(asked.application).status in LASTING:
+                if self._known(request.application).status in LASTING:
                     raise
-                place = since or ORIGIN
-                return pack(Fetched([], place, place, finished=False, gone=True))
+                point = since or ORIGIN
+                return pack(Fetched([], point, point, finished=False, gone=True))
 
     async def push(self, payload: bytes) -> bytes:
         """Answer a :class:`~synergy_nb.runtime.process.requests.Push`."""
-        asked = unpack(payload, Push)
+        request = unpack(payload, Push)
         began = self._loop.time()
         while True:
             waited = self._loop.time() - began
             try:
-                if self._host.push(asked.application, asked.name, asked.item):
+                if self._host.push(request.application, request.name, request.item):
                     return pack(Pushed(accepted=True))
                 if waited > POLL:
                     return pack(Pushed(accepted=False))
                 with contextlib.suppress(TimeoutError):
                     async with asyncio.timeout(POLL):
-                        await self._host.room(asked.application, asked.name)
+                        await self._host.room(request.application, request.name)
             except LookupError:  # the instruction to start may still be on its way to this peer
                 if waited > SOURCE_START:
                     raise

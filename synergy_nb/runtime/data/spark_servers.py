@@ -88,16 +88,16 @@ class SparkServers:
     ----------
     where
         Server of this machine (``local``) or URLs, as :func:`checked` returns them.
-    tell
+    publish
         Function that sends news to all peers; the news of several servers go to the peers in turn.
     """
 
-    def __init__(self, where: Sequence[str], tell: Callable[[Sequence[SparkNews]], Awaitable[None]]) -> None:
+    def __init__(self, where: Sequence[str], publish: Callable[[Sequence[SparkNews]], Awaitable[None]]) -> None:
         self.where = tuple(where)
-        self._tell = tell
+        self._publish = publish
         self._server: Server | None = None
         self._starting: asyncio.Task[list[SparkNews]] | None = None
-        self._telling: set[asyncio.Task[None]] = set()
+        self._publishing: set[asyncio.Task[None]] = set()
         self._sessions: list[Any] = []
 
     @property
@@ -142,9 +142,9 @@ class SparkServers:
         try:
             news = await asyncio.shield(self._starting)
         except RuntimeError as error:
-            await self._tell([SparkNews(SparkStatus.FAILED, str(error))])
+            await self._publish([SparkNews(SparkStatus.FAILED, str(error))])
             raise ClusterError(f"spark: {error}") from error
-        await self._tell(news)
+        await self._publish(news)
 
     async def _start(self) -> list[SparkNews]:
         if self.where != ("local",):
@@ -167,15 +167,15 @@ class SparkServers:
             return
         news = started.result() if status is SparkStatus.READY else [SparkNews(status, detail)]
         task = asyncio.get_running_loop().create_task(self._report(news))
-        self._telling.add(task)
-        task.add_done_callback(self._telling.discard)
+        self._publishing.add(task)
+        task.add_done_callback(self._publishing.discard)
 
     async def _report(self, news: Sequence[SparkNews]) -> None:
-        await self._tell(news)
+        await self._publish(news)
 
     async def close(self) -> None:
         """End the server, if there is one, with all that it has started."""
-        for task in self._telling:
+        for task in self._publishing:
             task.cancel()
         if self._sessions:
             from spark_stream.session import disconnect  # noqa: PLC0415 - importing it takes a second

@@ -68,9 +68,9 @@ class Commands:
 
         An impossible move is answered at once.
         """
-        asked = unpack(payload, Move)
+        request = unpack(payload, Move)
         number = next(self._numbers)
-        command = MoveComponent(asked.application, asked.operator, asked.to, number)
+        command = MoveComponent(request.application, request.operator, request.to, number)
         try:
             answer: Answer = await asyncio.wait_for(self._command(number, command), MOVES_WITHIN)
         except TimeoutError:

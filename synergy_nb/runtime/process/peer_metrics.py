@@ -93,10 +93,10 @@ class PeerMetrics:
 
     async def follow(self, payload: bytes) -> bytes:
         """Answer a :class:`~synergy_nb.runtime.process.requests.Follow`."""
-        asked = unpack(payload, Follow)
+        request = unpack(payload, Follow)
         self._followed = self._runtime.loop.time()
         self.wake()
-        since = asked.since if asked.journal == self._name else 0
+        since = request.since if request.journal == self._name else 0
         events = self._runtime.journal.since(since, PORTION)
         following = events[-1].sequence + 1 if events else since
         more = following < self._runtime.journal.next_sequence

@@ -270,7 +270,6 @@ def start(
     limits: Limits | None = None,
     asynchronous: bool = False,
     timeout: float = 30.0,
-    environment: Mapping[str, str] | None = None,
     fork_server: ForkServer | None = None,
     on_progress: Callable[[Progress], object] | None = None,
 ) -> PeerCluster:
@@ -296,8 +295,6 @@ def start(
         Whether to return an awaitable for a running event loop. Otherwise the cluster is ready when this returns.
     timeout
         Seconds without a ready process after which starting is given up.
-    environment
-        Environment variables of the peers' processes. By default Polars has one thread for each core of a peer.
     fork_server
         Fork server that is already starting; the cluster owns it from then on.
     on_progress
@@ -318,7 +315,7 @@ def start(
         if factory is not None:
             load_factory(factory)
         if fork_server is None:
-            fork_server = launch_fork_server(peers, factory, environment)
+            fork_server = launch_fork_server(peers, factory)
         names = [f"peer-{number}" for number in range(1, peers + 1)]
         groups = [tuple(names[first : first + per_process]) for first in range(0, peers, per_process)]
         spec = ProcessSpec(
@@ -373,10 +370,8 @@ def start(
         raise
 
 
-def launch_fork_server(
-    peers: int, factory: str | None = None, environment: Mapping[str, str] | None = None
-) -> ForkServer:
-    """Launch the fork server for the processes of a cluster of ``peers`` peers."""
+def launch_fork_server(peers: int, factory: str | None = None) -> ForkServer:
+    """Launch the fork server for a cluster of ``peers`` peers; Polars gets one thread for each core of a peer."""
     threads = str(max(1, (os.cpu_count() or 1) // peers))
     variables = {
         "POLARS_MAX_THREADS": threads,
@@ -384,7 +379,6 @@ def launch_fork_server(
         "MALLOC_ARENA_MAX": "2",  # an arena for each reading thread would retain what it has freed
         "MALLOC_MMAP_THRESHOLD_": str(32 << 20),  # memory of batches is reused: fresh pages for each of them took
         "MALLOC_TRIM_THRESHOLD_": str(64 << 20),  # a quarter of all processor time of a fast stream
-        **(environment or {}),
     }
     preload = PRELOAD if factory is None else (*PRELOAD, factory.partition(":")[0])
     return ForkServer.launch(preload, variables)

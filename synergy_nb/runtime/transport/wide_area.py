@@ -75,15 +75,11 @@ class WideArea:
         return cls(read_rtt(path, "wide_area"), bandwidth, sites=sites, seed=seed)
 
     @classmethod
-    def generated(
-        cls, sites: int, seed: int = 0, *, longest_ms: float = 200.0, bandwidth: tuple[float, float] = (1.25e6, 12.5e6)
-    ) -> WideArea:
-        """Generate a geometric network: sites uniform on a unit square, round-trip times proportional to distance.
+    def generated(cls, sites: int, seed: int = 0, *, bandwidth: tuple[float, float] = (1.25e6, 12.5e6)) -> WideArea:
+        """Generate a geometric network: sites uniform on a unit square, round-trip times of 1 to 200 ms by distance.
 
         Parameters
         ----------
-        longest_ms
-            Round-trip time in ms along the diagonal of the square. The smallest is 1 ms.
         bandwidth
             Bytes/s of the slowest and the fastest pair; uniform between them.
         """
@@ -92,7 +88,7 @@ class WideArea:
         rng = np.random.default_rng(seed)
         position = rng.random((sites, 2))
         distance = np.linalg.norm(position[:, None] - position[None], axis=2)
-        rtt = np.maximum(distance / np.sqrt(2) * longest_ms, 1.0)
+        rtt = np.maximum(distance / np.sqrt(2) * 200.0, 1.0)
         np.fill_diagonal(rtt, 0.0)
         rate = np.triu(rng.uniform(*bandwidth, size=(sites, sites)))
         return cls(rtt, np.maximum(rate, rate.T))

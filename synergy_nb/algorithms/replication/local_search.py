@@ -1,0 +1,115 @@
+"""Local search from the deployments of algorithm 5, which is greedy: on five servers it is up to twice the optimum.
+
+A step replaces all replicas of one operator by the best set of servers while the others stay, or moves one replica of
+each of two neighbouring operators. Within an operator the costs of replicas do not depend on each other, only their
+distance and the loads do; so the best set is found by branch and bound. The greedy algorithm errs mostly in its first
+choice; so the search starts once from each server of the first operator, and once from the greedy choice.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+
+from synergy_nb.algorithms.replication.deployment import Deployed, Limits, candidates, deploy
+from synergy_nb.algorithms.replication.system import Placement, Query, Servers, network_cost, stream_costs
+
+__all__ = ["best_deployment", "improve"]
+
+_GAIN = 1e-9  # least relative gain of a step
+
+
+def best_deployment(query: Query, servers: Servers, limits: Limits, starts: int | None = None) -> Deployed:
+    """Return the best deployment that the search finds: first with the fewest missing replicas, then of least cost.
+
+    Parameters
+    ----------
+    query, servers, limits
+        Query, servers and conditions.
+    starts
+        Number of servers of the first operator to start from, in the order of their costs; all by default.
+    """
+    first = query.order[0]
+    order = np.argsort(stream_costs(query, servers, {}, first), kind="stable")[:starts]
+    possible = candidates(query, servers, {}, first, limits)
+    begun = [deploy(query, servers, limits)]
+    begun += [deploy(query, servers, limits, {first: int(server)}) for server in order if possible[server]]
+    found = [improve(query, servers, limits, each) for each in begun]
+    return min(found, key=lambda each: (sum(each.missing.values()), network_cost(query, servers, each.replicas)))
+
+
+def improve(query: Query, servers: Servers, limits: Limits, begun: Deployed) -> Deployed:
+    """Take steps from a deployment until none reduces the network cost; no operator has fewer replicas than before."""
+    placement = {operator: list(found) for operator, found in begun.replicas.items()}
+    cost = network_cost(query, servers, placement)
+    while True:
+        for operator in query.order:
+            placement[operator] = _best_set(query, servers, limits, placement, operator)
+        for edge in query.edges:
+            if edge.producer in placement and edge.consumer in placement:
+                _move_two(query, servers, limits, placement, edge.producer, edge.consumer)
+        reached = network_cost(query, servers, placement)
+        if reached >= cost * (1.0 - _GAIN):
+            break
+        cost = reached
+    costs = {
+        operator: tuple(float(each) for each in stream_costs(query, servers, placement, operator)[list(found)])
+        for operator, found in placement.items()
+    }
+    return Deployed({operator: tuple(found) for operator, found in placement.items()}, costs, begun.missing)
+
+
+def _best_set(query: Query, servers: Servers, limits: Limits, placement: Placement, operator: str) -> list[int]:
+    """Return the servers of least cost for all replicas of an operator, or the present ones if they are as good."""
+    present = list(placement[operator])
+    rest = {name: found for name, found in placement.items() if name != operator}
+    costs = stream_costs(query, servers, rest, operator)
+    possible = np.flatnonzero(candidates(query, servers, rest, operator, limits))
+    order = [int(each) for each in possible[np.argsort(costs[possible], kind="stable")]]
+    best, least = present, float(costs[present].sum()) * (1.0 - _GAIN)
+    count = len(present)
+
+    def extend(chosen: list[int], spent: float, start: int) -> None:
+        nonlocal best, least
+        if len(chosen) == count:
+            best, least = chosen, spent
+            return
+        left = count - len(chosen)
+        for at in range(start, len(order) - left + 1):
+            if spent + left * costs[order[at]] >= least:  # later servers cost at least as much
+                return
+            if all(servers.latency[order[at], other] > limits.d_min for other in chosen):
+                extend([*chosen, order[at]], spent + float(costs[order[at]]), at + 1)
+
+    extend([], 0.0, 0)
+    return best
+
+
+def _move_two(
+    query: Query, servers: Servers, limits: Limits, placement: dict[str, list[int]], one: str, other: str
+) -> None:
+    """Move one replica of each of two neighbouring operators to the best pair of servers, for each pair of replicas."""
+    rate = sum(edge.rate for edge in query.edges if {edge.producer, edge.consumer} == {one, other})
+    for at in range(len(placement[one])):
+        for to in range(len(placement[other])):
+            rest = dict(placement)
+            rest[one] = _without(placement[one], at)
+            rest[other] = _without(placement[other], to)
+            firsts = np.where(
+                candidates(query, servers, rest, one, limits), stream_costs(query, servers, rest, one), np.inf
+            )
+            seconds = np.where(
+                candidates(query, servers, rest, other, limits), stream_costs(query, servers, rest, other), np.inf
+            )
+            total = firsts[:, None] + seconds[None, :] + rate * servers.latency
+            room = limits.alpha * servers.capacity - servers.loads(query, rest)
+            both = query.loads[one] + query.loads[other]
+            np.fill_diagonal(total, np.where(both < room, np.diagonal(total), np.inf))
+            best = np.unravel_index(int(np.argmin(total)), total.shape)
+            if total[best] < total[placement[one][at], placement[other][to]] * (1.0 - _GAIN):
+                placement[one][at], placement[other][to] = int(best[0]), int(best[1])
+
+
+def _without(servers: Sequence[int], at: int) -> list[int]:
+    return [*servers[:at], *servers[at + 1 :]]

@@ -1,0 +1,265 @@
+"""The duplicate filter: merges the stream replicas of one input into a stream without duplicates (algorithm 1 in [1]_).
+
+Active replicas of a producer all send their output to each reader. Their streams contain the same tuples, in different
+orders and batches. A tuple is identified by all of its columns, not by its position, and may occur several times. The
+filter passes the n-th copy of a tuple from whichever stream delivers it first, and never waits. It retains the counters
+of one punctuation interval: once one stream has promised that nothing earlier than q follows, all tuples before q have
+passed.
+
+That conclusion requires that this stream was complete. A stream that joins while the others run, or that is revived,
+lacks what its producer sent before; if its promise counted at once, a tuple that another stream has yet to deliver
+would be lost. So a stream states from which event time on it is complete, and its promises are valid only from then on.
+
+Nothing on peers uses the filter yet.
+
+.. [1] J.-H. Hwang, U. Çetintemel, S. Zdonik. Fast and highly-available stream processing over wide area networks.
+   ICDE 2008. Algorithm 1 and theorem 1 (IV-B), weights of streams (V-B).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+import msgspec
+import numpy as np
+import numpy.typing as npt
+import polars as pl
+
+from synergy_nb.dataflow.streams.duplicate_kernel import EMPTY, arrive, insert_all
+from synergy_nb.dataflow.streams.tuple_words import TupleWords
+from synergy_nb.dataflow.tuples import START, Item, Punctuation
+
+__all__ = ["DuplicateFilter"]
+
+_ROOM = 1024  # distinct tuples for which a filter has room at first
+
+
+@dataclass
+class _Stream:
+    """State of a stream replica: its number, the time from which it is complete, and its last promise."""
+
+    number: int
+    complete_from: int | None
+    promised: Punctuation | None = None
+
+
+class DuplicateFilter:
+    """Merge of the stream replicas of one input of a component; each input has a filter of its own.
+
+    Parameters
+    ----------
+    streams
+        Names of the stream replicas that are there from the beginning, such as the addresses of their producers.
+
+    Examples
+    --------
+    >>> from synergy_nb.dataflow.tuples import Batch
+    >>> table = pl.DataFrame({"time": [0, 0, 1]}).cast(pl.Datetime("us"))
+    >>> merged = DuplicateFilter(["a", "b"])
+    >>> merged.receive("a", Batch(table, 0, 0.0)).rows
+    3
+    >>> merged.receive("b", Batch(table, 0, 0.0)) is None
+    True
+    """
+
+    def __init__(self, streams: Iterable[str]) -> None:
+        self._streams = {name: _Stream(number, START) for number, name in enumerate(streams)}
+        if not self._streams:
+            raise ValueError("streams: none; expected at least one")
+        count = len(self._streams)
+        self._promise = START
+        self._passed = 0
+        self._identity: TupleWords | None = None
+        self._used = 0
+        self._words = np.zeros((0, 0), dtype=np.int64)
+        self._counts = np.zeros((0, count), dtype=np.int64)
+        self._greatest = np.zeros(0, dtype=np.int64)
+        self._index = np.full(0, EMPTY, dtype=np.int64)
+        self._ranks = np.zeros((count, count), dtype=np.int64)
+
+    @property
+    def streams(self) -> tuple[str, ...]:
+        """Names of the stream replicas."""
+        return tuple(self._streams)
+
+    @property
+    def promise(self) -> int:
+        """Greatest valid punctuation so far, microseconds: every tuple with an earlier event time has passed."""
+        return self._promise
+
+    @property
+    def counters(self) -> int:
+        """Number of counters, one for each pair of a distinct tuple and a stream that delivered it."""
+        return int(np.count_nonzero(self._counts[: self._used]))
+
+    @property
+    def texts(self) -> int:
+        """Number of distinct texts and bytes that are retained."""
+        return 0 if self._identity is None else self._identity.named
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes that are retained, without texts."""
+        return self._words.nbytes + self._counts.nbytes + self._greatest.nbytes + self._index.nbytes
+
+    @property
+    def weights(self) -> dict[str, float]:
+        """Accumulated weight of each stream (V-B).
+
+        The stream that delivers a copy of a tuple first has 1 for it, the second 1/2, the third 1/3, and so on. A tuple
+        that comes after its counters are forgotten has the weight of the last rank.
+        """
+        shares = self._ranks @ (1.0 / np.arange(1, self._ranks.shape[1] + 1))
+        return {name: float(shares[stream.number]) for name, stream in self._streams.items()}
+
+    def restart_weights(self) -> None:
+        """Begin a new period of weights, with 0 for each stream."""
+        self._ranks[:] = 0
+
+    def receive(self, stream: str, item: Item) -> Item | None:
+        """Process a batch or a punctuation of a stream; return what passes, or None.
+
+        The position of what passes is the number of tuples that passed before it.
+        """
+        found = self._of(stream)
+        if isinstance(item, Punctuation):
+            if found.promised is None or item.time > found.promised.time:
+                found.promised = item
+            return self._advance()
+        table = self._new(found.number, item.table)
+        if not table.height:
+            return None
+        position, self._passed = self._passed, self._passed + table.height
+        return msgspec.structs.replace(item, table=table, position=position)
+
+    def join(self, stream: str, complete_from: int | None = None) -> None:
+        """Add a stream replica that begins while the others run; one that is revived has left before.
+
+        Parameters
+        ----------
+        stream
+            Name of the stream.
+        complete_from
+            Least event time, microseconds, such that the stream will contain every tuple from this time on before the
+            promises that it makes; None while that is unknown (see :meth:`replayed`). A producer that begins with what
+            it sent after the punctuation q states q; one that repeats nothing states a time after all that it sent.
+        """
+        if stream in self._streams:
+            raise ValueError(f"stream: {stream!r} is one of {', '.join(self._streams)}; expected another")
+        number = len(self._streams)
+        self._streams[stream] = _Stream(number, complete_from)
+        self._counts = np.pad(self._counts, ((0, 0), (0, 1)))
+        self._ranks = np.pad(self._ranks, ((0, 1), (0, max(0, number + 1 - self._ranks.shape[1]))))
+
+    def leave(self, stream: str) -> None:
+        """Remove a stream replica; the tuples that it delivered count as delivered."""
+        number = self._of(stream).number
+        del self._streams[stream]
+        for other in self._streams.values():
+            other.number -= other.number > number
+        self._counts = np.ascontiguousarray(np.delete(self._counts, number, axis=1))
+        self._ranks = np.ascontiguousarray(np.delete(self._ranks, number, axis=0))
+
+    def replayed(self, stream: str, since: int) -> Punctuation | None:
+        """Record that a stream that joined has by now contained every tuple from an event time up to its last promise.
+
+        Parameters
+        ----------
+        stream
+            Name of the stream.
+        since
+            Event time from which it is complete, microseconds. Its promises are valid once the filter's is not earlier.
+
+        Returns
+        -------
+        Punctuation or None
+            Promise that was withheld and is now valid.
+        """
+        self._of(stream).complete_from = since
+        return self._advance()
+
+    def _of(self, stream: str) -> _Stream:
+        if stream not in self._streams:
+            raise ValueError(f"stream: {stream!r}; expected one of {', '.join(self._streams)}")
+        return self._streams[stream]
+
+    def _advance(self) -> Punctuation | None:
+        """Execute lines 7 to 11 for the greatest valid promise; one that becomes valid may make another valid."""
+        greatest: Punctuation | None = None
+        while True:
+            valid = [
+                each.promised
+                for each in self._streams.values()
+                if each.promised is not None
+                and each.promised.time > self._promise
+                and each.complete_from is not None
+                and each.complete_from <= self._promise
+            ]
+            if not valid:
+                break
+            greatest = max(valid, key=lambda each: each.time)
+            self._promise = greatest.time
+        if greatest is None:
+            return None
+        self._forget()
+        return msgspec.structs.replace(greatest, position=self._passed)
+
+    def _new(self, stream: int, table: pl.DataFrame) -> pl.DataFrame:
+        """Execute lines 1 to 6 for all tuples of a table."""
+        if self._identity is None:
+            self._identity = TupleWords(table.schema)
+            self._words = np.zeros((0, self._identity.width), dtype=np.int64)
+        self._identity.check(table)
+        early = (table.get_column("time").to_physical() >= self._promise).to_numpy()  # line 2
+        late = table.height - int(np.count_nonzero(early))
+        if late:
+            self._ranks[stream, len(self._streams) - 1] += late
+            table = table.filter(early)
+        self._make_room(table.height)
+        new = np.zeros(table.height, dtype=np.bool_)
+        self._used = arrive(
+            self._identity.words(table),
+            stream,
+            self._words,
+            self._counts,
+            self._greatest,
+            self._used,
+            self._index,
+            self._ranks,
+            new,
+        )
+        return table if new.all() else table.filter(new)
+
+    def _make_room(self, more: int) -> None:
+        needed = self._used + more
+        if needed > len(self._words):
+            self._resize(slice(self._used), max(_ROOM, 1 << (needed - 1).bit_length()))
+
+    def _forget(self) -> None:
+        """Remove the counters of all tuples before the promise (line 11), and their texts."""
+        if self._identity is None:
+            return
+        retained = np.flatnonzero(self._words[: self._used, self._identity.time] >= self._promise)
+        if len(retained) == self._used:
+            return
+        self._used = len(retained)
+        self._resize(retained, max(_ROOM, 1 << self._used.bit_length()))
+        if self._identity.named > 2 * self._used + _ROOM:
+            self._identity.renumber(self._words[: self._used])
+            self._rebuild_index()
+
+    def _resize(self, retained: slice | npt.NDArray[np.intp], room: int) -> None:
+        """Copy some slots to arrays with room for a number of slots."""
+
+        def copied(old: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:
+            new = np.zeros((room, *old.shape[1:]), dtype=np.int64)
+            new[: self._used] = old[retained]
+            return new
+
+        self._words, self._counts, self._greatest = map(copied, (self._words, self._counts, self._greatest))
+        self._rebuild_index()
+
+    def _rebuild_index(self) -> None:
+        self._index = np.full(2 * len(self._words), EMPTY, dtype=np.int64)
+        insert_all(self._words, self._used, self._index)

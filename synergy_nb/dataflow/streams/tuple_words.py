@@ -1,0 +1,87 @@
+"""Whole tuples as rows of 64-bit words, such that two tuples are equal exactly if their words are.
+
+Each column is one word, and one bit for each column states whether it is NULL. Two NULLs are equal, as are two NaNs of
+any bits, and 0.0 and -0.0 are equal; otherwise each replica's NaN would be a new tuple to a duplicate filter. Texts and
+bytes are numbered in the order in which they are first seen; the numbers are valid in one :class:`TupleWords` only.
+"""
+
+from __future__ import annotations
+
+from typing import TypeAlias
+
+import numpy as np
+import numpy.typing as npt
+import polars as pl
+
+__all__ = ["TupleWords", "Words"]
+
+Words: TypeAlias = npt.NDArray[np.int64]
+
+
+class TupleWords:
+    """Words of the tuples of one stream.
+
+    Parameters
+    ----------
+    schema
+        Names and types of the columns, one of which is ``time``.
+
+    Examples
+    --------
+    >>> table = pl.DataFrame({"time": [0, 0], "value": [0.0, -0.0]}, schema_overrides={"time": pl.Datetime("us")})
+    >>> TupleWords(table.schema).words(table).tolist()
+    [[0, 0, 0], [0, 0, 0]]
+    """
+
+    def __init__(self, schema: pl.Schema) -> None:
+        self.schema = schema
+        self.width = len(schema) + -(-len(schema) // 64)
+        self.time = schema.names().index("time")
+        self._numbers: dict[int, dict[object, int]] = {
+            column: {} for column, kind in enumerate(schema.dtypes()) if kind in (pl.String, pl.Binary)
+        }
+
+    @property
+    def named(self) -> int:
+        """Number of distinct texts and bytes that have a number."""
+        return sum(map(len, self._numbers.values()))
+
+    def check(self, table: pl.DataFrame) -> None:
+        """Raise ValueError if a table has other columns."""
+        if table.schema != self.schema or table.columns != self.schema.names():
+            raise ValueError(f"table: {dict(table.schema)}; expected the columns of the stream, {dict(self.schema)}")
+
+    def words(self, table: pl.DataFrame) -> Words:
+        """Return the words of all tuples of a table, shape (tuples, ``width``)."""
+        found = np.zeros((table.height, self.width), dtype=np.int64)
+        for column, series in enumerate(table):
+            if series.null_count():
+                found[:, len(self.schema) + column // 64] |= series.is_null().to_numpy().astype(np.int64) << column % 64
+            found[:, column] = self._numbered(column, series) if column in self._numbers else _bits(series)
+        return found
+
+    def renumber(self, words: Words) -> None:
+        """Forget all texts and bytes that none of some words stands for, and change the numbers in these words."""
+        for column, numbers in self._numbers.items():
+            used, words[:, column] = np.unique(words[:, column], return_inverse=True)
+            values = list(numbers)
+            self._numbers[column] = {values[number]: new for new, number in enumerate(used.tolist())}
+
+    def _numbered(self, column: int, series: pl.Series) -> Words:
+        numbers = self._numbers[column]
+        if series.null_count():
+            series = series.fill_null("" if series.dtype == pl.String else b"")
+        coded = series.to_arrow().dictionary_encode()
+        local = [numbers.setdefault(value, len(numbers)) for value in coded.dictionary.to_pylist()]
+        found: Words = np.array(local, dtype=np.int64).take(coded.indices.to_numpy())
+        return found
+
+
+def _bits(series: pl.Series) -> Words:
+    bits = series.cast(pl.Int8) if series.dtype == pl.Boolean else series.to_physical()
+    values = (bits.fill_null(0) if series.null_count() else bits).to_numpy()
+    if series.dtype == pl.Float64:
+        values = values + 0.0  # -0.0 + 0.0 is 0.0
+        values[np.isnan(values)] = np.nan
+        values = values.view(np.int64)
+    return np.asarray(values, dtype=np.int64)

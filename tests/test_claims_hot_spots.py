@@ -1,0 +1,141 @@
+"""P4 to P6: monitors under load, with and without migrations, and verdicts that can fail."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from synergy_experiments.chapters import find
+from synergy_experiments.framework import parameters
+from synergy_experiments.framework.claim import Check
+from synergy_experiments.framework.measurements import Measured, Point
+from synergy_experiments.worlds import monitors_under_load
+from synergy_experiments.worlds.monitors_under_load import (
+    LITERAL,
+    MONITOR,
+    NOTHING,
+    POLICIES,
+    PREDICTION,
+    REACTION,
+    monitored,
+    named,
+    requests_per_second,
+)
+
+PACKETS, REQUESTS = named("packets", "overdue at dequeue"), named("requests", "overdue at dequeue")
+
+
+def test_policies_meet_the_same_load_and_misses_are_counted() -> None:
+    """Ten applications on each of eight peers: 1.5 times the work that fits, so results are missed in a minute."""
+    limit = 2.0
+    policies = (NOTHING, PREDICTION)
+    arguments = (4, "overdue at dequeue", "packets", policies, 8, 20.0, 3.0, 2.0, limit, 30.0, 1.0, 2.0)
+    points = monitored(*arguments, 5)  # type: ignore[arg-type]
+    found = {(point.algorithm, point.metric): point.value for point in points if point.x == 4}
+    assert found[NOTHING, f"applications, {PACKETS}"] == 32.0
+    misses = {name: found[name, f"miss rate, {PACKETS}"] for name in policies}
+    assert 0.05 < misses[NOTHING] < 1.0
+    for name in policies:
+        assert found[name, f"delay, {PACKETS}"] < limit
+        assert found[name, f"delay, {PACKETS}"] < found[name, f"delay with misses, {PACKETS}"] <= limit
+    assert found[PREDICTION, f"migrations, {PACKETS}"] > 0.0
+    assert (NOTHING, f"migrations, {PACKETS}") not in found
+    course = [point for point in points if point.metric == f"one application, 4 a peer, {PACKETS}"]
+    assert {point.algorithm for point in course} == set(policies)
+    assert points == monitored(*arguments, 5)  # type: ignore[arg-type]
+
+
+def test_components_take_the_stated_share_of_the_capacity() -> None:
+    rates = {"source": 20.0}
+    for operator, (inputs, _, _) in MONITOR.items():
+        if inputs:
+            rates[operator] = sum(rates[each] * MONITOR[each][1] for each in inputs)
+    assert len(MONITOR) == 8
+    applications = monitors_under_load._applications(10, 8, "packets", 20.0, 0.85, 20.0, 5.0, 1)
+    taken = sum(
+        rates[operator] * component.service.mean
+        for application in applications
+        for operator, component in application.components.items()
+    )
+    assert taken == pytest.approx(0.85 * 8)
+    for application in applications:
+        assert len({component.peer for component in application.components.values()}) == 8
+
+
+def test_requests_vary_over_minutes(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """Without the recorded requests, generated ones vary as much as real ones, and more than by chance."""
+    monkeypatch.delenv("SYNERGY_DATA", raising=False)
+    monkeypatch.chdir(tmp_path)
+    requests_per_second.cache_clear()
+    counts = requests_per_second(3)
+    requests_per_second.cache_clear()
+    minutes = counts[: len(counts) // 60 * 60].reshape(-1, 60).sum(axis=1)
+    assert counts.mean() == pytest.approx(0.7, rel=0.05)
+    assert minutes.var() > 3.0 * minutes.mean()
+
+
+# -- verdicts ----------------------------------------------------------------------------------------------------------
+
+
+def points(prediction: float, *, delay: float = 2.0, migrations: float = 1.0 / 3.0) -> list[Point]:
+    """Made-up measurements: misses with prediction at the highest load, delays, and migrations an application."""
+    found = []
+    for of in (PACKETS, REQUESTS, *(named("packets", rule) for rule in ("none", "sure to be late"))):
+        for x, missed in ((1, 0.0), (5, 0.1), (10, 0.4)):
+            if of != PACKETS and x < 10:
+                continue
+            misses = {NOTHING: missed, REACTION: missed / 2, LITERAL: missed / 4, PREDICTION: missed * prediction}
+            for policy, value in misses.items():
+                found.append(Point(x, policy, f"miss rate, {of}", value))
+                slow = delay if policy == PREDICTION and missed else 3.0
+                found.append(Point(x, policy, f"delay, {of}", slow))
+                found.append(Point(x, policy, f"delay with misses, {of}", slow + 20.0 * value))
+                if policy != NOTHING:
+                    found.append(Point(x, policy, f"applications, {of}", 34.0 * x))
+                    found.append(Point(x, policy, f"migrations, {of}", 34.0 * x * migrations))
+    return found
+
+
+def verdicts(claim: str, measured: list[Point]) -> dict[str, str]:
+    (found,) = find([claim])
+    derived = found.derive(measured) if found.derive is not None else ()
+    checks: list[Check] = list(found.checks(Measured([[*measured, *derived]]), {}))
+    return {check.name: check.verdict for check in checks}
+
+
+def test_verdicts_hold_where_the_measurements_are_the_papers() -> None:
+    for claim in ("P4", "P5", "P6"):
+        assert set(verdicts(claim, points(0.1)).values()) == {"holds"}
+
+
+@pytest.mark.parametrize(
+    ("claim", "measured", "wrong"),
+    [
+        ("P4", points(0.7), "misses with prediction are fewer than with reaction"),
+        ("P4", points(1.1), "misses with prediction below those without migration, 10 applications a peer, packets"),
+        ("P4", points(0.3), "beyond the paper: they are no more than with equation 3.6"),
+        ("P5", points(0.1, delay=4.0), "delay of results in time with prediction is below that without migration"),
+        ("P6", points(0.1, migrations=1.0), "migrations an application over all loads, prediction"),
+        ("P6", points(0.1, migrations=0.0), "migrations an application over all loads, prediction"),
+    ],
+)
+def test_verdicts_can_fail(claim: str, measured: list[Point], wrong: str) -> None:
+    assert verdicts(claim, measured)[wrong] != "holds"
+
+
+def test_cells_are_shared_and_each_rule_for_late_tuples_is_shown() -> None:
+    claims = find(["P4", "P5", "P6"])
+    for scale, count in (("quick", 6), ("paper", 13)):
+        cells = [list(claim.cells(parameters.at_scale(claim.parameters, scale))) for claim in claims]  # type: ignore[arg-type]
+        assert cells[0] == cells[1] == cells[2]
+        assert len(cells[0]) == count
+        rules = [cell.arguments[1] for cell in cells[0]]
+        assert {rule: rules.count(rule) for rule in set(rules)} == {
+            "overdue at dequeue": count - 2,
+            "none": 1,
+            "sure to be late": 1,
+        }
+    assert set(POLICIES) == {NOTHING, REACTION, LITERAL, PREDICTION}
+    assert np.isclose(sum(weight for *_, weight in MONITOR.values()), 6.1)

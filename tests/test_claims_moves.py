@@ -1,0 +1,63 @@
+"""P7: times of moves on measured or generated delays."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import pytest
+
+from synergy_experiments.chapters import find
+from synergy_experiments.chapters.migration_times import BOUND, OLD, OTHER, times
+from synergy_experiments.framework import runner
+from synergy_experiments.framework.parameters import Value
+from synergy_experiments.worlds.moved_components import moved
+from synergy_nb.simulator.kernel import Network
+
+
+class Line:
+    """Peers on a line, and a delay that grows with their distance."""
+
+    def __init__(self, places: dict[str, float]) -> None:
+        self.places = places
+
+    def delay(self, sender: str, to: str) -> float:
+        return abs(self.places[sender] - self.places[to])
+
+
+PLACES = {"O": 0.0, "S": 0.02, "T": 0.05, "U0": 0.11}
+
+
+def on_a_line(_peers: Sequence[str]) -> Network:
+    return Line(PLACES)
+
+
+def test_a_move_takes_the_round_trips_that_it_needs() -> None:
+    """O-S 20, S-T 30, O-T 50, U-T 60 ms: to the new peer over the old one or at once, upstream and back, and out."""
+    found = moved(on_a_line, 1, seed=1)
+    assert found.bound == pytest.approx(2 * 0.03 + 2 * 0.09)
+    assert found.decided == pytest.approx(0.05 + 2 * 0.06 + 0.05, abs=0.02)
+    assert found.released == pytest.approx(found.decided + 0.02, abs=0.001)
+
+
+def test_a_move_that_the_old_peer_leads_takes_two_round_trips() -> None:
+    found = moved(on_a_line, 1, seed=1, led_by_old=True)
+    assert found.released == pytest.approx(2 * 0.03 + 2 * 0.06, abs=0.02)
+    assert found.released == pytest.approx(found.decided, abs=0.001)
+
+
+def test_times_of_placements_have_quantiles_and_the_bound_beside_them() -> None:
+    points = {(point.algorithm, point.metric): point.value for point in times(2, OLD, "", 4, 1)}
+    assert {algorithm for algorithm, _ in points} == {OLD, BOUND}
+    assert points[OLD, "median"] <= points[OLD, "90th percentile"]
+    assert 0.0 <= points[OLD, "within two round trips"] <= 1.0
+    assert points == {(point.algorithm, point.metric): point.value for point in times(2, OLD, "", 4, 1)}
+
+
+def test_the_claim_states_the_paper_s_time_and_ours() -> None:
+    (claim,) = find(["P7"])
+    setup: dict[str, Value] = {"inputs": (1,), "placements": 3, "network": "transit-stub", "repeat": 1}
+    (result,) = runner.reproduce([(claim, setup)])
+    verdicts = {check.name: check.verdict for check in result.checks}
+    assert verdicts[f"mean time, {OLD}, at most the dissertation's"] == "holds"
+    assert {row.algorithm for row in result.rows} == {OLD, OTHER, BOUND}
+    assert [point.value for point in claim.paper] == [1.144]

@@ -1,0 +1,148 @@
+"""Nothing pauses while a component moves: sources emit as before, and results arrive as the links permit."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Mapping
+from itertools import pairwise
+from typing import Any
+
+import polars as pl
+import pytest
+
+from synergy_experiments.worlds.moved_components import packets
+from synergy_nb.dataflow.streams.execution import Outcome, Work
+from synergy_nb.plan import Plan, source
+from synergy_nb.simulator.peer_world import PeerWorld
+from synergy_nb.simulator.scripted_faults import Faults
+
+PACE_S = 0.02  # mean seconds between two batches of a source
+LONGEST_S = 1.5 * PACE_S
+
+
+class Given:
+    """Delays between two peers that are given in ms; 5 ms between all others."""
+
+    def __init__(self, delays: Mapping[str, float]) -> None:
+        self.delays = delays
+
+    def delay(self, sender: str, to: str) -> float:
+        return self.delays.get(f"{sender} {to}", self.delays.get(f"{to} {sender}", 5.0)) / 1000.0
+
+
+class Timed(PeerWorld):
+    """Peers, with the times at which sources emit and results arrive at the sink."""
+
+    def __init__(self, seed: int, peers: tuple[str, ...], delays: Mapping[str, float], **settings: Any) -> None:
+        faults = Faults(delay=(0.0, 0.0), capture=0.001)
+        super().__init__(seed, peers, faults, network=Given(delays), **settings)
+        self.pace = PACE_S
+        self.emitted: dict[str, list[float]] = {}
+        self.arrived: list[float] = []
+        self.delays: list[tuple[float, float]] = []  # arrival of a tuple, and its delay, seconds
+
+    def _read(self, peer: str, key: tuple[str, str]) -> None:
+        hosting = self._nodes[peer].hosting
+        before = hosting.components[key].log.end if key in hosting.components else None
+        super()._read(peer, key)
+        if key in hosting.components and hosting.components[key].log.end != before:
+            self.emitted.setdefault(key[1], []).append(self.now)
+
+    def _measure(self, work: Work, outcome: Outcome) -> None:
+        super()._measure(work, outcome)
+        if work.component.kind == "sink" and any(chunk.rows for chunk in work.chunks):
+            self.arrived.append(self.now)
+            self.delays += [(self.now, self.now - chunk.born) for chunk in work.chunks for _ in range(chunk.rows)]
+
+
+def gap(times: list[float], since: float, until: float) -> float:
+    """Longest time between two of them in a part of the run, seconds."""
+    within = [time for time in times if since <= time <= until]
+    return max(after - before for before, after in pairwise(within))
+
+
+def run(
+    plan: Plan, peers: Mapping[str, str], delays: Mapping[str, float], to: str, **settings: Any
+) -> tuple[Timed, float]:
+    """Move the operator ``x``; return the world, a while after the move, and the time of the command."""
+    rng = random.Random(1)
+    world = Timed(1, tuple(sorted({*peers.values(), to})), delays, **settings)
+    world.deploy("app", plan, peers, {name: packets(60.0, rng) for name in plan.sources})
+    assert world.until(lambda: world.status("app") == "running")
+    world.run(2.0)
+    began = world.now
+    outcome = world.move("app", "x", to)
+    assert world.until(lambda: bool(outcome))
+    assert outcome == [""]
+    world.run(2.0)
+    return world, began
+
+
+ONE = source("packets", rate=50.0, id="u").filter("bytes > 0", id="x").sink(id="out")
+AT = {"u": "U", "x": "S", "out": "O"}
+
+
+@pytest.mark.parametrize(
+    ("delays", "longer"),
+    [
+        pytest.param({}, 0.0, id="near"),
+        pytest.param({"U T": 300.0}, 0.295, id="upstream far from the new peer"),
+        pytest.param({"U S": 300.0}, 0.0, id="upstream far from the old peer"),
+        pytest.param({"S T": 300.0}, 0.0, id="the two peers far from one another"),
+        # the origin is the reader: the new peer learns 195 ms later than the old one that it executes the component
+        pytest.param({"T O": 200.0}, 0.195 + 0.195, id="the reader, which leads the move, far from the new peer"),
+        pytest.param({"S O": 200.0}, 0.0, id="the reader far from the old peer"),
+        pytest.param({"U S": 200.0, "U T": 200.0, "S O": 200.0, "T O": 200.0}, 0.0, id="all far"),
+    ],
+)
+def test_results_arrive_with_no_gap_beyond_what_the_new_links_are_longer(
+    delays: dict[str, float], longer: float
+) -> None:
+    world, began = run(ONE, AT, delays, "T")
+    before = gap(world.arrived, began - 1.5, began)
+    assert gap(world.emitted["u"], began - 1.5, world.now) <= LONGEST_S + 1e-9
+    assert gap(world.arrived, began, world.now) <= before + longer + 0.02
+
+
+def test_sources_with_very_different_delays_emit_as_before() -> None:
+    """Two inputs, 20 and 300 ms away, of which the new peer reads different positions when it begins."""
+    both = source("packets", rate=50.0, id="u").union(source("packets", rate=50.0, seed=2, id="v"), id="x")
+    delays = {"U S": 20.0, "V S": 300.0, "U T": 300.0, "V T": 20.0}
+    world, began = run(both.sink(id="out"), {"u": "U", "v": "V", "x": "S", "out": "O"}, delays, "T")
+    for name in ("u", "v"):
+        assert gap(world.emitted[name], began - 1.5, world.now) <= LONGEST_S + 1e-9
+
+
+STATE_BYTES = 10_000_000
+ROW_BYTES = 20_000
+LINK_BYTES_S = 100e6 / 8
+
+
+def quantile(values: list[float], share: float) -> float:
+    return sorted(values)[int(share * (len(values) - 1))]
+
+
+def test_a_state_of_10_megabytes_delays_results_by_less_than_50_ms() -> None:
+    """Links of 100 Mbit/s carry it in .8 s, meanwhile the component goes on; what has come since then follows."""
+    rng = random.Random(2)
+    rows = 3 * STATE_BYTES // ROW_BYTES
+    large = packets(rows / 50.0, rng).with_columns(
+        link=pl.Series([rng.randbytes(ROW_BYTES // 2).hex() for _ in range(rows)])
+    )
+    # all rows of the window are its state, and each fifth of a second has a result
+    middle = source("packets", rate=50.0, id="u").percentile("link", "50 %", window="1 h every 0.2 s", id="x")
+    world = Timed(1, ("O", "S", "T", "U"), {}, codec=True, rate=LINK_BYTES_S)
+    world.pace = 0.1  # a megabyte a second
+    world.deploy("app", middle.sink(id="out"), AT, {"u": large})
+    component = world._nodes["S"].hosting.components
+    assert world.until(lambda: ("app", "x") in component and component["app", "x"].share.used > STATE_BYTES, 30.0)
+    began = world.now
+    outcome = world.move("app", "x", "T")
+    assert world.until(lambda: bool(outcome), 30.0)
+    assert outcome == [""]
+    assert 0.8 < world.now - began < 3.0
+    world.run(3.0)
+    assert not world.results["app", "out"].ended
+    before = [delay for at, delay in world.delays if began - 5.0 <= at < began]
+    during = [delay for at, delay in world.delays if at >= began]
+    assert quantile(during, 0.99) <= quantile(before, 0.99) + 0.05
