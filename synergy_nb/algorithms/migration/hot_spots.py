@@ -238,8 +238,11 @@ class HotSpots(Protocol):
                 fixed[execution.name] = reason
         select = fewest if self.config.selection == "fewest" else largest_first
         selection = select(found, fixed)
-        if selection is None or not selection.moved:
-            why = "; ".join(f"{name}: {reason}" for name, reason in sorted(fixed.items())) or "all have slack alone"
+        if selection is not None and not selection.moved:
+            self._dismiss(component, "at the predicted rates all components here have slack")
+            return
+        if selection is None:
+            why = "; ".join(f"{name}: {reason}" for name, reason in sorted(fixed.items()))
             self._dismiss(component, f"no component that can leave would help ({why})")
             if act:
                 self._report_helpless(worst)
