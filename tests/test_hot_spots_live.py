@@ -1,0 +1,250 @@
+"""Hot spots on real peers: only rates rise, and nobody but the peers themselves moves a component.
+
+Traces are replayed at the pace of their event times, so a rate that rises is written in the trace. Components of known
+cost wait, whatever else the machine does; their work exceeds what their peer can do on a machine of any speed.
+"""
+
+from __future__ import annotations
+
+import datetime as dt
+import time
+from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
+from typing import Any, Final, TypeVar
+
+import polars as pl
+import pytest
+
+from synergy_nb import Application, Cluster, Plan, source
+from synergy_nb.demo import oracle
+from synergy_nb.events import (
+    ComponentMoved,
+    Event,
+    HotSpotDetected,
+    HotSpotDismissed,
+    MigrationAnswered,
+    MigrationDecided,
+    MigrationEnded,
+    MigrationProjected,
+)
+from synergy_nb.plan.builder import Stream
+from tests.waiting import DEADLINE
+
+pytestmark = pytest.mark.slow
+
+E = TypeVar("E", bound=Event)
+EPOCH = dt.datetime(2026, 1, 1)  # noqa: DTZ001 - event times carry no zone
+ORIGIN: Final = "peer-1"  # executes all sources and sinks
+COST: Final = "2 ms"  # of a tuple: a peer executes less than 500 of them a second
+LIMIT: Final = "400 ms"
+STEADY: Final = [(14.0, 200.0)]  # seconds and tuples/s
+RISING: Final = [(4.0, 100.0), (10.0, 400.0)]
+FLOOD: Final = [(5.0, 100.0), (9.0, 600.0)]
+MIGRATION: Final = (
+    HotSpotDetected, HotSpotDismissed, MigrationAnswered, MigrationDecided, MigrationEnded, MigrationProjected
+)  # fmt: skip
+
+
+@pytest.fixture(scope="module")
+def cluster() -> Iterator[Cluster]:
+    with Cluster(peers=5, cores=1.0, spark=False) as started:
+        yield started
+
+
+def until(condition: Callable[[], bool]) -> None:
+    """Ask again until it is so; each question takes a peer's answer."""
+    deadline = time.monotonic() + DEADLINE
+    while not condition():
+        assert time.monotonic() < deadline, "the condition has not become true"
+
+
+def written(path: Path, rates: Sequence[tuple[float, float]], speed: float = 1.0) -> pl.DataFrame:
+    """Write a trace whose tuples come at these rates (seconds, tuples/s) if it is replayed at a speed."""
+    times: list[float] = []
+    begin = 0.0
+    for seconds, rate in rates:
+        times += [begin + number / rate for number in range(round(seconds * rate))]
+        begin += seconds
+    table = pl.DataFrame(
+        {
+            "time": [EPOCH + dt.timedelta(seconds=each * speed) for each in times],
+            "v": range(len(times)),
+            "link": ["AB"[number % 2] for number in range(len(times))],
+            "source": [number * number % 17 for number in range(len(times))],
+            "destination": [number * 7 % 11 for number in range(len(times))],
+            "bytes": [40 + number * 7919 % 1460 for number in range(len(times))],
+        },
+        schema_overrides={"time": pl.Datetime("us")},
+    )
+    table.write_parquet(path)
+    return table
+
+
+def replayed(path: Path, rates: Sequence[tuple[float, float]], speed: float = 1.0) -> Stream:
+    """The stream of a trace, of which peers know the first rate only."""
+    columns = {"v": "int", "link": "str", "source": "int", "destination": "int", "bytes": "int"}
+    return source(
+        "trace", path=str(path), format="parquet", columns=columns, speed=speed, rate=rates[0][1], id="rows", at=ORIGIN
+    )  # fmt: skip
+
+
+def away(cluster: Cluster, application: Application, operator: str) -> str:
+    """Bring a component to a peer other than the origin, before any rate has risen; return its peer."""
+    if application.graph[operator] == ORIGIN:
+        cluster.move(application, operator, "peer-2")
+    return application.graph[operator]
+
+
+def load(path: Path, rates: Sequence[tuple[float, float]], at: str, limit: str | None = None) -> Plan:
+    """A component of known cost that stays at a peer."""
+    slow = replayed(path, rates).delay(COST, id="slow", at=at)
+    return slow.sink("load", delay=limit, id="out")
+
+
+def journaled(cluster: Cluster, kind: type[E]) -> list[E]:
+    return [event for event in cluster.events() if isinstance(event, kind)]
+
+
+def moved_components(cluster: Cluster, application: Application) -> list[ComponentMoved]:
+    return [event for event in journaled(cluster, ComponentMoved) if event.subject == application.id]
+
+
+def check_moved_by_prediction(cluster: Cluster, application: Application, operator: str, hot: str) -> None:
+    """The journal has the whole cause of the move: slack lost, a decision, a target that accepts, and its end."""
+    (ended, *_) = [each for each in journaled(cluster, MigrationEnded) if each.subject == application.id]
+    assert (ended.operator, ended.failure) == (operator, "")
+    decided = next(each for each in journaled(cluster, MigrationDecided) if each.subject == application.id)
+    assert decided.act
+    assert f"{application.id}/{operator}" in decided.selected
+    assert decided.remaining_rate < decided.rate
+    cause = [each for each in journaled(cluster, HotSpotDetected) if (each.subject, each.operator) == decided.cause]
+    detected = cause[0]
+    assert detected.peer == decided.peer == ended.peer == cluster.peers[hot]
+    assert detected.slack <= 0.0
+    assert detected.slack == pytest.approx(detected.departure_limit - detected.age - detected.predicted)
+    (answer, *_) = [
+        each for each in journaled(cluster, MigrationAnswered) if each.subject == application.id and each.accepted
+    ]
+    assert (answer.operator, answer.target) == (operator, ended.target)
+    assert ended.target in decided.candidates
+    moved = next(each for each in moved_components(cluster, application) if each.to == ended.target)
+    assert (moved.operator, moved.at) == (operator, ended.peer)
+
+
+def test_a_rising_rate_alone_has_a_component_moved_and_both_keep_their_rows(cluster: Cluster, tmp_path: Path) -> None:
+    even, risen = tmp_path / "even.parquet", tmp_path / "risen.parquet"
+    wanted = written(even, STEADY), written(risen, RISING)
+    first = cluster.submit(
+        replayed(even, STEADY).delay(COST, id="slow").sink("even", delay=LIMIT, id="out"), origin=ORIGIN
+    )
+    hot = away(cluster, first, "slow")
+    second = cluster.submit(load(risen, RISING, hot, LIMIT), origin=ORIGIN)
+    until(lambda: any(each.subject == first.id and not each.failure for each in journaled(cluster, MigrationEnded)))
+    assert first.graph["slow"] != hot
+    assert second.graph["slow"] == hot, "its plan places it there"
+    for application, table in zip((first, second), wanted, strict=True):
+        assert application.results().equals(table), application.id
+        assert application.status == "finished"
+    check_moved_by_prediction(cluster, first, "slow", hot)
+    assert not moved_components(cluster, second)
+    text = str(first.explain())
+    assert f"slow leaves {hot}" in text
+    assert "hot spot after" in text
+
+
+SPEED: Final = 75.0  # 20 minutes take 16 s
+
+
+def test_the_windows_of_a_top_k_leave_a_hot_spot_half_full_and_its_rows_are_those_of_duckdb(
+    cluster: Cluster, tmp_path: Path
+) -> None:
+    rates = [(20.0, 300.0)]
+    trace, other = tmp_path / "trace.parquet", tmp_path / "other.parquet"
+    written(trace, rates, SPEED)
+    written(other, FLOOD)
+    packets = replayed(trace, rates, SPEED).filter("link = 'B'", at=ORIGIN)
+    pairs = packets.project("source", "destination", "bytes", at=ORIGIN)
+    sums = pairs.aggregate(["source", "destination"], "20 min", total="sum(bytes)", id="sums")
+    number = sums.count(id="number", at=ORIGIN)
+    top = sums.sort("total desc", id="ranked", at=ORIGIN).compare("total", "95 %", count=number, at=ORIGIN)
+    first = cluster.submit(top.sink("top pairs", delay=LIMIT, id="out"), origin=ORIGIN)
+    hot = away(cluster, first, "sums")
+    second = cluster.submit(load(other, FLOOD, hot), origin=ORIGIN)
+    until(lambda: any(each.subject == first.id and not each.failure for each in journaled(cluster, MigrationEnded)))
+    assert first.graph["sums"] != hot
+    table = first.results()
+    found = table.select("window_start", "window_end", "source", "destination", "total").rows()
+    wanted = oracle.expected(
+        path=str(trace), format="parquet", pair=("source", "destination"), where="link = 'B'", value="sum(bytes)",
+        window=1200, fraction=0.95,
+    )  # fmt: skip
+    check = oracle.compare(found, wanted)
+    assert check.equal, check.difference
+    assert check.rows > 0
+    second.stop()
+    check_moved_by_prediction(cluster, first, "sums", hot)
+
+
+def packets() -> Stream:
+    """An endless stream, as only those are shared; its component of known cost may be anywhere."""
+    return source("packets", seed=5, rate=200.0, id="packets", at=ORIGIN).delay("1 ms", id="slow")
+
+
+def test_a_stream_of_two_applications_leaves_a_hot_spot_and_both_read_all_rows(
+    cluster: Cluster, tmp_path: Path
+) -> None:
+    other = tmp_path / "other.parquet"
+    written(other, FLOOD)
+    first = cluster.submit(packets().sink("all", delay=LIMIT, id="out"), origin=ORIGIN)
+    hot = away(cluster, first, "slow")
+    first.head(1)
+    large = packets().filter("bytes > 100", id="large", at=ORIGIN).sink("large", delay=LIMIT)
+    second = cluster.submit(large, origin=ORIGIN)
+    assert second.explain().shared == {"slow": (first.id, "slow")}
+    third = cluster.submit(load(other, FLOOD, hot), origin=ORIGIN)
+    until(lambda: any(each.subject == first.id and not each.failure for each in journaled(cluster, MigrationEnded)))
+    assert first.graph["slow"] == second.graph["slow"] != hot
+    came = [int(each.qos()["tuples"]) for each in (first, second)]
+    rows, read = first.head(came[0] + 500), second.head(came[1] + 100)
+    for application in (second, first, third):
+        application.stop()
+    undisturbed = source("packets", seed=5, rate=200.0, speed=0.0, count=rows.height).sink("undisturbed")
+    assert rows.equals(cluster.submit(undisturbed).results())
+    passed = rows.filter((pl.col("bytes") > 100) & (pl.col("time") >= read["time"][0]))
+    common = min(passed.height, read.height)
+    assert common > came[1], "of them some came after the move"
+    assert read.head(common).equals(passed.head(common))
+    check_moved_by_prediction(cluster, first, "slow", hot)
+
+
+@pytest.mark.parametrize("mode", ["observe", "off"])
+def test_peers_that_only_observe_move_nothing_and_those_that_do_neither_record_nothing(
+    tmp_path: Path, mode: str
+) -> None:
+    even, risen = tmp_path / "even.parquet", tmp_path / "risen.parquet"
+    wanted = written(even, STEADY), written(risen, RISING)
+    with Cluster(peers=3, cores=1.0, spark=False, hotspots=mode) as cluster:
+        first = cluster.submit(
+            replayed(even, STEADY).delay(COST, id="slow").sink("even", delay=LIMIT, id="out"), origin=ORIGIN
+        )
+        hot = away(cluster, first, "slow")
+        second = cluster.submit(load(risen, RISING, hot, LIMIT), origin=ORIGIN)
+        if mode == "observe":
+            until(lambda: bool(journaled(cluster, MigrationDecided)))
+        else:
+            until(lambda: (second.qos().get("miss_rate") or 0.0) > 0.1)
+        for application, table in zip((first, second), wanted, strict=True):
+            came = int(application.qos()["tuples"])
+            read = application.head(came + 20)
+            assert application.graph["slow"] == hot
+            application.stop()
+            assert read.equals(table.head(came + 20))
+        events: list[Any] = [event for event in cluster.events() if isinstance(event, MIGRATION)]
+        if mode == "off":
+            assert not events
+            return
+        decided = [event for event in events if isinstance(event, MigrationDecided)]
+        assert decided
+        assert not any(event.act for event in decided)
+        assert {type(event) for event in events} <= {HotSpotDetected, HotSpotDismissed, MigrationDecided}
+        assert f"slow would leave {hot}" in str(first.explain())
