@@ -11,6 +11,7 @@ import pytest
 
 from synergy_nb import Cluster
 from synergy_nb.assembly import PeerConfig
+from synergy_nb.control.driver_messages import Prediction
 from synergy_nb.events import (
     ComponentMoved,
     Event,
@@ -69,6 +70,70 @@ def test_a_rising_rate_has_one_component_move_and_both_applications_are_in_time(
     assert detected.slack <= 0.0
     assert detected.slack == pytest.approx(detected.departure_limit - detected.age - detected.predicted)
     assert detected.predicted == pytest.approx(detected.intercept + detected.slope * 1000.0)
+
+
+class Behind(Loaded):
+    """Peers that have to execute what waits there: ``queue`` has its seconds, ``late`` the age of what comes in."""
+
+    def __init__(self, peers: int, seed: int) -> None:
+        self.queue = self.late = 0.0
+        super().__init__(peers, seed)
+
+    def age(self, application: str, operator: str) -> float:
+        return super().age(application, operator) + self.late
+
+    def _prediction(self, address: str, application: str, operator: str) -> Prediction:
+        made = super()._prediction(address, application, operator)
+        predicted = self.queue if journaled(self, ComponentMoved) else made.predicted
+        return msgspec.structs.replace(made, measured=self.queue, predicted=max(predicted, made.predicted))
+
+
+def busy(ring: Loaded) -> None:
+    """Two applications at a peer: the rate of the one that has to stay rises to a utilisation of .9."""
+    where = {"source": "peer-1", "f0": "peer-2", "sink": "peer-0"}
+    stream = source("packets", rate=10.0, at="peer-1", id="source")
+    pinned = stream.filter("bytes > 0", cost="1 ms", id="f0", at="peer-2")
+    ring.start("a", chain(0.14), where, lambda _now: 300.0, tau=1e-3)
+    ring.start("b", pinned.sink(id="sink", delay=0.14), where, rising(100.0, 900.0, START))
+    until(ring, START)
+
+
+def test_while_the_queue_drains_nothing_is_decided_unless_the_load_exceeds_the_peer_again() -> None:
+    ring = Behind(6, 1)
+    ring.queue = 0.8  # eight seconds to drain
+    busy(ring)
+    seconds(ring, 2)
+    assert [each.failure for each in journaled(ring, MigrationEnded)] == [""]
+    detected = len(journaled(ring, HotSpotDetected))
+    seconds(ring, 5)
+    assert len(journaled(ring, HotSpotDetected)) == detected
+    ring.rates["b"] = lambda _now: 1100.0
+    seconds(ring, 1)
+    assert len(journaled(ring, HotSpotDetected)) > detected
+
+
+def test_nothing_moves_because_of_tuples_that_come_too_late_for_any_peer() -> None:
+    """After a take-over, or where a source has stood still, tuples are older than their limit on arrival."""
+    ring = Behind(6, 1)
+    ring.late = 1.0
+    busy(ring)
+    seconds(ring, 3)
+    (dismissed, *_) = journaled(ring, HotSpotDismissed)
+    assert dismissed.reason == f"tuples come too late to f0 of {dismissed.subject} for any peer"
+    assert not journaled(ring, MigrationDecided)
+    ring.late = 0.0
+    seconds(ring, 3)
+    assert [each.failure for each in journaled(ring, MigrationEnded)] == [""], "nobody counts as unable to help"
+
+
+def test_an_application_whose_tuples_come_too_late_does_not_restrict_the_others() -> None:
+    ring = Behind(3, 1)
+    ring.start("late", chain(0.01), {"source": "peer-1", "f0": "peer-0", "sink": "peer-0"}, lambda _now: 50.0)
+    ring.start("more", chain(0.01), {"source": "peer-1", "f0": "peer-1", "sink": "peer-0"}, lambda _now: 50.0)
+    busy(ring)
+    seconds(ring, 3)
+    assert {each.subject for each in journaled(ring, HotSpotDismissed)} >= {"late"}
+    assert [(each.subject, each.failure) for each in journaled(ring, MigrationEnded)] == [("a", "")]
 
 
 def hot(

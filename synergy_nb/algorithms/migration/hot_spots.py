@@ -18,8 +18,9 @@ accepts is left out of the next selections for a while, so that others are tried
 (:mod:`synergy_nb.lifecycle.migration`), since only the origin changes a graph: a take-over and a migration never meet.
 The peer repeats :class:`~synergy_nb.algorithms.migration.messages.Relocate` until the origin answers.
 
-*Rest.* After a migration the peer waits until the queue, which it still has to execute, can have drained, before it
-decides again. A component moves at most once in a while (:mod:`synergy_nb.algorithms.migration.move_history`).
+*Rest.* After a migration the peer still has its queue, whose tuples have no slack although enough has left. So it does
+not decide again until the queue can have drained, unless the utilisation that is left reaches 1 (``Rest``). A component
+moves at most once in a while (:mod:`synergy_nb.algorithms.migration.move_history`).
 
 A peer that only observes journals all decisions up to the first request, and sends none. The plan of an application may
 restrict peers (``qos.hotspots``): of ``off``, its components neither trigger a decision nor move; of ``observe``, they
@@ -41,7 +42,7 @@ from synergy_nb.algorithms.migration.messages import (
     Relocate,
 )
 from synergy_nb.algorithms.migration.move_history import MoveHistory
-from synergy_nb.algorithms.migration.relief import Relief
+from synergy_nb.algorithms.migration.relief import Relief, Rest
 from synergy_nb.algorithms.migration.relocations import Relocations
 from synergy_nb.algorithms.migration.selection import Execution, fewest, largest_first
 from synergy_nb.algorithms.migration.slack_monitor import SlackMonitor
@@ -115,7 +116,7 @@ class HotSpots(Protocol):
         self.target = Target(peer, self.monitor, self.history, config, offers)
         self._relief: Relief | None = None
         self._number = 0
-        self._rests_until = -math.inf  # no decision before that time: the queue drains
+        self._rest = Rest(config.seconds)
         self._dismissed: dict[ComponentId, tuple[str, float]] = {}
         self._observed: dict[ComponentId, float] = {}  # component to when a decision was journaled and not carried out
         self._unwanted: dict[ComponentId, float] = {}  # component that no peer accepted, to when it is offered again
@@ -152,14 +153,14 @@ class HotSpots(Protocol):
             return
         self.monitor.predictions[component] = prediction
         now = self.peer.now
-        if now < self._rests_until or self._relief is not None or self._has_left(component):
+        if self._rest.lasts(now, self.monitor.utilisation()) or self._relief is not None or self._has_left(component):
             return
         if mode == "observe" and now - self._observed.get(component, -math.inf) < JOURNALED:
             return
         path = self.monitor.paths.through(component) if component in self.monitor.paths.times else (component,)
         excesses = self._excesses(component, path)
         worst = next((each for each in excesses if not self._helpless(each)), None)
-        reason = self._dismissal(worst)
+        reason = self._dismissal(worst, message.age if worst == component else None)
         names = {"/".join(each): seconds for each, seconds in excesses.items()}
         before, since = self._dismissed.get(component, ("", -math.inf))
         if reason and before == reason and now - since < JOURNALED:
@@ -206,7 +207,7 @@ class HotSpots(Protocol):
         member = self.session.members.get(component[0])
         return member is not None and component[1] in member.helpless
 
-    def _dismissal(self, worst: ComponentId | None) -> str:
+    def _dismissal(self, worst: ComponentId | None, age: float | None) -> str:
         """The reason why this peer does not act on a violation; empty if it does."""
         if worst is None:
             return "no peer on the path can relieve itself"
@@ -214,6 +215,8 @@ class HotSpots(Protocol):
             member = self.session.members.get(worst[0])
             at = "" if member is None else f" at {member.graph.roles.peers.get(worst[1], '')}"
             return f"{worst[1]} of {worst[0]}{at} exceeds its processing time by more"
+        if self.monitor.comes_late(worst, age):
+            return f"tuples come too late to {worst[1]} of {worst[0]} for any peer"
         return ""
 
     def _dismiss(self, component: ComponentId, reason: str) -> None:
@@ -246,7 +249,7 @@ class HotSpots(Protocol):
             self._dismiss(component, f"no component that can leave would help ({why})")
             if act:
                 self._report_helpless(worst)
-                self._rest(0.0)
+                self._rest.begin(self.peer.now)
             return
         self._relief = Relief(component, selection, self.peer.now, act=act)
         self._next_component(self._relief)
@@ -373,7 +376,7 @@ class HotSpots(Protocol):
             prediction.intercept if trusted else 0.0,
             prediction.slope if trusted else -1.0,
             max(prediction.age, 0.0),
-            self.monitor.departure_limit(component),
+            self.monitor.attainable_limit(component, max(prediction.age, 0.0)),
             {address: self.monitor.hop(address) for address in sorted(near)},
             self.monitor.limit(component),
             tuple((now - when, left) for when, left in self.history.of(name)),
@@ -447,12 +450,18 @@ class HotSpots(Protocol):
             self._give_up(relief, message.failure)
             return
         self.history.moved("/".join(relief.operator), self.peer.address, relief.asked, self.peer.now)
-        prediction = self.monitor.predictions.get(relief.operator)
+        known = self.monitor.predictions
+        times = [
+            max(known[each].measured, known[each].predicted)
+            for each in (relief.cause, relief.operator)
+            if each in known
+        ]
+        known.pop(relief.operator, None)
         member = self.session.members.get(relief.operator[0])
         if member is not None and member.graph.roles.peers.get(relief.operator[1]) == self.peer.address:
             self._left[relief.operator] = member.graph.epoch
         self._record_end(relief, "")
-        self._rest(0.0 if prediction is None else max(prediction.measured, prediction.predicted))
+        self._rest.begin(self.peer.now, max(times, default=0.0), self.monitor.utilisation())
         self._next_component(relief)
 
     def _give_up(self, relief: Relief, reason: str) -> None:
@@ -460,7 +469,7 @@ class HotSpots(Protocol):
         component = relief.operator
         self._record_end(relief, reason)
         relief.operator = None
-        self._rest(0.0)
+        self._rest.begin(self.peer.now)
         if component is not None and not relief.asked:
             self._report_helpless(component)
             self._unwanted[component] = self.peer.now + UNWANTED
@@ -481,10 +490,6 @@ class HotSpots(Protocol):
                 failure=failure,
                 seconds=seconds,
             )
-
-    def _rest(self, draining: float) -> None:
-        """Decide nothing until the queue, of which tuples take so many seconds, can have drained."""
-        self._rests_until = self.peer.now + max(self.config.seconds, 2.0 * draining)
 
     def _report_helpless(self, component: ComponentId) -> None:
         """Inform the origin that this peer cannot be relieved, so that the next one on the path acts."""

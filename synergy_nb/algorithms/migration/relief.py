@@ -1,12 +1,17 @@
-"""The state of a peer that relieves itself: components leave it one after the other."""
+"""The state of a peer that relieves itself: components leave it one after the other, and then it rests."""
 
 from __future__ import annotations
+
+import math
+from typing import Final
 
 from synergy_nb.algorithms.migration.selection import Selection
 from synergy_nb.control.peer import Timer
 from synergy_nb.lifecycle.hosted_components import ComponentId
 
-__all__ = ["Relief"]
+__all__ = ["Relief", "Rest"]
+
+DRAINING: Final = 10.0  # most seconds that a queue gets to drain
 
 
 class Relief:
@@ -37,6 +42,33 @@ class Relief:
         self.number = 0
         self.began = now
         self.timer: Timer | None = None
+
+
+class Rest:
+    """The time after a migration or a vain search in which a peer decides nothing.
+
+    At a utilisation ρ below 1 a queue whose tuples take t seconds is gone after t / (1 - ρ); until then its tuples have
+    no slack, although enough has left. If ρ reaches 1 again, the queue grows, and the peer has to decide.
+
+    Parameters
+    ----------
+    least
+        Time in which nothing is decided at any utilisation, seconds.
+    """
+
+    def __init__(self, least: float) -> None:
+        self._least = least
+        self._until = self._drained = -math.inf
+
+    def begin(self, now: float, queue: float = 0.0, utilisation: float = 0.0) -> None:
+        """Begin a rest; ``queue`` is the execution time of the tuples that wait, in seconds."""
+        self._until = now + self._least
+        if utilisation < 1.0:
+            self._drained = max(self._drained, now + min(queue / (1.0 - utilisation), DRAINING))
+
+    def lasts(self, now: float, utilisation: float) -> bool:
+        """Whether the peer rests, at its present utilisation."""
+        return now < self._until or (now < self._drained and utilisation < 1.0)
 
 
 def _split(name: str) -> ComponentId:

@@ -214,6 +214,26 @@ class SlackMonitor:
         paths = self.paths
         return paths.departure_limit(component) if component in paths.times else math.inf
 
+    def comes_late(self, component: ComponentId, age: float | None = None) -> bool:
+        """Whether tuples come too late to a component of this peer to leave it in time, wherever it is executed.
+
+        Parameters
+        ----------
+        component
+            Application and operator.
+        age
+            Age of its tuples on arrival, seconds; None for the mean one of its last report.
+        """
+        known = self.predictions.get(component)
+        if known is None:
+            return False
+        since = max(known.age, 0.0) if age is None else age
+        return since + known.processing >= self.departure_limit(component)
+
+    def attainable_limit(self, component: ComponentId, age: float) -> float:
+        """Departure limit of a component in seconds; infinite if its tuples come too late, so that no peer can help."""
+        return math.inf if self.comes_late(component, age) else self.departure_limit(component)
+
     def limit(self, component: ComponentId) -> float:
         """Least delay limit of the applications that use a component of this peer, seconds; infinite for none."""
         found = self.components.get(component)
@@ -231,10 +251,11 @@ class SlackMonitor:
         prediction
             Report of the data path about it.
         age
-            Age of its tuples on arrival, seconds; None for the mean one of the report.
+            Age of its tuples on arrival, seconds; None for the mean one of the report. If they come too late for any
+            peer, the execution may take any time: nothing that stays or leaves would help.
         """
         since = max(prediction.age, 0.0) if age is None else age
-        allowed = self.departure_limit(component) - since
+        allowed = self.attainable_limit(component, since) - since
         intercept, slope = self.line(prediction)
         return Execution(
             "/".join(component), prediction.predicted_rate, intercept, slope, allowed, prediction.processing
