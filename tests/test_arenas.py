@@ -32,7 +32,7 @@ def table(rows: int) -> pl.DataFrame:
 
 
 def chunk(rows: int, position: int = 0) -> Chunk:
-    (made,) = chunks_of([Batch(table(rows), position, 1.5, 20.0)], ORIGIN._replace(position=position))
+    (made,) = chunks_of([Batch(table(rows), position, 1.5)], ORIGIN._replace(position=position))
     return made
 
 

@@ -462,15 +462,6 @@ def test_a_pushed_source_goes_on_behind_a_place() -> None:
         assert decode(chunk.payload) == chunk.item
 
 
-def test_the_measured_rate_goes_along_with_batches() -> None:
-    feed = PushFeed(lambda: None, lambda: 7.0, encode=None, most=1 << 20, schema=COLUMNS | TIME, room=1 << 20)
-    feed.rate = 250.0
-    feed.push(encode(Batch(table(0, 3), 0, 0.0)))
-    item = feed.pending[0].item
-    assert isinstance(item, Batch)
-    assert item.rate == 250.0
-
-
 def test_samples_of_a_peer_follow_those_of_the_one_before() -> None:
     """Its clock is behind, and yet no sample breaks a promise of the other."""
 

@@ -412,7 +412,7 @@ def test_speed_zero_is_everything_at_once_and_whole() -> None:
 
 def test_a_tuple_is_due_by_its_event_time() -> None:
     items: list[Item] = [
-        Batch(micros(1_000_000, 1_000_500, 1_003_000, 9_000_000), 5, 2.0, 7.0),
+        Batch(micros(1_000_000, 1_000_500, 1_003_000, 9_000_000), 5, 2.0),
         Punctuation(END, 9, 0.0),
     ]
     due = list(paced(items, 2, heartbeat=100.0))
@@ -421,10 +421,10 @@ def test_a_tuple_is_due_by_its_event_time() -> None:
         (0.0015, [1_003_000]),
         (4.0, [9_000_000]),
     ]
-    assert [(item.position, item.born, item.rate) for _, item in due if isinstance(item, Batch)] == [
-        (5, 2.0, 7.0),
-        (7, 2.0, 7.0),
-        (8, 2.0, 7.0),
+    assert [(item.position, item.born) for _, item in due if isinstance(item, Batch)] == [
+        (5, 2.0),
+        (7, 2.0),
+        (8, 2.0),
     ]
     assert due[-1] == (4.0, items[1])
 

@@ -74,12 +74,10 @@ def _joined(batches: Sequence[Batch]) -> Batch:
         return batches[0]
     table = pl.concat([batch.table for batch in batches], rechunk=True)
     born = min(batch.born for batch in batches)
-    return msgspec.structs.replace(batches[0], table=table, born=born, rate=batches[-1].rate)
+    return msgspec.structs.replace(batches[0], table=table, born=born)
 
 
-def cut(
-    item: Item, start: Point, *, encode: Callable[[Chunk], None] | None, most: int, rate: float = 0.0
-) -> list[Chunk]:
+def cut(item: Item, start: Point, *, encode: Callable[[Chunk], None] | None, most: int) -> list[Chunk]:
     """Cut an item that follows a point into chunks that fit a window; none if the item has nothing new.
 
     Parameters
@@ -92,19 +90,13 @@ def cut(
         Encoder of a chunk; None: all readers are on this peer.
     most
         Size limit of a chunk, bytes: a larger batch is cut into equal parts, down to single tuples.
-    rate
-        Tuples a second that the producer measured, for the batch's header; 0 where it is unknown.
 
     Raises
     ------
     ValueError
         If a batch begins at another position.
     """
-    if isinstance(item, Batch):
-        stamped = msgspec.structs.replace(item, rate=rate) if rate else item
-        chunks = chunks_of(_slices(stamped, most), start)
-    else:
-        chunks = chunks_of((item,), start)
+    chunks = chunks_of(_slices(item, most) if isinstance(item, Batch) else (item,), start)
     if encode is not None:
         for chunk in chunks:
             encode(chunk)

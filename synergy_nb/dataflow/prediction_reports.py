@@ -17,7 +17,8 @@ class Prediction(msgspec.Struct, frozen=True, gc=False, array_like=True):
     rate, predicted_rate
         Input rate of the last second, and the predicted rate of the next one, tuples/s.
     ancestor
-        Operator upstream whose rate the prediction follows; empty if it follows the component's own rates.
+        Component upstream whose rate the prediction follows, as application/operator; empty if the prediction follows
+        the component's own rates.
     measured, predicted
         Last measured execution time t_e, and predicted execution time t̂_e, seconds.
     basis

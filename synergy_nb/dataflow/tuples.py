@@ -1,9 +1,9 @@
 """Items of streams: batches of tuples, punctuations, and their encoding on the wire.
 
-A :class:`Batch` is a Polars table with event times, the metadata that delay measurement, prediction and take-over need,
-and the position of its first tuple in its stream. A :class:`Punctuation` promises that no tuple with an earlier event
-time will follow (Tucker et al. [1]_). Both are values: an operator never changes a batch that it receives, so one
-batch may be sent to several readers.
+A :class:`Batch` is a Polars table with event times, the time at which its oldest tuple entered the system, and the
+position of its first tuple in its stream. A :class:`Punctuation` promises that no tuple with an earlier event time will
+follow (Tucker et al. [1]_). Both are values: an operator never changes a batch that it receives, so one batch may be
+sent to several readers.
 
 On the wire an item is
 
@@ -63,7 +63,7 @@ _NAMES: Final = {kind: name for name, kind in TYPES.items()}
 
 _PREFIX: Final = struct.Struct("<BBHI")
 _MAGIC: Final = 0x5E
-_VERSION: Final = 1
+_VERSION: Final = 2
 _LARGE: Final = 512 * 1024  # bytes from which pyarrow writes faster than Polars
 
 
@@ -78,10 +78,6 @@ class Batch(msgspec.Struct, frozen=True, eq=False, gc=False):
         Position of the first tuple in its stream; positions count tuples from 0.
     born
         Wall-clock seconds at which the oldest item that caused these tuples entered the system at its source.
-    rate
-        Tuples a second measured at the producer; 0 when unknown.
-    predicted
-        Predicted mean execution times in seconds, one for each future step.
 
     Notes
     -----
@@ -91,8 +87,6 @@ class Batch(msgspec.Struct, frozen=True, eq=False, gc=False):
     table: pl.DataFrame
     position: int
     born: float
-    rate: float = 0.0
-    predicted: tuple[float, ...] = ()
 
     @property
     def rows(self) -> int:
@@ -115,8 +109,6 @@ class Batch(msgspec.Struct, frozen=True, eq=False, gc=False):
         return (
             self.position == other.position
             and self.born == other.born
-            and self.rate == other.rate
-            and self.predicted == other.predicted
             and self.table.schema == other.table.schema
             and self.table.equals(other.table)
         )
@@ -157,8 +149,6 @@ Item: TypeAlias = Batch | Punctuation
 class _BatchHeader(msgspec.Struct, frozen=True, array_like=True, tag="batch", gc=False):
     position: int
     born: float
-    rate: float
-    predicted: tuple[float, ...]
 
 
 class Reference(msgspec.Struct, frozen=True, array_like=True, gc=False):
@@ -184,8 +174,6 @@ class Reference(msgspec.Struct, frozen=True, array_like=True, gc=False):
 class _ReferenceHeader(msgspec.Struct, frozen=True, array_like=True, tag="reference", gc=False):
     position: int
     born: float
-    rate: float
-    predicted: tuple[float, ...]
     to: Reference
 
 
@@ -208,7 +196,7 @@ def encode(item: Item) -> bytes:
         If ``item`` is neither.
     """
     if isinstance(item, Batch):
-        header = _encode_header(_BatchHeader(item.position, item.born, item.rate, item.predicted))
+        header = _encode_header(_BatchHeader(item.position, item.born))
         file = _room(item.table)
         file.write(_PREFIX.pack(_MAGIC, _VERSION, len(header), 0))
         file.write(header)
@@ -224,7 +212,7 @@ def encode(item: Item) -> bytes:
 
 def encode_reference(batch: Batch, to: Reference) -> bytes:
     """Encode a batch whose table is in shared memory."""
-    header = _encode_header(_ReferenceHeader(batch.position, batch.born, batch.rate, batch.predicted, to))
+    header = _encode_header(_ReferenceHeader(batch.position, batch.born, to))
     return _PREFIX.pack(_MAGIC, _VERSION, len(header), zlib.crc32(header)) + header
 
 
@@ -306,7 +294,7 @@ def decode(data: bytes | bytearray | memoryview, table_of: Callable[[Reference],
         found_kind = "no such column" if kind is None else str(kind)
         raise ValueError(f"batch: column 'time': {found_kind}; expected {TYPES['time']}")
     _check_times(table)
-    return Batch(table, header.position, header.born, header.rate, header.predicted)
+    return Batch(table, header.position, header.born)
 
 
 def encode_table(table: pl.DataFrame) -> bytes:

@@ -208,7 +208,6 @@ class Work(NamedTuple):
                 raise ValueError(f"operator {component.operator!r} is a source, which is read and not executed")
             steps = component.steps if component.steps is not None else self._all(operator)
             component.steps = None
-            rate = component.departures.per_second(began)
             made: list[Item] = []
             size = 0
             for step in steps:
@@ -220,7 +219,7 @@ class Work(NamedTuple):
                     component.steps, outcome.unfinished = itertools.chain((step,), steps), True
                     break
                 elif isinstance(step, Batch):
-                    made += _slices(msgspec.structs.replace(step, rate=rate), window // 2)
+                    made += _slices(step, window // 2)
                     size += step.nbytes
                 else:
                     made.append(step)

@@ -75,7 +75,6 @@ class Feed:
         self.pending: deque[Chunk] = deque()
         self.ready = ready
         self.clock = clock
-        self.rate = 0.0  # tuples/s, measured by the host
         self.timed = True  # whether tuples have due times, instead of being emitted as fast as possible
         self.point = since
         self.stopped = False
@@ -102,7 +101,7 @@ class Feed:
     def _cut(self, item: Item, born: float) -> list[Chunk]:
         """Cut the next item of the stream into chunks; none if it has nothing new."""
         following = msgspec.structs.replace(item, position=self.point.position, born=born)
-        chunks = cut(following, self.point, encode=self.encode, most=self._most, rate=self.rate)
+        chunks = cut(following, self.point, encode=self.encode, most=self._most)
         if chunks:
             self.point = chunks[-1].end
         return chunks

@@ -332,7 +332,7 @@ class StreamDriver:
                 while chunk.rows and feed.pending and not feed.pending[0].rows:
                     chunks.append(feed.pending.popleft())
                 effects = self.hosting.emit(*key, chunks, now)
-                feed.rate, feed.encode = component.departures.per_second(now), self.hosting.encoder(component)
+                feed.encode = self.hosting.encoder(component)
                 if feed.timed and chunk.rows and not feed.pending and not component.feeds:
                     self._overheads.observe(SOURCE, now - chunk.born)
                 for chunk in chunks:
