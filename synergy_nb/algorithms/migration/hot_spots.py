@@ -44,7 +44,7 @@ from synergy_nb.algorithms.migration.messages import (
 from synergy_nb.algorithms.migration.move_history import MoveHistory
 from synergy_nb.algorithms.migration.relief import Relief, Rest
 from synergy_nb.algorithms.migration.relocations import Relocations
-from synergy_nb.algorithms.migration.selection import Execution, fewest, largest_first
+from synergy_nb.algorithms.migration.selection import Execution, Selection, fewest, largest_first
 from synergy_nb.algorithms.migration.slack_monitor import SlackMonitor
 from synergy_nb.algorithms.migration.target import Target
 from synergy_nb.algorithms.migration.targets import candidates, least_loaded
@@ -160,7 +160,12 @@ class HotSpots(Protocol):
         path = self.monitor.paths.through(component) if component in self.monitor.paths.times else (component,)
         excesses = self._excesses(component, path)
         worst = next((each for each in excesses if not self._helpless(each)), None)
-        reason = self._dismissal(worst, message.age if worst == component else None)
+        reason, selection = self._dismissal(worst, message.age if worst == component else None), None
+        if worst is not None and not reason:
+            selection, reason = self._select(component, message.age, act=mode == "on")
+            if selection is None and mode == "on":
+                self._report_helpless(worst)
+                self._rest.begin(now)
         names = {"/".join(each): seconds for each, seconds in excesses.items()}
         before, since = self._dismissed.get(component, ("", -math.inf))
         if reason and before == reason and now - since < JOURNALED:
@@ -185,9 +190,11 @@ class HotSpots(Protocol):
             excesses=names,
         )
         if reason:
-            self._dismiss(component, reason)
-        elif worst is not None:
-            self._relieve(component, worst, message.age, act=mode == "on")
+            self._dismissed[component] = reason, now
+            self.peer.record(HotSpotDismissed, component[0], operator=component[1], reason=reason)
+        elif selection is not None:
+            self._relief = Relief(component, selection, now, act=mode == "on")
+            self._next_component(self._relief)
 
     def _mode(self, component: ComponentId) -> str:
         """What this peer does about hot spots of a component: the less of what it may do by itself and by the plan."""
@@ -219,14 +226,10 @@ class HotSpots(Protocol):
             return f"tuples come too late to {worst[1]} of {worst[0]} for any peer"
         return ""
 
-    def _dismiss(self, component: ComponentId, reason: str) -> None:
-        self._dismissed[component] = reason, self.peer.now
-        self.peer.record(HotSpotDismissed, component[0], operator=component[1], reason=reason)
-
     # -- selection (3.4.1) -------------------------------------------------------------------------------------------
 
-    def _relieve(self, component: ComponentId, worst: ComponentId, age: float, *, act: bool) -> None:
-        """Select the components that leave this peer, and begin with the first; unless ``act``, journal only."""
+    def _select(self, component: ComponentId, age: float, *, act: bool) -> tuple[Selection | None, str]:
+        """Select the components that leave this peer; return None if none would help, and why none has to leave."""
         found: list[Execution] = []
         fixed: dict[str, str] = {}
         for each, prediction in sorted(self.monitor.predictions.items()):
@@ -241,18 +244,10 @@ class HotSpots(Protocol):
                 fixed[execution.name] = reason
         select = fewest if self.config.selection == "fewest" else largest_first
         selection = select(found, fixed)
-        if selection is not None and not selection.moved:
-            self._dismiss(component, "at the predicted rates all components here have slack")
-            return
-        if selection is None:
-            why = "; ".join(f"{name}: {reason}" for name, reason in sorted(fixed.items()))
-            self._dismiss(component, f"no component that can leave would help ({why})")
-            if act:
-                self._report_helpless(worst)
-                self._rest.begin(self.peer.now)
-            return
-        self._relief = Relief(component, selection, self.peer.now, act=act)
-        self._next_component(self._relief)
+        if selection is not None:
+            return selection, "" if selection.moved else "at the predicted rates all components here have slack"
+        why = "; ".join(f"{name}: {reason}" for name, reason in sorted(fixed.items()))
+        return None, f"no component that can leave would help ({why})"
 
     def _has_left(self, component: ComponentId) -> bool:
         """Whether a component has moved away, although this peer has not received the graph that shows it."""
