@@ -21,7 +21,7 @@ from synergy_nb.plan import Plan, source
 from synergy_nb.runtime.client.cluster import Application, Cluster
 from synergy_nb.traces import datasets
 
-__all__ = ["arrivals", "hotspots", "rises"]
+__all__ = ["arrivals", "hotspots", "stretch"]
 
 Array = npt.NDArray[np.float64]
 
@@ -29,8 +29,8 @@ DATASET: Final = "nasa-http-rate"
 SPEED: Final = 60  # seconds of the trace in a second
 COST: Final = 2.0e-3  # seconds of a tuple at the component that may move
 LIMIT: Final = 0.4  # seconds
-LOADS: Final = (0.7, 1.1)  # of the shared peer, in the first and the second half of a run
-STEADY: Final = 0.3  # of it the load of the application whose rate does not rise
+LOADS: Final = (0.6, 1.05)  # of the shared peer, in the first and the second half of a run
+STEADY: Final = 0.35  # of it the load of the application whose rate does not rise; each fits a peer of its own
 PEERS: Final = 5
 ORIGIN, SHARED = "peer-1", "peer-2"
 AROUND: Final = 1.0  # seconds before a migration, and after it, of which delays count
@@ -60,29 +60,30 @@ def counts() -> tuple[Array, str]:
     return rng.poisson(np.minimum(busy, 50.0)).astype(np.float64), "generated bursts"
 
 
-def rises(found: Array, seconds: int) -> tuple[Array, Array]:
-    """Two stretches of a trace: that whose second half exceeds the first by most, and that where they differ least.
+def stretch(found: Array, seconds: int, ratio: float) -> Array:
+    """A stretch of a trace, whose second half has about that many times the tuples of the first.
 
     Parameters
     ----------
     found
         Tuples of each second.
     seconds
-        Length of a stretch, seconds; only those with half a tuple a second or more in each half count.
+        Length of the stretch, seconds; those with fewer than two tuples a second do not count.
+    ratio
+        Tuples of the second half for each of the first.
 
     Examples
     --------
-    >>> rising, steady = rises(np.array([3.0, 3.0, 3.0, 3.0, 1.0, 1.0, 4.0, 4.0]), 4)
-    >>> rising.tolist(), steady.tolist()
-    ([1.0, 1.0, 4.0, 4.0], [3.0, 3.0, 3.0, 3.0])
+    >>> stretch(np.array([3.0, 3.0, 3.0, 3.0, 1.0, 1.0, 4.0, 4.0]), 4, 1.0).tolist()
+    [3.0, 3.0, 3.0, 3.0]
     """
     total = np.concatenate([[0.0], np.cumsum(found)])
     half = seconds // 2
     begins = np.arange(len(found) - seconds + 1)
     first, second = total[begins + half] - total[begins], total[begins + 2 * half] - total[begins + half]
-    ratio = np.where(np.minimum(first, second) >= seconds / 4, second / np.maximum(first, 1.0), np.nan)
-    risen, steady = int(np.nanargmax(ratio)), int(np.nanargmin(np.abs(ratio - 1.0)))
-    return found[risen : risen + seconds], found[steady : steady + seconds]
+    off = np.where(first + second >= 2 * seconds, np.abs(second / np.maximum(first, 1.0) - ratio), np.inf)
+    begin = int(np.argmin(off))
+    return found[begin : begin + seconds]
 
 
 def arrivals(found: Array, rates: tuple[float, float], speed: float = SPEED) -> Array:
@@ -248,8 +249,8 @@ def hotspots(*, small: bool = False) -> dict[str, Any]:
     before = machine_load()
     found, trace = counts()
     length = round(seconds * SPEED)
-    rising, steady = rises(found, length)
     first, second = ((load - STEADY) / COST for load in LOADS)
+    rising, steady = stretch(found, length, second / first), stretch(found, length, 1.0)
     runs: dict[str, list[_Run]] = {name: [] for name in POLICIES}
     with tempfile.TemporaryDirectory() as folder:
         paths = [Path(folder) / name for name in ("steady.parquet", "rising.parquet")]
