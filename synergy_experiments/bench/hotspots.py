@@ -192,11 +192,12 @@ def _p99(delays: Sequence[float]) -> float | None:
 def _with_state(keys: int, filling: float, rate: float, moves: int, every: float) -> dict[str, Any]:
     """Move a component with a large state to and fro while nothing else happens; delays before and during that."""
     seconds = filling + every * (moves + 1)
-    read = np.arange(round(seconds * rate)) / rate
+    read: Array = np.arange(round(seconds * rate)) / rate
+    kept: Array = np.arange(keys) * (filling / keys)
     columns = {"v": "int"}
     with tempfile.TemporaryDirectory() as folder, Cluster(3, cores=1.0, spark=False) as cluster:
         sides = []
-        for name, times, values in (("kept", np.arange(keys) * (filling / keys), keys), ("read", read, 100)):
+        for name, times, values in (("kept", kept, keys), ("read", read, 100)):
             path = Path(folder) / f"{name}.parquet"
             _written(path, times, values)
             sides.append(
