@@ -192,8 +192,8 @@ def _p99(delays: Sequence[float]) -> float | None:
 def _with_state(keys: int, filling: float, rate: float, moves: int, every: float) -> dict[str, Any]:
     """Move a component with a large state to and fro while nothing else happens; delays before and during that."""
     seconds = filling + every * (moves + 1)
-    read: Array = np.arange(round(seconds * rate)) / rate
-    kept: Array = np.arange(keys) * (filling / keys)
+    read: Array = np.arange(round(seconds * rate), dtype=np.float64) / rate
+    kept: Array = np.arange(keys, dtype=np.float64) * (filling / keys)
     columns = {"v": "int"}
     with tempfile.TemporaryDirectory() as folder, Cluster(3, cores=1.0, spark=False) as cluster:
         sides = []
