@@ -18,7 +18,7 @@ from synergy_experiments.bench.rivals import RIVALS, missing, reference
 from synergy_experiments.bench.throughput import leading, tuples, written
 from synergy_nb import Cluster
 
-UNITS = {"of those admitted", "s", "tuples/s", "events/s", "hops", "MB", "cores"}
+UNITS = {"of all tuples", "of those admitted", "s", "tuples/s", "events/s", "hops", "MB", "cores"}
 DETAIL = {
     "ready": {"joined", "import", "close", "candidates_found"},
     "compose": {"p50", "p99", "messages_a_request", "probes_a_request", "discovery_p50", "probing_p50"},
@@ -34,6 +34,7 @@ DETAIL = {
     "idle": {"cpu_cores", "memory_mb", "memory_mb_a_peer"},
     "growth": {"rings", "idle", "light", "setup_last_to_first"},
     "move": {"cases", "delay_ratio", "lost", "doubled"},
+    "hotspots": {"policies", "with_state", "lost", "trace"},
     "state": {"keys", "ratio"},
     "takeover": {"tries", "lost", "doubled", "later", "detected", "beyond"},
     "view": {"points", "bytes_an_update", "opening_a_page", "reading_the_journal"},
@@ -97,6 +98,7 @@ def test_a_measurement_of_spark_gives_its_keys(
         "ingest",
         "feeds",
         "move",
+        "hotspots",
         "state",
         "takeover",
     ],

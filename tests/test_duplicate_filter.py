@@ -21,7 +21,7 @@ SCHEMA = {"time": "time", "name": "str"}
 
 
 def batch(rows: Iterable[Sequence[Any]], schema: dict[str, str] = SCHEMA) -> Batch:
-    return Batch(pl.DataFrame(list(rows), schema=empty(schema).schema, orient="row"), 0, 1.5, 10.0)
+    return Batch(pl.DataFrame(list(rows), schema=empty(schema).schema, orient="row"), 0, 1.5)
 
 
 def promise(p: int) -> Punctuation:
@@ -45,7 +45,7 @@ def follow(merged: DuplicateFilter, steps: str) -> list[int]:
         if isinstance(passed, Batch):
             assert isinstance(item, Batch)
             assert passed.table.equals(item.table)
-            assert (passed.born, passed.rate) == (1.5, 10.0)
+            assert passed.born == 1.5
         elif passed is not None:
             assert isinstance(item, Punctuation)
             assert passed.time == item.time

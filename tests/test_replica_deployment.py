@@ -27,7 +27,7 @@ def five(third: float = 0.5) -> Servers:
     latency = np.zeros((5, 5))
     for (one, other), value in FIVE.items():
         latency[one - 1, other - 1] = latency[other - 1, one - 1] = value
-    return Servers(latency, np.array([1.0, 1.0, third, 1.0, 1.0]), names=NAMES)
+    return Servers(latency, np.array([1.0, 1.0, third, 1.0, 1.0]))
 
 
 def named(servers: tuple[int, ...]) -> str:

@@ -52,6 +52,8 @@ CLAIMS: Final[Mapping[str, str]] = {
     "R5": "clusters",
     "R6": "latencies",
     "R7": "feasible_sets",
+    "H4": "wide_area_replicas",
+    "H5": "wide_area_replicas",
     "B1": "optimum",
     "B2": "execution_times",
 }

@@ -93,14 +93,11 @@ class Servers:
         Processing capacity of each server.
     load
         Load of each server by other work; 0 by default.
-    names
-        Name of each server; its number by default.
     """
 
     latency: npt.NDArray[np.float64]
     capacity: npt.NDArray[np.float64]
     load: npt.NDArray[np.float64] | None = None
-    names: Sequence[str] = ()
 
     def __post_init__(self) -> None:
         count = len(self.capacity)
