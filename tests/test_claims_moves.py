@@ -7,10 +7,10 @@ from collections.abc import Sequence
 import pytest
 
 from synergy_experiments.chapters import find
-from synergy_experiments.chapters.migration_times import BOUND, OLD, OTHER, times
+from synergy_experiments.chapters.migration_times import BOUND, OLD, OTHER, WITH_REQUEST, times
 from synergy_experiments.framework import runner
 from synergy_experiments.framework.parameters import Value
-from synergy_experiments.worlds.moved_components import moved
+from synergy_experiments.worlds.moved_components import migrated, moved
 from synergy_nb.simulator.kernel import Network
 
 
@@ -45,9 +45,16 @@ def test_a_move_that_the_old_peer_leads_takes_two_round_trips() -> None:
     assert found.released == pytest.approx(found.decided, abs=0.001)
 
 
+@pytest.mark.parametrize(("led_by_old", "way"), [(True, 0.0), (False, 0.02)])
+def test_a_migration_begins_with_the_request_to_the_new_peer(led_by_old: bool, way: float) -> None:
+    move, found = (each(on_a_line, 1, seed=1, led_by_old=led_by_old) for each in (moved, migrated))
+    assert found.decided == pytest.approx(2 * 0.03, abs=0.001)
+    assert found.released == pytest.approx(found.decided + way + move.released, abs=0.02)
+
+
 def test_times_of_placements_have_quantiles_and_the_bound_beside_them() -> None:
     points = {(point.algorithm, point.metric): point.value for point in times(2, OLD, "", 4, 1)}
-    assert {algorithm for algorithm, _ in points} == {OLD, BOUND}
+    assert {algorithm for algorithm, _ in points} == {OLD, f"{OLD}{WITH_REQUEST}", BOUND}
     assert points[OLD, "median"] <= points[OLD, "90th percentile"]
     assert 0.0 <= points[OLD, "within two round trips"] <= 1.0
     assert points == {(point.algorithm, point.metric): point.value for point in times(2, OLD, "", 4, 1)}
@@ -59,5 +66,7 @@ def test_the_claim_states_the_paper_s_time_and_ours() -> None:
     (result,) = runner.reproduce([(claim, setup)])
     verdicts = {check.name: check.verdict for check in result.checks}
     assert verdicts[f"mean time, {OLD}, at most the dissertation's"] == "holds"
-    assert {row.algorithm for row in result.rows} == {OLD, OTHER, BOUND}
+    assert {row.algorithm for row in result.rows} == {
+        *(f"{leader}{phases}" for leader in (OLD, OTHER) for phases in ("", WITH_REQUEST)), BOUND
+    }  # fmt: skip
     assert [point.value for point in claim.paper] == [1.144]

@@ -3,15 +3,16 @@
 A component that reads one or several streams moves between peers on random hosts of a matrix of round-trip times, or of
 a transit-stub network where that is not at hand. Measured is the time from the command to move, at the origin of the
 application, to the moment at which the old peer has released the component. The origin is the peer that the component
-leaves, as in the dissertation, where that leads the migration; or it is another one. Beside it is the time that the
-dissertation's phases need at least: a round trip of the old peer to the new one, and one to the farthest peer upstream.
+leaves, as in the dissertation, where that leads the migration; or it is another one. With request and reply, the time
+begins when the old peer sends the request to the new one: all six phases. Beside it is the time that the dissertation's
+phases need at least: a round trip of the old peer to the new one, and one to the farthest peer upstream.
 
 Findings
 --------
 The median is that of two round trips if the old peer leads, as in the dissertation: the command goes to the new peer
 together with the state, the new peer subscribes upstream and catches up, and says so. Nothing has to be drained, as the
 new peer executes what waits at the old one, too. An origin elsewhere adds the ways to the two peers. The dissertation's
-1144 ms are of other hosts, years and machines, and include the request to the target, which is not included here.
+1144 ms are of other hosts, years and machines.
 """
 
 from __future__ import annotations
@@ -26,7 +27,7 @@ from synergy_experiments.framework.claim import Cell, Check, Claim, Panel
 from synergy_experiments.framework.measurements import Measured, Place, Point
 from synergy_experiments.framework.parameters import Setup, choice, whole, wholes
 from synergy_experiments.framework.verdicts import at_all
-from synergy_experiments.worlds.moved_components import moved, network_of
+from synergy_experiments.worlds.moved_components import migrated, moved, network_of
 from synergy_nb.traces import datasets
 
 __all__ = ["CLAIMED", "times"]
@@ -35,6 +36,7 @@ PAPER_S: Final = 1.144
 BOUND: Final = "two round trips"
 OLD: Final = "led by the old peer"
 OTHER: Final = "led by another peer"
+WITH_REQUEST: Final = ", with request and reply"
 TOLERANCE: Final = 0.1  # share by which a median may exceed that of two round trips
 
 
@@ -56,8 +58,13 @@ def times(inputs: int, algorithm: str, path: str, placements: int, seed: int) ->
     """
     seeds = range(1000 * seed, 1000 * seed + placements)
     found = [moved(partial(network_of, path, seed=own), inputs, own, led_by_old=algorithm == OLD) for own in seeds]
+    whole = [migrated(partial(network_of, path, seed=own), inputs, own, led_by_old=algorithm == OLD) for own in seeds]
     points: list[Point] = []
-    for name, values in ((algorithm, [each.released for each in found]), (BOUND, [each.bound for each in found])):
+    for name, values in (
+        (algorithm, [each.released for each in found]),
+        (f"{algorithm}{WITH_REQUEST}", [each.released for each in whole]),
+        (BOUND, [each.bound for each in found]),
+    ):
         tenths = quantiles(values, n=10)
         numbers = {"mean": mean(values), "median": tenths[4], "90th percentile": tenths[8]}
         points += [Point(inputs, name, metric, value) for metric, value in numbers.items()]
@@ -82,7 +89,7 @@ def _checks(measured: Measured, setup: Setup) -> Iterator[Check]:
         return measured.mean(x, algorithm, metric) or float("inf")
 
     for algorithm in (OLD, OTHER):
-        below = [(each, least(each, algorithm, "mean") <= PAPER_S) for each in inputs]
+        below = [(each, least(each, f"{algorithm}{WITH_REQUEST}", "mean") <= PAPER_S) for each in inputs]
         yield at_all(f"mean time, {algorithm}, at most the dissertation's", f"{1000 * PAPER_S:g} ms", below)
     limit = 1.0 + TOLERANCE
     bound = [(x, least(x, OLD, "median") <= limit * (measured.mean(x, BOUND, "median") or 0.0)) for x in inputs]

@@ -157,7 +157,7 @@ class Target:
         there = [*running.values(), *reserved.values()]
         newcomer = self._newcomer(departure, plan)
         work = math.fsum(each.rate * each.floor for each in [*there, newcomer]) / self.monitor.capacity
-        margin = self.config.margin * departure.limit if departure.limit < math.inf else 0.0
+        margin = self._margin(departure.limit)
         projection = project(there, newcomer, 0.0)
         slacks = dict(projection.slacks)
         if work >= 1.0:
@@ -165,7 +165,12 @@ class Target:
         if slacks[newcomer.name] <= margin:
             return f"the slack of {newcomer.name} would be {slacks[newcomer.name]:.3g} s", projection.rate, slacks
         before = current_slacks(there)  # what has no slack anyway, such as by the fault of another peer, does not count
-        harmed = [name for name, slack in before.items() if slack > 0.0 >= slacks[name]]
+        margins = {"/".join(each): self._margin(self.monitor.limit(each)) for each in self.monitor.predictions}
+        harmed = []
+        for name, slack in before.items():
+            least = margins.get(name, 0.0) if slack > margins.get(name, 0.0) else 0.0
+            if slack > least >= slacks[name]:
+                harmed.append(name)
         if harmed:
             tightest = min(harmed, key=lambda name: (slacks[name], name))
             return f"the slack of {tightest} would be {slacks[tightest]:.3g} s", projection.rate, slacks
@@ -173,6 +178,10 @@ class Target:
         for ago, left in (*departure.moves, (0.0, graph.roles.peers[operator])):
             self.history.moved(newcomer.name, left, self.peer.address, self.peer.now - ago)
         return "", projection.rate, slacks
+
+    def _margin(self, limit: float) -> float:
+        """Slack that an application with a delay limit must have here, seconds."""
+        return self.config.margin * limit if limit < math.inf else 0.0
 
     def _newcomer(self, departure: Departure, plan: Plan) -> Execution:
         """The execution of a component if it were here."""

@@ -124,16 +124,21 @@ class Copy:
         self.output = output
         self.merge.epoch, self.merge.subscribed = output.epoch, False
         self.retry_at = now
-        self.ready = False
+        self.ready, self.ready_by = False, math.inf
         if self.state is not None:  # numbers restart with each epoch
             self.state = msgspec.structs.replace(self.state, number=-1)
         self._coming = None
         self._whole.clear()
 
+    @property
+    def usable(self) -> bool:
+        """Whether it has a snapshot of the component in its present epoch."""
+        return self.state is not None and self.state.output == self.output
+
     def resume(self, log: StreamLog) -> None:
         """Continue from the log of a component that no longer follows."""
         log.cursors.clear()
-        self.log = log
+        self.log, self.ready_by = log, math.inf
         self.merge = InOrder(log.end, self.output.epoch)
         self.retry_at = 0.0
 

@@ -321,7 +321,7 @@ class Exchange:
                     at = cursor.resend_at
         copy = self._hosting.roles.copies.get(key)
         if copy is not None:
-            ready_by = None if copy.ready else copy.ready_by
+            ready_by = copy.ready_by if copy.usable and not copy.ready else None
             times = (None if copy.merge.subscribed else copy.retry_at, copy.ack_at, copy.next_request_time, ready_by)
             at = min((at, *(time for time in times if time is not None)))
         recovery = self._hosting.roles.recoveries.get(key)

@@ -325,7 +325,7 @@ class Roles:
     def report_ready(self, key: Key, now: float) -> None:
         """Report a copy once it is ready to take over: a backup with a snapshot, a follower that has caught up."""
         copy, follower = self.copies.get(key), self._hosting.components.get(key)
-        if copy is None or copy.ready or copy.state is None or copy.state.output != copy.output:
+        if copy is None or copy.ready or copy.state is None or not copy.usable:
             return
         if follower is None or now >= copy.ready_by or _caught_up(follower, copy.state.end, copy.merge.received):
             copy.ready = True
