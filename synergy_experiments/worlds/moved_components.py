@@ -108,7 +108,9 @@ def migrated(
     world.control.call("T", target.loads.offer, name, {})
     world.run(WARM_S)
     rate, used = 50.0 * inputs, world.synergy["S"].ledger.load
-    slow = Prediction("app", "x", rate, rate, "", 2.0 * LIMIT_S, 2.0 * LIMIT_S, "last measurement", 0, 0, -1, 0.001, 0.1)
+    slow = Prediction(
+        "app", "x", rate, rate, "", 2.0 * LIMIT_S, 2.0 * LIMIT_S, "last measurement", 0, 0, -1, 0.001, 0.1
+    )
     world.control.report("S", PredictionsMade((slow,), rate, rate, 1.0, 1.0))
     world.control.report("S", SlackLost(slow, -LIMIT_S, 0.1, 5, 1.0))
     world.until(lambda: world.synergy["S"].ledger.load < used, 30.0)

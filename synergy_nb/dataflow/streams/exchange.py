@@ -125,21 +125,6 @@ class Exchange:
             self._hosting.snapshots.subscribed(component, reader.peer, frame.since is None, now)
         self.flush(component, now)
 
-    def serve(self, component: Component, peer: str, now: float) -> None:
-        """Let a new follower read a component before it has asked for that, as it begins to follow at this time."""
-        reader = Reader(component.application, component.operator, COPY, peer)
-        if reader not in component.log.cursors and not component.failed:
-            self.subscribe(Subscribe(component.output, reader, None, OnLag.RESYNC), now)
-
-    def serve_readers(self, component: Component) -> None:
-        """Let the readers of a component that has replaced another one read before they have asked for that.
-
-        What they have, they ignore; whoever does not know of the replacement yet ignores all, and subscribes later.
-        """
-        for cursor in component.log.cursors.values():
-            if cursor.on_lag is OnLag.BLOCK and cursor.reader.port >= 0 and not cursor.subscribed:
-                cursor.subscribed = cursor.unasked = True
-
     def notify_sharers(self, component: Component, what: str) -> None:
         """Notify all sharers of a stream that its component has ended, unless they have received the whole stream.
 

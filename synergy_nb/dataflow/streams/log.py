@@ -99,7 +99,7 @@ class Cursor:
 
     __slots__ = (
         "consumed", "durable", "lost", "on_lag", "patience", "reader", "received", "resend_at", "sent", "subscribed",
-        "unacknowledged_since", "unasked", "window",
+        "unacknowledged_since", "window",
     )  # fmt: skip
 
     def __init__(self, reader: Reader, since: Point, on_lag: OnLag = OnLag.BLOCK, window: int = LIMITS.window) -> None:
@@ -108,7 +108,6 @@ class Cursor:
         self.window = window
         self.sent = self.received = self.consumed = self.durable = since
         self.subscribed = False
-        self.unasked = False  # is sent chunks, but has not subscribed or acknowledged any
         self.lost = False  # has failed; removed once it confirms that
         self.patience = self.unacknowledged_since = 0.0
         self.resend_at: float | None = None
@@ -289,7 +288,7 @@ class StreamLog:
             since = cursor.durable
         elif since is None:
             since = self._start if reader.port == COPY else self.end
-        elif cursor is not None and cursor.subscribed and not cursor.unasked and reader.port != COPY:
+        elif cursor is not None and cursor.subscribed and reader.port != COPY:
             # An old request is one of before what is durable: the reader has read on since then. Any other may be that
             # of a component that was created anew at the same peer, as a follower often is, which has read nothing.
             old = cursor.on_lag is not OnLag.RESYNC and since < cursor.durable
@@ -303,8 +302,8 @@ class StreamLog:
             since = self._start
         if cursor is None:
             cursor = self.cursors[reader] = Cursor(reader, since, on_lag, self._limits.window)
-        if not cursor.subscribed or cursor.unasked or reader.port == COPY:
-            cursor.subscribed, cursor.unasked, cursor.consumed = True, False, since
+        if not cursor.subscribed or reader.port == COPY:
+            cursor.subscribed, cursor.consumed = True, since
         cursor.sent = cursor.received = since
         cursor.resend_at = None
         return cursor
@@ -320,7 +319,6 @@ class StreamLog:
         cursor = self.cursors.get(reader)
         if cursor is None or cursor.lost:
             return False
-        cursor.unasked = False
         if received > cursor.received:
             cursor.received = received
             cursor.resend_at = None

@@ -106,12 +106,7 @@ class Roles:
             if component.application == application:
                 component.sharers_limit = deployment.limits.get(component.operator, math.inf)
             if component.application == application and component.role is Role.ACTIVE:
-                replaces = component.epoch > 0 and not component.expecting
                 self._expect_readers(component, deployment)
-                if replaces:
-                    hosting.exchange.serve_readers(component)
-                if deployment.assignments[component.operator].follower:
-                    hosting.exchange.serve(component, deployment.assignments[component.operator].follower, now)
                 self._open(component, deployment)
                 hosting.exchange.flush(component, now)
         if hosting.peer not in deployment.peers and not self._uses(application):

@@ -101,7 +101,7 @@ class Snapshots:
         self.soon(component, now)
         progress = self._progress[component]
         self._answered(component, progress, peer)
-        if anew and peer not in progress.pulling & progress.sent:  # else it was sent one before it asked
+        if anew:
             progress.archive.forget(peer)
             progress.hurry = True
 
