@@ -118,9 +118,9 @@ class Exchange:
             if expected is not None and expected.on_lag is not OnLag.RESYNC:  # else it is an old request of a follower
                 self._send(reader.peer, Unsubscribe(frame.output, reader, str(error)))
             return
-        start = log.next_point(cursor.sent)
+        start, losses = log.next_point(cursor.sent), component.losses.carried(log.end.position)
         began = reader.port == COPY and (frame.since is None or frame.since.position < start.position)
-        self._send(reader.peer, Data(frame.output, reader, start, (), began, end=log.end))
+        self._send(reader.peer, Data(frame.output, reader, start, (), began, end=log.end, losses=losses))
         if reader.port == COPY:
             self._hosting.snapshots.subscribed(component, reader.peer, frame.since is None, now)
         self.flush(component, now)
@@ -225,6 +225,7 @@ class Exchange:
         self._hosting.touch(component.application, component.operator)
         gap = not frame.chunks and not port.begin(frame.start, self._hosting.arrival(), now, frame.end)
         source.wait_s = RETRY_S
+        component.losses.add(frame.losses)
         if frame.chunks:
             port.older = None
             gap = self._receive(component, port, frame.chunks, now)

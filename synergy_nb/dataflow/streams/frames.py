@@ -10,7 +10,18 @@ from typing import TypeAlias
 import msgspec
 
 from synergy_nb.dataflow.streams.state_pieces import Part, Piece
-from synergy_nb.dataflow.streams.values import ORIGIN, Chunk, Determinant, OnLag, Output, Point, Reader, Run, Stream
+from synergy_nb.dataflow.streams.values import (
+    ORIGIN,
+    Chunk,
+    Determinant,
+    Loss,
+    OnLag,
+    Output,
+    Point,
+    Reader,
+    Run,
+    Stream,
+)
 
 __all__ = [
     "Ack",
@@ -45,6 +56,8 @@ class Data(msgspec.Struct, frozen=True, eq=False, tag="data"):
         Point before which no reader needs the output any more, for copies.
     end
         Present end of the output, in the answer to a subscription.
+    losses
+        Losses up to that end, in such an answer: chunks that carried them may have been trimmed.
     """
 
     output: Output
@@ -54,6 +67,7 @@ class Data(msgspec.Struct, frozen=True, eq=False, tag="data"):
     began: bool = False
     trimmed: Point = ORIGIN
     end: Point = ORIGIN
+    losses: tuple[Loss, ...] = ()
 
 
 class Ack(msgspec.Struct, frozen=True, tag="ack"):

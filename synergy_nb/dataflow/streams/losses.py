@@ -66,11 +66,15 @@ class Losses:
     def read(self, chunks: Iterable[Chunk]) -> None:
         """Record the upstream losses that chunks carry when the component reads them."""
         for chunk in chunks:
-            for loss in chunk.losses:
-                known = self._before.get(loss.operator)
-                if known is None or (loss.consumed, loss.made) > (known.consumed, known.made):
-                    self._before[loss.operator] = loss
-                    self.thinned = True
+            self.add(chunk.losses)
+
+    def add(self, losses: Iterable[Loss]) -> None:
+        """Record upstream losses."""
+        for loss in losses:
+            known = self._before.get(loss.operator)
+            if known is None or (loss.consumed, loss.made) > (known.consumed, known.made):
+                self._before[loss.operator] = loss
+                self.thinned = True
 
     def carried(self, made: int) -> tuple[Loss, ...]:
         """Return the losses that a chunk carries once the component has made ``made`` tuples; empty if none."""

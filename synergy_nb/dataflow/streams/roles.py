@@ -322,7 +322,11 @@ class Roles:
         copy, follower = self.copies.get(key), self._hosting.components.get(key)
         if copy is None or copy.ready or copy.state is None or not copy.usable:
             return
-        if follower is None or now >= copy.ready_by or _caught_up(follower, copy.state.end, copy.merge.received):
+        if follower is None or follower.drops or now >= copy.ready_by:
+            caught_up = True
+        else:
+            caught_up = _caught_up(follower, copy.state.end, copy.merge.received)
+        if caught_up:
             copy.ready = True
             self._hosting.effect(Fact(FactKind.COPY_READY, *key))
 

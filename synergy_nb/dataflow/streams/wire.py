@@ -80,6 +80,7 @@ class _Data(msgspec.Struct, frozen=True, tag="data"):
     began: bool
     trimmed: Point
     end: Point
+    losses: tuple[Loss, ...]
 
 
 class _Piece(msgspec.Struct, frozen=True, array_like=True, gc=False):
@@ -141,7 +142,9 @@ def parts(frame: Frame, *, near: bool = False) -> Iterator[bytes]:
                 _Chunk(chunk.start, chunk.end, chunk.size, chunk.determinants, chunk.losses, chunk.rates, len(payload))
                 for chunk, payload in zip(frame.chunks, payloads, strict=True)
             )
-            header = _Data(frame.output, frame.reader, frame.start, chunks, frame.began, frame.trimmed, frame.end)
+            header = _Data(
+                frame.output, frame.reader, frame.start, chunks, frame.began, frame.trimmed, frame.end, frame.losses
+            )
         case State():
             payloads = [piece.data for piece in frame.enclosed]
             header = _State(
@@ -216,7 +219,16 @@ def decode(
                 _chunk(chunk, item_of(payload))
                 for chunk, payload in zip(header.chunks, _cut(rest, lengths), strict=True)
             )
-            return Data(header.output, header.reader, header.start, chunks, header.began, header.trimmed, header.end)
+            return Data(
+                header.output,
+                header.reader,
+                header.start,
+                chunks,
+                header.began,
+                header.trimmed,
+                header.end,
+                header.losses,
+            )
         case _State():
             enclosed = _pieces(header.enclosed, rest)
             return State(
