@@ -9,9 +9,10 @@ phases need at least: a round trip of the old peer to the new one, and one to th
 
 Findings
 --------
-The median is that of two round trips if the old peer leads, as in the dissertation: the command goes to the new peer
-together with the state, the new peer subscribes upstream and catches up, and says so. Nothing has to be drained, as the
-new peer executes what waits at the old one, too. An origin elsewhere adds the ways to the two peers. The dissertation's
+The command goes to the new peer, that gets a snapshot from the old one, subscribes upstream, catches up, and says so. So
+a move that the old peer leads needs a round trip more than the dissertation's two, for the snapshot; the request and its
+reply are one more. Nothing has to be drained, as the new peer executes what waits at the old one, too. An origin
+elsewhere adds the ways to the two peers. The dissertation's
 1144 ms are of other hosts, years and machines.
 """
 

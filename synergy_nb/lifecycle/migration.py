@@ -5,8 +5,8 @@ Theory of operation
 A move is a take-over without a death. O is the origin, S the old peer, T the new one, U a peer upstream.
 
 1. O sends :class:`Follow`, with a graph in which the component has a *follower*, to S and T. T joins the session,
-   commits the resources of the component, and has its driver start a follower. S agrees, and sends T a snapshot and its
-   output without being asked for them. Both answer :class:`Followed`.
+   commits the resources of the component, and has its driver start a follower. S agrees. T
+   subscribes at S to a snapshot and the output. Both answer :class:`Followed`.
 2. O publishes this graph to all members. The follower restores the snapshot, subscribes at each U to the tuples after
    it, executes what the component executes, and sends nothing.
 3. When its driver reports that the follower has caught up, T answers :class:`Followed` with ``ready``: it has received
@@ -41,8 +41,10 @@ and nothing of an earlier epoch after the first chunk of the present one. A comp
 order that S recorded. It asks all peers for the last of that (:mod:`~synergy_nb.dataflow.streams.order_recovery`)
 before it reads on, and emits nothing new for that round trip; its readers accept nothing of S meanwhile.
 
-Nothing is drained. From the command to the release a move takes d(O, S) + d(S, T) + max RTT(T, U) + d(T, O) + d(O, S),
-with the one-way delays d; if S leads it, RTT(S, T) + max RTT(T, U), which are the dissertation's two round trips.
+Nothing is drained. From the command to the release a move takes d(O, T) + RTT(S, T) + max RTT(T, U) + d(T, O) +
+d(O, S), with the one-way delays d; if S leads it, 2 RTT(S, T) + max RTT(T, U): a round trip more than the
+dissertation's, for the snapshot. S sent it without being asked in an earlier version: in hostile schedules streams stood
+still then.
 
 What cannot follow
 ------------------
