@@ -9,10 +9,10 @@ phases need at least: a round trip of the old peer to the new one, and one to th
 
 Findings
 --------
-The command goes to the new peer, that gets a snapshot from the old one, subscribes upstream, catches up, and says so. So
-a move that the old peer leads needs a round trip more than the dissertation's two, for the snapshot; the request and its
-reply are one more. Nothing has to be drained, as the new peer executes what waits at the old one, too. An origin
-elsewhere adds the ways to the two peers. The dissertation's
+The command goes to the new peer, which gets a snapshot from the old one, subscribes upstream, catches up, and reports
+that. So a move that the old peer leads needs a round trip more than the dissertation's two, for the snapshot; the
+request and its reply are one more. Nothing has to be drained, as the new peer executes what waits at the old one, too.
+An origin elsewhere adds the ways to the two peers. The dissertation's
 1144 ms are of other hosts, years and machines.
 """
 

@@ -43,8 +43,8 @@ before it reads on, and emits nothing new for that round trip; its readers accep
 
 Nothing is drained. From the command to the release a move takes d(O, T) + RTT(S, T) + max RTT(T, U) + d(T, O) +
 d(O, S), with the one-way delays d; if S leads it, 2 RTT(S, T) + max RTT(T, U): a round trip more than the
-dissertation's, for the snapshot. S sent it without being asked in an earlier version: in hostile schedules streams stood
-still then.
+dissertation's, for the snapshot. S sent it without being asked in an earlier version: in hostile schedules streams
+stood still then.
 
 What cannot follow
 ------------------
