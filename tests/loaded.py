@@ -6,8 +6,9 @@ import math
 from collections.abc import Callable, Mapping
 
 from synergy_nb.assembly import PeerConfig
-from synergy_nb.control.driver_messages import DepartureLimits, Prediction, PredictionsMade, SlackLost
+from synergy_nb.control.driver_messages import DepartureLimits, PredictionsMade, SlackLost
 from synergy_nb.control.graph import ComponentGraph, Hop
+from synergy_nb.dataflow.prediction_reports import PeerPrediction, Prediction, SlackViolation
 from synergy_nb.plan import Plan, source
 from tests.test_moving import Movers
 
@@ -79,12 +80,12 @@ class Loaded(Movers):
                 continue
             total = self.total(address)
             load = math.fsum(each.rate * each.processing for each in made)
-            self.simulation.report(address, PredictionsMade(tuple(made), total, total, load, load))
+            self.simulation.report(address, PredictionsMade(PeerPrediction(tuple(made), total, total, load, load)))
             for each in made:
                 limit = self.limits.get((address, each.application), {}).get(each.operator)
                 if limit is not None and limit - each.age - each.predicted <= 0.0 and address in self.synergy:
                     slack = limit - each.age - each.predicted
-                    self.simulation.report(address, SlackLost(each, slack, each.age, 50, 1.0))
+                    self.simulation.report(address, SlackLost(SlackViolation(each, slack, each.age, 50, 1.0)))
 
     def _prediction(self, address: str, application: str, operator: str) -> Prediction:
         rate, seconds = self.rate_of(application), self.seconds(address, operator)

@@ -9,13 +9,14 @@ from synergy_nb.assembly import PeerConfig, SynergyPeer
 from synergy_nb.control import driver_messages as driver
 from synergy_nb.control.graph import Roles
 from synergy_nb.control.peer import DRIVER, Codec, DriverMessage, Instruct, Record, UnknownMessage
+from synergy_nb.dataflow.prediction_reports import PeerPrediction, Prediction, SlackViolation
 from synergy_nb.models.signatures import Segment
 from synergy_nb.plan import source
 from synergy_nb.runtime.process.peer_reports import Advertised, LoadReports
 from synergy_nb.runtime.transport.wide_area import WideArea
 from tests.simulated import Ring
 
-PREDICTION = driver.Prediction(
+PREDICTION = Prediction(
     "r", "filter", 90.0, 95.0, "source", 0.02, 0.03, "line", 0.001, 2e-5, 1e-6, 0.001, 0.2
 )  # fmt: skip
 EXAMPLES: tuple[DriverMessage, ...] = (
@@ -36,8 +37,8 @@ EXAMPLES: tuple[DriverMessage, ...] = (
     driver.CopyUnusable("r", "filter", "its Spark is elsewhere"),
     driver.CopiesLagging("r", "filter", {"b": "behind"}),
     driver.LoadsMeasured((driver.MeasuredLoad("r", "filter", (Segment(0.0, 1.0, 0.5), Segment(1.0, 2.0, 0.1))),)),
-    driver.PredictionsMade((PREDICTION,), 90.0, 95.0, 0.6, 0.7),
-    driver.SlackLost(PREDICTION, -0.01, 0.2, 6, 1.5),
+    driver.PredictionsMade(PeerPrediction((PREDICTION,), 90.0, 95.0, 0.6, 0.7)),
+    driver.SlackLost(SlackViolation(PREDICTION, -0.01, 0.2, 6, 1.5)),
     driver.BandwidthMeasured("tcp://a:1", 1.2e6),
     driver.StreamProfiled("packets", {"rate": 10.0, "signature": "2:42 8:2"}),
     driver.ProfileExpired("packets"),

@@ -59,10 +59,9 @@ class Timed(TimedWorld, Deployed):
             report: DriverMessage
             match effect:
                 case SlackViolation():
-                    report = SlackLost(effect.prediction, effect.slack, effect.age, effect.tuples, effect.seconds)
+                    report = SlackLost(effect)
                 case PeerPrediction():
-                    fields = effect.rate, effect.predicted_rate, effect.load, effect.predicted_load
-                    report = PredictionsMade(effect.components, *fields)
+                    report = PredictionsMade(effect)
                 case _:
                     continue
             self.ring.simulation.report(peer, report)

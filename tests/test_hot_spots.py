@@ -11,7 +11,8 @@ import pytest
 
 from synergy_nb import Cluster
 from synergy_nb.assembly import PeerConfig
-from synergy_nb.control.driver_messages import Prediction
+from synergy_nb.control.driver_messages import PredictionsMade
+from synergy_nb.dataflow.prediction_reports import PeerPrediction, Prediction
 from synergy_nb.events import (
     ComponentMoved,
     Event,
@@ -26,6 +27,7 @@ from synergy_nb.models.hot_spot_config import HotSpotConfig
 from synergy_nb.plan import Plan, plan, source
 from synergy_nb.runtime.process.starting import _config
 from tests.loaded import Loaded, chain, rising, with_a_strict_target
+from tests.simulated import Ring
 
 E = TypeVar("E", bound=Event)
 START = 30.0
@@ -424,3 +426,10 @@ def test_components_of_one_path_at_one_peer_are_relieved_together() -> None:
     until(ring, 45.0)
     (moved,) = journaled(ring, ComponentMoved)
     assert (moved.subject, moved.operator, moved.at) == ("b", "f0", "peer-2")
+
+
+def test_the_published_load_is_a_share_of_the_capacity() -> None:
+    ring = Ring(2, 1, config=lambda n: PeerConfig(name=f"peer-{n}", cores=4.0, seed=n))
+    each = ring.synergy["peer-1"]
+    ring.simulation.report("peer-1", PredictionsMade(PeerPrediction((), 0.0, 0.0, 2.0, 6.0)))
+    assert (each.loads.load.measured, each.loads.load.predicted) == (0.5, 1.5)

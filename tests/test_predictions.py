@@ -477,7 +477,7 @@ def test_a_host_reports_predictions_and_lost_slack_to_its_peer() -> None:
 
     def reported() -> set[str]:
         reports = [each for each in said if isinstance(each, PredictionsMade)]
-        return {each.operator for report in reports for each in report.components}
+        return {each.operator for report in reports for each in report.report.components}
 
     async def scenario() -> None:
         config = HotSpotConfig(tuples=1, seconds=0.0)
@@ -492,5 +492,5 @@ def test_a_host_reports_predictions_and_lost_slack_to_its_peer() -> None:
 
     play(scenario)
     lost = next(each for each in said if isinstance(each, SlackLost))
-    assert (lost.prediction.application, lost.prediction.operator) == ("app", "f")
-    assert lost.slack < -1.0
+    assert (lost.violation.prediction.application, lost.violation.prediction.operator) == ("app", "f")
+    assert lost.violation.slack < -1.0

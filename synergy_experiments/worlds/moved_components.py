@@ -13,7 +13,8 @@ from typing import Final, NamedTuple
 
 import polars as pl
 
-from synergy_nb.control.driver_messages import Prediction, PredictionsMade, SlackLost
+from synergy_nb.control.driver_messages import PredictionsMade, SlackLost
+from synergy_nb.dataflow.prediction_reports import PeerPrediction, Prediction, SlackViolation
 from synergy_nb.events import MigrationAnswered, MigrationDecided
 from synergy_nb.lifecycle.decider import component_name
 from synergy_nb.plan import Plan, source
@@ -111,8 +112,8 @@ def migrated(
     slow = Prediction(
         "app", "x", rate, rate, "", 2.0 * LIMIT_S, 2.0 * LIMIT_S, "last measurement", 0, 0, -1, 0.001, 0.1
     )
-    world.control.report("S", PredictionsMade((slow,), rate, rate, 1.0, 1.0))
-    world.control.report("S", SlackLost(slow, -LIMIT_S, 0.1, 5, 1.0))
+    world.control.report("S", PredictionsMade(PeerPrediction((slow,), rate, rate, 1.0, 1.0)))
+    world.control.report("S", SlackLost(SlackViolation(slow, -LIMIT_S, 0.1, 5, 1.0)))
     world.until(lambda: world.synergy["S"].ledger.load < used, 30.0)
     journal = tuple(world.control.journal)
     began = next((event.time for event in journal if isinstance(event, MigrationDecided)), None)

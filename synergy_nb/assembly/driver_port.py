@@ -116,7 +116,7 @@ class DriverPort(Protocol):
             ),
             driver.LoadsMeasured: self._loads_measured,
             driver.PredictionsMade: self._predictions_made,
-            driver.SlackLost: lambda _, message: parts.hot_spots.slack_lost(message),
+            driver.SlackLost: lambda _, message: parts.hot_spots.slack_lost(message.violation),
             driver.StreamProfiled: lambda _, message: streams.profile(message.stream, message.measured),
             driver.ProfileExpired: lambda _, message: streams.forget(message.stream),
             driver.LinkFailed: lambda _, message: parts.membership.suspect(message.address),
@@ -181,8 +181,9 @@ class DriverPort(Protocol):
     # -- the machine and the network ---------------------------------------------------------------------------------
 
     def _predictions_made(self, _driver: str, message: driver.PredictionsMade) -> None:
-        self._parts.loads.report(message.load, message.predicted_load)
-        self._parts.hot_spots.predicted(message)
+        report, capacity = message.report, self._parts.hot_spots.monitor.capacity
+        self._parts.loads.report(report.load / capacity, report.predicted_load / capacity)
+        self._parts.hot_spots.predicted(report)
 
     def _loads_measured(self, _driver: str, message: driver.LoadsMeasured) -> None:
         session = self._parts.session

@@ -14,7 +14,7 @@ import msgspec
 
 from synergy_nb.control.graph import Roles
 from synergy_nb.control.peer import DriverMessage
-from synergy_nb.dataflow.prediction_reports import Prediction
+from synergy_nb.dataflow.prediction_reports import PeerPrediction, SlackViolation
 from synergy_nb.models.signatures import Segment
 
 __all__ = [
@@ -40,7 +40,6 @@ __all__ = [
     "OverheadsMeasured",
     "PartReady",
     "PlacementDecided",
-    "Prediction",
     "PredictionsMade",
     "ProfileExpired",
     "ReaderStalled",
@@ -199,50 +198,20 @@ class LoadsMeasured(DriverMessage, frozen=True):
 
 
 class PredictionsMade(DriverMessage, frozen=True):
-    """The measurements and predictions of all components that execute at this peer, once a second.
+    """The measurements and predictions of all components that execute at this peer, once a second."""
 
-    Parameters
-    ----------
-    components
-        Prediction of each component.
-    rate, predicted_rate
-        Total input rate r_t of the peer, and the predicted one, tuples/s.
-    load, predicted_load
-        Load of the peer, measured and predicted: cores that are used, plus work that waits, in seconds a second.
-    """
-
-    components: tuple[Prediction, ...]
-    rate: float
-    predicted_rate: float
-    load: float
-    predicted_load: float
+    report: PeerPrediction
 
 
 class SlackLost(DriverMessage, frozen=True):
-    """The tuples of a component persistently have no slack (equation 3.1); repeated while that lasts.
+    """The tuples of a component persistently have no slack (equation 3.1); repeated while that lasts."""
 
-    Parameters
-    ----------
-    prediction
-        Prediction of the component by which the slack was computed.
-    slack
-        Slack t_s of the last of these tuples, seconds; not positive.
-    age
-        Age of that tuple on its arrival, seconds.
-    tuples, seconds
-        Number of consecutive executions without slack, and the time that they cover in seconds.
-    """
-
-    prediction: Prediction
-    slack: float
-    age: float
-    tuples: int
-    seconds: float
+    violation: SlackViolation
 
     @property
     def application(self) -> str:
         """Id of the component's application."""
-        return self.prediction.application
+        return self.violation.prediction.application
 
 
 class StreamProfiled(DriverMessage, frozen=True):

@@ -138,8 +138,10 @@ DESCRIPTIONS: Final[Mapping[type[Message], Say]] = {
     driver.LoadsMeasured: lambda m: (
         f"measured loads of {_several(f'{each.operator} of {each.application}' for each in m.loads)}"
     ),
-    driver.PredictionsMade: lambda m: f"measured and predicted times of {len(m.components)} components",
-    driver.SlackLost: lambda m: f"tuples at {m.prediction.operator} have a slack of {seconds(m.slack)}",
+    driver.PredictionsMade: lambda m: f"measured and predicted times of {len(m.report.components)} components",
+    driver.SlackLost: lambda m: (
+        f"tuples at {m.violation.prediction.operator} have a slack of {seconds(m.violation.slack)}"
+    ),
     driver.StreamProfiled: lambda m: f"measured the operator of a stream: {_several(m.measured)}",
     driver.ProfileExpired: "withdraw what was measured of a stream",
     driver.LinkFailed: "the link to {m.address} has failed",

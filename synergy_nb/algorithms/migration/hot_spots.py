@@ -48,8 +48,8 @@ from synergy_nb.algorithms.migration.selection import Execution, Selection, fewe
 from synergy_nb.algorithms.migration.slack_monitor import SlackMonitor
 from synergy_nb.algorithms.migration.target import Target
 from synergy_nb.algorithms.migration.targets import candidates, least_loaded
-from synergy_nb.control.driver_messages import PredictionsMade, SlackLost
 from synergy_nb.control.peer import Message, Peer, Protocol
+from synergy_nb.dataflow.prediction_reports import PeerPrediction, SlackViolation
 from synergy_nb.events import (
     HotSpotDetected,
     HotSpotDismissed,
@@ -135,18 +135,18 @@ class HotSpots(Protocol):
 
     # -- detection ---------------------------------------------------------------------------------------------------
 
-    def predicted(self, message: PredictionsMade) -> None:
+    def predicted(self, report: PeerPrediction) -> None:
         """Handle the report of the data path about all components."""
-        self.monitor.predicted(message)
+        self.monitor.predicted(report)
         self.target.arrived()
         components = self.session.components
         for known in (self._dismissed, self._observed, self._unwanted, self._left):
             for ended in [component for component in known if component not in components]:
                 del known[ended]
 
-    def slack_lost(self, message: SlackLost) -> None:
+    def slack_lost(self, violation: SlackViolation) -> None:
         """Handle the report of the data path that the tuples of a component persistently have no slack."""
-        prediction = message.prediction
+        prediction = violation.prediction
         component = prediction.application, prediction.operator
         mode = self._mode(component)
         if mode == "off" or component not in self.session.components:
@@ -159,9 +159,9 @@ class HotSpots(Protocol):
             return
         excesses = self._excesses(self.monitor.path(component))
         worst = next((each for each in excesses if not self._helpless(each)), None)
-        reason, selection = self._dismissal(worst, message.age if worst == component else None), None
+        reason, selection = self._dismissal(worst, violation.age if worst == component else None), None
         if worst is not None and not reason:
-            selection, reason = self._select(component, message.age, act=mode == "on")
+            selection, reason = self._select(component, violation.age, act=mode == "on")
             if selection is None and mode == "on":
                 self._report_helpless(worst)
                 self._rest.begin(now)
@@ -173,19 +173,19 @@ class HotSpots(Protocol):
             HotSpotDetected,
             component[0],
             operator=component[1],
-            slack=message.slack,
-            age=message.age,
+            slack=violation.slack,
+            age=violation.age,
             predicted=prediction.predicted,
             measured=prediction.measured,
             basis=prediction.basis,
             intercept=prediction.intercept,
             slope=prediction.slope,
             error=prediction.error,
-            departure_limit=message.slack + message.age + prediction.predicted,
+            departure_limit=violation.slack + violation.age + prediction.predicted,
             rate=prediction.rate,
             predicted_rate=prediction.predicted_rate,
-            tuples=message.tuples,
-            seconds=message.seconds,
+            tuples=violation.tuples,
+            seconds=violation.seconds,
             excesses=names,
         )
         if reason:
@@ -401,7 +401,7 @@ class HotSpots(Protocol):
         if message.refusal:
             self._ask_next(relief)
         else:
-            self._relocate_there(message.number, self.config_moving)
+            self._relocate_there(message.number, self._time_limit)
 
     def _answered(self, relief: Relief, refusal: str) -> None:
         if relief.operator is not None:
@@ -421,7 +421,7 @@ class HotSpots(Protocol):
     # -- migration (3.4.4) -------------------------------------------------------------------------------------------
 
     @property
-    def config_moving(self) -> float:
+    def _time_limit(self) -> float:
         """Seconds after which a migration counts as failed: the limits of its steps at the origin together."""
         return self.session.config.setup + self.session.config.moving + REPLY
 

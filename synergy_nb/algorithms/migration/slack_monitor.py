@@ -24,8 +24,9 @@ from collections.abc import Iterator, Mapping
 from typing import Final
 
 from synergy_nb.algorithms.migration.selection import Execution
-from synergy_nb.control.driver_messages import DepartureLimits, Prediction, PredictionsMade
+from synergy_nb.control.driver_messages import DepartureLimits
 from synergy_nb.control.peer import Peer
+from synergy_nb.dataflow.prediction_reports import PeerPrediction, Prediction
 from synergy_nb.lifecycle.hosted_components import ComponentId, Components
 from synergy_nb.lifecycle.members import Member, producer_of
 from synergy_nb.lifecycle.messages import ComponentTimes, Times, TimesReported
@@ -64,10 +65,8 @@ class SlackMonitor:
     ----------
     predictions : dict of (application, operator) to Prediction
         Last report of the data path about each component of the peer.
-    rate, predicted_rate : float
-        Total input rate of the peer, measured and predicted, tuples/s.
-    load, predicted_load : float
-        Load of the peer, measured and predicted.
+    predicted_rate : float
+        Predicted total input rate of the peer, tuples/s.
     """
 
     def __init__(
@@ -86,17 +85,15 @@ class SlackMonitor:
         self.latency = latency
         self.config = config
         self.predictions: dict[ComponentId, Prediction] = {}
-        self.rate = self.predicted_rate = 0.0
-        self.load = self.predicted_load = 0.0
+        self.predicted_rate = 0.0
         self._limits: dict[str, Limits] = {}  # application to the departure limits that the data path has
         self._paths: PredictedPaths[ComponentId] | None = None
         self._computed = -math.inf
 
-    def predicted(self, message: PredictionsMade) -> None:
+    def predicted(self, report: PeerPrediction) -> None:
         """Handle the report of the data path: inform the origins, and compute the departure limits anew."""
-        self.predictions = {(each.application, each.operator): each for each in message.components}
-        self.rate, self.predicted_rate = message.rate, message.predicted_rate
-        self.load, self.predicted_load = message.load, message.predicted_load
+        self.predictions = {(each.application, each.operator): each for each in report.components}
+        self.predicted_rate = report.predicted_rate
         self._paths = None
         self._report()
         self._limit()

@@ -481,6 +481,4 @@ class Host:
 
 def _report_of(effect: PeerPrediction | SlackViolation) -> DriverMessage:
     """Return the message that reports an effect of hosting to the peer."""
-    if isinstance(effect, SlackViolation):
-        return SlackLost(effect.prediction, effect.slack, effect.age, effect.tuples, effect.seconds)
-    return PredictionsMade(effect.components, effect.rate, effect.predicted_rate, effect.load, effect.predicted_load)
+    return SlackLost(effect) if isinstance(effect, SlackViolation) else PredictionsMade(effect)

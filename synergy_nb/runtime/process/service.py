@@ -150,7 +150,10 @@ class Service:
             lambda name: runtime.report(driver.ProfileExpired(name)),
         )
         self.measuring = PeerMetrics(
-            runtime, lambda: (synergy.ledger.cores, synergy.ledger.load), self._at_work, self._predicted_load
+            runtime,
+            lambda: (synergy.ledger.cores, synergy.ledger.load),
+            self._at_work,
+            lambda: synergy.loads.load.predicted,
         )
         if PART in synergy.config.components:
             runtime.on_start.append(self._spark_reports.publish)
@@ -260,11 +263,6 @@ class Service:
     def _limit_bandwidths(self, area: WideArea | None) -> None:
         limits = () if area is None else (area.bandwidths(self.runtime.address), area.sites)
         self.runtime.report(driver.BandwidthsLimited(*limits))
-
-    def _predicted_load(self) -> float | None:
-        """Return the predicted load of the peer as a share of its capacity; None where none is predicted."""
-        monitor = self.synergy.hot_spots.monitor
-        return monitor.predicted_load / monitor.capacity if monitor.predictions else None
 
     def _at_work(self) -> list[dict[str, Any]]:
         """Return the measurements of each component, except sinks of ended applications that only retain results.
