@@ -433,3 +433,22 @@ def test_the_published_load_is_a_share_of_the_capacity() -> None:
     each = ring.synergy["peer-1"]
     ring.simulation.report("peer-1", PredictionsMade(PeerPrediction((), 0.0, 0.0, 2.0, 6.0)))
     assert (each.loads.load.measured, each.loads.load.predicted) == (0.5, 1.5)
+
+
+@pytest.mark.parametrize(
+    ("changes", "error"),
+    [
+        ({"mode": "maybe"}, "mode: 'maybe'; expected one of on, observe, off"),
+        ({"selection": "all"}, "selection: 'all'; expected 'largest_first' or 'fewest'"),
+        ({"predict": "yes"}, "predict: 'yes'; expected True or False"),
+        ({"confidence": "5 %"}, "confidence: '5 %'; expected a finite number from 0"),
+        ({"rest": -1}, "rest: -1; expected a finite number from 0"),
+        ({"horizon": float("nan")}, "horizon: nan; expected a finite number from 0"),
+        ({"report": 0}, "report: 0; expected a positive number"),
+        ({"tuples": 2.5}, "tuples: 2.5; expected a whole number from 1"),
+        ({"candidates": True}, "candidates: True; expected a whole number from 1"),
+    ],
+)
+def test_wrong_parameters_are_refused_by_name(changes: dict[str, object], error: str) -> None:
+    with pytest.raises(ValueError, match=error):
+        HotSpotConfig(**changes)  # type: ignore[arg-type]

@@ -67,13 +67,18 @@ class HotSpotConfig(msgspec.Struct, frozen=True):
             raise ValueError(f"mode: {self.mode!r}; expected one of {', '.join(HOTSPOTS)}")
         if self.selection not in ("largest_first", "fewest"):
             raise ValueError(f"selection: {self.selection!r}; expected 'largest_first' or 'fewest'")
+        if not isinstance(self.predict, bool):
+            raise ValueError(f"predict: {self.predict!r}; expected True or False")
         for field in ("confidence", "horizon", "seconds", "margin", "rest", "return_ban", "reservation", "report"):
-            value = getattr(self, field)
-            if not 0.0 <= value < math.inf or (value == 0.0 and field in ("reservation", "report")):
-                raise ValueError(f"{field}: {value}; expected a finite number from 0")
+            value, positive = getattr(self, field), field in ("reservation", "report")
+            number = isinstance(value, int | float) and not isinstance(value, bool)
+            if not number or not 0.0 <= value < math.inf or (positive and value == 0.0):
+                expected = "a positive number" if positive else "a finite number from 0"
+                raise ValueError(f"{field}: {value!r}; expected {expected}")
         for field in ("tuples", "candidates"):
-            if getattr(self, field) < 1:
-                raise ValueError(f"{field}: {getattr(self, field)}; expected at least 1")
+            value = getattr(self, field)
+            if not isinstance(value, int) or isinstance(value, bool) or value < 1:
+                raise ValueError(f"{field}: {value!r}; expected a whole number from 1")
 
     @property
     def acts(self) -> bool:
