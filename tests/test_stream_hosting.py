@@ -430,6 +430,314 @@ def test_an_old_question_of_a_follower_does_not_end_it() -> None:
     assert peers.rows == [0, 1, 2, 3, 4, 5, 6], "nobody knew that it reads"
 
 
+def moved(peers: Peers) -> Assignment:
+    """Three tuples have been read, y follows; the assignment with which it replaces x."""
+    assignment = peers.deployment.assignments["u"]
+    peers.emit("n", batch(0, 3))
+    peers.later(0.5)
+    peers.assign("u", msgspec.structs.replace(assignment, backups=(), follower="y"))
+    peers.later(0.5)
+    return msgspec.structs.replace(assignment, active="y", epoch=1, backups=(), follower="")
+
+
+def test_a_producer_that_lost_a_subscription_which_its_reader_believes_in_asks_for_it() -> None:
+    """An Unsubscribe of y's first follower is overtaken by the subscription of its second, which has replaced x."""
+    peers = Peers().begin()
+    heir = moved(peers)
+    peers.assign("u", heir, "y")
+    peers.later(0.1)
+    reader = peers.hostings["y"].components["app", "u"].reader(0)
+    peers.say("y", "s", Unsubscribe(Output("app", "n"), reader))
+    peers.tell(peers.deployment)
+    assert peers.hostings["y"].components["app", "u"].ports[0].subscribed
+    assert not peers.hostings["s"].components["app", "n"].log.cursors[reader].subscribed
+    peers.emit("n", batch(3, 3))
+    peers.later(2.0)
+    assert peers.rows == [0, 1, 2, 3, 4, 5]
+    assert len(peers.hostings["s"].components["app", "n"].log) == 0
+
+
+def test_an_old_answer_confirms_no_subscription_for_ever() -> None:
+    """What y was sent as a follower arrives after it has replaced x; then it does not subscribe again."""
+    peers = Peers().begin()
+    heir = moved(peers)
+    reader = peers.hostings["y"].components["app", "u"].reader(0)
+    peers.say("y", "s", Unsubscribe(Output("app", "n"), reader))
+    peers.lose = lambda frame: isinstance(frame, Subscribe) and frame.reader == reader
+    peers.assign("u", heir)
+    peers.later(0.1)
+    peers.say("s", "y", Data(Output("app", "n"), reader, Point(3, START)))
+    peers.lose = lambda _: False
+    assert peers.hostings["y"].components["app", "u"].ports[0].subscribed
+    assert not peers.hostings["s"].components["app", "n"].log.cursors[reader].subscribed
+    peers.emit("n", batch(3, 3))
+    peers.later(2.0)
+    assert peers.rows == [0, 1, 2, 3, 4, 5]
+
+
+def test_a_copy_that_believes_that_it_is_subscribed_is_asked() -> None:
+    """One deployment had it discarded, the next one kept again; its peer knows only the second."""
+    peers = Peers().begin()
+    assignment = peers.deployment.assignments["u"]
+    peers.emit("n", batch(0, 3))
+    peers.later(0.5)
+    peers.assign("u", msgspec.structs.replace(assignment, backups=()), "s", "x", "z")
+    peers.emit("n", batch(3, 3))
+    peers.later(0.5)
+    peers.assign("u", assignment)
+    peers.emit("n", batch(6, 3))
+    peers.later(3.0)
+    copy = peers.hostings["y"].roles.copies["app", "u"]
+    assert copy.merge.received == Point(9, START)
+    assert copy.state is not None
+    assert copy.state.end == Point(9, START)
+    assert len(peers.hostings["s"].components["app", "n"].log) == 0
+
+
+def test_an_old_acknowledgement_subscribes_nobody_and_fails_nobody() -> None:
+    peers = Peers().begin()
+    heir = moved(peers)
+    reader = peers.hostings["y"].components["app", "u"].reader(0)
+    peers.say("y", "s", Unsubscribe(Output("app", "n"), reader))
+    peers.lose = lambda frame: isinstance(frame, Subscribe) and frame.reader == reader
+    peers.assign("u", heir)
+    peers.say("y", "s", Ack(Output("app", "n"), reader, Point(1, START), ORIGIN, ORIGIN))
+    cursor = peers.hostings["s"].components["app", "n"].log.cursors[reader]
+    assert not cursor.subscribed
+    peers.lose = lambda _: False
+    peers.emit("n", batch(3, 3))
+    peers.later(2.0)
+    assert (peers.said("component_failed"), peers.rows) == ([], [0, 1, 2, 3, 4, 5])
+
+
+def test_a_reader_that_does_not_answer_is_asked_ever_more_rarely() -> None:
+    peers = Peers()
+    asked: list[float] = []
+
+    def lose(frame: Frame) -> bool:
+        if isinstance(frame, Data) and frame.reader.port >= 0:
+            asked.append(peers.now)
+        return isinstance(frame, Subscribe | Data)
+
+    peers.lose = lose
+    peers.begin()
+    peers.emit("n", batch(0, 3))
+    peers.later(20.0)
+    assert 4 < len(asked) < 16, "two outputs"
+    left = [1, 1]  # first chunks of each output
+
+    def lose_first(frame: Frame) -> bool:
+        return (
+            isinstance(frame, Data)
+            and bool(frame.chunks)
+            and frame.reader.port >= 0
+            and bool(left)
+            and bool(left.pop())
+        )
+
+    peers.lose = lose_first
+    peers.later(3.0)
+    assert (left, peers.rows) == ([], [0, 1, 2]), "what is lost is sent again as soon as ever"
+
+
+def moved(peers: Peers) -> Assignment:
+    """Three tuples have been read, y follows; the assignment with which it replaces x."""
+    assignment = peers.deployment.assignments["u"]
+    peers.emit("n", batch(0, 3))
+    peers.later(0.5)
+    peers.assign("u", msgspec.structs.replace(assignment, backups=(), follower="y"))
+    peers.later(0.5)
+    return msgspec.structs.replace(assignment, active="y", epoch=1, backups=(), follower="")
+
+
+def test_a_producer_that_lost_a_subscription_which_its_reader_believes_in_asks_for_it() -> None:
+    """An Unsubscribe of y's first follower is overtaken by the subscription of its second, which has replaced x."""
+    peers = Peers().begin()
+    heir = moved(peers)
+    peers.assign("u", heir, "y")
+    peers.later(0.1)
+    reader = peers.hostings["y"].components["app", "u"].reader(0)
+    peers.say("y", "s", Unsubscribe(Output("app", "n"), reader))
+    peers.tell(peers.deployment)
+    assert peers.hostings["y"].components["app", "u"].ports[0].subscribed
+    assert not peers.hostings["s"].components["app", "n"].log.cursors[reader].subscribed
+    peers.emit("n", batch(3, 3))
+    peers.later(2.0)
+    assert peers.rows == [0, 1, 2, 3, 4, 5]
+    assert len(peers.hostings["s"].components["app", "n"].log) == 0
+
+
+def test_an_old_answer_confirms_no_subscription_for_ever() -> None:
+    """What y was sent as a follower arrives after it has replaced x; then it does not subscribe again."""
+    peers = Peers().begin()
+    heir = moved(peers)
+    reader = peers.hostings["y"].components["app", "u"].reader(0)
+    peers.say("y", "s", Unsubscribe(Output("app", "n"), reader))
+    peers.lose = lambda frame: isinstance(frame, Subscribe) and frame.reader == reader
+    peers.assign("u", heir)
+    peers.later(0.1)
+    peers.say("s", "y", Data(Output("app", "n"), reader, Point(3, START)))
+    peers.lose = lambda _: False
+    assert peers.hostings["y"].components["app", "u"].ports[0].subscribed
+    assert not peers.hostings["s"].components["app", "n"].log.cursors[reader].subscribed
+    peers.emit("n", batch(3, 3))
+    peers.later(2.0)
+    assert peers.rows == [0, 1, 2, 3, 4, 5]
+
+
+def test_a_copy_that_believes_that_it_is_subscribed_is_asked() -> None:
+    """One deployment had it discarded, the next one kept again; its peer knows only the second."""
+    peers = Peers().begin()
+    assignment = peers.deployment.assignments["u"]
+    peers.emit("n", batch(0, 3))
+    peers.later(0.5)
+    peers.assign("u", msgspec.structs.replace(assignment, backups=()), "s", "x", "z")
+    peers.emit("n", batch(3, 3))
+    peers.later(0.5)
+    peers.assign("u", assignment)
+    peers.emit("n", batch(6, 3))
+    peers.later(3.0)
+    copy = peers.hostings["y"].roles.copies["app", "u"]
+    assert copy.merge.received == Point(9, START)
+    assert copy.state is not None
+    assert copy.state.end == Point(9, START)
+    assert len(peers.hostings["s"].components["app", "n"].log) == 0
+
+
+def test_an_old_acknowledgement_subscribes_nobody_and_fails_nobody() -> None:
+    peers = Peers().begin()
+    heir = moved(peers)
+    reader = peers.hostings["y"].components["app", "u"].reader(0)
+    peers.say("y", "s", Unsubscribe(Output("app", "n"), reader))
+    peers.lose = lambda frame: isinstance(frame, Subscribe) and frame.reader == reader
+    peers.assign("u", heir)
+    peers.say("y", "s", Ack(Output("app", "n"), reader, Point(1, START), ORIGIN, ORIGIN))
+    cursor = peers.hostings["s"].components["app", "n"].log.cursors[reader]
+    assert not cursor.subscribed
+    peers.lose = lambda _: False
+    peers.emit("n", batch(3, 3))
+    peers.later(2.0)
+    assert (peers.said("component_failed"), peers.rows) == ([], [0, 1, 2, 3, 4, 5])
+
+
+def test_a_reader_that_does_not_answer_is_asked_ever_more_rarely() -> None:
+    peers = Peers()
+    asked: list[float] = []
+
+    def lose(frame: Frame) -> bool:
+        if isinstance(frame, Data) and frame.reader.port >= 0:
+            asked.append(peers.now)
+        return isinstance(frame, Subscribe | Data)
+
+    peers.lose = lose
+    peers.begin()
+    peers.emit("n", batch(0, 3))
+    peers.later(20.0)
+    assert 4 < len(asked) < 16, "two outputs"
+    peers.lose = lambda _: False
+    peers.later(2.0)
+    assert peers.rows == [0, 1, 2]
+
+
+def moved(peers: Peers) -> Assignment:
+    """Three tuples have been read, y follows; the assignment with which it replaces x."""
+    assignment = peers.deployment.assignments["u"]
+    peers.emit("n", batch(0, 3))
+    peers.later(0.5)
+    peers.assign("u", msgspec.structs.replace(assignment, backups=(), follower="y"))
+    peers.later(0.5)
+    return msgspec.structs.replace(assignment, active="y", epoch=1, backups=(), follower="")
+
+
+def test_a_producer_that_lost_a_subscription_which_its_reader_believes_in_asks_for_it() -> None:
+    """An Unsubscribe of y's first follower is overtaken by the subscription of its second, which has replaced x."""
+    peers = Peers().begin()
+    heir = moved(peers)
+    peers.assign("u", heir, "y")
+    peers.later(0.1)
+    reader = peers.hostings["y"].components["app", "u"].reader(0)
+    peers.say("y", "s", Unsubscribe(Output("app", "n"), reader))
+    peers.tell(peers.deployment)
+    assert peers.hostings["y"].components["app", "u"].ports[0].subscribed
+    assert not peers.hostings["s"].components["app", "n"].log.cursors[reader].subscribed
+    peers.emit("n", batch(3, 3))
+    peers.later(2.0)
+    assert peers.rows == [0, 1, 2, 3, 4, 5]
+    assert len(peers.hostings["s"].components["app", "n"].log) == 0
+
+
+def test_an_old_answer_confirms_no_subscription_for_ever() -> None:
+    """What y was sent as a follower arrives after it has replaced x; then it does not subscribe again."""
+    peers = Peers().begin()
+    heir = moved(peers)
+    reader = peers.hostings["y"].components["app", "u"].reader(0)
+    peers.say("y", "s", Unsubscribe(Output("app", "n"), reader))
+    peers.lose = lambda frame: isinstance(frame, Subscribe) and frame.reader == reader
+    peers.assign("u", heir)
+    peers.later(0.1)
+    peers.say("s", "y", Data(Output("app", "n"), reader, Point(3, START)))
+    peers.lose = lambda _: False
+    assert peers.hostings["y"].components["app", "u"].ports[0].subscribed
+    assert not peers.hostings["s"].components["app", "n"].log.cursors[reader].subscribed
+    peers.emit("n", batch(3, 3))
+    peers.later(2.0)
+    assert peers.rows == [0, 1, 2, 3, 4, 5]
+
+
+def test_a_copy_that_believes_that_it_is_subscribed_is_asked() -> None:
+    """One deployment had it discarded, the next one kept again; its peer knows only the second."""
+    peers = Peers().begin()
+    assignment = peers.deployment.assignments["u"]
+    peers.emit("n", batch(0, 3))
+    peers.later(0.5)
+    peers.assign("u", msgspec.structs.replace(assignment, backups=()), "s", "x", "z")
+    peers.emit("n", batch(3, 3))
+    peers.later(0.5)
+    peers.assign("u", assignment)
+    peers.emit("n", batch(6, 3))
+    peers.later(3.0)
+    copy = peers.hostings["y"].roles.copies["app", "u"]
+    assert copy.merge.received == Point(9, START)
+    assert copy.state is not None
+    assert copy.state.end == Point(9, START)
+    assert len(peers.hostings["s"].components["app", "n"].log) == 0
+
+
+def test_an_old_acknowledgement_subscribes_nobody_and_fails_nobody() -> None:
+    peers = Peers().begin()
+    heir = moved(peers)
+    reader = peers.hostings["y"].components["app", "u"].reader(0)
+    peers.say("y", "s", Unsubscribe(Output("app", "n"), reader))
+    peers.lose = lambda frame: isinstance(frame, Subscribe) and frame.reader == reader
+    peers.assign("u", heir)
+    peers.say("y", "s", Ack(Output("app", "n"), reader, Point(1, START), ORIGIN, ORIGIN))
+    cursor = peers.hostings["s"].components["app", "n"].log.cursors[reader]
+    assert not cursor.subscribed
+    peers.lose = lambda _: False
+    peers.emit("n", batch(3, 3))
+    peers.later(2.0)
+    assert (peers.said("component_failed"), peers.rows) == ([], [0, 1, 2, 3, 4, 5])
+
+
+def test_a_reader_that_does_not_answer_is_asked_ever_more_rarely() -> None:
+    peers = Peers()
+    asked: list[float] = []
+
+    def lose(frame: Frame) -> bool:
+        if isinstance(frame, Data) and frame.reader.port >= 0:
+            asked.append(peers.now)
+        return isinstance(frame, Subscribe | Data)
+
+    peers.lose = lose
+    peers.begin()
+    peers.emit("n", batch(0, 3))
+    peers.later(20.0)
+    assert 4 < len(asked) < 16, "two outputs"
+    peers.lose = lambda _: False
+    peers.later(2.0)
+    assert peers.rows == [0, 1, 2]
+
+
 def test_who_takes_no_part_forgets_the_orders_it_knew() -> None:
     peers = Peers(2).begin()
     interleaved(peers)

@@ -4,6 +4,11 @@ A reader subscribes until the producer answers. It acknowledges what it has cons
 window, or after 50 ms. A producer retransmits what has not been acknowledged for half a second, or for three times as
 long as acknowledgements took before, and asks a reader that blocks it for its progress. Each timeout is doubled after
 it has passed in vain: on a slow link, data that are on their way must not be retransmitted over and over.
+
+Frames that were overtaken may have the two ends disagree: a late answer confirms a subscription that the producer has
+not received, or a late Unsubscribe of a former component removes a cursor. So a producer also asks the readers that its
+deployment names and that have not subscribed. An acknowledgement of such a reader, which believes that it has,
+subscribes it from what it has received.
 """
 
 from __future__ import annotations
@@ -18,8 +23,8 @@ from synergy_nb.dataflow.streams.deployments import Role, producer
 from synergy_nb.dataflow.streams.frames import Ack, Data, Frame, Subscribe, Unsubscribe
 from synergy_nb.dataflow.streams.log import Cursor, LogTrimmed
 from synergy_nb.dataflow.streams.merge import InOrder, Receipt
-from synergy_nb.dataflow.streams.values import COPY, Chunk, OnLag, Output, Reader
-from synergy_nb.dataflow.tuples import END
+from synergy_nb.dataflow.streams.values import COPY, Chunk, OnLag, Output, Point, Reader
+from synergy_nb.dataflow.tuples import END, START
 
 if TYPE_CHECKING:
     from synergy_nb.dataflow.streams.hosting import Hosting
@@ -89,7 +94,7 @@ class Exchange:
             if chunks:
                 data = Data(component.output, cursor.reader, chunks[0].start, tuple(chunks), False, log.start)
                 self._hosting.send(cursor.reader.peer, data)
-            waits = blocked and cursor.subscribed and cursor.on_lag is OnLag.BLOCK
+            waits = not cursor.subscribed or (blocked and cursor.on_lag is OnLag.BLOCK)
             if cursor.resend_at is None and (waits or cursor.sent > cursor.received):
                 cursor.unacknowledged_since = now
                 cursor.resend_at = now + max(cursor.patience, RESEND_S)
@@ -124,6 +129,15 @@ class Exchange:
         if reader.port == COPY:
             self._hosting.snapshots.subscribed(component, reader.peer, frame.since is None, now)
         self.flush(component, now)
+
+    def subscribe_by(self, ack: Ack, component: Component, now: float) -> bool:
+        """Subscribe an expected reader by its acknowledgement; return whether it is subscribed, as it believes."""
+        cursor = component.log.cursors.get(ack.reader)
+        if cursor is None or cursor.lost:
+            return False
+        if not cursor.subscribed and ack.received.position >= component.log.start.position:  # else it is an old one
+            self.subscribe(Subscribe(ack.output, ack.reader, ack.received, cursor.on_lag), now)
+        return cursor.subscribed
 
     def notify_sharers(self, component: Component, what: str) -> None:
         """Notify all sharers of a stream that its component has ended, unless they have received the whole stream.
@@ -347,7 +361,11 @@ class Exchange:
                     self.dismiss(component, cursor, now)
                     continue
                 cursor.resend_at = None
-                if cursor.sent > cursor.received:
+                if not cursor.subscribed:  # it may believe that it is
+                    cursor.patience = min(2.0 * max(cursor.patience, RESEND_S), RESEND_MOST_S)
+                    start = Point(max(cursor.sent, component.log.start).position, START)
+                    self._send(cursor.reader.peer, Data(component.output, cursor.reader, start, end=component.log.end))
+                elif cursor.sent > cursor.received:
                     cursor.sent = cursor.received
                     cursor.patience = min(2.0 * max(cursor.patience, RESEND_S), RESEND_MOST_S)
                 elif cursor.on_lag is OnLag.BLOCK:  # its last acknowledgement may be lost

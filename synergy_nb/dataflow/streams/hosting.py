@@ -475,13 +475,12 @@ class Hosting:
 
     def _acknowledge(self, ack: Ack, now: float) -> None:
         component = self.producer(ack.output)
-        if component is None:
+        if component is None or not self.exchange.subscribe_by(ack, component, now):
             return
-        cursor = component.log.cursors.get(ack.reader)
-        if cursor is not None and ack.received > cursor.received:
+        cursor = component.log.cursors[ack.reader]
+        if ack.received > cursor.received:
             cursor.patience = min(3.0 * (now - cursor.unacknowledged_since), RESEND_MOST_S)
-        if not component.log.acknowledge(ack.reader, ack.received, ack.consumed, ack.durable):
-            return
+        component.log.acknowledge(ack.reader, ack.received, ack.consumed, ack.durable)
         if ack.reader.port == COPY:
             self.snapshots.acknowledged(component, ack.reader.peer, ack.snapshot)
             if component.copied(ack.reader.peer, ack.snapshot):

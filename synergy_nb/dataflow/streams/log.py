@@ -303,6 +303,7 @@ class StreamLog:
         if cursor is None:
             cursor = self.cursors[reader] = Cursor(reader, since, on_lag, self._limits.window)
         if not cursor.subscribed or reader.port == COPY:
+            cursor.patience = cursor.patience if cursor.subscribed else 0.0
             cursor.subscribed, cursor.consumed = True, since
         cursor.sent = cursor.received = since
         cursor.resend_at = None

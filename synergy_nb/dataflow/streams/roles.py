@@ -213,6 +213,8 @@ class Roles:
             cursor = log.expect(reader, since, on_lag)
             if reader.port == CLIENT:
                 cursor.subscribed, cursor.window = True, hosting.limits.results
+        for peer in assignment.copies:
+            log.expect(Reader(component.application, component.operator, COPY, peer), None, OnLag.RESYNC)
         for reader in tuple(log.cursors):
             copies = reader.port == COPY and reader.peer in assignment.copies
             ahead = any(reader.replaces(known) for known in wanted)  # its deployment has not arrived here yet
