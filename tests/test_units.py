@@ -141,13 +141,23 @@ def test_nearest_names() -> None:
 
 @pytest.mark.parametrize(
     ("value", "expected"),
-    [("50 %", (0.5, None)), (0.5, (0.5, None)), ("degree 2", (None, 2)), (" degree  3 ", (None, 3))],
+    [
+        ("50 %", (0.5, None, None)),
+        (0.5, (0.5, None, None)),
+        ("degree 2", (None, 2, None)),
+        (" degree  3 ", (None, 3, None)),
+        ("active 3", (None, None, 3)),
+    ],
 )
-def test_availability_is_a_share_or_replicas(value: object, expected: tuple[float | None, int | None]) -> None:
+def test_availability_is_a_share_or_replicas(
+    value: object, expected: tuple[float | None, int | None, int | None]
+) -> None:
     assert parse_availability(value) == expected
 
 
-@pytest.mark.parametrize("value", ["degree 0", "degree two", "degree -1", "2 replicas", 2, "101 %", None, True])
+@pytest.mark.parametrize(
+    "value", ["degree 0", "degree two", "degree -1", "active 0", "active", "2 replicas", 2, "101 %", None, True]
+)
 def test_other_availabilities_are_refused(value: object) -> None:
     with pytest.raises(WrongValue, match="or a number of replicas such as 'degree 2'"):
         parse_availability(value)

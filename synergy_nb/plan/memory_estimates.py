@@ -50,7 +50,7 @@ def retained_bytes(plan: RatedPlan, operator: str) -> float:
     span = _span(node)
     if not span:
         return 0.0
-    seconds = ((up, min(span, _horizon(plan, up))) for up in node.inputs)
+    seconds = ((up, min(span, _horizon(plan, up))) for up in node.streams)
     return sum(_density(plan, up) * each * plan.tuple_bytes(up) for up, each in seconds)
 
 
@@ -76,7 +76,7 @@ def check_memory(plan: RatedPlan, operators: Iterable[str], limit: float) -> Non
     for name in operators:
         operator, size = plan.operators[name], retained_bytes(plan, name)
         if size > share:
-            rate = sum(plan.rate(up) for up in operator.inputs)
+            rate = sum(plan.rate(up) for up in operator.streams)
             held = f"{size / 1e6:,.0f} MB that it will keep at {rate:,.6g} tuples/s"
             expected = (
                 f"at most its share of {share / 1e6:,.0f} MB. Shorten its window, filter or aggregate before "
@@ -115,7 +115,7 @@ def _density(plan: RatedPlan, operator: str) -> float:
     if node.kind not in KINDS or (KINDS[node.kind].guessed and node.selectivity is None):
         return 0.0
     if node.inputs:
-        densities = [_density(plan, up) for up in node.inputs]
+        densities = [_density(plan, up) for up in node.streams]
         return sum(densities) * plan.selectivity(operator) if all(densities) else 0.0
     rate, speed = float(node.params.get("rate") or 0.0), 1.0
     if node.params["connector"] == "trace":

@@ -312,8 +312,8 @@ def _qos(qos: QoS) -> dict[str, Any]:
             )
         elif field == "memory":
             fields[field] = format_size(value)
-        elif field == "degree":
-            fields["availability"] = f"degree {value}"
+        elif field in ("degree", "active"):
+            fields["availability"] = f"{field} {value}"
         elif isinstance(value, str):
             fields[field] = value
         else:

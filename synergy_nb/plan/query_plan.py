@@ -200,7 +200,7 @@ class Plan:
                 elif each.kind == TAP:
                     name = each.params["name"]
                 else:
-                    name = _stream_name(each, [names[up] for up in each.inputs])
+                    name = _stream_name(each, [names[up] for up in each.streams])
                 names[each.id] = name, _key(name)
             object.__setattr__(self, "_names", names)
         return names
@@ -244,7 +244,7 @@ class Plan:
             flows = {}
             windows: dict[str, float] = {}  # windows that close per second
             for name, operator in self.operators.items():
-                taken = sum(flows[up][1] for up in operator.inputs)
+                taken = sum(flows[up][1] for up in operator.streams)
                 own = operator.params.get("window")
                 if own is not None:
                     rows = own.get("rows")

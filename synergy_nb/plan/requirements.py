@@ -80,11 +80,11 @@ def check_qos(given: Mapping[str, Any], problems: list[Problem]) -> QoS:
                 found[name] = _one_of(value, OVERDUE)
             elif name == "hotspots":
                 found[name] = _one_of(value, HOTSPOTS)
-            elif name in ("availability", "degree"):
-                share, degree = parse_availability(f"degree {value}" if name == "degree" else value)
+            elif name in ("availability", "degree", "active"):
+                share, degree, active = parse_availability(value if name == "availability" else f"{name} {value}")
                 if share == 1.0:
                     raise WrongValue(value, "less than 1, as all replicas may fail")
-                found.update({"availability": share} if degree is None else {"degree": degree})
+                found.update({"availability": share} if share is not None else {"degree": degree, "active": active})
             else:
                 found[name] = parse_fraction(value)
         except WrongValue as wrong:

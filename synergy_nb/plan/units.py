@@ -287,20 +287,23 @@ def parse_fraction(value: Any) -> float:
     return float(number)
 
 
-def parse_availability(value: Any) -> tuple[float | None, int | None]:
-    """Parse ``'99.9 %'`` to a fraction of the time, or ``'degree 2'`` to a number of replicas; the other is None.
+def parse_availability(value: Any) -> tuple[float | None, int | None, int | None]:
+    """Parse ``'99.9 %'`` to a fraction of the time, ``'degree 2'`` to a number of replicas, of which one is active, or
+    ``'active 3'`` to a number of active replicas; the other two are None.
 
     Raises
     ------
     WrongValue
         If the value has another form.
     """
-    if isinstance(value, str) and (match := re.fullmatch(r"\s*degree\s+(\d+)\s*", value)) and int(match[1]) >= 1:
-        return None, int(match[1])
+    match = re.fullmatch(r"\s*(degree|active)\s+(\d+)\s*", value) if isinstance(value, str) else None
+    if match is not None and int(match[2]) >= 1:
+        return (None, int(match[2]), None) if match[1] == "degree" else (None, None, int(match[2]))
     try:
-        return parse_fraction(value), None
+        return parse_fraction(value), None, None
     except WrongValue:
-        raise WrongValue(value, f"{_FRACTION_EXPECTED}, or a number of replicas such as 'degree 2'") from None
+        expected = f"{_FRACTION_EXPECTED}, or a number of replicas such as 'degree 2' or 'active 3'"
+        raise WrongValue(value, expected) from None
 
 
 def format_fraction(fraction: float) -> str:

@@ -112,6 +112,11 @@ class Operator(msgspec.Struct, frozen=True):
     engine
         Engine that executes it: ``peer``, ``spark``, or ``auto``, which leaves the choice to the peer at which the plan
         is submitted.
+    ports
+        Number of the port that each input belongs to, where active replicas of one operator feed a port together; empty
+        where each input has a port of its own. Only :mod:`~synergy_nb.plan.active_replicas` sets it.
+    replica_of
+        Id of the operator of which this is a further active replica; empty for every other operator.
     """
 
     id: str
@@ -122,6 +127,19 @@ class Operator(msgspec.Struct, frozen=True):
     selectivity: float | None = None
     at: str | None = None
     engine: str = "auto"
+    ports: tuple[int, ...] = ()
+    replica_of: str = ""
+
+    @property
+    def streams(self) -> tuple[str, ...]:
+        """One input for each port: of active replicas, which make the same stream, the first.
+
+        >>> Operator("join", "join", inputs=("a", "a~1", "b"), ports=(0, 0, 1)).streams
+        ('a', 'b')
+        """
+        if not self.ports:
+            return self.inputs
+        return tuple(self.inputs[self.ports.index(port)] for port in range(max(self.ports) + 1))
 
 
 class QoS(msgspec.Struct, frozen=True):
@@ -140,7 +158,9 @@ class QoS(msgspec.Struct, frozen=True):
     availability
         Least fraction of time for which it is available; it determines the number of replicas.
     degree
-        Number of replicas of each component, including the primary.
+        Number of replicas of each component, including the primary, of which the others are backups.
+    active
+        Number of active replicas of each operator, all of which execute it.
     memory
         Limit of the memory of each operator, bytes; None: the share that its peer gives it.
     scheduling
@@ -160,6 +180,7 @@ class QoS(msgspec.Struct, frozen=True):
     throughput_tuples: float | None = None
     availability: float | None = None
     degree: int | None = None
+    active: int | None = None
     memory: float | None = None
     scheduling: str | None = None
     overdue: str | None = None
@@ -249,7 +270,7 @@ def _unique(operators: Sequence[Operator], problems: list[Problem]) -> dict[str,
     ids = {operator.id for operator in operators if isinstance(operator.id, str)}
     for operator in operators:
         name = operator.id
-        if not is_id(name):
+        if not is_id(operator.replica_of or name):
             problems.append(Problem(str(name), "id", name, ID, suggested_id(name, ids)))
             name = str(name)
         if name in given:
@@ -286,7 +307,7 @@ def _inputs(
             found.append(up)
     kind = operator.kind if operator.kind in KINDS else nearest(operator.kind, KINDS)
     least, most = KINDS[kind].inputs if kind is not None else (0, None)
-    number = len(operator.inputs)
+    number = len(operator.streams)
     wanting += [None] * (least - number)
     if operator.kind in KINDS and (number < least or (most is not None and number > most)):
         misspelt = any(

@@ -30,6 +30,7 @@ from synergy_nb.dataflow.streams.effects import Capture, Captured, Close, Effect
 from synergy_nb.dataflow.streams.execution import Logic, Outcome, Work
 from synergy_nb.dataflow.streams.hosting import Hosting
 from synergy_nb.dataflow.streams.log import LIMITS, Limits
+from synergy_nb.dataflow.streams.stream_merging import merged
 from synergy_nb.dataflow.streams.values import chunks_of
 from synergy_nb.dataflow.streams.wire import decode, encode
 from synergy_nb.models.hot_spot_config import HotSpotConfig
@@ -138,7 +139,9 @@ class DataPaths:
         component.kind, component.discipline = declared.kind, plan.qos.scheduling or ""
         component.limit = math.inf if plan.qos.delay is None else plan.qos.delay
         component.drops = plan.qos.overdue == "drop"
-        return None if declared.kind == "source" else create(declared, plan, keys=self.keys, wait=lambda _: None)
+        if declared.kind == "source":
+            return None
+        return merged(create(declared, plan, keys=self.keys, wait=lambda _: None), component)
 
     # -- faults --------------------------------------------------------------------------------------------------
 

@@ -29,6 +29,7 @@ import polars as pl
 from synergy_nb.dataflow.streams.deployments import Assignment, Deployment, Feed, SharedReader
 from synergy_nb.dataflow.streams.effects import Fact, FactKind
 from synergy_nb.plan import Plan
+from synergy_nb.plan.active_replicas import replicas_of
 from synergy_nb.simulator.collected_results import Results
 from synergy_nb.simulator.data_paths import DataPaths
 from synergy_nb.simulator.scripted_faults import Faults
@@ -93,13 +94,16 @@ class StreamWorld(DataPaths):
         self._plans[application] = plan
         self._inputs[application] = inputs
         shared = shares or {}
+        replicas = {each: name for name, several in replicas_of(plan).items() for each in several}
         assignments: dict[str, Assignment] = {}
         for name, operator in plan.operators.items():
             if name in shared:
                 continue
             feeds = tuple(Feed(*shared[up]) if up in shared else Feed(application, up) for up in operator.inputs)
             copies, sink = (backups or {}).get(name, ()), operator.kind == "sink"
-            assignments[name] = Assignment(peers[name], 0, copies, "", feeds, (), sink)
+            assignments[name] = Assignment(
+                peers[name], 0, copies, "", feeds, (), sink, ports=operator.ports, replica_of=replicas.get(name, "")
+            )
             if all(feed.application == application for feed in feeds):  # who shares a stream joins it somewhere
                 self._first |= {(application, name, peer) for peer in assignments[name].backups}
             if sink:

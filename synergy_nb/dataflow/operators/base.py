@@ -439,7 +439,7 @@ def create(
         id=operator.id,
         kind=operator.kind,
         params=operator.params,
-        inputs=tuple(plan.schema(upstream) for upstream in operator.inputs),
+        inputs=tuple(plan.schema(upstream) for upstream in operator.streams),
         output=plan.schema(operator.id),
         stream=plan.stream_name(operator.id),
         keys=keys or {},

@@ -92,6 +92,7 @@ class Component(ComponentMetrics):
         Predicted time from it to the sink apart from processing, such as communication, in seconds.
     paused : bool
         Whether it executes nothing at the moment.
+    feed_ports, replica_of : from its assignment
     """
 
     def __init__(
@@ -116,6 +117,8 @@ class Component(ComponentMetrics):
         self.role = role
         self.epoch = assignment.epoch + (role is Role.FOLLOWER)
         self.feeds: tuple[Feed, ...] = assignment.inputs
+        self.replica_of = assignment.replica_of
+        self.feed_ports: tuple[int, ...] = assignment.ports
         self.copy_holders = CopyHolders(assignment.copies)
         self._saved = 0  # bytes that it had executed by its last snapshot
         self.logic = logic
@@ -175,9 +178,11 @@ class Component(ComponentMetrics):
 
     def begin(self, cut: Cut) -> None:
         """Start from a cut; the log has to end there."""
-        for port, since in zip(self.ports, cut.inputs, strict=True):
+        for port, since in zip(self.ports, cut.inputs, strict=False):
             port.received = port.consumed = since
-            port.joined = True
+        for number, port in enumerate(self.ports):
+            port.joined = number < len(cut.inputs)
+            port.late = not port.joined
         self.reading.begin(cut)
         self.losses.begin(cut)
 
@@ -439,7 +444,7 @@ class Component(ComponentMetrics):
         """Whether a snapshot can be made now."""
         if not self.copies or self.running or self.failed or self.steps is not None:
             return False
-        return all(port.joined for port in self.ports) and self._is_resumable
+        return all(port.joined or port.closed for port in self.ports) and self._is_resumable
 
     @property
     def copies(self) -> dict[str, int]:

@@ -219,7 +219,7 @@ class Copy:
     def _reached(self, state: State, follower: Component | None) -> bool:
         if follower is None:
             return self.merge.joined and self.log.end.position >= state.end.position
-        return all(port.consumed.covers(point) for port, point in zip(follower.ports, state.inputs, strict=True))
+        return all(port.consumed.covers(point) for port, point in zip(follower.ports, state.inputs, strict=False))
 
     def number(self, follower: Component | None) -> int:
         """Return the number of the last snapshot from which this peer can resume; -1 if there is none."""

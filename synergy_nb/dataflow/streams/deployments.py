@@ -35,7 +35,8 @@ class Feed(NamedTuple):
     Parameters
     ----------
     application, operator
-        Component that makes the stream; of another application where the stream is shared.
+        Component that makes the stream; of another application where the stream is shared. An empty operator stands for
+        a stream that was discarded: the numbers of the other inputs do not change.
     """
 
     application: str
@@ -98,6 +99,13 @@ class Assignment(msgspec.Struct, frozen=True):
         Whether a client collects its output.
     external
         Whether another engine executes it: nobody can follow it, but another peer can resume where the engine is.
+    ports
+        Port of the operator that each input belongs to, where stream replicas feed a port together; empty where each
+        input has a port of its own.
+    replica_of
+        Operator of which it is one of several active replicas; empty for every other component.
+    state_from
+        Component of which the copy on this peer is the state that it starts from; empty: it starts without one.
     """
 
     active: str
@@ -108,6 +116,13 @@ class Assignment(msgspec.Struct, frozen=True):
     shared_readers: tuple[SharedReader, ...] = ()
     sink: bool = False
     external: bool = False
+    ports: tuple[int, ...] = ()
+    replica_of: str = ""
+    state_from: str = ""
+
+    def port(self, number: int) -> int:
+        """Return the port of the operator that an input belongs to."""
+        return self.ports[number] if self.ports else number
 
     @property
     def copies(self) -> tuple[str, ...]:

@@ -10,15 +10,13 @@ That conclusion requires that this stream was complete. A stream that joins whil
 lacks what its producer sent before; if its promise counted at once, a tuple that another stream has yet to deliver
 would be lost. So a stream states from which event time on it is complete, and its promises are valid only from then on.
 
-Nothing on peers uses the filter yet.
-
 .. [1] J.-H. Hwang, U. Çetintemel, S. Zdonik. Fast and highly-available stream processing over wide area networks.
    ICDE 2008. Algorithm 1 and theorem 1 (IV-B), weights of streams (V-B).
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 import msgspec
@@ -42,6 +40,14 @@ class _Stream:
     number: int
     complete_from: int | None
     promised: Punctuation | None = None
+
+
+class _Head(msgspec.Struct, frozen=True, array_like=True):
+    """Saved state beside tables: of each stream its name, from when it is complete, and its last promise."""
+
+    streams: list[tuple[str, int | None, tuple[int, float] | None]]
+    promise: int
+    passed: int
 
 
 class DuplicateFilter:
@@ -178,6 +184,48 @@ class DuplicateFilter:
         """
         self._of(stream).complete_from = since
         return self._advance()
+
+    # -- state ---------------------------------------------------------------------------------------------------
+
+    def save(self) -> tuple[bytes, list[pl.DataFrame]]:
+        """Return head and tables of the state, from which :meth:`restore` resumes; weights are not part of it."""
+        streams = [
+            (name, each.complete_from, None if each.promised is None else (each.promised.time, each.promised.born))
+            for name, each in self._streams.items()
+        ]
+        head = msgspec.msgpack.encode(_Head(streams, self._promise, self._passed))
+        if self._identity is None:
+            return head, []
+        words, counts = self._words[: self._used], self._counts[: self._used]
+        columns = {f"word {number}": words[:, number] for number in range(words.shape[1])}
+        columns |= {f"count {number}": counts[:, number] for number in range(counts.shape[1])}
+        counters = pl.DataFrame({**columns, "greatest": self._greatest[: self._used]})
+        return head, [pl.DataFrame(schema=self._identity.schema), counters, *self._identity.texts()]
+
+    def restore(self, head: bytes, tables: Sequence[pl.DataFrame]) -> None:
+        """Resume where the filter was that saved this state."""
+        saved = msgspec.msgpack.decode(head, type=_Head)
+        self._promise, self._passed = saved.promise, saved.passed
+        self._streams = {}
+        for number, (name, complete_from, promised) in enumerate(saved.streams):
+            promise = None if promised is None else Punctuation(promised[0], 0, promised[1])
+            self._streams[name] = _Stream(number, complete_from, promise)
+        count = len(self._streams)
+        self._ranks = np.zeros((count, count), dtype=np.int64)
+        self._counts, self._greatest = np.zeros((0, count), dtype=np.int64), np.zeros(0, dtype=np.int64)
+        self._identity = None
+        if tables:
+            empty, counters, *texts = tables
+            self._identity = TupleWords(empty.schema)
+            self._identity.restore(texts)
+            values = np.ascontiguousarray(counters.to_numpy().astype(np.int64, copy=False))
+            width, self._used = self._identity.width, len(values)
+            self._words = np.ascontiguousarray(values[:, :width])
+            self._counts = np.ascontiguousarray(values[:, width:-1])
+            self._greatest = np.ascontiguousarray(values[:, -1])
+            self._rebuild_index()
+
+    # -- inside --------------------------------------------------------------------------------------------------
 
     def _of(self, stream: str) -> _Stream:
         if stream not in self._streams:

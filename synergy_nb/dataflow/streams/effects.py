@@ -156,6 +156,7 @@ class FactKind(StrEnum):
     COMPONENT_FAILED = "component_failed"  # it has failed, or could not be created
     COPY_READY = "copy_ready"  # this peer has a copy of it and can take over
     COPIES_BEHIND = "copies_behind"  # some peers with a copy of it could not take over
+    INPUT_LOST = "input_lost"  # one of several stream replicas sends it nothing more
     TAKEN_OVER = "taken_over"  # it replaced another one, and replays no more of its order
 
 

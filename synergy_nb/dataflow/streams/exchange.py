@@ -19,10 +19,12 @@ from typing import TYPE_CHECKING, Final
 
 from synergy_nb.dataflow.streams.component import Component
 from synergy_nb.dataflow.streams.copies import Copy
-from synergy_nb.dataflow.streams.deployments import Role, producer
+from synergy_nb.dataflow.streams.deployments import Assignment, Role, producer
+from synergy_nb.dataflow.streams.effects import Fact, FactKind
 from synergy_nb.dataflow.streams.frames import Ack, Data, Frame, Subscribe, Unsubscribe
 from synergy_nb.dataflow.streams.log import Cursor, LogTrimmed
 from synergy_nb.dataflow.streams.merge import InOrder, Receipt
+from synergy_nb.dataflow.streams.stream_merging import MergedLogic
 from synergy_nb.dataflow.streams.values import COPY, Chunk, OnLag, Output, Point, Reader
 from synergy_nb.dataflow.tuples import END, START
 
@@ -35,6 +37,7 @@ ACK_S: Final = 0.05  # longest delay of an acknowledgement, seconds
 RETRY_S: Final = 0.05  # seconds between the first two subscriptions, until the producer answers
 RETRY_MOST_S: Final = 0.8  # longest time between two later ones, seconds
 RESEND_S: Final = 0.5  # seconds until unacknowledged chunks are sent again for the first time
+STALL_S: Final = 2.0  # seconds without progress after which nothing more is retained for an active replica
 RESEND_MOST_S: Final = 16.0  # longest time between two later retransmissions, seconds
 
 
@@ -95,6 +98,8 @@ class Exchange:
                 data = Data(component.output, cursor.reader, chunks[0].start, tuple(chunks), False, log.start)
                 self._hosting.send(cursor.reader.peer, data)
             waits = not cursor.subscribed or (blocked and cursor.on_lag is OnLag.BLOCK)
+            if blocked and cursor.on_lag is OnLag.GROUP and log.holds_up(cursor):
+                waits, cursor.progressed_at = True, cursor.progressed_at or now
             if cursor.resend_at is None and (waits or cursor.sent > cursor.received):
                 cursor.unacknowledged_since = now
                 cursor.resend_at = now + max(cursor.patience, RESEND_S)
@@ -124,8 +129,9 @@ class Exchange:
                 self._send(reader.peer, Unsubscribe(frame.output, reader, str(error)))
             return
         start, losses = log.next_point(cursor.sent), component.losses.carried(log.end.position)
+        latest = _latest(component)
         began = reader.port == COPY and (frame.since is None or frame.since.position < start.position)
-        self._send(reader.peer, Data(frame.output, reader, start, (), began, end=log.end, losses=losses))
+        self._send(reader.peer, Data(frame.output, reader, start, (), began, end=log.end, losses=losses, latest=latest))
         if reader.port == COPY:
             self._hosting.snapshots.subscribed(component, reader.peer, frame.since is None, now)
         self.flush(component, now)
@@ -175,10 +181,32 @@ class Exchange:
         if component is None or component.reader(reader.port) != reader:
             return
         port = component.ports[reader.port]
-        if port.epoch == frame.output.epoch and port.received.until != END:
+        if port.epoch != frame.output.epoch or port.received.until == END or port.closed:
+            return
+        if _has_others(component, reader.port):
+            port.closed = True
+            self._hosting.effect(Fact(FactKind.INPUT_LOST, component.application, component.operator, frame.reason))
+        else:
             self._hosting.fail(component, f"input {reader.port}, {frame.output.operator}: {frame.reason}")
 
     # -- readers -------------------------------------------------------------------------------------------------
+
+    def change_inputs(self, key: tuple[str, str], assignment: Assignment) -> None:
+        """Add the stream replicas that a component has to read from now on, and leave those that are discarded."""
+        component = self._hosting.components.get(key)
+        if component is None or component.feeds == assignment.inputs:
+            return
+        sources = self._sources.get(component, [])
+        for number, source in enumerate(sources):
+            if component.feeds[number] != assignment.inputs[number]:
+                if source.peer:
+                    self._send(source.peer, Unsubscribe(self._output(component, number), component.reader(number)))
+                source.peer, component.ports[number].closed = "", True
+        component.feeds, component.feed_ports = assignment.inputs, assignment.ports
+        component.ports += [InOrder(None, late=True) for _ in component.feeds[len(component.ports) :]]
+        if isinstance(component.logic, MergedLogic):
+            component.logic.set_ports(component.feed_ports)
+        sources += [Source() for _ in component.feeds[len(sources) :]]
 
     def refuse_older(self) -> None:
         """Accept chunks of the present epochs only: from now on others may depend on what this peer has read."""
@@ -200,7 +228,7 @@ class Exchange:
             if found is None:  # no peer makes it any more, or yet
                 source.peer = ""
                 continue
-            if port.epoch > found[1] or (source.peer, port.epoch) == found:
+            if port.epoch > found[1] or (source.peer, port.epoch) == found or port.closed:
                 continue
             known = self._hosting.deployments.get(feed.application)
             if known is not None and list(replaced) == [feed.operator] and not component.drops:
@@ -237,7 +265,9 @@ class Exchange:
                 self._receive_older(component, port, frame, now)
             return
         self._hosting.touch(component.application, component.operator)
-        gap = not frame.chunks and not port.begin(frame.start, self._hosting.arrival(), now, frame.end)
+        if port.closed:
+            return
+        gap = not frame.chunks and not port.begin(frame.start, self._hosting.arrival(), now, frame.end, frame.latest)
         source.wait_s = RETRY_S
         component.losses.add(frame.losses)
         if frame.chunks:
@@ -357,18 +387,22 @@ class Exchange:
                 self._acknowledge(component, number)
         for cursor in component.log.cursors.values():
             if cursor.resend_at is not None and cursor.resend_at <= now:
-                if cursor.lost:
+                stalls = cursor.on_lag is OnLag.GROUP and now - cursor.progressed_at >= STALL_S
+                if cursor.lost or (stalls and component.log.holds_up(cursor) and component.log.give_up(cursor)):
                     self.dismiss(component, cursor, now)
                     continue
                 cursor.resend_at = None
                 if not cursor.subscribed:  # it may believe that it is
                     cursor.patience = min(2.0 * max(cursor.patience, RESEND_S), RESEND_MOST_S)
                     start = Point(max(cursor.sent, component.log.start).position, START)
-                    self._send(cursor.reader.peer, Data(component.output, cursor.reader, start, end=component.log.end))
+                    end, latest = component.log.end, _latest(component)
+                    self._send(
+                        cursor.reader.peer, Data(component.output, cursor.reader, start, end=end, latest=latest)
+                    )
                 elif cursor.sent > cursor.received:
                     cursor.sent = cursor.received
                     cursor.patience = min(2.0 * max(cursor.patience, RESEND_S), RESEND_MOST_S)
-                elif cursor.on_lag is OnLag.BLOCK:  # its last acknowledgement may be lost
+                elif cursor.on_lag in (OnLag.BLOCK, OnLag.GROUP):  # its last acknowledgement may be lost
                     self._send(cursor.reader.peer, Data(component.output, cursor.reader, cursor.sent))
         self.flush(component, now)
 
@@ -407,3 +441,20 @@ class Exchange:
             assignment = self._hosting.assignment(*key)
             if assignment is not None and assignment.active == peer:
                 copy.merge.subscribed, copy.retry_at = False, now + RETRY_S
+
+
+def _latest(component: Component) -> int:
+    """Greatest event time that an active replica has emitted, µs; ``START`` for any other component."""
+    return component.logic.latest if isinstance(component.logic, MergedLogic) else START
+
+
+def _has_others(component: Component, number: int) -> bool:
+    """Whether other stream replicas feed the port of an input."""
+    ports = component.feed_ports
+    return bool(ports) and any(
+        port == ports[number]
+        and other != number
+        and component.feeds[other].operator
+        and not component.ports[other].closed
+        for other, port in enumerate(ports)
+    )

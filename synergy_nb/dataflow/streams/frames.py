@@ -22,6 +22,7 @@ from synergy_nb.dataflow.streams.values import (
     Run,
     Stream,
 )
+from synergy_nb.dataflow.tuples import START
 
 __all__ = [
     "Ack",
@@ -58,6 +59,8 @@ class Data(msgspec.Struct, frozen=True, eq=False, tag="data"):
         Present end of the output, in the answer to a subscription.
     losses
         Losses up to that end, in such an answer: chunks that carried them may have been trimmed.
+    latest
+        Greatest event time in µs of all tuples before that end, in such an answer of an active replica.
     """
 
     output: Output
@@ -68,6 +71,7 @@ class Data(msgspec.Struct, frozen=True, eq=False, tag="data"):
     trimmed: Point = ORIGIN
     end: Point = ORIGIN
     losses: tuple[Loss, ...] = ()
+    latest: int = START
 
 
 class Ack(msgspec.Struct, frozen=True, tag="ack"):

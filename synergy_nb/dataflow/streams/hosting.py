@@ -480,6 +480,8 @@ class Hosting:
         cursor = component.log.cursors[ack.reader]
         if ack.received > cursor.received:
             cursor.patience = min(3.0 * (now - cursor.unacknowledged_since), RESEND_MOST_S)
+        if ack.consumed > cursor.consumed:
+            cursor.progressed_at = now
         component.log.acknowledge(ack.reader, ack.received, ack.consumed, ack.durable)
         if ack.reader.port == COPY:
             self.snapshots.acknowledged(component, ack.reader.peer, ack.snapshot)

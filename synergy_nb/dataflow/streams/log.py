@@ -82,6 +82,8 @@ class Cursor:
         Policy for a reader that falls behind.
     window
         Bytes that may be sent to it before it has consumed them.
+    group
+        Operator and port of which the reader is one of several active replicas; empty for every other reader.
 
     Attributes
     ----------
@@ -95,15 +97,26 @@ class Cursor:
         Time in seconds since which sent chunks have not been acknowledged.
     resend_at : float or None
         Time in seconds at which unacknowledged chunks are sent again, or None.
+    progressed_at : float
+        Time in seconds at which it had executed more than before; 0 before the first time.
     """
 
     __slots__ = (
-        "consumed", "durable", "lost", "on_lag", "patience", "reader", "received", "resend_at", "sent", "subscribed",
-        "unacknowledged_since", "window",
+        "consumed", "durable", "group", "lost", "on_lag", "patience", "progressed_at", "reader", "received",
+        "resend_at", "sent", "subscribed", "unacknowledged_since", "window",
     )  # fmt: skip
 
-    def __init__(self, reader: Reader, since: Point, on_lag: OnLag = OnLag.BLOCK, window: int = LIMITS.window) -> None:
+    def __init__(
+        self,
+        reader: Reader,
+        since: Point,
+        on_lag: OnLag = OnLag.BLOCK,
+        window: int = LIMITS.window,
+        group: tuple[str, int] = ("", 0),
+    ) -> None:
         self.reader = reader
+        self.group = group
+        self.progressed_at = 0.0
         self.on_lag = on_lag
         self.window = window
         self.sent = self.received = self.consumed = self.durable = since
@@ -244,19 +257,29 @@ class StreamLog:
 
     # -- readers -------------------------------------------------------------------------------------------------
 
-    def expect(self, reader: Reader, since: Point | None = None, on_lag: OnLag = OnLag.BLOCK) -> Cursor:
+    def expect(
+        self,
+        reader: Reader,
+        since: Point | None = None,
+        on_lag: OnLag = OnLag.BLOCK,
+        group: tuple[str, int] = ("", 0),
+    ) -> Cursor:
         """Expect a reader: retain chunks for it from a point on, or from where the reader is that it replaces.
 
         Parameters
         ----------
         since
             Point from which it may read; None: where the log begins.
+        on_lag
+            Policy for the reader if it falls behind.
+        group
+            Operator and port of which it is one of several active replicas.
         """
         cursor = self.cursors.get(reader)
         if cursor is None:
             since = self._start if since is None else since
             cursor = self.cursors[reader] = Cursor(reader, since, on_lag, self._limits.window)
-        cursor.on_lag = on_lag
+        cursor.on_lag, cursor.group = on_lag, group
         replaced = [old for old in self.cursors.values() if reader.replaces(old.reader)]
         kept = [old for old in replaced if old.on_lag is not OnLag.RESYNC] or replaced  # followers retain nothing
         if kept:
@@ -363,13 +386,21 @@ class StreamLog:
         end = self._offset(self.end)
         paced = False
         ahead = False
+        groups: dict[tuple[str, int], bool] = {}  # whether each reader of a group has used up its window
         for cursor in self.cursors.values():
             if cursor.on_lag is OnLag.BLOCK:
                 if self.blocks(cursor):
                     return True
                 paced = True
+            elif cursor.on_lag is OnLag.GROUP and not cursor.lost:
+                if self.holds_up(cursor):
+                    return True
+                groups[cursor.group] = groups.get(cursor.group, True) and self.blocks(cursor)
+                paced = True
             elif cursor.on_lag is OnLag.FAIL and not cursor.lost:
                 ahead = ahead or end - self._offset(cursor.consumed) <= cursor.window // 2
+        if True in groups.values():
+            return True
         sharers = any(cursor.on_lag is OnLag.FAIL and not cursor.lost for cursor in self.cursors.values())
         return not paced and sharers and not ahead  # only sharers read: the fastest of them sets the pace
 
@@ -379,6 +410,25 @@ class StreamLog:
         if end - self._executed(cursor) >= cursor.window:
             return True
         return end - self._offset(cursor.durable) >= max(self._limits.retain, cursor.window)
+
+    def holds_up(self, cursor: Cursor) -> bool:
+        """Whether an active replica has more chunks to read than are retained."""
+        return self._offset(self.end) - self._offset(cursor.durable) >= max(self._limits.retain, cursor.window)
+
+    def give_up(self, cursor: Cursor) -> bool:
+        """Retain nothing more for an active replica that reads too slowly, if another one of its group is ahead of it.
+
+        Returns
+        -------
+        bool
+            Whether it is lost now.
+        """
+        others = (each for each in self.cursors.values() if each.group == cursor.group and not each.lost)
+        if cursor.on_lag is not OnLag.GROUP or all(each.durable <= cursor.durable for each in others):
+            return False
+        cursor.lost = True
+        self.trim()
+        return True
 
     def laggards(self) -> list[Cursor]:
         """Return the sharers with more unread bytes than are retained for sharers; each only once, then it is lost."""

@@ -71,6 +71,9 @@ class InOrder:
         Point from which it reads. None: the present end of the stream when it subscribes, as for a later sharer.
     epoch
         Epoch of the producer.
+    late
+        Whether it is a stream replica that joins while others run: the first promise in its queue is the event time
+        from which it is complete, which is later than all tuples before it.
 
     Attributes
     ----------
@@ -90,15 +93,19 @@ class InOrder:
         Epoch whose chunks are still accepted, as the producer has moved and nothing has come from its new peer yet.
     end : Point
         End of the producer's output when it answered the subscription.
+    closed : bool
+        Whether it is a stream replica that ended, as its producer did or sends it nothing more.
     """
 
     __slots__ = (
-        "acknowledged", "consumed", "durable", "end", "epoch", "joined", "older", "queue", "queued", "received",
-        "subscribed", "unacknowledged",
+        "acknowledged", "closed", "consumed", "durable", "end", "epoch", "joined", "late", "older", "queue", "queued",
+        "received", "subscribed", "unacknowledged",
     )  # fmt: skip
 
-    def __init__(self, since: Point | None = ORIGIN, epoch: int = 0) -> None:
+    def __init__(self, since: Point | None = ORIGIN, epoch: int = 0, *, late: bool = False) -> None:
         self.joined = since is not None
+        self.late = late
+        self.closed = False
         self.received = self.consumed = ORIGIN if since is None else since
         self.durable = ORIGIN
         self.acknowledged = (ORIGIN, ORIGIN, ORIGIN)
@@ -115,8 +122,19 @@ class InOrder:
         """Point from which it requests chunks; None if it joins the stream at its present end."""
         return self.received if self.joined else None
 
-    def begin(self, start: Point, sequence: int = 0, now: float = 0.0, end: Point = ORIGIN) -> bool:
-        """Handle the producer's statement where it begins and where its output ends at present.
+    def begin(
+        self, start: Point, sequence: int = 0, now: float = 0.0, end: Point = ORIGIN, latest: int = START
+    ) -> bool:
+        """Handle the producer's statement where it begins, and where its output ends at present.
+
+        Parameters
+        ----------
+        start, end
+            Points at which it begins and ends.
+        sequence, now
+            Number and time in seconds of the arrival.
+        latest
+            Greatest event time before the end, in µs, if the producer is an active replica.
 
         Returns
         -------
@@ -127,6 +145,8 @@ class InOrder:
         if not self.joined:
             self.joined = True
             self.received = self.consumed = Point(start.position, START)
+            if self.late and latest > START:
+                start = Point(start.position, max(start.until, latest + 1))
         if start.position > self.received.position:
             self.subscribed = False
             return False

@@ -95,6 +95,7 @@ class Roles:
                 self._activate((application, operator), assignment)
             elif role is not None:
                 self._update_copy((application, operator), assignment, role, now)
+            hosting.exchange.change_inputs((application, operator), assignment)
         for operator in deployment.assignments:
             hosting.touch(application, operator)
         for key, recovery in self.recoveries.items():
@@ -149,6 +150,7 @@ class Roles:
             return
         copy = self.copies.pop(key, None)
         if component is None:
+            copy = self.copies.pop((key[0], assignment.state_from), None) if copy is None else copy
             component = self._made(key, assignment, Role.ACTIVE, copy)
         if component is None:
             return
@@ -196,10 +198,13 @@ class Roles:
         """Expect exactly the readers that a deployment names."""
         hosting, log, assignment = self._hosting, component.log, deployment.assignments[component.operator]
         wanted: dict[Reader, OnLag] = {}
+        groups: dict[Reader, tuple[str, int]] = {}
         following: set[tuple[str, int]] = set()
         for operator, port in deployment.readers(component.operator):
             there = deployment.assignments[operator]
-            wanted[Reader(component.application, operator, port, there.active, there.epoch)] = OnLag.BLOCK
+            reader = Reader(component.application, operator, port, there.active, there.epoch)
+            wanted[reader] = OnLag.GROUP if there.replica_of else OnLag.BLOCK
+            groups[reader] = there.replica_of, there.port(port)
             if there.follower:
                 following.add((operator, port))
         for shared in assignment.shared_readers:
@@ -210,7 +215,7 @@ class Roles:
         component.expecting = True
         for reader, on_lag in wanted.items():
             since = log.end if joins and on_lag is OnLag.FAIL and not reader.epoch else None
-            cursor = log.expect(reader, since, on_lag)
+            cursor = log.expect(reader, since, on_lag, groups.get(reader, ("", 0)))
             if reader.port == CLIENT:
                 cursor.subscribed, cursor.window = True, hosting.limits.results
         for peer in assignment.copies:
@@ -411,7 +416,8 @@ def _caught_up(follower: Component, start: Point, emitted: Point) -> bool:
     emitted
         Point up to which the output of the active component has arrived here.
     """
-    if follower.running or any(not port.subscribed or port.received < port.end for port in follower.ports):
+    reading = [port for port in follower.ports if not port.closed]
+    if follower.running or any(not port.subscribed or port.received < port.end for port in reading):
         return False
     end = follower.log.end.position
     return follower.first is None or (end > start.position and end >= emitted.position)

@@ -7,6 +7,7 @@ bytes are numbered in the order in which they are first seen; the numbers are va
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import TypeAlias
 
 import numpy as np
@@ -45,6 +46,16 @@ class TupleWords:
     def named(self) -> int:
         """Number of distinct texts and bytes that have a number."""
         return sum(map(len, self._numbers.values()))
+
+    def texts(self) -> list[pl.DataFrame]:
+        """Return the texts and bytes of each column that has such values, in the order of their numbers."""
+        kinds = self.schema.dtypes()
+        return [pl.DataFrame({"value": pl.Series(list(each), dtype=kinds[at])}) for at, each in self._numbers.items()]
+
+    def restore(self, texts: Sequence[pl.DataFrame]) -> None:
+        """Give texts and bytes the numbers that they had where :meth:`texts` returned them."""
+        for column, table in zip(self._numbers, texts, strict=True):
+            self._numbers[column] = {value: number for number, value in enumerate(table.get_column("value").to_list())}
 
     def check(self, table: pl.DataFrame) -> None:
         """Raise ValueError if a table has other columns."""

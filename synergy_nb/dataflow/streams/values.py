@@ -217,6 +217,7 @@ class OnLag(enum.IntEnum):
     BLOCK = 0  #: The component that makes the stream waits for it: a reader of the same application.
     FAIL = 1  #: It alone fails: an application that shares the stream of another one.
     RESYNC = 2  #: It resumes where the log begins, with the next snapshot: a backup or a follower.
+    GROUP = 3  #: It alone fails, and the component waits for the fastest of its group: an active replica.
 
 
 class Encoding(enum.IntEnum):

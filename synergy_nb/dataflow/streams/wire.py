@@ -57,7 +57,7 @@ __all__ = ["decode", "encode"]
 
 _PREFIX: Final = struct.Struct("<BBII")
 _MAGIC: Final = 0x5F
-_VERSION: Final = 2
+_VERSION: Final = 3
 
 
 class _Chunk(msgspec.Struct, frozen=True, array_like=True, gc=False):
@@ -81,6 +81,7 @@ class _Data(msgspec.Struct, frozen=True, tag="data"):
     trimmed: Point
     end: Point
     losses: tuple[Loss, ...]
+    latest: int
 
 
 class _Piece(msgspec.Struct, frozen=True, array_like=True, gc=False):
@@ -143,7 +144,15 @@ def parts(frame: Frame, *, near: bool = False) -> Iterator[bytes]:
                 for chunk, payload in zip(frame.chunks, payloads, strict=True)
             )
             header = _Data(
-                frame.output, frame.reader, frame.start, chunks, frame.began, frame.trimmed, frame.end, frame.losses
+                output=frame.output,
+                reader=frame.reader,
+                start=frame.start,
+                chunks=chunks,
+                began=frame.began,
+                trimmed=frame.trimmed,
+                end=frame.end,
+                losses=frame.losses,
+                latest=frame.latest,
             )
         case State():
             payloads = [piece.data for piece in frame.enclosed]
@@ -228,6 +237,7 @@ def decode(
                 header.trimmed,
                 header.end,
                 header.losses,
+                header.latest,
             )
         case _State():
             enclosed = _pieces(header.enclosed, rest)

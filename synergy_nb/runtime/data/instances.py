@@ -15,10 +15,12 @@ import polars as pl
 
 from synergy_nb import traces
 from synergy_nb.dataflow.logic import ANYTHING
-from synergy_nb.dataflow.operators import OperatorLogic, create
+from synergy_nb.dataflow.operators import create
 from synergy_nb.dataflow.streams.component import Component
 from synergy_nb.dataflow.streams.deployments import Deployment
+from synergy_nb.dataflow.streams.execution import Logic
 from synergy_nb.dataflow.streams.log import Limits
+from synergy_nb.dataflow.streams.stream_merging import merged
 from synergy_nb.dataflow.streams.values import Point
 from synergy_nb.dataflow.tuples import END, Batch, Punctuation, empty
 from synergy_nb.plan import Operator, Plan
@@ -114,7 +116,7 @@ def configure(component: Component, plan: Plan, deployment: Deployment) -> None:
         component.share.limit = min(component.share.limit, plan.qos.memory)
 
 
-def logic_of(operator: Operator, plan: Plan, component: Component, around: ExecutionContext) -> OperatorLogic:
+def logic_of(operator: Operator, plan: Plan, component: Component, around: ExecutionContext) -> Logic:
     """Create the logic of an operator; with little memory it makes small pieces.
 
     Raises
@@ -124,7 +126,7 @@ def logic_of(operator: Operator, plan: Plan, component: Component, around: Execu
     """
     logic = create(operator, plan, keys=around.keys, wait=time.sleep)
     logic.piece_bytes = int(min(logic.piece_bytes, component.share.limit / PIECES))
-    return logic
+    return merged(logic, component)
 
 
 def part_of(operator: Operator, component: Component, around: ExecutionContext) -> SparkPart:
@@ -219,7 +221,7 @@ def warm(operator: Operator, plan: Plan) -> None:
     """
     with contextlib.suppress(*ANYTHING):  # it may fail: there are no keys, and the tuple may be refused
         logic = create(operator, plan, wait=lambda _: None)
-        for port, upstream in enumerate(operator.inputs):
+        for port, upstream in enumerate(operator.streams):
             schema = plan.schema(upstream)
             values = {name: [_NOTHING.get(kind, 0)] for name, kind in schema.items()}
             logic.on_batch(port, Batch(pl.DataFrame(values, schema=empty(schema).schema), 0, 0.0))

@@ -46,7 +46,7 @@ class CalibrationCase:
     def __init__(self, plan: Plan, operator: str) -> None:
         self.kind = plan.operators[operator].kind
         self._logic = create(plan.operators[operator], plan, wait=lambda _: None)
-        self._tables = [_two_tuples(plan.schema(upstream)) for upstream in plan.operators[operator].inputs]
+        self._tables = [_two_tuples(plan.schema(upstream)) for upstream in plan.operators[operator].streams]
         self._made = 0
 
     def items(self) -> list[tuple[int, Item]]:

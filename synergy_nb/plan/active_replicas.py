@@ -1,0 +1,95 @@
+"""Plans with active replicas: each replica of an operator is an operator of its own (Hwang et al., ICDE 2008, II-B).
+
+The replicas of an operator have the same kind and parameters. Each reads all replicas of each of its inputs, and uses
+each tuple from whichever of them delivers it first. So there are k² streams between two operators of k replicas, and k
+between a source and an operator, and between an operator and a sink: sources and sinks are not replicated, nor are
+operators that are pinned to a peer.
+
+Everything else follows: admission, projection, migration and measurement treat a replica as any other operator.
+"""
+
+from __future__ import annotations
+
+import msgspec
+
+from synergy_nb.plan.catalogue import PART, TAP
+from synergy_nb.plan.query_plan import Plan
+from synergy_nb.plan.validation import Checked, Operator
+
+__all__ = ["is_replicable", "original", "replica_id", "replicas_of", "replicated"]
+
+_MARK = "~"  # between the id of an operator and the number of a replica; no id of a submitted plan has it
+
+
+def replica_id(operator: str, number: int) -> str:
+    """Id of a replica of an operator; the first one, number 0, has the operator's own id.
+
+    >>> replica_id("join", 0), replica_id("join", 2), original("join~2")
+    ('join', 'join~2', 'join')
+    """
+    return f"{operator}{_MARK}{number}" if number else operator
+
+
+def original(operator: str) -> str:
+    """Id of the operator of which an operator of an expanded plan is a replica, or its own id."""
+    return operator.partition(_MARK)[0]
+
+
+def is_replicable(operator: Operator) -> bool:
+    """Whether an operator gets active replicas: sources, sinks and operators pinned to a peer do not."""
+    return operator.kind not in ("source", "sink", TAP, PART) and operator.at is None
+
+
+def replicated(plan: Plan, degree: int) -> Plan:
+    """Expand a plan by active replicas.
+
+    Parameters
+    ----------
+    plan
+        Query plan ξ; it is not changed.
+    degree
+        Number of replicas of each operator.
+
+    Examples
+    --------
+    >>> from synergy_nb.plan import source
+    >>> plan = source("packets", seed=1).filter("bytes > 9").project("bytes").sink()
+    >>> expanded = replicated(plan, 2)
+    >>> list(expanded.operators)
+    ['source', 'filter', 'filter~1', 'project', 'project~1', 'sink']
+    >>> expanded.operators["project~1"].inputs, expanded.operators["project~1"].ports
+    (('filter', 'filter~1'), (0, 0))
+    """
+    operators: dict[str, Operator] = {}
+    replicas: dict[str, tuple[str, ...]] = {}
+    for name, operator in plan.operators.items():
+        count = degree if is_replicable(operator) else 1
+        replicas[name] = tuple(replica_id(name, number) for number in range(count))
+        inputs = [(each, port) for port, up in enumerate(operator.inputs) for each in replicas[up]]
+        ports = tuple(port for _, port in inputs) if len(inputs) > len(operator.inputs) else ()
+        for number, replica in enumerate(replicas[name]):
+            operators[replica] = msgspec.structs.replace(
+                operator,
+                id=replica,
+                inputs=tuple(each for each, _ in inputs),
+                ports=ports,
+                replica_of=name if number else "",
+            )
+    return Plan.composed(
+        plan.name,
+        plan.qos,
+        Checked(
+            operators,
+            {each: plan.schema(name) for name in plan.operators for each in replicas[name]},
+            {each: plan.window(name) for name in plan.operators for each in replicas[name]},
+        ),
+    )
+
+
+def replicas_of(plan: Plan) -> dict[str, tuple[str, ...]]:
+    """Operators of the submitted plan that have several active replicas in an expanded one, to the ids of these."""
+    found: dict[str, tuple[str, ...]] = {}
+    for name, operator in plan.operators.items():
+        if operator.replica_of:
+            found[operator.replica_of] = (*found.get(operator.replica_of, (operator.replica_of,)), name)
+    return found

@@ -1,0 +1,227 @@
+"""Active replicas in virtual time: real operators behind duplicate filters, with crashes, hangs and slow readers."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Sequence
+from typing import Any
+
+import polars as pl
+import pytest
+
+from synergy_nb.dataflow.operators import create
+from synergy_nb.dataflow.streams.duplicate_filter import DuplicateFilter
+from synergy_nb.dataflow.streams.log import Limits, StreamLog
+from synergy_nb.dataflow.streams.stream_merging import MergedLogic
+from synergy_nb.dataflow.streams.values import ORIGIN, OnLag, Point, Reader, chunks_of
+from synergy_nb.dataflow.tuples import START, Batch, Item, Punctuation
+from synergy_nb.plan import Plan, source
+from synergy_nb.plan.active_replicas import replicas_of, replicated
+from synergy_nb.simulator.scripted_faults import Faults
+from synergy_nb.simulator.stream_world import StreamWorld
+
+PEERS = tuple(f"p{number}" for number in range(8))
+COLUMNS = {"k": "int", "v": "int"}
+
+
+def rows(seed: int, count: int = 200) -> pl.DataFrame:
+    rng = random.Random(seed)
+    times = pl.Series(sorted(rng.randrange(0, 2_000_000) for _ in range(count)), dtype=pl.Datetime("us"))
+    return pl.DataFrame(
+        {
+            "time": times,
+            "k": [rng.randrange(3) for _ in times],
+            "v": [rng.randrange(5) for _ in times],
+        }
+    )
+
+
+INPUTS = {"a": rows(1), "b": rows(2)}
+
+
+def query() -> Plan:
+    one, other = (source("python", name=name, columns=COLUMNS, rate=100.0, id=name) for name in "ab")
+    merged = one.union(other, id="union").filter("v > 0", id="filter")
+    sums = merged.aggregate(by=["k"], window="500 ms", id="sums", values={"s": "sum(v)", "c": "count(v)"})
+    return sums.sink("out", id="out")
+
+
+def deployed(seed: int, degree: int, faults: Faults | None = None) -> tuple[StreamWorld, dict[str, str]]:
+    """Deploy the query: sources and sink at the first peer, the other components one after another at the rest."""
+    plan = replicated(query(), degree)
+    others = [name for name, each in plan.operators.items() if each.kind not in ("source", "sink")]
+    places = dict.fromkeys(plan.operators, PEERS[0])
+    places |= {name: PEERS[1 + number % (len(PEERS) - 1)] for number, name in enumerate(others)}
+    world = StreamWorld(seed=seed, peers=PEERS, faults=faults)
+    world.deploy("app", plan, places, INPUTS)
+    return world, places
+
+
+def results(world: StreamWorld) -> list[tuple[Any, ...]]:
+    found = world.results["app", "out"]
+    assert found.ended, world.failures()
+    return sorted(found.rows.rows())
+
+
+@pytest.fixture(scope="module")
+def expected() -> list[tuple[Any, ...]]:
+    world, _ = deployed(1, 1)
+    world.run(20.0)
+    return results(world)
+
+
+@pytest.mark.parametrize("degree", [2, 3])
+@pytest.mark.parametrize("seed", [1, 2])
+def test_replicas_give_the_rows_of_a_run_without_replicas(
+    degree: int, seed: int, expected: list[tuple[Any, ...]]
+) -> None:
+    world, _ = deployed(seed, degree)
+    world.run(20.0)
+    assert results(world) == expected
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_nothing_is_lost_or_doubled_when_one_replica_of_each_operator_dies(
+    seed: int, expected: list[tuple[Any, ...]]
+) -> None:
+    world, places = deployed(seed, 2)
+    victims = {places["union"], places["filter~1"], places["sums"]}
+    assert not victims & {places["union~1"], places["filter"], places["sums~1"], PEERS[0]}
+    for number, victim in enumerate(sorted(victims)):
+        world._later(0.5 + 0.3 * number, world.crash, victim)
+    world.run(20.0)
+    assert results(world) == expected
+
+
+def test_a_replica_that_hangs_and_comes_back_doubles_nothing(expected: list[tuple[Any, ...]]) -> None:
+    world, places = deployed(3, 2)
+    world._later(0.5, world.hang, places["filter"], 10.0)
+    world.run(30.0)
+    assert results(world) == expected
+
+
+# -- expansion of plans ----------------------------------------------------------------------------------------------
+
+
+def test_an_expanded_plan_has_the_rates_names_and_bytes_of_its_operators() -> None:
+    plan = query()
+    expanded = replicated(plan, 3)
+    assert replicas_of(expanded) == {name: (name, f"{name}~1", f"{name}~2") for name in ("union", "filter", "sums")}
+    for name in expanded.operators:
+        base = name.partition("~")[0]
+        assert expanded.rate(name) == plan.rate(base)
+        assert expanded.stream_name(name) == plan.stream_name(base)
+        assert expanded.load(name) == plan.load(base)
+    assert expanded.operators["union~2"].ports == ()
+    assert expanded.operators["sums~1"].streams == ("filter",)
+    assert Plan.from_bytes(expanded.to_bytes()) == expanded
+
+
+def test_an_operator_pinned_to_a_peer_is_not_replicated() -> None:
+    one = source("python", name="a", columns=COLUMNS, rate=100.0, id="a")
+    plan = one.filter("v > 0", id="filter", at="here").project("v", id="project").sink("out")
+    assert replicas_of(replicated(plan, 2)) == {"project": ("project", "project~1")}
+
+
+# -- streams that join -----------------------------------------------------------------------------------------------
+
+
+def batch(values: Sequence[tuple[int, str]]) -> Batch:
+    times = pl.Series([time for time, _ in values], dtype=pl.Datetime("us"))
+    return Batch(pl.DataFrame({"time": times, "name": [name for _, name in values]}), 0, 0.0)
+
+
+def logic(inputs: int) -> MergedLogic:
+    stream = source("python", name="n", columns={"name": "str"}, id="n").filter("name <> ''", id="f")
+    plan = stream.sink("out")
+    return MergedLogic(create(plan.operators["f"], plan), [0] * inputs)
+
+
+def emitted(merged: MergedLogic, port: int, item: Item) -> list[Any]:
+    made = merged.execute(port, item)
+    return [each.time if isinstance(each, Punctuation) else each.table["name"].to_list() for each in made]
+
+
+def test_the_promise_of_a_stream_that_joins_loses_nothing() -> None:
+    merged = logic(1)
+    assert emitted(merged, 0, batch([(0, "B")])) == [["B"]]
+    assert emitted(merged, 0, Punctuation(1, 1, 0.0)) == [1]
+    merged.set_ports([0, 0])  # its producer has sent (1, B) before, and says so: it is complete from 2 on
+    assert emitted(merged, 1, Punctuation(2, 0, 0.0)) == []
+    assert emitted(merged, 1, batch([(2, "C")])) == [["C"]]
+    assert emitted(merged, 1, Punctuation(3, 1, 0.0)) == []  # the promise is withheld
+    assert emitted(merged, 0, batch([(1, "B")])) == [["B"]]  # so this one is not lost
+    assert emitted(merged, 0, Punctuation(2, 2, 0.0)) == [3]  # which also makes the withheld promise valid
+
+
+@pytest.mark.parametrize("moment", range(7))
+def test_a_saved_state_continues_with_the_counters_of_its_streams(moment: int) -> None:
+    steps: list[tuple[int, Item]] = [
+        (0, batch([(1, "x"), (1, "x"), (2, "y")])),
+        (1, batch([(1, "x")])),
+        (1, batch([(2, "y"), (1, "x"), (1, "x")])),
+        (0, Punctuation(2, 3, 0.0)),
+        (0, batch([(2, "y"), (3, "z")])),
+        (1, batch([(2, "y"), (3, "z"), (4, "w")])),
+        (1, Punctuation(5, 7, 0.0)),
+    ]
+    one, other = logic(2), logic(2)
+    found: list[Any] = []
+    for number, (port, item) in enumerate(steps):
+        if number == moment:
+            other.restore(one.save())
+            one = other
+        found += emitted(one, port, item)
+    flat = sorted(name for each in found if isinstance(each, list) for name in each)
+    assert flat == ["w", "x", "x", "x", "y", "y", "z"]
+    assert [each for each in found if isinstance(each, int)] == [2, 5]
+    assert one.latest == 4
+
+
+def test_a_filter_without_tuples_is_saved_and_restored() -> None:
+    merged = DuplicateFilter(["a", "b"])
+    merged.receive("a", Punctuation(7, 0, 0.0))
+    copy = DuplicateFilter(["a", "b"])
+    copy.restore(*merged.save())
+    assert (copy.promise, copy.streams) == (7, ("a", "b"))
+
+
+# -- readers that lag ------------------------------------------------------------------------------------------------
+
+
+def held_up(log: StreamLog) -> bool:
+    return log.blocked
+
+
+def test_the_fastest_replica_of_a_reader_sets_the_pace() -> None:
+    log = StreamLog(limits=Limits(window=1000, retain=4000))
+    group = ("join", 0)
+    fast, slow = (Reader("app", name, 0, peer) for name, peer in (("join", "b"), ("join~1", "c")))
+    for reader in (fast, slow):
+        log.expect(reader, ORIGIN, OnLag.GROUP, group)
+        log.subscribe(reader, ORIGIN)
+    time = 0
+
+    def grow(chunks: int) -> None:
+        nonlocal time
+        items = [Punctuation(time + number, 0, 0.0) for number in range(chunks)]
+        time += chunks
+        log.append(chunks_of(items, log.end))
+
+    grow(20)
+    assert held_up(log)  # neither has read anything of more than a window
+    log.acknowledge(fast, log.end, log.end, log.end)
+    assert not held_up(log)
+    for _ in range(6):
+        grow(10)
+        log.acknowledge(fast, log.end, log.end, log.end)
+    assert held_up(log)  # more waits for the slow one than is retained
+    cursors = log.cursors
+    assert not log.give_up(cursors[fast])
+    assert log.give_up(cursors[slow])
+    assert not held_up(log)
+    assert log.start == log.end
+    grow(20)
+    assert held_up(log)  # the last one of a group is waited for
+    assert not log.give_up(cursors[fast])
+    assert Point(0, START) < log.start
