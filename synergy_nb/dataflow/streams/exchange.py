@@ -396,9 +396,7 @@ class Exchange:
                     cursor.patience = min(2.0 * max(cursor.patience, RESEND_S), RESEND_MOST_S)
                     start = Point(max(cursor.sent, component.log.start).position, START)
                     end, latest = component.log.end, _latest(component)
-                    self._send(
-                        cursor.reader.peer, Data(component.output, cursor.reader, start, end=end, latest=latest)
-                    )
+                    self._send(cursor.reader.peer, Data(component.output, cursor.reader, start, end=end, latest=latest))
                 elif cursor.sent > cursor.received:
                     cursor.sent = cursor.received
                     cursor.patience = min(2.0 * max(cursor.patience, RESEND_S), RESEND_MOST_S)
