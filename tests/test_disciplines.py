@@ -162,10 +162,8 @@ def explained(scheduling: str, *disciplines: str) -> list[str]:
 
 def test_an_explanation_tells_the_discipline() -> None:
     assert explained("") == []
-    assert explained("edf", "edf") == ["scheduling: earliest deadline first, as the plan asks"]
-    assert explained("", "fcfs", "fcfs") == [
-        "scheduling: first come, first served, as its peers do for all that ask for nothing else"
-    ]
+    assert explained("edf", "edf") == ["scheduling: earliest deadline first, as the plan states"]
+    assert explained("", "fcfs", "fcfs") == ["scheduling: first come, first served, the default of its peers"]
     assert explained("", "fcfs", "least_slack") == [
         "scheduling: first come, first served at peer-0; least slack first at peer-1"
     ]
@@ -205,6 +203,6 @@ def test_live_peers_execute_by_the_discipline_of_their_cluster_or_of_the_plan() 
         one = cluster.submit(packets.filter("bytes > 1000").sink("one"))
         other = cluster.submit(packets.filter("bytes > 1200").sink("other", delay="1 min", scheduling="least_slack"))
         assert one.results().height > other.results().height > 0
-        assert "scheduling: earliest deadline first, as its peers do" in str(one.explain())
-        assert "scheduling: least slack first, as the plan asks" in str(other.explain())
+        assert "scheduling: earliest deadline first, the default of its peers" in str(one.explain())
+        assert "scheduling: least slack first, as the plan states" in str(other.explain())
         assert set(other.explain().disciplines) == {"least_slack"}

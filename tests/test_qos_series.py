@@ -246,7 +246,7 @@ def test_an_application_that_runs_within_its_limit() -> None:
     assert said["head"]["tone"] == "good"
     assert said["head"]["sentence"].startswith("Within its limit: 99 % of the last results took at most ")
     flow = said["flow:top-1/sink"]
-    assert (flow["limit"], flow["allowed"], flow["within"], flow["kept"]) == ("1 s", "5 %", True, True)
+    assert (flow["limit"], flow["allowed_miss"], flow["delay_met"], flow["miss_met"]) == ("1 s", "5 %", True, True)
     assert (flow["rate"], flow["tuples"], flow["miss"], flow["missed"]) == (
         "200 tuples/s",
         "12,000 results",
@@ -256,7 +256,7 @@ def test_an_application_that_runs_within_its_limit() -> None:
     assert flow["limits"] == {"delay": 1.0, "miss": 0.05, "rate": None}
     assert [said[f"peer:{peer}"]["name"] for peer in PEERS] == list(NAMES.values())
     assert [said[f"peer:{peer}"]["rank"] for peer in PEERS] == [0, 1, 2, 3, 4]
-    assert said[f"peer:{PEERS[0]}"]["reserved"] == "30 %"
+    assert said[f"peer:{PEERS[0]}"]["promised_text"] == "30 %"
     assert {said[f"part:top-1/{name}"]["state"] for name in top_pairs().operators} == {"running"}
     assert said["part:top-1/filter"]["rate"] == "100 tuples/s"
     assert "queue" in said["part:top-1/filter"]["tip"]
@@ -292,9 +292,9 @@ def test_before_the_first_result_that_is_waited_for() -> None:
     assert head(readings(Journal())) == (
         "○",
         "being composed",
-        "The peers are composing it: they look for a place for each operator.",
+        "The peers are composing it: they look for a peer for each operator.",
     )
-    assert head(readings(story(0))) == ("●", "running", "The first results are waited for.")
+    assert head(readings(story(0))) == ("●", "running", "No result has arrived yet.")
 
 
 def test_late_results_are_said_in_words_and_by_a_glyph() -> None:
@@ -305,7 +305,7 @@ def test_late_results_are_said_in_words_and_by_a_glyph() -> None:
     found = readings(journal)
     assert head(found) == ("▲", "running", "Too late: 25 % of the last results took longer than 1 s.")
     assert status_pieces(found)["head"]["tone"] == "bad"
-    assert status_pieces(found)["flow:top-1/sink"]["kept"] is False
+    assert status_pieces(found)["flow:top-1/sink"]["miss_met"] is False
 
 
 def states(found: JournalSeries) -> dict[str, str]:
@@ -362,20 +362,20 @@ def test_a_component_is_where_it_has_moved_to_or_has_stayed() -> None:
     )
     assert states(found)[operator] == "running"
     assert found.components["top-1", operator].peer == there
-    assert status_pieces(found)["marks"]["list"][-1]["said"] == "filter moved from peer-2 to peer-5"
+    assert status_pieces(found)["marks"]["list"][-1]["text"] == "filter moved from peer-2 to peer-5"
     gone = ComponentUndeployed(START + 11.6, there, "top-1", operator=operator)
     refused = MoveGivenUp(START + 11.5, PEERS[0], "top-1", operator=operator, to=there, reason=f"peer {there} died")
     for events in ((begun, refused, gone), (begun, gone, refused)):
         found = happened(*events)
         assert states(found)[operator] == "running"
         assert found.components["top-1", operator].peer == here
-        said = status_pieces(found)["marks"]["list"][-1]["said"]
+        said = status_pieces(found)["marks"]["list"][-1]["text"]
         assert said == "filter did not move to peer-5: peer-5 died"
 
 
 def test_a_migration_is_told_with_its_reason_who_was_asked_and_how_long_it_took() -> None:
     found = readings(relieved())
-    said = [mark["said"] for mark in status_pieces(found)["marks"]["list"]]
+    said = [mark["text"] for mark in status_pieces(found)["marks"]["list"]]
     assert said == [
         "peer-2 is overloaded: load 0.9, predicted 1.3",
         "filter has no slack at peer-2: limit 900 ms - age 10 ms - predicted 930 ms = -40 ms, for 60 tuples in 1 s",
@@ -386,7 +386,7 @@ def test_a_migration_is_told_with_its_reason_who_was_asked_and_how_long_it_took(
     ]
     assert [mark["label"] for mark in status_pieces(found)["marks"]["list"]] == ["", "hot spot", "", "", "", "moved"]
     slack = status_pieces(found)["part:top-1/filter"]["slack"]
-    assert (slack["now"], slack["least"], slack["bad"], slack["lost"]) == ("720 ms", "-40 ms", False, True)
+    assert (slack["now"], slack["least"], slack["used_up"], slack["was_used_up"]) == ("720 ms", "-40 ms", False, True)
     times, values = found.line("slack", "top-1/filter").points()
     assert min(values) == -0.04
     assert len(times) == 30
@@ -418,7 +418,7 @@ def test_a_hot_spot_that_lasts_is_one_mark_and_a_repeated_reason_one_line() -> N
     later = [msgspec.structs.replace(hot, time=START + 31 + second) for second in range(5)]
     found = happened(*(each for one in later for each in (one, dismissed)))
     assert [mark["label"] for mark in status_pieces(found)["marks"]["list"]] == ["hot spot", ""]
-    assert status_pieces(found)["marks"]["list"][-1]["said"] == "peer-2 does not act: it has moved recently"
+    assert status_pieces(found)["marks"]["list"][-1]["text"] == "peer-2 does not act: it has moved recently"
 
 
 def test_what_an_observing_peer_would_do_and_what_did_not_move_is_told() -> None:
@@ -429,19 +429,19 @@ def test_what_an_observing_peer_would_do_and_what_did_not_move_is_told() -> None
     )  # fmt: skip
     found = happened(decided, decided)
     said = "peer-2 only observes: filter would leave it, 900 tuples/s before, 100 tuples/s without; it would ask peer-3"
-    assert [mark["said"] for mark in status_pieces(found)["marks"]["list"]] == [said]
+    assert [mark["text"] for mark in status_pieces(found)["marks"]["list"]] == [said]
     ended = MigrationEnded(
         START + 12, PEERS[1], "top-1", "filter", cause, "", failure="no peer accepts it", seconds=1.0
     )
     found = happened(msgspec.structs.replace(decided, act=True), ended)
-    assert status_pieces(found)["marks"]["list"][-1]["said"] == "filter did not leave peer-2: no peer accepts it"
+    assert status_pieces(found)["marks"]["list"][-1]["text"] == "filter did not leave peer-2: no peer accepts it"
 
 
 def test_the_application_that_had_no_slack_shows_that_another_left_its_peer() -> None:
     cause = ("top-1", "filter")
     ended = MigrationEnded(START + 12, PEERS[1], "other-1", "sort", cause, PEERS[2], failure="", seconds=1.0)
     found = happened(ended)
-    assert status_pieces(found)["marks"]["list"][-1]["said"] == "sort of other-1 left peer-2 for peer-3"
+    assert status_pieces(found)["marks"]["list"][-1]["text"] == "sort of other-1 left peer-2 for peer-3"
 
 
 @pytest.mark.parametrize(
@@ -484,7 +484,7 @@ def test_of_a_cluster_all_peers_are_shown_and_what_runs() -> None:
     assert said["head"]["title"] == "Cluster of 5 peers"
     assert said["head"]["sentence"] == "peer-4 does not answer; 2 applications run."
     assert len(shown_peers(found)) == 5
-    assert said[f"peer:{PEERS[3]}"]["said"] == "does not answer"
+    assert said[f"peer:{PEERS[3]}"]["load_text"] == "does not answer"
     assert sum(name.startswith("part:") for name in said) == 14
     journal.append(ApplicationStopped(START + 22, PEERS[0], "second-2", reason=""))
     journal.append(PeerAnswers(START + 22, "", PEERS[3]))

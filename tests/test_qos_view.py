@@ -37,16 +37,16 @@ class Clock:
 
 
 class Watched(QoSView):
-    """A view whose messages are kept."""
+    """A view that collects its messages."""
 
     def __init__(self, *arguments: Any, **options: Any) -> None:
-        self.said: list[dict[str, Any]] = []
+        self.sent: list[dict[str, Any]] = []
         self.numbers: list[bytes] = []
         self.spoke = threading.Event()
         super().__init__(*arguments, **options)
 
     def send(self, content: Any, buffers: Any = None) -> None:
-        self.said.append(json.loads(json.dumps(content, allow_nan=False)))
+        self.sent.append(json.loads(json.dumps(content, allow_nan=False)))
         self.numbers.append(bytes(buffers[0]) if buffers else b"")
         self.spoke.set()
 
@@ -63,21 +63,21 @@ class Page:
         self.pieces: dict[str, Any] = {}
         self.lines: dict[tuple[str, str], list[tuple[float, float]]] = {}
 
-    def take(self, said: dict[str, Any], numbers: bytes) -> None:
-        if said["kind"] != "update" or said.get("to", self.copy) != self.copy:
+    def receive(self, message: dict[str, Any], numbers: bytes) -> None:
+        if message["kind"] != "update" or message.get("to", self.copy) != self.copy:
             return
-        if said.get("whole"):
+        if message.get("whole"):
             self.pieces, self.lines = {}, {}
         else:
-            if self.number < 0 or said["number"] <= self.number:
+            if self.number < 0 or message["number"] <= self.number:
                 return
-            assert said["number"] == self.number + 1, "a message is missing"
-        self.number = said["number"]
-        for name in said.get("gone", ()):
+            assert message["number"] == self.number + 1, "a message is missing"
+        self.number = message["number"]
+        for name in message.get("gone", ()):
             del self.pieces[name]
-        self.pieces.update(said["set"])
+        self.pieces.update(message["set"])
         at, floats = 0, array("d", numbers)
-        for quantity, of, count, whole in said["lines"]:
+        for quantity, of, count, whole in message["lines"]:
             known = [] if whole else self.lines[quantity, of]
             values = zip(floats[at : at + count], floats[at + count : at + 2 * count], strict=True)
             self.lines[quantity, of] = [*known, *values]
@@ -85,8 +85,8 @@ class Page:
         assert at == len(floats)
 
     def read(self, view: Watched) -> Page:
-        for said, numbers in zip(view.said, view.numbers, strict=True):
-            self.take(said, numbers)
+        for message, numbers in zip(view.sent, view.numbers, strict=True):
+            self.receive(message, numbers)
         return self
 
 
@@ -117,19 +117,19 @@ def more(journal: Journal, second: float = 31.0) -> None:
 def test_without_a_page_nothing_is_sent(view: Watched, journal: Journal) -> None:
     more(journal)
     view.update()
-    assert view.said == []
+    assert view.sent == []
 
 
 def test_a_page_gets_all_and_then_only_what_is_new(view: Watched, journal: Journal, clock: Clock) -> None:
     view.on_page_message("ready")
-    *_, whole = view.said
+    *_, whole = view.sent
     assert (whole["whole"], whole["to"]) == (True, "page")
     assert set(whole["set"]) >= {"head", "plan", "flow:top-1/sink", f"peer:{PEERS[0]}", "part:top-1/filter"}
-    first = len(view.said)
+    first = len(view.sent)
     clock.now += 1
     more(journal)
     view.update()
-    (news,) = view.said[first:]
+    (news,) = view.sent[first:]
     assert set(news["set"]) == {"head", "flow:top-1/sink"}
     assert news["lines"] == [[quantity, "top-1/sink", 1, False] for quantity in ("p50", "p99", "rate", "miss")]
     assert len(view.numbers[-1]) == 4 * 16
@@ -144,18 +144,18 @@ def test_a_page_gets_all_and_then_only_what_is_new(view: Watched, journal: Journ
 
 def test_nothing_is_sent_while_nothing_changes(view: Watched, journal: Journal, clock: Clock) -> None:
     view.on_page_message("ready")
-    before = len(view.said)
+    before = len(view.sent)
     for _ in range(5):
         clock.now += 1
         journal.append(SessionLeft(START + 31, PEERS[0], "top-1", reason=""))
         view.update()
-    assert len(view.said) == before
+    assert len(view.sent) == before
 
 
 def test_at_most_ten_updates_a_second_and_the_last_is_among_them(journal: Journal) -> None:
     view = Watched(journal, top_pairs(), names=NAMES)
     view.on_page_message("ready")
-    before = len(view.said)
+    before = len(view.sent)
     for number in range(50):
         more(journal, 31.0 + number)
         view.update()
@@ -164,7 +164,7 @@ def test_at_most_ten_updates_a_second_and_the_last_is_among_them(journal: Journa
         view.spoke.clear()
         assert view.spoke.wait(DEADLINE)
         page = Page()
-    assert len(view.said) - before <= 10
+    assert len(view.sent) - before <= 10
     assert page.pieces == Page("other").read(_asked(view, "other")).pieces
     view.close()
 
@@ -216,11 +216,11 @@ def test_a_long_history_is_sent_thinned(clock: Clock) -> None:
 def test_a_page_that_went_gets_nothing(view: Watched, journal: Journal, clock: Clock) -> None:
     view.on_page_message("ready", "one")
     view.on_page_message("gone", "one")
-    before = len(view.said)
+    before = len(view.sent)
     clock.now += 1
     more(journal)
     view.update()
-    assert len(view.said) == before
+    assert len(view.sent) == before
 
 
 def test_a_page_that_says_nothing_for_long_is_taken_for_closed(view: Watched, journal: Journal, clock: Clock) -> None:
@@ -231,11 +231,11 @@ def test_a_page_that_says_nothing_for_long_is_taken_for_closed(view: Watched, jo
     more(journal)
     view.update()
     assert Page().read(view).lines["p50", "top-1/sink"][-1][0] == START + 31
-    before = len(view.said)
+    before = len(view.sent)
     clock.now += FORGOTTEN + 1
     more(journal, 32.0)
     view.update()
-    assert len(view.said) == before
+    assert len(view.sent) == before
     view.on_page_message("ready")
     assert Page().read(view).lines["p50", "top-1/sink"][-1][0] == START + 32
 
@@ -247,28 +247,28 @@ def test_a_page_that_a_busy_kernel_did_not_hear_is_not(
 
     async def run() -> None:
         view.on_page_message("ready")
-        before = len(view.said)
+        before = len(view.sent)
         clock.now += FORGOTTEN + 1  # a cell has blocked this loop, and a thread brings news
         more(journal)
         thread = threading.Thread(target=view.update)
         thread.start()
         thread.join()
-        assert len(view.said) == before + 1
+        assert len(view.sent) == before + 1
         view.on_page_message("here")  # what the page had said meanwhile
         await until(lambda: not view._checking)
         clock.now += 1
         more(journal, 32.0)
         view.update()
-        assert len(view.said) == before + 2
+        assert len(view.sent) == before + 2
         clock.now += FORGOTTEN + 1  # and now it is really gone
         more(journal, 33.0)
         view.update()
         await until(lambda: not view._checking)
-        before = len(view.said)
+        before = len(view.sent)
         more(journal, 34.0)
         clock.now += 1
         view.update()
-        assert len(view.said) == before
+        assert len(view.sent) == before
 
     asyncio.run(run())
 
@@ -279,7 +279,7 @@ def test_what_is_shown_while_the_kernel_is_busy_is_sent_unasked(view: Watched, j
         clock.now += 1
         more(journal, 31.0 + number)
         view.update()
-    offered = [said for said in view.said if said["kind"] == "bundle"]
+    offered = [message for message in view.sent if message["kind"] == "bundle"]
     assert len(offered) == 6
     page = Page("any").read(view)
     assert len(page.lines["p50", "top-1/sink"]) == 79
@@ -287,7 +287,7 @@ def test_what_is_shown_while_the_kernel_is_busy_is_sent_unasked(view: Watched, j
     clock.now += 1
     more(journal, 60.0)
     view.update()
-    assert len([said for said in view.said if said["kind"] == "bundle"]) == 6
+    assert len([message for message in view.sent if message["kind"] == "bundle"]) == 6
 
 
 def test_news_from_any_thread_arrive_once(journal: Journal) -> None:
@@ -319,15 +319,15 @@ def test_after_it_is_closed_it_says_nothing_and_keeps_what_it_knew(view: Watched
     left: list[bool] = []
     view.follow(lambda _news: lambda: left.append(True))
     view.on_page_message("ready")
-    said = view.to_text()
+    text = view.to_text()
     view.close()
     view.close()
     assert left == [True]
-    before = len(view.said)
+    before = len(view.sent)
     more(journal)
     view.update()
-    assert len(view.said) == before
-    assert view.to_text() == said
+    assert len(view.sent) == before
+    assert view.to_text() == text
     data, _ = view._repr_mimebundle_()
     assert set(data) == {"text/plain", "text/html"}
 
@@ -418,11 +418,11 @@ def test_foreign_text_is_text() -> None:
 
 
 def test_the_text_holds_all(view: Watched, journal: Journal) -> None:
-    said = view.to_text()
-    assert said.startswith("top pairs: running\nWithin its limit")
-    assert "sink  delay p50" in said
-    assert re.search(r"peer-2 +\d+ % +30 % +filter \(running\), sink \(running\)", said)
-    assert re.search(r"● +filter", said)
+    text = view.to_text()
+    assert text.startswith("top pairs: running\nWithin its limit")
+    assert "sink  delay p50" in text
+    assert re.search(r"peer-2 +\d+ % +30 % +filter \(running\), sink \(running\)", text)
+    assert re.search(r"● +filter", text)
     journal.append(PeerDeclaredDead(START + 40, PEERS[0], PEERS[1], incarnation=0))
     assert re.search(r"⊘ +filter", view.to_text())
 
@@ -437,8 +437,8 @@ def test_of_a_plan_the_last_application_is_shown() -> None:
 
 def test_of_a_cluster_all_is_shown(journal: Journal) -> None:
     view = QoSView(journal)
-    said = view.to_text()
-    assert said.startswith("Cluster of 5 peers: running\n1 application runs, each within its limit.")
+    text = view.to_text()
+    assert text.startswith("Cluster of 5 peers: running\n1 application runs, each within its limit.")
     assert all(name in view.to_svg() for name in NAMES.values())
     view.close()
 
@@ -470,11 +470,11 @@ def test_a_real_application_is_watched_and_its_end_seen() -> None:
         application = cluster.submit(packets())
         view, all_of_it = synergy_nb.watch(application), synergy_nb.watch(cluster)
         assert "few: running" in view.to_text()  # what had happened before is there at once
-        shows(view, lambda said: "Within its limit" in said and "not measured" not in said)
-        shows(all_of_it, lambda said: "1 application runs" in said)
+        shows(view, lambda text: "Within its limit" in text and "not measured" not in text)
+        shows(all_of_it, lambda text: "1 application runs" in text)
         follower = follow(cluster)
         application.stop()
-        shows(view, lambda said: "few: stopped" in said)
+        shows(view, lambda text: "few: stopped" in text)
         view.close()
         assert [follower.closed] == [False]
         all_of_it.close()

@@ -50,7 +50,7 @@ CONTRAST = """view => {
   const found = [];
   for (const element of document.querySelectorAll(`#${view} .synergy-qos *`)) {
     const own = [...element.childNodes].some((node) => node.nodeType === 3 && node.textContent.trim());
-    if (!own || element.closest("title, style, .heard, [hidden]") || !element.getClientRects().length) continue;
+    if (!own || element.closest("title, style, .announcement, [hidden]") || !element.getClientRects().length) continue;
     const styled = getComputedStyle(element);
     const [one, other] = [light(parse(element.matches("text") ? styled.fill : styled.color)), light(behind(element))];
     const ratio = (Math.max(one, other) + 0.05) / (Math.min(one, other) + 0.05);
@@ -169,13 +169,13 @@ def test_what_is_waited_for_is_said(bare: BarePage) -> None:
     journal = Journal()
     view = QoSView(journal, top_pairs(), application="top-1", names=NAMES)
     name = shown(bare, view)
-    assert words(bare, name, ".sentence") == ["The peers are composing it: they look for a place for each operator."]
+    assert words(bare, name, ".sentence") == ["The peers are composing it: they look for a peer for each operator."]
     assert bare.page.locator(f"#{name} .charts").is_hidden()
     assert len(words(bare, name, ".node")) == 7
     for event in story(0):
         journal.append(event)
     view.update()
-    bare.until("name => document.querySelector(`#${name} .sentence`).textContent.startsWith('The first results')", name)
+    bare.until("name => document.querySelector(`#${name} .sentence`).textContent.startsWith('No result has arrived')", name)
     journal.append(ApplicationFailed(START + 1, PEERS[0], "top-1", f"peer {PEERS[1]} died (filter)"))
     view.update()
     said = f"document.querySelector('#{name} .sentence').textContent"
@@ -193,8 +193,8 @@ def test_states_of_components_have_glyph_and_word(bare: BarePage) -> None:
     bare.until("name => document.querySelector(`#${name} .node.dead`)", name)
     nodes = {}
     for node in bare.page.locator(f"#{name} .node").all():
-        label, peer, said = (node.locator(f"text.{kind}").text_content() or "" for kind in ("label", "peer", "said"))
-        nodes[label] = peer, said
+        label, peer, state = (node.locator(f"text.{kind}").text_content() or "" for kind in ("label", "peer", "status"))
+        nodes[label] = peer, state
     assert nodes["⊘ filter"] == ("peer-2", "peer dead")
     assert nodes["▲ aggregate"] == ("peer-3", "overloaded")
     assert nodes["● sort"] == ("peer-4", "100 tuples/s")

@@ -170,8 +170,8 @@ def test_shared_operators_say_whose_stream_they_use_and_on_which_peers_it_is_mad
     found = read(shared())
     shown = parts(found, top_pairs())
     assert shown.keys() == top_pairs().operators.keys()
-    assert (shown["aggregate"]["on"], shown["aggregate"]["said"]) == ("peer-4", "from other-7")
-    assert (shown["filter"]["on"], shown["filter"]["said"]) == ("peer-3", "within other-7")
+    assert (shown["aggregate"]["on"], shown["aggregate"]["state_text"]) == ("peer-4", "from other-7")
+    assert (shown["filter"]["on"], shown["filter"]["state_text"]) == ("peer-3", "within other-7")
     assert shown["source"]["on"] == "peer-3, peer-4, peer-5"  # by another name there: one of these
     assert {shown[name]["state"] for name in ("aggregate", "filter", "source")} == {"shared"}
     said = static_view.text(found, top_pairs())
@@ -196,11 +196,11 @@ def test_backups_a_death_and_a_take_over_leave_their_marks_everywhere() -> None:
     journal = replicated()
     found = read(journal)
     said = status_pieces(found, top_pairs())
-    marks = [mark["said"] for mark in said["marks"]["list"]]
+    marks = [mark["text"] for mark in said["marks"]["list"]]
     assert marks[0].startswith("backups were placed: filter on peer-4, ")
     assert marks[1:] == ["peer-2 died with filter, the backup of aggregate", "the backup on peer-4 took over filter"]
     assert [mark["label"] for mark in said["marks"]["list"]] == ["", "peer-2 died", "taken over"]
-    assert said["head"]["sentence"] == "peer-2 died; degree 2 asked, 1 left of filter, aggregate."
+    assert said["head"]["sentence"] == "peer-2 died; 2 replicas were placed, 1 left of filter, aggregate."
     assert "2 replicas" in said["head"]["facts"]
     shown = parts(found, top_pairs())
     assert shown["sort"]["on"] == "peer-4 + peer-5"
@@ -208,15 +208,15 @@ def test_backups_a_death_and_a_take_over_leave_their_marks_everywhere() -> None:
     for picture in (static_view.text(found, top_pairs()), static_view.svg(found, top_pairs())):
         assert "peer-2 died with filter" in picture
         assert "took over filter" in picture
-        assert "degree 2 asked, 1 left of filter" in picture
+        assert "2 replicas were placed, 1 left of filter" in picture
     assert static_view.svg(found, top_pairs()).count('class="event"') == 2
     explained = Explanation("top-1", list(journal), NAMES)
     assert explained.left == {"filter": 1, "aggregate": 1}
-    assert "degree 2 asked; 1 left of filter, aggregate" in str(explained)
+    assert "2 replicas of each component were placed; 1 left of filter, aggregate" in str(explained)
     page = report(top_pairs(), explained, list(journal), title="replicated")
     assert "peer-2 died with filter" in page
     assert 'class="event-label"' in page
-    assert "Degree 2 was asked; 1 left of filter, aggregate." in page
+    assert "2 replicas of each component were placed; 1 left of filter, aggregate." in page
 
 
 def test_a_death_is_marked_once_and_not_where_it_does_not_matter() -> None:

@@ -38,12 +38,12 @@ def lines(explanation: Reasons) -> list[str]:
     written = [f"{explanation.request}: {explanation.outcome}{took}"]
     if explanation.asked:
         values = {name: seconds(value) if name == "delay" else value for name, value in explanation.asked.items()}
-        written.append("  asked: " + "; ".join(HELD[name].format(value) for name, value in values.items()))
+        written.append("  requirements: " + "; ".join(HELD[name].format(value) for name, value in values.items()))
     scheduling = _scheduling(explanation)
     if scheduling:
         written.append(f"  scheduling: {scheduling}")
     if explanation.hotspots:
-        written.append(f"  hot spots: {HOTSPOT_MODES[explanation.hotspots]}, as the plan asks")
+        written.append(f"  hot spots: {HOTSPOT_MODES[explanation.hotspots]}, as the plan states")
     for name, (origin, segments) in explanation.signatures.items():
         shown = ", ".join(f"{seconds(length)} at {rate(each)}" for length, each in segments[:SHOWN])
         written.append(f"  signature of {name}, {origin}: {shown}{', ...' if len(segments) > SHOWN else ''}")
@@ -73,7 +73,7 @@ def lines(explanation: Reasons) -> list[str]:
         lost = [f"{counted(number, 'tuple')} at {name}" for name, number in explanation.overdue.items()]
         written.append(f"  dropped as their deadline had passed: {', '.join(lost) or 'no tuples'}")
     if explanation.left:
-        written.append(f"  degree {explanation.degree} asked; {counts(explanation.left)}")
+        written.append(f"  {explanation.degree} replicas of each component were placed; {counts(explanation.left)}")
     written.extend(
         f"    {peer} could not take {operator} over: {why}"
         for operator, peers in explanation.behind.items()
@@ -150,10 +150,10 @@ def lines(explanation: Reasons) -> list[str]:
 def _scheduling(explanation: Reasons) -> str:
     """Scheduling disciplines of its components, and their origin; empty where none is known."""
     if explanation.scheduling:
-        return f"{DISCIPLINE_NAMES[explanation.scheduling]}, as the plan asks"
+        return f"{DISCIPLINE_NAMES[explanation.scheduling]}, as the plan states"
     found = explanation.disciplines
     if len(found) == 1:
-        return f"{DISCIPLINE_NAMES[next(iter(found))]}, as its peers do for all that ask for nothing else"
+        return f"{DISCIPLINE_NAMES[next(iter(found))]}, the default of its peers"
     return "; ".join(f"{DISCIPLINE_NAMES[name]} at {', '.join(sorted(peers))}" for name, peers in sorted(found.items()))
 
 
@@ -170,8 +170,8 @@ def _compared(drop: ProbeDropped) -> str:
     """Text about the required and the available value of a failed condition."""
     if drop.condition == "delay":
         over = f", more than {share(drop.tolerated)} over" if drop.tolerated else ""
-        return f"{seconds(drop.asked)} asked, {seconds(drop.available)} projected{over}"
-    return f"{drop.asked:.4g} asked, {drop.available:.4g} there"
+        return f"a limit of {seconds(drop.asked)}, {seconds(drop.available)} projected{over}"
+    return f"{drop.asked:.4g} required, {drop.available:.4g} available"
 
 
 def counts(left: Mapping[str, int]) -> str:

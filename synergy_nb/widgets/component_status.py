@@ -107,7 +107,7 @@ def _shared_piece(readings: JournalSeries, run: Run, tap: str, operator: str) ->
         "peer": peers[0] if len(peers) == 1 else "",
         "on": on or "another application",
         "state": "stopped" if ended else "shared",
-        "said": STATES["stopped"] if ended else f"within {of}",
+        "state_text": STATES["stopped"] if ended else f"within {of}",
         "rate": "",
         "memory": "",
         "tip": f"{of} executes it; this application uses the stream of {tap} that comes of it",
@@ -122,10 +122,10 @@ def _of_component(
     if members is None:
         return {f"part:{component.application}/{component.operator}": piece}
     if readings.application is None:
-        said = (
+        label = (
             f"{component.operator}, {len(members)} on Spark" if len(members) > 1 else f"{component.operator} on Spark"
         )
-        return {f"part:{component.application}/{component.operator}": {**piece, "operator": said}}
+        return {f"part:{component.application}/{component.operator}": {**piece, "operator": label}}
     piece["on"] = f"{piece['on']}, Spark"
     inside = {**piece, "rate": "", "memory": ""}  # Spark does not report the streams between its operators
     return {
@@ -159,18 +159,18 @@ def _part(readings: JournalSeries, component: Component) -> dict[str, Any]:
     if component.moving:
         lines.insert(0, f"moving to {readings.name(component.moving)}")
     run = readings.run(component.application)
-    said, on = STATES[now], readings.name(component.peer)
+    state_text, on = STATES[now], readings.name(component.peer)
     if component.operator in run.shared:
         of, other = run.shared[component.operator]
         lines.insert(0, f"uses the stream of {other}, which {of} executes")
         if now == "running":
-            now, said = "shared", f"from {of}"
+            now, state_text = "shared", f"from {of}"
     keeping = [readings.name(peer) for peer in run.roles.backups.get(component.operator, ()) if peer not in run.lost]
     if keeping:
         lines.append(f"backup on {', '.join(keeping)}")
         on = f"{on} + {keeping[0] if len(keeping) == 1 else counted(len(keeping), 'backup')}"
     elif component.operator in run.left:
-        lines.append(f"no backup is left; {run.degree} replicas were asked for")
+        lines.append(f"no backup is left; {run.degree} replicas were placed")
     busiest = max(stats.rate, stats.output_rate) if stats is not None else None
     return {
         "application": component.application,
@@ -179,7 +179,7 @@ def _part(readings: JournalSeries, component: Component) -> dict[str, Any]:
         "peer": component.peer,
         "on": on,
         "state": now,
-        "said": said,
+        "state_text": state_text,
         "rate": rate(busiest) if busiest is not None else "",
         "memory": memory,
         "tip": "\n".join(lines),
@@ -212,12 +212,12 @@ def _slack(component: Component, stats: ComponentMeasurements | None) -> dict[st
     return {
         "now": seconds(stats.slack),
         "least": seconds(component.least_slack),
-        "bad": stats.slack <= 0.0,
-        "lost": component.least_slack is not None and component.least_slack <= 0.0,
-        "time": seconds(_measured_s(stats)),
-        "predicted": seconds(stats.predicted_s),
-        "rate": rate(stats.rate),
-        "expected": rate(stats.predicted_rate),
+        "used_up": stats.slack <= 0.0,
+        "was_used_up": component.least_slack is not None and component.least_slack <= 0.0,
+        "measured_time": seconds(_measured_s(stats)),
+        "predicted_time": seconds(stats.predicted_s),
+        "measured_rate": rate(stats.rate),
+        "predicted_rate": rate(stats.predicted_rate),
     }
 
 

@@ -190,8 +190,8 @@ class JournalSeries:
 
     @SHOWN.add
     def _trouble(self, event: PeerTrouble) -> None:
-        said = trouble(event)
-        self.troubles[said] = joined(self.troubles.pop(said, None), event, said)  # so the latest error is the last
+        text = trouble(event)
+        self.troubles[text] = joined(self.troubles.pop(text, None), event, text)  # so the latest error is the last
         if len(self.troubles) > MOST_ERRORS:
             del self.troubles[next(iter(self.troubles))]
 
@@ -286,7 +286,7 @@ class JournalSeries:
     def _submitted(self, event: RequestSubmitted) -> None:
         run = self.run(event.subject)
         run.submitted, run.origin = event.time, event.peer
-        run.plan, run.operators, run.asked = event.plan, list(event.operators), dict(event.qos)
+        run.plan, run.operators, run.qos = event.plan, list(event.operators), dict(event.qos)
 
     @SHOWN.add
     def _engines(self, event: EnginesChosen | EnginesChanged) -> None:
@@ -346,11 +346,11 @@ class JournalSeries:
     def _moved(self, event: ComponentMoved) -> None:
         self._graph(event.subject, event.peers)
         component = self._component(event.subject, event.operator, event.to)
-        why = f" in {seconds(event.seconds)}, {component.leaving}" if component.leaving else ""
-        component.moving = component.leaving = ""
+        why = f" in {seconds(event.seconds)}, {component.migration_reason}" if component.migration_reason else ""
+        component.moving = component.migration_reason = ""
         component.hot = False
-        said = f"{event.operator} moved from {event.at} to {event.to}{why}"
-        self.run(event.subject).mark(event.time, "good", "moved", said)
+        text = f"{event.operator} moved from {event.at} to {event.to}{why}"
+        self.run(event.subject).mark(event.time, "good", "moved", text)
 
     @SHOWN.add
     def _move_begun(self, event: MoveBegun) -> None:
@@ -361,15 +361,15 @@ class JournalSeries:
         self._graph(event.subject, event.peers)
         run = self.run(event.subject)
         run.producers = {tap: list(made) for tap, made in event.producers.items()}
-        said = f"{event.operator} of {event.of}, which it shares, moved from {event.at} to {event.to}"
-        run.mark(event.time, "good", "", said)
+        text = f"{event.operator} of {event.of}, which it shares, moved from {event.at} to {event.to}"
+        run.mark(event.time, "good", "", text)
 
     @SHOWN.add
     def _move_given_up(self, event: MoveGivenUp) -> None:
         run = self.run(event.subject)
         component = self._component(event.subject, event.operator, event.peer)
         component.peer, component.removed = run.roles.peers.get(event.operator, component.peer), False
-        component.moving = component.leaving = ""
+        component.moving = component.migration_reason = ""
         run.mark(event.time, "note", "", f"{event.operator} did not move to {event.to}: {event.reason}")
 
     @SHOWN.add
@@ -392,17 +392,17 @@ class JournalSeries:
         component = self._component(event.subject, event.operator, event.peer)
         if not component.hot:  # it is detected again and again as long as it lasts
             component.hot = True
-            said = f"{event.operator} has no slack at {event.peer}: {slack_text(event)}"
-            self.run(event.subject).mark(event.time, "bad", "hot spot", said)
+            text = f"{event.operator} has no slack at {event.peer}: {slack_text(event)}"
+            self.run(event.subject).mark(event.time, "bad", "hot spot", text)
 
     @SHOWN.add
     def _dismissed(self, event: HotSpotDismissed) -> None:
         self._mark_once(self.run(event.subject), event.time, f"{event.peer} does not act: {event.reason}")
 
-    def _mark_once(self, run: Run, time: float, said: str) -> None:
-        """Add a note that the list of events does not hold yet."""
-        if all(mark.said != said for mark in run.marks):
-            run.mark(time, "note", "", said)
+    def _mark_once(self, run: Run, time: float, text: str) -> None:
+        """Add a note to the events of an application, unless they contain it already."""
+        if all(mark.text != text for mark in run.marks):
+            run.mark(time, "note", "", text)
 
     @SHOWN.add
     def _decided(self, event: MigrationDecided) -> None:
@@ -410,30 +410,30 @@ class JournalSeries:
         what = component_text((event.subject, event.operator), run.application)
         rates = f"{rate(event.rate)} before, {rate(event.remaining_rate)} without"
         if not event.act:
-            asked = ", ".join(event.candidates) or "no peer"
-            said = f"{event.peer} only observes: {what} would leave it, {rates}; it would ask {asked}"
-            self._mark_once(run, event.time, said)
+            candidates = ", ".join(event.candidates) or "no peer"
+            text = f"{event.peer} only observes: {what} would leave it, {rates}; it would ask {candidates}"
+            self._mark_once(run, event.time, text)
             return
         run.mark(event.time, "note", "", f"{what} is to leave {event.peer}: {rates}")
         if (event.subject, event.operator) in self.components:
             cause = component_text(event.cause, run.application)
             slack = "it" if event.cause == (event.subject, event.operator) else cause
-            self.components[event.subject, event.operator].leaving = f"since {slack} had no slack there"
+            self.components[event.subject, event.operator].migration_reason = f"since {slack} had no slack there"
 
     @SHOWN.add
     def _answered(self, event: MigrationAnswered) -> None:
         run = self._shown_run(event)
         what = component_text((event.subject, event.operator), run.application)
-        said = f"{event.target} accepts {what}" if event.accepted else f"{event.target} refuses {what}: {event.reason}"
-        run.mark(event.time, "note", "", said)
+        text = f"{event.target} accepts {what}" if event.accepted else f"{event.target} refuses {what}: {event.reason}"
+        run.mark(event.time, "note", "", text)
 
     @SHOWN.add
     def _migration_ended(self, event: MigrationEnded) -> None:
         run = self._shown_run(event)
         what = component_text((event.subject, event.operator), run.application)
         if event.failure:
-            said = f"{what} did not leave {event.peer}: {event.failure}"
-            run.mark(event.time, "bad", "not moved", said)
+            text = f"{what} did not leave {event.peer}: {event.failure}"
+            run.mark(event.time, "bad", "not moved", text)
         elif event.subject != run.application:  # its own application shows the move itself
             run.mark(event.time, "good", "relieved", f"{what} left {event.peer} for {event.target}")
 

@@ -48,8 +48,8 @@ class Peer(msgspec.Struct):
 class Component(msgspec.Struct):
     """An operator of an application on its peer: its scheduling discipline, and its latest measurements, or None.
 
-    ``least_slack`` is the least slack that was measured, seconds; None before the first. ``hot`` is whether it is
-    without slack, ``moving`` the address of the peer that it moves to, and ``leaving`` the reason of its migration.
+    ``least_slack`` is the least slack that was measured, seconds; None before the first. ``hot`` is whether it has no
+    slack. ``moving`` is the address of the peer that it moves to; ``migration_reason`` is why it leaves its peer.
     """
 
     application: str
@@ -63,7 +63,7 @@ class Component(msgspec.Struct):
     least_slack: float | None = None
     hot: bool = False
     moving: str = ""
-    leaving: str = ""
+    migration_reason: str = ""
 
 
 class Flow(msgspec.Struct):
@@ -103,16 +103,16 @@ class Flow(msgspec.Struct):
 
 
 class Mark(msgspec.Struct, frozen=True):
-    """An event of an application: ``said`` is a sentence with addresses, ``label`` a short label for a chart."""
+    """An event of an application: ``text`` is a sentence with addresses of peers, ``label`` is for a chart."""
 
     time: float
     tone: str
     label: str
-    said: str
+    text: str
 
 
 class Run(msgspec.Struct):
-    """An application: ``asked`` is Q_ξ in base units, ``origin`` an address.
+    """An application: ``qos`` holds its requirements Q_ξ in base units, ``origin`` is the address of its origin.
 
     Parameters
     ----------
@@ -134,7 +134,7 @@ class Run(msgspec.Struct):
 
     application: str
     plan: str = ""
-    asked: dict[str, float] = {}
+    qos: dict[str, float] = {}
     operators: list[str] = []
     status: str = "composing"
     reason: str = ""
@@ -150,18 +150,18 @@ class Run(msgspec.Struct):
     ended: float | None = None
     origin: str = ""
 
-    def mark(self, time: float, tone: str, label: str, said: str) -> None:
+    def mark(self, time: float, tone: str, label: str, text: str) -> None:
         """Add an event."""
-        self.marks = [*self.marks[1 - MARKS :], Mark(time, tone, label, said)]
+        self.marks = [*self.marks[1 - MARKS :], Mark(time, tone, label, text)]
 
     @property
     def peers(self) -> set[str]:
-        """Addresses of the peers that execute it or keep its backups, and of its origin."""
+        """Addresses of the peers that execute it or have its backups, and of its origin."""
         return {*self.roles.addresses, *filter(None, [self.origin])}
 
     @property
     def left(self) -> dict[str, int]:
-        """Component to the number of its remaining replicas, for components with fewer than were asked for."""
+        """Component to the number of its remaining replicas, for components with fewer than were placed."""
         primaries, backups = self.roles.peers, self.roles.backups  # the primary is one of the replicas
         replicas = {name: (primaries.get(name), *peers) for name, peers in backups.items()}
         counts = {name: sum(peer not in self.lost for peer in peers) for name, peers in replicas.items()}

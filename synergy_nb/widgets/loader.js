@@ -1,8 +1,8 @@
-// What a notebook keeps of a view: it asks the kernel for the rest, once a page. So a saved notebook holds this and
-// no bundle. Whatever was loaded for one view serves all others of the same version.
+// The only script of a view that a notebook stores. It requests the rest, the bundle, from the kernel, once a page; all views
+// of the same version use the bundle that was loaded for the first.
 const loaded = (globalThis[Symbol.for("synergy_nb views")] ??= new Map());
 
-// Calls `done` with what was loaded. Messages for the view that come before it is there are kept in `early`.
+// Calls `done` with what was loaded. Messages that arrive before the view exists are collected in `early`.
 function load(model, version, early, done) {
   const known = loaded.get(version);
   if (known) {
@@ -11,12 +11,12 @@ function load(model, version, early, done) {
   }
   let wait = 1000;
   let timer = null;
-  const ask = () => {
+  const request = () => {
     model.send({ kind: "bundle" });
-    timer = setTimeout(ask, wait);
+    timer = setTimeout(request, wait);
     wait = Math.min(2 * wait, 30000); // a kernel that is busy answers later, and then all questions at once
   };
-  const hear = (content, buffers) => {
+  const onMessage = (content, buffers) => {
     if (content.kind === "update") early.push([content, buffers]);
     if (content.kind !== "bundle" || content.version !== version) return;
     clearTimeout(timer);
@@ -28,16 +28,16 @@ function load(model, version, early, done) {
   };
   const stop = () => {
     clearTimeout(timer);
-    model.off("msg:custom", hear);
+    model.off("msg:custom", onMessage);
   };
-  model.on("msg:custom", hear);
-  ask();
+  model.on("msg:custom", onMessage);
+  request();
   return stop;
 }
 
 export default {
-  render(given) {
-    const { model, el } = given;
+  render(context) {
+    const { model, el } = context;
     const note = document.createElement("p");
     const hint = setTimeout(() => {
       note.textContent = "The live view waits for its kernel. If there is none any more, run the cell again.";
@@ -54,7 +54,7 @@ export default {
       const sheet = document.createElement("style");
       sheet.textContent = style;
       el.replaceChildren(sheet);
-      leave = view.render({ ...given, early });
+      leave = view.render({ ...context, early });
     });
     return () => {
       left = true;

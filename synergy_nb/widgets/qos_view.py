@@ -218,7 +218,7 @@ class QoSView(anywidget.AnyWidget):
         try:
             self._version = bundle("qosview")[0]
         except BundleMissing as missing:
-            note = f"<p>{escape(str(missing)).capitalize()}. This is how it stood when the cell ran.</p>"
+            note = f"<p>{escape(str(missing)).capitalize()}. The picture shows the state when the cell ran.</p>"
         live = None if note or self._closed else super()._repr_mimebundle_(**options)
         data, metadata = live if live is not None else ({}, {})
         with self._lock:
@@ -270,7 +270,7 @@ class QoSView(anywidget.AnyWidget):
     def _open(self) -> bool:
         """Whether a page is open, by the messages of pages."""
         now = self._clock()
-        if any(now - heard < FORGOTTEN for heard in self._pages.values()):
+        if any(now - last < FORGOTTEN for last in self._pages.values()):
             return True
         if not self._pages:
             return False
@@ -287,7 +287,7 @@ class QoSView(anywidget.AnyWidget):
     def _check(self, since: float) -> None:
         with self._lock:
             self._checking = False
-            for copy in [copy for copy, heard in self._pages.items() if heard < since]:
+            for copy in [copy for copy, last in self._pages.items() if last < since]:
                 del self._pages[copy]
 
     def _flush(self) -> None:
@@ -390,9 +390,9 @@ def _picture(plan: Plan) -> dict[str, Any]:
     widths = {name: max(least, 7.6 * len(label) + 46) for name, label in labels.items()}
     edges = [(up, name) for name in plan.operators for up in plan.upstream(name)]
     picture: dict[str, Any] = {"labels": labels}
-    for way in ("right", "down"):
-        place = placed(widths, edges, height=HEIGHT, direction=way, room=-16.0)
-        picture[way] = {
+    for direction in ("right", "down"):
+        place = placed(widths, edges, height=HEIGHT, direction=direction, room=-16.0)
+        picture[direction] = {
             "size": [round(each, 1) for each in place.size],
             "boxes": {name: [round(each, 1) for each in box] for name, box in place.boxes.items()},
             "links": list(place.links.values()),

@@ -113,7 +113,7 @@ def report(
         f'<p class="lead">{escape(lead)}</p></header><main>' if lead else "</header><main>",
         _verdicts(verdicts),
         _numbers(numbers),
-        _section("plan", "What was asked", _plan(plan)),
+        _section("plan", "The plan and its requirements", _plan(plan)),
         _section("graph", "Where each operator runs, and why", _graph(plan, explanation)),
         *(_section("delay", _delay_title(plan, sink), _delay(plan, points, moments)) for sink, points in found.items()),
         _happened(marks, explanation),
@@ -174,7 +174,7 @@ def _inline(svg: str) -> str:
 
 
 def _plan(plan: Plan) -> str:
-    wanted = [
+    requirements = [
         f"a delay of at most {seconds(plan.qos.delay)}" if plan.qos.delay is not None else "",
         f"at most {share(plan.qos.miss_rate)} of the tuples later" if plan.qos.miss_rate is not None else "",
         f"at least {amount(plan.qos.throughput)} bytes/s" if plan.qos.throughput is not None else "",
@@ -185,7 +185,7 @@ def _plan(plan: Plan) -> str:
         "later tuples are dropped" if plan.qos.overdue == "drop" else "",
         HOTSPOT_MODES.get(plan.qos.hotspots or "", ""),
     ]
-    asked = ", ".join(filter(None, wanted)) or "nothing"
+    stated = ", ".join(filter(None, requirements)) or "none"
     nodes = [
         graphs.Node(name, name, detail=summary(operator), tooltip=_parameters(operator))
         for name, operator in plan.operators.items()
@@ -199,7 +199,7 @@ def _plan(plan: Plan) -> str:
     streams = [(name, plan.stream_name(name), plan.stream_key(name)) for name in plan.operators]
     return (
         f'<p class="about">Query plan ξ “{escape(plan.name)}”: {len(plan.operators)} operators. '
-        f"Quality of service asked for: {escape(asked)}.</p>"
+        f"Required quality of service: {escape(stated)}.</p>"
         f'<div class="beside"><figure>{_inline(picture)}</figure><div>'
         + _table(Table("", ("operator", "parameters", "expected output", "expected load"), operators))
         + "</div></div><details><summary>Streams, named by what made them, and their keys on the ring</summary>"
@@ -210,20 +210,20 @@ def _plan(plan: Plan) -> str:
 
 def summary(operator: Operator) -> str:
     """Summary of an operator's parameters, for the second line of its box."""
-    said = KINDS[operator.kind].brief(operator.params) if operator.kind in KINDS else ""
-    return said if len(said) <= 22 else said[:21] + "…"
+    text = KINDS[operator.kind].brief(operator.params) if operator.kind in KINDS else ""
+    return text if len(text) <= 22 else text[:21] + "…"
 
 
 def _parameters(operator: Operator) -> str:
     """Parameters with another value than the default, with units."""
     known = parameters_of(operator.kind, operator.params)
-    said = []
+    texts = []
     for name, value in operator.params.items():
         parameter = known.get(name)
         if parameter is None or value in (parameter.default, None, [], ""):
             continue
-        said.append(f"{name}: {parameter.write(value) if parameter.write is not None else _written(value)}")
-    return "; ".join(said)
+        texts.append(f"{name}: {parameter.write(value) if parameter.write is not None else _written(value)}")
+    return "; ".join(texts)
 
 
 def _written(value: Any) -> str:
@@ -260,7 +260,11 @@ def _replicas(explanation: Explanation) -> str:
     backups = explanation.replicated.backups
     rows = [(name, peer, explanation.why_replica(name, peer)) for name, peers in backups.items() for peer in peers]
     taken = "".join(f"<li>{escape(move)}</li>" for move in explanation.takeovers)
-    left = f"Degree {explanation.degree} was asked; {counts(explanation.left)}. " if explanation.left else ""
+    left = (
+        f"{explanation.degree} replicas of each component were placed; {counts(explanation.left)}. "
+        if explanation.left
+        else ""
+    )
     return (
         f'<h3>Backups</h3><p class="about">{escape(left + explanation.coverage)}</p>'
         + _table(Table("", ("operator", "backup at", "why"), rows))
@@ -272,7 +276,7 @@ def _happened(marks: Sequence[Mapping[str, Any]], explanation: Explanation) -> s
     """Deaths, take-overs and failures in order of time, and errors of peers; empty if there were none."""
     rows = [
         f'<li class="{mark["tone"]}"><span class="mark">{_MARKS[mark["tone"]]}</span>'
-        f"<span>{escape(mark['after'] and 'after ' + mark['after'] + ': ')}{escape(mark['said'])}</span></li>"
+        f"<span>{escape(mark['after'] and 'after ' + mark['after'] + ': ')}{escape(mark['text'])}</span></li>"
         for mark in marks
     ]
     rows += [
@@ -287,17 +291,17 @@ def _happened(marks: Sequence[Mapping[str, Any]], explanation: Explanation) -> s
 
 def _hot_spots(explanation: Explanation, slacks: Sequence[tuple[str, ...]]) -> str:
     """The slack of each operator, and the account of hot spots and migrations; empty if neither is known."""
-    told = explanation.hot_spots.lines(explanation.began)
-    if not slacks and not told:
+    lines = explanation.hot_spots.lines(explanation.began)
+    if not slacks and not lines:
         return ""
     columns = ("operator", "least slack", "last slack", "greatest predicted time", "greatest predicted rate")
     about = (
         "Slack is the time that a tuple at an operator has left until its limit, less its predicted time there "
         "(equation 3.1); an operator without slack is a hot spot."
     )
-    account = "\n".join(line.removeprefix("  ") for line in told)
+    account = "\n".join(line.removeprefix("  ") for line in lines)
     content = (_table(Table("", columns, slacks, about)) if slacks else f'<p class="about">{about}</p>') + (
-        f"<pre>{escape(account)}</pre>" if told else "<p>There was no hot spot.</p>"
+        f"<pre>{escape(account)}</pre>" if lines else "<p>There was no hot spot.</p>"
     )
     return _section("hot-spots", "Slack and hot spots", content)
 
@@ -362,9 +366,9 @@ def _table(table: Table) -> str:
     for row in rows:
         cells = []
         for index, (name, value) in enumerate(zip(table.columns, row, strict=True)):
-            said = cell(value)
-            kind = "number" if name in numeric else "nowrap" if len(said) <= 20 else "text"
-            cells.append(f'<td class="{kind}">{escape(said)}</td>')
+            text = cell(value)
+            kind = "number" if name in numeric else "nowrap" if len(text) <= 20 else "text"
+            cells.append(f'<td class="{kind}">{escape(text)}</td>')
             if index == barred:
                 cells.append(
                     f'<td class="bar"><span style="width:{100 * value / most if most else 0:.1f}%"></span></td>'
@@ -374,9 +378,9 @@ def _table(table: Table) -> str:
     if number > len(rows):
         about = f"{about} The first {amount(len(rows))} of {amount(number)} rows.".strip()
     tall = " tall" if len(rows) > 14 else ""
-    said = f'<p class="about">{escape(about)}</p>' if about else ""
+    description = f'<p class="about">{escape(about)}</p>' if about else ""
     return (
-        f'{said}<div class="scroll{tall}"><table><thead><tr>{head}</tr></thead>'
+        f'{description}<div class="scroll{tall}"><table><thead><tr>{head}</tr></thead>'
         f"<tbody>{''.join(lines)}</tbody></table></div>"
     )
 
@@ -419,7 +423,7 @@ def _decision(explanation: Explanation) -> str:
             for drop in explanation.dropped
         ]
         parts.append("<h3>Dropped probes</h3>")
-        parts.append(_table(Table("", ("operator", "peer", "condition that failed", "asked", "there"), dropped)))
+        parts.append(_table(Table("", ("operator", "peer", "condition that failed", "required", "available"), dropped)))
     parts.append(f"<details><summary>The account as text</summary><pre>{escape(str(explanation))}</pre></details>")
     return "".join(parts)
 

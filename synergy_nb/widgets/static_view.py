@@ -61,15 +61,15 @@ def svg(readings: JournalSeries, plan: Plan | None = None) -> str:
         for row in rows:
             y += 20
             of = f" of {row['limit']}" if row["limit"] else ""
-            mark = "" if row["within"] is None else "✓ " if row["within"] else "▲ "
-            name = row["label"] or row["of"].rpartition("/")[2]
+            mark = "" if row["delay_met"] is None else "✓ " if row["delay_met"] else "▲ "
+            name = row["label"] or row["id"].rpartition("/")[2]
             parts.append(label(16, y, f"{row['glyph']} {name}"))
             parts.append(label(300, y, row["p50"], anchor="end"))
             parts.append(
-                label(460, y, f"{mark}{row['p99']}{of}", "bad" if row["within"] is False else "", anchor="end")
+                label(460, y, f"{mark}{row['p99']}{of}", "bad" if row["delay_met"] is False else "", anchor="end")
             )
             parts.append(label(610, y, row["rate"], anchor="end"))
-            parts.append(label(744, y, row["miss"], "bad" if row["kept"] is False else "", anchor="end"))
+            parts.append(label(744, y, row["miss"], "bad" if row["miss_met"] is False else "", anchor="end"))
         parts.append(element("line", "rule", x1=16, x2=WIDTH - 16, y1=y + 10, y2=y + 10))
         y += 14
     for flow in flows[:1] if len(flows) == 1 else []:
@@ -91,21 +91,21 @@ def svg(readings: JournalSeries, plan: Plan | None = None) -> str:
     if slacks:
         rows_of_slack, y = _slacks(slacks[: 2 * SHOWN], y + 26)
         parts += rows_of_slack
-    for title, told in (
+    for title, lines in (
         ("What happened", [_happened(each) for each in pieces["marks"]["list"]]),
         ("Errors of peers", [f"▲ {_trouble(each)}" for each in pieces["troubles"]["list"]]),
     ):
-        if told:
+        if lines:
             y += 26
             parts.append(label(16, y, title, "strong"))
-        for each in told[-SHOWN:]:
+        for each in lines[-SHOWN:]:
             for words in _wrapped(each, 112):
                 y += 18
                 parts.append(label(16, y, words, "warning" if each.startswith("▲") else "soft"))
     size = (WIDTH, y + 16)
     page = element("rect", "page", x=0.5, y=0.5, width=WIDTH - 1, height=size[1] - 1, rx="8")
-    said = f"{head['title']}: {head['status']}. {head['sentence']}"
-    return picture("synergy-snapshot", said, size, [page, *parts], style=_STYLE + STYLE)
+    title = f"{head['title']}: {head['status']}. {head['sentence']}"
+    return picture("synergy-snapshot", title, size, [page, *parts], style=_STYLE + STYLE)
 
 
 def _wrapped(words: str, width: int) -> list[str]:
@@ -142,7 +142,7 @@ def _plan(readings: JournalSeries, plan: Plan, pieces: Mapping[str, Any], width:
         if name.startswith("part:") and piece["application"] == readings.application
     }
     details = {
-        name: f"{piece['on']}, {piece['rate'] if piece['state'] == 'running' and piece['rate'] else piece['said']}"
+        name: f"{piece['on']}, {(piece['state'] == 'running' and piece['rate']) or piece['state_text']}"
         for name, piece in own.items()
     }
     picture = plan.to_svg(details, {name: piece["state"] for name, piece in own.items()})
@@ -167,9 +167,9 @@ def _peer(piece: Mapping[str, Any], y: float) -> list[str]:
         at = left + min(piece["promised"], 1.0) * (right - left)
         parts.append(element("rect", "mark", x=at - 1, y=y - 12, width=2, height=15))
     sign = "⊘ " if piece["gone"] else "▲ " if piece["overloaded"] else ""
-    parts.append(label(560, y, f"{sign}{piece['said']}", "bad" if sign else "", anchor="end"))
-    if piece["reserved"]:
-        parts.append(label(744, y, f"{piece['reserved']} promised {piece['about']}", "soft", anchor="end"))
+    parts.append(label(560, y, f"{sign}{piece['load_text']}", "bad" if sign else "", anchor="end"))
+    if piece["promised_text"]:
+        parts.append(label(744, y, f"{piece['promised_text']} promised {piece['cores']}", "soft", anchor="end"))
     return parts
 
 
@@ -177,10 +177,10 @@ def _peer(piece: Mapping[str, Any], y: float) -> list[str]:
 _SLACKS: Final = (
     ("Slack", "now", 316),
     ("least", "least", 392),
-    ("Time measured", "time", 498),
-    ("predicted", "predicted", 574),
-    ("Tuples/s", "rate", 660),
-    ("predicted", "expected", 744),
+    ("Time measured", "measured_time", 498),
+    ("predicted", "predicted_time", 574),
+    ("Tuples/s", "measured_rate", 660),
+    ("predicted", "predicted_rate", 744),
 )
 
 
@@ -192,7 +192,7 @@ def _slacks(pieces: Sequence[Mapping[str, Any]], y: float) -> tuple[list[str], f
         y += 19
         slack = piece["slack"]
         parts += [label(16, y, piece["operator"], "strong"), label(150, y, piece["on"], "soft")]
-        bad = {"now": slack["bad"], "least": slack["lost"]}
+        bad = {"now": slack["used_up"], "least": slack["was_used_up"]}
         parts += [
             label(x, y, slack[key].removesuffix(" tuples/s") if "/s" in slack[key] else slack[key],
                   "bad" if bad.get(key) else "", anchor="end")
@@ -215,9 +215,9 @@ def text(readings: JournalSeries, plan: Plan | None = None) -> str:
     blocks = [f"{head['title']}: {head['status']}\n{head['sentence']}"]
     rows = [
         (
-            piece["label"] or piece["of"].rpartition("/")[2],
+            piece["label"] or piece["id"].rpartition("/")[2],
             piece["p50"],
-            piece["p99"] + ("" if piece["within"] is None else " ✓" if piece["within"] else " ▲"),
+            piece["p99"] + ("" if piece["delay_met"] is None else " ✓" if piece["delay_met"] else " ▲"),
             ", ".join(filter(None, (piece["limit"], piece["broken"]))) or "-",
             piece["rate"],
             piece["miss"],
@@ -231,17 +231,17 @@ def text(readings: JournalSeries, plan: Plan | None = None) -> str:
     parts = [piece for name, piece in pieces.items() if name.startswith("part:")]
     if plan is not None and readings.application is not None:
         own = {piece["operator"]: piece for piece in parts}
-        details = {name: f"{piece['on']}, {piece['said']}" for name, piece in own.items()}
+        details = {name: f"{piece['on']}, {piece['state_text']}" for name, piece in own.items()}
         blocks.append(plan.to_text(details, {name: piece["state"] for name, piece in own.items()}))
     peers = [
         (
             piece["name"],
-            f"{piece['said']}, overloaded" if piece["overloaded"] else piece["said"],
-            piece["reserved"] or "-",
+            f"{piece['load_text']}, overloaded" if piece["overloaded"] else piece["load_text"],
+            piece["promised_text"] or "-",
             ", ".join(
-                f"{each['operator']} ({', '.join(filter(None, (each['said'], each['memory'])))})"
+                f"{each['operator']} ({', '.join(filter(None, (each['state_text'], each['memory'])))})"
                 for each in parts
-                if each["peer"] == piece["of"]
+                if each["peer"] == piece["id"]
             )
             or "-",
         )
@@ -268,10 +268,10 @@ def text(readings: JournalSeries, plan: Plan | None = None) -> str:
 def _trouble(trouble: Mapping[str, Any]) -> str:
     """An error of peers in a line: the peers, the error, and its count."""
     times = f" ({trouble['count']})" if trouble["count"] else ""
-    return f"{trouble['peers']}: {trouble['said']}{times}"
+    return f"{trouble['peers']}: {trouble['text']}{times}"
 
 
 def _happened(mark: Mapping[str, Any]) -> str:
     """An event of an application in a line."""
     after = f"after {mark['after']}: " if mark["after"] else ""
-    return f"{_TONES[mark['tone']]} {after}{mark['said']}"
+    return f"{_TONES[mark['tone']]} {after}{mark['text']}"

@@ -1,7 +1,7 @@
 """The status of an application or a cluster in words and numbers, for views and snapshots.
 
-:func:`standing` returns small named pieces of plain values, so that a view that has shown them needs only the changed
-ones.
+:func:`status_pieces` returns small named pieces of plain values, so that a view that has shown them needs only
+those that have changed.
 """
 
 from __future__ import annotations
@@ -146,7 +146,7 @@ def _sentence(
     """One sentence about an application, and its tone if that differs from the tone of the status."""
     results = sum(flow.tuples for flow in flows)
     if now == "composing":
-        return "The peers are composing it: they look for a place for each operator.", ""
+        return "The peers are composing it: they look for a peer for each operator.", ""
     if now == "rejected":
         return f"Not admitted: {why or 'no reason was given'}.", ""
     if now == "failed":
@@ -171,15 +171,15 @@ def _sentence(
         dropped = max((flow.dropped for flow in flows), default=0)
         if dropped:
             return f"No results yet: {counted(dropped, 'tuple')} dropped, as their deadline had passed.", "bad"
-        return "The first results are waited for.", "note"
+        return "No result has arrived yet.", "note"
     worst = max(measured, key=lambda flow: (flow.p99 or 0.0) / flow.limit if flow.limit else 0.0)
     last = f"of the last results at {worst.sink}" if len(flows) > 1 else "of the last results"
     if worst.limit is None:
-        return f"99 % {last} took at most {seconds(worst.p99)}; no limit was asked.", ""
+        return f"99 % {last} took at most {seconds(worst.p99)}; the plan states no limit.", ""
     limit = seconds(worst.limit)
     if worst.within:
         return f"Within its limit: 99 % {last} took at most {seconds(worst.p99)} of {limit}{_hot(readings, run)}.", ""
-    allowed = _asked(run, plan).get("miss_rate", 0.0)
+    allowed = _requirements(run, plan).get("miss_rate", 0.0)
     how = f"took longer than {limit}{' or were dropped' if worst.dropped else ''}"
     if worst.miss is not None and worst.miss <= allowed:
         return f"{share(worst.miss)} {last} {how}; {share(allowed)} may.", ""
@@ -196,7 +196,7 @@ def _hot(readings: JournalSeries, run: Run) -> str:
 def _short(run: Run) -> str:
     """A sentence about the operators with fewer replicas than requested."""
     left = counts(run.left)
-    return f"degree {run.degree} asked, {left}" if left else ""
+    return f"{run.degree} replicas were placed, {left}" if left else ""
 
 
 def _marks(readings: JournalSeries) -> list[dict[str, Any]]:
@@ -208,9 +208,9 @@ def _marks(readings: JournalSeries) -> list[dict[str, Any]]:
         title = f"{run.plan or run.application}: " if several else ""
         since = run.began or run.submitted or readings.first
         for mark in run.marks:
-            label, said = named(readings, mark.label), named(readings, mark.said)
+            label, text = named(readings, mark.label), named(readings, mark.text)
             after = seconds(mark.time - since) if mark.time > since else ""
-            marks.append({"at": mark.time, "tone": mark.tone, "label": label, "said": f"{title}{said}", "after": after})
+            marks.append({"at": mark.time, "tone": mark.tone, "label": label, "text": f"{title}{text}", "after": after})
     return sorted(marks, key=lambda mark: float(mark["at"]))
 
 
@@ -227,7 +227,7 @@ def _troubles(readings: JournalSeries) -> list[dict[str, Any]]:
         names = {peer: readings.name(peer) for peer in each.peers}
         found.append(
             {
-                "said": named(readings, each.text),
+                "text": named(readings, each.text),
                 "peers": observers(each.peers, names),
                 "count": "" if each.times == len(each.peers) else f"{each.times} times",
             }
@@ -239,16 +239,16 @@ def _missing(readings: JournalSeries, peers: list[Peer]) -> str:
     """A sentence about the peers that have died, and those that do not answer."""
     dead = [readings.name(peer.address) for peer in peers if peer.dead]
     silent = [readings.name(peer.address) for peer in peers if peer.silent and not peer.dead]
-    said = [f"{', '.join(dead)} died"] if dead else []
+    clauses = [f"{', '.join(dead)} died"] if dead else []
     if silent:
-        said.append(f"{', '.join(silent)} {'does' if len(silent) == 1 else 'do'} not answer")
-    return ", ".join(said)
+        clauses.append(f"{', '.join(silent)} {'does' if len(silent) == 1 else 'do'} not answer")
+    return ", ".join(clauses)
 
 
-def _asked(run: Run, plan: Plan | None) -> dict[str, float]:
+def _requirements(run: Run, plan: Plan | None) -> dict[str, float]:
     """QoS requirement Q_ξ: from the journal, or from the plan if the journal has discarded its beginning."""
-    if run.asked or plan is None:
-        return run.asked
+    if run.qos or plan is None:
+        return run.qos
     return plan.qos.numbers
 
 
@@ -281,58 +281,58 @@ def _flow(readings: JournalSeries, flow: Flow, plan: Plan | None, *, many: bool)
     now = status(readings, run)[0]
     glyph, word, _ = _STATUS[now]
     within = flow.within
-    asked = _asked(run, plan)
-    allowed, wanted = asked.get("miss_rate"), asked.get("throughput_tuples")
-    kept = None if allowed is None or flow.miss is None else flow.miss <= allowed
-    broken = "" if within is not False else "exceeded" if kept else "broken"
-    fast = None if wanted is None or flow.rate is None or now in ENDED else flow.rate >= wanted
+    qos = _requirements(run, plan)
+    allowed_miss, required_rate = qos.get("miss_rate"), qos.get("throughput_tuples")
+    miss_met = None if allowed_miss is None or flow.miss is None else flow.miss <= allowed_miss
+    broken = "" if within is not False else "exceeded" if miss_met else "broken"
+    rate_met = None if required_rate is None or flow.rate is None or now in ENDED else flow.rate >= required_rate
     title = run.plan or flow.application
     dropped = f", {counted(flow.dropped, 'tuple')} dropped" if flow.dropped else ""
     label = flow.sink if readings.application is not None else f"{title} {flow.sink}".removesuffix(" sink")
     return {
         "label": label if many else "",
         "application": flow.application,
-        "of": f"{flow.application}/{flow.sink}",
+        "id": f"{flow.application}/{flow.sink}",
         "glyph": glyph,
         "status": word,
         "p50": seconds(flow.p50),
         "p99": seconds(flow.p99),
         "limit": seconds(flow.limit) if flow.limit is not None else "",
-        "within": within,
+        "delay_met": within,
         "broken": broken,
         "rate": rate(flow.rate),
-        "wanted": rate(wanted) if wanted is not None else "",
-        "fast": fast,
+        "required_rate": rate(required_rate) if required_rate is not None else "",
+        "rate_met": rate_met,
         "miss": share(flow.miss),
-        "allowed": share(allowed) if allowed is not None else "",
-        "kept": kept,
+        "allowed_miss": share(allowed_miss) if allowed_miss is not None else "",
+        "miss_met": miss_met,
         "missed": f"{share(flow.missed_share)}{dropped}",
         "tuples": f"{counted(flow.tuples, 'result')}{dropped}",
-        "limits": {"delay": flow.limit, "miss": allowed, "rate": wanted},
+        "limits": {"delay": flow.limit, "miss": allowed_miss, "rate": required_rate},
     }
 
 
 def _peer(readings: JournalSeries, peer: Peer, rank: int) -> dict[str, Any]:
     load = peer.load
     if peer.dead:
-        said = "dead"
+        load_text = "dead"
     elif peer.silent:
-        said = "does not answer"
+        load_text = "does not answer"
     elif load is None:
-        said = "not measured yet"
+        load_text = "not measured yet"
     else:
-        said = f"{load * 100:.0f} %"
+        load_text = f"{load * 100:.0f} %"
     return {
         "name": readings.name(peer.address),
-        "of": peer.address,
+        "id": peer.address,
         "rank": rank,
         "gone": peer.gone,
         "load": None if load is None or peer.gone else round(load, 3),
         "promised": None if peer.gone or not peer.cores else round(peer.promised, 3),
         "predicted": None if peer.gone or peer.predicted_load is None else round(peer.predicted_load, 3),
         "overloaded": peer.overloaded and not peer.gone,
-        "said": said,
-        "about": "" if peer.gone or not peer.cores else f"of {peer.cores:.3g} cores",
-        "reserved": "" if peer.gone or not peer.cores else f"{peer.promised * 100:.0f} %",
+        "load_text": load_text,
+        "cores": "" if peer.gone or not peer.cores else f"of {peer.cores:.3g} cores",
+        "promised_text": "" if peer.gone or not peer.cores else f"{peer.promised * 100:.0f} %",
         "memory": "" if peer.gone or not peer.memory else f"{peer.memory / 2**20:,.0f} MiB",
     }

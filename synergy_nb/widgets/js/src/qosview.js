@@ -1,5 +1,6 @@
 // The live view of quality of service. The kernel sends what has changed: pieces of words and numbers, and points of
-// lines as binary numbers. A page says that it is ready and gets all that is known; what a page has missed it asks for.
+// lines as binary numbers. A page that is ready receives the whole state; a page that has
+// missed a message requests it again.
 import { Chart, palette, spark } from "./qosview/charts.js";
 import { rate, seconds, share } from "./qosview/format.js";
 import { Line } from "./qosview/lines.js";
@@ -7,8 +8,8 @@ import { build } from "./qosview/page.js";
 import { COLOURS, GLYPHS, Picture } from "./qosview/picture.js";
 import "./qosview.css";
 
-const ALIVE = 5000; // milliseconds between two signs of life to the kernel
-const SAY = 5000; // between two summaries for those who listen
+const ALIVE = 5000; // milliseconds between two messages that tell the kernel that the page is open
+const ANNOUNCE = 5000; // milliseconds between two summaries for screen readers
 const SPANS = [
   [30, "30 s"],
   [120, "2 min"],
@@ -31,9 +32,9 @@ class View {
     this.number = 0;
     this.ready = false;
     this.span = 120;
-    this.paused = null; // or the time at which the charts stand still
-    this.stale = true; // something is to be drawn
-    this.worded = true; // and not only lines
+    this.paused = null; // while paused: the right edge of the charts
+    this.stale = true; // the page does not show all that was received
+    this.textChanged = true; // texts have changed, and not only lines
     this.frame = 0;
     this.frames = 0;
     this.page = build(el, SPANS, {
@@ -49,7 +50,7 @@ class View {
         about: "from the entry of what completed a result to its arrival at the sink; logarithmic",
         log: true,
         height: 196,
-        say: seconds,
+        format: seconds,
       }),
       rate: chart({
         name: "rate",
@@ -58,7 +59,7 @@ class View {
         log: false,
         height: 132,
         floor: 1,
-        say: rate,
+        format: rate,
       }),
       miss: chart({
         name: "miss",
@@ -68,7 +69,7 @@ class View {
         height: 132,
         floor: 0.01,
         ceiling: 1.02,
-        say: share,
+        format: share,
       }),
       slack: chart({
         name: "slack",
@@ -78,15 +79,15 @@ class View {
         signed: true,
         height: 132,
         floor: 0.001,
-        say: seconds,
+        format: seconds,
       }),
     };
     this.picture = new Picture(this.page.picture);
-    this.hear = (content, buffers) => this.take(content, buffers ?? []);
-    model.on("msg:custom", this.hear);
+    this.onMessage = (content, buffers) => this.receive(content, buffers ?? []);
+    model.on("msg:custom", this.onMessage);
     this.observe(signal);
-    this.ask();
-    for (const message of early) this.hear(...message);
+    this.requestState();
+    for (const message of early) this.onMessage(...message);
     this.draw();
   }
 
@@ -100,12 +101,12 @@ class View {
     }
   }
 
-  ask() {
+  requestState() {
     this.ready = false;
     this.send("ready");
   }
 
-  take(content, buffers) {
+  receive(content, buffers) {
     if (content.kind !== "update" || (content.to && content.to !== this.copy)) return;
     if (content.whole) {
       if (this.ready && content.number <= this.number) return;
@@ -113,9 +114,9 @@ class View {
       this.lines.clear();
       this.ready = true;
     } else if (!this.ready || content.number <= this.number) return;
-    else if (content.number !== this.number + 1) return this.ask();
+    else if (content.number !== this.number + 1) return this.requestState();
     this.number = content.number;
-    this.worded ||= Boolean(content.whole || content.gone?.length || Object.keys(content.set ?? {}).length);
+    this.textChanged ||= Boolean(content.whole || content.gone?.length || Object.keys(content.set ?? {}).length);
     for (const name of content.gone ?? []) this.pieces.delete(name);
     for (const [name, piece] of Object.entries(content.set ?? {})) this.pieces.set(name, piece);
     if (content.lines?.length) this.extend(content.lines, buffers[0]);
@@ -137,7 +138,7 @@ class View {
     }
   }
 
-  // -- what is around ------------------------------------------------------------------------------------------------
+  // -- size, theme and visibility of the page ------------------------------------------------------------------------------------------------
 
   observe(signal) {
     const { root } = this.page;
@@ -159,7 +160,7 @@ class View {
     this.wake = () => {
       if (document.hidden) return;
       this.redraw();
-      if (this.slept()) this.ask();
+      if (this.slept()) this.requestState();
     };
     document.addEventListener("visibilitychange", this.wake);
     this.beat = Date.now();
@@ -168,13 +169,13 @@ class View {
       this.beat = Date.now();
       if (!document.hidden) this.send(slept ? "ready" : "here");
     }, ALIVE);
-    this.summary = setTimeout(() => this.say(), SAY / 5);
+    this.summary = setTimeout(() => this.announce(), ANNOUNCE / 5);
     this.leaving = () => this.send("gone");
     addEventListener("pagehide", this.leaving);
     signal?.addEventListener("abort", () => this.close());
   }
 
-  // Whether the kernel may have given this page up: timers of hidden pages rest.
+  // Whether the kernel may count this page as closed, since a browser stops the timers of hidden pages.
   slept() {
     return Date.now() - this.beat > 3 * ALIVE;
   }
@@ -183,7 +184,7 @@ class View {
     if (this.closed) return;
     this.closed = true;
     this.send("gone");
-    this.model.off("msg:custom", this.hear);
+    this.model.off("msg:custom", this.onMessage);
     this.sizes.disconnect();
     this.themes.disconnect();
     this.dark.removeEventListener("change", this.theme);
@@ -195,7 +196,7 @@ class View {
     for (const chart of Object.values(this.charts)) chart.destroy();
   }
 
-  // -- what people do ------------------------------------------------------------------------------------------------
+  // -- buttons ------------------------------------------------------------------------------------------------
 
   choose(span) {
     this.span = span;
@@ -212,7 +213,7 @@ class View {
   // -- drawing -------------------------------------------------------------------------------------------------------
 
   redraw(anew = false) {
-    this.stale = this.worded = true;
+    this.stale = this.textChanged = true;
     if (anew) for (const chart of Object.values(this.charts)) chart.destroy();
     this.draw();
   }
@@ -243,13 +244,13 @@ class View {
     return until;
   }
 
-  // Where the data of these sinks start: what was before them, as on a cluster that is old, is no part of the charts.
+  // Time of the first point of these sinks; the charts of a cluster begin there, and not with its first event.
   earliest(flows) {
-    return Math.min(...flows.map((flow) => this.lines.get(`rate:${flow.of}`).first));
+    return Math.min(...flows.map((flow) => this.lines.get(`rate:${flow.id}`).first));
   }
 
-  // Pieces of one sort, by what they are of.
-  sort(kind) {
+  // Pieces of one kind, by id.
+  piecesOf(kind) {
     const found = new Map();
     for (const [name, piece] of this.pieces)
       if (name.startsWith(`${kind}:`)) found.set(name.slice(kind.length + 1), piece);
@@ -261,29 +262,29 @@ class View {
     const head = this.pieces.get("head");
     page.root.classList.toggle("empty", !head);
     if (!head) return;
-    const flows = [...this.sort("flow").values()];
+    const flows = [...this.piecesOf("flow").values()];
     const until = this.until(head);
-    if (this.worded) {
+    if (this.textChanged) {
       page.head(head);
       page.flows(flows, head.kind);
       page.happened(this.pieces.get("marks")?.list ?? [], this.pieces.get("troubles")?.list ?? []);
     }
     this.drawCharts(flows, head, until);
-    if (this.worded) this.drawPlaces(this.paused ?? this.latest());
-    this.worded = false;
+    if (this.textChanged) this.drawPlanAndPeers(this.paused ?? this.latest());
+    this.textChanged = false;
   }
 
-  drawPlaces(until) {
+  drawPlanAndPeers(until) {
     const { page } = this;
-    const peers = [...this.sort("peer").values()].sort((a, b) => a.rank - b.rank);
-    const parts = this.sort("part");
+    const peers = [...this.piecesOf("peer").values()].sort((a, b) => a.rank - b.rank);
+    const parts = this.piecesOf("part");
     const plan = this.pieces.get("plan");
     page.where(plan, peers.length > 0);
     page.slacks([...parts.values()].filter((part) => part.slack));
     if (plan) {
-      const ranks = new Map(peers.map((peer) => [peer.of, peer.rank]));
+      const ranks = new Map(peers.map((peer) => [peer.id, peer.rank]));
       this.picture.show(plan, page.room());
-      page.beside(this.picture.way);
+      page.beside(this.picture.direction);
       this.picture.state(new Map([...parts.values()].map((part) => [part.operator, part])), ranks);
     }
     this.drawLoads(page.peers(peers, plan ? [] : [...parts.values()], Boolean(plan)), Boolean(plan), until);
@@ -293,14 +294,14 @@ class View {
   drawLoads(rows, coloured, until) {
     const to = Number.isFinite(until) ? until : 1;
     const from = to - SPARK;
-    const loads = rows.map(({ of }) => this.lines.get(`load:${of}`));
+    const loads = rows.map(({ id }) => this.lines.get(`load:${id}`));
     let high = 0.05;
     for (const line of loads)
       for (let place = line?.place(from) ?? 0; place < (line?.size ?? 0); place++)
         if (line.values[place] > high) high = line.values[place];
-    rows.forEach(({ canvas, of, rank }, index) => {
+    rows.forEach(({ canvas, id, rank }, index) => {
       const lines = [
-        { line: this.lines.get(`promised:${of}`), colour: "soft", dash: [2, 3] },
+        { line: this.lines.get(`promised:${id}`), colour: "soft", dash: [2, 3] },
         { line: loads[index], colour: coloured ? `peer-${rank % COLOURS}` : "plain" },
       ];
       spark(canvas, lines, from, to, this.colours, high * 1.1);
@@ -308,18 +309,18 @@ class View {
   }
 
   drawCharts(flows, head, until) {
-    const known = flows.filter((flow) => this.lines.has(`rate:${flow.of}`));
+    const known = flows.filter((flow) => this.lines.has(`rate:${flow.id}`));
     this.page.charting(known.length > 0);
     if (!known.length) return;
-    const within = known.filter((flow) => this.lines.get(`rate:${flow.of}`).last >= until - this.span);
+    const within = known.filter((flow) => this.lines.get(`rate:${flow.id}`).last >= until - this.span);
     const shown = within.length ? within : known;
     let from = Math.max(until - this.span, this.earliest(shown));
     if (until - from < LEAST) from = until - LEAST;
-    const key = shown.map((flow) => [flow.of, flow.label, JSON.stringify(flow.limits)].join()).join(";");
+    const key = shown.map((flow) => [flow.id, flow.label, JSON.stringify(flow.limits)].join()).join(";");
     const one = shown.length === 1 ? shown[0] : null;
     const of = (quantity) =>
       shown.map((flow) => ({
-        key: `${quantity}:${flow.of}`,
+        key: `${quantity}:${flow.id}`,
         label: flow.label,
         colour: one ? "p50" : `peer-${flows.indexOf(flow) % COLOURS}`,
         width: 1.75,
@@ -335,7 +336,7 @@ class View {
             label: one || !flow.label ? label : `${label} (${flow.label})`,
             above: above && Boolean(one),
             always: quantity !== "miss",
-            of: one ? `${shows}:${flow.of}` : undefined,
+            of: one ? `${shows}:${flow.id}` : undefined,
           });
         }
       return of.size <= LIMITS ? [...of.values()] : [];
@@ -345,18 +346,18 @@ class View {
     if (one)
       delay.set(
         [
-          { key: `p50:${one.of}`, label: "p50", colour: "p50", width: 1.75 },
-          { key: `p99:${one.of}`, label: "p99", colour: "p99", width: 1.75, below: true },
+          { key: `p50:${one.id}`, label: "p50", colour: "p50", width: 1.75 },
+          { key: `p99:${one.id}`, label: "p99", colour: "p99", width: 1.75, below: true },
         ],
         limit("delay", "p99", (flow) => `limit ${flow.limit}`, (flow) => flow.broken, true),
         key,
       );
     else delay.set(of("p99"), limit("delay", "p99", (flow) => `limit ${flow.limit}`, (flow) => flow.broken, true), key);
     delay.title.textContent = one ? "Delay" : "Delay p99";
-    this.charts.rate.set(of("rate"), limit("rate", "rate", (flow) => `asked ${flow.wanted}`, (flow) => flow.fast === false && "not kept", false), key);
+    this.charts.rate.set(of("rate"), limit("rate", "rate", (flow) => `at least ${flow.required_rate}`, (flow) => flow.rate_met === false && "missed", false), key);
     const limited = shown.some((flow) => flow.limits.delay !== null);
     miss.element.hidden = !limited;
-    if (limited) miss.set(of("miss"), limit("miss", "miss", (flow) => `allowed ${flow.allowed}`, (flow) => flow.kept === false && "broken", true), key);
+    if (limited) miss.set(of("miss"), limit("miss", "miss", (flow) => `allowed ${flow.allowed_miss}`, (flow) => flow.miss_met === false && "broken", true), key);
     this.drawSlack();
     for (const chart of Object.values(this.charts)) chart.quiet = !one;
     for (const chart of Object.values(this.charts))
@@ -366,7 +367,7 @@ class View {
   // A line of the slack of each operator; of many, those that had the least.
   drawSlack() {
     const { slack } = this.charts;
-    const parts = [...this.sort("part").values()].filter((part) => this.lines.has(slackOf(part)));
+    const parts = [...this.piecesOf("part").values()].filter((part) => this.lines.has(slackOf(part)));
     slack.element.hidden = !parts.length;
     if (!parts.length) return;
     const least = (part) => Math.min(...this.lines.get(slackOf(part)).values.slice(0, this.lines.get(slackOf(part)).size));
@@ -378,24 +379,24 @@ class View {
     slack.set(series, [{ value: 0, label: "no slack", below: true, always: true }], series.map(({ key }) => key).join());
   }
 
-  // One sentence for those who hear the view rather than see it, when there is something new to say.
-  say() {
-    this.summary = setTimeout(() => this.say(), SAY);
+  // The status in one sentence for screen readers, which read it aloud when it has changed.
+  announce() {
+    this.summary = setTimeout(() => this.announce(), ANNOUNCE);
     const head = this.pieces.get("head");
     if (!head || document.hidden) return;
-    const flows = [...this.sort("flow").values()].slice(0, 3);
+    const flows = [...this.piecesOf("flow").values()].slice(0, 3);
     const numbers = flows.map(
       (flow) => `${flow.label ? `${flow.label}: ` : ""}delay p99 ${flow.p99}, ${flow.rate}, ${flow.miss} missed`,
     );
-    this.page.say([`${head.title}: ${head.status}.`, head.sentence, ...numbers].join(" "));
+    this.page.announce([`${head.title}: ${head.status}.`, head.sentence, ...numbers].join(" "));
   }
 }
 
 export { GLYPHS, Line, View };
 export default {
-  render(given) {
-    const view = new View(given);
-    given.el.synergyView = view; // for those who measure it
+  render(context) {
+    const view = new View(context);
+    context.el.synergyView = view; // read by benchmarks and tests
     return () => view.close();
   },
 };

@@ -1,17 +1,17 @@
-// One chart of several lines over time: its heading with what each line is and says, and a plot of uPlot.
+// A chart of several lines over time: its heading, with the name and the latest value of each line, and a plot of uPlot.
 import uPlot from "uplot";
 import "uplot/dist/uPlot.min.css";
 import { elapsed } from "./format.js";
 import { sample } from "./lines.js";
 
-const LEFT = 62; // pixels for the numbers of every chart, so that their times stand above one another
+const LEFT = 62; // pixels for the numbers of each chart; equal, so that the time axes of all charts are aligned
 const RIGHT = 20;
 const STEPS = [
   0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1, 2, 5, 10, 15, 30, 60, 120, 300, 600, 900, 1800, 3600, 7200, 14400, 43200,
 ];
 const APART = 78; // pixels between two times on the axis, at least
 
-// What a mark of the style sheet looks like now: colours follow the notebook's theme.
+// Present colours of the names in the style sheet, which follow the notebook's theme.
 export function palette(root) {
   const probe = document.createElement("i");
   probe.style.display = "none";
@@ -45,7 +45,7 @@ function timeSplits(from, to, zero, width) {
   return { step, found };
 }
 
-// Decades, and 2 and 5 between them where there are few.
+// Powers of ten; if there are few, also 2 and 5 times each.
 function logSplits(low, high) {
   const decades = Math.log10(high / low);
   const within = decades < 1.3 ? [1, 2, 5] : decades < 2.2 ? [1, 3] : [1];
@@ -68,10 +68,10 @@ function linearSplits(low, high, most) {
 }
 
 export class Chart {
-  // `series`: [{ key, label, colour, width, dash }]; `say` writes a value; `limits()` gives [{ value, label, above }].
+  // `series`: [{ key, label, colour, width, dash }]; `format` makes a value a text; `limits()` gives [{ value, label, above }].
   // `signed`: values may be negative; of others the axis begins at 0.
-  constructor(parent, { name, title, about, log, signed, height, floor, ceiling = Infinity, say, colours, sync }) {
-    Object.assign(this, { name, say, log, signed, colours, floor, ceiling, sync });
+  constructor(parent, { name, title, about, log, signed, height, floor, ceiling = Infinity, format, colours, sync }) {
+    Object.assign(this, { name, format, log, signed, colours, floor, ceiling, sync });
     this.height = height;
     this.series = [];
     this.limits = [];
@@ -97,7 +97,7 @@ export class Chart {
     this.plot = null;
   }
 
-  // Which lines there are; the plot is made again where these are others than before.
+  // Set the lines; the plot is made again if they differ from those before.
   set(series, limits, key) {
     this.limits = limits;
     if (key === this.key) return;
@@ -170,7 +170,7 @@ export class Chart {
             splits: () =>
               this.log ? logSplits(...this.reach) : linearSplits(...this.reach, this.height > 150 ? 4 : 3),
             filter: (_, splits) => splits,
-            values: (_, splits) => splits.map((at) => this.say(at, true)),
+            values: (_, splits) => splits.map((at) => this.format(at, true)),
           },
         ],
         series: [
@@ -344,7 +344,7 @@ export class Chart {
     const quiet = this.quiet && !pointed; // the last values of many are in the table above
     this.series.forEach((each, index) => {
       const value = this.lines ? this.lines[index].valueAt(time, reach) : NaN;
-      each.value.textContent = quiet ? "" : this.say(value);
+      each.value.textContent = quiet ? "" : this.format(value);
     });
   }
 }

@@ -1,4 +1,4 @@
-// The elements of the view, and how words and numbers get into them. Nothing is touched that says the same as before.
+// The elements of the view, and the functions that put texts into them. An element whose text has not changed is left alone.
 import { GLYPHS, COLOURS } from "./picture.js";
 
 const MANY = 24; // peers in the table, and components of one peer
@@ -19,7 +19,7 @@ function style(element, kind) {
   if (element.className !== kind) element.className = kind;
 }
 
-// Children of `parent` by key, made where they are new, dropped where they have gone, in the order of the keys.
+// Children of `parent` by key, created for new keys and removed with old ones, in the order of the keys.
 function keyed(parent, keys, create) {
   const known = (parent.known ??= new Map());
   for (const [key, element] of known)
@@ -64,7 +64,7 @@ export function build(el, spans, { span, pause }) {
   controls.append(group, hold);
   header.append(title, controls);
 
-  const heard = make("p", "heard", "", { "aria-live": "polite" });
+  const announcement = make("p", "announcement", "", { "aria-live": "polite" });
   const numbers = make("div", "numbers");
   const charts = make("div", "charts");
   const axis = make("p", "axis");
@@ -99,7 +99,7 @@ export function build(el, spans, { span, pause }) {
     part.append(make("h3", "", words), (lists[kind] = make("ul")));
     story.append(part);
   }
-  root.append(header, waiting, numbers, charts, axis, where, slacks, story, heard);
+  root.append(header, waiting, numbers, charts, axis, where, slacks, story, announcement);
   el.append(root);
 
   function chosen(value) {
@@ -130,30 +130,30 @@ export function build(el, spans, { span, pause }) {
     },
     // What has happened to the applications, the latest first, and errors of peers.
     happened(marks, troubles) {
-      const told = [...marks].reverse().slice(0, MANY);
+      const latest = [...marks].reverse().slice(0, MANY);
       keyed(
         lists.marks,
-        told.map((mark) => `${mark.at} ${mark.said}`),
+        latest.map((mark) => `${mark.at} ${mark.text}`),
         () => make("li"),
       ).forEach((element, index) => {
-        const { tone, after, said } = told[index];
+        const { tone, after, text } = latest[index];
         style(element, tone);
-        put(element, `${{ bad: "▲", good: "✓" }[tone] ?? "·"} ${after ? `after ${after}: ` : ""}${said}`);
+        put(element, `${{ bad: "▲", good: "✓" }[tone] ?? "·"} ${after ? `after ${after}: ` : ""}${text}`);
       });
       keyed(
         lists.troubles,
-        troubles.map((trouble) => trouble.said),
+        troubles.map((trouble) => trouble.text),
         () => make("li", "bad"),
       ).forEach((element, index) => {
-        const { peers, said, count } = troubles[index];
-        put(element, `▲ ${peers}: ${said}${count ? ` (${count})` : ""}`);
+        const { peers, text, count } = troubles[index];
+        put(element, `▲ ${peers}: ${text}${count ? ` (${count})` : ""}`);
       });
       lists.marks.parentElement.hidden = !marks.length;
       lists.troubles.parentElement.hidden = !troubles.length;
       story.hidden = !marks.length && !troubles.length;
     },
-    say(words) {
-      put(heard, words);
+    announce(words) {
+      put(announcement, words);
     },
     charting(any) {
       charts.hidden = axis.hidden = !any;
@@ -162,8 +162,8 @@ export function build(el, spans, { span, pause }) {
       where.hidden = !plan && !any;
       picture.hidden = !plan;
     },
-    beside(way) {
-      where.classList.toggle("beside", way === "down");
+    beside(direction) {
+      where.classList.toggle("beside", direction === "down");
     },
     flows(flows, kind) {
       const tiles = kind === "application" && flows.length === 1;
@@ -176,30 +176,30 @@ export function build(el, spans, { span, pause }) {
       style(numbers, tiles ? "numbers tiles" : "numbers list");
       if (tiles) {
         const [flow] = flows;
-        const wanted = {
+        const tilesOf = {
           p50: ["Delay p50", flow.p50, "half of the results", null],
-          p99: ["Delay p99", flow.p99, flow.limit ? `limit ${flow.limit}` : "no limit asked", flow.within],
-          rate: ["Throughput", flow.rate, flow.wanted ? `asked ${flow.wanted}` : flow.tuples, flow.fast],
+          p99: ["Delay p99", flow.p99, flow.limit ? `limit ${flow.limit}` : "no limit", flow.delay_met],
+          rate: ["Throughput", flow.rate, flow.required_rate ? `at least ${flow.required_rate}` : flow.tuples, flow.rate_met],
           miss: [
             "Miss rate",
             flow.miss,
-            [flow.allowed && `allowed ${flow.allowed}`, `so far ${flow.missed}`].filter(Boolean).join(", "),
-            flow.kept,
+            [flow.allowed_miss && `allowed ${flow.allowed_miss}`, `so far ${flow.missed}`].filter(Boolean).join(", "),
+            flow.miss_met,
           ],
         };
-        if (!flow.limit) delete wanted.miss;
-        const keys = Object.keys(wanted);
-        keyed(numbers, keys, tile).forEach((element, index) => fill(element, ...wanted[keys[index]]));
+        if (!flow.limit) delete tilesOf.miss;
+        const keys = Object.keys(tilesOf);
+        keyed(numbers, keys, tile).forEach((element, index) => fill(element, ...tilesOf[keys[index]]));
         return;
       }
       const cells = (flow) => [
         [`${flow.glyph} ${flow.label || flow.application}`, flow.status, null],
         [flow.p50, "", null],
-        [flow.p99, flow.limit ? `of ${flow.limit}` : "p99", flow.within],
-        [flow.rate, flow.wanted ? `of ${flow.wanted}` : "", flow.fast],
-        [flow.miss, flow.allowed ? `of ${flow.allowed}` : "", flow.kept],
+        [flow.p99, flow.limit ? `of ${flow.limit}` : "p99", flow.delay_met],
+        [flow.rate, flow.required_rate ? `of ${flow.required_rate}` : "", flow.rate_met],
+        [flow.miss, flow.allowed_miss ? `of ${flow.allowed_miss}` : "", flow.miss_met],
       ];
-      const keys = ["", ...flows.map((flow) => flow.of)];
+      const keys = ["", ...flows.map((flow) => flow.id)];
       keyed(numbers, keys, (key) => line(key === "")).forEach((element, index) => {
         if (index === 0) return;
         cells(flows[index - 1]).forEach((given, column) => cell(element.children[column], ...given));
@@ -212,19 +212,19 @@ export function build(el, spans, { span, pause }) {
       const keys = shown.map((part) => `${part.application}/${part.operator}`);
       keyed(slackRows, keys, () => slackRow(false)).forEach((element, index) => {
         const { operator, on, slack } = shown[index];
-        const cells = [operator, on, slack.now, slack.least, slack.time, slack.predicted, slack.rate, slack.expected];
+        const cells = [operator, on, slack.now, slack.least, slack.measured_time, slack.predicted_time, slack.measured_rate, slack.predicted_rate];
         cells.forEach((words, column) => put(element.children[column], words));
-        style(element.children[2], slack.bad ? "number bad" : "number");
-        style(element.children[3], slack.lost ? "number bad" : "number");
+        style(element.children[2], slack.used_up ? "number bad" : "number");
+        style(element.children[3], slack.was_used_up ? "number bad" : "number");
       });
     },
-    // Rows of the table; what is drawn in each is given back.
+    // Rows of the table of peers; returns the canvas of each row, for its line of load.
     peers(peers, parts, coloured) {
       table.hidden = !peers.length;
       table.classList.toggle("parts", parts.length > 0);
       const shown = peers.slice(0, MANY);
       put(more, peers.length > MANY ? `and ${peers.length - MANY} more` : "");
-      const keys = shown.map((peer) => peer.of);
+      const keys = shown.map((peer) => peer.id);
       return keyed(rows, keys, row).map((element, index) => {
         const peer = shown[index];
         const { swatch, who, fill, mark, measured, promised, canvas, chips, bar } = element.cells;
@@ -232,24 +232,24 @@ export function build(el, spans, { span, pause }) {
         element.classList.toggle("gone", peer.gone);
         swatch.style.background = colour;
         put(who, peer.name);
-        who.title = peer.of;
+        who.title = peer.id;
         fill.style.width = `${Math.min(peer.load ?? 0, 1) * 100}%`;
         fill.style.background = colour;
         mark.hidden = peer.promised === null;
         mark.style.left = `${Math.min(peer.promised ?? 0, 1) * 100}%`;
         bar.title = [
-          peer.about && `load ${peer.said} ${peer.about}`,
+          peer.cores && `load ${peer.load_text} ${peer.cores}`,
           peer.predicted !== null && `${Math.round(peer.predicted * 100)} % predicted`,
           peer.overloaded && "overloaded",
-          peer.reserved && `${peer.reserved} promised`,
+          peer.promised_text && `${peer.promised_text} promised`,
           peer.memory,
         ]
           .filter(Boolean)
           .join(", ");
-        put(measured, peer.gone ? `⊘ ${peer.said}` : peer.overloaded ? `▲ ${peer.said}` : peer.said);
+        put(measured, peer.gone ? `⊘ ${peer.load_text}` : peer.overloaded ? `▲ ${peer.load_text}` : peer.load_text);
         element.classList.toggle("overloaded", peer.overloaded);
-        put(promised, peer.reserved);
-        const own = parts.filter((part) => part.peer === peer.of);
+        put(promised, peer.promised_text);
+        const own = parts.filter((part) => part.peer === peer.id);
         const tokens = own.slice(0, MANY);
         chips.hidden = !own.length;
         keyed(
@@ -261,9 +261,9 @@ export function build(el, spans, { span, pause }) {
           chip.dataset.of = part.application === tokens[place - 1]?.application ? "" : part.title;
           style(chip, part.state);
           put(chip, `${GLYPHS[part.state]} ${part.operator}`);
-          chip.title = [`${part.operator} of ${part.title}: ${part.said}`, part.tip].filter(Boolean).join("\n");
+          chip.title = [`${part.operator} of ${part.title}: ${part.state_text}`, part.tip].filter(Boolean).join("\n");
         });
-        return { canvas, of: peer.of, rank: peer.rank };
+        return { canvas, id: peer.id, rank: peer.rank };
       });
     },
   };

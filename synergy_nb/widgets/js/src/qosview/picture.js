@@ -1,4 +1,4 @@
-// The plan over its peers: boxes and lines once, then only the states in place.
+// The plan with the peer of each operator: boxes and lines are drawn once; after that only their states change.
 const SVG = "http://www.w3.org/2000/svg";
 export const GLYPHS = { waiting: "○", running: "●", shared: "◆", overloaded: "▲", failed: "✕", dead: "⊘", stopped: "■" };
 export const COLOURS = 8; // peers with a colour of their own; the names are always beside
@@ -16,15 +16,15 @@ export class Picture {
   constructor(parent) {
     this.parent = parent;
     this.nodes = new Map();
-    this.way = null;
+    this.direction = null;
   }
 
-  // `plan` has the places of everything for both ways; the one that fits is drawn.
+  // `plan` has the coordinates for both directions, right and down; the direction that fits the width is drawn.
   show(plan, width) {
-    const way = plan.right.size[0] <= width * 1.15 ? "right" : "down";
-    if (plan === this.plan && way === this.way) return false;
-    Object.assign(this, { plan, way });
-    const { size, boxes, links } = plan[way];
+    const direction = plan.right.size[0] <= width * 1.15 ? "right" : "down";
+    if (plan === this.plan && direction === this.direction) return false;
+    Object.assign(this, { plan, direction });
+    const { size, boxes, links } = plan[direction];
     const drawing = make("svg", {
       class: "plan",
       viewBox: `0 0 ${size[0]} ${size[1]}`,
@@ -45,7 +45,7 @@ export class Picture {
         stripe: make("path", { class: "stripe", d: `M${x + 5},${y}h-1a4,4 0 0 0 -4,4v${height - 8}a4,4 0 0 0 4,4h1z` }),
         label: text("label", x + 15, y + 19),
         peer: text("peer", x + 15, y + 36),
-        said: text("said", x + 15, y + 52),
+        status: text("status", x + 15, y + 52),
         room: Math.floor((breadth - 22) / 5.9), // characters
       };
       node.label.textContent = plan.labels[operator];
@@ -55,7 +55,7 @@ export class Picture {
         node.stripe,
         node.label,
         node.peer,
-        node.said,
+        node.status,
       );
       this.nodes.set(operator, node);
       drawing.append(node.group);
@@ -64,25 +64,25 @@ export class Picture {
     return true;
   }
 
-  // States of components: `parts` by operator, `rank` of peers by address.
-  state(parts, rank) {
-    const said = [];
+  // States of components: `parts` by operator, `ranks` of peers by address.
+  state(parts, ranks) {
+    const texts = [];
     for (const [operator, node] of this.nodes) {
       const part = parts.get(operator);
       const now = part?.state ?? "waiting";
-      const place = rank.get(part?.peer);
+      const rank = ranks.get(part?.peer);
       const label = this.plan.labels[operator];
       put(node.label, `${GLYPHS[now]} ${label}`);
       put(node.peer, cut(part?.on ?? "no peer yet", node.room));
       const moving = part?.moving ? cut(part.moving, node.room) : "";
-      put(node.said, moving || (now === "running" ? part.rate || "running" : cut(part?.said ?? "waiting", node.room)));
+      put(node.status, moving || (now === "running" ? part.rate || "running" : cut(part?.state_text ?? "waiting", node.room)));
       node.group.setAttribute("class", `node ${now}`);
-      node.stripe.style.fill = place === undefined ? "var(--edge)" : `var(--peer-${place % COLOURS})`;
-      const words = `${operator} on ${part?.on ?? "no peer"}: ${part?.said ?? "waiting"}`;
+      node.stripe.style.fill = rank === undefined ? "var(--edge)" : `var(--peer-${rank % COLOURS})`;
+      const words = `${operator} on ${part?.on ?? "no peer"}: ${part?.state_text ?? "waiting"}`;
       put(node.tip, part?.tip ? `${words}\n${part.tip}` : words);
-      said.push(words);
+      texts.push(words);
     }
-    if (this.title) put(this.title, `The plan over its peers. ${said.join(". ")}.`);
+    if (this.title) put(this.title, `The plan over its peers. ${texts.join(". ")}.`);
   }
 }
 
