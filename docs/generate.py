@@ -24,6 +24,15 @@ PAGE: Final = ROOT / "docs" / "plans.md"
 METHODS: Final = ROOT / "synergy_nb" / "plan" / "methods.py"
 _PROFILE: Final = ("id", "cost", "selectivity", "at", "engine")
 _WIDTH: Final = 120
+_AGREEMENT: Final = """
+Active replicas of an operator receive the same tuples in different orders. Most operators emit the same tuples
+nevertheless. The others *sort* their input: they hold each tuple until a punctuation promises that no earlier one
+follows, and read the tuples ordered by time and, among equal times, by the order of a `sort` or `top` before them, and
+then by all columns. So do all operators with windows of rows. No sort is needed by an operator that reads a source, a
+`distinct` of all columns, and a `sample` of everything. In Python,
+`synergy_nb.plan.replica_agreement.agreement_text(plan)` says for each operator of a plan whether its replicas sort, and
+why.
+"""
 
 # -- the page --------------------------------------------------------------------------------------------------------
 
@@ -46,7 +55,7 @@ def page(text: str) -> str:
 
 def overview() -> str:
     """All kinds, and what is assumed of them."""
-    lines = ["| operator | cost a tuple | selectivity | keeps | replicas that read in different orders | on Spark |"]
+    lines = ["| operator | cost a tuple | selectivity | keeps | active replicas | on Spark |"]
     lines += ["|---|---|---|---|---|---|"]
     for each in KINDS.values():
         if each.kind == "source":
@@ -54,10 +63,10 @@ def overview() -> str:
         cost = "as stated" if each.cost_from else format_duration(each.cost)
         share = "by its parameters" if each.output_rate is not None else f"{each.selectivity:g}"
         keeps = {"": "nothing", "tuples": "tuples", "groups": "a tuple a group"}[each.state]
-        agree = f"differ: {each.needs_order}" if each.needs_order else f"agree: {each.agrees}"
+        agree = f"sort: {each.needs_order}" if each.needs_order else f"agree: {each.agrees}"
         spark = off_spark(each.kind, {})
         lines += [f"| `{each.kind}` | {cost} | {share} | {keeps} | {agree} | {f'no: {spark}' if spark else 'yes'} |"]
-    return "\n".join(lines) + "\n"
+    return "\n".join(lines) + "\n\n" + _wrapped(_AGREEMENT.strip()) + "\n"
 
 
 def section(each: Declaration) -> str:

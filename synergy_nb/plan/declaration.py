@@ -196,6 +196,9 @@ class Declaration(msgspec.Struct, frozen=True, eq=False, kw_only=True):
         Reason why the result depends on the order of the input; empty if it does not.
     agrees
         Reason why replicas agree that read their inputs in different orders; empty if they do not.
+    needs_no_order
+        Function that returns the reason why the order does not matter with some parameters, although it does in
+        general; empty for other parameters.
     remedy
         Remedy for an operator that needs too much memory.
     off_spark
@@ -231,6 +234,7 @@ class Declaration(msgspec.Struct, frozen=True, eq=False, kw_only=True):
     preserves_order: bool = False
     needs_order: str = ""
     agrees: str = ""
+    needs_no_order: Callable[[Mapping[str, Any]], str] = lambda _: ""
     remedy: str = ""
     off_spark: Callable[[Mapping[str, Any]], str] = lambda _: ""
     brief: Callable[[Mapping[str, Any]], str] = lambda _: ""
@@ -239,7 +243,8 @@ class Declaration(msgspec.Struct, frozen=True, eq=False, kw_only=True):
         """Whether replicas of an operator with these parameters agree, and the reason."""
         if (params.get("window") or {}).get("kind") == "count":
             return Replicas(False, _BY_ROWS)
-        return Replicas(False, self.needs_order) if self.needs_order else Replicas(True, self.agrees)
+        why = self.agrees or self.needs_no_order(params)
+        return Replicas(True, why) if why else Replicas(False, self.needs_order)
 
     def schema(self, it: Derivation, parameters: Mapping[str, Parameter]) -> Schema | None:
         """Derive the columns of an operator's stream; None if they cannot be known.

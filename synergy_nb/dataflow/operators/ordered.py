@@ -79,8 +79,9 @@ class Compare(Buffered):
 
     A row is selected iff the number of rows of its window, or of its group within the window, that have a smaller
     ``value`` is greater than ``fraction * n``. With one input, n is the number of rows of the window or group; with
-    two, port 1 is a ``count`` stream that has n of each window, and a window without a count has no result. Rows whose
-    value is NULL are never selected, but count in n. Within a window the order of arrival is preserved.
+    two, port 1 is a ``count`` stream that has n of each window, the greatest if there are several, and a window without
+    a count has no result. Rows whose value is NULL are never selected, but count in n. Within a window the order of
+    arrival is preserved.
     """
 
     finishing = 9.0  # ranks within many small groups
@@ -119,7 +120,7 @@ class Compare(Buffered):
         if self._counts is None or port == 0:
             return super().process(port, table, batch, kept)
         counts = pl.concat([self._counts, table.select(self._counts.columns)])
-        self._counts = counts.unique(list(WINDOW), keep="last", maintain_order=True)
+        self._counts = counts.sort(self._number).unique(list(WINDOW), keep="last", maintain_order=True)
         return ()
 
     def close(self, low: int) -> Iterable[pl.DataFrame]:

@@ -25,7 +25,7 @@ import numpy.typing as npt
 import polars as pl
 
 from synergy_nb.dataflow.streams.duplicate_kernel import EMPTY, arrive, insert_all
-from synergy_nb.dataflow.streams.tuple_words import TupleWords
+from synergy_nb.dataflow.streams.tuple_words import TupleWords, canonical
 from synergy_nb.dataflow.tuples import START, Item, Punctuation
 
 __all__ = ["DuplicateFilter"]
@@ -126,7 +126,8 @@ class DuplicateFilter:
     def receive(self, stream: str, item: Item) -> Item | None:
         """Process a batch or a punctuation of a stream; return what passes, or None.
 
-        The position of what passes is the number of tuples that passed before it.
+        The position of what passes is the number of tuples that passed before it. Tuples pass in their canonical form,
+        so that it does not matter from which stream they came.
         """
         found = self._of(stream)
         if isinstance(item, Punctuation):
@@ -277,7 +278,7 @@ class DuplicateFilter:
             self._ranks,
             new,
         )
-        return table if new.all() else table.filter(new)
+        return canonical(table if new.all() else table.filter(new))
 
     def _make_room(self, more: int) -> None:
         needed = self._used + more

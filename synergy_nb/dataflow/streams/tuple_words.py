@@ -8,15 +8,16 @@ bytes are numbered in the order in which they are first seen; the numbers are va
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TypeAlias
+from typing import Final, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
 import polars as pl
 
-__all__ = ["TupleWords", "Words"]
+__all__ = ["TupleWords", "Words", "canonical"]
 
 Words: TypeAlias = npt.NDArray[np.int64]
+_NAN: Final = float("nan")
 
 
 class TupleWords:
@@ -86,6 +87,24 @@ class TupleWords:
         local = [numbers.setdefault(value, len(numbers)) for value in coded.dictionary.to_pylist()]
         found: Words = np.array(local, dtype=np.int64).take(coded.indices.to_numpy())
         return found
+
+
+def canonical(table: pl.DataFrame) -> pl.DataFrame:
+    """Return the same tuples with one form of each value: 0.0 for -0.0, and one NaN for those of any bits.
+
+    Equal tuples are then equal in their bytes, too, and no expression can tell them apart, such as one that casts a
+    float to text.
+
+    >>> canonical(pl.DataFrame({"value": [-0.0, 1.0]}))["value"].to_list()
+    [0.0, 1.0]
+    """
+    floats = [pl.col(name) for name, kind in table.schema.items() if kind == pl.Float64]
+    if not floats:
+        return table
+    return table.with_columns(
+        pl.when(each == 0.0).then(0.0).when(each.is_nan()).then(_NAN).otherwise(each).alias(each.meta.output_name())
+        for each in floats
+    )
 
 
 def _bits(series: pl.Series) -> Words:

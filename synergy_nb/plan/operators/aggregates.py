@@ -115,7 +115,7 @@ COUNT: Final = Declaration(
     output_rate=lambda _, flow: min(flow.windows, flow.consumed),
     state="tuples",
     waits=True,
-    agrees=_OF_SETS,
+    agrees="the number of a window's tuples does not depend on their order",
     remedy="shorten its window",
     brief=lambda params: str(params["name"]),
 )

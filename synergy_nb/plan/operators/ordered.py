@@ -104,7 +104,7 @@ COMPARE: Final = Declaration(
     state="tuples",
     waits=True,
     preserves_order=True,
-    agrees="the selection of a window's tuples does not depend on their order",
+    agrees="which tuples of a window it selects does not depend on their order",
     remedy="shorten the window of its input",
     brief=lambda params: f"{params['value']} over {format_fraction(params['fraction'])}",
 )
@@ -145,6 +145,7 @@ DISTINCT: Final = Declaration(
     waits=True,
     preserves_order=True,
     needs_order="it selects the first of the tuples with equal values",
+    needs_no_order=lambda params: "" if params.get("on") else "the tuples from which it selects one are equal",
     remedy="shorten its window, or compare fewer columns",
     brief=lambda params: "on " + ", ".join(params["on"]) if params.get("on") else "",
 )

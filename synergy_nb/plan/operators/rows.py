@@ -89,6 +89,7 @@ SAMPLE: Final = Declaration(
     output_rate=lambda params, flow: flow.consumed * float(params["fraction"]),
     preserves_order=True,
     needs_order="it selects tuples by their positions",
+    needs_no_order=lambda params: "it selects all tuples" if float(params["fraction"]) >= 1.0 else "",
     brief=lambda params: format_fraction(params["fraction"]),
 )
 

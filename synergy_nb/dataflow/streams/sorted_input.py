@@ -1,0 +1,239 @@
+"""Sorting of one input by punctuations, so that replicas that need an order agree (section IV-C of [1]_).
+
+Active replicas receive the same tuples in different orders. A replica whose result depends on the order reads its input
+through a :class:`SortedInput`: it holds all tuples until a punctuation promises that no earlier one follows, and then
+releases them ordered by time and, among equal times, by all columns. What it releases, with which positions, depends on
+the tuples alone, whatever their order of arrival, their batches and the punctuations were.
+
+A tuple waits for the next punctuation that is later than its time. So only operators that need an order are given one
+(:mod:`synergy_nb.plan.replica_agreement`).
+
+.. [1] J.-H. Hwang, U. Çetintemel, S. Zdonik. Fast and highly-available stream processing over wide area networks.
+   ICDE 2008. Section IV-C, algorithm 4 lines 1 to 6.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from typing import Any, Final
+
+import msgspec
+import numpy as np
+import polars as pl
+
+from synergy_nb.dataflow.logic import SavedState
+from synergy_nb.dataflow.operators.base import OUTPUT_ROWS, RUN_ROWS, retained_bytes, value_bytes
+from synergy_nb.dataflow.streams.tuple_words import canonical
+from synergy_nb.dataflow.tuples import END, START, Batch, Item, Punctuation
+
+__all__ = ["SortedInput"]
+
+_BORN: Final = "@born"  # column with the time at which the item of a tuple entered the system
+_RELEASING: Final = 5.0  # memory that a release needs, bytes for each byte of tuples
+_FORMAT: Final = 1
+
+
+@dataclass
+class _Run:
+    """Tuples ordered by time, of which the first ``released`` have been released; the table never changes."""
+
+    number: int
+    table: pl.DataFrame
+    released: int = 0
+
+    @property
+    def rest(self) -> pl.DataFrame:
+        return self.table.slice(self.released)
+
+    @property
+    def rows(self) -> int:
+        return self.table.height - self.released
+
+    def release(self, low: int) -> pl.DataFrame:
+        """Return the tuples before ``low`` that have not been released."""
+        before = self.released
+        self.released = int(_times(self.table).search_sorted(low, side="left"))
+        return self.table.slice(before, self.released - before)
+
+
+class _Head(msgspec.Struct, frozen=True):
+    format: int
+    promise: int
+    position: int
+    late: int
+    next_number: int
+    runs: list[tuple[int, int]]  # number of a table, tuples of it that have been released
+
+
+class SortedInput:
+    """The tuples of one input, released in an order that depends on the tuples only.
+
+    Parameters
+    ----------
+    order
+        Columns that order tuples of equal time before all others do, each with whether it descends: the order in which
+        a sort before the operator put them. All other columns follow in their order, ascending; NULLs are last.
+
+    Attributes
+    ----------
+    late
+        Tuples dropped so far because their time was below the last punctuation.
+
+    Examples
+    --------
+    >>> table = pl.DataFrame({"time": [3, 1, 1], "value": [0, 5, 2]}, schema_overrides={"time": pl.Datetime("us")})
+    >>> held = SortedInput()
+    >>> held.receive(Batch(table, 0, 0.0))
+    []
+    >>> batch, promise = held.receive(Punctuation(3, 3, 0.0))
+    >>> batch.table["value"].to_list(), promise.position
+    ([2, 5], 2)
+    """
+
+    def __init__(self, order: Sequence[tuple[str, bool]] = ()) -> None:
+        self._order = dict(order)
+        self.late = 0
+        self._promise = START
+        self._position = 0
+        self._next_number = 0
+        self._runs: list[_Run] = []
+        self._fresh: list[tuple[pl.DataFrame, float]] = []  # tables in their order of arrival, with the time of birth
+        self._fresh_bytes = self._runs_bytes = 0
+        self._earliest = END
+
+    @property
+    def promise(self) -> int:
+        """Time of the last punctuation, microseconds: all tuples before it have been released."""
+        return self._promise
+
+    @property
+    def rows(self) -> int:
+        """Number of tuples that are held."""
+        return sum(run.rows for run in self._runs) + sum(table.height for table, _ in self._fresh)
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes of the tables that are held, in constant time."""
+        return self._fresh_bytes + self._runs_bytes
+
+    def needs(self, item: Item) -> float:
+        """Estimate, in constant time, the bytes that receiving ``item`` may need in addition to ``nbytes``."""
+        if isinstance(item, Batch):
+            return 2.0 * value_bytes(item.table)
+        return _RELEASING * self.nbytes if item.time > self._earliest else 0.0
+
+    def receive(self, item: Item) -> list[Item]:
+        """Hold the tuples of a batch; for a punctuation, return all tuples before it in order, and the punctuation.
+
+        ``born`` of a batch that is returned is that of the oldest of its tuples.
+        """
+        if isinstance(item, Batch):
+            self._hold(item)
+            return []
+        if item.time <= self._promise:  # it promises nothing new
+            return []
+        self._promise = item.time
+        released: list[Item] = []
+        if self._earliest < item.time:
+            for table in self._released(item.time).iter_slices(OUTPUT_ROWS):
+                born: Any = table.get_column(_BORN).min()
+                released.append(Batch(table.drop(_BORN), self._position, born))
+                self._position += table.height
+        return [*released, Punctuation(item.time, self._position, item.born)]
+
+    def save(self) -> SavedState:
+        """Return all that another instance needs to resume from here, without copying it."""
+        self._gather()
+        runs = [(run.number, run.released) for run in self._runs]
+        head = _Head(_FORMAT, self._promise, self._position, self.late, self._next_number, runs)
+        return SavedState(msgspec.msgpack.encode(head), {run.number: run.table for run in self._runs})
+
+    def restore(self, saved: SavedState) -> None:
+        """Resume where the instance was that saved this state.
+
+        Raises
+        ------
+        ValueError
+            If it is no state of a sorted input.
+        """
+        try:
+            head = msgspec.msgpack.decode(saved.head, type=_Head)
+            runs = [_Run(number, saved.tables[number], released) for number, released in head.runs]
+        except msgspec.MsgspecError as error:
+            raise ValueError(f"saved state: {saved.head[:16]!r}; expected that of a sorted input: {error}") from None
+        except KeyError as error:
+            raise ValueError(f"saved state: tables {sorted(saved.tables)}; expected table {error} among them") from None
+        if head.format != _FORMAT:
+            raise ValueError(f"saved state: format {head.format}; expected {_FORMAT}")
+        for run in runs:
+            if _BORN not in run.table.columns or not 0 <= run.released < run.table.height:
+                found = f"{run.table.height} tuples with {', '.join(run.table.columns)}"
+                raise ValueError(
+                    f"saved state: table {run.number}: {found}; expected more than {run.released}, {_BORN}"
+                )
+        self.late, self._promise, self._position = head.late, head.promise, head.position
+        self._next_number = head.next_number
+        self._fresh, self._fresh_bytes = [], 0
+        self._keep(runs)
+
+    def _hold(self, batch: Batch) -> None:
+        table = batch.table
+        if not table.height:
+            return
+        times = _times(table)
+        first: Any = times.min()
+        if first < self._promise:
+            table = table.filter(times >= self._promise)
+            self.late += times.len() - table.height
+            if not table.height:
+                return
+            first = _times(table).min()
+        self._earliest = min(self._earliest, int(first))
+        self._fresh.append((table, batch.born))
+        self._fresh_bytes += retained_bytes(table)
+
+    def _released(self, low: int) -> pl.DataFrame:
+        """Remove the tuples before ``low``, of which there are some, and return them in order."""
+        self._gather()
+        tables = [run.release(low) for run in self._runs]
+        self._keep([self._trimmed(run) for run in self._runs if run.rows])
+        return self._ordered(pl.concat([table for table in tables if table.height]))
+
+    def _ordered(self, table: pl.DataFrame) -> pl.DataFrame:
+        rest = [name for name in table.columns if name not in ("time", _BORN, *self._order)]
+        descending = [False, *self._order.values(), *(False for _ in rest)]
+        return table.sort("time", *self._order, *rest, descending=descending, nulls_last=True)
+
+    def _gather(self) -> None:
+        """Make a run of the tuples that have arrived, and merge runs of similar length."""
+        if not self._fresh:
+            return
+        tables = [table for table, _ in self._fresh]
+        born = np.repeat([born for _, born in self._fresh], [table.height for table in tables])
+        table = canonical(pl.concat(tables)).hstack([pl.Series(_BORN, born, dtype=pl.Float64)])
+        self._fresh, self._fresh_bytes = [], 0
+        runs = [*self._runs, self._run([table])]
+        while len(runs) > 1 and runs[-2].rows <= 2 * runs[-1].rows and runs[-2].rows + runs[-1].rows <= RUN_ROWS:
+            runs[-2:] = [self._run([runs[-2].rest, runs[-1].rest])]
+        self._keep(runs)
+
+    def _trimmed(self, run: _Run) -> _Run:
+        """Copy what is left of a run if that is less than half of it, so that the memory of the others is free."""
+        if run.rows >= run.released:
+            return run
+        return self._run([run.rest.select(pl.all().gather(pl.int_range(pl.len())))])
+
+    def _run(self, tables: Iterable[pl.DataFrame]) -> _Run:
+        self._next_number += 1
+        return _Run(self._next_number - 1, pl.concat(tables, rechunk=True).sort("time"))
+
+    def _keep(self, runs: list[_Run]) -> None:
+        self._runs = runs
+        self._runs_bytes = sum(retained_bytes(run.table) for run in runs)
+        firsts: list[Any] = [_times(run.table)[run.released] for run in runs]
+        self._earliest = min(firsts, default=END)
+
+
+def _times(table: pl.DataFrame) -> pl.Series:
+    return table.get_column("time").cast(pl.Int64)

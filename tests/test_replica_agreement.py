@@ -1,0 +1,268 @@
+"""Active replicas agree: one contract over all operators, for inputs that arrive in other orders, cuts and promises."""
+
+from __future__ import annotations
+
+import math
+import random
+import struct
+from collections.abc import Iterable, Iterator
+from functools import cache
+from typing import Any
+
+import polars as pl
+import pytest
+
+from synergy_nb.dataflow.streams.duplicate_filter import DuplicateFilter
+from synergy_nb.dataflow.streams.sorted_input import SortedInput
+from synergy_nb.dataflow.streams.tuple_words import canonical
+from synergy_nb.dataflow.tuples import Batch, Item
+from synergy_nb.plan import Plan, source
+from synergy_nb.plan.active_replicas import replicated
+from synergy_nb.plan.catalogue import KINDS
+from synergy_nb.plan.replica_agreement import Agreement, agreement, agreement_text, agreements, stated_order
+from tests.feeding import Feed, drive, feed, fresh, micros
+from tests.operator_cases import CASES, P, R, built
+
+SECOND = 1_000_000
+REPLICAS = 4
+FLOATS = (0.1, 0.2, 0.3, 1e16, -1e16, 0.0, -0.0, 5e-324, 1e-300, -2.5, 1e300, None)
+ODD = (math.nan, math.inf, -math.inf, 1.7e308)
+NAN = struct.unpack("<d", struct.pack("<Q", 0xFFF8_0000_0000_0123))[0]  # negative, with other bits than math.nan
+
+
+def wild(table: pl.DataFrame, rng: random.Random) -> pl.DataFrame:
+    """The same tuples with floats whose sums depend on the order, and in some seconds NaN and infinities."""
+    odd = {time // (20 * SECOND) for time in micros(table)[::60]}
+    for name, kind in table.schema.items():
+        if kind == pl.Float64:
+            values = [
+                rng.choice(ODD if time // (20 * SECOND) in odd and rng.random() < 0.05 else FLOATS)
+                for time in micros(table)
+            ]
+            table = table.with_columns(pl.Series(name, values, dtype=pl.Float64))
+    return table
+
+
+def arrived(table: pl.DataFrame, rng: random.Random) -> pl.DataFrame:
+    """The same tuples in another order of arrival, with zeros of other signs and other NaNs."""
+    late = rng.choice((2, 12)) * SECOND
+    order = sorted(range(table.height), key=[time + rng.randint(0, late) for time in micros(table)].__getitem__)
+    table = table.select(pl.all().gather(order))
+    for name, kind in table.schema.items():
+        if kind == pl.Float64:
+            values = [
+                rng.choice((0.0, -0.0)) if value == 0.0 else NAN if value is not None and math.isnan(value) else value
+                for value in table[name]
+            ]
+            table = table.with_columns(pl.Series(name, values, dtype=pl.Float64))
+    return table
+
+
+def bits(row: Iterable[Any]) -> str:
+    """A tuple by its bytes; 0.0 and -0.0 are one value to a duplicate filter, and so are all NaNs."""
+    return repr([struct.pack("<d", each) if isinstance(each, float) else each for each in row])
+
+
+def tuples(items: Iterable[Item]) -> list[str]:
+    return sorted(bits(row) for item in items if isinstance(item, Batch) for row in canonical(item.table).rows())
+
+
+class Replicas:
+    """Replicas of an operator, each with an order of arrival, batches and punctuations of its own."""
+
+    def __init__(self, plan: Plan, operator: str, tables: list[pl.DataFrame], seed: str = "") -> None:
+        self.plan, self.operator = plan, operator
+        self.feeds: list[Feed] = []
+        rng = random.Random(seed or operator)
+        for number in range(REPLICAS):
+            mine = [arrived(table, rng) for table in tables]
+            self.feeds.append(feed(mine, rng.randrange(10**9), (5, 40, 400, 60)[number]))
+        self._outputs: dict[bool, list[list[Item]]] = {}
+        self.orders = {tuple(tuples_in_order(item for _, item in each)) for each in self.feeds}
+
+    def outputs(self, sort: bool) -> list[list[Item]]:
+        """What each of them emits, with or without sorted inputs; floats come as a duplicate filter passes them."""
+        if sort not in self._outputs:
+            self._outputs[sort] = list(self._run(sort))
+        return self._outputs[sort]
+
+    def _run(self, sort: bool) -> Iterator[list[Item]]:
+        order = stated_order(self.plan, self.plan.operators[self.operator].inputs[0])
+        for items in self.feeds:
+            logic = fresh(self.plan, self.operator)
+            held = [SortedInput(order) for _ in range(logic.ports)]
+            given: list[Item] = []
+            for port, item in items:
+                passed = Batch(canonical(item.table), item.position, item.born) if isinstance(item, Batch) else item
+                given += drive(logic, [(port, each) for each in (held[port].receive(passed) if sort else [passed])])
+            yield given
+
+    def results(self, sort: bool) -> list[list[str]]:
+        """The tuples that each of them emits, in any order."""
+        return [tuples(each) for each in self.outputs(sort)]
+
+
+def tuples_in_order(items: Iterable[Item]) -> list[str]:
+    return [bits(row) for item in items if isinstance(item, Batch) for row in item.table.rows()]
+
+
+@cache
+def replicas(name: str) -> Replicas:
+    it = built(name)
+    rng = random.Random(name)
+    whole = it.plan.operators[it.operator].kind == "aggregate"  # sums of whole numbers and of eighths have no rounding
+    return Replicas(it.plan, it.operator, it.tables if whole else [wild(table, rng) for table in it.tables], name)
+
+
+def declared(name: str) -> tuple[bool, str]:
+    operator = built(name).plan.operators[built(name).operator]
+    return KINDS[operator.kind].replicas(operator.params)
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_replicas_agree_and_those_that_are_to_sort_would_differ_without(name: str) -> None:
+    agree, why = declared(name)
+    them = replicas(name)
+    assert len(them.orders) == REPLICAS, "their inputs arrive in different orders"
+    first, *others = them.results(sort=not agree)
+    assert first, "there are results"
+    assert all(each == first for each in others), why
+    if not agree:
+        assert len(set(map(tuple, them.results(sort=False)))) > 1, f"no sort is needed, although {why}"
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_a_duplicate_filter_behind_the_replicas_passes_what_one_of_them_emits(name: str) -> None:
+    outputs = replicas(name).outputs(sort=not declared(name)[0])
+    wanted = tuples(outputs[0])
+    merged = DuplicateFilter(map(str, range(REPLICAS)))
+    rng = random.Random(name)
+    passed: list[Item] = []
+    left = [list(each) for each in outputs]
+    while any(left):
+        number = rng.choice([number for number, each in enumerate(left) if each])
+        if (item := merged.receive(str(number), left[number].pop(0))) is not None:
+            passed.append(item)
+    assert tuples(passed) == wanted
+
+
+def test_both_kinds_are_among_the_cases() -> None:
+    found = {
+        KINDS[(it := built(name)).plan.operators[it.operator].kind].kind for name in CASES if not declared(name)[0]
+    }
+    assert found == {"aggregate", "sort", "distinct", "top", "percentile", "sample", "encrypt"}
+    assert all(any(declared(name)[0] for name in CASES if name.startswith(kind)) for kind in ("aggregate", "distinct"))
+
+
+# -- the worked example of the paper -----------------------------------------------------------------------------------
+
+UNION = {"first": [(0, "B", 80.0), (1, "B", 90.0), (0, "C", 50.0), (1, "C", 40.0)]}
+UNION["second"] = [UNION["first"][at] for at in (2, 3, 0, 1)]
+
+
+@pytest.mark.parametrize(("rows", "plain"), [(2, ([85.0, 45.0], [45.0, 85.0])), (3, ([220 / 3], [170 / 3]))])
+def test_windows_of_rows_over_the_paper_s_union(rows: int, plain: tuple[list[float], list[float]]) -> None:
+    """Replicas of figure 1's union emit in different orders; windows of rows then differ, and sorted ones do not."""
+    columns = {"server": "str", "load": "float"}
+    plan = (
+        source("python", name="a", columns=columns)
+        .union(source("python", name="b", columns=columns))
+        .aggregate(window=f"{rows} rows", mean="avg(load)")
+        .sink()
+    )
+    found: dict[bool, list[list[float]]] = {False: [], True: []}
+    for order in UNION.values():
+        kinds = {"time": pl.Int64(), "server": pl.String(), "load": pl.Float64()}
+        table = pl.DataFrame(order, schema=kinds, orient="row").with_columns(pl.col("time").cast(pl.Datetime("us")))
+        for sort in (False, True):
+            logic, held = fresh(plan, "aggregate"), SortedInput()
+            items: list[Item] = [item for _, item in feed([table], 1, 4)]
+            given = drive(logic, [(0, each) for item in items for each in (held.receive(item) if sort else [item])])
+            found[sort].append([mean for each in given if isinstance(each, Batch) for mean in each.table["mean"]])
+    assert found[False] == [pytest.approx(each) for each in plain]
+    assert found[True] == ([[65.0, 65.0]] * 2 if rows == 2 else [[pytest.approx(220 / 3)]] * 2)
+
+
+# -- plans -------------------------------------------------------------------------------------------------------------
+
+
+def test_only_an_operator_that_needs_an_order_and_reads_stream_replicas_sorts() -> None:
+    packets = P()
+    joined = packets.filter("bytes > 0", id="large").join(R().sample("10 %", id="some"), on="source", within="1 s")
+    plan = joined.aggregate(window="10 rows", n="count(*)", id="rows").distinct("n", id="first").sink(name="result")
+    found = agreements(plan)
+    assert {name for name, each in found.items() if each.sorts} == {"rows", "first"}
+    assert found["some"].why == "its input is a single stream, which all of its replicas read in the same order"
+    assert found["rows"] == Agreement(
+        "rows", "aggregate", True, (), "which tuples a window of a number of rows holds depends on their order"
+    )
+    without = "its replicas agree without a sort"
+    assert agreement_text(plan).splitlines() == [
+        f"large (filter): {without}: it processes each tuple alone",
+        f"some (sample): {without}: {found['some'].why}",
+        f"join (join): {without}: the times and columns of two tuples alone decide whether they are a pair",
+        f"rows (aggregate): its replicas sort their input: {found['rows'].why}",
+        "first (distinct): its replicas sort their input: it selects the first of the tuples with equal values",
+        "sink (sink): it does not sort: it passes each tuple on",
+    ]
+    expanded = replicated(plan, 3)
+    assert agreements(expanded) == found
+    assert all(agreement(expanded, f"{name}~2")[2:] == each[2:] for name, each in found.items() if name != "sink")
+
+
+def test_parameters_decide_whether_an_operator_needs_an_order() -> None:
+    packets = P().filter("bytes > 0")
+    plans = {
+        packets.distinct(window="1 s").sink(): "the tuples from which it selects one are equal",
+        packets.sample(1.0).sink(): "it selects all tuples",
+    }
+    for plan, why in plans.items():
+        found = agreement(plan, plan.upstream(plan.sinks[0])[0])
+        assert (found.sorts, found.why) == (False, why)
+    for stream in (packets.distinct("link", window="1 s"), packets.sample(0.5), packets.count(window="9 rows")):
+        plan = stream.sink()
+        assert agreement(plan, plan.upstream(plan.sinks[0])[0]).sorts
+
+
+def test_a_pinned_operator_has_one_stream() -> None:
+    plan = P().filter("bytes > 0", at="peer-1").sample(0.5).sink()
+    assert not agreement(plan, "sample").sorts
+
+
+def test_the_order_of_a_sort_outlasts_what_preserves_it() -> None:
+    ranked = P().sort("bytes desc", "link", window="20 s", id="ranked")
+    order = (("window_start", False), ("bytes", True), ("link", False))
+    plan = (
+        ranked.filter("ok", id="kept")
+        .project("link", "bytes", twice="port * 2", id="fewer")
+        .encrypt("link", key="alpha", id="sealed")
+        .sink(name="result")
+    )
+    assert stated_order(plan, "kept") == stated_order(plan, "fewer") == order
+    assert stated_order(plan, "sealed") == order[:2]
+    assert agreement(plan, "sink") == Agreement(
+        "sink", "sink", True, order[:2], "the plan states the order of its results"
+    )
+    assert str(agreement(plan, "sink")).startswith("sink (sink): it sorts its input: ")
+    other = ranked.project("link", bytes="bytes + 1").union(ranked.project("link", bytes="bytes")).sink()
+    assert stated_order(other, "project") == order[:1]
+    assert stated_order(other, "union") == ()
+    rows = P().sort("bytes", window="20 rows").sink()
+    assert stated_order(rows, "sort") == ()
+
+
+def test_the_first_of_a_sorted_window_is_still_the_first() -> None:
+    """As without replicas, ``distinct`` behind a sort selects the greatest of each group."""
+    plan = P().sort("bytes desc", window="20 s").distinct("link").sink()
+    it = built("sort").tables[0]
+    them = Replicas(plan, "distinct", [alone(plan, "sort", [it])], "first")
+    assert [tuples(alone_items(plan, [it]))] * REPLICAS == them.results(sort=True)
+
+
+def alone(plan: Plan, operator: str, tables: list[pl.DataFrame]) -> pl.DataFrame:
+    given = drive(fresh(plan, operator), feed(tables, 0))
+    return pl.concat([item.table for item in given if isinstance(item, Batch)])
+
+
+def alone_items(plan: Plan, tables: list[pl.DataFrame]) -> list[Item]:
+    return drive(fresh(plan, "distinct"), feed([alone(plan, "sort", tables)], 0))
