@@ -76,7 +76,7 @@ class Placements(Ring):
         wrong: list[str] = []
         for address, each in self.synergy.items():
             expected = {request: graph.at(address) for request, graph in graphs.items() if graph.at(address)}
-            held = {name: dict(self.placement(address).hosting.roles(name)) for name in each.ledger.requests}
+            held = {name: dict(self.placement(address).replica_host.roles(name)) for name in each.ledger.requests}
             if held != expected:
                 wrong.append(f"{address} holds {held}, expected {expected}")
             if each.ledger.reservations:

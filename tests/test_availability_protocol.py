@@ -111,14 +111,14 @@ def test_components_are_collocated_and_backups_are_nearest(degree: int) -> None:
 
 
 def test_replicas_keep_apart_from_source_sink_and_origin_where_they_can() -> None:
-    world = ring(placement=PlacementConfig(apart=True))
+    world = ring(placement=PlacementConfig(apart_first=True))
     graph = world.placed("peer-8", chain(4), degree=2)
     alone = {"peer-3", "peer-8"}
     assert {graph.peers[f"o{n}"] for n in range(4)} == {"peer-2"}
     assert graph.hosts.isdisjoint(alone)
-    joined = ring(placement=PlacementConfig(apart=True)).placed("peer-8", diamond(), degree=2)
+    joined = ring(placement=PlacementConfig(apart_first=True)).placed("peer-8", diamond(), degree=2)
     assert joined.hosts.isdisjoint(alone)
-    few = ring(3, placement=PlacementConfig(apart=True)).placed("peer-0", chain(2, at="peer-1"), degree=2)
+    few = ring(3, placement=PlacementConfig(apart_first=True)).placed("peer-0", chain(2, at="peer-1"), degree=2)
     assert {few.peers["o0"], few.peers["o1"]} == {"peer-2"}  # its backups have to be with the source
     assert len(few.backups["o0"]) == 1
 
@@ -284,7 +284,7 @@ def test_replicas_of_a_component_are_never_together() -> None:
     request = "other"
     task = Task(request, 1, "peer-0", chain(1).to_bytes(), 2, {"source": ("peer-0",), "o0": ("peer-0", "peer-1"),
                 "sink": ("peer-0",)}, {"source": "peer-0", "sink": "peer-0"})  # fmt: skip
-    at = world.placement("peer-1").hosting
+    at = world.placement("peer-1").replica_host
     both = Roles({"source": "peer-0", "o0": "peer-0"}, {})
     backup = PlacementDecision(1, encode_task(task), "o0", backup=True, graph=both)
     primary = PlacementRequest(2, encode_task(task), "o0", Roles({"source": "peer-0"}, {}))
@@ -460,7 +460,7 @@ def test_lost_messages_are_sent_again() -> None:
 
 def test_a_survey_asks_silent_peers_again_and_measures_the_answered_question() -> None:
     world = ring(peers=3)
-    surveying = world.placement("peer-0").surveying
+    link_survey = world.placement("peer-0").link_survey
     asked = world.simulation.now
     found: list[tuple[float, dict[str, Link]]] = []
 
@@ -468,7 +468,7 @@ def test_a_survey_asks_silent_peers_again_and_measures_the_answered_question() -
         def done(links: dict[str, Link]) -> None:
             found.append((world.simulation.now - asked, links))
 
-        world.simulation.call("peer-0", lambda: surveying.survey(peers, done, required))
+        world.simulation.call("peer-0", lambda: link_survey.survey(peers, done, required))
 
     world.simulation.loss = 1.0
     survey("peer-1", "peer-2")
@@ -481,7 +481,7 @@ def test_a_survey_asks_silent_peers_again_and_measures_the_answered_question() -
 
     found.clear()
     world.simulation.crash("peer-1")
-    surveying.forget("peer-1")
+    link_survey.forget("peer-1")
     asked = world.simulation.now
     survey("peer-1")
     world.run(1.1)
@@ -588,7 +588,7 @@ def test_bad_requests_are_one_clear_error(asked: dict[str, Any], message: str) -
     [
         ({"attempts": 0}, "attempts: 0; expected at least 1"),
         ({"answer": 0.0}, "answer: 0.0 s; expected more than 0"),
-        ({"lease": 10.0}, "lease: 10.0 s; expected more than 20 s, which placing or a refresh takes"),
+        ({"lease": 10.0}, "lease: 10.0 s; expected more than 20 s, the greater of placement and refresh"),
     ],
 )
 def test_bad_parameters_are_one_clear_error(settings: dict[str, Any], message: str) -> None:
@@ -781,7 +781,7 @@ def test_the_same_protocol_places_on_live_peers() -> None:
         assert graph.peers["source"] == "mem://3"
         assert all(len(set(peers)) == 2 for peers in graph.replicas.values())
         for runtime, host in zip(runtimes, hosts, strict=True):
-            roles = host.synergy.placement.hosting.roles("r1")
+            roles = host.synergy.placement.replica_host.roles("r1")
             assert roles == graph.at(runtime.address)
         account = Explanation("r1", [event for runtime in runtimes for event in runtime.journal], {})
         assert len([each for each in account.replicas if each.role == "backup"]) == 6

@@ -390,7 +390,7 @@ def test_a_refusal_has_its_account(cluster: Cluster) -> None:
     # at a peer that has not measured its overheads yet the source may pass, and the sink is what is refused first
     assert re.match(r"rejected: operator (source|sink): delay at", account.outcome)
     assert account.dropped
-    assert account.asked == {"delay": 1e-6}
+    assert account.qos == {"delay": 1e-6}
     assert account.delay is not None
     assert str(account.delay) in str(account)
     assert str(account.delay) in str(caught.value)

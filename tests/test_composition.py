@@ -423,7 +423,7 @@ def test_an_explanation_says_what_is_done_about_each_requirement() -> None:
     ring.submit("peer-0", "r", source("python", name="n", columns={"v": "float"}).filter("v > 0").sink("out", **asked))
     assert ring.until_decided("r").status == "running"
     account = Explanation("r", ring.events("r"), {})
-    assert set(account.asked) == {"delay", "miss_rate", "throughput_tuples", "availability"}
+    assert set(account.qos) == {"delay", "miss_rate", "throughput_tuples", "availability"}
     assert "delay at most 2 s, checked by every probe" in str(account)
     assert "availability of 0.99: as many replicas as that takes" in str(account)
     assert {replica.operator for replica in account.replicas} >= {"filter"}

@@ -50,7 +50,7 @@ def test_an_admission_is_refused_for_the_harm_that_it_would_do() -> None:
     explained = str(Explanation("b", made.events("b"), {}))
     assert "dropped: work at peer-1: QoS impact: a: " in explained
     drops = made.events("b", ProbeDropped)
-    assert all(drop.available > drop.asked == pytest.approx(0.15) for drop in drops)
+    assert all(drop.available > drop.required == pytest.approx(0.15) for drop in drops)
 
 
 def test_without_projection_it_is_admitted() -> None:

@@ -64,7 +64,7 @@ def test_how_many_are_left_is_told_and_that_it_is_over() -> None:
     say(ring, "peer-2", "o0")
     ring.run(1.0)
     events = ring.events("r", CopiesBehind)
-    assert [(each.asked, each.left) for each in events] == [(3, 1), (3, 2), (3, 3)]
+    assert [(each.degree, each.left) for each in events] == [(3, 1), (3, 2), (3, 3)]
     assert [sorted(each.peers) for each in events] == [["peer-3", "peer-4"], ["peer-4"], []]
     known = ring.events("r")
     told = [

@@ -195,7 +195,7 @@ def projected(ring: Ring) -> float:
     assert ring.until_decided("free").status == "running"
     ring.simulation.report("peer-1", StopApplication("free"))
     ring.run(2.0)
-    found = ring.events("free", GraphSelected)[0].kept_s
+    found = ring.events("free", GraphSelected)[0].quantile_s
     assert found is not None
     return found
 
@@ -215,7 +215,7 @@ def test_a_plan_is_refused_for_its_limit_only_beyond_the_guard_band(late: float 
     takes = projected(ring)
     ring.submit("peer-1", "near", bound(takes / 1.08))
     assert ring.until_decided("near").status == "running"
-    assert ring.events("near", GraphSelected)[0].kept_s == pytest.approx(takes)
+    assert ring.events("near", GraphSelected)[0].quantile_s == pytest.approx(takes)
     told = str(Explanation("near", ring.events("near"), {}))
     assert "close enough to the limit of" in told
     assert ("95 % of the tuples within" in told) is (late is not None)

@@ -148,7 +148,7 @@ def loads(seed: int, codec: bool) -> Bench:
 
 def placement(seed: int, codec: bool) -> Bench:
     """Placement of replicas: applications come and go."""
-    brisk = PlacementConfig(answer=0.5, reservation=4.0, placing=5.0, refresh=1.0, lease=8.0)
+    brisk = PlacementConfig(answer=0.5, reservation=4.0, placement=5.0, refresh=1.0, lease=8.0)
     world = Placements(
         10,
         seed,

@@ -175,7 +175,9 @@ def test_what_is_waited_for_is_said(bare: BarePage) -> None:
     for event in story(0):
         journal.append(event)
     view.update()
-    bare.until("name => document.querySelector(`#${name} .sentence`).textContent.startsWith('No result has arrived')", name)
+    bare.until(
+        "name => document.querySelector(`#${name} .sentence`).textContent.startsWith('No result has arrived')", name
+    )
     journal.append(ApplicationFailed(START + 1, PEERS[0], "top-1", f"peer {PEERS[1]} died (filter)"))
     view.update()
     said = f"document.querySelector('#{name} .sentence').textContent"

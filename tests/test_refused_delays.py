@@ -31,7 +31,7 @@ def accepted(peer: str, operator: str, via: list[str], so_far: float) -> Event:
 
 
 def dropped(peer: str, operator: str, delay: float, condition: str = "delay") -> Event:
-    return ProbeDropped(2.0, "a", "r", operator=operator, at=peer, condition=condition, asked=0.005, available=delay)
+    return ProbeDropped(2.0, "a", "r", operator=operator, at=peer, condition=condition, required=0.005, available=delay)
 
 
 def test_the_parts_are_those_of_the_path_and_make_up_the_sum() -> None:

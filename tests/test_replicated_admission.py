@@ -33,7 +33,7 @@ def nothing_is_left(ring: Ring, *but: str) -> None:
     for each in ring.synergy.values():
         assert each.ledger.requests <= set(but)
         assert each.placement is not None
-        assert each.placement.hosting.requests <= set(but)
+        assert each.placement.replica_host.requests <= set(but)
         assert not each.placement.pending
         assert not each.requests.undecided
     assert not ring.overbooked()
@@ -65,7 +65,7 @@ def test_one_that_would_harm_another_is_refused_with_the_numbers() -> None:
     assert "limit 0.15 s" in report.reason
     drops = ring.events("b", ProbeDropped)
     assert drops
-    assert all(drop.available > drop.asked == pytest.approx(0.15) for drop in drops)
+    assert all(drop.available > drop.required == pytest.approx(0.15) for drop in drops)
     account = Explanation("b", ring.events("b"), {})
     assert account.outcome.startswith("rejected: operator work: QoS impact")
     assert not account.coverage

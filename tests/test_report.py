@@ -31,7 +31,7 @@ A, B = "tcp://10.0.0.1:1", "tcp://10.0.0.2:2"
 NAMES = {A: "peer-1", B: "peer-2"}
 
 
-def asked() -> Plan:
+def monitoring_plan() -> Plan:
     traffic = source("packets", seed=1).filter("link = 'B' AND bytes < 1500").aggregate(
         by=["source"], window="1 s", total="sum(bytes)"
     )  # fmt: skip
@@ -69,7 +69,9 @@ def journal(plan: Plan) -> list[Event]:
     return [
         RequestSubmitted(10.0, A, "r1", plan="top", operators=list(plan.operators), qos={}),
         CandidatesFound(10.0, A, "r1", candidates={name: [A, B] for name in plan.operators}, free={}),
-        ProbeDropped(10.1, A, "r1", operator="sort", at=B, condition="processing capacity", asked=0.5, available=0.25),
+        ProbeDropped(
+            10.1, A, "r1", operator="sort", at=B, condition="processing capacity", required=0.5, available=0.25
+        ),
         GraphEvaluated(10.1, A, "r1", peers=peers, phi=0.125, delay_s=0.004, unqualified=""),
         GraphEvaluated(10.1, A, "r1", peers=other, phi=None, delay_s=2.0, unqualified="delay"),
         ProbingEnded(10.1, A, "r1", attempt=1, paths=4, dropped=1, graphs=2, qualified=1, complete=True),
@@ -83,7 +85,7 @@ def journal(plan: Plan) -> list[Event]:
 
 
 def made(**options: Any) -> str:
-    plan = asked()
+    plan = monitoring_plan()
     events = journal(plan)
     given: dict[str, Any] = {"title": "Top-k <traffic>", "lead": "All & sundry."} | options
     return report(plan, Explanation("r1", events, NAMES), events, **given)
@@ -125,7 +127,7 @@ def test_it_holds_plan_graph_chart_and_reasons() -> None:
     assert page.count('class="synergy-drawing"') == 3  # the plan, and the graph for wide and for narrow pages
     assert page.count('class="synergy-chart"') == 2
     text = " ".join(parsed(page).text)
-    for operator in asked().operators:
+    for operator in monitoring_plan().operators:
         assert operator in text
     assert "peer-2" in text
     assert "limit 1 s" in text
@@ -180,7 +182,7 @@ def test_results_are_limited_and_drawn_as_bars() -> None:
 
 
 def test_a_rejected_request_is_explained_without_a_graph() -> None:
-    plan = asked()
+    plan = monitoring_plan()
     events = [
         RequestSubmitted(1.0, A, "r1", plan="p", operators=list(plan.operators), qos={}),
         ApplicationRejected(1.1, A, "r1", reason=f"sort: no component offers 'sort' at {B}"),
@@ -192,7 +194,7 @@ def test_a_rejected_request_is_explained_without_a_graph() -> None:
 
 
 def test_delays_are_those_of_the_application_since_it_began() -> None:
-    assert delays(journal(asked()), "r1") == {
+    assert delays(journal(monitoring_plan()), "r1") == {
         "sink": [Delay(1.0, 0.005, 0.012, 100), Delay(3.0, 0.006, 1.5, 50)],
     }
 
@@ -225,7 +227,7 @@ def test_labels_that_would_meet_are_moved_apart() -> None:
 
 
 def test_operators_in_a_few_words() -> None:
-    said = {name: summary(operator) for name, operator in asked().operators.items()}
+    said = {name: summary(operator) for name, operator in monitoring_plan().operators.items()}
     assert said == {
         "source": "packets",
         "filter": "bytes < 1500 AND link…",

@@ -257,7 +257,7 @@ def test_a_plan_that_asks_for_replicas_outlives_its_primaries() -> None:
     assert "It does not run" not in shown
     assert f"o0 from {lost} to {moved['o0']}" in str(account)
     stopped(ring)
-    assert not any(each.placement.hosting.requests for each in ring.synergy.values() if each.placement)
+    assert not any(each.placement.replica_host.requests for each in ring.synergy.values() if each.placement)
 
 
 def test_an_availability_becomes_a_degree() -> None:
@@ -303,7 +303,7 @@ def test_backups_go_where_they_could_take_over() -> None:
 
     def settings(number: int) -> PeerConfig:
         cores = 0.1 if number < 2 else 0.5
-        return PeerConfig(name=f"peer-{number}", cores=cores, seed=number, placement=PlacementConfig(able=True))
+        return PeerConfig(name=f"peer-{number}", cores=cores, seed=number, placement=PlacementConfig(room_first=True))
 
     ring = Ring(7, seed=8, config=settings)
     ring.submit("peer-0", "r", available())

@@ -137,11 +137,11 @@ def _answer(cluster: Cluster, plan: Plan, limit: float, *, twice: bool) -> Answe
     chosen = [event for event in application.events() if isinstance(event, GraphSelected)][-1]
     application.stop()
     if not twice:
-        return Answer(limit, reason, chosen.kept_s, measured)
+        return Answer(limit, reason, chosen.quantile_s, measured)
     application = cluster.submit(free)
     again = _run(application)
     application.stop()
-    return Answer(limit, reason, chosen.kept_s, measured, again)
+    return Answer(limit, reason, chosen.quantile_s, measured, again)
 
 
 def _run(application: Application) -> float | None:

@@ -71,7 +71,7 @@ class _World:
         chosen = simulation.journal.about(name, GraphSelected)
         simulation.report(origin, StopApplication(name))
         simulation.run(until=simulation.now + 2.0)
-        kept = chosen[-1].kept_s if chosen else None
+        kept = chosen[-1].quantile_s if chosen else None
         return self.reports[name], math.nan if kept is None else kept
 
 

@@ -170,7 +170,7 @@ def _gathered(given: Requests, seed: int, *, at_once: int) -> tuple[float, float
             heard.update((address, peer) for peer in links)
             ask(address, left[at_once:])
 
-        protocol.surveying.survey(left[:at_once], answered)
+        protocol.link_survey.survey(left[:at_once], answered)
 
     for address in met.topology.peers:
         others = [peer for peer in met.topology.peers if peer != address]

@@ -267,13 +267,13 @@ class TakenOver(RequestEvent, frozen=True, gc=False):
 class CopiesBehind(RequestEvent, frozen=True, gc=False):
     """Copies of a component cannot take over at present: ``peers`` maps each to the reason; empty if all can again.
 
-    Of the ``asked`` replicas, ``left`` could continue, including the one that executes.
+    Of the ``degree`` replicas, ``left`` could continue, including the one that executes.
     """
 
     severity: ClassVar[Severity] = Severity.WARNING
 
     operator: str
-    asked: int
+    degree: int
     left: int
     peers: Mapping[str, str]
 

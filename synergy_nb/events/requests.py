@@ -165,7 +165,7 @@ class ProbeDropped(RequestEvent, frozen=True, gc=False):
         Id of the operator that was probed, and address of the peer.
     condition
         Name of the failed condition.
-    asked, available
+    required, available
         Required value and available value, in the unit of the condition.
     explanation
         Additional text for conditions that numbers do not describe.
@@ -176,7 +176,7 @@ class ProbeDropped(RequestEvent, frozen=True, gc=False):
     operator: str
     at: str
     condition: str
-    asked: float
+    required: float
     available: float
     explanation: str = ""
     tolerated: float = 0.0
@@ -214,7 +214,7 @@ class GraphSelected(RequestEvent, frozen=True, gc=False):
         Operator to the address of its peer.
     phi, delay_s
         Balance φ of the graph, and its projected delay, seconds.
-    kept_s
+    quantile_s
         Projected delay that only the share ``late`` of the tuples exceeds, seconds; None if unknown.
     late
         Share of tuples that may exceed the limit; None if unknown.
@@ -225,7 +225,7 @@ class GraphSelected(RequestEvent, frozen=True, gc=False):
     peers: Mapping[str, str]
     phi: float
     delay_s: float
-    kept_s: float | None = None
+    quantile_s: float | None = None
     late: float | None = None
     rule: str = "least φ"
 

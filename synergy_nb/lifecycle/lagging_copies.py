@@ -134,5 +134,5 @@ class LaggingCopies:
         now = self.cannot_take_over(application, operator)
         if now != before:
             backups = request.graph.roles.backups.get(operator, ())
-            asked, left = 1 + len(backups), 1 + len(set(backups) - set(now))
-            self.peer.record(CopiesBehind, application, operator=operator, asked=asked, left=left, peers=now)
+            degree, left = 1 + len(backups), 1 + len(set(backups) - set(now))
+            self.peer.record(CopiesBehind, application, operator=operator, degree=degree, left=left, peers=now)

@@ -50,13 +50,13 @@ def describe(message: Message) -> str:
 
 def dropped(message: composition.Dropped) -> str:
     """Why a probe was dropped."""
-    asked, available = _amount(message.condition, message.asked), _amount(message.condition, message.available)
+    required, available = _amount(message.condition, message.required), _amount(message.condition, message.available)
     if message.condition == "acknowledgement":
         return f"{message.operator} at {message.at}: it has not acknowledged the probe in time"
     text = f"{message.operator} at {message.at}: {message.condition}"
     if message.condition in ("processing capacity", "bandwidth", "delay", "miss rate", "QoS impact"):
         bound = "at most" if message.condition in ("delay", "miss rate", "QoS impact") else "needs"
-        text += f": {bound} {asked}, there {'is' if bound == 'needs' else 'would be'} {available}"
+        text += f": {bound} {required}, there {'is' if bound == 'needs' else 'would be'} {available}"
     return f"{text}: {message.detail}" if message.detail else text
 
 

@@ -12,7 +12,7 @@ from synergy_nb.reporting.reasons import Reasons, replica_reason
 __all__ = ["counts", "lines"]
 
 # Text of each requirement, and of the check for it.
-HELD: Final = {
+REQUIREMENTS: Final = {
     "delay": "delay at most {}, checked by every probe",
     "miss_rate": "miss rate at most {:.4g}, projected for every graph",
     "throughput": "throughput of {:g} bytes/s, projected for every graph",
@@ -36,9 +36,11 @@ def lines(explanation: Reasons) -> list[str]:
     """Write the account of a request, line by line."""
     took = "" if explanation.setup_s is None else f" (set up in {seconds(explanation.setup_s)})"
     written = [f"{explanation.request}: {explanation.outcome}{took}"]
-    if explanation.asked:
-        values = {name: seconds(value) if name == "delay" else value for name, value in explanation.asked.items()}
-        written.append("  requirements: " + "; ".join(HELD[name].format(value) for name, value in values.items()))
+    if explanation.qos:
+        values = {name: seconds(value) if name == "delay" else value for name, value in explanation.qos.items()}
+        written.append(
+            "  requirements: " + "; ".join(REQUIREMENTS[name].format(value) for name, value in values.items())
+        )
     scheduling = _scheduling(explanation)
     if scheduling:
         written.append(f"  scheduling: {scheduling}")
@@ -97,7 +99,7 @@ def lines(explanation: Reasons) -> list[str]:
         written.append("  accepted: " + "; ".join(f"{o} {_counted(passed)}" for o, passed in where.items()))
     if explanation.selected is not None:
         delay = explanation.selected.delay_s
-        close = _close(explanation.asked.get("delay"), explanation.selected)
+        close = _close(explanation.qos.get("delay"), explanation.selected)
         written.append(f"  chosen: φ = {explanation.selected.phi:.4g}, projected delay {seconds(delay)}{close}")
         width = max(map(len, explanation.selected.peers))
         written.extend(
@@ -117,8 +119,8 @@ def lines(explanation: Reasons) -> list[str]:
     others.sort(key=lambda graph: float("inf") if graph.phi is None else graph.phi)
     for graph in others[:4]:
         verdict = graph.unqualified or f"φ = {graph.phi:.4g}"
-        places = ", ".join(f"{operator}@{peer}" for operator, peer in graph.peers.items())
-        written.append(f"  not chosen: {verdict}, {seconds(graph.delay_s)}: {places}")
+        graph_text = ", ".join(f"{operator}@{peer}" for operator, peer in graph.peers.items())
+        written.append(f"  not chosen: {verdict}, {seconds(graph.delay_s)}: {graph_text}")
     if len(others) > 4:
         written.append(f"  and {len(others) - 4} more graphs")
     written.extend(
@@ -159,10 +161,10 @@ def _scheduling(explanation: Reasons) -> str:
 
 def _close(limit: float | None, selected: GraphSelected) -> str:
     """Text about an admitted plan whose projected delay exceeds its limit; empty otherwise."""
-    kept, late = selected.kept_s, selected.late
-    if limit is None or kept is None or kept <= limit:
+    quantile, late = selected.quantile_s, selected.late
+    if limit is None or quantile is None or quantile <= limit:
         return ""
-    many = "" if late is None else f"; {share(1.0 - late)} of the tuples within {seconds(kept)}"
+    many = "" if late is None else f"; {share(1.0 - late)} of the tuples within {seconds(quantile)}"
     return f"{many}, close enough to the limit of {seconds(limit)}"
 
 
@@ -170,8 +172,8 @@ def _compared(drop: ProbeDropped) -> str:
     """Text about the required and the available value of a failed condition."""
     if drop.condition == "delay":
         over = f", more than {share(drop.tolerated)} over" if drop.tolerated else ""
-        return f"a limit of {seconds(drop.asked)}, {seconds(drop.available)} projected{over}"
-    return f"{drop.asked:.4g} required, {drop.available:.4g} available"
+        return f"a limit of {seconds(drop.required)}, {seconds(drop.available)} projected{over}"
+    return f"{drop.required:.4g} required, {drop.available:.4g} available"
 
 
 def counts(left: Mapping[str, int]) -> str:

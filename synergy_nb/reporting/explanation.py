@@ -29,7 +29,7 @@ class Explanation(Reasons):
         return {
             "request": self.request,
             "outcome": self.outcome,
-            "asked": self.asked,
+            "qos": self.qos,
             "scheduling": self.scheduling,
             "disciplines": self.disciplines,
             "drops": self.drops,

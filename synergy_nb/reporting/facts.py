@@ -81,7 +81,7 @@ class Facts:
     ----------
     names : mapping
         Peer address to a readable name.
-    asked : dict
+    qos : dict
         QoS requirement Q_ξ, in base units.
     scheduling : str
         Scheduling discipline that its plan states; empty if it states none.
@@ -139,7 +139,7 @@ class Facts:
     late : dict
         Source to the number of rows that were pushed too late and dropped.
     left : dict
-        Operator to the number of its remaining replicas, for operators with fewer replicas than were asked for.
+        Operator to the number of its remaining replicas, for operators with fewer replicas than were placed.
     behind : dict
         Operator to the peers whose copy could not take over, with the reasons.
     uncovered : dict
@@ -168,7 +168,7 @@ class Facts:
         events = list(events)
         self.request = request
         self.names = names
-        self.asked: dict[str, float] = {}
+        self.qos: dict[str, float] = {}
         self.scheduling = ""
         self.drops = False
         self.hotspots = ""
@@ -227,7 +227,7 @@ class Facts:
     @SHOWN.add
     def _request_submitted(self, event: RequestSubmitted) -> None:
         self._submitted, self._origin = event.time, event.peer
-        self.asked, self.scheduling, self.drops = dict(event.qos), event.scheduling, event.overdue == "drop"
+        self.qos, self.scheduling, self.drops = dict(event.qos), event.scheduling, event.overdue == "drop"
         self.hotspots = event.hotspots
 
     @SHOWN.add

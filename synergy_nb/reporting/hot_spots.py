@@ -194,28 +194,30 @@ class HotSpotAccounts:
             return []
         zero = self.found[0].time if since is None else since
         omitted = len(self.found) - SHOWN
-        told = [f"  {counted(omitted, 'earlier hot spot')} omitted"] if omitted > 0 else []
+        lines = [f"  {counted(omitted, 'earlier hot spot')} omitted"] if omitted > 0 else []
         for spot in self.found[-SHOWN:]:
-            told += self._spot(spot, zero)
-        return told
+            lines += self._spot(spot, zero)
+        return lines
 
     def _spot(self, spot: HotSpot, zero: float) -> list[str]:
         what = component_text(spot.component, self.application)
         when = f"after {seconds(spot.time - zero)}"
         detected = spot.detected
         if detected is None:
-            told = [f"  hot spot {when}: {what} had no slack at {self._name(spot.peer)}"]
+            lines = [f"  hot spot {when}: {what} had no slack at {self._name(spot.peer)}"]
         else:
             again = f" ({spot.times} times, last after {seconds(spot.until - zero)})" if spot.times > 1 else ""
-            told = [f"  hot spot {when}: {what} at {self._name(spot.peer)} has no slack{again}: {slack_text(detected)}"]
-            told.append(f"    predicted {basis_text(detected)}; last measured {seconds(detected.measured)}")
+            lines = [
+                f"  hot spot {when}: {what} at {self._name(spot.peer)} has no slack{again}: {slack_text(detected)}"
+            ]
+            lines.append(f"    predicted {basis_text(detected)}; last measured {seconds(detected.measured)}")
             worst = self._worst(detected)
-            told += [f"    {worst}"] if worst else []
+            lines += [f"    {worst}"] if worst else []
         if spot.dismissed is not None:
-            told.append(f"    {self._name(spot.peer)} does not act: {self._readable(spot.dismissed.reason)}")
+            lines.append(f"    {self._name(spot.peer)} does not act: {self._readable(spot.dismissed.reason)}")
         for migration in spot.migrations:
-            told += [f"    {line}" for line in self._migration(migration)]
-        return told
+            lines += [f"    {line}" for line in self._migration(migration)]
+        return lines
 
     def _worst(self, detected: HotSpotDetected) -> str:
         """Sentence about the components of the violated path that exceed their processing times."""
@@ -233,26 +235,26 @@ class HotSpotAccounts:
         others = [name for name in decided.selected if name != f"{decided.subject}/{decided.operator}"]
         beside = f", with {', '.join(self._named(name) for name in others)}" if others else ""
         would = "" if decided.act else "would "
-        told = [
+        lines = [
             f"{what}{beside} {would}{'leave' if would else 'leaves'} {self._name(decided.peer)}: "
             f"{rate(decided.rate)} before, {rate(decided.remaining_rate)} without"
             + (f"; slack of what stays: {self._slacks(decided)}" if _limited(decided.slacks) else "")
         ]
-        asked = [self._answer(migration, answer) for answer in migration.answers]
+        answers = [self._answer(migration, answer) for answer in migration.answers]
         if not decided.act:
             names = ", ".join(self._candidate(decided, each) for each in decided.candidates)
-            told.append(f"it only observes; it would ask, the least loaded first: {names or 'no peer offers it'}")
-        elif asked:
-            told.append(f"peers asked: {'; '.join(asked)}")
+            lines.append(f"it only observes; it would ask, the least loaded first: {names or 'no peer offers it'}")
+        elif answers:
+            lines.append(f"peers asked: {'; '.join(answers)}")
         elif not decided.candidates:
-            told.append("no other peer offers it")
+            lines.append("no other peer offers it")
         if ended is not None and ended.failure:
-            told.append(f"not moved after {seconds(ended.seconds)}: {self._readable(ended.failure)}")
+            lines.append(f"not moved after {seconds(ended.seconds)}: {self._readable(ended.failure)}")
         elif ended is not None:
-            told.append(f"moved to {self._name(ended.target)} after {seconds(ended.seconds)}")
+            lines.append(f"moved to {self._name(ended.target)} after {seconds(ended.seconds)}")
         elif decided.act:
-            told.append("it is moving" if any(each.accepted for each in migration.answers) else "a peer is sought")
-        return told
+            lines.append("it is moving" if any(each.accepted for each in migration.answers) else "a peer is sought")
+        return lines
 
     def _slacks(self, decided: MigrationDecided) -> str:
         ranked = _limited(decided.slacks)

@@ -72,14 +72,16 @@ class Delay(NamedTuple):
             counted(self.crossings, "hop"): self.hops,
             "variation": self.rest,
         }
-        said = ", ".join(f"{name} {seconds(part)}" for name, part in parts.items() if part > NEGLIGIBLE * self.total)
-        return f"the delay of {seconds(self.total)} up to {self.operator} at {self.at} is about: {said}"
+        parts_text = ", ".join(
+            f"{name} {seconds(part)}" for name, part in parts.items() if part > NEGLIGIBLE * self.total
+        )
+        return f"the delay of {seconds(self.total)} up to {self.operator} at {self.at} is about: {parts_text}"
 
 
 class Account(Protocol):
     """The part of a request's account that concerns delays."""
 
-    asked: dict[str, float]
+    qos: dict[str, float]
     dropped: list[ProbeDropped]
     accepted: list[ProbeAccepted]
     graphs: list[GraphEvaluated]
@@ -100,23 +102,23 @@ def refused_delay(plan: Plan, account: Account, measured: Mapping[str, Stages]) 
     refused = _refused(plan, account)
     if refused is None:
         return None
-    route, places, total, before = refused
+    route, peers, total, before = refused
     known = {
         peer: Overheads.known({stage: Overhead(*each) for stage, each in measured.get(peer, {}).items()})
-        for peer in places
+        for peer in peers
     }
-    ways = [
+    links = [
         known[there].expected(LINK).mean + known[there].expected(HOP).mean if here != there else 0.0
-        for here, there in pairwise(places)
+        for here, there in pairwise(peers)
     ]
-    source = known[places[0]].expected(SOURCE).mean
+    source = known[peers[0]].expected(SOURCE).mean
     calls = [plan.processing_time(name) for name in route]
-    for number, (name, peer) in enumerate(zip(route[1:], places[1:], strict=True), start=1):
+    for number, (name, peer) in enumerate(zip(route[1:], peers[1:], strict=True), start=1):
         calls[number] += known[peer].expected(plan.operators[name].kind).mean
-    waiting = max(before - source - sum(calls[:-1]) - sum(ways[:-1]), 0.0)
-    rest = max(total - source - sum(calls) - sum(ways) - waiting, 0.0)
-    limit, crossings = account.asked.get("delay", 0.0), sum(here != there for here, there in pairwise(places))
-    return Delay(route[-1], places[-1], limit, total, source, sum(calls), waiting, sum(ways), crossings, rest)
+    waiting = max(before - source - sum(calls[:-1]) - sum(links[:-1]), 0.0)
+    rest = max(total - source - sum(calls) - sum(links) - waiting, 0.0)
+    limit, crossings = account.qos.get("delay", 0.0), sum(here != there for here, there in pairwise(peers))
+    return Delay(route[-1], peers[-1], limit, total, source, sum(calls), waiting, sum(links), crossings, rest)
 
 
 def _refused(plan: Plan, account: Account) -> tuple[Sequence[str], Sequence[str], float, float] | None:
@@ -124,7 +126,7 @@ def _refused(plan: Plan, account: Account) -> tuple[Sequence[str], Sequence[str]
 
     Returns
     -------
-    route, places, total, before
+    route, peers, total, before
         Operators of the path, the names of their peers, the delay up to its end, and the delay up to the previous
         operator if it is known, seconds.
     """
@@ -136,14 +138,14 @@ def _refused(plan: Plan, account: Account) -> tuple[Sequence[str], Sequence[str]
         route = route[: route.index(drop.operator) + 1]
         passed = [each for each in account.accepted if len(route) > 1 and _fits(each, route)]
         path = min(passed, key=lambda each: each.so_far_s, default=None)
-        places = [drop.at] * len(route) if path is None else [*path.via, path.peer, drop.at]
+        peers = [drop.at] * len(route) if path is None else [*path.via, path.peer, drop.at]
         before = 0.0 if path is None else path.so_far_s
-        found.append((-len(route), drop.available, route, places, before))
+        found.append((-len(route), drop.available, route, peers, before))
     for graph in account.graphs:
         if graph.unqualified.startswith("delay") and all(graph.peers.keys() >= {*route} for route in plan.routes):
             route = max(plan.routes, key=len)
-            places = [graph.peers[name] for name in route]
-            found.append((-len(plan.operators) - 1, graph.delay_s, route, places, 0.0))
+            peers = [graph.peers[name] for name in route]
+            found.append((-len(plan.operators) - 1, graph.delay_s, route, peers, 0.0))
     if not found:
         return None
     _, total, farthest, where, before = min(found, key=lambda each: each[:2])

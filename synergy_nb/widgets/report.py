@@ -419,7 +419,7 @@ def _decision(explanation: Explanation) -> str:
         parts.append(_table(Table("", ("φ", "projected delay", "verdict", "peers"), rows, about)))
     if explanation.dropped:
         dropped = [
-            (drop.operator, drop.at, drop.condition, f"{drop.asked:.4g}", f"{drop.available:.4g}")
+            (drop.operator, drop.at, drop.condition, f"{drop.required:.4g}", f"{drop.available:.4g}")
             for drop in explanation.dropped
         ]
         parts.append("<h3>Dropped probes</h3>")

@@ -35,16 +35,16 @@ class AcknowledgedRequests(Protocol):
     peer
         The peer.
     is_dead
-        Whether a peer is known to have died; it is not waited for.
+        Whether a peer is known to have died; messages to such a peer are not repeated.
     config
-        Times.
+        Time limits.
     """
 
     def __init__(self, peer: Peer, is_dead: Callable[[str], bool], config: PlacementConfig) -> None:
         super().__init__(peer)
         self.is_dead = is_dead
         self.config = config
-        self._posted: dict[int, _Unacknowledged] = {}
+        self._unanswered: dict[int, _Unacknowledged] = {}
         self._number = 0
         self.handlers = {PlacementReply: self._replied}
 
@@ -52,7 +52,7 @@ class AcknowledgedRequests(Protocol):
         """Start with numbers that this peer has not used before a restart."""
         self._number = int(self.peer.now * 1000)
 
-    def post(self, to: str, make: Callable[[int], Message], answered: Answered) -> None:
+    def send(self, to: str, make: Callable[[int], Message], answered: Answered) -> None:
         """Send the message that ``make`` returns for a new number."""
         self._number += 1
         self._send(self._number, to, make(self._number), answered, self.config.sends)
@@ -63,20 +63,20 @@ class AcknowledgedRequests(Protocol):
 
     def _send(self, number: int, to: str, message: Message, answered: Answered, left: int) -> None:
         timer = self.peer.after(self.config.answer, self._silent, number)
-        self._posted[number] = _Unacknowledged(to, message, answered, left - 1, timer)
+        self._unanswered[number] = _Unacknowledged(to, message, answered, left - 1, timer)
         self.peer.send(to, message)
 
     def _silent(self, number: int) -> None:
-        posted = self._posted.pop(number)
-        if posted.left and not self.is_dead(posted.to):
-            self._send(number, posted.to, posted.message, posted.answered, posted.left)
+        sent = self._unanswered.pop(number)
+        if sent.left and not self.is_dead(sent.to):
+            self._send(number, sent.to, sent.message, sent.answered, sent.left)
         else:
-            posted.answered(None)
+            sent.answered(None)
 
     def _replied(self, sender: str, message: PlacementReply) -> None:
-        posted = self._posted.get(message.number)
-        if posted is None or posted.to != sender:
+        sent = self._unanswered.get(message.number)
+        if sent is None or sent.to != sender:
             return  # a duplicate answer, or one that arrived after the last timeout
-        del self._posted[message.number]
-        posted.timer.cancel()
-        posted.answered(message)
+        del self._unanswered[message.number]
+        sent.timer.cancel()
+        sent.answered(message)

@@ -56,16 +56,16 @@ class ExactlyFailed:
     Parameters
     ----------
     peers
-        All N of them.
+        Names of all N peers.
     failed
-        F: how many peers have failed; how many domains, if there are any.
+        Number F of failed peers, or of failed domains if there are domains.
     domains
         Peer to its domain; a peer that is not named is a domain of its own.
 
     Raises
     ------
     ValueError
-        If there are not so many.
+        If there are fewer peers or domains than ``failed``.
 
     Examples
     --------
@@ -95,15 +95,17 @@ class ExactlyFailed:
 
     def mean_all_fail(self, count: int) -> float:
         """Mean of :meth:`all_fail` over all sets of ``count`` peers."""
-        ways = np.zeros((len(self._units) + 1, count + 1))  # of choosing peers, by domains touched and peers chosen
-        ways[0, 0] = 1.0
+        choices = np.zeros(
+            (len(self._units) + 1, count + 1)
+        )  # number of sets of peers, by their domains and their size
+        choices[0, 0] = 1.0
         for unit in self._units:
             size = sum(each == unit for each in self._unit.values())
             for chosen in range(count, 0, -1):
                 for taken in range(1, min(size, chosen) + 1):
-                    ways[1:, chosen] += math.comb(size, taken) * ways[:-1, chosen - taken]
+                    choices[1:, chosen] += math.comb(size, taken) * choices[:-1, chosen - taken]
         fail = [self._units_fail(number) for number in range(len(self._units) + 1)]
-        return float(ways[:, count] @ np.array(fail)) / math.comb(len(self.peers), count)
+        return float(choices[:, count] @ np.array(fail)) / math.comb(len(self.peers), count)
 
     def sets(self) -> Iterator[tuple[frozenset[str], float]]:
         """Every set of failed peers, with its probability."""
@@ -137,7 +139,7 @@ class IndependentFailures:
     Raises
     ------
     ValueError
-        For what is no probability, a domain without peers, or one that lies in two others.
+        If a value is not a probability, a domain has no peers, or a domain lies in two others.
 
     Examples
     --------
@@ -171,7 +173,7 @@ class IndependentFailures:
             self.domain_probability[domain] = _checked(f"probability of {domain}", value)
 
     def all_fail(self, peers: Collection[str]) -> float:
-        """Product over what does not depend on one another: peers, and domains with what is in them."""
+        """Product over independent failures: of peers without a domain, and of domains with their peers."""
         return self._fail([_known(peer, self.probability) for peer in set(peers)], 0)
 
     def _fail(self, peers: Sequence[str], depth: int) -> float:

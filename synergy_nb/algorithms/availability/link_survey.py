@@ -50,11 +50,11 @@ class Link(NamedTuple):
 class _PendingSurvey:
     """A survey under way; every round of questions has its own number, which identifies the round trip of an answer."""
 
-    __slots__ = ("done", "rounds", "timer", "waiting", "wanted")
+    __slots__ = ("done", "peers", "rounds", "timer", "waiting")
 
-    def __init__(self, waiting: set[str], wanted: tuple[str, ...], done: Callable[[dict[str, Link]], None]) -> None:
+    def __init__(self, waiting: set[str], peers: tuple[str, ...], done: Callable[[dict[str, Link]], None]) -> None:
         self.waiting = waiting
-        self.wanted = wanted
+        self.peers = peers
         self.done = done
         self.rounds: list[int] = []
         self.timer: Timer | None = None
@@ -66,11 +66,11 @@ class LinkSurvey(Protocol):
     Parameters
     ----------
     peer, ledger, latency
-        The peer, its resources, and how far others are.
+        The peer, the ledger of its resources, and its measured latencies to other peers, seconds.
     is_dead
-        Whether a peer is known to have died; it is not asked.
+        Whether a peer is known to have died; such a peer is not asked.
     config
-        Times.
+        Time limits.
     failure, domains
         Failure probability ϕ and domains that this peer reports to others.
     """
@@ -105,15 +105,15 @@ class LinkSurvey(Protocol):
     ) -> None:
         """Survey the links that matter for operators, and call ``done`` with the links to peers that answer.
 
-        These are peers that have to or may well be chosen, this one, and the nearest of the others. Which of those that
-        were never measured come first differs from peer to peer.
+        The links lead to the peers that must be chosen or are likely to be, to this one, and to the nearest of the
+        others. Peers of unknown distance are in a different order at each peer.
         """
         own = self.peer.address
         candidates = {peer for name in operators for peer in task.candidates[name]}
         required = {peer for name in operators if len(found := task.for_primary(name)) == 1 for peer in found}
         first = {own} | required | graph.addresses & candidates
         others = sorted(candidates - first, key=lambda peer: zlib.crc32(f"{own}/{peer}".encode()))
-        self.survey([*sorted(first), *self.latency.nearest(others, self.config.surveyed)], done, required)
+        self.survey([*sorted(first), *self.latency.nearest(others, self.config.most_surveyed)], done, required)
 
     def survey(
         self, peers: Iterable[str], done: Callable[[dict[str, Link]], None], required: Collection[str] = ()
@@ -123,13 +123,13 @@ class LinkSurvey(Protocol):
         A peer that does not answer is asked again, ``sends`` times in all, and then not for ``fresh`` seconds, unless
         it is ``required``.
         """
-        wanted = tuple(dict.fromkeys(peers))
+        peers = tuple(dict.fromkeys(peers))
         own = self.peer.address
-        stale = {peer for peer in wanted if peer != own and not self.is_dead(peer) and self._is_stale(peer, required)}
+        stale = {peer for peer in peers if peer != own and not self.is_dead(peer) and self._is_stale(peer, required)}
         if not stale:
-            done(self._known(wanted))
+            done(self._known(peers))
             return
-        self._send(_PendingSurvey(stale, wanted, done))
+        self._send(_PendingSurvey(stale, peers, done))
 
     def _is_stale(self, peer: str, required: Collection[str]) -> bool:
         """Whether the last answer of a peer is too old to be used."""
@@ -191,7 +191,7 @@ class LinkSurvey(Protocol):
             del self._rounds[number]
         for silent in pending.waiting:
             self._store_link(silent, None)
-        pending.done(self._known(pending.wanted))
+        pending.done(self._known(pending.peers))
 
     def _store_link(self, peer: str, link: Link | None) -> None:
         self._links.pop(peer, None)

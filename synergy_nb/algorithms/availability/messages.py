@@ -34,21 +34,23 @@ class PlacementConfig(msgspec.Struct, frozen=True):
     Parameters
     ----------
     discovery
-        Allowed for the directory's answer.
-    survey, fresh, surveyed
-        Allowed for the answers to a survey of links, in which a silent peer is asked ``sends`` times; how long what it
-        found counts; peers asked at most, the nearest first, beside those that the application uses already.
+        Time limit for the directory's answer.
+    survey, fresh, most_surveyed
+        Time limit for the answers to a survey of links, in which a silent peer is asked ``sends`` times; time for which
+        an answer is used; and maximum number of surveyed peers, the nearest first, beside those that the application
+        uses.
     answer, sends
         Seconds until a message without an answer is sent again, and the number of times that it is sent.
     reservation
-        Seconds until an accepted primary that has not been decided returns its resources.
-    placing, attempts
-        Allowed for an attempt; attempts, for peers may fall silent on the way, and concurrent placements may hold for a
-        moment what one needs. After one the origin waits for up to ``answer``.
-    able
-        Whether backups go first to peers with room for all that they would have to take over: a backup promises no
-        capacity, and without this nothing checks it (section 4.4, step 5).
-    apart
+        Seconds until a peer releases the resources of a primary that it accepted and that was not decided.
+    placement, attempts
+        Time limit of an attempt, and the maximum number of attempts: peers may become silent in the middle, and
+        concurrent placements may hold the resources for a moment. Between two attempts the origin waits for up to
+        ``answer``.
+    room_first
+        Whether to place backups first on peers with free capacity for all operators that they would take over. A backup
+        has no commitment of capacity, so nothing else checks that (section 4.4, step 5).
+    apart_first
         Whether to place replicas first on peers that have no source and no sink and are not the origin. Sources, sinks
         and the origin have no replicas, so the death of their peer ends the application whatever else that peer has
         (section 4.4 does not ask for this).
@@ -60,27 +62,29 @@ class PlacementConfig(msgspec.Struct, frozen=True):
     discovery: float = 3.0
     survey: float = 1.0
     fresh: float = 5.0
-    surveyed: int = 32
+    most_surveyed: int = 32
     answer: float = 1.5
     sends: int = 3
     reservation: float = 15.0
-    placing: float = 20.0
+    placement: float = 20.0
     attempts: int = 3
     refresh: float = 5.0
     lease: float = 30.0
-    able: bool = False
-    apart: bool = False
+    room_first: bool = False
+    apart_first: bool = False
 
     def __post_init__(self) -> None:
-        for field in ("surveyed", "sends", "attempts"):
+        for field in ("most_surveyed", "sends", "attempts"):
             if getattr(self, field) < 1:
                 raise ValueError(f"{field}: {getattr(self, field)}; expected at least 1")
-        for field in ("discovery", "survey", "fresh", "answer", "reservation", "placing", "refresh"):
+        for field in ("discovery", "survey", "fresh", "answer", "reservation", "placement", "refresh"):
             if not getattr(self, field) > 0.0:
                 raise ValueError(f"{field}: {getattr(self, field)} s; expected more than 0")
-        least = max(self.placing, self.refresh)
+        least = max(self.placement, self.refresh)
         if not self.lease > least:
-            raise ValueError(f"lease: {self.lease} s; expected more than {least:g} s, which placing or a refresh takes")
+            raise ValueError(
+                f"lease: {self.lease} s; expected more than {least:g} s, the greater of placement and refresh"
+            )
 
 
 class Task(msgspec.Struct, frozen=True, gc=False, array_like=True):
@@ -158,7 +162,7 @@ class PlacementDecision(Message, frozen=True):
 class PlacementReport(Message, frozen=True):
     """A report to the origin: the host of ``operator`` has placed its part, or has failed for a reason.
 
-    ``silent`` says which peer did not answer after it had accepted something. The report of a destination node holds
+    ``silent`` is the peer that did not answer after it had accepted a replica. The report of a destination node holds
     the complete graph.
     """
 
@@ -180,7 +184,7 @@ class PlacementRenewal(Message, frozen=True):
 
 
 class PlacementWithdrawn(Message, frozen=True):
-    """Release what is held for one operator of a placement, or, if none is named, for all up to that attempt."""
+    """Release the resources for one operator of a placement; if none is named, for all up to that attempt."""
 
     request: str
     attempt: int
@@ -196,8 +200,8 @@ class Survey(Message, frozen=True):
 class Surveyed(Message, frozen=True):
     """The answer to :class:`Survey`: residual bandwidth of that link in bytes/s, free cores, failure probabilities.
 
-    ``failure`` is the probability ϕ that it does by itself, ``domains`` those that it depends on, the widest first,
-    with the probability that each of them fails.
+    ``failure`` is the probability ϕ that the peer fails by itself. ``domains`` maps its failure domains, the widest
+    first, to the probability that each of them fails.
     """
 
     number: int

@@ -11,8 +11,8 @@ the candidates for their failure probabilities, and chooses the least degree who
 attempt fails, and which peers it has to watch.
 
 *Completion.* The report of a destination node contains the complete graphs λ and ρ. From then on v_s renews the
-placement at every host from time to time; a host that receives no renewal during a lease releases its part. If an
-availability was asked for, v_s compares it with the exact availability of the placement; if that is less, it tries the
+placement at every host from time to time; a host that receives no renewal during a lease releases its part. If the plan
+requires an availability, v_s compares it with the exact availability of the placement; if that is less, it tries the
 next higher degree.
 
 *Failure.* If no candidate is left, or a peer has died or become silent, v_s releases the whole placement. Another
@@ -66,7 +66,7 @@ __all__ = ["Placed", "PlacementOrigin"]
 
 Placed = Callable[[Roles | None, str], None]
 """Callback for the graphs λ and ρ, or for None and the reason."""
-MOST_TOLD: Final = 4  # maximum number of missing operators that a reason names
+MOST_NAMED: Final = 4  # maximum number of missing operators that a reason names
 
 
 class _Pending:
@@ -106,7 +106,7 @@ class _Pending:
         self.timer: Timer | None = None
 
 
-class _Standing:
+class _Committed:
     """A committed placement."""
 
     __slots__ = ("attempt", "graph")
@@ -122,20 +122,20 @@ class PlacementOrigin(Protocol):
     Parameters
     ----------
     peer, ledger, latency
-        The peer, its resources, and how far others are.
+        The peer, the ledger of its resources, and its measured latencies to other peers, seconds.
     directory, membership
         Directory of components, and the failure detector.
     offers
         Whether this peer has the component of an operator of a plan.
     config
-        Times.
+        Time limits.
     failure, domains
         Probability ϕ that this peer fails by itself, and the domains that it depends on, the widest first, with the
         probability that each of them fails.
 
     Attributes
     ----------
-    hosting : Hosting
+    replica_host : ReplicaHost
         Replicas that this peer hosts.
     protocols : tuple of Protocol
         Protocols to add to the peer: the parts of this one, and itself.
@@ -157,14 +157,22 @@ class PlacementOrigin(Protocol):
         self.directory = directory
         self.membership = membership
         self.config = config
-        self.posting = AcknowledgedRequests(peer, membership.is_dead, config)
-        self.surveying = LinkSurvey(peer, ledger, latency, membership.is_dead, config, failure, domains)
-        self.placing = PrimaryHost(peer, self.posting, self.surveying, config, self._relay)
-        begin, end = self.placing.begin, self.placing.end
-        self.hosting = ReplicaHost(peer, ledger, self.posting, self.surveying, offers, config, begin, end)
-        self.protocols: tuple[Protocol, ...] = (self.posting, self.surveying, self.placing, self.hosting, self)
+        self.acknowledged_requests = AcknowledgedRequests(peer, membership.is_dead, config)
+        self.link_survey = LinkSurvey(peer, ledger, latency, membership.is_dead, config, failure, domains)
+        self.primary_host = PrimaryHost(peer, self.acknowledged_requests, self.link_survey, config, self._relay)
+        begin, end = self.primary_host.begin, self.primary_host.end
+        self.replica_host = ReplicaHost(
+            peer, ledger, self.acknowledged_requests, self.link_survey, offers, config, begin, end
+        )
+        self.protocols: tuple[Protocol, ...] = (
+            self.acknowledged_requests,
+            self.link_survey,
+            self.primary_host,
+            self.replica_host,
+            self,
+        )
         self._pending: dict[str, _Pending] = {}
-        self._standing: dict[str, _Standing] = {}
+        self._committed: dict[str, _Committed] = {}
         membership.on_dead.append(self._peer_died)
         self.handlers = {PlacementReport: self._reported}
 
@@ -175,8 +183,8 @@ class PlacementOrigin(Protocol):
 
     def graph(self, request: str) -> Roles | None:
         """Component graph λ and replication graph ρ of a committed placement of this origin; None if there is none."""
-        standing = self._standing.get(request)
-        return None if standing is None else standing.graph
+        committed = self._committed.get(request)
+        return None if committed is None else committed.graph
 
     # -- phase 1 -------------------------------------------------------------------------------------------------------
 
@@ -197,23 +205,23 @@ class PlacementOrigin(Protocol):
         request
             Name of the request, under which the ledgers of peers record its resources.
         plan
-            Query plan ξ. Sources and sinks are not replicated. An operator that is pinned (``at``) has its primary
-            there; a sink that is not is at this peer.
+            Query plan ξ. Sources and sinks are not replicated. The primary of a pinned operator (``at``) is at that
+            peer; a sink that is not pinned is at this peer.
         placed
-            Is called once, with the graphs λ and ρ, or with the reason why there are none.
+            Callback, called once: with the graphs λ and ρ, or with the reason why the placement failed.
         degree
             Replication degree ϱ.
         target
-            Availability asked for instead, such as 0.999.
+            Required availability, instead of a degree, such as 0.999.
         found
-            Entries of the directory by name, where they are known already.
+            Entries of the directory, by name, if the caller has them; otherwise they are looked up.
 
         Raises
         ------
         ValueError
-            If the request is under way or stands, or neither degree nor target is one, or both are given.
+            If the request is being placed or has been placed, or if not exactly one of degree and target is given.
         """
-        if request in self._pending or request in self._standing:
+        if request in self._pending or request in self._committed:
             raise ValueError(f"request: {request!r}; expected an identifier that is not in use")
         if (degree is None) == (target is None):
             raise ValueError(f"degree, target: {degree}, {target}; expected one of them")
@@ -256,7 +264,7 @@ class PlacementOrigin(Protocol):
             self._attempt(pending)
             return
         every = {peer for name in components_of(plan) for peer in pending.candidates[name]}
-        self.surveying.survey(sorted(every), lambda links: self._surveyed(pending, links))
+        self.link_survey.survey(sorted(every), lambda links: self._surveyed(pending, links))
 
     def _surveyed(self, pending: _Pending, links: Mapping[str, Link]) -> None:
         """Find the least degree for the requested availability, from the failure probabilities of the candidates."""
@@ -293,7 +301,7 @@ class PlacementOrigin(Protocol):
         if pending.degree > most:
             self._fail(pending, f"degree: {pending.degree}; expected at most {most}, the peers that can have {which}")
             return
-        pending.attempt = max(pending.attempt, int(self.peer.now * 1000)) + 1  # later than any of that name before
+        pending.attempt = max(pending.attempt, int(self.peer.now * 1000)) + 1  # greater than that of any attempt before
         pending.attempts += 1
         pending.graph = Roles()
         task = Task(
@@ -309,13 +317,13 @@ class PlacementOrigin(Protocol):
             pinned=pending.pinned,
             candidates={name: len(each) for name, each in task.candidates.items()},
         )
-        pending.timer = self.peer.after(self.config.placing, self._late, pending, pending.attempt)
-        self.placing.begin(data, "", pending.graph)
+        pending.timer = self.peer.after(self.config.placement, self._late, pending, pending.attempt)
+        self.primary_host.begin(data, "", pending.graph)
 
     # -- phases 2 and 3 --------------------------------------------------------------------------------------------
 
     def _reported(self, sender: str, message: PlacementReport) -> None:
-        self.posting.reply(sender, message.number)
+        self.acknowledged_requests.reply(sender, message.number)
         pending = self._pending.get(message.request)
         if pending is None or pending.attempt != message.attempt:
             return
@@ -331,7 +339,7 @@ class PlacementOrigin(Protocol):
         relays, pending.relays = pending.relays, []
         for each in relays:
             if not self._relay(each):
-                self.placing.negotiated(each)
+                self.primary_host.negotiated(each)
         complete = pending.graph.peers.keys() == pending.plan.operators.keys()
         if complete and pending.graph.backups.keys() == set(components_of(pending.plan)):
             self._complete(pending)
@@ -346,7 +354,7 @@ class PlacementOrigin(Protocol):
         if to is None:
             pending.relays.append(message)
         elif to != self.peer.address:
-            self.posting.post(
+            self.acknowledged_requests.send(
                 to,
                 lambda number: PlacementNegotiation(
                     number, message.task, message.operator, message.upstream, message.graph, message.candidates
@@ -368,18 +376,18 @@ class PlacementOrigin(Protocol):
             self._again(pending, reason, final=pending.degree > self._most(pending)[0])
             return
         self._cancel_timers(pending)
-        self._standing[request] = standing = _Standing(pending.attempt, graph)
-        self._renew(request, standing)
+        self._committed[request] = committed = _Committed(pending.attempt, graph)
+        self._renew(request, committed)
         pending.placed(graph, "")
 
-    def _renew(self, request: str, standing: _Standing) -> None:
+    def _renew(self, request: str, committed: _Committed) -> None:
         """Renew the placement at every host, now and once every interval."""
-        if self._standing.get(request) is not standing:
+        if self._committed.get(request) is not committed:
             return
-        for address in sorted(standing.graph.addresses):
-            operators = tuple(sorted(standing.graph.at(address)))
-            self.peer.send(address, PlacementRenewal(request, standing.attempt, operators))
-        self.peer.after(self.config.refresh, self._renew, request, standing)
+        for address in sorted(committed.graph.addresses):
+            operators = tuple(sorted(committed.graph.at(address)))
+            self.peer.send(address, PlacementRenewal(request, committed.attempt, operators))
+        self.peer.after(self.config.refresh, self._renew, request, committed)
 
     # -- failure and release -------------------------------------------------------------------------------------------
 
@@ -387,15 +395,15 @@ class PlacementOrigin(Protocol):
         if self._pending.get(pending.request) is pending and pending.attempt == attempt:
             missing = [name for name in pending.plan.operators if name not in pending.graph.backups]
             missing = [name for name in missing if name in components_of(pending.plan)] or list(pending.plan.sinks)
-            self._again(pending, f"not placed in time: {', '.join(missing[:MOST_TOLD])}")
+            self._again(pending, f"not placed in time: {', '.join(missing[:MOST_NAMED])}")
 
     def _peer_died(self, address: str) -> None:
         for pending in list(self._pending.values()):
             if address in pending.graph.addresses:
                 pending.avoid.add(address)
                 self._again(pending, f"{address} died")
-        for request, standing in self._standing.items():
-            lost = standing.graph.at(address)
+        for request, committed in self._committed.items():
+            lost = committed.graph.at(address)
             if lost:
                 self.peer.record(ReplicasLost, request, at=address, replicas=lost)
 
@@ -408,7 +416,7 @@ class PlacementOrigin(Protocol):
             self._rejected(pending, reason)
             return
         self._pending[pending.request] = pending
-        pending.attempt += 1  # what is still reported of the last one is not wanted any more
+        pending.attempt += 1  # reports about the attempt that failed are outdated
         pending.graph = Roles()
         pause = self.peer.rng.uniform(0.0, self.config.answer)
         pending.timer = self.peer.after(pause, self._attempt, pending)
@@ -437,13 +445,13 @@ class PlacementOrigin(Protocol):
 
     def release(self, request: str) -> bool:
         """Release a committed placement, or abort one that is under way; return False if there is none."""
-        pending, standing = self._pending.get(request), self._standing.pop(request, None)
+        pending, committed = self._pending.get(request), self._committed.pop(request, None)
         if pending is not None:
             if pending.attempt:
                 self._withdraw(request, pending.attempt, pending.graph)
             self._cancel_timers(pending)
-        elif standing is not None:
-            self._withdraw(request, standing.attempt, standing.graph)
+        elif committed is not None:
+            self._withdraw(request, committed.attempt, committed.graph)
         else:
             return False
         self.peer.record(PlacementReleased, request)

@@ -88,8 +88,8 @@ class _HopState:
     def single(self) -> frozenset[str]:
         """Peers whose death ends the application: its origin, and the known peers of sources and sinks."""
         replicated = components_of(self.plan)
-        places = {**self.task.pinned, **self.graph.peers}
-        return frozenset({self.task.origin, *(peer for name, peer in places.items() if name not in replicated)})
+        peers = {**self.task.pinned, **self.graph.peers}
+        return frozenset({self.task.origin, *(peer for name, peer in peers.items() if name not in replicated)})
 
     def needs(self, peer: str) -> float:
         """Free cores that a peer needs to execute this operator and all operators that it backs up."""
@@ -114,8 +114,8 @@ class PrimaryHost(Protocol):
     ----------
     peer
         The peer.
-    posting, surveying
-        Sender of acknowledged requests, and survey of links.
+    acknowledged_requests, link_survey
+        Sender of requests that need an answer, and survey of links.
     config
         Configuration, with the time limits.
     relay
@@ -125,14 +125,14 @@ class PrimaryHost(Protocol):
     def __init__(
         self,
         peer: Peer,
-        posting: AcknowledgedRequests,
-        surveying: LinkSurvey,
+        acknowledged_requests: AcknowledgedRequests,
+        link_survey: LinkSurvey,
         config: PlacementConfig,
         relay: Callable[[PlacementNegotiation], bool],
     ) -> None:
         super().__init__(peer)
-        self.posting = posting
-        self.surveying = surveying
+        self.acknowledged_requests = acknowledged_requests
+        self.link_survey = link_survey
         self.config = config
         self.relay = relay
         self._hops: dict[tuple[str, int], dict[str, _HopState]] = {}
@@ -174,7 +174,7 @@ class PrimaryHost(Protocol):
         del hops[hop.operator]
         if not hops:
             del self._hops[hop.key]
-        self.posting.post(
+        self.acknowledged_requests.send(
             task.origin,
             lambda number: PlacementReport(number, task.request, task.attempt, hop.operator, graph, reason, silent),
             lambda _answer: None,
@@ -210,7 +210,7 @@ class PrimaryHost(Protocol):
     # -- steps 1 to 4 --------------------------------------------------------------------------------------------------
 
     def _survey(self, hop: _HopState, operators: Sequence[str]) -> Generator[Wait, Any, dict[str, Link]]:
-        links: dict[str, Link] = yield partial(self.surveying.survey_operators, hop.task, operators, hop.graph)
+        links: dict[str, Link] = yield partial(self.link_survey.survey_operators, hop.task, operators, hop.graph)
         return links
 
     def _preferred(self, hop: _HopState, name: str, links: Mapping[str, Link]) -> list[str]:
@@ -220,7 +220,7 @@ class PrimaryHost(Protocol):
 
     def _single(self, hop: _HopState, name: str) -> frozenset[str]:
         """Peers at which a replica of an operator should not be placed."""
-        return hop.single if self.config.apart and name in components_of(hop.plan) else frozenset()
+        return hop.single if self.config.apart_first and name in components_of(hop.plan) else frozenset()
 
     def _request(self, hop: _HopState, name: str, order: Sequence[str], links: Mapping[str, Link]) -> Steps:
         """Ask candidates in their order to host a primary, until one accepts."""
@@ -232,7 +232,7 @@ class PrimaryHost(Protocol):
             )
             if answer is not None and answer.accepted:
                 if address != self.peer.address and hop.operator:
-                    self.surveying.subtract(address, hop.plan.bandwidth(hop.operator))
+                    self.link_survey.subtract(address, hop.plan.bandwidth(hop.operator))
                 self._record_choice(hop, name, "primary", address, used, order, passed, links)
                 hop.graph = Roles({**hop.graph.peers, name: address}, hop.graph.backups)
                 return
@@ -273,7 +273,7 @@ class PrimaryHost(Protocol):
         while len(chosen) < hop.task.degree - 1:
             links = yield from self._survey(hop, [name])
             used = hop.used
-            needs = hop.needs if self.config.able else (lambda _peer: 0.0)
+            needs = hop.needs if self.config.room_first else (lambda _peer: 0.0)
             order = ordered(
                 hop.task.candidates[name], links, used, bandwidth, [own, *chosen], needs, self._single(hop, name)
             )
@@ -288,7 +288,7 @@ class PrimaryHost(Protocol):
             if answer is None or not answer.accepted:
                 passed.append((address, self._passed(hop, name, address, answer)))
                 continue
-            self.surveying.subtract(address, bandwidth)
+            self.link_survey.subtract(address, bandwidth)
             self._record_choice(hop, name, "backup", address, used, order, passed, links)
             chosen.append(address)
             hop.graph = Roles(hop.graph.peers, {**hop.graph.backups, name: tuple(chosen)})
@@ -298,11 +298,11 @@ class PrimaryHost(Protocol):
     # -- shared by several steps ---------------------------------------------------------------------------------------
 
     def _post(self, to: str, make: Callable[[int], Message]) -> Wait:
-        return partial(self.posting.post, to, make)
+        return partial(self.acknowledged_requests.send, to, make)
 
     def _passed(self, hop: _HopState, name: str, address: str, answer: PlacementReply | None) -> str:
         """Record that a candidate is skipped; return the reason."""
-        self.surveying.forget(address)
+        self.link_survey.forget(address)
         reason = SILENT if answer is None else answer.reason
         if answer is None:
             self.peer.send(address, PlacementWithdrawn(hop.task.request, hop.task.attempt, name))
@@ -359,7 +359,7 @@ class PrimaryHost(Protocol):
         except (msgspec.MsgspecError, ValueError, KeyError) as error:
             self.peer.record(MessageRefused, sender, message="PlacementNegotiation", reason=str(error))
             return
-        self.posting.reply(sender, message.number)
+        self.acknowledged_requests.reply(sender, message.number)
         if not self.relay(message):
             self.negotiated(message)
 
@@ -381,7 +381,7 @@ class PrimaryHost(Protocol):
         """The received candidate lists of an attempt; deleted after the maximum duration of an attempt."""
         if key not in self._lists:
             self._lists[key] = _CandidateLists()
-            self.peer.after(self.config.placing, self._forget, key)
+            self.peer.after(self.config.placement, self._forget, key)
         return self._lists[key]
 
     def _forget(self, key: tuple[str, int]) -> None:

@@ -66,7 +66,7 @@ class ReplicaHost(Protocol):
     ----------
     peer, ledger
         The peer, and its resources.
-    posting, surveying
+    acknowledged_requests, link_survey
         Sender of answers, and survey of links.
     offers
         Whether this peer has the component of an operator of a plan.
@@ -82,8 +82,8 @@ class ReplicaHost(Protocol):
         self,
         peer: Peer,
         ledger: Ledger,
-        posting: AcknowledgedRequests,
-        surveying: LinkSurvey,
+        acknowledged_requests: AcknowledgedRequests,
+        link_survey: LinkSurvey,
         offers: Callable[[Plan, str], bool],
         config: PlacementConfig,
         on_primary: Callable[[bytes, str, Roles], None],
@@ -91,8 +91,8 @@ class ReplicaHost(Protocol):
     ) -> None:
         super().__init__(peer)
         self.ledger = ledger
-        self.posting = posting
-        self.surveying = surveying
+        self.acknowledged_requests = acknowledged_requests
+        self.link_survey = link_survey
         self.offers = offers
         self.config = config
         self.on_primary = on_primary
@@ -152,7 +152,7 @@ class ReplicaHost(Protocol):
         elif operator not in state.evaluating:
             state.evaluating.add(operator)
             names = [operator, *plan.downstream(operator)]
-            self.surveying.survey_operators(
+            self.link_survey.survey_operators(
                 task, names, message.graph, lambda links: self._evaluate(sender, message, state, links)
             )
 
@@ -167,7 +167,7 @@ class ReplicaHost(Protocol):
         if operator in state.roles:  # a duplicate of the message; a decision arrived in between
             self._answer_for(state, sender, message)
             return
-        refusal = self._lacking(task, plan, operator, links)
+        refusal = self._unmet_condition(task, plan, operator, links)
         if not refusal:
             refusal = self.ledger.reserve_additional(
                 request, operator, plan.load(operator), self._read_from(plan, message)
@@ -180,14 +180,14 @@ class ReplicaHost(Protocol):
             state.expiry[operator] = self.peer.after(self.config.reservation, self._expire, request, state, operator)
             left = self.ledger.residual_cores("")
             self.peer.record(ReplicaAccepted, request, operator=operator, by=sender, cores_left=left)
-        self.posting.reply(sender, message.number, refusal)
+        self.acknowledged_requests.reply(sender, message.number, refusal)
 
     def _answer_for(self, state: _AttemptState, sender: str, message: PlacementRequest) -> None:
         """Answer a repeated request for an operator in which this peer has a role already."""
         is_backup = state.roles[message.operator] == BACKUP
-        self.posting.reply(sender, message.number, "a backup of it is here" if is_backup else "")
+        self.acknowledged_requests.reply(sender, message.number, "a backup of it is here" if is_backup else "")
 
-    def _lacking(self, task: Task, plan: Plan, operator: str, links: Mapping[str, Link]) -> str:
+    def _unmet_condition(self, task: Task, plan: Plan, operator: str, links: Mapping[str, Link]) -> str:
         """The condition on the component or on outgoing links that does not hold, as text; empty if all hold."""
         own = self.peer.address
         if not self.offers(plan, operator):
@@ -222,23 +222,23 @@ class ReplicaHost(Protocol):
             return
         task, plan = found
         request, operator, state = task.request, message.operator, self._attempts[task.request]
-        wanted, role = BACKUP if message.backup else PRIMARY, state.roles.get(operator)
-        if role == wanted:
-            self.posting.reply(sender, message.number)  # a repeated message, since the answer was lost
+        decided, role = BACKUP if message.backup else PRIMARY, state.roles.get(operator)
+        if role == decided:
+            self.acknowledged_requests.reply(sender, message.number)  # a repeated message, since the answer was lost
             return
         commit = self._commit_backup if message.backup else self._commit_primary
         refusal = commit(task, plan, message)
         if refusal:
-            self.peer.record(ReplicaDenied, request, operator=operator, role=wanted, reason=refusal)
+            self.peer.record(ReplicaDenied, request, operator=operator, role=decided, reason=refusal)
             self._tidy(request)
         else:
-            state.roles[operator] = wanted
+            state.roles[operator] = decided
             if operator in state.expiry:
                 state.expiry.pop(operator).cancel()
             if state.lease is None:
                 state.lease = self.peer.after(self.config.lease, self._abandoned, request, state)
-            self.peer.record(ReplicaPlaced, request, operator=operator, role=wanted, by=sender)
-        self.posting.reply(sender, message.number, refusal)
+            self.peer.record(ReplicaPlaced, request, operator=operator, role=decided, by=sender)
+        self.acknowledged_requests.reply(sender, message.number, refusal)
         if not refusal and not message.backup:
             self.on_primary(message.task, operator, message.graph)
 
@@ -277,7 +277,7 @@ class ReplicaHost(Protocol):
         if state is None or state.attempt != message.attempt:
             return
         for operator in sorted(state.roles.keys() - set(message.operators)):
-            self._drop(message.request, operator)  # its answer was lost, so the decision fell on another peer
+            self._drop(message.request, operator)  # its answer was lost, so another peer was chosen
         if state.lease is not None:
             state.lease.cancel()
         state.lease = self.peer.after(self.config.lease, self._abandoned, message.request, state)

@@ -208,7 +208,7 @@ class Returned(Message, frozen=True):
 
 
 class Dropped(Message, frozen=True):
-    """A probe for ``operator`` at peer ``at`` has failed a condition: ``asked`` and ``available`` are its numbers.
+    """A probe for ``operator`` at peer ``at`` has failed a condition: ``required`` and ``available`` are its numbers.
 
     The peers ``via`` have reserved resources for it. ``detail`` is an explanation where the numbers do not suffice. A
     delay that exceeds the limit by at most the share ``tolerated`` would have been accepted.
@@ -219,7 +219,7 @@ class Dropped(Message, frozen=True):
     operator: str
     at: str
     condition: str
-    asked: float
+    required: float
     available: float
     via: tuple[str, ...]
     weight: int

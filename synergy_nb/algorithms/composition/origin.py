@@ -122,10 +122,10 @@ class Composition(Protocol):
 
     def _refuse(self, pending: Pending, reason: str, *, retry: bool = False) -> None:
         """Answer that no graph was found, after releasing reservations that the next attempt does not need."""
-        if pending.attempt and (retry or pending.of.alternatives):
+        if pending.attempt and (retry or pending.submitted.alternatives):
             self._release_reservations(pending)
         at = frozenset(drop.at for drop in pending.dropped if drop.condition not in ALONG)
-        pending.decided(pending.of, Refusal(reason, retry, at))
+        pending.decided(pending.submitted, Refusal(reason, retry, at))
 
     # -- step 1 ------------------------------------------------------------------------------------------------------
 
@@ -191,7 +191,7 @@ class Composition(Protocol):
                 operator=message.operator,
                 at=message.at,
                 condition=message.condition,
-                asked=message.asked,
+                required=message.required,
                 available=message.available,
                 explanation=message.detail,
                 tolerated=message.tolerated,
@@ -276,17 +276,17 @@ class Composition(Protocol):
             peers=graph.peers,
             phi=phi,
             delay_s=graph.delay(plan),
-            kept_s=graph.delay_quantile(plan, late),
+            quantile_s=graph.delay_quantile(plan, late),
             late=late,
             rule=self.config.rule,
         )
         backups = {} if pending.proposed is None else pending.proposed.backups
-        pending.decided(pending.of, Decision(Roles(graph.peers, backups), graph.reached(plan)))
+        pending.decided(pending.submitted, Decision(Roles(graph.peers, backups), graph.reached(plan)))
 
     def _retry_or_refuse(self, pending: Pending, reason: str) -> None:
         """Ask for another round with more probes or with new components, or else refuse with the reasons."""
         why = reason or pending.summary()
-        alternative, alternatives = pending.of.alternative, pending.of.alternatives
+        alternative, alternatives = pending.submitted.alternative, pending.submitted.alternatives
         self.peer.record(AttemptFailed, pending.request, attempt=pending.attempt, reason=why)
         if not pending.stage and pending.round < (1 if alternative.shared else self.config.attempts):
             self._refuse(pending, why, retry=True)

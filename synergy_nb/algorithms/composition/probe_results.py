@@ -24,7 +24,7 @@ class Pending:
 
     Parameters
     ----------
-    of
+    submitted
         The request.
     decided
         Function that receives the answer.
@@ -37,7 +37,6 @@ class Pending:
         "deploy",
         "dropped",
         "graphs",
-        "of",
         "paths",
         "probed",
         "proposed",
@@ -45,6 +44,7 @@ class Pending:
         "returned",
         "round",
         "stage",
+        "submitted",
         "timer",
         "total",
         "tried",
@@ -52,8 +52,8 @@ class Pending:
         "why",
     )
 
-    def __init__(self, of: Request, decided: Decided) -> None:
-        self.of = of
+    def __init__(self, submitted: Request, decided: Decided) -> None:
+        self.submitted = submitted
         self.decided = decided
         self.proposed: Roles | None = None  # placement that another decider has proposed
         self.alternative: Alternative | None = None  # alternative that these rounds of probes compose
@@ -76,12 +76,12 @@ class Pending:
     @property
     def request(self) -> str:
         """Id of the request."""
-        return self.of.name
+        return self.submitted.name
 
     @property
     def plan(self) -> Plan:
         """The plan that is to be composed: that of the present alternative of the request."""
-        return self.of.alternative.plan
+        return self.submitted.alternative.plan
 
     def summary(self) -> str:
         """Readable list of the conditions that failed and the peers where they did, the most frequent first."""
@@ -100,7 +100,7 @@ class Pending:
                 silent = ", ".join(sorted({drop.at for drop in drops}))
                 parts.append(f"operator {operator}: no acknowledgement from {silent}")
                 continue
-            nearest = min(drops, key=lambda drop: abs(drop.asked - drop.available))
+            nearest = min(drops, key=lambda drop: abs(drop.required - drop.available))
             peers, unit = len({drop.at for drop in drops}), UNITS.get(condition, "")
             if nearest.detail:
                 parts.append(
@@ -112,7 +112,7 @@ class Pending:
                 verb += f", exceeded{_by_more_than(nearest.tolerated)}"
             parts.append(
                 f"operator {operator}: {condition} at {peers} peer{'s' if peers > 1 else ''}, at best "
-                f"{nearest.available:.4g}{unit} where {nearest.asked:.4g}{unit} {verb} ({nearest.at})"
+                f"{nearest.available:.4g}{unit} where {nearest.required:.4g}{unit} {verb} ({nearest.at})"
             )
         return "; ".join(parts)
 
@@ -138,22 +138,22 @@ def failing(plan: Plan, graph: ComponentGraph, late: float | None, phi: float, t
     states no miss rate; None to compare the mean. ``tolerated`` is the share by which the projected delay may exceed
     the limit.
     """
-    asked = plan.qos
-    if asked.delay is not None:
-        delay = graph.delay_quantile(plan, late if asked.miss_rate is None else None)
-        if exceeds(delay, asked.delay, tolerated):
-            return f"delay {delay:.4g} s exceeds {asked.delay:g} s{_by_more_than(tolerated)} (2.2)"
+    qos = plan.qos
+    if qos.delay is not None:
+        delay = graph.delay_quantile(plan, late if qos.miss_rate is None else None)
+        if exceeds(delay, qos.delay, tolerated):
+            return f"delay {delay:.4g} s exceeds {qos.delay:g} s{_by_more_than(tolerated)} (2.2)"
     if not math.isfinite(phi):
         return "processing capacity or bandwidth of its peers does not suffice (2.3, 2.4)"
-    if asked.miss_rate is not None and asked.delay is not None:
-        missed = graph.miss_rate(plan, asked.delay)
-        if missed > asked.miss_rate:
-            return f"miss rate {missed:.3g} exceeds {asked.miss_rate:g} (2.2)"
-    if asked.throughput_tuples is not None or asked.throughput is not None:
+    if qos.miss_rate is not None and qos.delay is not None:
+        missed = graph.miss_rate(plan, qos.delay)
+        if missed > qos.miss_rate:
+            return f"miss rate {missed:.3g} exceeds {qos.miss_rate:g} (2.2)"
+    if qos.throughput_tuples is not None or qos.throughput is not None:
         tuples = graph.throughput(plan)
         size = min(plan.tuple_bytes(sink) for sink in plan.sinks)
-        if asked.throughput_tuples is not None and tuples < asked.throughput_tuples:
-            return f"throughput {tuples:.4g} tuples/s is below {asked.throughput_tuples:g} (2.2)"
-        if asked.throughput is not None and tuples * size < asked.throughput:
-            return f"throughput {tuples * size:.4g} bytes/s is below {asked.throughput:g} (2.2)"
+        if qos.throughput_tuples is not None and tuples < qos.throughput_tuples:
+            return f"throughput {tuples:.4g} tuples/s is below {qos.throughput_tuples:g} (2.2)"
+        if qos.throughput is not None and tuples * size < qos.throughput:
+            return f"throughput {tuples * size:.4g} bytes/s is below {qos.throughput:g} (2.2)"
     return ""

@@ -108,10 +108,10 @@ class Probing(Protocol):
         self.known = known
         self.overheads = overheads or Overheads()
         self._free: dict[str, tuple[float, float]] = {}  # peer to (free cores, time of the report in seconds)
-        self._held: dict[str, tuple[int, Timer]] = {}
+        self._active: dict[str, tuple[int, Timer]] = {}
         self._seen: dict[str, set[tuple[str, tuple[tuple[str, str], ...]]]] = {}
         self._waiting: dict[str, _Waiting] = {}
-        self._owed: dict[tuple[str, str, int], dict[str, int]] = {}  # (upstream, request, attempt) to weights
+        self._unsent: dict[tuple[str, str, int], dict[str, int]] = {}  # (upstream, request, attempt) to weights
         self._closed: Latest[int] = Latest(MOST_RECORDS)
         self.handlers = {Probe: self._probe, Acknowledged: self._acknowledged, Release: self._release}
 
@@ -126,7 +126,7 @@ class Probing(Protocol):
         if len(self._free) > MOST_RECORDS:
             del self._free[next(iter(self._free))]
 
-    def _left(self, request: str, address: str) -> float | None:
+    def _free_cores(self, request: str, address: str) -> float | None:
         """Free cores of this peer, or those that another peer has reported recently; None if unknown."""
         if address == self.peer.address:
             return self.ledger.residual_cores(request)
@@ -142,12 +142,12 @@ class Probing(Protocol):
             return
         name, operator = request.request, probe.operator
         self.probes += 1
-        held = self._held.get(name)
-        if request.attempt <= self._closed.get(name, 0) or (held is not None and request.attempt < held[0]):
+        active = self._active.get(name)
+        if request.attempt <= self._closed.get(name, 0) or (active is not None and request.attempt < active[0]):
             self.peer.record(MessageOutdated, name, message="Probe", sender=sender, reason="stale attempt")
             return
         trail = (operator, tuple((hop.operator, hop.peer) for hop in probe.path))
-        self._hold(name, request.attempt)
+        self._extend(name, request.attempt)
         seen = self._seen.setdefault(name, set())
         if trail in seen:
             return  # a duplicate
@@ -194,13 +194,13 @@ class Probing(Protocol):
             transmission, variance = self._transmission(before.peer, probe.sent)
             if bandwidth > 0.0:
                 transmission += plan.tuple_bytes(before.operator) / bandwidth
-        given_by = self._given_by(plan, operator)
+        shared_delay = self._shared_stream_delay(plan, operator)
         so_far = sum(each.processing + each.transmission for each in probe.path) + transmission
         beside = [each.operator for each in probe.path if each.peer == address]
         processing, impacts = (
-            (given_by, []) if given_by is not None else self.project(name, plan, operator, beside, so_far)
+            (shared_delay, []) if shared_delay is not None else self.project(name, plan, operator, beside, so_far)
         )
-        if given_by is None:
+        if shared_delay is None:
             stated = plan.processing_time(operator)
             variance += max(processing * processing - stated * stated, 0.0) if processing < math.inf else 0.0
             overhead = self.overheads.component(plan, operator)
@@ -210,13 +210,13 @@ class Probing(Protocol):
         via = tuple({hop.peer for hop in probe.path})
 
         def dropped(
-            condition: str, asked: float, available: float, detail: str = "", tolerated: float = 0.0
+            condition: str, required: float, available: float, detail: str = "", tolerated: float = 0.0
         ) -> tuple[Hop, list[Impact], Dropped]:
-            attempt, weight, numbers = request.attempt, probe.weight, (asked, available)
+            attempt, weight, numbers = request.attempt, probe.weight, (required, available)
             drop = Dropped(name, attempt, operator, address, condition, *numbers, via, weight, detail, tolerated)
             return hop, impacts, drop
 
-        if given_by is None and not self._offered(request, plan, operator):
+        if shared_delay is None and not self._offered(request, plan, operator):
             return dropped("operator", 1.0, 0.0)
         if not self.config.enforce:
             return hop, impacts, None
@@ -227,22 +227,22 @@ class Probing(Protocol):
         if processing == math.inf:
             return dropped("processing capacity", load, 0.0, NO_CAPACITY)
         if before is not None and before.peer != address:
-            asked = plan.bandwidth(before.operator)
+            required = plan.bandwidth(before.operator)
             spare = bandwidth - sum(
                 plan.bandwidth(one.operator)
                 for one, following in pairwise(probe.path)
                 if (one.peer, following.peer) == (before.peer, address)
             )
-            if spare < asked * (1.0 - ROUNDING):
-                return dropped("bandwidth", asked, spare, ledger.bandwidth_account(before.peer, asked, spare))
+            if spare < required * (1.0 - ROUNDING):
+                return dropped("bandwidth", required, spare, ledger.bandwidth_account(before.peer, required, spare))
         limit = plan.qos.delay
         if limit is not None:
-            kept = so_far + processing
+            delay = so_far + processing
             if self.config.late is not None and plan.qos.miss_rate is None:
                 varies = together((*(each.variance for each in probe.path), variance))
-                kept = quantile(kept, varies, 1.0 - self.config.late)
-            if exceeds(kept, limit, tolerated_excess := self.tolerated_excess(plan)):
-                return dropped("delay", limit, kept, tolerated=tolerated_excess)
+                delay = quantile(delay, varies, 1.0 - self.config.late)
+            if exceeds(delay, limit, tolerated_excess := self.tolerated_excess(plan)):
+                return dropped("delay", limit, delay, tolerated=tolerated_excess)
         if limit is not None and plan.qos.miss_rate is not None:
             path = (*probe.path, hop)
             missed = late_share(path, [each.transmission for each in path], plan, limit)
@@ -260,12 +260,12 @@ class Probing(Protocol):
         name = component_name(plan, operator)
         return name in self.offers or operator in request.deploy
 
-    def _given_by(self, plan: Plan, operator: str) -> float | None:
+    def _shared_stream_delay(self, plan: Plan, operator: str) -> float | None:
         """Time from its source until a tuple of a shared stream is at this peer, seconds; None if it is no tap."""
-        asked = plan.operators[operator]
-        if asked.kind != catalogue.TAP:
+        tap = plan.operators[operator]
+        if tap.kind != catalogue.TAP:
             return None
-        component = provider(asked, self.peer.address)
+        component = provider(tap, self.peer.address)
         return None if component is None else self.running(component)
 
     def _transmission(self, upstream: str, sent: float) -> tuple[float, float]:
@@ -279,8 +279,8 @@ class Probing(Protocol):
             measured = self.latency.one_way(upstream)
             mean = measured if measured is not None else max(self.peer.now - sent, 0.0)
             one_way = Overhead(mean, self.latency.deviation(upstream) ** 2)
-        taking = self.overheads.expected(HOP)
-        return one_way.mean + taking.mean, one_way.variance + taking.variance
+        reading = self.overheads.expected(HOP)
+        return one_way.mean + reading.mean, one_way.variance + reading.variance
 
     def propagate(
         self,
@@ -323,7 +323,7 @@ class Probing(Protocol):
             budget = max(budget, request.at_least)  # otherwise one full peer would end the path
         elif request.choice == "balanced" and not meets:
             load = plan.load(operator)
-            left = {address: self._left(request.request, address) for address in candidates}
+            left = {address: self._free_cores(request.request, address) for address in candidates}
             candidates = [peer for peer, cores in left.items() if cores is None or cores >= load] or candidates
         many = len(candidates)
         portion = share(request.ratio, many) if self.config.adaptive else math.ceil(request.ratio * many)
@@ -364,16 +364,16 @@ class Probing(Protocol):
         only the information that the request carries.
         """
         load = plan.load(operator)
-        taken: dict[str, float] = {}
+        used: dict[str, float] = {}
         bandwidth = 0.0
         if path and not alike:
             bandwidth = plan.bandwidth(path[-1].operator)
             for hop in path:
-                taken[hop.peer] = taken.get(hop.peer, 0.0) + plan.load(hop.operator)
+                used[hop.peer] = used.get(hop.peer, 0.0) + plan.load(hop.operator)
 
         def adds(address: str) -> float:
-            left = None if alike else self._left(request.request, address)
-            free = (request.free.get(address, 0.0) if left is None else left) - taken.get(address, 0.0)
+            left = None if alike else self._free_cores(request.request, address)
+            free = (request.free.get(address, 0.0) if left is None else left) - used.get(address, 0.0)
             if free < load:
                 return math.inf
             far = bandwidth / self.ledger.bandwidth_from(address) if bandwidth and address != self.peer.address else 0.0
@@ -391,16 +391,16 @@ class Probing(Protocol):
         # Baselines deploy at the peer nearest to the upstream one, or at a random one, but not at the upstream peer.
         return request.near if meets else tuple(self.known()) or (self.peer.address,)
 
-    def _acknowledge(self, owed: tuple[str, str, int], operator: str, weight: int) -> None:
+    def _acknowledge(self, to: tuple[str, str, int], operator: str, weight: int) -> None:
         """Acknowledge a probe soon, together with others: after a twentieth of the time limit for acknowledgements."""
-        if not self._owed:
+        if not self._unsent:
             self.peer.after(self.config.acknowledgement / 20, self._acknowledge_all)
-        weights = self._owed.setdefault(owed, {})
+        weights = self._unsent.setdefault(to, {})
         weights[operator] = weights.get(operator, 0) + weight
 
     def _acknowledge_all(self) -> None:
-        owed, self._owed = self._owed, {}
-        for (upstream, request, attempt), weights in owed.items():
+        unsent, self._unsent = self._unsent, {}
+        for (upstream, request, attempt), weights in unsent.items():
             self.peer.send(upstream, Acknowledged(request, attempt, weights))
 
     def _acknowledged(self, sender: str, message: Acknowledged) -> None:
@@ -442,18 +442,18 @@ class Probing(Protocol):
             )
             self.peer.send(request.origin, silence)
 
-    def _hold(self, request: str, attempt: int) -> None:
+    def _extend(self, request: str, attempt: int) -> None:
         """Extend the reservations of a request, and its record at this peer, by the time of a reservation."""
-        held = self._held.get(request)
-        if held is not None:
-            if held[0] < attempt:  # a new round of probes: the reservations of the last one are not needed any more
+        active = self._active.get(request)
+        if active is not None:
+            if active[0] < attempt:  # a new round of probes: the reservations of the last one are not needed any more
                 self.ledger.expire(request)
                 self._seen[request] = set()
-            elif held[1].when > self.peer.now + 0.9 * self.config.reservation:
+            elif active[1].when > self.peer.now + 0.9 * self.config.reservation:
                 return  # another probe of the same round has just extended them
-            held[1].cancel()
+            active[1].cancel()
         timer = self.peer.after(self.config.reservation, self._expire, request, attempt)
-        self._held[request] = (attempt, timer)
+        self._active[request] = (attempt, timer)
 
     def _expire(self, request: str, attempt: int) -> None:
         if self.ledger.expire(request):
@@ -461,15 +461,15 @@ class Probing(Protocol):
         self._forget(request, attempt)
 
     def _release(self, sender: str, message: Release) -> None:
-        held = self._held.get(message.request)
-        if held is None or held[0] <= message.attempt:
+        active = self._active.get(message.request)
+        if active is None or active[0] <= message.attempt:
             self.ledger.expire(message.request)
             self._forget(message.request, message.attempt)
 
     def _forget(self, request: str, attempt: int) -> None:
-        held = self._held.pop(request, None)
-        if held is not None:
-            held[1].cancel()
+        active = self._active.pop(request, None)
+        if active is not None:
+            active[1].cancel()
         self._seen.pop(request, None)
         self._closed.raise_to(request, attempt)
 

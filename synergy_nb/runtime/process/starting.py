@@ -365,7 +365,7 @@ def _config(
         "discipline": check_discipline("discipline", discipline),
         "hotspots": msgspec.to_builtins(hot_spot_config("hotspots", hotspots)),
         "composition": msgspec.to_builtins(composition or CompositionConfig(late=LATE)),
-        "placement": msgspec.to_builtins(PlacementConfig(able=True, apart=True)),
+        "placement": msgspec.to_builtins(PlacementConfig(room_first=True, apart_first=True)),
     }
 
 
