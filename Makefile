@@ -31,7 +31,7 @@ lint:
 	@$(PY) -m mypy
 
 test: lint
-	@$(PY) -m pytest --numprocesses 2 $(ARGS)
+	@$(PY) -m pytest --numprocesses auto $(ARGS)
 
 written:
 	@.ci/setup test

@@ -14,7 +14,7 @@ from hypothesis import settings
 from tests.browser import bare, browser, page, tab
 from tests.fork_servers import forked_servers, fresh_servers
 from tests.jupyterlab import jupyterlab
-from tests.scheduling import LongFirst, in_random_order, long_first
+from tests.scheduling import LongFirst, in_random_order, long_first, workers
 from tests.spark_server import quick_java, spark, spark_peers, spark_server
 
 __all__ = [
@@ -80,6 +80,12 @@ def pytest_sessionfinish() -> None:
 def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> LongFirst | None:
     """Whatever ``--dist`` says, if workers share the tests at all."""
     return None if config.getoption("dist") == "each" else LongFirst(config, log)
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_xdist_auto_num_workers() -> int:
+    """What ``--numprocesses auto`` means."""
+    return workers()
 
 
 @pytest.hookimpl(optionalhook=True)

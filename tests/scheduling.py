@@ -8,6 +8,7 @@ together otherwise still does: units are shuffled, their files, and the tests of
 
 from __future__ import annotations
 
+import os
 import random
 from collections import defaultdict
 from pathlib import Path, PurePosixPath
@@ -16,7 +17,9 @@ from typing import Any, Final
 import pytest
 from xdist.scheduler import LoadScopeScheduling
 
-__all__ = ["SERVERS", "LongFirst", "in_random_order", "long_first", "unit"]
+__all__ = ["MOST_WORKERS", "SERVERS", "LongFirst", "in_random_order", "long_first", "unit", "workers"]
+
+MOST_WORKERS: Final = 8  # each imports everything: 7 s of a processor, half a GB of memory
 
 #: Files that share a server, by the fixture that has it.
 SERVERS: Final = {
@@ -41,6 +44,19 @@ class LongFirst(LoadScopeScheduling):  # type: ignore[misc] # xdist has no types
 
     def _split_scope(self, nodeid: str) -> str:
         return unit(nodeid)
+
+
+def workers() -> int:
+    """Number of workers for ``--numprocesses auto``: one more than there are cores.
+
+    A sixth of the time of a run in which each core has one worker, tests wait: for processes that start, for virtual
+    machines, for real delays. Another worker uses that time.
+    """
+    named = os.environ.get("PYTEST_XDIST_AUTO_NUM_WORKERS")
+    if named:
+        return int(named)
+    cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+    return min(cores + 1, MOST_WORKERS)
 
 
 def unit(nodeid: str) -> str:

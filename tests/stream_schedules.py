@@ -18,7 +18,8 @@ from synergy_nb.simulator.stream_world import StreamWorld
 PEERS = tuple("abcdefg")
 SAFE = ("a", "b")  # peers of sinks, which do not die: sinks have no backups
 ROWS = 120
-END_S = 120.0
+END_S = 120.0  # seconds within which every run ends
+AFTER_S = 10.0  # seconds after the end in which what is on its way, and what timers do, has to do no harm
 
 Row = tuple[object, ...]
 
@@ -211,3 +212,11 @@ def disturb(
                 application = rng.choice(sorted(world.deployments))
                 operator = rng.choice(movable(world, application))
                 world.move(application, operator, rng.choice(PEERS), rng.uniform(0.05, 0.5))
+
+
+def finish(world: StreamWorld, seconds: float = END_S) -> None:
+    """Run until all applications have ended, and a while longer; for so many seconds at most if some do not end."""
+    until = world.now + seconds
+    while world.now < until and not all(each.ended for each in world.results.values()):
+        world.run(1.0)
+    world.run(AFTER_S)

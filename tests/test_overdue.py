@@ -26,11 +26,11 @@ from synergy_nb.widgets.status_text import status_pieces
 from tests.qos_story import qos
 from tests.stream_bench import Bench, Idle, made, work_of
 from tests.stream_schedules import (
-    END_S,
     PEERS,
     deep_query,
     disturb,
     drawn_faults,
+    finish,
     hostile_faults,
     inputs_of,
     placed,
@@ -248,7 +248,7 @@ def disturbed(seed: int, query: Plan, rng: random.Random) -> tuple[StreamWorld, 
     world.clients["app", "out"] = rng.choice((0.02, 0.5))
     world.deploy("app", query, peers, inputs, backups=backups)
     disturb(world, rng, rng.randint(1, 8), longest=rng.choice((0.2, 0.5)))
-    world.run(END_S)
+    finish(world)
     assert not world.failures(), world.failures()
     assert world.results["app", "out"].ended, "it stands still"
     return world, [each for given in inputs.values() for each in given["w"].to_list()]

@@ -231,7 +231,11 @@ def test_who_cannot_write_any_more_says_so_once_and_goes_on(tmp_path: Path) -> N
     failed: list[str] = []
     writer = ChunkWriter(path, "a", failed=failed.append)
     assert writer._file is not None
-    os.close(writer._file)  # as a disk that went away
+    readable = os.open(path, os.O_RDONLY)
+    os.dup2(
+        readable, writer._file
+    )  # as a disk that went away: what is written fails, and no other thread gets its number
+    os.close(readable)
     for _ in range(3):
         writer.add(Started(1.0, msgspec.Raw(b"\x90")))
         writer.flush()

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import os
 from itertools import groupby
 from pathlib import Path
 
 import pytest
 
-from tests.scheduling import SERVERS, in_random_order, long_first, unit
+from tests.scheduling import MOST_WORKERS, SERVERS, in_random_order, long_first, unit, workers
 
 HERE = Path(__file__).parent
 
@@ -21,6 +22,15 @@ def test_files_stay_together_servers_are_shared_and_schedules_are_apart() -> Non
     for server, files in SERVERS.items():
         assert {unit(f"tests/{name}.py::test_it") for name in files} == {server}
         assert all((HERE / f"{name}.py").is_file() for name in files)
+
+
+def test_there_is_a_worker_more_than_cores(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("PYTEST_XDIST_AUTO_NUM_WORKERS", raising=False)
+    for cores, expected in ((1, 2), (2, 3), (64, MOST_WORKERS)):
+        monkeypatch.setattr(os, "sched_getaffinity", lambda _pid, cores=cores: set(range(cores)), raising=False)
+        assert workers() == expected
+    monkeypatch.setenv("PYTEST_XDIST_AUTO_NUM_WORKERS", "1")
+    assert workers() == 1
 
 
 class Item:

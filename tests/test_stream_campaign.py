@@ -28,6 +28,7 @@ from tests.stream_schedules import (
     deep_query,
     disturb,
     drawn_faults,
+    finish,
     hostile_faults,
     inputs_of,
     movable,
@@ -88,7 +89,7 @@ def run(seed: int) -> None:
                 world.cut(one, other, rng.uniform(0.01, 0.5))
             case "move":
                 world.move("app", rng.choice(movable(world, "app")), rng.choice(PEERS), rng.uniform(0.05, 0.5))
-    world.run(END_S)
+    finish(world)
     assert not world.failures(), world.failures()
     assert world.results["app", "out"].ended, "it stands still"
     assert sorted_rows(world.results["app", "out"].rows) == sorted_rows(wanted)
@@ -110,7 +111,7 @@ def run_deep(seed: int) -> None:
     world.clients["app", "out"] = rng.choice((0.02, 0.5))
     world.deploy("app", plan, peers, inputs, backups=backups)
     disturb(world, rng, rng.randint(1, 8), longest=rng.choice((0.2, 0.5)))
-    world.run(END_S)
+    finish(world)
     assert not world.failures(), world.failures()
     assert world.results["app", "out"].ended, "it stands still"
     assert sorted_rows(world.results["app", "out"].rows) == sorted_rows(wanted)
@@ -135,9 +136,9 @@ def run_sharing(seed: int) -> None:
         world.deploy(name, plan, peers, inputs[name], backups=backups, shares=shares.get(name))
         disturb(world, rng, rng.randint(0, 3), longest=0.4, most_deaths=1, kinds=kinds)
     disturb(world, rng, rng.randint(0, 4), longest=0.4, most_deaths=1, kinds=kinds)
-    world.run(END_S / 2)
+    finish(world, END_S / 2)
     world.clients["other", "out"] = 0.2
-    world.run(END_S)
+    finish(world)
 
     failed = {fact.application for _, _, fact in world.facts if fact.kind is FactKind.COMPONENT_FAILED}
     assert failed <= {slow}, world.failures()
@@ -171,9 +172,9 @@ def run_pressed(seed: int) -> None:
     world.clients["app", "out"] = rng.choice((0.05, 0.5, 2.0))
     world.deploy("app", plan, peers, inputs, backups=backups)
     disturb(world, rng, rng.randint(0, 5), longest=1.0, most_deaths=2)
-    world.run(END_S)
+    finish(world)
     world.clients["app", "out"] = 0.02  # joins make many tuples, which a slow client would collect for hours
-    world.run(END_S)
+    finish(world)
     assert not world.failures(), world.failures()
     assert world.results["app", "out"].ended, "it stands still"
     assert sorted_rows(world.results["app", "out"].rows) == sorted_rows(wanted)
