@@ -110,11 +110,12 @@ def rows_of(items: Iterable[Item], schema: Mapping[str, str]) -> list[tuple[Any,
     return [row for table in tables for row in table.rows()]
 
 
-def fresh(plan: Plan, operator: str, wait: Callable[[float], None] | None = None) -> OperatorLogic:
+def fresh(
+    plan: Plan, operator: str, wait: Callable[[float], None] | None = None, *, exact: bool = False
+) -> OperatorLogic:
     """A new instance of one operator of ``plan``."""
-    return create(
-        plan.operators[operator], plan, keys={"alpha": b"a" * 32, "beta": b"b" * 32}, wait=wait or (lambda _: None)
-    )
+    keys = {"alpha": b"a" * 32, "beta": b"b" * 32}
+    return create(plan.operators[operator], plan, keys=keys, wait=wait or (lambda _: None), exact=exact)
 
 
 def through(plan: Plan, operator: str, tables: Mapping[str, pl.DataFrame]) -> pl.DataFrame:

@@ -15,11 +15,12 @@ import duckdb
 import polars as pl
 import pytest
 
+from synergy_nb.dataflow.operators.base import OperatorLogic
 from synergy_nb.dataflow.tuples import TYPES, Batch
 from synergy_nb.plan import Plan, Stream, source
 from synergy_nb.plan.catalogue import KINDS
 from synergy_nb.traces import read
-from tests.feeding import rows_of, through
+from tests.feeding import fresh, rows_of, through
 
 PACKETS = {"link": "str", "source": "str", "port": "int", "bytes": "int", "weight": "float", "ok": "bool"}
 REPLIES = {"source": "str", "Bytes": "int", "status": "int"}
@@ -73,6 +74,7 @@ class Case(NamedTuple):
     windows: tuple[int, int] | None = None  # length, slide in seconds, of the table ``w`` (s, e)
     ordered: bool = True  # whether the order of rows depends on nothing but the inputs
     stateful: bool = False
+    exact: bool = False  # whether sums of floats are exact, as those of active replicas are
 
 
 def P() -> Stream:  # noqa: N802 - a constant that is made anew
@@ -431,6 +433,13 @@ def _of_declarations() -> Iterator[tuple[str, Case]]:
 
 
 CASES |= dict(_of_declarations())
+EXACT = {
+    f"{name}, exactly": CASES[name]._replace(exact=True)
+    for name in (
+        "aggregate sliding by no divisor", "aggregate of sessions", "aggregate that decays",
+        "aggregate of sessions that decays", "aggregate of rows that decays",
+    )
+}  # fmt: skip
 
 
 class Built(NamedTuple):
@@ -445,10 +454,14 @@ class Built(NamedTuple):
     def schema(self) -> dict[str, str]:
         return self.plan.schema(self.operator)
 
+    def fresh(self) -> OperatorLogic:
+        """A new instance of the operator."""
+        return fresh(self.plan, self.operator, exact=self.case.exact)
+
 
 @cache
 def built(name: str) -> Built:
-    case = CASES[name]
+    case = CASES.get(name) or EXACT[name]
     plan = case.build().sink(name="result")
     (sink,) = plan.sinks
     operator = sink if name == "sink" else plan.upstream(sink)[0]

@@ -15,10 +15,11 @@ from synergy_nb.dataflow.operators.base import OperatorLogic
 from synergy_nb.dataflow.tuples import END, Batch, Punctuation, decode_table, encode, encode_table
 from synergy_nb.plan import source
 from synergy_nb.plan.catalogue import KINDS
-from tests.feeding import Feed, accepted, drive, feed, fresh, micros, rows_of, through
-from tests.operator_cases import CASES, SECOND, built, expected, http_requests, results, top_pairs, wanted
+from tests.feeding import accepted, drive, feed, fresh, micros, rows_of, through
+from tests.operator_cases import CASES, EXACT, SECOND, built, expected, http_requests, results, top_pairs, wanted
 
 SEEDS = (0, 1)
+ALL = [*CASES, *EXACT]
 
 
 def test_every_kind_of_operator_is_under_contract() -> None:
@@ -26,68 +27,40 @@ def test_every_kind_of_operator_is_under_contract() -> None:
     assert covered == set(kinds()) == KINDS.keys() - {"source"}, "each has a declaration, a logic and a case"
 
 
-@pytest.mark.parametrize("name", CASES)
+@pytest.mark.parametrize("name", ALL)
 def test_rows_equal_those_of_duckdb_however_the_input_is_cut(name: str) -> None:
     it = built(name)
     for seed, batch in ((0, 40), (1, 40), (2, 5000), (3, 1)):
         items = feed(it.tables, seed, batch)
-        logic = fresh(it.plan, it.operator)
+        logic = it.fresh()
         assert results(it, drive(logic, items)) == wanted(name)
         assert logic.late == 0
         assert logic.ended
         assert logic.state_rows == 0, "nothing is kept after the end"
 
 
-def in_other_orders(name: str) -> set[str]:
-    """The rows of a case, in any order, for its inputs in several orders of arrival."""
-    it = built(name)
-    found = set()
-    for seed in range(4):
-        tables = [table.sample(fraction=1.0, shuffle=True, seed=seed) if seed else table for table in it.tables]
-        items: Feed = [(port, Batch(table, 0, 0.0)) for port, table in enumerate(tables)]
-        items += [(port, Punctuation(END, table.height, 0.0)) for port, table in enumerate(tables)]
-        found.add(repr(sorted(rows_of(drive(fresh(it.plan, it.operator), items), it.schema), key=repr)))
-    return found
-
-
-@pytest.mark.parametrize("name", CASES)
-def test_replicas_that_read_in_other_orders_agree_if_that_is_declared(name: str) -> None:
-    """Between two punctuations, tuples may come in any order."""
-    operator = built(name).plan.operators[built(name).operator]
-    agree, why = KINDS[operator.kind].replicas(operator.params)
-    assert why
-    if agree:
-        assert len(in_other_orders(name)) == 1, why
-
-
-@pytest.mark.parametrize("kind", [kind for kind, each in KINDS.items() if each.needs_order])
-def test_what_is_declared_to_need_an_order_does(kind: str) -> None:
-    cases = [name for name in CASES if built(name).plan.operators[built(name).operator].kind == kind]
-    assert any(len(in_other_orders(name)) > 1 for name in cases)
-
-
-@pytest.mark.parametrize("name", CASES)
+@pytest.mark.parametrize("name", ALL)
 def test_late_tuples_are_dropped_and_counted(name: str) -> None:
     it = built(name)
     for seed in SEEDS:
         items = feed(it.tables, seed, 20, eager=0.4)
         tables, late = accepted(it.tables, items)
-        logic = fresh(it.plan, it.operator)
+        logic = it.fresh()
         assert results(it, drive(logic, items)) == expected(it, tables)
         assert logic.late == late > 0
 
 
-@pytest.mark.parametrize("name", CASES)
+@pytest.mark.parametrize("name", ALL)
 def test_a_restored_instance_goes_on_exactly(name: str) -> None:
     it = built(name)
     items = feed(it.tables, 4, 30, eager=0.1)
-    whole = [encode(item) for item in drive(fresh(it.plan, it.operator), items)]
-    first, given = fresh(it.plan, it.operator), []
+    whole = [encode(item) for item in drive(it.fresh(), items)]
+    first, given = it.fresh(), []
     at = 0
     for cut in (0, *sorted(random.Random(name).sample(range(1, len(items)), 2)), len(items)):
         given += [encode(item) for item in drive(first, items[at:cut])]
         at = cut
-        second = fresh(it.plan, it.operator)
+        second = it.fresh()
         second.restore(first.save())
         assert (second.late, second.position, second.watermark) == (first.late, first.position, first.watermark)
         assert second.state_rows == first.state_rows
@@ -101,7 +74,7 @@ def whole_tables(logic: OperatorLogic) -> dict[str, list[tuple[object, ...]]]:
     return {name: pl.concat(parts).rows() for name, parts in logic.state().items()}
 
 
-@pytest.mark.parametrize("name", CASES)
+@pytest.mark.parametrize("name", ALL)
 def test_tables_that_are_carried_over_between_saves_make_the_same_state(
     name: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -109,8 +82,8 @@ def test_tables_that_are_carried_over_between_saves_make_the_same_state(
     monkeypatch.setattr(aggregates, "GATHERED", 20)  # rows come to partial results in many runs
     it = built(name)
     items = feed(it.tables, 7, 6, eager=0.1)
-    whole = [encode(item) for item in drive(fresh(it.plan, it.operator), items)]
-    logic, given = fresh(it.plan, it.operator), []
+    whole = [encode(item) for item in drive(it.fresh(), items)]
+    logic, given = it.fresh(), []
     kept: dict[int, bytes] = {}
     rng = random.Random(name)
     for number, item in enumerate(items):
@@ -120,17 +93,17 @@ def test_tables_that_are_carried_over_between_saves_make_the_same_state(
         saved = logic.save()
         kept = {number: kept.get(number) or encode_table(table) for number, table in saved.tables.items()}
         if rng.random() < 0.05:
-            second = fresh(it.plan, it.operator)
+            second = it.fresh()
             second.restore(SavedState(saved.head, {number: decode_table(data) for number, data in kept.items()}))
             rest = drive(second, items[number + 1 :])
             assert [encode(item) for item in given + rest] == whole
     assert [encode(item) for item in given] == whole, "saving changes nothing"
 
 
-@pytest.mark.parametrize("name", [name for name in CASES if built(name).case.stateful])
+@pytest.mark.parametrize("name", [name for name in ALL if built(name).case.stateful])
 def test_a_row_of_a_growing_state_is_saved_a_few_times_however_often_that_is_saved(name: str) -> None:
     it = built(name)
-    logic = fresh(it.plan, it.operator)
+    logic = it.fresh()
     items = [(port, item) for port, item in feed(it.tables, 8, 3) if isinstance(item, Batch)]
     before: set[int] = set()
     saved_rows, rows = 0, 0
@@ -143,19 +116,19 @@ def test_a_row_of_a_growing_state_is_saved_a_few_times_however_often_that_is_sav
     assert saved_rows <= 9 * rows * len(logic.state())
 
 
-@pytest.mark.parametrize("name", CASES)
+@pytest.mark.parametrize("name", ALL)
 def test_what_comes_to_more_than_a_piece_is_made_piece_by_piece(name: str) -> None:
     it = built(name)
     items = feed(it.tables, 0, 40)
-    logic = fresh(it.plan, it.operator)
+    logic = it.fresh()
     logic.piece_bytes = 400
     assert results(it, drive(logic, items)) == wanted(name)
 
 
-@pytest.mark.parametrize("name", CASES)
+@pytest.mark.parametrize("name", ALL)
 def test_bytes_of_the_state_are_those_of_its_tables(name: str) -> None:
     it = built(name)
-    logic = fresh(it.plan, it.operator)
+    logic = it.fresh()
     for port, item in feed(it.tables, 6, 100):
         drive(logic, [(port, item)])
         tables = [table for parts in logic.state().values() for table in parts if table.height]
@@ -167,23 +140,23 @@ def test_bytes_of_the_state_are_those_of_its_tables(name: str) -> None:
     assert logic.state_bytes == 0, "nothing is kept after the end"
 
 
-@pytest.mark.parametrize("name", CASES)
+@pytest.mark.parametrize("name", ALL)
 def test_rows_that_wait_to_be_reduced_count(name: str) -> None:
     it = built(name)
-    logic = fresh(it.plan, it.operator)
+    logic = it.fresh()
     table = it.tables[0]
     drive(logic, [(0, Batch(table, 0, 0.0))])
     if "of rows" not in name:
         assert (logic.state_bytes >= table.estimated_size()) == it.case.stateful
-    twin = fresh(it.plan, it.operator)
+    twin = it.fresh()
     twin.restore(logic.save())
     assert 0.5 * logic.state_bytes <= twin.state_bytes <= 2.0 * logic.state_bytes
 
 
-@pytest.mark.parametrize("name", CASES)
+@pytest.mark.parametrize("name", ALL)
 def test_no_item_needs_more_than_was_said_before(name: str) -> None:
     it = built(name)
-    logic = fresh(it.plan, it.operator)
+    logic = it.fresh()
     for port, item in feed(it.tables, 2, 100):
         before, needs = logic.state_bytes, logic.needs(port, item)
         made = [each.nbytes for each in drive(logic, [(port, item)]) if isinstance(each, Batch)]
@@ -191,12 +164,12 @@ def test_no_item_needs_more_than_was_said_before(name: str) -> None:
         assert max(made, default=0) + max(logic.state_bytes - before, 0) <= needs + beside
 
 
-@pytest.mark.parametrize("name", CASES)
+@pytest.mark.parametrize("name", ALL)
 def test_a_tiny_share_is_exceeded_by_name_and_a_large_one_is_not(name: str) -> None:
     it = built(name)
     kind = it.plan.operators[it.operator].kind
     for limit, fails in ((4_000, True), (100e6, False)):
-        logic = fresh(it.plan, it.operator)
+        logic = it.fresh()
         share = Memory(limit).share("app", it.operator)
         share.kind = kind
         failure = ""
@@ -211,18 +184,18 @@ def test_a_tiny_share_is_exceeded_by_name_and_a_large_one_is_not(name: str) -> N
         assert ("its share is 4 kB" in failure) == fails
 
 
-@pytest.mark.parametrize("name", CASES)
+@pytest.mark.parametrize("name", ALL)
 def test_the_same_feed_gives_the_same_bytes(name: str) -> None:
     it = built(name)
     items = feed(it.tables, 5, 30)
-    runs = [[encode(item) for item in drive(fresh(it.plan, it.operator), items)] for _ in range(2)]
+    runs = [[encode(item) for item in drive(it.fresh(), items)] for _ in range(2)]
     assert runs[0] == runs[1]
 
 
-@pytest.mark.parametrize("name", CASES)
+@pytest.mark.parametrize("name", ALL)
 def test_state_goes_with_the_windows_that_need_it(name: str) -> None:
     it = built(name)
-    logic = fresh(it.plan, it.operator)
+    logic = it.fresh()
     items = feed(it.tables, 6, 50)
     drive(logic, [(port, item) for port, item in items if getattr(item, "time", 0) != END])
     if "of rows" in name:  # rows of an unfinished count window wait for the next

@@ -3,9 +3,9 @@
 The rows of event-time windows are not stored. They are reduced at once to partial results for each pane and group
 (sums, counts, least and greatest values), where a pane is the greatest common part of all windows' lengths and slides;
 the result of a window is combined from its panes when it is final (Li et al. [1]_). ``avg`` is a sum and a count;
-``count(distinct x)`` stores the set of values of each pane. The partial results of sessions are those of runs of rows
-without a gap; a row that closes the gap between two runs merges them. Small batches are gathered first, since a call
-into Polars takes as long as thousands of rows.
+``count(distinct x)`` stores the set of values of each pane. Exact sums have rows of their own for each pane and group.
+The partial results of sessions are those of runs of rows without a gap; a row that closes the gap between two runs
+merges them. Small batches are gathered first, since a call into Polars takes as long as thousands of rows.
 
 .. [1] J. Li, D. Maier, K. Tufte, V. Papadimos, P. Tucker. No pane, no gain: efficient evaluation of sliding-window
    aggregates over data streams. SIGMOD Record 34(1), 2005.
@@ -13,11 +13,12 @@ into Polars takes as long as thousands of rows.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any, Final
 
 import polars as pl
 
+from synergy_nb.dataflow.operators import exact_sums
 from synergy_nb.dataflow.operators.base import (
     WINDOW,
     Context,
@@ -76,23 +77,31 @@ class WindowAggregate(OperatorLogic):
         self._windows = windows
         self._overlap = windows.overlap
         self._by = list(by)
-        self._values = Values(values, schema, context.output, _half_life(context))
-        self._pane: pl.Expr | None = None
+        self._values = Values(values, schema, context.output, _half_life(context), exact=context.exact)
+        self._parts: list[str] = []  # column of the panes of which the result of a window is made
+        self._moment = pl.col(LAST) if self._sessions else RESULT
+        bounds = dict.fromkeys((FIRST, LAST), "int") if self._sessions else dict.fromkeys(WINDOW, "time")
         if isinstance(windows, TimeWindows):
-            pane = windows.pane
-            self._pane = (pl.col("time").cast(pl.Int64) // pane * pane).alias(PANE)
-            self._moment = pl.col(PANE) + (pane - 1)
+            self._divide(windows.pane)
             bounds = {PANE: "int"}
-        else:
-            self._moment = pl.col(LAST) if self._sessions else RESULT
-            bounds = dict.fromkeys((FIRST, LAST), "int") if self._sessions else dict.fromkeys(WINDOW, "time")
+        elif self._sessions and self._values.exact_decay is not None:
+            self._divide(self._values.exact_decay)
+            bounds[PANE] = "int"
         self._keys = [*bounds, *self._by]
         kinds = {**bounds, **{name: schema[name] for name in self._by}}
         self._empty = {"partials": empty({**kinds, **self._values.columns})}
         self._sets = self._values.sets(schema)
         for name, kind in self._sets.items():
             self._empty[f"set {name}"] = empty({**kinds, MEMBER: kind})
+        for name in self._values.exact:
+            self._empty[f"sum {name}"] = empty({**kinds, **exact_sums.COLUMNS})
         self._load({name: [table] for name, table in self._empty.items()})
+
+    def _divide(self, pane: int) -> None:
+        """Reduce rows separately for each pane of a number of microseconds."""
+        self._parts = [PANE]
+        self._pane = (pl.col("time").cast(pl.Int64) // pane * pane).alias(PANE)
+        self._moment = pl.col(PANE) + (pane - 1)
 
     def _load(self, tables: Mapping[str, Sequence[pl.DataFrame]]) -> None:
         self._small: list[pl.DataFrame] = []
@@ -120,6 +129,7 @@ class WindowAggregate(OperatorLogic):
         if rows < GATHERED:
             return 3.0 * value_bytes(batch.table)
         reducing = REDUCING * (self._small_bytes + value_bytes(batch.table)) * len(self._merged)
+        reducing += exact_sums.SPLITTING * rows * len(self._values.exact)
         fresh = self._fresh_rows + rows * len(self._merged)
         if fresh < max(GATHERED, self._merged_rows):
             return reducing
@@ -164,14 +174,21 @@ class WindowAggregate(OperatorLogic):
             closed = {name: windows.assign(table, PANE, after, until) for name, table in tables.items()}
             sets = {name: closed[f"set {name}"].select(*keys, MEMBER).unique() for name in self._sets}
             merged = values.merge(values.aged(closed["partials"], RESULT - self._moment), keys)
-            finished = values.finish(merged, sets, keys)
+            finished = values.finish(merged, sets, self._sums(closed), keys)
             ordered = _ordered(finished, self.context.output, ["window_end", "window_start", *self._by])
             yield computed(ordered, tables["partials"].height)
         self._keep({name: windows.retained_rows(table, PANE, low) for name, table in self._merged.items()})
         self._due = self._next_due(low)
 
+    def _sums(self, closed: Mapping[str, pl.LazyFrame]) -> Iterator[pl.LazyFrame]:
+        """Return the exact sums of windows."""
+        keys, age = [*WINDOW, *self._by], RESULT - self._moment
+        for name in self._values.exact:
+            limbs = computed(closed[f"sum {name}"], self._merged[f"sum {name}"].height)
+            yield self._values.rounded(limbs, keys, name, age, self._parts)
+
     def state(self) -> dict[str, list[pl.DataFrame]]:
-        """Partial results and sets of values: the merged ones, and those since the last merge."""
+        """Partial results, exact sums and sets of values: the merged ones, and those since the last merge."""
         self._gather()
         if self._doubled:  # few rows
             self._consolidate()
@@ -202,10 +219,15 @@ class WindowAggregate(OperatorLogic):
             self._reduce(rows)
 
     def _reduce(self, rows: pl.DataFrame) -> None:
-        prepared = self._located(self._values.prepare(rows))
-        frames = [self._values.reduce(prepared, self._keys, self._moment)]
+        prepared = self._values.weighed(self._located(self._values.prepare(rows)), self._moment)
+        limbs: list[pl.DataFrame] = []
+        if self._values.exact:
+            whole = computed(prepared, rows.height)
+            limbs = [self._values.limbs(whole, self._keys, name) for name in self._values.exact]
+            prepared = whole.lazy()
+        frames = [self._values.reduce(prepared, self._keys)]
         frames += [self._values.members(prepared, self._keys, name) for name in self._sets]
-        tables = [computed(frame, rows.height) for frame in frames]
+        tables = [*(computed(frame, rows.height) for frame in frames), *limbs]
         for fresh, table in zip(self._fresh.values(), tables, strict=True):
             fresh.append(table)
             self._fresh_rows += table.height
@@ -215,7 +237,7 @@ class WindowAggregate(OperatorLogic):
 
     def _located(self, rows: pl.LazyFrame) -> pl.LazyFrame:
         """Add the columns that identify each row's part of the stream."""
-        return rows if self._pane is None else rows.with_columns(self._pane)
+        return rows.with_columns(self._pane) if self._parts else rows
 
     def _consolidate(self) -> None:
         """Merge partial results to one row for each pane and group; called when they have doubled."""
@@ -224,10 +246,14 @@ class WindowAggregate(OperatorLogic):
             return
         for name, rows in self._merged.items():
             lazy = rows.lazy()
-            lazy = self._values.merge(lazy, self._keys) if name == "partials" else lazy.unique()
+            lazy = self._values.merge(lazy, self._keys) if name == "partials" else self._united(name, lazy)
             self._merged[name] = computed(lazy.select(self._empty[name].columns), rows.height)
         self._keep(self._merged)
         self._doubled = False
+
+    def _united(self, name: str, rows: pl.LazyFrame) -> pl.LazyFrame:
+        """Merge members of sets, or limbs of sums, by pane and group."""
+        return exact_sums.merged_limbs(rows, self._keys) if name.startswith("sum ") else rows.unique()
 
     def _together(self) -> None:
         """Concatenate all partial results; a pane and group may have several rows."""
@@ -280,14 +306,16 @@ class SessionAggregate(WindowAggregate):
         bounds = [pl.col(FIRST).cast(BOUND).alias("window_start"), ends.cast(BOUND).alias("window_end")]
         closed = {name: rows.lazy().filter(over).with_columns(bounds) for name, rows in self._merged.items()}
         partials = self._merged["partials"].height
+        sums = list(self._sums(closed))
         self._keep({name: rows.filter(~over) for name, rows in self._merged.items()})
         self._due = self._next_due(low)
         keys = [*WINDOW, *self._by]
-        finished = self._values.finish(
-            self._values.aged(closed["partials"], RESULT - self._moment),
-            {name: closed[f"set {name}"].select(*keys, MEMBER) for name in self._sets},
-            keys,
-        )
+        found = self._values.aged(closed["partials"], RESULT - self._moment)
+        sets = {name: closed[f"set {name}"].select(*keys, MEMBER) for name in self._sets}
+        if self._parts:  # of a session
+            found = self._values.merge(found, keys)
+            sets = {name: members.unique() for name, members in sets.items()}
+        finished = self._values.finish(found, sets, sums, keys)
         ordered = _ordered(finished, self.context.output, ["window_end", "window_start", *self._by])
         return (computed(ordered, partials),)
 
@@ -302,7 +330,7 @@ class SessionAggregate(WindowAggregate):
 
     def _located(self, rows: pl.LazyFrame) -> pl.LazyFrame:
         time = pl.col("time").cast(pl.Int64)
-        return _joined(rows.with_columns(time.alias(FIRST), time.alias(LAST)), self._by, self._gap)
+        return _joined(super()._located(rows).with_columns(time.alias(FIRST), time.alias(LAST)), self._by, self._gap)
 
     def _consolidate(self) -> None:
         """Merge partial results to one row for each session and group, where new rows have closed gaps."""
@@ -319,9 +347,9 @@ class SessionAggregate(WindowAggregate):
             if name == "partials":
                 lazy = self._values.merge(self._values.aged(runs, pl.col(LAST) - pl.col(was[1])), self._keys)
             else:
-                members = rows.lazy().rename(dict(zip(now, was, strict=True)))
-                lazy = members.join(sessions, on=[*self._by, *was], nulls_equal=True).select(self._empty[name].columns)
-                lazy = lazy.unique()
+                lazy = rows.lazy().rename(dict(zip(now, was, strict=True)))
+                lazy = lazy.join(sessions, on=[*self._by, *was], nulls_equal=True).select(self._empty[name].columns)
+                lazy = self._united(name, lazy)
             self._merged[name] = computed(lazy.select(self._empty[name].columns), rows.height)
         self._keep(self._merged)
         self._doubled = False
@@ -348,7 +376,7 @@ class CountWindowAggregate(Buffered):
     def __init__(self, context: Context, by: Sequence[str], values: Mapping[str, str]) -> None:
         super().__init__(context)
         self._by = list(by)
-        self._values = Values(values, context.inputs[0], context.output, _half_life(context))
+        self._values = Values(values, context.inputs[0], context.output, _half_life(context), exact=context.exact)
         self._sets = self._values.sets(context.inputs[0])
 
     def prepare(self, rows: pl.DataFrame) -> pl.DataFrame:
@@ -358,9 +386,12 @@ class CountWindowAggregate(Buffered):
     def finish(self, rows: pl.DataFrame) -> pl.DataFrame:
         """Return one row for each window and group."""
         keys = [ORDINAL, *WINDOW, *self._by]
-        prepared = rows.lazy()
-        sets = {name: self._values.members(prepared, keys, name) for name in self._sets}
-        finished = self._values.finish(self._values.reduce(prepared, keys, RESULT), sets, keys)
+        values = self._values
+        prepared = values.weighed(rows.lazy(), RESULT)
+        sets = {name: values.members(prepared, keys, name) for name in self._sets}
+        whole = computed(prepared, rows.height) if values.exact else rows
+        sums = [values.rounded(values.limbs(whole, keys, name), keys, name) for name in values.exact]
+        finished = values.finish(values.reduce(prepared, keys), sets, sums, keys)
         return computed(_ordered(finished, self.context.output, [ORDINAL, *self._by]), rows.height)
 
 

@@ -77,6 +77,8 @@ class Context(msgspec.Struct, frozen=True):
         Secrets by the name that plans use for them.
     wait
         Function that waits for the given seconds, for the operator ``delay``; the driver provides it.
+    exact
+        Whether sums of floats are exact until they are rounded once, so that active replicas agree in each bit.
     """
 
     id: str
@@ -87,6 +89,7 @@ class Context(msgspec.Struct, frozen=True):
     stream: str
     keys: Mapping[str, bytes] = {}
     wait: Callable[[float], None] | None = None
+    exact: bool = False
 
     def __repr__(self) -> str:  # keys are secret
         return f"Context({self.id!r}, {self.kind!r}, {self.params!r})"
@@ -413,6 +416,7 @@ def create(
     *,
     keys: Mapping[str, bytes] | None = None,
     wait: Callable[[float], None] | None = None,
+    exact: bool = False,
 ) -> OperatorLogic:
     """Create the logic of one operator of a plan.
 
@@ -426,6 +430,9 @@ def create(
         Name in the plan to secret, for ``encrypt`` and ``decrypt``.
     wait
         Function that waits for the given seconds, for ``delay``; ``time.sleep`` on a real peer.
+    exact
+        Whether sums of floats do not depend on the order of their terms, as active replicas require. A state that an
+        instance with exact sums saved can only be restored by another one.
 
     Raises
     ------
@@ -444,5 +451,6 @@ def create(
         stream=plan.stream_name(operator.id),
         keys=keys or {},
         wait=wait,
+        exact=exact,
     )
     return factory(context)

@@ -1,14 +1,20 @@
-"""The aggregate calls of an operator: reduce rows to partial results, merge these, and compute results from them."""
+"""The aggregate calls of an operator: reduce rows to partial results, merge these, and compute results from them.
+
+Sums of floats are partial results like others, or, for an operator with active replicas, exact sums
+(:mod:`~synergy_nb.dataflow.operators.exact_sums`) in tables of their own: then their rounding does not depend on the
+order of the rows and on the batches.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Final
 
 import polars as pl
 
 from synergy_nb.dataflow.expressions import compile_node
-from synergy_nb.dataflow.operators.base import WINDOW
+from synergy_nb.dataflow.operators import exact_sums
+from synergy_nb.dataflow.operators.base import WINDOW, computed
 from synergy_nb.dataflow.tuples import TYPES
 from synergy_nb.plan import sql
 
@@ -16,6 +22,8 @@ __all__ = ["MEMBER", "Values"]
 
 MEMBER: Final = "@member"
 WEIGHT: Final = "@weight"
+TERM: Final = "@term"
+_DECAYED: Final = "@decayed "  # beginning of the names of columns that decay
 
 
 class Values:
@@ -31,6 +39,8 @@ class Values:
         Types of the output columns.
     half_life
         Microseconds after which the weight of a tuple in sums, counts and averages is halved; None: equal weights.
+    exact
+        Whether sums of floats are exact until they are rounded once.
     """
 
     def __init__(
@@ -39,8 +49,11 @@ class Values:
         schema: Mapping[str, str],
         kinds: Mapping[str, str],
         half_life: float | None = None,
+        exact: bool = False,
     ) -> None:
         self._half_life = half_life
+        self._exact = exact
+        self._terms: dict[str, pl.Expr] = {}  # column of an exact sum to its terms
         self._decaying: list[str] = []  # columns of partial results that decay with time
         self._arguments: dict[str, pl.Expr] = {}  # column to what it holds; computed before grouping
         self._types: dict[str, str] = {}
@@ -75,7 +88,7 @@ class Values:
             return self._partial("max", column, most(value), most, kind)
         number = self._partial("count", column, value.count().cast(pl.Int64), pl.Expr.sum, "int")
         if self._half_life is not None:
-            weight = self._decayed("count", column, pl.col(WEIGHT).filter(value.is_not_null()))
+            weight = self._decayed("count", column, pl.when(value.is_not_null()).then(pl.col(WEIGHT)))
             if key == "count":
                 return weight
             total = self._decayed("sum", column, value.cast(pl.Float64) * pl.col(WEIGHT))
@@ -84,7 +97,7 @@ class Values:
             return pl.when(number > 0).then(total)
         if key == "count":
             return number
-        total = self._partial("sum", column, value.sum(), pl.Expr.sum, kind)
+        total = self._sum("sum", column, value, kind)
         result = total if key == "sum" else total.cast(pl.Float64) / number
         return pl.when(number > 0).then(result)
 
@@ -101,10 +114,17 @@ class Values:
 
     def _decayed(self, what: str, column: str, weighed: pl.Expr) -> pl.Expr:
         """Return the sum of the weights of tuples at a moment; it decays from then on."""
-        found = self._partial(f"decayed {what}", column, weighed.sum(), pl.Expr.sum, "float")
-        name = found.meta.output_name()
-        self._decaying = list(dict.fromkeys([*self._decaying, name]))
+        found = self._sum(f"decayed {what}", column, weighed, "float")
+        if not self._exact:
+            self._decaying = list(dict.fromkeys([*self._decaying, found.meta.output_name()]))
         return found
+
+    def _sum(self, what: str, column: str, terms: pl.Expr, kind: str) -> pl.Expr:
+        if not self._exact or kind != "float":
+            return self._partial(what, column, terms.sum(), pl.Expr.sum, kind)
+        name = f"@{what} {column}"
+        self._terms[name] = terms
+        return pl.col(name).fill_null(0.0)
 
     def _partial(self, what: str, column: str, reduce: pl.Expr, merge: Any, kind: str) -> pl.Expr:
         name = f"@{what} {column}"
@@ -116,6 +136,17 @@ class Values:
         """Columns of partial results, with their types."""
         return {name: kind for name, (_, _, kind) in self._partials.items()}
 
+    @property
+    def exact(self) -> tuple[str, ...]:
+        """Columns of exact sums."""
+        return tuple(self._terms)
+
+    @property
+    def exact_decay(self) -> int | None:
+        """Microseconds in which a weight is about halved, if exact sums decay: their rows are reduced by such panes."""
+        decays = any(name.startswith(_DECAYED) for name in self._terms)
+        return max(1, round(self._half_life)) if decays and self._half_life is not None else None
+
     def sets(self, schema: Mapping[str, str]) -> dict[str, str]:
         """Return for each output column that is a count(distinct x) the type of x."""
         return {name: self._types.get(column) or schema[column] for name, column in self._sets.items()}
@@ -124,11 +155,33 @@ class Values:
         """Add the arguments of all calls to ``rows`` as columns."""
         return rows.lazy().with_columns(*self._arguments.values()) if self._arguments else rows.lazy()
 
-    def reduce(self, prepared: pl.LazyFrame, keys: Sequence[str], moment: pl.Expr) -> pl.LazyFrame:
-        """Reduce rows to partial results by ``keys``, decayed to a ``moment`` in microseconds after all tuples."""
-        if self._half_life is not None:
-            prepared = prepared.with_columns(self._share(moment - pl.col("time").cast(pl.Int64)).alias(WEIGHT))
-        return prepared.group_by(keys).agg(reduce for reduce, _, _ in self._partials.values())
+    def weighed(self, prepared: pl.LazyFrame, moment: pl.Expr) -> pl.LazyFrame:
+        """Add the weights of rows at a ``moment`` in microseconds, if they decay."""
+        if self._half_life is None:
+            return prepared
+        return prepared.with_columns(self._share(moment - pl.col("time").cast(pl.Int64)).alias(WEIGHT))
+
+    def reduce(self, weighed: pl.LazyFrame, keys: Sequence[str]) -> pl.LazyFrame:
+        """Reduce rows to partial results by ``keys``."""
+        return weighed.group_by(keys).agg(reduce for reduce, _, _ in self._partials.values())
+
+    def limbs(self, weighed: pl.DataFrame, keys: Sequence[str], name: str) -> pl.DataFrame:
+        """Reduce rows to the limbs of an exact sum by ``keys``."""
+        return exact_sums.split(weighed.select(*keys, self._terms[name].cast(pl.Float64).alias(TERM)), TERM, keys)
+
+    def rounded(
+        self, limbs: pl.DataFrame, keys: Sequence[str], name: str, age: pl.Expr | None = None, parts: Sequence[str] = ()
+    ) -> pl.LazyFrame:
+        """Round an exact sum by ``keys``.
+
+        If weights decay, the sum of each of the ``parts`` of a result is rounded, decays by its ``age``, and is added
+        to the others exactly.
+        """
+        if parts and name.startswith(_DECAYED) and age is not None:
+            each = exact_sums.rounded(limbs.lazy(), [*keys, *parts], name, limbs.height).lazy()
+            aged = computed(each.select(*keys, (pl.col(name) * self._share(age)).alias(TERM)), limbs.height)
+            limbs = exact_sums.split(aged, TERM, keys)
+        return exact_sums.rounded(limbs.lazy(), keys, name, limbs.height).lazy()
 
     def aged(self, partials: pl.LazyFrame, age: pl.Expr) -> pl.LazyFrame:
         """Let partial results decay by ``age``, in microseconds."""
@@ -149,9 +202,17 @@ class Values:
         column = pl.col(self._sets[name])
         return prepared.filter(column.is_not_null()).select(*keys, column.alias(MEMBER)).unique()
 
-    def finish(self, merged: pl.LazyFrame, sets: Mapping[str, pl.LazyFrame], keys: Sequence[str]) -> pl.LazyFrame:
-        """Compute results from merged partial results and sets of values, both by ``keys``."""
-        for name, members in sets.items():
-            sizes = members.group_by(keys).agg(pl.len().cast(pl.Int64).alias(f"@set {name}"))
-            merged = merged.join(sizes, on=list(keys), how="left", nulls_equal=True)
+    def finish(
+        self,
+        merged: pl.LazyFrame,
+        sets: Mapping[str, pl.LazyFrame],
+        sums: Iterable[pl.LazyFrame],
+        keys: Sequence[str],
+    ) -> pl.LazyFrame:
+        """Compute results from merged partial results, sets of values and exact sums, all by ``keys``."""
+        sizes = [
+            members.group_by(keys).agg(pl.len().cast(pl.Int64).alias(f"@set {name}")) for name, members in sets.items()
+        ]
+        for each in (*sizes, *sums):
+            merged = merged.join(each, on=list(keys), how="left", nulls_equal=True)
         return merged.with_columns(self._finals)

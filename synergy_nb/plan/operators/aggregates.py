@@ -11,8 +11,6 @@ from synergy_nb.plan.schemas import Derivation, Schema, grouping_columns, own_wi
 
 __all__ = ["AGGREGATE", "COUNT"]
 
-_OF_SETS: Final = "the result of a window does not depend on the order of its tuples, except for the rounding of floats"
-
 
 def _aggregate(it: Derivation) -> Schema:
     columns = grouping_columns(it)
@@ -91,7 +89,7 @@ AGGREGATE: Final = Declaration(
     guessed=True,
     state="groups",
     waits=True,
-    agrees=_OF_SETS,
+    agrees="the result of a window does not depend on the order of its tuples; replicas add floats exactly",
     remedy="shorten its window, or group by columns with fewer values",
     brief=lambda params: ", ".join(params["values"].values()),
 )
