@@ -82,7 +82,7 @@ def test_peers_that_have_measured_nothing_project_the_papers_model() -> None:
     assert ring.until_decided("r").status == "running"
 
 
-def test_the_mean_decides_where_no_share_of_late_tuples_is_promised() -> None:
+def test_the_mean_delay_decides_if_no_share_of_late_tuples_is_configured() -> None:
     limit = "8 ms"  # the mean is at about 5 ms, the 95th percentile at about 10 ms
     ring = measured_ring(2, 0.002, CompositionConfig())
     ring.submit("peer-1", "r", filtered(limit))
@@ -92,7 +92,7 @@ def test_the_mean_decides_where_no_share_of_late_tuples_is_promised() -> None:
     assert ring.until_decided("r").status == "rejected"
 
 
-def test_a_plan_that_says_how_many_may_be_late_is_held_to_that() -> None:
+def test_a_plan_with_a_miss_rate_is_judged_by_it() -> None:
     ring = measured_ring(3, 0.002)
     ring.submit("peer-1", "r", filtered("8 ms", miss_rate="40 %"))
     assert ring.until_decided("r").status == "running"
@@ -102,7 +102,7 @@ def test_a_plan_that_says_how_many_may_be_late_is_held_to_that() -> None:
     assert "miss rate" in report.reason
 
 
-def test_tuples_wait_for_those_they_come_with() -> None:
+def test_tuples_wait_for_the_others_of_their_batch() -> None:
     ring = measured_ring(4, 1e-6)
     plan = source("packets", rate="2000 tuples/s", speed=1, at="peer-1").delay("100 us", at="peer-1").sink("out")
     delays = []
@@ -147,7 +147,7 @@ def test_the_quantile_and_the_share_beyond_it_agree() -> None:
 # -- who is late already -----------------------------------------------------------------------------------------------
 
 
-def test_who_is_late_already_does_not_veto_what_leaves_it_as_it_is() -> None:
+def test_a_late_application_does_not_prevent_admissions_that_do_not_delay_it() -> None:
     """Seen: "0.009909 s now, 0.009909 s projected, limit 0.001 s" refused every new plan."""
     running = Application("late", [Local("filter", 1e-6, 0.002)], time=0.009909, limit=0.001)
     asking = Application("new", [Local("filter", 1e-6, 0.001)], time=0.001)
@@ -155,7 +155,9 @@ def test_who_is_late_already_does_not_veto_what_leaves_it_as_it_is() -> None:
 
 
 @pytest.mark.parametrize(("worsening", "load", "verdict"), [(0.05, 0.02, True), (0.05, 0.3, False), (0.5, 0.3, True)])
-def test_a_stated_share_of_worsening_decides_for_who_is_late(worsening: float, load: float, verdict: bool) -> None:
+def test_the_configured_share_of_worsening_decides_for_late_applications(
+    worsening: float, load: float, verdict: bool
+) -> None:
     running = Application("late", [Local("filter", 0.01, 0.2)], time=0.02, limit=0.001)
     asking = Application("new", [Local("sort", 0.01, load)], time=0.01, limit=1.0)
     found = impacts([running], asking, ProjectionConfig(worsening=worsening))
@@ -163,7 +165,7 @@ def test_a_stated_share_of_worsening_decides_for_who_is_late(worsening: float, l
     assert found[0].after > found[0].before
 
 
-def test_who_asks_has_to_keep_its_limit_however_little_it_is_exceeded() -> None:
+def test_a_new_plan_must_keep_its_own_limit_exactly() -> None:
     asking = Application("new", [Local("sort", 0.01, 0.001)], time=0.02, limit=0.0199)
     assert not impacts([], asking)[0].acceptable
 
@@ -200,7 +202,7 @@ def profiles(plan: Plan, rate: float) -> dict[str, Profile]:
     return {plan.stream_name(kind): Profile(rate=rate, cost=4e-7, selectivity=0.5) for kind in kinds}
 
 
-def test_a_rate_that_nothing_held_back_is_no_promise() -> None:
+def test_the_measured_rate_of_an_unpaced_replay_is_no_commitment() -> None:
     """Seen: the same replay was refused: "at best 1 cores where 6.248 cores is needed"."""
     fast, slow = replay(0.0), replay(1.0)
     assert not any(paced(fast, name) for name in fast.operators)
@@ -236,7 +238,7 @@ def test_a_replay_does_not_move_to_spark_for_the_speed_that_it_had_on_peers() ->
     assert choose(slow, offer, profiles(slow, 4.5e6)).reasons["aggregate"][0] == "spark"  # it has to bear that rate
 
 
-def test_what_a_tuple_costs_is_found_among_noise_or_not_told() -> None:
+def test_the_cost_of_a_tuple_is_estimated_despite_noise_or_not_reported() -> None:
     rng = random.Random(3)
     cost = UnitCost()
     for _ in range(500):  # calls on single tuples, held up by other work
@@ -266,7 +268,7 @@ def test_a_load_is_not_taken_from_how_long_a_busy_machine_took() -> None:
     assert all(segment.load <= 0.001 for segment in component.segments(now))
 
 
-def test_no_capacity_is_told_as_what_it_is() -> None:
+def test_missing_capacity_is_reported_as_such() -> None:
     ring = Ring(3, seed=7, config=lambda n: PeerConfig(f"peer-{n}", seed=n))
     ring.submit("peer-1", "burst", filtered("1 s"))
     assert ring.until_decided("burst").status == "running"
@@ -327,7 +329,7 @@ def test_random_plans_are_valid_and_differ() -> None:
 
 
 @pytest.mark.parametrize("speed", [1.0, 60.0, 40_000.0])
-def test_windows_hold_what_comes_while_the_replay_goes_through_them(speed: float) -> None:
+def test_windows_of_a_replay_are_estimated_by_its_speed(speed: float) -> None:
     """Seen: a replay 40,000 times as fast as its trace was refused, as its windows were taken to be 20 minutes long."""
     overheads = Overheads.known({"sink": Overhead(0.001, 0.0)})
     overheads.together = 0.005

@@ -77,7 +77,7 @@ def test_small_batches_and_punctuations_are_sent() -> None:
         assert tuples.decode(each.payload) == each.item
 
 
-def test_what_was_read_stays_when_its_producer_has_let_go_of_it() -> None:
+def test_a_read_batch_stays_valid_after_its_producer_released_it() -> None:
     arenas, views = Arenas(), Views()
     one = chunk(20_000)
     arenas.encode(one)
@@ -94,7 +94,7 @@ def test_what_was_read_stays_when_its_producer_has_let_go_of_it() -> None:
         read(payload, Views())
 
 
-def test_references_that_lead_elsewhere_are_refused() -> None:
+def test_references_outside_the_arena_are_refused() -> None:
     arenas, views = Arenas(), Views()
     one = chunk(20_000)
     arenas.encode(one)
@@ -130,7 +130,7 @@ def fill(arenas: Arenas) -> tuple[bytes, int]:
     return one.payload, reference(one.payload).number
 
 
-def test_an_arena_is_written_to_again_once_nobody_needs_what_is_in_it() -> None:
+def test_an_arena_is_reused_once_its_batches_are_released() -> None:
     arenas, views = Arenas(), Views()
     kept = chunk(200_000)
     arenas.encode(kept)  # its log keeps it
@@ -141,7 +141,7 @@ def test_an_arena_is_written_to_again_once_nobody_needs_what_is_in_it() -> None:
     assert read(kept.payload, views) == kept.item
 
 
-def test_an_arena_that_somebody_reads_is_left_alone() -> None:
+def test_an_arena_with_readers_is_not_overwritten() -> None:
     arenas, views = Arenas(), Views()
     payload, number = fill(arenas)
     item = read(payload, views)
@@ -156,7 +156,7 @@ def test_an_arena_that_somebody_reads_is_left_alone() -> None:
     assert number in {fill(arenas)[1] for _ in range(5)}
 
 
-def test_arenas_that_are_full_do_not_pile_up() -> None:
+def test_the_number_of_full_arenas_is_bounded() -> None:
     arenas = Arenas()
     held = [chunk(200_000) for _ in range(12)]
     for each in held:

@@ -167,7 +167,7 @@ def undisturbed(plan: Plan, batches: int, rows: int = ROWS) -> pl.DataFrame:
 
 @pytest.mark.parametrize("failing", [True, False])
 @pytest.mark.parametrize("seed", range(4))
-def test_what_a_backup_goes_on_with_is_what_there_would_have_been(seed: int, failing: bool) -> None:
+def test_a_backup_continues_as_if_its_primary_had_not_died(seed: int, failing: bool) -> None:
     batches = 40
     expected = undisturbed(windowed(), batches)
     rng = random.Random(seed)
@@ -193,7 +193,7 @@ def test_what_a_backup_goes_on_with_is_what_there_would_have_been(seed: int, fai
     play(scenario)
 
 
-def test_one_after_the_other_takes_over() -> None:
+def test_backups_take_over_one_after_the_other() -> None:
     batches = 30
     expected = undisturbed(windowed(), batches)
 
@@ -258,7 +258,7 @@ def test_an_operator_of_two_inputs_that_is_taken_over_loses_and_doubles_nothing(
     play(scenario)
 
 
-def test_who_has_no_copy_of_what_is_gone_fails_by_name() -> None:
+def test_a_component_without_a_copy_of_lost_tuples_fails_by_name() -> None:
     async def scenario() -> None:
         hosts = Hosts(windowed(), {"aggregate": ("b",)})
         hosts.peers["filter"] = "p"
@@ -276,7 +276,7 @@ def test_who_has_no_copy_of_what_is_gone_fails_by_name() -> None:
     play(scenario)
 
 
-def test_what_backups_cover_is_not_kept_any_longer() -> None:
+def test_tuples_that_backups_cover_are_trimmed() -> None:
     async def scenario() -> None:
         hosts = Hosts(windowed(), BACKED)
         hosts.tell()
@@ -291,7 +291,7 @@ def test_what_backups_cover_is_not_kept_any_longer() -> None:
     play(scenario)
 
 
-def test_a_backup_that_missed_something_goes_on_from_the_next_state() -> None:
+def test_a_backup_that_missed_tuples_continues_from_the_next_snapshot() -> None:
     batches = 30
     expected = undisturbed(windowed(), batches)
 
@@ -315,7 +315,7 @@ def test_a_backup_that_missed_something_goes_on_from_the_next_state() -> None:
     play(scenario)
 
 
-def test_a_backup_that_is_not_heard_of_holds_nobody_up_within_what_is_kept_for_it() -> None:
+def test_a_silent_backup_delays_nobody_while_the_log_has_room() -> None:
     async def scenario() -> None:
         hosts = Hosts(windowed(), BACKED, limits=Limits(8_000, retain=4_000_000))
         hosts.lose("b", failing=False)

@@ -74,7 +74,7 @@ def test_the_graph_of_least_phi_is_chosen() -> None:
     assert chosen.phi == min(graph.phi for graph in graphs if graph.phi is not None)
 
 
-def test_what_is_not_chosen_is_given_back_at_once() -> None:
+def test_reservations_of_graphs_that_were_not_chosen_are_released_at_once() -> None:
     ring = Ring(8, seed=4)
     query = chain()
     ring.submit("peer-0", "r", query)
@@ -86,7 +86,7 @@ def test_what_is_not_chosen_is_given_back_at_once() -> None:
         assert each.ledger.residual_cores("") == pytest.approx(1.0 - load)
 
 
-def test_a_stopped_application_leaves_nothing() -> None:
+def test_a_stopped_application_leaves_no_resources_behind() -> None:
     ring = Ring(6, seed=5)
     ring.submit("peer-1", "r", chain())
     ring.until_decided("r")
@@ -324,7 +324,7 @@ def refusals(effects: list[Effect]) -> list[str]:
         ({"request": b"no request"}, ""),
     ],
 )
-def test_a_probe_that_makes_no_sense_is_refused_and_takes_nothing(changed: dict[str, Any], reason: str) -> None:
+def test_a_malformed_probe_is_refused_and_reserves_nothing(changed: dict[str, Any], reason: str) -> None:
     synergy = SynergyPeer("a", PeerConfig(name="a"))
     sound = probe(chain(operators=1))
     if "request" in changed:
@@ -366,7 +366,7 @@ def confirm(query: Plan, operator: str, consumer: str, attempt: int = 1, **chang
         ({"origin": "a"}, "this peer does not lead the application"),
     ],
 )
-def test_a_confirmation_that_makes_no_sense_is_refused_and_takes_nothing(changed: dict[str, Any], reason: str) -> None:
+def test_a_malformed_confirmation_is_refused_and_commits_nothing(changed: dict[str, Any], reason: str) -> None:
     synergy = SynergyPeer("a", PeerConfig(name="a"))
     bad = confirm(chain(operators=1), "o0", "sink", **changed)
     assert any(reason in text for text in refusals(synergy.peer.receive("b", bad, 1.0)))
@@ -403,7 +403,7 @@ def test_a_confirmation_of_an_earlier_attempt_deploys_nothing_of_the_current_one
     ]
 
 
-def test_a_late_confirmation_brings_no_finished_application_back() -> None:
+def test_a_late_confirmation_does_not_revive_a_finished_application() -> None:
     ring = Ring(4, seed=18)
     query = source("python", name="n", columns={"v": "float"}, at="peer-1").delay("1 us", at="peer-0").sink("out")
     ring.submit("peer-0", "r", query)
@@ -417,7 +417,7 @@ def test_a_late_confirmation_brings_no_finished_application_back() -> None:
     assert not origin.ledger.requests
 
 
-def test_an_explanation_says_what_is_done_about_each_requirement() -> None:
+def test_an_explanation_states_how_each_requirement_is_checked() -> None:
     ring = Ring(5, seed=21)
     asked = {"delay": "2 s", "miss_rate": "5 %", "throughput": "10 tuples/s", "availability": "99 %"}
     ring.submit("peer-0", "r", source("python", name="n", columns={"v": "float"}).filter("v > 0").sink("out", **asked))

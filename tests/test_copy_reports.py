@@ -99,7 +99,7 @@ def test_a_copy_is_ready_once_its_spark_has_reached_the_checkpoint(monkeypatch: 
     play(scenario)
 
 
-def test_a_copy_that_could_not_go_on_says_so_in_a_sentence_with_both_servers(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_copy_that_cannot_continue_reports_a_sentence_with_both_servers(monkeypatch: pytest.MonkeyPatch) -> None:
     async def scenario() -> None:
         peer = Peer(monkeypatch, lambda: "it is not to be found there")
         reason = (
@@ -111,7 +111,7 @@ def test_a_copy_that_could_not_go_on_says_so_in_a_sentence_with_both_servers(mon
     play(scenario)
 
 
-def test_a_server_that_has_gone_meanwhile_is_asked_again(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_lost_session_on_a_server_is_opened_again(monkeypatch: pytest.MonkeyPatch) -> None:
     async def scenario() -> None:
         def why() -> str:
             if peer.opened == 1:
@@ -125,7 +125,7 @@ def test_a_server_that_has_gone_meanwhile_is_asked_again(monkeypatch: pytest.Mon
     play(scenario)
 
 
-def test_on_the_same_server_there_is_nothing_to_find_out(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_on_the_same_server_the_checkpoint_is_not_examined(monkeypatch: pytest.MonkeyPatch) -> None:
     async def scenario() -> None:
         peer = Peer(monkeypatch)
         same = msgspec.structs.replace(AWAY, server="sc://here:1")
@@ -136,7 +136,7 @@ def test_on_the_same_server_there_is_nothing_to_find_out(monkeypatch: pytest.Mon
     play(scenario)
 
 
-def test_what_was_found_out_of_an_earlier_epoch_is_not_said(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_findings_of_an_earlier_epoch_are_not_reported(monkeypatch: pytest.MonkeyPatch) -> None:
     async def scenario() -> None:
         hosting = Hosting(AWAY)
 
@@ -153,7 +153,7 @@ def test_what_was_found_out_of_an_earlier_epoch_is_not_said(monkeypatch: pytest.
     play(scenario)
 
 
-def test_copies_that_are_left_behind_are_told_with_the_reason(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_lagging_copies_are_reported_with_the_reason(monkeypatch: pytest.MonkeyPatch) -> None:
     async def scenario() -> None:
         peer = Peer(monkeypatch)
         fact = Fact(FactKind.COPIES_BEHIND, "app", "count", "nothing was heard", ("b", "c"))

@@ -63,7 +63,7 @@ def test_a_missing_component_goes_where_least_has_to_travel(plan: Plan, beside: 
     assert [entry.host for entry in found[0]["distinct"]] == [report.peers["missing"]]  # type: ignore[index]
 
 
-def test_what_was_only_tried_is_not_registered_and_gives_back_what_it_held() -> None:
+def test_a_component_that_was_only_tried_is_not_registered_and_releases_its_resources() -> None:
     made = ring(2, ratio=1.0, budget=8)
     made.submit("peer-0", "r", middle(0.5))
     report = made.until_decided("r")

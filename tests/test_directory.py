@@ -63,7 +63,7 @@ def test_the_order_in_which_copies_arrive_does_not_matter(copies: list[EntryCopy
     assert len(outcomes) == 1
 
 
-def test_an_entry_taken_back_does_not_come_to_life_by_an_older_copy() -> None:
+def test_a_withdrawn_entry_is_not_restored_by_an_older_copy() -> None:
     store = Store()
     entry = Entry("a", "h", "component", {}, 10.0)
     store.put(EntryCopy(entry, 1, 9.0), 0.0)
@@ -226,7 +226,7 @@ def test_lookups_are_repeated_until_the_deadline() -> None:
         assert all([entry.host for entry in found[name]] == ["p1"] for name in NAMES)
 
 
-def test_what_is_registered_and_asked_before_the_join_is_answered_after_it() -> None:
+def test_registrations_and_lookups_before_the_join_are_processed_after_it() -> None:
     world = ring(8)
     register(world, "p1", "filter")
     world.run(1.0)
@@ -409,7 +409,7 @@ def test_entries_of_a_dead_host_go_promptly() -> None:
     assert all(holders(world, name) == set() for name in NAMES)
 
 
-def test_without_a_detector_they_go_within_their_lease() -> None:
+def test_without_a_failure_detector_entries_of_dead_hosts_expire_with_their_lease() -> None:
     world = ring(20, lease=6.0)
     register(world, "p5", *NAMES)
     world.run(13.0)
@@ -421,7 +421,7 @@ def test_without_a_detector_they_go_within_their_lease() -> None:
     assert all(holders(world, name) == set() for name in NAMES)
 
 
-def test_a_host_that_was_held_for_dead_registers_anew_at_once() -> None:
+def test_a_host_that_was_wrongly_declared_dead_registers_again_at_once() -> None:
     world = ring(20, lease=600.0)
     register(world, "p5", *NAMES)
     world.run(2.0)

@@ -51,13 +51,13 @@ EXAMPLES: tuple[DriverMessage, ...] = (
 )
 
 
-def test_a_peer_handles_all_of_them_and_no_other_message_of_a_driver() -> None:
+def test_a_peer_has_a_handler_for_each_driver_message_and_no_other() -> None:
     handled = SynergyPeer("a", PeerConfig()).peer.driver_message_types
     assert set(handled) == {type(each) for each in EXAMPLES}
 
 
 @pytest.mark.parametrize("message", EXAMPLES, ids=lambda each: type(each).__name__)
-def test_a_codec_of_all_messages_reads_what_it_wrote_and_that_of_links_knows_none_of_these(
+def test_the_codec_of_a_driver_decodes_driver_messages_and_that_of_links_refuses_them(
     message: DriverMessage,
 ) -> None:
     peer = SynergyPeer("a", PeerConfig()).peer
@@ -69,7 +69,7 @@ def test_a_codec_of_all_messages_reads_what_it_wrote_and_that_of_links_knows_non
 
 
 @pytest.mark.parametrize("message", EXAMPLES, ids=lambda each: type(each).__name__)
-def test_from_another_sender_each_is_refused_by_name(message: DriverMessage) -> None:
+def test_driver_messages_of_another_sender_are_refused_by_name(message: DriverMessage) -> None:
     peer = SynergyPeer("a", PeerConfig()).peer
     (effect,) = peer.receive("a", message, 1.0)
     assert isinstance(effect, Record)
@@ -113,7 +113,7 @@ def test_bandwidths_of_a_wide_area_are_those_of_the_links() -> None:
     assert peer.ledger.bandwidth_from("tcp://b") == 2e8
 
 
-def test_what_has_not_changed_is_not_reported_again_and_again() -> None:
+def test_unchanged_values_are_not_reported_again() -> None:
     sent: list[DriverMessage] = []
     times = iter((0.0, 0.1, 0.2, 0.9, 1.3))
     advertised = Advertised(lambda: next(times), sent.append)

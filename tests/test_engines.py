@@ -149,7 +149,7 @@ def test_measured_costs_replace_assumed_ones_and_leave_those_that_a_plan_asks_fo
         (lambda: packets().filter("bytes > 1", engine="flink"), "auto, peer, spark"),
     ],
 )
-def test_what_cannot_run_on_spark_is_refused_when_the_plan_is_made(stream: Any, why: str) -> None:
+def test_engine_spark_is_refused_at_once_for_operators_that_spark_cannot_execute(stream: Any, why: str) -> None:
     with pytest.raises(PlanError, match=why):
         stream().sink()
 
@@ -157,7 +157,7 @@ def test_what_cannot_run_on_spark_is_refused_when_the_plan_is_made(stream: Any, 
 # -- choice ----------------------------------------------------------------------------------------------------------
 
 
-def test_what_is_light_stays_on_peers() -> None:
+def test_light_operators_stay_on_peers() -> None:
     choice = choose(top("auto"), SparkOffer(), {})
     assert choice.plan == top("auto")
     assert choice.otherwise is None
@@ -165,7 +165,7 @@ def test_what_is_light_stays_on_peers() -> None:
     assert "light" in choice.reasons["aggregate"][1]
 
 
-def test_what_holds_more_than_a_peer_should_goes_to_spark_and_may_come_back() -> None:
+def test_operators_with_large_state_go_to_spark_and_may_return() -> None:
     plan = top("auto", rate="100000 tuples/s", delay="1 min")
     choice = choose(plan, SparkOffer(), {})
     assert parts_of(choice.plan) == {"compare": ["aggregate", "sort", "count", "compare"]}
@@ -173,7 +173,7 @@ def test_what_holds_more_than_a_peer_should_goes_to_spark_and_may_come_back() ->
     assert "more than the 256 MB of a peer" in choice.reasons["aggregate"][1]
 
 
-def test_what_spark_refuses_is_not_left_to_it() -> None:
+def test_operators_that_spark_cannot_execute_stay_on_peers() -> None:
     """A sample can only be drawn from a stream with positions, so it cannot go along into a part."""
     traffic = source("trace", path="a.parquet", format="parquet", columns={"size": "int", "f": "float"})
 

@@ -45,7 +45,7 @@ def made() -> tuple[Clock, list[str], ErrorNotices]:
     return clock, written, ErrorNotices(clock.later, NAMES, written.append)
 
 
-def test_what_several_peers_say_of_the_same_is_one_line() -> None:
+def test_the_same_error_of_several_peers_is_one_line() -> None:
     clock, written, notices = made()
     for peer in PEERS[:5]:
         notices.add(LinkBroken(1.0, peer, PEERS[8], reason="connection closed"))
@@ -57,7 +57,7 @@ def test_what_several_peers_say_of_the_same_is_one_line() -> None:
     assert len(written) == 1
 
 
-def test_a_link_that_breaks_and_then_cannot_be_reached_is_told_once() -> None:
+def test_a_broken_link_that_stays_unreachable_is_printed_once() -> None:
     clock, written, notices = made()
     notices.add(LinkBroken(1.0, PEERS[0], PEERS[8], reason="connection closed"))
     notices.add(LinkBroken(1.1, PEERS[1], PEERS[8], reason="no link within 2.5 s"))
@@ -80,7 +80,7 @@ def test_many_errors_are_a_few_lines_and_a_number() -> None:
     assert written[-1] == "synergy: peer-1: handling Probe raised another"
 
 
-def test_what_breaks_as_a_cluster_closes_is_not_told() -> None:
+def test_links_that_break_while_a_cluster_closes_are_not_printed() -> None:
     clock, written, notices = made()
     notices.add(raised(PEERS[0]))
     notices.close()
@@ -97,7 +97,7 @@ def test_a_client_that_leaves_and_a_late_message_are_no_errors() -> None:
     assert not written
 
 
-def test_a_peer_tells_those_who_asked_and_of_the_same_once_a_minute() -> None:
+def test_a_peer_notifies_its_subscribers_of_the_same_error_once_a_minute() -> None:
     sent: list[tuple[str, str, bytes]] = []
     teller = ErrorPublisher(lambda *frame: sent.append(frame))
     teller.publish(raised(PEERS[0]))
@@ -114,7 +114,7 @@ def test_a_peer_tells_those_who_asked_and_of_the_same_once_a_minute() -> None:
     assert [client for client, _, _ in sent[2:]] == ["client-2"]
 
 
-def test_a_client_that_takes_nothing_holds_nobody_up() -> None:
+def test_a_client_that_does_not_read_delays_nobody() -> None:
     def full(_client: str, _channel: str, _payload: bytes) -> None:
         raise LinkFull("full")
 

@@ -85,7 +85,7 @@ def test_every_event_is_recorded_somewhere_and_shown_or_a_detail(kind: type[Even
         assert shown == (kind.severity is not Severity.DETAIL)
 
 
-def test_errors_of_peers_are_said_in_a_sentence_and_shown_in_the_view() -> None:
+def test_errors_of_peers_have_a_sentence_and_are_shown_in_the_view() -> None:
     troubles = {kind for kind in PRODUCT if issubclass(kind, PeerTrouble)}
     assert troubles == SENTENCES.kinds
     assert troubles <= JournalSeries.SHOWN.kinds
@@ -100,7 +100,7 @@ def test_nothing_is_recorded_by_a_name_in_quotes() -> None:
     assert sum(1 for _ in records()) > 50, "the calls are found"
 
 
-def test_each_event_has_a_kind_of_its_own_and_says_what_it_is() -> None:
+def test_each_event_has_a_unique_kind_and_a_docstring() -> None:
     assert len({kind.__struct_config__.tag for kind in PRODUCT}) == len(PRODUCT) > 60
     assert {kind.__name__ for kind in PRODUCT} <= set(synergy_nb.events.__all__)
     assert all(kind.__doc__ and kind.__doc__ != Event.__doc__ for kind in PRODUCT)

@@ -36,14 +36,14 @@ def account(*events: Event) -> str:
     return str(Explanation("r", [ASKED, *events], NAMES))
 
 
-def test_attempts_that_failed_are_told_unless_the_outcome_says_the_same() -> None:
+def test_failed_attempts_are_listed_unless_the_outcome_has_the_same_text() -> None:
     failed = AttemptFailed(0.5, A, "r", attempt=1, reason=f"delay at {B}")
     assert "attempt failed: delay at peer-2" in account(failed, failed, RUNS)
     assert account(failed, failed, RUNS).count("attempt failed") == 1
     assert "attempt failed" not in account(failed, ApplicationRejected(1.0, A, "r", f"delay at {B}"))
 
 
-def test_a_move_is_told_while_it_is_under_way() -> None:
+def test_an_account_contains_a_move_in_progress() -> None:
     assert "moving: filter from peer-2 to peer-3" in account(RUNS, MOVES)
     moved = ComponentMoved(3.0, A, "r", operator="filter", at=B, to=C, seconds=1.0, peers={"filter": C})
     for end in (
@@ -55,7 +55,7 @@ def test_a_move_is_told_while_it_is_under_way() -> None:
     assert Explanation("r", [RUNS, MOVES], NAMES).to_dict()["moving"] == {"filter": ("peer-2", "peer-3")}
 
 
-def test_rows_that_came_too_late_are_told_with_their_latest_number() -> None:
+def test_late_rows_are_listed_with_their_latest_number() -> None:
     told = account(RUNS, LateRows(2.0, A, "r", "source", dropped=3), LateRows(4.0, A, "r", "source", dropped=7))
     assert "too late: 7 rows at source, dropped" in told
     assert "3 rows" not in told
@@ -74,10 +74,10 @@ def test_rows_that_came_too_late_are_told_with_their_latest_number() -> None:
     ],
     ids=lambda value: value.kind if isinstance(value, Event) else "",
 )
-def test_errors_that_were_shown_nowhere_are_said(event: PeerTrouble, said: str) -> None:
+def test_all_errors_of_peers_have_sentences(event: PeerTrouble, said: str) -> None:
     assert trouble(event) == said
     assert said.replace(B, "peer-2") in account(event)
 
 
-def test_what_is_no_error_has_no_sentence() -> None:
+def test_events_that_are_no_errors_have_no_sentence() -> None:
     assert trouble(LinkClosed(1.0, A, "client-1", "connection closed")) == ""

@@ -106,7 +106,7 @@ def test_dictionaries_and_tables_may_be_mixed(asynchronous: bool) -> None:
     assert [item.time for item in stream if isinstance(item, Punctuation)][-2:] == [6_000_000, END]
 
 
-def test_a_dictionary_that_its_generator_changes_was_taken_as_it_was() -> None:
+def test_a_row_is_copied_before_its_generator_changes_the_dictionary() -> None:
     def reusing() -> Iterator[dict[str, Any]]:
         row: dict[str, Any] = {}
         for number in range(100):
@@ -116,7 +116,7 @@ def test_a_dictionary_that_its_generator_changes_was_taken_as_it_was() -> None:
     assert values(stream_of(reusing())[0]) == list(range(100))
 
 
-def test_a_frame_comes_in_batches_with_promises_between_them() -> None:
+def test_a_frame_is_emitted_in_batches_with_punctuations_between_them() -> None:
     count = 3 * BATCH_ROWS + 7
     frame = pl.DataFrame({"time": range(count), "v": range(count)})
     stream, _ = stream_of(frame)
@@ -140,7 +140,7 @@ def test_wide_rows_come_in_smaller_batches() -> None:
     assert asyncio.run(main()) < 20
 
 
-def test_nothing_is_a_stream_that_ends() -> None:
+def test_an_empty_generator_is_a_stream_that_ends() -> None:
     given: list[Any] = [[], iter(()), pl.DataFrame({"time": [], "v": []}), later([])]
     for nothing in given:
         assert stream_of(nothing)[0] == [Punctuation(END, 0, 0.0)]
@@ -149,7 +149,7 @@ def test_nothing_is_a_stream_that_ends() -> None:
 # -- order and lateness ----------------------------------------------------------------------------------------------
 
 
-def test_without_lateness_the_rows_before_the_first_that_is_out_of_order_come_and_then_the_error() -> None:
+def test_without_lateness_the_first_row_out_of_order_is_an_error_after_the_rows_before_it() -> None:
     feed = Feed(COLUMNS)
     for row in rows(1, 5, 3, 6):
         feed.push(row)
@@ -171,7 +171,7 @@ def test_without_lateness_the_rows_before_the_first_that_is_out_of_order_come_an
 
 
 @pytest.mark.parametrize("together", [1, 2, 3, 100])
-def test_what_is_late_does_not_depend_on_what_travels_together(together: int) -> None:
+def test_lateness_does_not_depend_on_the_division_into_batches(together: int) -> None:
     times = [10, 12, 11, 9.9, 10, 20, 18, 17.9, 18.1, 30]
 
     async def main() -> tuple[list[Item], list[int]]:
@@ -233,7 +233,7 @@ def test_a_push_waits_for_room_and_says_how_long_it_has() -> None:
     assert sum(counts[2:]) + feed._waiting == 3
 
 
-def test_what_is_wrong_is_told_where_it_is_pushed() -> None:
+def test_a_wrong_row_is_an_error_of_push() -> None:
     feed = Feed({"user": "str", "amount": "float"}, time="when")
     for bad, message in (
         ({"when": 0, "user": "ann", "amout": 1.0}, "feed: column 'amount' is missing in row"),
@@ -258,7 +258,7 @@ def test_a_closed_feed_takes_nothing_more() -> None:
     assert values(stream_of(feed)[0]) == [0]
 
 
-def test_more_than_fits_before_anybody_reads_is_an_error_and_no_wait() -> None:
+def test_more_rows_than_fit_before_a_reader_exists_are_an_error() -> None:
     feed = Feed(COLUMNS, room=2)
     feed.push(rows(0, 1))
     with pytest.raises(FeedError, match=r"2 rows wait, and no application reads them; expected submit\(\) before"):

@@ -72,7 +72,7 @@ def test_prediction_misses_fewer_than_reaction_and_reaction_fewer_than_nothing()
     assert 200 < found["reaction"] < 1000
 
 
-def test_it_takes_the_time_of_its_messages() -> None:
+def test_a_migration_takes_the_time_of_its_messages() -> None:
     """S asks T (20 ms there and back, 5 ms to prepare), then the source (50 ms)."""
     flow, control = rising()
     control.run(14.0)
@@ -83,14 +83,14 @@ def test_it_takes_the_time_of_its_messages() -> None:
 
 
 @pytest.mark.parametrize("seed", range(10))
-def test_it_is_decided_before_the_first_miss(seed: int) -> None:
+def test_a_migration_is_decided_before_the_first_miss(seed: int) -> None:
     _, control = rising(seed=seed, jitter=0.02)
     control.run(12.2)
     assert 10.0 < decided(control) < 11.95
 
 
 @pytest.mark.slow
-def test_it_is_decided_before_the_first_miss_in_a_thousand_runs() -> None:
+def test_a_migration_is_decided_before_the_first_miss_in_a_thousand_runs() -> None:
     late = []
     for seed in range(1000):
         _, control = rising(seed=seed, jitter=0.02)
@@ -102,7 +102,7 @@ def test_it_is_decided_before_the_first_miss_in_a_thousand_runs() -> None:
 
 @pytest.mark.parametrize("gap", [0.025, 0.0215, 0.0175])
 @pytest.mark.parametrize("jitter", [0.0, 0.01])
-def test_nothing_moves_where_the_risen_rate_still_fits(gap: float, jitter: float) -> None:
+def test_nothing_moves_if_the_higher_rate_still_fits(gap: float, jitter: float) -> None:
     flow, control = rising(gap=gap, jitter=jitter, seed=3)
     control.run(60.0)
     assert (control.migrations, control.hot_spots, missed(flow, "one", "two")) == ([], 0, 0)
@@ -117,7 +117,7 @@ def at_work(name: str, peer: str, rate: float, limit: float = 0.5) -> Applicatio
     return Application(name, parts, {"source": Arrivals.periodic(rate)}, limit=limit)
 
 
-def test_two_sources_do_not_get_the_same_room() -> None:
+def test_two_hot_spots_do_not_get_the_same_capacity() -> None:
     """S1 and S2 become hot at the same time; T, the least loaded, has room for one, U for the other."""
     offered = {peer: ["work"] for peer in ("S1", "S2", "T", "U")}
     flow = Flow(Hops())
@@ -133,7 +133,7 @@ def test_two_sources_do_not_get_the_same_room() -> None:
     assert [each.refusals for each in control.migrations] == [0, 1]
 
 
-def test_where_nobody_has_room_replies_are_negative_and_nothing_moves() -> None:
+def test_if_no_peer_has_capacity_all_refuse_and_nothing_moves() -> None:
     offered = {peer: ["work"] for peer in ("S", "T", "U")}
     flow = Flow(Hops())
     control = FlowControl(flow, ["source", "sink", *offered], offered=offered, step=0.25)

@@ -161,7 +161,7 @@ def test_the_own_reservations_of_a_request_do_not_count_against_it() -> None:
     assert ledger.residual_bandwidth("other", "p") == pytest.approx(30.0)
 
 
-def test_alternatives_of_one_request_hold_no_more_than_there_is() -> None:
+def test_alternatives_of_one_request_reserve_no_more_than_the_capacity() -> None:
     """Two operators of 0.6 cores on a peer of one core: either can be chosen, both cannot, and nobody else gets in."""
     ledger = Ledger(1.0, 100.0)
     ledger.reserve("r", "a", 0.6, None, 0.0)
@@ -173,7 +173,7 @@ def test_alternatives_of_one_request_hold_no_more_than_there_is() -> None:
     assert ledger.residual_cores("other") == pytest.approx(0.4)
 
 
-def test_a_hold_is_honoured_whatever_others_hold() -> None:
+def test_a_reservation_is_honoured_despite_reservations_of_others() -> None:
     ledger = Ledger(1.0, 100.0)
     ledger.reserve("first", "a", 0.4, None, 0.0)
     for operator in "abc":
@@ -184,7 +184,7 @@ def test_a_hold_is_honoured_whatever_others_hold() -> None:
     assert ledger.overbooked() is None
 
 
-def test_a_commitment_without_reservation_uses_up_what_the_request_holds_for_others() -> None:
+def test_a_commitment_without_reservation_uses_the_request_s_other_reservations() -> None:
     """Of a core, two requests hold a half each; what one commits for another operator comes out of its own half."""
     ledger = Ledger(1.0, 100.0)
     ledger.reserve("r1", "a", 0.5, None, 0.0)
@@ -195,7 +195,7 @@ def test_a_commitment_without_reservation_uses_up_what_the_request_holds_for_oth
     assert "processing capacity: 0.5 cores needed, 0 left" in ledger.commit("r1", "a", 0.5, {})
 
 
-def test_a_commitment_without_reservation_is_decided_by_what_is_left() -> None:
+def test_a_commitment_without_reservation_needs_free_capacity() -> None:
     ledger = Ledger(1.0, 100.0)
     assert ledger.commit("r1", "a", 0.7, {("p", "s"): 60.0}) == ""
     assert "processing capacity" in ledger.commit("r2", "a", 0.7, {})
@@ -217,7 +217,7 @@ steps = st.lists(
 
 
 @given(steps)
-def test_whatever_is_asked_nothing_is_promised_twice(
+def test_nothing_is_promised_twice_in_any_sequence_of_requests(
     asked: list[tuple[str, str, str, float, str, float]],
 ) -> None:
     """Reserving what the checks of step 2 allow, and committing in any order, never exceeds a capacity."""

@@ -206,7 +206,7 @@ def test_a_source_that_cannot_be_read_fails() -> None:
     play(scenario)
 
 
-def test_data_that_are_damaged_or_for_nobody_harm_nobody() -> None:
+def test_damaged_data_and_data_without_a_reader_harm_nobody() -> None:
     async def scenario() -> None:
         pair = Pair(read=reading(10, 100))
         chunks = tuple(chunks_of([Batch(table(0, 3), 0, 0.0)], ORIGIN))
@@ -226,7 +226,7 @@ def test_data_that_are_damaged_or_for_nobody_harm_nobody() -> None:
 
 
 @pytest.mark.parametrize("channel", ["", "data:app/source>filter:0", "streams", "x" * 200])
-def test_what_comes_on_another_channel_is_refused_and_journaled(channel: str) -> None:
+def test_data_on_an_unknown_channel_are_refused_and_recorded(channel: str) -> None:
     async def scenario() -> None:
         pair = Pair()
         pair.net["a"].on_data("b", channel, b"")
@@ -238,7 +238,7 @@ def test_what_comes_on_another_channel_is_refused_and_journaled(channel: str) ->
     play(scenario)
 
 
-def test_whoever_sends_data_is_told_what_its_reader_has_left() -> None:
+def test_senders_are_told_the_free_cores_of_their_readers() -> None:
     async def scenario() -> None:
         heard: set[tuple[str, float]] = set()
         pair = Pair(
@@ -277,7 +277,7 @@ def test_a_link_that_takes_no_more_for_a_while_loses_nothing_and_fails_nobody() 
     play(scenario)
 
 
-def test_orders_that_cannot_be_carried_out_say_why() -> None:
+def test_deployments_that_cannot_be_executed_report_the_reason() -> None:
     async def scenario() -> None:
         pair = Pair()
         plan = trace().filter("bytes >= 0").sink()
@@ -364,7 +364,7 @@ def test_undeploying_in_the_middle_leaves_nothing() -> None:
     play(scenario)
 
 
-def test_orders_that_come_twice_are_carried_out_once() -> None:
+def test_a_repeated_deployment_is_executed_once() -> None:
     async def scenario() -> None:
         pair = Pair(read=reading(3, 10))
         plan, peers = trace().sink(), {"source": "a", "sink": "a"}
@@ -446,7 +446,7 @@ def test_data_that_are_late_are_no_error() -> None:
 # -- results ---------------------------------------------------------------------------------------------------------
 
 
-def test_what_a_reader_was_given_it_is_given_again_until_it_says_that_it_has_it() -> None:
+def test_results_are_returned_again_until_the_reader_acknowledges_them() -> None:
     async def scenario() -> None:
         pair = Pair(read=reading(20, 100), limits=Limits(20_000, results=20_000))
         one = pair.net["a"]
@@ -483,7 +483,7 @@ def test_what_a_reader_was_given_it_is_given_again_until_it_says_that_it_has_it(
     play(scenario)
 
 
-def test_results_stay_when_nothing_but_the_sink_does() -> None:
+def test_results_are_retained_after_all_other_components_have_gone() -> None:
     async def scenario() -> None:
         pair = Pair(read=reading(50, 100))
         one = pair.net["a"]
@@ -505,7 +505,7 @@ def test_results_stay_when_nothing_but_the_sink_does() -> None:
     play(scenario)
 
 
-def test_an_application_that_was_halted_gives_what_it_had_and_nothing_later() -> None:
+def test_a_halted_application_returns_the_results_so_far_and_no_later_ones() -> None:
     async def scenario() -> None:
         pair = Pair(read=reading(10**9, 100), limits=Limits(20_000, results=20_000))
         one = pair.net["a"]

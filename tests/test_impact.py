@@ -61,7 +61,7 @@ def test_without_projection_it_is_admitted() -> None:
     assert made.until_decided("b").status == "running"
 
 
-def test_what_is_there_counts_for_the_new_one_too() -> None:
+def test_running_components_count_in_the_projection_of_the_new_application() -> None:
     made = ring(2, ProjectionConfig())
     made.submit("peer-2", "a", work("40 ms"))  # load 0.8
     made.until_decided("a")
@@ -85,7 +85,7 @@ def test_another_peer_is_chosen_where_nobody_is_harmed() -> None:
     assert report.peers["work"] != "peer-1"
 
 
-def test_an_explanation_tells_what_is_projected_for_those_who_run() -> None:
+def test_an_explanation_contains_the_projected_delays_of_running_applications() -> None:
     made = ring(3, ProjectionConfig())
     made.submit("peer-2", "a", work("10 ms", delay="500 ms"))
     made.until_decided("a")
@@ -100,7 +100,7 @@ def test_an_explanation_tells_what_is_projected_for_those_who_run() -> None:
     assert "of 500 ms (work at peer-1)" in str(explained)
 
 
-def test_what_was_measured_takes_the_place_of_what_was_projected() -> None:
+def test_measurements_replace_projections() -> None:
     made = ring(4, ProjectionConfig())
     made.submit("peer-2", "a", work("10 ms", delay="150 ms"))
     made.until_decided("a")
@@ -113,7 +113,7 @@ def test_what_was_measured_takes_the_place_of_what_was_projected() -> None:
     assert "a: 0.149 s now" in report.reason
 
 
-def test_two_that_are_probed_at_once_do_not_both_harm() -> None:
+def test_of_two_concurrent_requests_only_one_is_admitted_if_both_would_harm() -> None:
     """Each alone is bearable; the second to be confirmed is refused when its component is committed."""
     made = ring(5, ProjectionConfig())
     made.submit("peer-2", "a", work("10 ms", delay="150 ms"))
@@ -188,7 +188,7 @@ def test_the_signature_of_a_newcomer_comes_from_where_its_stream_was_measured() 
     assert "signature of source, as measured before: 1 s at 75 tuples/s, 9 s at 11.7 tuples/s" in str(explained)
 
 
-def test_who_runs_is_projected_by_what_its_plan_states_until_it_was_measured() -> None:
+def test_running_applications_are_projected_by_their_plans_until_they_are_measured() -> None:
     """In its bursts there is no room for another, though there is on average."""
     made = ring(10, ProjectionConfig())
     made.submit("peer-2", "a", work("10 ms", rate=18.0, delay="600 ms", signature=BURSTS))
@@ -204,7 +204,7 @@ def test_who_runs_is_projected_by_what_its_plan_states_until_it_was_measured() -
     assert made.until_decided("c").status == "running"
 
 
-def test_a_load_that_comes_and_goes_counts_at_its_highest() -> None:
+def test_a_varying_load_counts_at_its_maximum() -> None:
     """On average there is room for both, but not while what runs has its bursts (equation 2.11)."""
     made = ring(7, ProjectionConfig())
     made.submit("peer-2", "a", work("10 ms", delay="600 ms"))

@@ -84,7 +84,7 @@ async def followed(peers: Peers) -> Follower:
     return follower
 
 
-def test_what_had_happened_is_read_in_portions_and_what_follows_once() -> None:
+def test_earlier_events_are_read_in_portions_and_later_ones_once() -> None:
     async def run() -> None:
         peers = Peers("a", "b")
         for number in range(10):
@@ -116,7 +116,7 @@ def test_events_that_come_together_are_in_order_of_time() -> None:
     asyncio.run(run())
 
 
-def test_little_is_asked_of_whom_there_is_nothing_new() -> None:
+def test_requests_to_peers_without_new_events_are_small() -> None:
     async def run() -> None:
         peers = Peers("a")
         for number in range(5):
@@ -181,7 +181,7 @@ def test_peers_come_and_go() -> None:
     asyncio.run(run())
 
 
-def test_what_is_kept_is_bounded() -> None:
+def test_the_number_of_stored_events_is_bounded() -> None:
     async def run() -> None:
         peers = Peers("a")
         for number in range(100):
@@ -306,7 +306,7 @@ def test_a_follower_ends_with_its_cluster_and_tells_of_the_last_events() -> None
     assert "peer_silent" not in kinds(follower)
 
 
-def test_a_killed_peer_is_told() -> None:
+def test_a_killed_peer_is_recorded_as_silent_and_dead() -> None:
     with Cluster(2, spark=False) as cluster:
         follower = follow(cluster)
         stay = follower.listen(lambda: None)

@@ -28,7 +28,7 @@ def unfit(ring: Ring, operator: str = "o0") -> dict[str, str]:
     return ring.synergy["peer-0"].session.copies.cannot_take_over("r", operator)
 
 
-def test_another_backup_takes_over_than_one_that_was_left_behind() -> None:
+def test_a_backup_that_lags_does_not_take_over_if_there_is_another() -> None:
     ring = Ring(6, seed=1, codec=True)
     assert established(ring) == [""]
     say(ring, "peer-2", "o0", "peer-3")
@@ -42,7 +42,7 @@ def test_another_backup_takes_over_than_one_that_was_left_behind() -> None:
     stopped(ring)
 
 
-def test_one_that_was_left_behind_takes_over_if_there_is_no_other() -> None:
+def test_a_lagging_backup_takes_over_if_there_is_no_other() -> None:
     """Its driver knows whether it can."""
     ring = Ring(6, seed=1)
     assert established(ring, {"o0": ("peer-3",), "o1": ("peer-3",)}) == [""]
@@ -54,7 +54,7 @@ def test_one_that_was_left_behind_takes_over_if_there_is_no_other() -> None:
     stopped(ring)
 
 
-def test_how_many_are_left_is_told_and_that_it_is_over() -> None:
+def test_the_number_of_usable_replicas_is_recorded_and_their_recovery() -> None:
     ring = Ring(6, seed=1)
     assert established(ring) == [""]
     say(ring, "peer-2", "o0", "peer-3", "peer-4")
@@ -76,7 +76,7 @@ def test_how_many_are_left_is_told_and_that_it_is_over() -> None:
     stopped(ring)
 
 
-def test_a_backup_that_finds_out_that_it_could_not_go_on_harms_nobody() -> None:
+def test_a_backup_that_discovers_that_it_cannot_continue_harms_nobody() -> None:
     ring = Ring(6, seed=1)
     assert established(ring) == [""]
     copies = ring.synergy["peer-3"].session.copies
@@ -90,7 +90,7 @@ def test_a_backup_that_finds_out_that_it_could_not_go_on_harms_nobody() -> None:
     stopped(ring)
 
 
-def test_a_follower_that_finds_out_that_it_could_not_go_on_stays_where_it_was() -> None:
+def test_a_move_ends_if_its_follower_discovers_that_it_cannot_continue() -> None:
     ring = Movers(6, seed=6, takes=1e6)
     running(ring)
     outcome = move(ring, "o0", "peer-4")
@@ -101,7 +101,7 @@ def test_a_follower_that_finds_out_that_it_could_not_go_on_stays_where_it_was() 
     assert roles(ring, "o0") == {"peer-2": Role.ACTIVE}
 
 
-def test_a_follower_that_is_left_behind_is_not_made_the_component_before_it_has_caught_up() -> None:
+def test_a_lagging_follower_does_not_become_the_primary_before_it_has_caught_up() -> None:
     ring = Movers(6, seed=6, takes=1.0)
     running(ring)
     outcome = move(ring, "o0", "peer-4")
@@ -115,7 +115,7 @@ def test_a_follower_that_is_left_behind_is_not_made_the_component_before_it_has_
     assert where(ring)["o0"] == "peer-4"
 
 
-def test_what_is_lost_is_said_again_and_what_is_late_counts_for_nothing() -> None:
+def test_lost_reports_are_repeated_and_late_ones_ignored() -> None:
     ring = Ring(6, seed=1)
     assert established(ring) == [""]
     with lost(ring, CopiesLag):
@@ -141,7 +141,7 @@ def test_what_is_lost_is_said_again_and_what_is_late_counts_for_nothing() -> Non
 
 
 @pytest.mark.parametrize("seed", range(10))
-def test_in_whatever_order_it_comes_the_last_word_counts(seed: int) -> None:
+def test_the_report_with_the_highest_number_counts_in_any_order_of_arrival(seed: int) -> None:
     ring = Ring(6, seed=seed)
     assert established(ring) == [""]
     simulation, rng = ring.simulation, random.Random(seed)

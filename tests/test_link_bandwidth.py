@@ -29,7 +29,7 @@ A, B = "mem://a", "mem://b"
 # -- estimates ---------------------------------------------------------------------------------------------------------
 
 
-def test_only_what_had_to_wait_is_contiguous() -> None:
+def test_only_frames_that_waited_for_the_link_are_measured() -> None:
     backlog = Backlog()
     for size, behind in ((10_000, True), (10_000, False), (20_000, True)):
         assert backlog.mark() is None
@@ -89,7 +89,7 @@ def test_the_bandwidth_of_simulated_links_is_found_while_they_are_busy() -> None
         assert found == pytest.approx(bandwidth, rel=0.05)
 
 
-def test_a_sender_that_never_has_to_wait_tells_nothing() -> None:
+def test_a_sender_that_never_waits_yields_no_estimate() -> None:
     frames = [(0.1 * number, 50_000) for number in range(1000)]
     assert sent_over(1e6, 0.15, frames, jitter=0.01).value is None
 
@@ -129,7 +129,7 @@ def test_an_estimate_is_reported_when_it_has_changed_by_a_tenth() -> None:
     assert said == [BandwidthMeasured("a", 1000.0), BandwidthMeasured("a", 1200.0)]
 
 
-def test_the_configured_bandwidth_is_promised_unless_the_measured_one_is_asked_for() -> None:
+def test_the_configured_bandwidth_is_promised_unless_the_measured_one_is_chosen() -> None:
     configured, measured = Ledger(1.0, 1e6), Ledger(1.0, 1e6, promise_measured=True)
     for ledger in (configured, measured):
         ledger.measure("a", 2e5)
@@ -138,7 +138,7 @@ def test_the_configured_bandwidth_is_promised_unless_the_measured_one_is_asked_f
     assert measured.residual_bandwidth("r", "a") == 2e5
 
 
-def test_what_was_promised_stays_promised_when_a_link_turns_out_to_be_slower() -> None:
+def test_commitments_remain_when_a_link_is_measured_to_be_slower() -> None:
     ledger = Ledger(1.0, 1e6, promise_measured=True)
     assert ledger.commit("one", "o", 0.1, {("a", "source"): 4e5}) == ""
     ledger.reserve("two", "o", 0.1, ("a", "source"), 3e5)
@@ -160,7 +160,7 @@ def crossing(rate: float) -> Plan:
     return packets.filter("bytes > 0", id="work", at="peer-1").sink("out")
 
 
-def test_a_probe_is_dropped_for_a_link_that_carries_less_and_both_numbers_are_told() -> None:
+def test_a_probe_dropped_for_a_slow_link_reports_configured_and_measured_bandwidth() -> None:
     for promised, status in ((True, "rejected"), (False, "running")):
         config = PeerConfig(bandwidth=1e6, promise_measured=promised)
         ring = Ring(4, seed=3, config=config)

@@ -142,7 +142,7 @@ LIES = [
 
 
 @pytest.mark.parametrize(("lie", "reason"), LIES, ids=range(len(LIES)))
-def test_a_lie_before_the_handshake_is_refused_before_anything_is_allocated(
+def test_a_false_length_before_the_handshake_is_refused_before_memory_is_allocated(
     lie: bytes, reason: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     made: list[int] = []
@@ -177,7 +177,7 @@ def test_half_a_handshake_is_given_up(part: bytes) -> None:
 
 
 @pytest.mark.parametrize("part", [b"", b"\x05", q(100) + bytes(10)])
-def test_who_goes_away_is_not_reported(part: bytes) -> None:
+def test_a_client_that_disconnects_is_not_reported(part: bytes) -> None:
     async def scenario(world: World) -> None:
         assert await world.send(part, end=True) == b""
         assert not world.refused
@@ -210,7 +210,7 @@ def test_a_handshake_is_plain_data() -> None:
         (q(16, 1, 100) + bytes(99), "a message that did not go on within 0.25 s"),
     ],
 )
-def test_a_lie_after_the_handshake_is_refused_too(lie: bytes, reason: str) -> None:
+def test_a_false_length_after_the_handshake_is_refused(lie: bytes, reason: str) -> None:
     async def scenario(world: World) -> None:
         assert await world.send(message(HANDSHAKE), lie) == b""
         assert world.refused == [reason]
@@ -246,7 +246,7 @@ def test_a_comm_may_be_silent_between_messages() -> None:
 
 
 @pytest.mark.parametrize("security", [False, True], ids=["tcp", "tls"])
-def test_what_dask_writes_is_read(security: bool, tmp_path: Path) -> None:
+def test_messages_of_dask_are_read(security: bool, tmp_path: Path) -> None:
     async def scenario(world: World) -> None:
         assert await ask(world, x=b"x" * 3_000_000) == {"twice": b"x" * 6_000_000}
         array = np.arange(500_000)
@@ -288,7 +288,7 @@ def test_frames_are_taken_apart_without_loss_or_refused(data: bytes) -> None:
 
 
 @given(st.lists(st.binary(max_size=40), min_size=1, max_size=6), st.integers(0, 6))
-def test_what_was_put_together_is_split(frames: list[bytes], sent: int) -> None:
+def test_merged_frames_are_split(frames: list[bytes], sent: int) -> None:
     first, rest = frames[:sent], frames[sent:]
     found, missing = _split(memoryview(q(len(frames), *map(len, frames)) + b"".join(first)))
     assert [*map(bytes, found), *(b"?" * length for length in missing)][: len(found)] == frames[: len(found)]
@@ -355,7 +355,7 @@ def test_a_peer_journals_what_it_refuses_and_goes_on() -> None:
     asyncio.run(main())
 
 
-def test_nobody_sends_what_would_be_refused() -> None:
+def test_messages_that_the_receiver_would_refuse_are_not_sent() -> None:
     async def main() -> None:
         net = Net()
         limits = Limits(message=1000)

@@ -40,7 +40,7 @@ def free(ring: Ring, name: str = "filter") -> dict[str, float]:
     return found
 
 
-def test_what_a_newcomer_gets_of_a_peer() -> None:
+def test_the_share_of_a_peer_that_a_new_component_gets() -> None:
     """It is what is not promised; the n-th part of it where the load is n; the newest load counts."""
     entries = [
         Entry("a", "p", "component", {"cores": 4.0}, 30.0, PeerLoad(0.25, version=1)),
@@ -120,7 +120,7 @@ def test_the_fastest_graph_is_set_up_if_that_is_asked_for() -> None:
     assert chosen["delay"].delay_s < chosen["balance"].delay_s
 
 
-def test_what_came_with_data_saves_probes_and_is_soon_forgotten() -> None:
+def test_loads_reported_with_data_save_probes_and_expire_soon() -> None:
     """Peer 1 knows that two candidates are full, which the directory does not yet."""
     probed = {}
     for later in (0.0, 2.0):
@@ -140,7 +140,7 @@ def test_what_came_with_data_saves_probes_and_is_soon_forgotten() -> None:
     }
 
 
-def test_if_all_candidates_are_said_to_be_full_they_are_asked_all_the_same() -> None:
+def test_candidates_that_are_all_reported_full_are_probed_nevertheless() -> None:
     ring = ring_of({}, ratio=1.0, budget=256, sharing="off")
     for peer in range(6):
         ring.simulation.call("peer-1", ring.synergy["peer-1"].probing.cores_reported, f"peer-{peer}", 0.0)

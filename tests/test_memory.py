@@ -42,7 +42,7 @@ def batch(times: list[int], position: int = 0, key: str = "a") -> Batch:
 # -- shares ----------------------------------------------------------------------------------------------------------
 
 
-def test_a_component_fails_by_name_with_what_it_holds_its_share_and_what_to_do() -> None:
+def test_a_component_over_its_share_fails_by_name_with_the_numbers_and_a_remedy() -> None:
     share = Memory().share("queries", "sums", 1e6)
     share.kind = "aggregate"
     share.use(900_000)
@@ -57,7 +57,7 @@ def test_a_component_fails_by_name_with_what_it_holds_its_share_and_what_to_do()
         share.use(1_200_000)
 
 
-def test_where_all_together_exceed_a_peer_the_largest_fails_whoever_asks() -> None:
+def test_if_all_components_exceed_the_memory_of_a_peer_the_largest_fails() -> None:
     failed: list[tuple[Share, str]] = []
     memory = Memory(1000, lambda share, error: failed.append((share, str(error))))
     large, small = memory.share("one", "join"), memory.share("two", "count")
@@ -103,7 +103,7 @@ def test_a_plan_says_how_much_memory_each_operator_may_take() -> None:
         python().sink(memory="1 kB")
 
 
-def test_what_stated_rates_project_is_refused_with_numbers() -> None:
+def test_a_state_that_is_too_large_by_stated_rates_is_refused_with_numbers() -> None:
     packets = source("packets", rate="1000 tuples/s", seed=1)
     rows = 3600 * 1000
     whole = packets.sort("bytes", window="1 h").sink()
@@ -132,7 +132,7 @@ def test_what_stated_rates_project_is_refused_with_numbers() -> None:
     ],
     ids=["no rate", "a replay", "a filter of unknown selectivity", "groups of unknown number", "rows"],
 )
-def test_what_rates_do_not_tell_is_not_refused(stream: Stream) -> None:
+def test_a_state_that_rates_do_not_determine_is_not_refused(stream: Stream) -> None:
     made = stream.sink()
     check_memory(made, made.operators, 1e6)
 
@@ -200,7 +200,7 @@ def test_a_join_that_multiplies_is_made_piece_by_piece(first: int) -> None:
     assert pairs == 600 * 600
 
 
-def test_a_joins_results_are_the_same_however_its_inputs_are_cut() -> None:
+def test_results_of_a_join_do_not_depend_on_the_division_of_its_inputs() -> None:
     joined = python("left").join(python("right"), on="key", within="25 us").sink()
     rows = 20
 
@@ -236,7 +236,7 @@ GREEDY: dict[str, Callable[[Stream], Stream]] = {
 
 
 @pytest.mark.parametrize("which", GREEDY)
-def test_what_grows_too_large_fails_by_name_and_another_application_goes_on(which: str) -> None:
+def test_a_component_that_grows_too_large_fails_by_name_and_others_continue(which: str) -> None:
     async def scenario() -> None:
         pair = Pair(read=reading(300, 100), memory=400_000.0, limits=Limits(20_000))  # little goes together
         greedy = GREEDY[which](trace()).sink()
@@ -310,7 +310,7 @@ def test_where_components_of_a_peer_exceed_it_together_the_largest_fails_though_
     [MemoryError(), pa.ArrowMemoryError("malloc of size 8"), pl.exceptions.PanicException("capacity overflow")],
     ids=["Python", "Arrow", "Polars"],
 )
-def test_an_allocation_that_fails_is_told_as_such(error: BaseException, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_failed_allocation_is_reported_as_such(error: BaseException, monkeypatch: pytest.MonkeyPatch) -> None:
     def create(operator: Any, plan: Any, **options: Any) -> OperatorLogic:
         logic = create_logic(operator, plan, **options)
 
@@ -352,7 +352,7 @@ def test_windows_that_overlap_much_leave_in_pieces_that_fit_the_window() -> None
     play(scenario)
 
 
-def test_stats_say_what_an_operator_holds_and_may_hold() -> None:
+def test_measurements_contain_the_memory_of_an_operator_and_its_share() -> None:
     async def scenario() -> None:
         pair = Pair(memory=64e6)
         plan = python().sort("n", window="1 h").sink(memory="32 MB")

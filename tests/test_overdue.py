@@ -52,7 +52,7 @@ def dropping(**limits: float) -> Bench:
 # -- what is dropped -------------------------------------------------------------------------------------------------
 
 
-def test_what_is_overdue_is_dropped_when_it_would_be_executed_and_promises_go_on() -> None:
+def test_overdue_tuples_are_dropped_at_their_execution_and_punctuations_pass() -> None:
     bench = dropping(o=1.0)
     component = bench["o"]
     for born, time in ((0.0, 5), (0.5, 6), (3.0, 7)):
@@ -75,7 +75,7 @@ def test_what_is_overdue_is_dropped_when_it_would_be_executed_and_promises_go_on
     assert not work_of(bench.hosting, 2.0).dropped, "unless the plan asks for it, they are kept"
 
 
-def test_a_tuple_is_overdue_behind_its_limit_and_not_at_it() -> None:
+def test_a_tuple_exactly_at_its_limit_is_not_overdue() -> None:
     bench = dropping(o=1.0)
     bench.offer("o", born=1.0)
     assert not work_of(bench.hosting, 2.0).dropped
@@ -84,7 +84,7 @@ def test_a_tuple_is_overdue_behind_its_limit_and_not_at_it() -> None:
     assert work_of(bench.hosting, 2.0001).dropped
 
 
-def test_what_is_overdue_is_not_executed_together_with_what_is_not() -> None:
+def test_overdue_tuples_are_not_executed_together_with_others() -> None:
     bench = dropping(o=1.0)
     for born in (1.19, 1.01, 1.15):  # two streams that became one
         bench.offer("o", born=born)
@@ -121,7 +121,7 @@ def test_a_chain_ends_before_an_operator_that_would_drop_something() -> None:
 # -- the same in every replay ----------------------------------------------------------------------------------------
 
 
-def test_a_replay_drops_what_was_dropped_and_nothing_else() -> None:
+def test_a_replay_drops_the_same_tuples() -> None:
     bench = dropping(o=1.0)
     runs = (Run(0, Point(5, START), True), Run(0, Point(8, START)), Run(0, Point(9, START), True))
     known = Determinant(Stream("a", "o"), ORIGIN, Point(3, START), runs, ORIGIN)
@@ -136,7 +136,7 @@ def test_a_replay_drops_what_was_dropped_and_nothing_else() -> None:
     assert bench["o"].losses.dropped == 7
 
 
-def test_what_was_dropped_is_part_of_the_order_that_chunks_carry() -> None:
+def test_chunks_carry_the_drops_in_the_reading_order() -> None:
     bench = dropping(o=1.0)
     component = bench["o"]
     for born in (0.0, 0.1, 3.0):
@@ -287,7 +287,7 @@ def test_each_tuple_is_at_the_sink_or_counted_as_dropped() -> None:
 
 
 @pytest.mark.parametrize("seed", range(10))
-def test_joins_of_what_is_left_take_over_and_move(seed: int) -> None:
+def test_joins_of_the_remaining_tuples_survive_takeovers_and_moves(seed: int) -> None:
     run_dropping_deep(seed)
 
 
@@ -299,7 +299,7 @@ def test_each_tuple_is_at_the_sink_or_counted_as_dropped_in_many_schedules(block
 
 @pytest.mark.slow
 @pytest.mark.parametrize("block", range(6))
-def test_joins_of_what_is_left_take_over_and_move_in_many_schedules(block: int) -> None:
+def test_joins_of_the_remaining_tuples_survive_takeovers_and_moves_in_many_schedules(block: int) -> None:
     in_blocks(run_dropping_deep, block)
 
 
@@ -325,7 +325,7 @@ def test_hosts_drop_and_tell_the_sink(limit: str, rows: int) -> None:
     play(scenario)
 
 
-def test_views_and_explanations_tell_what_was_dropped() -> None:
+def test_views_and_explanations_show_the_drops() -> None:
     packets = source("packets", seed=1, rate="1000 tuples/s", duration="1 s", speed=0)
     query = packets.filter("bytes > 100").sink("late", delay="1 us", miss_rate="5 %", overdue="drop")
     with Cluster(2, composition=CompositionConfig(enforce=False), spark=False) as cluster:
@@ -362,7 +362,7 @@ def test_a_view_does_not_say_that_a_limit_is_kept_by_dropping_half(measured: Eve
 # -- as plans state it -----------------------------------------------------------------------------------------------
 
 
-def test_a_plan_states_what_becomes_of_overdue_tuples_in_python_yaml_and_bytes() -> None:
+def test_a_plan_states_the_treatment_of_overdue_tuples_in_python_yaml_and_bytes() -> None:
     query = stream("n").sink("out", delay="2 s", overdue="drop")
     assert "overdue: drop" in query.to_yaml()
     assert Plan.from_yaml(query.to_yaml()) == query == Plan.from_bytes(query.to_bytes())

@@ -37,20 +37,20 @@ def missing(part: str, names: Mapping[str, Parameter]) -> list[str]:
     return [name for name in names if f"`{name}`" not in part and f"`{name}=`" not in part]
 
 
-def test_what_is_written_from_the_declarations_is_current() -> None:
+def test_generated_text_and_code_equal_the_declarations() -> None:
     assert generate.page(PAGE) == PAGE, "run python -m docs.generate"
     assert generate.METHODS.read_text(encoding="utf-8") == generate.methods(), "run python -m docs.generate"
 
 
 @pytest.mark.parametrize("kind", [kind for kind in KINDS if kind != "source"])
-def test_every_kind_is_told_with_its_parameters(kind: str) -> None:
+def test_every_kind_is_documented_with_its_parameters(kind: str) -> None:
     part = part_of(kind)
     assert not missing(part, KINDS[kind].parameters)
     assert f"kind: {kind}" in part
 
 
 @pytest.mark.parametrize("connector", CONNECTORS)
-def test_every_connector_is_told_with_its_parameters(connector: str) -> None:
+def test_every_connector_is_documented_with_its_parameters(connector: str) -> None:
     part = part_of(connector)
     assert not missing(part, CONNECTORS[connector])
     assert f"connector: {connector}" in part
@@ -59,7 +59,7 @@ def test_every_connector_is_told_with_its_parameters(connector: str) -> None:
 
 
 @pytest.mark.parametrize(("connector", "speed"), [("trace", 0.0), ("packets", 1.0)])
-def test_the_default_of_speed_is_as_told(connector: str, speed: float) -> None:
+def test_the_default_of_speed_is_as_documented(connector: str, speed: float) -> None:
     assert CONNECTORS[connector]["speed"].default == speed
     assert re.search(rf"^\| `speed` \| .* \| {speed:g} \|$", part_of(connector), re.MULTILINE)
     assert "The default is 0 for traces and 1 for packets" in PAGE
@@ -75,7 +75,7 @@ def test_types_formats_columns_functions_and_requirements_are_named() -> None:
         assert [column for column in schema if f"`{column}`" not in part] == []
 
 
-def test_the_file_is_valid_and_says_what_the_python_says() -> None:
+def test_the_plan_file_is_valid_and_equals_the_python() -> None:
     (text,) = (text for language, text in BLOCKS if language == "yaml")
     plan = Plan.from_yaml(text)
     assert plan.validate() == []

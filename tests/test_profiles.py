@@ -45,7 +45,7 @@ class Published:
             self.profiles.update(components)
 
 
-def test_what_has_settled_is_told_once_and_again_when_some_of_it_changes_by_a_quarter() -> None:
+def test_a_stable_profile_is_published_once_and_again_after_a_change_by_a_quarter() -> None:
     published = Published()
     published.update(stats(), times=SETTLED - 1)
     assert published.all == []
@@ -61,7 +61,7 @@ def test_what_has_settled_is_told_once_and_again_when_some_of_it_changes_by_a_qu
         assert published.now["s"].items() >= changed.items()
 
 
-def test_who_has_been_away_has_to_settle_again() -> None:
+def test_a_component_that_was_removed_needs_new_measurements() -> None:
     published = Published()
     published.update(stats())
     published.update(times=1)
@@ -71,7 +71,7 @@ def test_who_has_been_away_has_to_settle_again() -> None:
     assert len(published.all) == 2
 
 
-def test_only_what_an_operator_costs_itself_is_told_under_its_name() -> None:
+def test_a_profile_contains_only_the_cost_of_its_own_operator() -> None:
     published = Published()
     published.update(stats("a", kind="sink"), stats("c", kind="source", cost=None), stats("d", kind=PART))
     assert published.now == {"c": {"rate": 100.0}, "d": {"rate": 100.0}}
@@ -89,14 +89,14 @@ def test_of_several_components_of_one_name_the_busiest_counts() -> None:
     assert published.all == [("s", {"rate": 40.0, "cost": 2e-5, "selectivity": 0.5})]
 
 
-def test_a_peer_goes_on_telling_of_the_latest() -> None:
+def test_a_peer_keeps_publishing_its_latest_profiles() -> None:
     published = Published()
     for number in range(RETAINED_PROFILES + 3):
         published.update(stats(f"s{number}"))
     assert list(published.now) == [f"s{number}" for number in range(3, RETAINED_PROFILES + 3)]
 
 
-def test_a_stream_whose_rate_goes_up_and_down_is_told_with_its_signature() -> None:
+def test_a_stream_of_varying_rate_is_published_with_its_signature() -> None:
     def bursts(high: float) -> dict[tuple[str, str], tuple[Segment, ...]]:
         return {("a", "o"): (Segment(3.0, 2.0, 0.0, high), Segment(5.0, 8.0, 0.0, 25.0))}
 
@@ -115,7 +115,7 @@ def test_a_stream_whose_rate_goes_up_and_down_is_told_with_its_signature() -> No
     assert len(published.all) == 3
 
 
-def test_only_the_window_of_a_signature_is_told() -> None:
+def test_only_the_window_of_a_signature_is_published() -> None:
     """The first segment may have begun long before, or when the clock did: only its end belongs to the window."""
     published = Published()
     component = stats(application="a", operator="o")
@@ -134,7 +134,7 @@ def test_few_tuples_at_a_high_rate_are_no_burst() -> None:
     assert "signature" not in published.now["s"]
 
 
-def test_what_a_host_measures_is_what_is_told() -> None:
+def test_published_profiles_are_those_that_the_host_measured() -> None:
     async def scenario() -> None:
         pair = Pair(read=reading(300, 1000))
         plan = trace().filter("bytes % 4 = 0").sink()

@@ -115,7 +115,7 @@ def test_a_pattern_repeats_itself_in_the_window_or_makes_it_longer() -> None:
     assert pattern.profiled == pytest.approx((0.5, 0.5 / 60, 0.0))
 
 
-def test_the_one_that_asks_waits_for_all_that_runs_here() -> None:
+def test_a_new_component_waits_for_all_components_of_its_peer() -> None:
     """Its probe has met processing times only: all of the waiting is more."""
     running = Application("a", [Local("o", 0.1, 0.5)], time=1.0)
     asking = Application("b", [Local("n", 0.1, 0.0)], time=0.3, limit=0.35)
@@ -352,7 +352,7 @@ def test_overload_is_infinite_and_refused(projector: str) -> None:
     assert impacts(running, none)[3].acceptable, "whoever has no limit bears all"
 
 
-def test_a_short_overload_is_borne_by_what_knows_of_time() -> None:
+def test_a_projector_with_segments_tolerates_a_short_overload() -> None:
     """For 0.1 s in ten a peer gets 1.5 s of work a second: 50 ms of work pile up, and go. M/M/1 knows no end."""
     signature = (Segment(0.0, 9.9, 0.2), Segment(9.9, 0.1, 1.3))
     running = [Application("a", [Local("o", 0.005, signature)], time=0.01, limit=0.1)]
@@ -364,7 +364,7 @@ def test_a_short_overload_is_borne_by_what_knows_of_time() -> None:
     assert found[0].segment == 1
 
 
-def test_load_that_is_nobodys_counts() -> None:
+def test_load_of_no_application_counts() -> None:
     running = [Application("a", [Local("o", 0.1, 0.2)], time=0.2)]
     asking = Application("b", [Local("n", 0.1, 0.2)], time=0.1)
     for projector in MEANS:
@@ -547,7 +547,7 @@ def loads_only(loads: Array) -> Traffic:
     return Traffic(loads)
 
 
-def test_confidence_is_what_it_says() -> None:
+def test_the_confidence_is_the_share_of_tuples_within_it() -> None:
     """Means over 2 s of an M/M/1 queue of load 0.7: not above the projection with at least its probability."""
     rng = np.random.default_rng(4)
     tau, load, seconds = 0.02, 0.7, 2.0
@@ -565,7 +565,7 @@ def test_confidence_is_what_it_says() -> None:
             assert bound < most * means.mean(), "it is no bound that says nothing"
 
 
-def test_a_kernel_of_nothing_is_nothing() -> None:
+def test_a_kernel_without_components_returns_nothing() -> None:
     assert kernel("gg1", Traffic()) == 0.0
     assert np.asarray(kernel("mg1", Traffic.of(np.array([0.0, 0.5]), 0.1))).tolist() == [0.0, 0.1]
     assert sojourn_times("transient", Traffic.of(np.zeros(2), 0.1), np.ones(2), 0.9).waiting == pytest.approx(

@@ -313,7 +313,7 @@ def _fields(value: Any) -> list[str]:
 
 
 @cases
-def test_lost_doubled_and_reordered_messages_do_no_lasting_harm(build: Callable[[int, bool], Bench]) -> None:
+def test_protocols_recover_from_lost_repeated_and_reordered_messages(build: Callable[[int, bool], Bench]) -> None:
     for seed in range(3):
         bench = build(seed, False)
         simulation = bench.simulation

@@ -67,7 +67,7 @@ def readings(journal: Journal, application: str | None = "top-1") -> JournalSeri
 
 
 @given(st.lists(st.floats(-10, 10), max_size=300), st.lists(st.integers(1, 40), min_size=1, max_size=30))
-def test_taken_in_any_portions_a_line_is_the_same(values: list[float], portions: list[int]) -> None:
+def test_a_line_does_not_depend_on_the_portions_in_which_it_is_read(values: list[float], portions: list[int]) -> None:
     line = Line()
     taken: list[tuple[float, float]] = []
     waiting = 0
@@ -108,7 +108,7 @@ def test_a_long_line_is_thinned_the_same_for_every_reader(portion: int) -> None:
     assert set(kept) <= set(taken)  # who followed has at least what is kept
 
 
-def test_a_silence_interrupts_a_line() -> None:
+def test_a_gap_in_time_interrupts_a_line() -> None:
     line = Line()
     for time in (0.0, 0.5, 1.0, 20.0, 20.5):
         line.append(time, 1.0)
@@ -171,7 +171,7 @@ def test_readings_do_not_depend_on_the_portions(portions: list[int]) -> None:
     }
 
 
-def test_what_is_of_other_applications_does_not_matter() -> None:
+def test_events_of_other_applications_are_ignored() -> None:
     journal = story(10)
     before = status_pieces(readings(journal))
     news = JournalSeries("top-1", NAMES)
@@ -185,7 +185,7 @@ def test_what_is_of_other_applications_does_not_matter() -> None:
     assert {key[0] for key in both.flows} == {"top-1", "another"}
 
 
-def test_results_of_windows_come_in_bursts_and_throughput_does_not() -> None:
+def test_throughput_is_smooth_though_results_of_windows_come_in_bursts() -> None:
     journal = story(0)
     for half in range(1, 41):  # 100 results at every full second, none between
         burst = half % 2 == 0
@@ -207,7 +207,7 @@ def test_misses_are_counted_by_tuples() -> None:
     assert found.missed_share == 150 / 400
 
 
-def test_of_what_the_journal_has_lost_nothing_is_claimed() -> None:
+def test_sums_include_only_what_the_journal_retains() -> None:
     journal = Journal()
     journal.append(qos(START, 0.1, 0.2, 50_000, miss_rate=0.0))
     journal.append(qos(START + 1, 0.1, 0.2, 50_100, miss_rate=0.5))
@@ -272,7 +272,9 @@ def test_an_application_that_runs_within_its_limit() -> None:
                                       "Every stream has ended after 11 s: 2,000 results, 0 % later than its limit.")),
     ],
 )  # fmt: skip
-def test_how_an_application_ended_is_said_in_a_sentence(status: str, reason: str, said: tuple[str, str, str]) -> None:
+def test_the_end_of_an_application_is_described_in_a_sentence(
+    status: str, reason: str, said: tuple[str, str, str]
+) -> None:
     journal = story(10)
     journal.append(ENDINGS[Status(status)](START + 11, PEERS[0], "top-1", reason))
     found = readings(journal)
@@ -281,14 +283,14 @@ def test_how_an_application_ended_is_said_in_a_sentence(status: str, reason: str
     assert status in ENDED
 
 
-def test_what_had_finished_stays_finished_when_its_results_are_given_back() -> None:
+def test_a_finished_application_stays_finished_when_its_results_are_released() -> None:
     journal = story(10)
     for kind in (ApplicationFinished, ApplicationStopped):
         journal.append(kind(START + 11, PEERS[0], "top-1"))
     assert head(readings(journal))[1] == "finished"
 
 
-def test_before_the_first_result_that_is_waited_for() -> None:
+def test_status_before_the_first_result() -> None:
     assert head(readings(Journal())) == (
         "○",
         "being composed",
@@ -297,7 +299,7 @@ def test_before_the_first_result_that_is_waited_for() -> None:
     assert head(readings(story(0))) == ("●", "running", "No result has arrived yet.")
 
 
-def test_late_results_are_said_in_words_and_by_a_glyph() -> None:
+def test_late_results_are_shown_in_words_and_by_a_glyph() -> None:
     journal = story(10)
     journal.append(qos(START + 11, 0.8, 1.2, 2300, miss_rate=0.03))
     assert head(readings(journal)) == ("●", "running", "3 % of the last results took longer than 1 s; 5 % may.")
@@ -320,7 +322,7 @@ def happened(*events: Event) -> JournalSeries:
     return readings(journal)
 
 
-def test_the_memory_that_operators_hold_stands_beside_their_share() -> None:
+def test_the_memory_of_operators_is_shown_with_their_share() -> None:
     parts = [
         {"operator": "aggregate", "memory_bytes": 12_345_678, "memory_share": 256e6},
         {"operator": "sort", "memory_bytes": 999, "memory_share": None},
@@ -351,7 +353,7 @@ def test_components_wait_run_fail_and_are_lost_with_their_peer() -> None:
         assert head(lost)[2] in ("peer-2 does not answer.", "peer-2 died.")
 
 
-def test_a_component_is_where_it_has_moved_to_or_has_stayed() -> None:
+def test_a_component_is_shown_at_its_peer_after_a_move_and_after_a_failed_one() -> None:
     operator, here, there = "filter", PEERS[1], PEERS[4]
     begun = ComponentDeployed(START + 11, there, "top-1", operator=operator)
     graph = {name: PEERS[number % len(PEERS)] for number, name in enumerate(top_pairs().operators)} | {operator: there}
@@ -373,7 +375,7 @@ def test_a_component_is_where_it_has_moved_to_or_has_stayed() -> None:
         assert said == "filter did not move to peer-5: peer-5 died"
 
 
-def test_a_migration_is_told_with_its_reason_who_was_asked_and_how_long_it_took() -> None:
+def test_a_migration_is_shown_with_its_reason_the_answers_of_peers_and_its_duration() -> None:
     found = readings(relieved())
     said = [mark["text"] for mark in status_pieces(found)["marks"]["list"]]
     assert said == [
@@ -421,7 +423,7 @@ def test_a_hot_spot_that_lasts_is_one_mark_and_a_repeated_reason_one_line() -> N
     assert status_pieces(found)["marks"]["list"][-1]["text"] == "peer-2 does not act: it has moved recently"
 
 
-def test_what_an_observing_peer_would_do_and_what_did_not_move_is_told() -> None:
+def test_migrations_that_were_only_observed_or_failed_are_shown() -> None:
     cause = ("other-1", "sort")
     decided = MigrationDecided(
         START + 11, PEERS[1], "top-1", operator="filter", cause=cause, selected=["top-1/filter"], rate=900.0,
@@ -470,12 +472,12 @@ def test_more_than_a_second_of_waiting_input_is_overload() -> None:
     assert states(happened(measured(START + 11, PEERS[1], components=[part])))["filter"] == "running"
 
 
-def test_an_origin_that_died_has_no_application() -> None:
+def test_an_application_whose_origin_died_counts_as_failed() -> None:
     found = happened(PeerDeclaredDead(START + 11, PEERS[1], PEERS[0], incarnation=0))
     assert head(found) == ("✕", "failed", "Failed: its origin peer-1 died.")
 
 
-def test_of_a_cluster_all_peers_are_shown_and_what_runs() -> None:
+def test_the_view_of_a_cluster_shows_all_peers_and_running_applications() -> None:
     journal = story(20)
     story(10, journal=journal, application="second-2")
     journal.append(PeerSilent(START + 21, "", PEERS[3], reason=""))
@@ -511,7 +513,7 @@ def test_of_a_cluster_at_rest(events: Sequence[Event], said: str) -> None:
     assert status_pieces(found)["head"]["sentence"] == said
 
 
-def test_peers_are_in_the_order_of_people() -> None:
+def test_peers_are_sorted_by_the_numbers_in_their_names() -> None:
     found = JournalSeries()
     for number in (10, 2, 1):
         found.add_events([PeerStarted(1.0, f"a{number}", f"a{number}", name=f"peer-{number}")])
@@ -529,7 +531,7 @@ def test_only_what_has_changed_differs() -> None:
     assert changed == {"head", f"peer:{PEERS[2]}"}  # the head: a second has passed
 
 
-def test_a_sink_that_only_keeps_results_tells_nothing_more() -> None:
+def test_a_sink_that_only_retains_results_changes_nothing() -> None:
     journal = story(10)
     journal.append(ApplicationFinished(START + 10.4, PEERS[0], "top-1", reason=""))
     journal.append(qos(START + 10.5, 0.02, 0.03, 2_050, finished=True))  # what came in the last interval

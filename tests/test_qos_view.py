@@ -120,7 +120,7 @@ def test_without_a_page_nothing_is_sent(view: Watched, journal: Journal) -> None
     assert view.sent == []
 
 
-def test_a_page_gets_all_and_then_only_what_is_new(view: Watched, journal: Journal, clock: Clock) -> None:
+def test_a_page_receives_the_whole_state_and_then_only_changes(view: Watched, journal: Journal, clock: Clock) -> None:
     view.on_page_message("ready")
     *_, whole = view.sent
     assert (whole["whole"], whole["to"]) == (True, "page")
@@ -213,7 +213,7 @@ def test_a_long_history_is_sent_thinned(clock: Clock) -> None:
     view.close()
 
 
-def test_a_page_that_went_gets_nothing(view: Watched, journal: Journal, clock: Clock) -> None:
+def test_a_closed_page_receives_nothing(view: Watched, journal: Journal, clock: Clock) -> None:
     view.on_page_message("ready", "one")
     view.on_page_message("gone", "one")
     before = len(view.sent)
@@ -223,7 +223,7 @@ def test_a_page_that_went_gets_nothing(view: Watched, journal: Journal, clock: C
     assert len(view.sent) == before
 
 
-def test_a_page_that_says_nothing_for_long_is_taken_for_closed(view: Watched, journal: Journal, clock: Clock) -> None:
+def test_a_silent_page_counts_as_closed(view: Watched, journal: Journal, clock: Clock) -> None:
     view.on_page_message("ready")
     clock.now += FORGOTTEN - 1
     view.on_page_message("here")
@@ -240,7 +240,7 @@ def test_a_page_that_says_nothing_for_long_is_taken_for_closed(view: Watched, jo
     assert Page().read(view).lines["p50", "top-1/sink"][-1][0] == START + 32
 
 
-def test_a_page_that_a_busy_kernel_did_not_hear_is_not(
+def test_a_page_whose_messages_wait_in_a_busy_kernel_counts_as_open(
     view: Watched, journal: Journal, clock: Clock, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(qos_view, "GRACE", 0.0)
@@ -273,7 +273,9 @@ def test_a_page_that_a_busy_kernel_did_not_hear_is_not(
     asyncio.run(run())
 
 
-def test_what_is_shown_while_the_kernel_is_busy_is_sent_unasked(view: Watched, journal: Journal, clock: Clock) -> None:
+def test_a_view_that_opens_while_the_kernel_is_busy_is_sent_without_a_request(
+    view: Watched, journal: Journal, clock: Clock
+) -> None:
     view._repr_mimebundle_()
     for number in range(19):
         clock.now += 1
@@ -315,7 +317,7 @@ def test_news_from_any_thread_arrive_once(journal: Journal) -> None:
     view.close()
 
 
-def test_after_it_is_closed_it_says_nothing_and_keeps_what_it_knew(view: Watched, journal: Journal) -> None:
+def test_a_closed_view_sends_nothing_and_keeps_its_last_state(view: Watched, journal: Journal) -> None:
     left: list[bool] = []
     view.follow(lambda _news: lambda: left.append(True))
     view.on_page_message("ready")
@@ -347,7 +349,7 @@ def test_the_saved_state_is_small_and_stays_so(view: Watched, journal: Journal, 
     assert "uplot" not in before.lower()
 
 
-def test_it_is_a_widget_a_picture_and_text(view: Watched) -> None:
+def test_a_view_is_displayed_as_widget_picture_and_text(view: Watched) -> None:
     data, _ = view._repr_mimebundle_()
     assert data["application/vnd.jupyter.widget-view+json"]["model_id"] == view.model_id
     drawn = ET.fromstring(data["text/html"])
@@ -388,7 +390,7 @@ def test_the_bundle_needs_nothing_from_elsewhere() -> None:
 # -- pictures and text -------------------------------------------------------------------------------------------------
 
 
-def test_the_picture_holds_all(view: Watched) -> None:
+def test_the_picture_contains_the_whole_state(view: Watched) -> None:
     drawn = view.to_svg()
     root = ET.fromstring(drawn)
     words = [each.text or "" for each in root.iter("{http://www.w3.org/2000/svg}text")]
@@ -405,7 +407,7 @@ def test_the_picture_of_a_long_run_stays_small() -> None:
     view.close()
 
 
-def test_foreign_text_is_text() -> None:
+def test_text_of_users_does_not_become_markup() -> None:
     journal = Journal()
     name = "<script>&\"'"
     journal.append(PeerStarted(1.0, "a", "a", name=name))
@@ -417,7 +419,7 @@ def test_foreign_text_is_text() -> None:
         view.close()
 
 
-def test_the_text_holds_all(view: Watched, journal: Journal) -> None:
+def test_the_text_contains_the_whole_state(view: Watched, journal: Journal) -> None:
     text = view.to_text()
     assert text.startswith("top pairs: running\nWithin its limit")
     assert "sink  delay p50" in text
@@ -427,7 +429,7 @@ def test_the_text_holds_all(view: Watched, journal: Journal) -> None:
     assert re.search(r"⊘ +filter", view.to_text())
 
 
-def test_of_a_plan_the_last_application_is_shown() -> None:
+def test_the_view_of_a_plan_shows_its_last_application() -> None:
     journal = story(5)
     story(5, journal=journal, application="top-2")
     view = QoSView(journal, top_pairs())
@@ -435,7 +437,7 @@ def test_of_a_plan_the_last_application_is_shown() -> None:
     view.close()
 
 
-def test_of_a_cluster_all_is_shown(journal: Journal) -> None:
+def test_the_view_of_a_cluster_shows_all_applications(journal: Journal) -> None:
     view = QoSView(journal)
     text = view.to_text()
     assert text.startswith("Cluster of 5 peers: running\n1 application runs, each within its limit.")
@@ -509,7 +511,7 @@ def test_the_same_with_coroutines() -> None:
     asyncio.run(run())
 
 
-def test_what_cannot_be_watched() -> None:
+def test_objects_that_cannot_be_watched_are_refused() -> None:
     with pytest.raises(TypeError, match="watch: a int; expected an application or a cluster"):
         synergy_nb.watch(3)  # type: ignore[arg-type]
     with Cluster(peers=2) as cluster:

@@ -81,7 +81,7 @@ def view_of(seconds: int = 60, **options: Any) -> tuple[Journal, QoSView]:
     return journal, QoSView(journal, top_pairs(), names=NAMES, **options)
 
 
-def test_it_draws_data_that_move(bare: BarePage) -> None:
+def test_charts_follow_new_data(bare: BarePage) -> None:
     journal, view = view_of()
     name = shown(bare, view)
     painted(bare)
@@ -105,7 +105,7 @@ def test_it_draws_data_that_move(bare: BarePage) -> None:
     bare.page.screenshot(path=ARTEFACTS / "qos_view.png", full_page=True)
 
 
-def test_data_that_come_while_it_is_open_are_appended(bare: BarePage) -> None:
+def test_new_data_are_appended_to_an_open_page(bare: BarePage) -> None:
     journal, view = view_of()
     name = shown(bare, view)
 
@@ -155,7 +155,7 @@ def test_copies_show_the_same_and_load_the_bundle_once(bare: BarePage) -> None:
     bare.until("name => document.querySelector(`#${name} .tiles .value`).textContent === '750 ms'", two)
 
 
-def test_a_page_that_has_missed_something_asks_for_all(bare: BarePage) -> None:
+def test_a_page_that_missed_a_message_requests_the_whole_state(bare: BarePage) -> None:
     journal, view = view_of()
     name = shown(bare, view)
     bare.page.evaluate("name => { document.getElementById(name).synergyView.number -= 1 }", name)
@@ -165,7 +165,7 @@ def test_a_page_that_has_missed_something_asks_for_all(bare: BarePage) -> None:
     assert bare.page.evaluate("name => document.getElementById(name).synergyView.ready", name)
 
 
-def test_what_is_waited_for_is_said(bare: BarePage) -> None:
+def test_the_sentence_states_what_the_application_waits_for(bare: BarePage) -> None:
     journal = Journal()
     view = QoSView(journal, top_pairs(), application="top-1", names=NAMES)
     name = shown(bare, view)
@@ -207,7 +207,7 @@ def test_states_of_components_have_glyph_and_word(bare: BarePage) -> None:
     assert "⊘ does not answer" in gone[0]
 
 
-def test_it_is_handled_by_keys(bare: BarePage) -> None:
+def test_the_view_can_be_operated_by_keyboard(bare: BarePage) -> None:
     _, view = view_of(300)
     name = shown(bare, view)
     page = bare.page
@@ -227,7 +227,7 @@ def test_it_is_handled_by_keys(bare: BarePage) -> None:
     bare.until(f"name => ({window})(name)[1] - ({window})(name)[0] > 299", name)
 
 
-def test_it_can_be_held_while_data_come(bare: BarePage) -> None:
+def test_the_charts_can_be_paused_while_data_arrive(bare: BarePage) -> None:
     journal, view = view_of(300)
     name = shown(bare, view)
     hold = bare.page.locator(f"#{name} .hold")
@@ -243,7 +243,7 @@ def test_it_can_be_held_while_data_come(bare: BarePage) -> None:
     assert hold.inner_text() == "Pause"
 
 
-def test_values_under_the_pointer_are_told(bare: BarePage) -> None:
+def test_values_under_the_pointer_are_shown(bare: BarePage) -> None:
     journal, view = view_of()
     journal.append(qos(START + 60.5, 0.5, 0.9, 12_100))
     view.update()
@@ -259,7 +259,7 @@ def test_values_under_the_pointer_are_told(bare: BarePage) -> None:
     bare.until("told => document.querySelector(told).textContent === '500 ms'", told)
 
 
-def test_a_summary_is_told_to_those_who_listen(bare: BarePage) -> None:
+def test_a_summary_is_announced_to_screen_readers(bare: BarePage) -> None:
     _, view = view_of()
     name = shown(bare, view)
     heard = bare.page.locator(f"#{name} [aria-live=polite]")

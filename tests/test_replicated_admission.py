@@ -39,7 +39,7 @@ def nothing_is_left(ring: Ring, *but: str) -> None:
     assert not ring.overbooked()
 
 
-def test_the_way_between_peers_counts() -> None:
+def test_transmission_times_between_peers_count() -> None:
     ring = ring_of(1)
     ring.submit("peer-2", "r", work("10 ms", delay="1 s"))
     report = ring.until_decided("r")
@@ -53,7 +53,7 @@ def test_the_way_between_peers_counts() -> None:
     assert member.time == pytest.approx(chosen.delay_s, rel=1e-6)
 
 
-def test_one_that_would_harm_another_is_refused_with_the_numbers() -> None:
+def test_a_plan_that_would_harm_another_application_is_refused_with_the_numbers() -> None:
     ring = ring_of(2)
     ring.submit("peer-2", "a", work("10 ms", delay="150 ms", replicas=False))
     assert ring.until_decided("a").status == "running"
@@ -91,7 +91,7 @@ def test_it_is_placed_where_nobody_is_harmed() -> None:
     nothing_is_left(ring, "a")
 
 
-def test_one_that_would_miss_its_own_limit_is_refused_with_the_numbers() -> None:
+def test_a_plan_that_would_miss_its_own_limit_is_refused_with_the_numbers() -> None:
     ring = ring_of(3)
     ring.submit("peer-2", "r", work("10 ms", delay="13 ms"))  # 12.5 ms of execution, and the network
     report = ring.until_decided("r")
@@ -101,7 +101,7 @@ def test_one_that_would_miss_its_own_limit_is_refused_with_the_numbers() -> None
     nothing_is_left(ring)
 
 
-def test_what_runs_counts_for_one_with_replicas_too() -> None:
+def test_running_components_count_in_the_projection_of_a_replicated_plan() -> None:
     ring = ring_of(4)
     ring.submit("peer-2", "a", work("40 ms"))  # load 0.8
     assert ring.until_decided("a").status == "running"
@@ -113,7 +113,7 @@ def test_what_runs_counts_for_one_with_replicas_too() -> None:
     assert ring.until_decided("c").status == "running"
 
 
-def test_what_its_placement_has_promised_is_its_own() -> None:
+def test_reservations_of_its_own_placement_do_not_count_against_a_plan() -> None:
     """It takes most of a core, which is promised before its probes ask for it."""
     ring = ring_of(5)
     ring.submit("peer-2", "r", work("45 ms"))  # load 0.9
@@ -127,7 +127,7 @@ def test_what_its_placement_has_promised_is_its_own() -> None:
 
 
 @pytest.mark.parametrize("seed", range(16))
-def test_whoever_dies_and_whatever_is_lost_each_is_decided_and_nothing_is_left(seed: int) -> None:
+def test_every_request_is_decided_and_nothing_leaks_despite_deaths_and_losses(seed: int) -> None:
     rng = random.Random(seed)
     ring = Ring(6, seed=seed, codec=True)
     simulation = ring.simulation

@@ -139,7 +139,7 @@ def values(answer: Fetched) -> list[int]:
     return [value for item in found if isinstance(item, Batch) for value in item.table["bytes"].to_list()]
 
 
-def test_an_answer_that_got_lost_is_given_again() -> None:
+def test_a_lost_answer_is_repeated() -> None:
     async def scenario() -> None:
         peer = Peer()
         mine = peer.notebook()
@@ -176,7 +176,7 @@ def test_the_same_request_has_the_same_answer_until_the_next_one() -> None:
     play(scenario)
 
 
-def test_a_reader_that_has_gone_with_what_it_was_given_holds_nobody_up() -> None:
+def test_a_reader_that_left_with_unacknowledged_results_delays_nobody() -> None:
     async def scenario() -> None:
         peer = Peer()
         log = peer.pair.net["a"].hosting.components["app", "sink"].log
@@ -209,7 +209,7 @@ def test_each_tuple_goes_to_one_of_two_readers() -> None:
     play(scenario)
 
 
-def test_a_reader_that_begins_later_gets_what_is_left() -> None:
+def test_a_later_reader_gets_the_remaining_results() -> None:
     async def scenario() -> None:
         peer = Peer()
         early = peer.notebook()
@@ -225,7 +225,7 @@ def test_a_reader_that_begins_later_gets_what_is_left() -> None:
     play(scenario)
 
 
-def test_a_reader_waits_for_results_and_not_for_promises() -> None:
+def test_a_reader_waits_for_results_and_not_for_punctuations() -> None:
     async def scenario() -> None:
         peer = Peer()
         mine = peer.notebook()
@@ -240,7 +240,7 @@ def test_a_reader_waits_for_results_and_not_for_promises() -> None:
     play(scenario)
 
 
-def test_results_behind_promises_are_there_without_waiting() -> None:
+def test_results_behind_punctuations_are_returned_without_waiting() -> None:
     """Its last answer held promises only, and got lost."""
 
     async def scenario() -> None:
@@ -255,7 +255,7 @@ def test_results_behind_promises_are_there_without_waiting() -> None:
     play(scenario)
 
 
-def test_a_sink_that_has_gone_ends_a_waiting_request() -> None:
+def test_a_removed_sink_ends_a_waiting_request() -> None:
     async def scenario() -> None:
         peer = Peer()
         mine = peer.notebook()
@@ -274,7 +274,7 @@ def test_a_sink_that_has_gone_ends_a_waiting_request() -> None:
 
 @settings(max_examples=60, deadline=None)
 @given(st.lists(st.tuples(st.integers(0, 2), st.booleans(), st.integers(0, 3)), max_size=20))
-def test_readers_that_are_interrupted_at_will_have_all_results_between_them(
+def test_interrupted_readers_receive_all_results_between_them(
     steps: list[tuple[int, bool, int]],
 ) -> None:
     async def scenario() -> None:
@@ -296,7 +296,7 @@ def test_readers_that_are_interrupted_at_will_have_all_results_between_them(
     play(scenario)
 
 
-def test_an_answer_that_holds_what_has_come_is_refused() -> None:
+def test_an_answer_with_results_that_were_received_before_is_refused() -> None:
     results = Results("app", "out", "me")
     assert results.request(0.5) == Fetch("app", "out", None, wait=0.5, reader="me")
     item = encode(Batch(table(0, 3), 0, 0.0))

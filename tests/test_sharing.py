@@ -130,7 +130,7 @@ def test_a_producer_stays_for_its_consumers_and_goes_with_the_last() -> None:
     assert second["large"] == first["large"]
 
 
-def test_results_stay_at_a_sink_and_hold_up_nobody_who_shares() -> None:
+def test_retained_results_of_a_sink_do_not_delay_sharers() -> None:
     ring = Ring(8, seed=4)
     first = started(ring, "peer-3", "a", by_link())
     started(ring, "peer-5", "b", by_link())
@@ -172,7 +172,7 @@ def test_a_stream_of_a_stream_keeps_all_that_it_is_made_of() -> None:
     assert third["ranked"] == second["ranked"]
 
 
-def test_the_peer_of_a_shared_producer_takes_all_its_users_along() -> None:
+def test_the_death_of_the_peer_of_a_shared_producer_ends_all_its_applications() -> None:
     ring = Ring(10, seed=6)
     first = started(ring, "peer-1", "a", by_link())
     started(ring, "peer-2", "b", by_source())
@@ -184,7 +184,7 @@ def test_the_peer_of_a_shared_producer_takes_all_its_users_along() -> None:
     assert all(not each.ledger.requests for each in ring.synergy.values())
 
 
-def test_a_failed_component_fails_who_uses_it() -> None:
+def test_a_failed_component_fails_all_its_applications() -> None:
     ring = Ring(8, seed=7)
     first = started(ring, "peer-1", "a", by_link())
     started(ring, "peer-2", "b", by_source())
@@ -216,7 +216,7 @@ def test_a_reader_that_takes_nothing_fails_its_application_and_nobody_else() -> 
     assert not left(ring)
 
 
-def test_if_the_stream_cannot_be_had_components_are_composed_as_if_there_were_none() -> None:
+def test_if_a_stream_cannot_be_shared_its_components_are_composed_anew() -> None:
     """A limit that the way over the shared stream breaks, but a graph of its own keeps."""
     ring = Ring(8, seed=8)
     first = started(ring, "peer-1", "a", by_link())
@@ -228,7 +228,7 @@ def test_if_the_stream_cannot_be_had_components_are_composed_as_if_there_were_no
     assert set(second) == {"packets", "large", "by_source", "sink"}
 
 
-def test_what_begins_with_its_application_is_shared_only_if_asked_for() -> None:
+def test_streams_that_begin_with_their_application_are_shared_only_on_request() -> None:
     def plan() -> Plan:
         return source("packets", rate=100, count=1000, seed=1).filter("bytes > 100").sink("all")
 

@@ -57,7 +57,7 @@ def test_two_plans_that_begin_alike_share_a_stream(cluster: Cluster) -> None:
     assert not components(cluster)
 
 
-def test_the_same_query_needs_no_processing_and_gives_the_same(cluster: Cluster) -> None:
+def test_the_same_query_again_needs_no_processing_and_has_the_same_results(cluster: Cluster) -> None:
     first = cluster.submit(by("link"), origin="peer-1")
     rows = iter(first)
     next(rows)
@@ -73,7 +73,7 @@ def test_the_same_query_needs_no_processing_and_gives_the_same(cluster: Cluster)
     second.stop()
 
 
-def test_who_would_be_harmed_is_named_with_the_numbers(cluster: Cluster) -> None:
+def test_a_refusal_names_the_application_that_would_be_harmed_with_the_numbers(cluster: Cluster) -> None:
     """All is slow here, so that what a busy machine adds does not count."""
 
     def work(cost: str, delay: str | None = None) -> Plan:

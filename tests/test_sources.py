@@ -301,7 +301,7 @@ def test_merging_loses_doubles_reorders_and_makes_late_nothing(stream: list[Item
     assert outcomes[0] == outcomes[1]
 
 
-def test_what_is_merged_is_as_old_as_its_oldest_part() -> None:
+def test_merged_items_have_the_entry_time_of_the_oldest() -> None:
     first, second = Batch(table(0, 2), 4, 3.0), Batch(table(2, 3), 6, 4.0)
     early, late = Punctuation(1000, 6, 3.5), Punctuation(5000, 9, 4.5)
     assert coalesce([first, early, second, late]) == [Batch(table(0, 5), 4, 3.0), Punctuation(5000, 9, 3.5)]
@@ -310,7 +310,7 @@ def test_what_is_merged_is_as_old_as_its_oldest_part() -> None:
 
 
 @pytest.mark.parametrize("paced", [True, False])
-def test_tuples_of_a_paced_stream_are_born_when_they_were_due(paced: bool) -> None:
+def test_tuples_of_a_paced_stream_enter_at_their_due_times(paced: bool) -> None:
     """The clock goes 10 s ahead at each look, so that nothing is ever waited for."""
     looks = itertools.count(1000, 10)
 
@@ -339,7 +339,7 @@ def batches(number: int, rows: int) -> Stream:
 
 @settings(max_examples=100, deadline=None)
 @given(st.data())
-def test_a_stream_that_is_read_again_goes_on_behind_any_place(data: st.DataObject) -> None:
+def test_a_stream_that_is_read_again_continues_behind_any_position(data: st.DataObject) -> None:
     """Whatever was given up to that place and what is given behind it are the whole stream."""
     number, rows = data.draw(st.integers(1, 8)), data.draw(st.integers(1, 7))
     position = data.draw(st.integers(0, number * rows))
@@ -361,7 +361,7 @@ def test_a_stream_that_is_read_again_goes_on_behind_any_place(data: st.DataObjec
     play(scenario)
 
 
-def test_a_place_within_a_batch_cuts_that_batch() -> None:
+def test_a_position_within_a_batch_splits_it() -> None:
     async def scenario() -> None:
         chunks = await Replay(batches(3, 10), Point(14, 10_000), paced=False).whole()
         assert [(chunk.start, chunk.end) for chunk in chunks] == [
@@ -375,7 +375,7 @@ def test_a_place_within_a_batch_cuts_that_batch() -> None:
     play(scenario)
 
 
-def test_a_promise_among_the_tuples_that_are_left_out_is_given_once_if_it_is_new() -> None:
+def test_a_new_punctuation_among_skipped_tuples_is_emitted_once() -> None:
     async def scenario() -> None:
         chunks = await Replay(batches(4, 10), Point(25, 5000), paced=False).whole()
         assert [chunk.end for chunk in chunks[:3]] == [(25, 20_000), (30, 20_000), (30, 30_000)]
@@ -384,7 +384,7 @@ def test_a_promise_among_the_tuples_that_are_left_out_is_given_once_if_it_is_new
     play(scenario)
 
 
-def test_behind_the_end_of_a_stream_nothing_is_given() -> None:
+def test_behind_the_end_of_a_stream_nothing_is_emitted() -> None:
     async def scenario() -> None:
         replay = Replay(batches(2, 10), Point(20, END), paced=False)
         assert await replay.whole() == []
@@ -420,7 +420,7 @@ def test_the_pace_counts_from_the_first_item_that_is_given() -> None:
     play(scenario)
 
 
-def test_what_is_left_out_is_not_kept_and_can_be_broken_off() -> None:
+def test_skipped_tuples_are_not_retained_and_skipping_can_be_cancelled() -> None:
     async def scenario() -> None:
         endless = ((0.0, Batch(table(0, 1), 0, 0.0)) for _ in itertools.count())
         replay = Replay(endless, Point(1 << 60, 0))
@@ -434,7 +434,7 @@ def test_what_is_left_out_is_not_kept_and_can_be_broken_off() -> None:
     play(scenario)
 
 
-def test_a_pushed_source_goes_on_behind_a_place() -> None:
+def test_a_pushed_source_continues_behind_a_position() -> None:
     feed = PushFeed(
         lambda: None, lambda: 7.0, encode=encoded, most=500, since=Point(10, 5000), schema=COLUMNS | TIME, room=1 << 20
     )
@@ -489,7 +489,7 @@ def test_samples_of_a_peer_follow_those_of_the_one_before() -> None:
     play(scenario)
 
 
-def test_results_of_a_query_go_on_behind_a_place_and_wait_until_they_are_taken() -> None:
+def test_results_of_a_query_continue_behind_a_position_and_wait_until_they_are_read() -> None:
     """The query counts its tuples from 0, and says when each was born."""
 
     async def scenario() -> None:

@@ -157,7 +157,7 @@ def test_with_copies_spark_commits_when_all_know_of_the_results() -> None:
     play(scenario)
 
 
-def test_who_has_no_copy_any_more_is_not_waited_for() -> None:
+def test_peers_without_a_copy_are_not_waited_for() -> None:
     async def scenario() -> None:
         part = Part()
         part.part.prepare()
@@ -172,7 +172,7 @@ def test_who_has_no_copy_any_more_is_not_waited_for() -> None:
     play(scenario)
 
 
-def test_a_part_goes_on_with_the_query_of_another_peer() -> None:
+def test_a_part_continues_the_query_of_another_peer() -> None:
     async def scenario() -> None:
         one, other = Part(), Part(epoch=1)
         one.part.prepare()
@@ -196,7 +196,7 @@ def test_a_part_goes_on_with_the_query_of_another_peer() -> None:
     play(scenario)
 
 
-def test_a_part_goes_on_on_another_spark() -> None:
+def test_a_part_continues_on_another_spark_server() -> None:
     """Whether that can reach its checkpoint is seen by its query (:mod:`tests.test_spark_checkpoints`)."""
 
     async def scenario() -> None:
@@ -215,7 +215,7 @@ def test_a_part_goes_on_on_another_spark() -> None:
     play(scenario)
 
 
-def test_nobody_has_a_snapshot_before_it_is_known_where_the_checkpoint_is(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_no_snapshot_is_sent_before_the_location_of_the_checkpoint_is_known(monkeypatch: pytest.MonkeyPatch) -> None:
     async def scenario() -> None:
         part = Part()
         monkeypatch.setattr(Query, "resumable", False)

@@ -26,7 +26,7 @@ def request() -> Request:
     return Request("r", source("packets").sink(), "composed", 1.0)
 
 
-def test_every_state_has_its_followers_and_its_status() -> None:
+def test_every_state_has_successors_and_a_status() -> None:
     assert FOLLOWS.keys() == STATUS.keys() == set(State)
     assert set(STATUS.values()) == set(Status) == set(_STATUS)
     assert set(Status) == LASTING | ENDED
@@ -47,7 +47,7 @@ def test_every_state_can_be_reached_and_each_can_end() -> None:
     assert not any(FOLLOWS[state] & (UNDECIDED | RUNS) for state in set(State) - UNDECIDED - RUNS)
 
 
-def test_a_record_goes_only_where_the_table_says() -> None:
+def test_a_request_enters_only_states_that_the_table_permits() -> None:
     for before in State:
         for after in State:
             each = request()
@@ -61,7 +61,7 @@ def test_a_record_goes_only_where_the_table_says() -> None:
                 assert each.state is before
 
 
-def test_a_record_tells_places_only_of_what_runs() -> None:
+def test_a_request_has_no_graph_before_it_is_decided() -> None:
     each = request()
     assert (each.roles, each.running) == (Roles(), False)
     with pytest.raises(ValueError, match="application: 'r'; expected one that has been decided"):

@@ -45,7 +45,7 @@ def test_a_chain_ends_as_if_each_had_executed_for_itself() -> None:
     assert work_of(bench.hosting).component is bench["a"], "it goes on"
 
 
-def test_what_somebody_else_reads_or_what_waits_already_is_not_chained() -> None:
+def test_components_with_other_readers_or_waiting_items_are_not_chained() -> None:
     bench = Bench({**CHAIN, "d": ["b"]}, {"c": ["reader"], "d": ["other"]})
     bench.offer("a")
     assert chained(bench) == ["b"], "b has two readers"
@@ -66,7 +66,7 @@ def test_what_somebody_else_reads_or_what_waits_already_is_not_chained() -> None
     assert bench.hosting.chained(work).then == (), "what came before has to be executed first"
 
 
-def test_what_was_not_executed_may_be_executed_later() -> None:
+def test_unexecuted_components_of_a_chain_are_executed_later() -> None:
     bench = Bench(CHAIN, {"c": ["reader"]})
     bench.offer("a", 5)
     work = bench.hosting.chained(work_of(bench.hosting))
@@ -91,7 +91,7 @@ def test_an_error_fails_only_its_own_component_of_a_chain() -> None:
     assert not bench["c"].running
 
 
-def test_what_was_executed_of_a_component_that_has_moved_meanwhile_is_cut_off_when_it_comes_again() -> None:
+def test_results_of_a_component_that_moved_during_a_chain_are_not_emitted_twice() -> None:
     bench = Bench({"a": ["source"], "b": ["a"]}, {"b": ["reader"]})
     bench.offer("a", 5)
     work = bench.hosting.chained(work_of(bench.hosting))

@@ -98,7 +98,7 @@ class Elsewhere(Peers):
         return self.hostings["s"].components["app", "n"].log.start.position
 
 
-def test_what_an_engine_has_not_committed_is_kept_upstream() -> None:
+def test_producers_retain_tuples_that_an_engine_has_not_committed() -> None:
     peers = Elsewhere()
     peers.begin()
     peers.emit("n", batch(0, 3))
@@ -111,7 +111,7 @@ def test_what_an_engine_has_not_committed_is_kept_upstream() -> None:
     assert peers.rows == [0, 1, 2]
 
 
-def test_without_copies_an_engine_that_lags_far_behind_holds_nobody_up() -> None:
+def test_without_copies_a_lagging_engine_delays_nobody() -> None:
     peers = Elsewhere(Limits(1000, 4000))
     peers.begin()
     for number in range(50):
@@ -121,7 +121,7 @@ def test_without_copies_an_engine_that_lags_far_behind_holds_nobody_up() -> None
     assert sum(each.rows for each in peers.engines["x"].pending) == 500
 
 
-def test_an_engine_goes_on_at_another_peer_where_it_has_committed() -> None:
+def test_an_engine_continues_at_another_peer_from_its_last_commit() -> None:
     peers = Elsewhere()
     peers.begin()
     peers.emit("n", batch(0, 3))
@@ -142,7 +142,7 @@ def test_an_engine_goes_on_at_another_peer_where_it_has_committed() -> None:
 
 
 @pytest.mark.parametrize("lost", [False, True])
-def test_an_engine_goes_on_where_a_peer_has_died(lost: bool) -> None:
+def test_an_engine_continues_after_its_peer_died(lost: bool) -> None:
     peers = Elsewhere()
     peers.deployment.assignments["u"] = Assignment("x", 0, ("y",), "", READS, external=True)
     peers.begin()
@@ -166,7 +166,7 @@ def test_an_engine_goes_on_where_a_peer_has_died(lost: bool) -> None:
     assert peers.rows == list(range(6))
 
 
-def test_what_an_engine_cannot_read_yet_is_not_kept_for_ever() -> None:
+def test_tuples_without_a_punctuation_are_not_retained_for_ever() -> None:
     """No promise covers it, and who makes the stream would wait before it makes one."""
     peers = Elsewhere(Limits(1000, 4000))
     peers.deployment.assignments["u"] = Assignment("x", 0, ("y",), "", READS, external=True)

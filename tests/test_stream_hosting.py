@@ -169,7 +169,7 @@ HEIR2 = Assignment("y", 1, (), "", (Feed("app", "n"), Feed("app", "m")))
 # -- what is lost --------------------------------------------------------------------------------------------------
 
 
-def test_a_lost_subscription_answer_or_acknowledgement_is_made_up_for() -> None:
+def test_a_lost_subscription_answer_or_acknowledgement_is_repeated() -> None:
     for kind in (Subscribe, Data, Ack):
         peers = Peers()
         peers.lose = once(kind, 3)
@@ -207,7 +207,7 @@ def test_a_lost_acknowledgement_does_not_hold_the_producer_up_for_ever() -> None
     assert peers.hostings["s"].may_emit("app", "n")
 
 
-def test_a_lost_snapshot_is_made_up_for_though_nothing_follows() -> None:
+def test_a_lost_snapshot_is_sent_again_though_nothing_follows() -> None:
     peers = Peers().begin()
     peers.lose = lambda frame: isinstance(frame, State)
     peers.emit("n", batch(0, 3))
@@ -218,7 +218,7 @@ def test_a_lost_snapshot_is_made_up_for_though_nothing_follows() -> None:
     assert len(peers.hostings["s"].components["app", "n"].log) == 0
 
 
-def test_a_copy_whose_place_is_gone_begins_anew_though_nothing_follows() -> None:
+def test_a_copy_whose_position_was_trimmed_begins_anew_though_nothing_follows() -> None:
     peers = Peers().begin()
     peers.lose = lambda frame: isinstance(frame, Data) and frame.reader.port == COPY
     peers.emit("n", batch(0, 3))
@@ -266,7 +266,7 @@ def interleaved(peers: Peers) -> None:
     peers.emit("n", batch(2, 1))
 
 
-def test_who_takes_over_reads_in_the_order_that_a_reader_has_seen() -> None:
+def test_a_successor_reads_in_the_order_that_its_readers_have_seen() -> None:
     peers = Peers(2).begin()
     peers.lose = lambda frame: isinstance(frame, State) or (isinstance(frame, Data) and frame.reader.port == COPY)
     interleaved(peers)
@@ -301,7 +301,7 @@ def test_a_peer_answers_once_it_knows_the_deployment_and_then_refuses_the_replac
     assert peers.said("taken_over") == ["y app u"]
 
 
-def test_who_is_asked_too_early_answers_as_soon_as_it_can() -> None:
+def test_a_subscription_before_the_deployment_is_answered_after_it() -> None:
     peers = Peers(2).begin()
     peers.dead.add("x")
     peers.assign("u", HEIR2, "s", "y", "w")
@@ -354,7 +354,7 @@ def test_a_snapshot_carries_the_order_and_the_causes_that_no_chunk_has_carried()
     assert heir.reading.known == state.end
 
 
-def test_orders_that_came_with_an_input_are_handed_on_with_what_follows_from_it() -> None:
+def test_reading_orders_received_with_an_input_are_passed_on_with_its_results() -> None:
     peers = Peers().begin()
     cause = Determinant(Stream("app", "upper"), ORIGIN, Point(3, START), (), ORIGIN)
     active = peers.hostings["x"].components["app", "u"]
@@ -366,7 +366,7 @@ def test_orders_that_came_with_an_input_are_handed_on_with_what_follows_from_it(
         assert peers.hostings[peer].orders.of(cause.stream) == (cause,), peer
 
 
-def test_who_takes_over_reads_in_order_what_was_read_before_a_promise_that_its_copy_has() -> None:
+def test_a_successor_reads_in_order_the_tuples_before_a_punctuation_of_its_copy() -> None:
     peers = Peers(2).begin()
     stream = Stream("app", "u")
     first = Determinant(stream, ORIGIN, Point(0, 10), (Run(1, Point(2, 10)), Run(0, Point(1, 10))), ORIGIN)
@@ -410,7 +410,7 @@ def test_inputs_are_kept_until_the_last_of_all_copies_has_a_snapshot() -> None:
     assert len(peers.hostings["s"].components["app", "n"].log) == 0
 
 
-def test_an_old_question_of_a_follower_does_not_end_it() -> None:
+def test_an_outdated_subscription_of_a_follower_does_not_end_it() -> None:
     peers = Peers().begin()
     assignment = peers.deployment.assignments["u"]
     peers.emit("n", batch(0, 3))
@@ -540,7 +540,7 @@ def test_a_reader_that_does_not_answer_is_asked_ever_more_rarely() -> None:
     assert (left, peers.rows) == ([], [0, 1, 2]), "what is lost is sent again as soon as ever"
 
 
-def test_who_takes_no_part_forgets_the_orders_it_knew() -> None:
+def test_a_peer_without_a_role_deletes_the_reading_orders_that_it_knew() -> None:
     peers = Peers(2).begin()
     interleaved(peers)
     assert peers.hostings["y"].orders.of(Stream("app", "u"))
@@ -550,7 +550,7 @@ def test_who_takes_no_part_forgets_the_orders_it_knew() -> None:
     assert peers.hostings["z"].orders.of(Stream("app", "u"))
 
 
-def test_an_old_answer_to_a_copy_does_not_make_it_forget() -> None:
+def test_an_outdated_answer_does_not_reset_a_copy() -> None:
     peers = Peers().begin()
     peers.emit("n", batch(0, 3))
     copy = peers.hostings["y"].roles.copies["app", "u"]
@@ -567,7 +567,7 @@ def test_a_copy_does_not_begin_in_the_middle() -> None:
     assert not peers.hostings["y"].roles.copies["app", "u"].merge.joined
 
 
-def test_an_old_answer_to_a_copy_that_was_here_before_does_not_begin_a_new_one() -> None:
+def test_an_outdated_answer_to_a_removed_copy_does_not_start_the_new_one() -> None:
     """Seen in a campaign: a peer kept a copy, no longer, and again; the first one's answer came to the second."""
     peers = Peers()
     peers.lose = lambda frame: isinstance(frame, Data) and frame.reader.port == COPY
@@ -582,7 +582,7 @@ def test_an_old_answer_to_a_copy_that_was_here_before_does_not_begin_a_new_one()
     assert copy.log.end == copy.merge.received == Point(3, START)
 
 
-def test_a_component_moves_and_its_follower_goes_on_where_it_is() -> None:
+def test_a_follower_continues_at_its_position_after_a_move() -> None:
     peers = Peers(2).begin()
     interleaved(peers)
     assignment = peers.deployment.assignments["u"]
@@ -623,7 +623,7 @@ def sharing(peers: Peers) -> Deployment:
     return Deployment("second", 1, {"g": Assignment("w", 0, (), "", (Feed("app", "u"),), (), True)})
 
 
-def test_a_sharer_is_not_let_in_before_its_deployment_is_known() -> None:
+def test_a_sharer_is_refused_before_its_deployment_is_known() -> None:
     peers = Peers().begin()
     reader = Reader("second", "g", 0, "w")
     peers.say("w", "x", Subscribe(Output("app", "u"), reader, None, OnLag.FAIL))
@@ -635,7 +635,7 @@ def test_a_sharer_is_not_let_in_before_its_deployment_is_known() -> None:
     assert peers.hostings["w"].components["second", "g"].ports[0].received == Point(2, START)
 
 
-def test_a_sharer_that_leaves_keeps_its_place_for_whoever_takes_it() -> None:
+def test_the_cursor_of_a_sharer_that_leaves_is_retained_for_its_successor() -> None:
     peers = Peers().begin()
     peers.tell(sharing(peers))
     peers.later(0.2)
@@ -644,7 +644,7 @@ def test_a_sharer_that_leaves_keeps_its_place_for_whoever_takes_it() -> None:
     assert reader in peers.hostings["x"].components["app", "u"].log.cursors
 
 
-def test_a_sharer_that_is_too_slow_fails_alone_and_hears_of_it_though_that_is_lost() -> None:
+def test_a_slow_sharer_fails_alone_and_is_notified_again_if_the_notice_is_lost() -> None:
     peers = Peers(limits=Limits(200, 600, 200)).begin()
     peers.tell(sharing(peers))
     peers.later(0.2)
@@ -678,7 +678,7 @@ def test_a_sharer_that_has_not_joined_makes_no_snapshot() -> None:
     assert peers.hostings["y"].roles.copies["second", "g"].state is not None
 
 
-def test_what_is_on_its_way_over_a_slow_link_is_not_sent_over_and_over() -> None:
+def test_tuples_in_transit_over_a_slow_link_are_not_repeated() -> None:
     peers = Peers().begin()
     held: list[tuple[str, str, Frame]] = []
     peers.emit("n", batch(0, 3), deliver=False)
@@ -697,7 +697,7 @@ def test_what_is_on_its_way_over_a_slow_link_is_not_sent_over_and_over() -> None
     assert peers.rows == [0, 1, 2]
 
 
-def test_a_component_that_cannot_be_made_is_told_of_once(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_component_that_cannot_be_created_is_reported_once(monkeypatch: pytest.MonkeyPatch) -> None:
     """However often its peer is told to execute it; another attempt or another epoch may succeed."""
     peers = Peers()
     make = peers._create

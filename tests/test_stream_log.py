@@ -86,7 +86,7 @@ def test_a_chunk_larger_than_half_a_window_goes_once_half_of_it_is_free() -> Non
     assert len(log.due(cursor)) == 1, "half is free"
 
 
-def test_a_promise_that_is_withheld_leaves_the_tuples_behind_it_room() -> None:
+def test_a_withheld_punctuation_takes_no_room_from_the_tuples_behind_it() -> None:
     log = StreamLog(limits=Limits(window=400, retain=4_000))
     cursor = log.subscribe(READER, ORIGIN)
     log.append(chunks_of([batch(0, 1), Punctuation(5, 1, 0.0), batch(1, 20), batch(21, 20)], ORIGIN))
@@ -95,7 +95,7 @@ def test_a_promise_that_is_withheld_leaves_the_tuples_behind_it_room() -> None:
     assert values(log.due(cursor)) == [list(range(21, 41))]
 
 
-def test_a_broken_link_is_that_sent_is_what_was_received() -> None:
+def test_after_a_broken_link_only_received_tuples_count_as_sent() -> None:
     log = filled(4)
     cursor = log.subscribe(READER, None)
     log.due(cursor)
@@ -114,7 +114,7 @@ def test_an_acknowledgement_of_the_past_changes_nothing() -> None:
     assert log.due(cursor) == []
 
 
-def test_who_is_none_is_not_heard() -> None:
+def test_messages_of_peers_that_are_no_readers_are_ignored() -> None:
     log = filled(2)
     assert not log.acknowledge(SECOND, at(2), at(2), at(2))
     assert len(log) == 2
@@ -134,7 +134,7 @@ def test_the_log_is_trimmed_to_the_least_durable_place() -> None:
     assert log.start == at(4)
 
 
-def test_copies_hold_nothing_back_and_a_copy_itself_keeps_all() -> None:
+def test_copies_do_not_delay_trimming_and_a_copy_retains_all_until_it_is_told_to_trim() -> None:
     log = filled(3)
     log.subscribe(BACKUP, None, OnLag.RESYNC)
     had(log, READER, 3)
@@ -150,7 +150,7 @@ def test_copies_hold_nothing_back_and_a_copy_itself_keeps_all() -> None:
     assert untils(copy.chunks(ORIGIN)) == [6], "what comes later goes, too"
 
 
-def test_a_log_without_readers_keeps_nothing() -> None:
+def test_a_log_without_readers_retains_nothing() -> None:
     log = StreamLog()
     emit(log, 3)
     assert (len(log), log.end) == (0, at(3))
@@ -174,7 +174,7 @@ def test_bytes_are_right_after_trimming() -> None:
 # -- who reads -----------------------------------------------------------------------------------------------------
 
 
-def test_who_is_expected_keeps_what_it_will_ask_for() -> None:
+def test_the_log_retains_tuples_for_an_expected_reader() -> None:
     log = StreamLog()
     log.expect(READER)
     emit(log, 3)
@@ -182,13 +182,13 @@ def test_who_is_expected_keeps_what_it_will_ask_for() -> None:
     assert untils(log.due(cursor)) == [1, 2, 3]
 
 
-def test_who_joins_unexpected_begins_at_the_end_and_a_copy_at_the_beginning() -> None:
+def test_an_unexpected_reader_begins_at_the_end_and_a_copy_at_the_beginning() -> None:
     log = filled(3)
     assert log.subscribe(SHARER, None).sent == at(3)
     assert log.subscribe(BACKUP, None).sent == ORIGIN
 
 
-def test_who_takes_a_place_begins_where_the_other_was_durable() -> None:
+def test_a_successor_begins_at_the_durable_position_of_the_reader_that_it_replaces() -> None:
     log = filled(4)
     log.subscribe(READER, None)
     log.due(log.cursors[READER])
@@ -201,7 +201,7 @@ def test_who_takes_a_place_begins_where_the_other_was_durable() -> None:
     assert untils(log.due(log.subscribe(heir, at(2)))) == [3, 4]
 
 
-def test_who_takes_the_places_of_two_begins_where_the_one_was_that_something_is_kept_for() -> None:
+def test_a_successor_of_two_readers_begins_at_the_one_for_which_tuples_are_retained() -> None:
     log = filled(4)
     log.subscribe(READER, None)
     log.due(log.cursors[READER])
@@ -213,7 +213,7 @@ def test_who_takes_the_places_of_two_begins_where_the_one_was_that_something_is_
     assert (cursor.sent, cursor.durable) == (at(1), at(1))
 
 
-def test_a_follower_that_takes_a_place_goes_on_and_holds_what_the_other_held() -> None:
+def test_a_follower_that_replaces_a_reader_continues_and_retains_the_same_tuples() -> None:
     log = filled(4)
     log.subscribe(READER, None)
     had(log, READER, 3, durable=1)
@@ -230,7 +230,7 @@ def test_a_follower_that_takes_a_place_goes_on_and_holds_what_the_other_held() -
     assert untils(log.due(follower)) == [5]
 
 
-def test_a_follower_that_was_made_anew_reads_again_what_the_one_before_had() -> None:
+def test_a_recreated_follower_reads_the_tuples_of_its_predecessor_again() -> None:
     log = filled(4)
     log.subscribe(READER, None)
     follower = log.subscribe(READER._replace(peer="f", epoch=1), at(1), OnLag.RESYNC)
@@ -240,7 +240,7 @@ def test_a_follower_that_was_made_anew_reads_again_what_the_one_before_had() -> 
     assert untils(log.due(follower)) == [3, 4]
 
 
-def test_an_earlier_epoch_takes_no_place() -> None:
+def test_a_reader_of_an_earlier_epoch_replaces_nobody() -> None:
     log = filled(2)
     late = READER._replace(peer="f", epoch=1)
     log.expect(late)
@@ -249,7 +249,7 @@ def test_an_earlier_epoch_takes_no_place() -> None:
     assert {READER, late} == set(log.cursors)
 
 
-def test_an_old_question_does_not_send_again_what_was_received() -> None:
+def test_an_outdated_subscription_does_not_send_received_tuples_again() -> None:
     log = filled(4)
     cursor = log.subscribe(READER, None)
     log.due(cursor)
@@ -268,7 +268,7 @@ def test_a_component_that_is_created_anew_reads_from_its_snapshot_on() -> None:
     assert untils(log.due(cursor)) == [2, 3, 4]
 
 
-def test_an_old_question_of_a_follower_is_no_question_for_what_is_gone() -> None:
+def test_an_outdated_subscription_of_a_follower_does_not_request_trimmed_tuples() -> None:
     log = filled(0)
     log.append(chunks_of([batch(0, 2), batch(2, 2)], ORIGIN))
     follower = READER._replace(peer="f", epoch=1)
@@ -278,7 +278,7 @@ def test_an_old_question_of_a_follower_is_no_question_for_what_is_gone() -> None
     assert values(log.due(cursor)) == [[2, 3]]
 
 
-def test_a_lost_answer_is_asked_for_again() -> None:
+def test_a_subscription_whose_answer_was_lost_is_answered_again() -> None:
     log = filled(4)
     cursor = log.subscribe(READER, None)
     log.due(cursor)
@@ -286,7 +286,7 @@ def test_a_lost_answer_is_asked_for_again() -> None:
     assert untils(log.due(cursor)) == [1, 2, 3, 4]
 
 
-def test_tuples_that_are_gone_cannot_be_asked_for_but_promises_may() -> None:
+def test_a_reader_cannot_begin_at_trimmed_tuples_but_at_trimmed_punctuations() -> None:
     log = StreamLog()
     log.expect(READER)
     log.append(chunks_of([batch(0, 2), Punctuation(5, 2, 0.0), batch(2, 2)], ORIGIN))
@@ -297,7 +297,7 @@ def test_tuples_that_are_gone_cannot_be_asked_for_but_promises_may() -> None:
     assert log.subscribe(BACKUP, Point(1, START)).sent == Point(2, 5), "a copy begins anew"
 
 
-def test_the_place_behind_is_where_the_first_needed_chunk_begins() -> None:
+def test_the_trim_position_is_the_beginning_of_the_first_needed_chunk() -> None:
     log = StreamLog()
     log.expect(READER)
     log.append(chunks_of([batch(0, 2), Punctuation(5, 2, 0.0), batch(2, 2)], ORIGIN))
@@ -310,7 +310,7 @@ def test_the_place_behind_is_where_the_first_needed_chunk_begins() -> None:
 # -- who has to wait, and who fails ----------------------------------------------------------------------------------
 
 
-def test_a_consumer_holds_up_by_what_it_has_not_consumed_or_not_made_durable() -> None:
+def test_a_consumer_delays_its_producer_by_tuples_not_consumed_or_not_durable() -> None:
     log = filled(2, window=3 * ROOM, retain=5 * ROOM)
     log.subscribe(READER, None)
     assert not blocked(log)
@@ -327,7 +327,7 @@ def test_a_consumer_holds_up_by_what_it_has_not_consumed_or_not_made_durable() -
     assert not blocked(log)
 
 
-def test_a_follower_waits_until_it_hears_what_nobody_needs() -> None:
+def test_a_follower_is_blocked_until_it_is_told_which_tuples_nobody_needs() -> None:
     log = StreamLog(limits=Limits(2 * ROOM, 4 * ROOM))
     log.retains_all = True
     emit(log, 3)
@@ -338,7 +338,7 @@ def test_a_follower_waits_until_it_hears_what_nobody_needs() -> None:
     assert not blocked(log)
 
 
-def test_copies_hold_nothing_up() -> None:
+def test_copies_do_not_delay_the_producer() -> None:
     log = filled(0, window=2 * ROOM, retain=2 * ROOM)
     log.subscribe(BACKUP, None, OnLag.RESYNC)
     emit(log, 1)
@@ -393,7 +393,7 @@ def mixed() -> StreamLog:
     return log
 
 
-def test_a_cut_splits_a_batch_and_keeps_promises_before_it() -> None:
+def test_a_cut_splits_a_batch_and_includes_the_punctuations_before_it() -> None:
     log = mixed()
     log.cut(Point(4, START))
     assert (log.end, values(log.chunks(ORIGIN))) == (Point(4, 15), [[0, 1, 2], 15, [3]])
@@ -401,7 +401,7 @@ def test_a_cut_splits_a_batch_and_keeps_promises_before_it() -> None:
     assert log.size == sum(each.size for each in log.chunks(ORIGIN))
 
 
-def test_a_cut_at_a_promise_keeps_it_and_adds_one_that_is_not_here() -> None:
+def test_a_cut_at_a_punctuation_includes_it_and_adds_a_missing_one() -> None:
     log = mixed()
     log.cut(Point(3, START))
     assert values(log.chunks(ORIGIN)) == [[0, 1, 2], 15]
@@ -410,12 +410,12 @@ def test_a_cut_at_a_promise_keeps_it_and_adds_one_that_is_not_here() -> None:
 
 
 @pytest.mark.parametrize("place", [Point(9, 40), Point(1, 40)])
-def test_a_cut_at_what_is_not_here_begins_there(place: Point) -> None:
+def test_a_cut_at_a_position_outside_the_log_empties_it(place: Point) -> None:
     log = mixed()
     log.trim(Point(3, 15))
     log.cut(place)
     assert (log.start, log.end, len(log), log.size) == (place, place, 0, 0)
 
 
-def test_a_cursor_tells_whom_it_is_about() -> None:
+def test_the_text_of_a_cursor_names_its_reader() -> None:
     assert "consumed 0" in repr(Cursor(READER._replace(port=CLIENT), ORIGIN))

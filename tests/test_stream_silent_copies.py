@@ -67,7 +67,7 @@ class Fed(Peers):
 
 
 @pytest.mark.parametrize("known", [True, False])
-def test_nobody_waits_for_a_copy_of_which_nothing_is_heard(known: bool) -> None:
+def test_nobody_waits_for_a_silent_copy(known: bool) -> None:
     """Be it that it had a snapshot, be it that it never came."""
     peers = Fed()
     if not known:
@@ -96,7 +96,7 @@ def test_a_copy_that_answers_is_waited_for_however_slow_it_is() -> None:
     assert peers.ring_position < 30 * ROWS
 
 
-def test_who_has_not_looked_for_long_gives_the_others_time_to_be_heard() -> None:
+def test_a_peer_that_was_suspended_gives_copies_time_to_answer_before_they_count_as_silent() -> None:
     """A peer that was suspended: what its copies said waits to be read."""
     peers = Fed()
     peers.begin()
@@ -131,7 +131,7 @@ def test_a_copy_that_comes_back_can_take_over_from_its_next_snapshot() -> None:
     assert peers.said("component_failed") == []
 
 
-def test_an_old_snapshot_is_of_no_use_though_it_is_acknowledged_late() -> None:
+def test_a_late_acknowledgement_of_an_old_snapshot_does_not_make_a_copy_usable() -> None:
     late: list[Frame] = []
     peers = Fed()
     peers.begin()
@@ -154,7 +154,7 @@ def test_an_old_snapshot_is_of_no_use_though_it_is_acknowledged_late() -> None:
     assert peers.unfit == [("y",)]
 
 
-def test_a_copy_that_was_left_behind_fails_by_name_if_it_has_to_take_over() -> None:
+def test_a_lagging_copy_that_has_to_take_over_fails_by_name() -> None:
     peers = Fed()
     peers.begin()
     peers.feed(5)
@@ -167,7 +167,7 @@ def test_a_copy_that_was_left_behind_fails_by_name_if_it_has_to_take_over() -> N
     assert "are requested; those from" in reasons[0]
 
 
-def test_other_copies_are_waited_for_meanwhile() -> None:
+def test_the_other_copies_are_still_waited_for() -> None:
     peers = Fed("y", "w")
     peers.begin()
     peers.lose = silent("y")

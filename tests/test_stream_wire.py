@@ -79,7 +79,7 @@ FRAMES: list[Frame] = [
 
 
 @pytest.mark.parametrize("frame", FRAMES, ids=lambda frame: type(frame).__name__)
-def test_what_is_written_is_read(frame: Frame) -> None:
+def test_encoded_items_are_decoded_equally(frame: Frame) -> None:
     found = decode(encode(frame))
     if isinstance(frame, Data):
         assert isinstance(found, Data)
@@ -88,7 +88,7 @@ def test_what_is_written_is_read(frame: Frame) -> None:
         assert found == frame
 
 
-def test_chunks_keep_their_tuples_places_and_determinants() -> None:
+def test_chunks_keep_positions_and_determinants_of_their_tuples() -> None:
     sent = chunks()
     found = decode(encode(Data(OUTPUT, READER, ORIGIN, sent)))
     assert isinstance(found, Data)
@@ -108,7 +108,7 @@ def test_a_chunk_is_encoded_once_for_all_its_readers() -> None:
 
 
 @pytest.mark.parametrize("frame", [*FRAMES, Data(OUTPUT, READER, ORIGIN, chunks())], ids=lambda one: type(one).__name__)
-def test_no_damaged_byte_goes_unnoticed(frame: Frame) -> None:
+def test_every_damaged_byte_is_detected(frame: Frame) -> None:
     data = encode(frame)
     for place in range(len(data)):
         damaged = bytearray(data)
@@ -118,7 +118,7 @@ def test_no_damaged_byte_goes_unnoticed(frame: Frame) -> None:
 
 
 @pytest.mark.parametrize("frame", [*FRAMES, Data(OUTPUT, READER, ORIGIN, chunks())], ids=lambda one: type(one).__name__)
-def test_what_is_cut_off_or_goes_on_is_refused(frame: Frame) -> None:
+def test_truncated_and_extended_chunks_are_refused(frame: Frame) -> None:
     data = encode(frame)
     for length in range(len(data)):
         with pytest.raises(ValueError, match=r"frame|item"):
@@ -127,7 +127,7 @@ def test_what_is_cut_off_or_goes_on_is_refused(frame: Frame) -> None:
         decode(data + b"x")
 
 
-def test_an_item_that_is_not_where_its_chunk_says_is_refused() -> None:
+def test_an_item_at_another_position_than_its_chunk_states_is_refused() -> None:
     batch = chunks()[0]
     elsewhere = Chunk(Point(4, 0), Point(7, 0), batch.item, batch.size)
     with pytest.raises(ValueError, match="item of 3 tuples from position 0; expected one from 4 to 7"):

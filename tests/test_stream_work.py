@@ -63,7 +63,7 @@ def test_a_split_is_as_slow_as_its_slowest_reader_and_each_gets_all() -> None:
     assert bench.delivered() == [("fast", 2), ("slow", 2)]
 
 
-def test_what_was_consumed_is_said_once_a_quarter_of_a_window_and_after_a_while() -> None:
+def test_consumption_is_acknowledged_every_quarter_of_a_window_and_after_a_time() -> None:
     bench = Bench({"o": ["s"]}, limits=small(800))
     bench.said(Ack)
     told = []
@@ -88,7 +88,7 @@ def test_readers_on_the_same_peer_obey_the_same_windows() -> None:
     assert bench.sent == [], "nobody else has to know"
 
 
-def test_removal_leaves_nothing_and_work_under_way_ends_in_nothing() -> None:
+def test_removal_leaves_no_state_and_discards_the_result_of_running_work() -> None:
     bench = Bench({"o": ["s"]}, {"o": ["t"]})
     bench.offer("o")
     bench.offer("o")
@@ -169,7 +169,7 @@ def test_least_slack_counts_the_time_that_the_component_itself_has_been_taking()
     assert work_of(bench.hosting, 5.0).component.operator == "quick"
 
 
-def test_only_what_the_driver_can_execute_is_given() -> None:
+def test_next_returns_only_work_that_the_driver_can_execute() -> None:
     bench = Bench({"heavy": ["h"], "light": ["l"]})
     bench.offer("heavy", 1000)
     bench.offer("light", 1)
@@ -196,7 +196,7 @@ def positions(chunks: list[Chunk]) -> list[int]:
     return [chunk.start.position for chunk in chunks]
 
 
-def test_what_waits_at_one_input_is_taken_together_within_limits() -> None:
+def test_items_that_wait_at_one_input_are_executed_together_within_limits() -> None:
     bench = Bench({"o": ["s", "other"]}, limits=small(4000))
     for number in range(5):
         bench.offer("o", born=1.0 + number / 100)
@@ -213,7 +213,7 @@ def test_what_waits_at_one_input_is_taken_together_within_limits() -> None:
     assert len(work.chunks) == 1, "more than one of a quarter of a second would take too long"
 
 
-def test_what_was_born_far_apart_or_fills_the_window_goes_alone() -> None:
+def test_items_of_distant_entry_times_or_large_ones_are_executed_alone() -> None:
     bench = Bench({"o": ["s"]}, limits=small(1000))
     for born, size in [(0.0, 100), (0.1, 100), (0.3, 100), (0.3, 401)]:
         bench.offer("o", size=size, born=born)
@@ -225,7 +225,7 @@ def test_what_was_born_far_apart_or_fills_the_window_goes_alone() -> None:
 
 
 @given(st.lists(st.floats(0, 5), min_size=2, max_size=20))
-def test_however_often_items_are_merged_they_stay_as_young(births: list[float]) -> None:
+def test_repeated_merging_does_not_make_items_older(births: list[float]) -> None:
     merged = births[0]
     for born in births[1:]:
         if mergeable(merged, born):
@@ -237,7 +237,7 @@ def test_however_often_items_are_merged_they_stay_as_young(births: list[float]) 
 # -- work that is put off --------------------------------------------------------------------------------------------
 
 
-def test_work_that_is_put_off_waits_for_room_and_goes_on_before_what_came_later() -> None:
+def test_deferred_work_waits_for_room_and_precedes_later_items() -> None:
     bench = Bench({"much": ["m"], "other": ["n"]}, {"much": ["out"]}, limits=small(1000))
     much = bench["much"]
     bench.offer("much", 5)
@@ -264,7 +264,7 @@ def test_work_that_is_put_off_waits_for_room_and_goes_on_before_what_came_later(
     assert positions(work_of(bench.hosting).chunks) == [5]
 
 
-def test_work_that_is_put_off_goes_with_its_component() -> None:
+def test_deferred_work_is_removed_with_its_component() -> None:
     bench = Bench({"much": ["m"]})
     bench.offer("much")
     bench.done(work_of(bench.hosting), unfinished=True)
@@ -275,7 +275,7 @@ def test_work_that_is_put_off_goes_with_its_component() -> None:
 # -- measurements ----------------------------------------------------------------------------------------------------
 
 
-def test_what_is_measured_of_a_component() -> None:
+def test_measurements_of_a_component() -> None:
     bench = Bench({"o": ["s"]}, {"o": ["t"]})
     for step in range(200):
         now = step / 10

@@ -40,7 +40,7 @@ def said() -> tuple[Register, PublishedStreams]:
     return register, PublishedStreams(register)  # type: ignore[arg-type] # only these two calls are made
 
 
-def test_what_is_offered_and_what_is_measured_have_one_entry() -> None:
+def test_a_stream_has_one_entry_for_its_offer_and_its_profile() -> None:
     register, streams = said()
     streams.profile("s", {"rate": 10.0, "cost": 1e-5, "selectivity": 0.5})
     streams.offer("s", "a", "filter", {"rate": 7.0, "delay": 0.2})
@@ -76,7 +76,7 @@ def test_the_oldest_offer_is_advertised_and_the_next_one_when_it_is_withdrawn() 
     assert register.held == {}
 
 
-def test_nothing_is_told_twice_and_profiles_are_bounded() -> None:
+def test_nothing_is_published_twice_and_profiles_are_bounded() -> None:
     register = Register()
     streams = PublishedStreams(register, retained=2)  # type: ignore[arg-type]
     for _ in range(3):
@@ -102,7 +102,7 @@ CALLS = st.tuples(
 
 
 @given(st.lists(CALLS, max_size=30))
-def test_an_entry_is_always_what_a_plain_list_would_say(calls: list[tuple[str, str, str, int]]) -> None:
+def test_entries_equal_those_of_a_simple_implementation(calls: list[tuple[str, str, str, int]]) -> None:
     register, streams = said()
     offers: list[tuple[str, str, int]] = []
     profiles: dict[str, int] = {}
@@ -152,7 +152,7 @@ def test_hosts_are_found_with_what_they_offer_and_have_measured() -> None:
     assert [(entry.host, entry.attributes) for entry in found["packets"]] == [("p3", {"rate": 40.0})]
 
 
-def test_of_several_hosts_the_busiest_is_believed() -> None:
+def test_of_several_profiles_that_of_the_busiest_host_counts() -> None:
     entries = {
         "s": (
             Entry("s", "p1", "stream", {"rate": 5.0, "cost": 1.0}, 30.0),

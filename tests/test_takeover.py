@@ -107,7 +107,7 @@ def test_the_death_of_a_backup_harms_nobody() -> None:
     stopped(ring)
 
 
-def test_two_that_die_together_are_one_after_the_other() -> None:
+def test_two_simultaneous_deaths_are_handled_one_after_the_other() -> None:
     ring = Ring(6, seed=3)
     assert established(ring) == [""]
     ring.crash("peer-2")
@@ -119,7 +119,7 @@ def test_two_that_die_together_are_one_after_the_other() -> None:
 
 
 @pytest.mark.parametrize("lost", ["peer-1", "peer-2"])
-def test_what_has_no_backup_ends_its_application(lost: str) -> None:
+def test_the_death_of_a_component_without_a_backup_ends_its_application(lost: str) -> None:
     ring = Ring(6, seed=4)
     assert established(ring, {"o0": ("peer-3",)} if lost == "peer-2" else None) == [""]
     ring.crash(lost)
@@ -148,7 +148,7 @@ def test_a_backup_without_bandwidth_is_refused() -> None:
     assert not any(each.ledger.requests for each in ring.synergy.values())
 
 
-def test_drivers_are_told_what_to_keep_and_what_has_moved() -> None:
+def test_drivers_receive_deployments_of_copies_and_of_moved_components() -> None:
     ring = Ring(6, seed=1)
     told: list[tuple[str, Deployment]] = []
 
@@ -171,7 +171,7 @@ def test_drivers_are_told_what_to_keep_and_what_has_moved() -> None:
         assert each.running
 
 
-def test_who_takes_several_over_loses_the_backup_of_none() -> None:
+def test_a_peer_that_takes_over_several_components_loses_the_backups_of_none() -> None:
     """Each is asked for by a message of its own; the first must not take the others' backups away."""
     ring = Ring(6, seed=1)
     established(ring)
@@ -187,7 +187,7 @@ def test_who_takes_several_over_loses_the_backup_of_none() -> None:
     assert roles == [[Role.ACTIVE, Role.ACTIVE]]
 
 
-def test_streams_are_offered_with_whoever_may_take_over_what_makes_them() -> None:
+def test_streams_are_published_with_the_peers_that_may_take_over_their_producers() -> None:
     ring = Ring(6, seed=1)
     established(ring)
     source, before = Producer("r", "source", "peer-1", 0, "peer-0"), BACKUPS["o0"]
@@ -272,7 +272,7 @@ def test_an_availability_becomes_a_degree() -> None:
     stopped(ring)
 
 
-def test_what_cannot_be_available_is_refused_before_anything_starts() -> None:
+def test_an_unreachable_availability_is_refused_before_anything_starts() -> None:
     with pytest.raises(ValueError, match=r"qos\.availability: 'degree 9'; expected at most 7, a peer for each replica"):
         check_placement(available("degree 9"), "composed", 7)
     with pytest.raises(ValueError, match=r"qos\.availability: '100 %'; expected less than 1"):
@@ -318,7 +318,7 @@ def test_backups_go_where_they_could_take_over() -> None:
 
 
 @pytest.mark.parametrize("seed", range(24))
-def test_whatever_dies_nothing_is_overbooked_leaked_or_executed_twice(seed: int) -> None:
+def test_nothing_is_overbooked_leaked_or_executed_twice_whichever_peer_dies(seed: int) -> None:
     rng = random.Random(seed)
     ring = Ring(8, seed=seed, codec=True)
     names = ("source", "o0", "o1", "sink")
@@ -354,7 +354,7 @@ def test_whatever_dies_nothing_is_overbooked_leaked_or_executed_twice(seed: int)
     assert not ring.deployed
 
 
-def test_a_question_of_an_earlier_take_over_that_comes_late_harms_nobody() -> None:
+def test_a_late_message_of_an_earlier_takeover_harms_nobody() -> None:
     ring = Ring(6, seed=1)
     established(ring)
     ring.crash("peer-2")

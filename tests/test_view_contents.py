@@ -68,7 +68,7 @@ def test_the_last_measurement_of_a_sink_comes_before_its_end() -> None:
     play(scenario)
 
 
-def test_a_sink_that_is_taken_away_tells_first_what_it_has_not_told() -> None:
+def test_a_removed_sink_reports_its_last_measurements_first() -> None:
     async def scenario() -> None:
         pair = Pair(read=reading(500, 100), measure_s=1e6, limits=Limits(20_000, results=20_000))
         pair.deploy("app", trace().sink(delay="2 s"), {"source": "a", "sink": "a"})
@@ -236,20 +236,20 @@ def events_without_origin() -> list[Event]:
     return [event for event in story(3) if event.subject == "top-1" and event.peer != PEERS[0]]
 
 
-def test_explain_tells_a_failure_that_only_others_saw() -> None:
+def test_explain_contains_a_failure_that_only_other_peers_recorded() -> None:
     events = [*events_without_origin(), SessionExpired(START + 4, PEERS[1], "top-1", origin=PEERS[0])]
     assert Explanation("top-1", events, NAMES).outcome == "failed: its origin peer-1 died or does not answer"
 
 
 @pytest.mark.parametrize("events", [[], events_without_origin()], ids=["no events", "events of others"])
-def test_explain_tells_a_failure_that_only_the_client_knows(events: list[Event]) -> None:
+def test_explain_contains_a_failure_that_only_the_client_knows(events: list[Event]) -> None:
     state = "failed", f"peer {PEERS[0]} does not answer: connection refused"
     explained = Explanation("top-1", events, NAMES, state)
     assert explained.outcome == "failed: peer peer-1 does not answer: connection refused"
     assert "being composed" not in str(explained)
 
 
-def test_explain_keeps_what_the_journal_tells_of_the_end() -> None:
+def test_explain_prefers_the_end_in_the_journal_to_that_of_the_client() -> None:
     end = ApplicationFailed(START + 4, PEERS[0], "top-1", reason=f"filter at {PEERS[1]}: no column x")
     explained = Explanation("top-1", [*story(3), end], NAMES, ("stopped", ""))
     assert explained.outcome == "failed: filter at peer-2: no column x"
@@ -277,7 +277,7 @@ SAID = [
 ]
 
 
-def test_errors_of_peers_are_told_in_view_text_report_and_explanation() -> None:
+def test_errors_of_peers_are_in_view_text_report_and_explanation() -> None:
     journal = story(6)
     for event in (*HARMLESS, *TROUBLES):
         journal.append(event)

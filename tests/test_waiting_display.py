@@ -44,7 +44,7 @@ class Shown:
         self.lines.append("cleared")
 
 
-def test_the_line_comes_within_two_seconds_is_kept_current_and_goes() -> None:
+def test_the_line_appears_within_two_seconds_is_updated_and_removed() -> None:
     clock, shown, said = Clock(), Shown(), ["starting 8 peers"]
     line = WaitingDisplay(lambda: said[-1], shown, clock)
     began = clock.now
@@ -73,7 +73,7 @@ def test_a_quick_call_shows_nothing() -> None:
     assert not shown.lines
 
 
-def test_nothing_to_say_is_not_said() -> None:
+def test_an_empty_text_is_not_shown() -> None:
     clock, shown = Clock(), Shown()
     line = WaitingDisplay(str, shown, clock)
     clock.now += 10
@@ -82,7 +82,7 @@ def test_nothing_to_say_is_not_said() -> None:
 
 
 @pytest.mark.parametrize("blocking", [False, True])
-def test_a_coroutine_tells_what_it_waits_for_unless_its_caller_does(
+def test_a_coroutine_shows_its_progress_unless_its_caller_does(
     monkeypatch: pytest.MonkeyPatch, *, blocking: bool
 ) -> None:
     shown = Shown()
@@ -127,7 +127,7 @@ class Terminal(io.StringIO):
         return True
 
 
-def test_who_sees_it_decides_where_it_is_shown(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_output_depends_on_terminal_or_notebook(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(waiting_display, "_silenced", False)
     monkeypatch.delenv(QUIET, raising=False)
     monkeypatch.setitem(sys.modules, "IPython", type("Python", (), {"get_ipython": staticmethod(lambda: None)}))
@@ -144,7 +144,7 @@ def test_who_sees_it_decides_where_it_is_shown(monkeypatch: pytest.MonkeyPatch) 
     assert display() is None
 
 
-def test_a_terminal_has_a_line_that_is_gone_at_the_end(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_terminal_shows_a_line_that_is_removed_at_the_end(monkeypatch: pytest.MonkeyPatch) -> None:
     written = Terminal()
     monkeypatch.setattr("rich.console.Console", lambda **_: Console(file=written, force_terminal=True, width=80))
     line = TerminalLine()
