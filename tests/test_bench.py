@@ -104,8 +104,11 @@ def test_a_measurement_of_spark_gives_its_keys(
     ],
 )
 def test_a_measurement_on_processes_gives_its_keys(name: str) -> None:
-    result = suite.run(name, small=True)
+    shares: list[float] = []
+    result = suite.run(name, small=True, progress=shares.append)
     check(result, name)
+    assert shares == sorted(shares)
+    assert shares[-1:] == [1.0] * (name in suite.LONG)
     assert set(result["detail"]) >= DETAIL[name] | {"load"}
     assert result["detail"].get("lost", 0) == result["detail"].get("doubled", 0) == 0
     for peer in result["peers"]:

@@ -10,7 +10,7 @@ import signal
 import socket
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -298,7 +298,8 @@ def test_data_is_fetched_only_with_the_right_checksum(folder: Path) -> None:
 def measurements(monkeypatch: pytest.MonkeyPatch) -> None:
     """Two measurements, one of which fails."""
 
-    def run(name: str) -> dict[str, Any]:
+    def run(name: str, progress: Callable[[float], None]) -> dict[str, Any]:
+        progress(0.5)
         if name == "hop":
             raise RuntimeError("no clock")
         compared = {"cpu_s_a_million": 0.25, "ours_to_theirs": 2.5}
@@ -310,6 +311,7 @@ def measurements(monkeypatch: pytest.MonkeyPatch) -> None:
         return {"name": name, "value": 1.25, "unit": "s", "detail": {"runs": 3, "each": [1, 2]}, "peers": beside}
 
     monkeypatch.setattr(suite, "NAMES", ("ready", "hop"))
+    monkeypatch.setattr(suite, "LONG", {"ready": "about an hour: it waits"})
     monkeypatch.setattr(suite, "run", run)
 
 
@@ -318,6 +320,7 @@ def test_measurements() -> None:
     one = synergy("bench", "ready", "--json")
     assert one.exit_code == 0
     assert json.loads(one.stdout)["value"] == 1.25
+    assert "measuring ready, about an hour: it waits" in one.stderr
     shown = synergy("bench", "ready").stdout
     shown = " ".join(shown.split())
     assert shown.startswith("ready 1.25 s bytewax 500 ms, 0.25 processor seconds a million, ours to theirs 2.5 pathway")
@@ -325,6 +328,7 @@ def test_measurements() -> None:
     everything = synergy("bench", "all", "--json")
     assert everything.exit_code == 1
     assert [each["name"] for each in json.loads(everything.stdout)] == ["ready"]
+    assert "measuring hop\n" in everything.stderr
     assert "synergy: hop: no clock" in everything.stderr
     assert "synergy: not measured: hop" in everything.stderr
     assert refused("bench", "redy") == "NAME: 'redy'; expected all, or one of ready, hop; did you mean 'ready'?"

@@ -21,7 +21,7 @@ from __future__ import annotations
 
 import math
 import random
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Final, NamedTuple
 
 import msgspec
@@ -38,7 +38,7 @@ from synergy_nb.runtime.client.cluster import Application, Cluster
 from synergy_nb.runtime.process.requests import NotAdmitted
 from synergy_nb.runtime.process.starting import LATE
 
-__all__ = ["admission", "random_plan"]
+__all__ = ["DURATION", "admission", "random_plan"]
 
 PEERS: Final = 8
 PLANS: Final = 200
@@ -46,6 +46,7 @@ WINDOW: Final = 0.2  # length of the windows of aggregates, seconds
 TWICE: Final = 4  # every so many-th plan runs twice, which shows the variation that no projection can predict
 GUARD_BAND: Final = CompositionConfig().guard_band  # that of the clusters here, live and simulated
 WARMING: Final = 6  # number of plans for warming up, not counted: code is loaded, and latencies are measured
+DURATION: Final = f"about 16 minutes: {PLANS + WARMING} plans run one after the other, in real time"
 
 
 class Length(NamedTuple):
@@ -166,8 +167,20 @@ def _mean_stages(measured: Sequence[Mapping[str, tuple[float, float]]]) -> dict[
     return found
 
 
-def admission(*, small: bool = False, seed: int = 1) -> dict[str, Any]:
-    """Share of the admitted plans that met their limit, and of the refused ones that would have met it, live."""
+def admission(
+    *, small: bool = False, seed: int = 1, progress: Callable[[float], None] = lambda _share: None
+) -> dict[str, Any]:
+    """Share of the admitted plans that met their limit, and of the refused ones that would have met it, live.
+
+    Parameters
+    ----------
+    small
+        Whether only four short plans run, as a check.
+    seed
+        Seed of plans and limits.
+    progress
+        Callback with the share of the plans that have run, from 0 to 1.
+    """
     count, length = (4, Length(0.3, 0, 0)) if small else (PLANS, LENGTH)
     before = machine_load()
     rng = random.Random(seed)
@@ -184,6 +197,7 @@ def admission(*, small: bool = False, seed: int = 1) -> dict[str, Any]:
             if number >= WARMING:
                 answers.append(answer)
                 plans.append(plan)
+            progress((number + 1) / (count + WARMING))
         measured = [state.overheads for state in cluster.states().values() if state is not None]
     found = summarised(answers, GUARD_BAND)
     stages = _mean_stages(measured)

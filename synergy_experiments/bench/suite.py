@@ -32,7 +32,7 @@ from synergy_experiments.bench import (
     view,
 )
 
-__all__ = ["NAMES", "run"]
+__all__ = ["LONG", "NAMES", "run"]
 
 _MEASUREMENTS: Final[dict[str, Callable[..., dict[str, Any]]]] = {
     "ready": local_peers.ready,
@@ -62,8 +62,11 @@ _MEASUREMENTS: Final[dict[str, Callable[..., dict[str, Any]]]] = {
 }
 NAMES: Final[tuple[str, ...]] = tuple(_MEASUREMENTS)
 
+#: Measurements that take many minutes, with their duration; they report their progress.
+LONG: Final[dict[str, str]] = {"admission": admissions.DURATION}
 
-def run(name: str, *, small: bool = False) -> dict[str, Any]:
+
+def run(name: str, *, small: bool = False, progress: Callable[[float], None] | None = None) -> dict[str, Any]:
     """Run one measurement.
 
     Parameters
@@ -72,6 +75,8 @@ def run(name: str, *, small: bool = False) -> dict[str, Any]:
         Name of the benchmark, an element of :data:`NAMES`.
     small
         Whether to run in a tiny size, as a check; the numbers mean nothing then.
+    progress
+        Callback with the share that is done, from 0 to 1; measurements in :data:`LONG` call it.
 
     Returns
     -------
@@ -89,5 +94,5 @@ def run(name: str, *, small: bool = False) -> dict[str, Any]:
         near = difflib.get_close_matches(name, NAMES, 1)
         hint = f"; did you mean {near[0]!r}?" if near else ""
         raise ValueError(f"measurement: {name!r}; expected one of {', '.join(NAMES)}{hint}")
-    found = measure(small=small)
+    found = measure(small=small, progress=progress) if progress and name in LONG else measure(small=small)
     return {**found, "peers": found.get("peers", [])}

@@ -280,9 +280,10 @@ def bench(
     found, failed = [], []
     for each in names if name == "all" else (name,):
         with Bars() as bars:
-            bars.stage(f"measuring {each}")
+            duration = measurements.LONG.get(each)
+            bars.stage(f"measuring {each}, {duration}" if duration else f"measuring {each}")
             try:
-                found.append(measurements.run(each))
+                found.append(measurements.run(each, progress=bars.share))
             except (RuntimeError, OSError, ImportError, TimeoutError) as error:
                 failed.append(each)
                 err.print(f"synergy: {each}: {error}", markup=False, style="red", soft_wrap=True)
