@@ -196,6 +196,8 @@ class Exchange:
         component = self._hosting.components.get(key)
         if component is None or component.feeds == assignment.inputs:
             return
+        if not assignment.inputs:  # a sink that only keeps results; other inputs stay, and new ones come after them
+            return
         sources = self._sources.get(component, [])
         for number, source in enumerate(sources):
             if component.feeds[number] != assignment.inputs[number]:
