@@ -14,7 +14,7 @@ A tuple waits for the next punctuation that is later than its time. So only oper
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
@@ -32,6 +32,7 @@ __all__ = ["SortedInput"]
 _BORN: Final = "@born"  # column with the time at which the item of a tuple entered the system
 _RELEASING: Final = 5.0  # memory that a release needs, bytes for each byte of tuples
 _FORMAT: Final = 1
+TRIMMED: Final = 1024  # released tuples of a run from which on the memory of the others is worth a copy
 
 
 @dataclass
@@ -53,7 +54,7 @@ class _Run:
     def release(self, low: int) -> pl.DataFrame:
         """Return the tuples before ``low`` that have not been released."""
         before = self.released
-        self.released = int(_times(self.table).search_sorted(low, side="left"))
+        self.released = int(np.searchsorted(_times(self.table), low))
         return self.table.slice(before, self.released - before)
 
 
@@ -136,15 +137,18 @@ class SortedInput:
         self._promise = item.time
         released: list[Item] = []
         if self._earliest < item.time:
-            for table in self._released(item.time).iter_slices(OUTPUT_ROWS):
-                born: Any = table.get_column(_BORN).min()
-                released.append(Batch(table.drop(_BORN), self._position, born))
+            whole = self._released(item.time)
+            births = whole.drop_in_place(_BORN).to_numpy()
+            for at in range(0, whole.height, OUTPUT_ROWS):
+                table = whole.slice(at, OUTPUT_ROWS)
+                released.append(Batch(table, self._position, float(births[at : at + OUTPUT_ROWS].min())))
                 self._position += table.height
         return [*released, Punctuation(item.time, self._position, item.born)]
 
     def save(self) -> SavedState:
         """Return all that another instance needs to resume from here, without copying it."""
-        self._gather()
+        if self._fresh:
+            self._keep([*self._runs, self._run([self._arrived()])])
         runs = [(run.number, run.released) for run in self._runs]
         head = _Head(_FORMAT, self._promise, self._position, self.late, self._next_number, runs)
         return SavedState(msgspec.msgpack.encode(head), {run.number: run.table for run in self._runs})
@@ -182,58 +186,77 @@ class SortedInput:
         if not table.height:
             return
         times = _times(table)
-        first: Any = times.min()
+        first = int(times.min())
         if first < self._promise:
-            table = table.filter(times >= self._promise)
-            self.late += times.len() - table.height
+            table = table[np.flatnonzero(times >= self._promise)]
+            self.late += len(times) - table.height
             if not table.height:
                 return
-            first = _times(table).min()
-        self._earliest = min(self._earliest, int(first))
+            first = int(_times(table).min())
+        self._earliest = min(self._earliest, first)
         self._fresh.append((table, batch.born))
         self._fresh_bytes += retained_bytes(table)
 
     def _released(self, low: int) -> pl.DataFrame:
         """Remove the tuples before ``low``, of which there are some, and return them in order."""
-        self._gather()
-        tables = [run.release(low) for run in self._runs]
-        self._keep([self._trimmed(run) for run in self._runs if run.rows])
-        return self._ordered(pl.concat([table for table in tables if table.height]))
+        runs = [*self._runs, self._run([self._arrived()])] if self._fresh else self._runs
+        tables = [table for run in runs if (table := run.release(low)).height]
+        self._keep([self._trimmed(run) for run in runs if run.rows])
+        return canonical(self._ordered(_joined(tables)))
 
     def _ordered(self, table: pl.DataFrame) -> pl.DataFrame:
-        rest = [name for name in table.columns if name not in ("time", _BORN, *self._order)]
-        descending = [False, *self._order.values(), *(False for _ in rest)]
-        return table.sort("time", *self._order, *rest, descending=descending, nulls_last=True)
+        """Order tuples by time, which is fast, and then those of equal time by all columns."""
+        times = _times(table)
+        order = np.argsort(times, kind="stable")
+        same = np.diff(times[order]) == 0
+        if same.any():
+            tied = np.flatnonzero(np.append(same, False) | np.append(False, same))
+            rest = [name for name in table.columns if name not in ("time", _BORN, *self._order)]
+            descending = [False, *self._order.values(), *(False for _ in rest)]
+            places = pl.arg_sort_by("time", *self._order, *rest, descending=descending, nulls_last=True)
+            order[tied] = order[tied][table[order[tied]].select(places).to_series().to_numpy()]
+        return _arranged(table, order)
 
-    def _gather(self) -> None:
-        """Make a run of the tuples that have arrived, and merge runs of similar length."""
-        if not self._fresh:
-            return
+    def _arrived(self) -> pl.DataFrame:
+        """Take the tuples that have arrived, with the times of their birth, out of their list."""
         tables = [table for table, _ in self._fresh]
-        born = np.repeat([born for _, born in self._fresh], [table.height for table in tables])
-        table = canonical(pl.concat(tables)).hstack([pl.Series(_BORN, born, dtype=pl.Float64)])
+        births = np.repeat([born for _, born in self._fresh], [table.height for table in tables])
         self._fresh, self._fresh_bytes = [], 0
-        runs = [*self._runs, self._run([table])]
-        while len(runs) > 1 and runs[-2].rows <= 2 * runs[-1].rows and runs[-2].rows + runs[-1].rows <= RUN_ROWS:
-            runs[-2:] = [self._run([runs[-2].rest, runs[-1].rest])]
-        self._keep(runs)
+        return _joined(tables).hstack([pl.Series(_BORN, births, dtype=pl.Float64)])
+
+    def _run(self, tables: Sequence[pl.DataFrame]) -> _Run:
+        table = _joined(tables)
+        self._next_number += 1
+        return _Run(self._next_number - 1, _arranged(table, np.argsort(_times(table), kind="stable")))
 
     def _trimmed(self, run: _Run) -> _Run:
         """Copy what is left of a run if that is less than half of it, so that the memory of the others is free."""
-        if run.rows >= run.released:
+        if run.released < max(run.rows, TRIMMED):
             return run
-        return self._run([run.rest.select(pl.all().gather(pl.int_range(pl.len())))])
-
-    def _run(self, tables: Iterable[pl.DataFrame]) -> _Run:
-        self._next_number += 1
-        return _Run(self._next_number - 1, pl.concat(tables, rechunk=True).sort("time"))
+        return self._run([run.table[np.arange(run.released, run.table.height)]])
 
     def _keep(self, runs: list[_Run]) -> None:
-        self._runs = runs
-        self._runs_bytes = sum(retained_bytes(run.table) for run in runs)
-        firsts: list[Any] = [_times(run.table)[run.released] for run in runs]
-        self._earliest = min(firsts, default=END)
+        """Replace the runs by others, of which neighbours of similar length are merged."""
+        self._runs = []
+        for run in runs:
+            self._runs.append(run)
+            while len(self._runs) > 1 and self._runs[-2].rows <= 2 * (rows := self._runs[-1].rows):
+                if self._runs[-2].rows + rows > RUN_ROWS:
+                    break
+                self._runs[-2:] = [self._run([self._runs[-2].rest, self._runs[-1].rest])]
+        self._runs_bytes = sum(retained_bytes(run.table) for run in self._runs)
+        self._earliest = min((int(_times(run.table)[run.released]) for run in self._runs), default=END)
 
 
-def _times(table: pl.DataFrame) -> pl.Series:
-    return table.get_column("time").cast(pl.Int64)
+def _joined(tables: Sequence[pl.DataFrame]) -> pl.DataFrame:
+    return pl.concat(tables, rechunk=True) if len(tables) > 1 else tables[0]
+
+
+def _arranged(table: pl.DataFrame, order: Any) -> pl.DataFrame:
+    """Return the rows of a table in an order that is given by their numbers."""
+    return table if np.all(order[1:] > order[:-1]) else table[order]
+
+
+def _times(table: pl.DataFrame) -> Any:
+    """Return the times of tuples, in microseconds, as a Numpy array."""
+    return table.get_column("time").cast(pl.Int64).to_numpy()

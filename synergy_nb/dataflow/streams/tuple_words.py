@@ -18,6 +18,7 @@ __all__ = ["TupleWords", "Words", "canonical"]
 
 Words: TypeAlias = npt.NDArray[np.int64]
 _NAN: Final = float("nan")
+_NAN_BITS, _MINUS_ZERO = np.array([_NAN, -0.0]).view(np.int64)
 
 
 class TupleWords:
@@ -98,13 +99,20 @@ def canonical(table: pl.DataFrame) -> pl.DataFrame:
     >>> canonical(pl.DataFrame({"value": [-0.0, 1.0]}))["value"].to_list()
     [0.0, 1.0]
     """
-    floats = [pl.col(name) for name, kind in table.schema.items() if kind == pl.Float64]
-    if not floats:
+    odd = [pl.col(each.name) for each in table if each.dtype == pl.Float64 and _has_other_forms(each)]
+    if not odd:
         return table
     return table.with_columns(
         pl.when(each == 0.0).then(0.0).when(each.is_nan()).then(_NAN).otherwise(each).alias(each.meta.output_name())
-        for each in floats
+        for each in odd
     )
+
+
+def _has_other_forms(series: pl.Series) -> bool:
+    """Whether a column of floats has a zero with a sign or a NaN with other bits."""
+    values = np.ascontiguousarray(series.to_numpy())  # NULL is an ordinary NaN here
+    bits = values.view(np.int64)
+    return bool(np.any((bits == _MINUS_ZERO) | (np.isnan(values) & (bits != _NAN_BITS))))
 
 
 def _bits(series: pl.Series) -> Words:
