@@ -121,6 +121,7 @@ def declared(name: str) -> tuple[bool, str]:
 @pytest.mark.parametrize("name", CASES)
 def test_replicas_agree_and_those_that_are_to_sort_would_differ_without(name: str) -> None:
     agree, why = declared(name)
+    assert why, "it is declared"
     them = replicas(name)
     assert len(them.orders) == REPLICAS, "their inputs arrive in different orders"
     first, *others = them.results(sort=not agree)
