@@ -35,6 +35,7 @@ from synergy_nb.dataflow.streams.values import chunks_of
 from synergy_nb.dataflow.streams.wire import decode, encode
 from synergy_nb.models.hot_spot_config import HotSpotConfig
 from synergy_nb.plan import Plan
+from synergy_nb.plan.active_replicas import original
 from synergy_nb.simulator.collected_results import Results
 from synergy_nb.simulator.kernel import Network
 from synergy_nb.simulator.scripted_faults import Faults, Links, ScriptedSource, weight
@@ -135,7 +136,7 @@ class DataPaths:
 
     def _create(self, deployment: Deployment, component: Component) -> Logic | None:
         plan = self._plans[deployment.application]
-        declared = plan.operators[component.operator]
+        declared = plan.operators.get(component.operator) or plan.operators[original(component.operator)]
         component.kind, component.discipline = declared.kind, plan.qos.scheduling or ""
         component.limit = math.inf if plan.qos.delay is None else plan.qos.delay
         component.drops = plan.qos.overdue == "drop"

@@ -491,7 +491,7 @@ class Component(ComponentMetrics):
         if cut is None:
             return False
         self.stable = max(self.stable, cut.end)
-        for port, point in zip(self.ports, cut.inputs, strict=True):
+        for port, point in zip(self.ports, cut.inputs, strict=False):
             port.durable = max(port.durable, point)
         for old in [old for old in self._cuts if number is not None and old < number]:
             del self._cuts[old]

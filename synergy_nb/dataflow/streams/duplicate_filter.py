@@ -123,6 +123,11 @@ class DuplicateFilter:
         """Begin a new period of weights, with 0 for each stream."""
         self._ranks[:] = 0
 
+    def is_complete(self, stream: str) -> bool:
+        """Whether a stream contains every tuple that has not passed yet, so that its promises are valid."""
+        found = self._streams.get(stream)
+        return found is not None and found.complete_from is not None and found.complete_from <= self._promise
+
     def receive(self, stream: str, item: Item) -> Item | None:
         """Process a batch or a punctuation of a stream; return what passes, or None.
 
@@ -224,7 +229,7 @@ class DuplicateFilter:
             self._words = np.ascontiguousarray(values[:, :width])
             self._counts = np.ascontiguousarray(values[:, width:-1])
             self._greatest = np.ascontiguousarray(values[:, -1])
-            self._rebuild_index()
+            self._resize(slice(self._used), max(_ROOM, 1 << self._used.bit_length()))
 
     # -- inside --------------------------------------------------------------------------------------------------
 

@@ -185,6 +185,7 @@ class Exchange:
             return
         if _has_others(component, reader.port):
             port.closed = True
+            self._check_streams(component)
             self._hosting.effect(Fact(FactKind.INPUT_LOST, component.application, component.operator, frame.reason))
         else:
             self._hosting.fail(component, f"input {reader.port}, {frame.output.operator}: {frame.reason}")
@@ -209,6 +210,7 @@ class Exchange:
         if isinstance(component.logic, MergedLogic):
             component.logic.set_ports(component.feed_ports)
         sources += [Source() for _ in component.feeds[len(sources) :]]
+        self._check_streams(component)
 
     def refuse_older(self) -> None:
         """Accept chunks of the present epochs only: from now on others may depend on what this peer has read."""
@@ -305,6 +307,17 @@ class Exchange:
         self._receive(component, port, frame.chunks, now)
         port.subscribed = subscribed
 
+    def _check_streams(self, component: Component) -> None:
+        """Fail a component if streams ended and none that is left has all tuples of a port of the operator."""
+        logic, ports = component.logic, component.ports
+        closed = [port for port in ports if port.closed]
+        if component.running or not closed or not isinstance(logic, MergedLogic) or any(port.queue for port in closed):
+            return
+        left = [number for number, port in enumerate(ports) if not port.closed]
+        port = logic.incomplete(left)
+        if port is not None and not any(ports[number].queue for number in left):
+            self._hosting.fail(component, f"input {port}: no stream is left that has all of its tuples")
+
     def consumed(self, component: Component, now: float) -> None:
         """Acknowledge after a component has executed something, or after its copies cover more."""
         self._hosting.touch(component.application, component.operator)
@@ -316,6 +329,7 @@ class Exchange:
                 self._acknowledge(component, number)
             elif source.ack_at is None:
                 source.ack_at = now + ACK_S
+        self._check_streams(component)
 
     def _acknowledge(self, component: Component, number: int) -> None:
         port, source = component.ports[number], self._sources[component][number]

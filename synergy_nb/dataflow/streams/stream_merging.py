@@ -10,7 +10,7 @@ An input that is added later begins with a promise that states from when the str
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from typing import TYPE_CHECKING
 
 import msgspec
@@ -18,7 +18,7 @@ import msgspec
 from synergy_nb.dataflow.logic import SavedState
 from synergy_nb.dataflow.streams.duplicate_filter import DuplicateFilter
 from synergy_nb.dataflow.streams.execution import Logic
-from synergy_nb.dataflow.tuples import START, Batch, Item, Punctuation
+from synergy_nb.dataflow.tuples import END, START, Batch, Item, Punctuation
 
 if TYPE_CHECKING:
     from synergy_nb.dataflow.streams.component import Component
@@ -92,6 +92,14 @@ class MergedLogic:
     def set_ports(self, ports: Sequence[int]) -> None:
         """Add inputs, whose streams join those that are read already."""
         self._ports += ports[len(self._ports) :]
+
+    def incomplete(self, inputs: Collection[int]) -> int | None:
+        """Return a port of which none of some inputs has all tuples that it has not passed yet; None if there is none."""
+        for port, merged in enumerate(self._filters):
+            names = [str(number) for number in inputs if self._ports[number] == port]
+            if merged.promise < END and not any(merged.is_complete(name) for name in names):
+                return port
+        return None
 
     def needs(self, port: int, item: Item, /) -> float:
         """Estimate the bytes that processing an item may need in addition to the state."""

@@ -1,0 +1,160 @@
+"""Active replicas in virtual time: a director discards and revives their streams, and rebuilds those that were lost.
+
+A replica whose peer died is removed, and its readers read the others. A rebuilt one starts from the state of a replica
+that lives: that one gets a copy at the new peer, which becomes a replica of its own, with a new name.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import msgspec
+
+from synergy_nb.dataflow.streams.deployments import Assignment, Feed
+from synergy_nb.dataflow.streams.effects import Fact, FactKind
+from synergy_nb.plan.active_replicas import replica_id
+from synergy_nb.simulator.stream_world import StreamWorld
+
+__all__ = ["ReplicaWorld"]
+
+_TRIES = 200  # times that the director looks whether the state of a replica has arrived
+_WAIT_S = 0.05  # seconds between them
+
+
+class ReplicaWorld(StreamWorld):
+    """Peers with applications that have active replicas; parameters as of :class:`.StreamWorld`."""
+
+    def __init__(self, *arguments: Any, **settings: Any) -> None:
+        super().__init__(*arguments, **settings)
+        self._built = 99  # number of the last replica that was rebuilt
+
+    def replicas(self, application: str, operator: str) -> list[str]:
+        """Return the replicas of an operator whose peers live."""
+        assignments = self.deployments[application].assignments
+        return [
+            name for name, each in assignments.items() if each.replica_of == operator and not self.dead(each.active)
+        ]
+
+    def streams(self, application: str) -> list[tuple[str, str]]:
+        """Return producer and reader of each stream between replicas that is not discarded."""
+        assignments = self.deployments[application].assignments
+        return [
+            (feed.operator, name)
+            for name, each in assignments.items()
+            for feed in each.inputs
+            if feed.operator in assignments and assignments[feed.operator].replica_of
+        ]
+
+    def discard(self, application: str, producer: str, reader: str) -> None:
+        """Discard the stream from a replica to a reader."""
+        found = self.deployments[application].assignments[reader]
+        self._assign(application, reader, _without(found, Feed(application, producer)))
+
+    def revive(self, application: str, producer: str, reader: str, port: int) -> None:
+        """Have a reader read a replica (again)."""
+        found = self.deployments[application].assignments[reader]
+        self._assign(application, reader, _with(found, Feed(application, producer), port))
+
+    def remove(self, application: str, replica: str) -> None:
+        """Remove a replica and all of its streams."""
+        known = self.deployments[application].assignments
+        feed = Feed(application, replica)
+        self.change(application, {name: _without(each, feed) for name, each in known.items() if name != replica})
+
+    def rebuild(self, application: str, operator: str, peer: str) -> None:
+        """Build one more replica of an operator at a peer, from the state of a replica that lives."""
+        known = self.deployments[application].assignments
+        sources = [name for name in self.replicas(application, operator) if not known[name].copies]
+        hosts = {each.active for each in known.values() if each.replica_of == operator}
+        if not sources or peer in hosts or self.dead(peer):
+            return
+        source = self.rng.choice(sources)
+        self._begins(application, source, peer)
+        self._assign(application, source, msgspec.structs.replace(known[source], backups=(peer,)))
+        self._later(_WAIT_S, self._finish_rebuild, application, source, peer, _TRIES)
+
+    def _finish_rebuild(self, application: str, source: str, peer: str, tries: int) -> None:
+        known = dict(self.deployments[application].assignments)
+        found = known.get(source)
+        if found is None or peer not in found.backups or self.dead(peer):
+            return
+        if not tries or found.follower:
+            self._assign(application, source, msgspec.structs.replace(found, backups=()))
+        elif not self.ready(application, source, peer):
+            self._later(_WAIT_S, self._finish_rebuild, application, source, peer, tries - 1)
+        else:
+            self._built += 1
+            name = replica_id(found.replica_of, self._built)
+            new = Assignment(
+                peer, inputs=found.inputs, ports=found.ports, replica_of=found.replica_of, state_from=source
+            )
+            readers = {
+                reader: _with(each, Feed(application, name), _port_of(each, known, found.replica_of))
+                for reader, each in known.items()
+                if any(_is_of(feed, known, found.replica_of) for feed in each.inputs)
+            }
+            self.change(application, {**known, **readers, name: new})
+            self._later(1.0 + self.faults.news * 25, self._release, application, source, peer, name)
+
+    def _release(self, application: str, source: str, peer: str, name: str) -> None:
+        """Have a replica retain nothing more for one that was built from its state."""
+        known = dict(self.deployments[application].assignments)
+        for each in (source, name):
+            if each in known:
+                backups = tuple(one for one in known[each].backups if one != peer)
+                known[each] = msgspec.structs.replace(known[each], backups=backups, state_from="")
+        self.change(application, known)
+
+    def _without(self, application: str, operator: str, assignment: Assignment, dead: str) -> Assignment:
+        if assignment.replica_of:
+            backups = tuple(peer for peer in assignment.backups if peer != dead)
+            follower = "" if assignment.follower == dead else assignment.follower
+            return msgspec.structs.replace(assignment, backups=backups, follower=follower)
+        return super()._without(application, operator, assignment, dead)
+
+    def replace_dead(self, dead: str) -> None:
+        """Remove the replicas of a dead peer; have backups take over other components."""
+        super().replace_dead(dead)
+        for application in tuple(self.deployments):
+            self._remove_at(application, dead)
+
+    def _remove_at(self, application: str, peer: str) -> None:
+        known = self.deployments[application].assignments
+        for name in [name for name, each in known.items() if each.replica_of and each.active == peer]:
+            self.remove(application, name)
+
+    def _stated(self, peer: str, fact: Fact) -> None:
+        super()._stated(peer, fact)
+        assignments = self.deployments[fact.application].assignments
+        failed = fact.kind is FactKind.COMPONENT_FAILED and fact.operator in assignments
+        if failed and assignments[fact.operator].replica_of and assignments[fact.operator].active == peer:
+            self._later(self.detection, self._end_failed, fact.application, fact.operator)
+
+    def _end_failed(self, application: str, replica: str) -> None:
+        if replica in self.deployments[application].assignments:
+            self.remove(application, replica)
+
+
+def _without(assignment: Assignment, feed: Feed) -> Assignment:
+    """An assignment with an empty place for a stream; the numbers of the other inputs do not change."""
+    empty = Feed(feed.application, "")
+    return msgspec.structs.replace(assignment, inputs=tuple(empty if one == feed else one for one in assignment.inputs))
+
+
+def _with(assignment: Assignment, feed: Feed, port: int) -> Assignment:
+    """An assignment with one more stream for a port of the operator."""
+    if feed in assignment.inputs:
+        return assignment
+    ports = assignment.ports or tuple(range(len(assignment.inputs)))
+    return msgspec.structs.replace(assignment, inputs=(*assignment.inputs, feed), ports=(*ports, port))
+
+
+def _is_of(feed: Feed, known: Mapping[str, Assignment], operator: str) -> bool:
+    return feed.operator in known and known[feed.operator].replica_of == operator
+
+
+def _port_of(assignment: Assignment, known: Mapping[str, Assignment], operator: str) -> int:
+    """Port that the replicas of an operator feed."""
+    number = next(at for at, feed in enumerate(assignment.inputs) if _is_of(feed, known, operator))
+    return assignment.port(number)

@@ -1,0 +1,197 @@
+"""Schedules of active replicas: queries, where their replicas are, and what happens to peers, streams and replicas.
+
+Sources with jitter feed random graphs of operators. Peers crash, hang and are cut off, and may be declared dead while
+they live; streams are discarded and revived, replicas are rebuilt and move. Everything is drawn from a seed.
+"""
+
+from __future__ import annotations
+
+import random
+
+import polars as pl
+
+from synergy_nb.plan import Plan
+from synergy_nb.plan.active_replicas import replicas_of, replicated
+from synergy_nb.plan.builder import Stream
+from synergy_nb.simulator.replica_world import ReplicaWorld
+from synergy_nb.simulator.scripted_faults import Faults
+from tests.moving_schedules import KEYS, packets, table, undisturbed
+
+PEERS = tuple("abcdefgh")
+SAFE = "a"  # peer of the sources and of the sink
+END_S = 90.0
+
+
+def stage(rng: random.Random, one: Stream, number: int) -> Stream:
+    """One more operator, of those whose replicas agree without being sorted."""
+    match rng.choice(("filter", "filter", "project")):
+        case "filter":
+            return one.filter(f"bytes > {rng.randrange(600)}", id=f"f{number}")
+        case _:
+            names = ("link", "source", "destination", "source_port", "destination_port")
+            return one.project(*names, bytes=f"bytes + {rng.randrange(9)}", id=f"p{number}")
+
+
+def query(rng: random.Random) -> Plan:
+    """Unions, joins and windows of two or three sources."""
+    left = [packets(f"s{number}", number) for number in range(rng.choice((2, 2, 3)))]
+    number = 0
+    while len(left) > 1:
+        one, other = left.pop(), left.pop()
+        if rng.random() < 0.5:
+            one = stage(rng, one, 10 + number)
+        if rng.random() < 0.3 and not left:
+            joined = one.join(other, on="source", within="30 ms", id=f"j{number}")
+            return joined.sink("out", id="out")
+        left.append(one.union(other, id=f"u{number}"))
+        number += 1
+    one = stage(rng, left[0], 20)
+    match rng.choice(("none", "aggregate", "sliding", "sessions", "diamond")):
+        case "aggregate":
+            one = one.aggregate("link", "200 ms", n="count(*)", total="sum(bytes)", id="x")
+        case "sliding":
+            one = one.aggregate("source", "200 ms every 50 ms", least="min(bytes)", most="max(bytes)", id="x")
+        case "sessions":
+            one = one.aggregate("source", "15 ms gap", n="count(*)", id="x")
+        case "diamond":
+            one = stage(rng, one, 30).union(one.filter("bytes > 700", id="d"), id="ud")
+    return one.sink("out", id="out")
+
+
+class Schedule:
+    """A schedule that was drawn from a seed, and what it has come to."""
+
+    def __init__(self, seed: int) -> None:
+        self.rng = rng = random.Random(seed)
+        self.plan = query(rng)
+        self.degree = rng.choice((2, 2, 3))
+        self.inputs = {name: table(rng) for name in self.plan.sources}
+        faults = Faults(
+            delay=(0.0, rng.choice((0.005, 0.05, 0.3))),
+            loss=rng.choice((0.0, 0.0, 0.05)),
+            duplication=rng.choice((0.0, 0.1)),
+        )
+        self.world = ReplicaWorld(seed, PEERS, faults, rng.choice((0.3, 5.0)))
+        self.world.keys.update(KEYS)
+        self.world.pace = rng.choice((0.02, 0.06))
+        self.expanded = replicated(self.plan, self.degree)
+        self.operators = replicas_of(self.expanded)
+        self.done: list[str] = []
+
+    def deploy(self) -> None:
+        """Put the replicas of each operator on different peers."""
+        peers = dict.fromkeys(self.expanded.operators, SAFE)
+        for several in self.operators.values():
+            for name, peer in zip(several, self.rng.sample(PEERS[1:], len(several)), strict=True):
+                peers[name] = peer
+        self.world.deploy("app", self.expanded, peers, self.inputs)
+
+    # -- what happens --------------------------------------------------------------------------------------------
+
+    def bears_without(self, peer: str) -> bool:
+        """Whether each operator has a replica elsewhere that reads and feeds all others, and that nobody doubts."""
+        return all(self._sound(operator, {peer}) for operator in self.operators)
+
+    def _sound(self, operator: str, gone: set[str]) -> list[str]:
+        world = self.world
+        assignments = world.deployments["app"].assignments
+        found = []
+        for name in world.replicas("app", operator):
+            each = assignments[name]
+            whole = "~" not in name or int(name.partition("~")[2]) < 99
+            whole = whole and all(feed.operator for feed in each.inputs)
+            if each.active not in gone and each.active not in world.doubted and whole:
+                found.append(name)
+        return found
+
+    def act(self) -> None:
+        """Have one thing happen."""
+        rng, world = self.rng, self.world
+        assignments = world.deployments["app"].assignments
+        peer = rng.choice(PEERS[1:])
+        operator = rng.choice(tuple(self.operators))
+        what = rng.choice(("crash", "hang", "hang", "suspect", "cut", "cut", "discard", "discard", "revive", "rebuild", "move"))
+        if what in ("crash", "suspect") and not self.bears_without(peer):
+            what = "hang"
+        self.done.append(f"{world.now:.3f} {what} {peer} {operator}")
+        match what:
+            case "crash":
+                world.crash(peer)
+            case "hang":
+                world.hang(peer, rng.choice((0.05, 1.0, 8.0)))
+            case "suspect":
+                world.suspect(peer, rng.choice((1.0, 8.0)))
+            case "cut":
+                world.cut(peer, rng.choice([each for each in PEERS if each != peer]), rng.choice((0.1, 2.0, 8.0)))
+            case "discard":
+                self.discard()
+            case "revive":
+                self.revive()
+            case "rebuild":
+                world.rebuild("app", operator, peer)
+            case _:
+                replica = rng.choice(world.replicas("app", operator) or [""])
+                free = {each.active for each in assignments.values() if each.replica_of == operator}
+                if replica and peer not in free and not assignments[replica].copies:
+                    world.move("app", replica, peer, rng.choice((0.0, 0.1)))
+
+    def discard(self) -> None:
+        """Discard a stream where producer and reader have another one, which nothing has happened to."""
+        world, rng = self.world, self.rng
+        assignments = world.deployments["app"].assignments
+        streams = world.streams("app")
+        if not streams:
+            return
+        producer, reader = rng.choice(streams)
+        operator = assignments[producer].replica_of
+        sound = [name for name in self._sound(operator, set()) if name != producer]
+        others = {up for up, down in streams if down == reader}
+        peers = [
+            each
+            for name, each in assignments.items()
+            if each.replica_of and each.replica_of == assignments[reader].replica_of and name != reader
+        ]
+        kept = [name for name in self._sound(assignments[reader].replica_of, set()) if name != reader] if peers else [""]
+        if set(sound) & others and kept:
+            self.done[-1] += f": {producer} > {reader}"
+            world.discard("app", producer, reader)
+
+    def revive(self) -> None:
+        """Revive a stream that was discarded."""
+        world, rng = self.world, self.rng
+        assignments = world.deployments["app"].assignments
+        running = set(world.streams("app"))
+        gone = []
+        for name, each in assignments.items():
+            node = self.expanded.operators.get(name) or self.expanded.operators[each.replica_of]
+            for number, up in enumerate(node.inputs):
+                port = node.ports[number] if node.ports else number
+                if up in assignments and assignments[up].replica_of and (up, name) not in running:
+                    gone.append((up, name, port))
+        if gone:
+            up, name, port = rng.choice(gone)
+            self.done[-1] += f": {up} > {name}"
+            world.revive("app", up, name, port)
+
+    def run(self) -> None:
+        """Deploy, have things happen, and compare the rows at the sink with those of a run without any of it."""
+        self.deploy()
+        for _ in range(self.rng.randint(1, 10)):
+            self.world.run(self.rng.choice((0.01, 0.1, 0.4)))
+            self.act()
+        self.world.run(END_S)
+        results = self.world.results["app", "out"]
+        assert results.ended, f"stands still; failures: {self.world.failures()}"
+        found = sorted(results.rows.rows(), key=repr)
+        wanted = sorted(undisturbed(self.plan, self.inputs).rows(), key=repr)
+        assert found == wanted, f"{len(found)} rows; expected {len(wanted)}"
+
+
+def run(seed: int) -> Schedule:
+    """Run the schedule of a seed."""
+    schedule = Schedule(seed)
+    try:
+        schedule.run()
+    except AssertionError as error:
+        raise AssertionError(f"run({seed}): degree {schedule.degree}: {schedule.done}: {error}") from error
+    return schedule
