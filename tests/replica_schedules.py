@@ -7,15 +7,20 @@ they live; streams are discarded and revived, replicas are rebuilt and move. Eve
 from __future__ import annotations
 
 import random
+from collections.abc import Mapping
 
 import polars as pl
 
+from synergy_nb.dataflow.operators import create
+from synergy_nb.dataflow.streams.sorted_input import SortedInput
+from synergy_nb.dataflow.tuples import END, Batch, Item, Punctuation
 from synergy_nb.plan import Plan
 from synergy_nb.plan.active_replicas import replicas_of, replicated
 from synergy_nb.plan.builder import Stream
+from synergy_nb.plan.replica_agreement import agreement
 from synergy_nb.simulator.replica_world import ReplicaWorld
 from synergy_nb.simulator.scripted_faults import Faults
-from tests.moving_schedules import KEYS, packets, table, undisturbed
+from tests.moving_schedules import KEYS, packets, table
 
 PEERS = tuple("abcdefgh")
 SAFE = "a"  # peer of the sources and of the sink
@@ -32,6 +37,41 @@ def stage(rng: random.Random, one: Stream, number: int) -> Stream:
             return one.project(*names, bytes=f"bytes + {rng.randrange(9)}", id=f"p{number}")
 
 
+def ordered(rng: random.Random, one: Stream) -> Stream:
+    """One more operator, of those whose replicas agree only if their inputs are sorted."""
+    match rng.choice(("sample", "count windows", "distinct", "encrypt")):
+        case "sample":
+            return one.sample("40 %", id="x")
+        case "count windows":
+            return one.aggregate("link", "7 rows", total="sum(bytes)", id="x")
+        case "distinct":
+            return one.distinct("source_port", window="200 ms", id="x")
+        case _:
+            return one.encrypt("bytes", key="k", id="x").decrypt({"bytes": "int"}, key="k", id="y")
+
+
+def ideal(plan: Plan, inputs: Mapping[str, pl.DataFrame]) -> list[tuple[object, ...]]:
+    """The rows of a plan whose operators get all of each input at once, in order of time where they need an order."""
+    made: dict[str, list[Item]] = {}
+    for name, operator in plan.operators.items():
+        if operator.kind == "source":
+            made[name] = [Batch(inputs[name], 0, 0.0), Punctuation(END, inputs[name].height, 0.0)]
+            continue
+        found = agreement(plan, name)
+        streams = [made[up] for up in operator.inputs]
+        if found.sorts:
+            held = [SortedInput(found.order) for _ in streams]
+            streams = [
+                [out for item in each for out in one.receive(item)] for one, each in zip(held, streams, strict=True)
+            ]
+        logic = create(operator, plan, keys=KEYS, wait=lambda _: None)
+        given = [(port, item) for port, items in enumerate(streams) for item in items]
+        given.sort(key=lambda pair: isinstance(pair[1], Punctuation))
+        made[name] = [out for port, item in given for out in logic.execute(port, item)]
+    tables = [item.table for item in made["out"] if isinstance(item, Batch)]
+    return sorted((row for each in tables for row in each.rows()), key=repr)
+
+
 def query(rng: random.Random) -> Plan:
     """Unions, joins and windows of two or three sources."""
     left = [packets(f"s{number}", number) for number in range(rng.choice((2, 2, 3)))]
@@ -46,13 +86,15 @@ def query(rng: random.Random) -> Plan:
         left.append(one.union(other, id=f"u{number}"))
         number += 1
     one = stage(rng, left[0], 20)
-    match rng.choice(("none", "aggregate", "sliding", "sessions", "diamond")):
+    match rng.choice(("none", "aggregate", "sliding", "sessions", "diamond", "ordered", "ordered")):
         case "aggregate":
             one = one.aggregate("link", "200 ms", n="count(*)", total="sum(bytes)", id="x")
         case "sliding":
             one = one.aggregate("source", "200 ms every 50 ms", least="min(bytes)", most="max(bytes)", id="x")
         case "sessions":
             one = one.aggregate("source", "15 ms gap", n="count(*)", id="x")
+        case "ordered":
+            one = ordered(rng, one)
         case "diamond":
             one = stage(rng, one, 30).union(one.filter("bytes > 700", id="d"), id="ud")
     return one.sink("out", id="out")
@@ -110,7 +152,9 @@ class Schedule:
         assignments = world.deployments["app"].assignments
         peer = rng.choice(PEERS[1:])
         operator = rng.choice(tuple(self.operators))
-        what = rng.choice(("crash", "hang", "hang", "suspect", "cut", "cut", "discard", "discard", "revive", "rebuild", "move"))
+        what = rng.choice(
+            ("crash", "hang", "hang", "suspect", "cut", "cut", "discard", "discard", "revive", "rebuild", "move")
+        )
         if what in ("crash", "suspect") and not self.bears_without(peer):
             what = "hang"
         self.done.append(f"{world.now:.3f} {what} {peer} {operator}")
@@ -151,7 +195,9 @@ class Schedule:
             for name, each in assignments.items()
             if each.replica_of and each.replica_of == assignments[reader].replica_of and name != reader
         ]
-        kept = [name for name in self._sound(assignments[reader].replica_of, set()) if name != reader] if peers else [""]
+        kept = (
+            [name for name in self._sound(assignments[reader].replica_of, set()) if name != reader] if peers else [""]
+        )
         if set(sound) & others and kept:
             self.done[-1] += f": {producer} > {reader}"
             world.discard("app", producer, reader)
@@ -183,7 +229,7 @@ class Schedule:
         results = self.world.results["app", "out"]
         assert results.ended, f"stands still; failures: {self.world.failures()}"
         found = sorted(results.rows.rows(), key=repr)
-        wanted = sorted(undisturbed(self.plan, self.inputs).rows(), key=repr)
+        wanted = ideal(self.plan, self.inputs)
         assert found == wanted, f"{len(found)} rows; expected {len(wanted)}"
 
 

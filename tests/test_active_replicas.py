@@ -19,6 +19,7 @@ from synergy_nb.plan import Plan, source
 from synergy_nb.plan.active_replicas import replicas_of, replicated
 from synergy_nb.simulator.scripted_faults import Faults
 from synergy_nb.simulator.stream_world import StreamWorld
+from tests import replica_schedules
 
 PEERS = tuple(f"p{number}" for number in range(8))
 COLUMNS = {"k": "int", "v": "int"}
@@ -182,7 +183,7 @@ def test_a_filter_without_tuples_is_saved_and_restored() -> None:
     merged = DuplicateFilter(["a", "b"])
     merged.receive("a", Punctuation(7, 0, 0.0))
     copy = DuplicateFilter(["a", "b"])
-    copy.restore(*merged.save())
+    copy.restore(merged.save())
     assert (copy.promise, copy.streams) == (7, ("a", "b"))
 
 
@@ -225,3 +226,18 @@ def test_the_fastest_replica_of_a_reader_sets_the_pace() -> None:
     assert held_up(log)  # the last one of a group is waited for
     assert not log.give_up(cursors[fast])
     assert Point(0, START) < log.start
+
+
+# -- schedules -------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("seed", range(6))
+def test_no_schedule_of_replicas_loses_or_doubles_anything(seed: int) -> None:
+    replica_schedules.run(seed)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("part", range(4))
+def test_many_schedules_of_replicas_lose_and_double_nothing(part: int) -> None:
+    for seed in range(100 + 10 * part, 110 + 10 * part):
+        replica_schedules.run(seed)

@@ -142,7 +142,7 @@ class DataPaths:
         component.drops = plan.qos.overdue == "drop"
         if declared.kind == "source":
             return None
-        return merged(create(declared, plan, keys=self.keys, wait=lambda _: None), component)
+        return merged(create(declared, plan, keys=self.keys, wait=lambda _: None), component, plan)
 
     # -- faults --------------------------------------------------------------------------------------------------
 

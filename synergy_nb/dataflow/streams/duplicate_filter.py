@@ -16,7 +16,7 @@ would be lost. So a stream states from which event time on it is complete, and i
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from dataclasses import dataclass
 
 import msgspec
@@ -24,6 +24,7 @@ import numpy as np
 import numpy.typing as npt
 import polars as pl
 
+from synergy_nb.dataflow.logic import SavedState
 from synergy_nb.dataflow.streams.duplicate_kernel import EMPTY, arrive, insert_all
 from synergy_nb.dataflow.streams.tuple_words import TupleWords, canonical
 from synergy_nb.dataflow.tuples import START, Item, Punctuation
@@ -76,6 +77,7 @@ class DuplicateFilter:
         count = len(self._streams)
         self._promise = START
         self._passed = 0
+        self._next_table = 0
         self._identity: TupleWords | None = None
         self._used = 0
         self._words = np.zeros((0, 0), dtype=np.int64)
@@ -193,35 +195,38 @@ class DuplicateFilter:
 
     # -- state ---------------------------------------------------------------------------------------------------
 
-    def save(self) -> tuple[bytes, list[pl.DataFrame]]:
-        """Return head and tables of the state, from which :meth:`restore` resumes; weights are not part of it."""
+    def save(self) -> SavedState:
+        """Return all that another filter needs to resume from here; weights are not part of it."""
         streams = [
             (name, each.complete_from, None if each.promised is None else (each.promised.time, each.promised.born))
             for name, each in self._streams.items()
         ]
         head = msgspec.msgpack.encode(_Head(streams, self._promise, self._passed))
         if self._identity is None:
-            return head, []
+            return SavedState(head)
         words, counts = self._words[: self._used], self._counts[: self._used]
         columns = {f"word {number}": words[:, number] for number in range(words.shape[1])}
         columns |= {f"count {number}": counts[:, number] for number in range(counts.shape[1])}
         counters = pl.DataFrame({**columns, "greatest": self._greatest[: self._used]})
-        return head, [pl.DataFrame(schema=self._identity.schema), counters, *self._identity.texts()]
+        tables = [pl.DataFrame(schema=self._identity.schema), counters, *self._identity.texts()]
+        first, self._next_table = self._next_table, self._next_table + len(tables)
+        return SavedState(head, dict(enumerate(tables, first)))
 
-    def restore(self, head: bytes, tables: Sequence[pl.DataFrame]) -> None:
+    def restore(self, saved: SavedState) -> None:
         """Resume where the filter was that saved this state."""
-        saved = msgspec.msgpack.decode(head, type=_Head)
-        self._promise, self._passed = saved.promise, saved.passed
+        head = msgspec.msgpack.decode(saved.head, type=_Head)
+        self._promise, self._passed = head.promise, head.passed
+        self._next_table = max(saved.tables, default=-1) + 1
         self._streams = {}
-        for number, (name, complete_from, promised) in enumerate(saved.streams):
+        for number, (name, complete_from, promised) in enumerate(head.streams):
             promise = None if promised is None else Punctuation(promised[0], 0, promised[1])
             self._streams[name] = _Stream(number, complete_from, promise)
         count = len(self._streams)
         self._ranks = np.zeros((count, count), dtype=np.int64)
         self._counts, self._greatest = np.zeros((0, count), dtype=np.int64), np.zeros(0, dtype=np.int64)
         self._identity = None
-        if tables:
-            empty, counters, *texts = tables
+        if saved.tables:
+            empty, counters, *texts = (saved.tables[number] for number in sorted(saved.tables))
             self._identity = TupleWords(empty.schema)
             self._identity.restore(texts)
             values = np.ascontiguousarray(counters.to_numpy().astype(np.int64, copy=False))

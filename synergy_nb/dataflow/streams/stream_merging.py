@@ -11,40 +11,63 @@ An input that is added later begins with a promise that states from when the str
 from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Protocol
 
 import msgspec
 
 from synergy_nb.dataflow.logic import SavedState
 from synergy_nb.dataflow.streams.duplicate_filter import DuplicateFilter
 from synergy_nb.dataflow.streams.execution import Logic
+from synergy_nb.dataflow.streams.sorted_input import SortedInput
 from synergy_nb.dataflow.tuples import END, START, Batch, Item, Punctuation
+from synergy_nb.plan.active_replicas import original
+from synergy_nb.plan.replica_agreement import agreement
 
 if TYPE_CHECKING:
     from synergy_nb.dataflow.streams.component import Component
+    from synergy_nb.plan import Plan
 
 __all__ = ["MergedLogic", "merged"]
 
 
 class _Head(msgspec.Struct, frozen=True, array_like=True):
-    """Saved state beside tables: head of the operator and its tables; of each filter its head and its tables."""
+    """Saved state beside tables: of each part its head and the numbers of its tables."""
 
     latest: int
     ports: list[int]
-    operator: bytes
-    tables: list[int]
-    filters: list[tuple[bytes, list[int]]]
+    parts: list[tuple[bytes, list[int]]]
 
 
-def merged(operator: Logic, component: Component) -> Logic:
-    """Put duplicate filters in front of an operator, if its component is an active replica or reads active replicas."""
+class _Part(Protocol):
+    """A part of the logic that has a state: the operator, a filter, or a sorted input."""
+
+    def save(self) -> SavedState: ...
+
+    def restore(self, saved: SavedState, /) -> None: ...
+
+
+def merged(operator: Logic, component: Component, plan: Plan) -> Logic:
+    """Put duplicate filters in front of an operator, if its component is an active replica or reads active replicas.
+
+    Parameters
+    ----------
+    operator
+        Logic of the operator.
+    component
+        Component that executes it.
+    plan
+        Plan of the component, expanded by replicas.
+    """
     if not component.feed_ports and not component.replica_of:
         return operator
-    return MergedLogic(operator, component.feed_ports or range(len(component.feeds)))
+    name = component.operator if component.operator in plan.operators else original(component.operator)
+    found = agreement(plan, name)
+    order = found.order if found.sorts else None
+    return MergedLogic(operator, component.feed_ports or range(len(component.feeds)), order)
 
 
 class MergedLogic:
-    """An operator with a duplicate filter in front of each port that several stream replicas feed.
+    """An operator with a duplicate filter in front of each port, and a sort where its replicas would not agree.
 
     Parameters
     ----------
@@ -52,6 +75,9 @@ class MergedLogic:
         Logic of the operator.
     ports
         Port of the operator that each input belongs to.
+    order
+        Columns that order tuples of equal time, each with whether it descends, if the operator reads its ports sorted;
+        None if it reads tuples as they arrive.
 
     Attributes
     ----------
@@ -59,15 +85,13 @@ class MergedLogic:
         Greatest event time of all tuples that it has emitted, in µs; ``START`` before the first.
     """
 
-    def __init__(self, operator: Logic, ports: Sequence[int]) -> None:
+    def __init__(self, operator: Logic, ports: Sequence[int], order: Sequence[tuple[str, bool]] | None = None) -> None:
         self._operator = operator
         self._ports = list(ports)
-        self._filters = [
-            DuplicateFilter(str(number) for number, each in enumerate(ports) if each == port)
-            for port in sorted(set(ports))
-        ]
+        numbers = sorted(set(ports))
+        self._filters = [DuplicateFilter(str(at) for at, each in enumerate(ports) if each == port) for port in numbers]
+        self._sorted = [SortedInput(order) for _ in numbers] if order is not None else []
         self.latest = START
-        self._next_table = 0
 
     @property
     def late(self) -> int:
@@ -76,8 +100,9 @@ class MergedLogic:
 
     @property
     def state_bytes(self) -> int:
-        """Bytes of the state of the operator and of the counters."""
-        return self._operator.state_bytes + sum(each.nbytes for each in self._filters)
+        """Bytes of the state of the operator, of the counters, and of the tuples that wait to be sorted."""
+        held = sum(each.nbytes for each in self._filters) + sum(each.nbytes for each in self._sorted)
+        return self._operator.state_bytes + held
 
     @property
     def weights(self) -> dict[int, float]:
@@ -94,7 +119,7 @@ class MergedLogic:
         self._ports += ports[len(self._ports) :]
 
     def incomplete(self, inputs: Collection[int]) -> int | None:
-        """Return a port of which none of some inputs has all tuples that it has not passed yet; None if there is none."""
+        """Return a port of which none of some inputs has all tuples that have not passed yet; None if there is none."""
         for port, merged in enumerate(self._filters):
             names = [str(number) for number in inputs if self._ports[number] == port]
             if merged.promise < END and not any(merged.is_complete(name) for name in names):
@@ -103,7 +128,8 @@ class MergedLogic:
 
     def needs(self, port: int, item: Item, /) -> float:
         """Estimate the bytes that processing an item may need in addition to the state."""
-        return self._operator.needs(self._ports[port], item)
+        number = self._ports[port]
+        return self._operator.needs(number, item) + (self._sorted[number].needs(item) if self._sorted else 0.0)
 
     def execute(self, port: int, item: Item, /) -> Iterator[Item]:
         """Process what is new of an item of an input, and produce its output piece by piece."""
@@ -114,32 +140,42 @@ class MergedLogic:
         passed = merged.receive(name, item)
         if passed is None:
             return
-        for made in self._operator.execute(number, passed):
-            if isinstance(made, Batch):
-                greatest = made.table.get_column("time").to_physical().max()
-                self.latest = max(self.latest, int(greatest))  # type: ignore[arg-type]
-            yield made
+        for each in self._sorted[number].receive(passed) if self._sorted else (passed,):
+            for made in self._operator.execute(number, each):
+                if isinstance(made, Batch):
+                    greatest = made.table.get_column("time").to_physical().max()
+                    self.latest = max(self.latest, int(greatest))  # type: ignore[arg-type]
+                yield made
+
+    @property
+    def _parts(self) -> list[_Part]:
+        return [self._operator, *self._filters, *self._sorted]
 
     def save(self) -> SavedState:
         """Return all that a new instance needs to resume from here."""
-        inner = self._operator.save()
-        tables = {2 * number: table for number, table in inner.tables.items()}
-        filters: list[tuple[bytes, list[int]]] = []
-        for each in self._filters:
-            head, parts = each.save()
-            numbers = [2 * (self._next_table + at) + 1 for at in range(len(parts))]
-            self._next_table += len(parts)
-            tables.update(zip(numbers, parts, strict=True))
-            filters.append((head, numbers))
-        head = msgspec.msgpack.encode(_Head(self.latest, self._ports, inner.head, list(inner.tables), filters))
-        return SavedState(head, tables)
+        saved = [part.save() for part in self._parts]
+        tables = {
+            number * len(saved) + at: table for at, each in enumerate(saved) for number, table in each.tables.items()
+        }
+        head = _Head(self.latest, self._ports, [(each.head, list(each.tables)) for each in saved])
+        return SavedState(msgspec.msgpack.encode(head), tables)
 
     def restore(self, saved: SavedState, /) -> None:
-        """Resume where the instance was that saved this state."""
-        head = msgspec.msgpack.decode(saved.head, type=_Head)
+        """Resume where the instance was that saved this state.
+
+        Raises
+        ------
+        ValueError
+            If it is not a state of this operator and its filters.
+        """
+        parts = self._parts
+        try:
+            head = msgspec.msgpack.decode(saved.head, type=_Head)
+        except msgspec.MsgspecError as error:
+            raise ValueError(f"saved state: {saved.head[:16]!r}; expected that of merged streams: {error}") from None
+        if len(head.parts) != len(parts):
+            raise ValueError(f"saved state: {len(head.parts)} parts; expected {len(parts)}")
         self.latest = head.latest
         self._ports = head.ports + self._ports[len(head.ports) :]
-        self._operator.restore(SavedState(head.operator, {number: saved.tables[2 * number] for number in head.tables}))
-        for each, (state, numbers) in zip(self._filters, head.filters, strict=True):
-            each.restore(state, [saved.tables[number] for number in numbers])
-            self._next_table = max((self._next_table, *((number + 1) // 2 for number in numbers)))
+        for at, (part, (state, numbers)) in enumerate(zip(parts, head.parts, strict=True)):
+            part.restore(SavedState(state, {number: saved.tables[number * len(parts) + at] for number in numbers}))

@@ -126,7 +126,7 @@ def logic_of(operator: Operator, plan: Plan, component: Component, around: Execu
     """
     logic = create(operator, plan, keys=around.keys, wait=time.sleep)
     logic.piece_bytes = int(min(logic.piece_bytes, component.share.limit / PIECES))
-    return merged(logic, component)
+    return merged(logic, component, plan)
 
 
 def part_of(operator: Operator, component: Component, around: ExecutionContext) -> SparkPart:
