@@ -111,7 +111,7 @@ def rows_of(items: Iterable[Item], schema: Mapping[str, str]) -> list[tuple[Any,
 
 
 def fresh(
-    plan: Plan, operator: str, wait: Callable[[float], None] | None = None, *, exact: bool = False
+    plan: Plan, operator: str, wait: Callable[[float], None] | None = None, *, exact: bool | None = None
 ) -> OperatorLogic:
     """A new instance of one operator of ``plan``."""
     keys = {"alpha": b"a" * 32, "beta": b"b" * 32}

@@ -12,6 +12,7 @@ from typing import Any
 import polars as pl
 import pytest
 
+from synergy_nb.dataflow.operators.base import create
 from synergy_nb.dataflow.streams.duplicate_filter import DuplicateFilter
 from synergy_nb.dataflow.streams.sorted_input import SortedInput
 from synergy_nb.dataflow.streams.tuple_words import canonical
@@ -149,6 +150,18 @@ def test_a_duplicate_filter_behind_the_replicas_passes_what_one_of_them_emits(na
 @pytest.mark.parametrize("name", ["aggregate tumbling", "aggregate of sessions", "aggregate that decays"])
 def test_sums_of_floats_would_differ_if_they_were_not_exact(name: str) -> None:
     assert len(set(map(tuple, replicas(name).results(sort=False, exact=False)))) > 1
+
+
+def test_the_logic_of_a_replica_sums_exactly_and_no_other_does() -> None:
+    plan = source("python", name="s", columns={"x": "float"}).aggregate(window="1 s", total="sum(x)").sink()
+    expanded = replicated(plan, 2)
+    terms = [0.1, 0.2, 0.3, 1e16, -1e16]
+    for order in (terms, terms[::-1]):
+        table = pl.DataFrame({"time": range(5), "x": order}, schema_overrides={"time": pl.Datetime("us")})
+        for replica in ("aggregate", "aggregate~1"):
+            given = drive(create(expanded.operators[replica], expanded), feed([table], 0, 2))
+            assert [item.table["total"].to_list() for item in given if isinstance(item, Batch)] == [[0.6]]
+    assert not create(plan.operators["aggregate"], plan).context.exact
 
 
 def test_both_kinds_are_among_the_cases() -> None:

@@ -19,7 +19,7 @@ from synergy_nb.plan.catalogue import KINDS
 from synergy_nb.plan.query_plan import Plan
 from synergy_nb.plan.validation import Operator
 
-__all__ = ["Agreement", "agreement", "agreement_text", "agreements", "stated_order"]
+__all__ = ["Agreement", "agreement", "agreement_text", "agreements", "is_replicated", "stated_order"]
 
 _ONE_STREAM: Final = "its input is a single stream, which all of its replicas read in the same order"
 
@@ -85,6 +85,24 @@ def agreements(plan: Plan) -> dict[str, Agreement]:
 def agreement_text(plan: Plan) -> str:
     """Return a line for each operator of a plan about the agreement of its active replicas."""
     return "\n".join(map(str, agreements(plan).values()))
+
+
+def is_replicated(plan: Plan, operator: str) -> bool:
+    """Whether an operator has active replicas in a plan that is expanded by them.
+
+    Examples
+    --------
+    >>> from synergy_nb.plan import source
+    >>> from synergy_nb.plan.active_replicas import replicated
+    >>> plan = source("packets").filter("bytes > 9").sink()
+    >>> expanded = replicated(plan, 2)
+    >>> [is_replicated(expanded, name) for name in ("source", "filter", "filter~1", "sink")]
+    [False, True, True, False]
+    >>> is_replicated(plan, "filter")
+    False
+    """
+    it = plan.operators[operator]
+    return bool(it.replica_of) or any(each.replica_of == operator for each in plan.operators.values())
 
 
 def stated_order(plan: Plan, operator: str) -> tuple[tuple[str, bool], ...]:

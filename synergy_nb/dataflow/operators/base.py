@@ -30,6 +30,7 @@ import polars as pl
 from synergy_nb.dataflow.logic import SavedState
 from synergy_nb.dataflow.tuples import END, START, Batch, Item, Punctuation
 from synergy_nb.plan.catalogue import KINDS
+from synergy_nb.plan.replica_agreement import is_replicated
 
 if TYPE_CHECKING:
     from synergy_nb.plan import Operator, Plan
@@ -416,7 +417,7 @@ def create(
     *,
     keys: Mapping[str, bytes] | None = None,
     wait: Callable[[float], None] | None = None,
-    exact: bool = False,
+    exact: bool | None = None,
 ) -> OperatorLogic:
     """Create the logic of one operator of a plan.
 
@@ -431,8 +432,8 @@ def create(
     wait
         Function that waits for the given seconds, for ``delay``; ``time.sleep`` on a real peer.
     exact
-        Whether sums of floats do not depend on the order of their terms, as active replicas require. A state that an
-        instance with exact sums saved can only be restored by another one.
+        Whether sums of floats do not depend on the order of their terms, as active replicas require; None: if it has
+        active replicas in the plan. A state that an instance with exact sums saved can only be restored by another one.
 
     Raises
     ------
@@ -451,6 +452,6 @@ def create(
         stream=plan.stream_name(operator.id),
         keys=keys or {},
         wait=wait,
-        exact=exact,
+        exact=is_replicated(plan, operator.id) if exact is None else exact,
     )
     return factory(context)
