@@ -301,10 +301,10 @@ class Exchange:
                 if end != start:
                     return end
                 again = self._rounds[key] > 1
-                if again and self._is_due and not self._has_news():
+                if again and self._is_due and not self._has_input():
                     return start._replace(turn=start.turn + 1)
                 left = deadline - time.monotonic()
-                if not again or left <= 0 or self._has_news():
+                if not again or left <= 0 or self._has_input():
                     return start
                 self._changed.wait(left)
                 self._check(run)
@@ -476,7 +476,7 @@ class Exchange:
                 self.inlets[port].drop(tap)
                 del self._requested[port, tap], self._planned[port, tap], self._rounds[port, tap]
 
-    def _has_news(self) -> bool:
+    def _has_input(self) -> bool:
         return any(self.inlets[port].news(tap, self._requested[port, tap]) for port, tap in self._requested)
 
     def _room(self) -> bool:

@@ -162,7 +162,7 @@ class PartQuery:
     ) -> None:
         self.part = part
         self.name = _named(part) if since is None else since.name
-        self._spoken = f"{self.name}-{epoch}" if epoch else self.name  # an earlier one here may not have ended yet
+        self._run_name = f"{self.name}-{epoch}" if epoch else self.name  # an earlier one here may not have ended yet
         self._since = Resumption(self.name) if since is None else since
         self._epoch = epoch
         self._left = False  # whether another peer may continue the query
@@ -364,7 +364,7 @@ class PartQuery:
         options = {
             "endpoint": self._endpoint.address,
             "token": self._endpoint.token,
-            "query": self._spoken,
+            "query": self._run_name,
             "run": str(exchange.begin(operators.END_TIME)),
         }
         taps = {name: count() for name in self._ports}
@@ -376,7 +376,7 @@ class PartQuery:
             keys=self._keys,
             ordered=True,
         )
-        writer = result.writeStream.format(FORMAT).options(**options).queryName(self._spoken).outputMode("append")
+        writer = result.writeStream.format(FORMAT).options(**options).queryName(self._run_name).outputMode("append")
         writer = writer.option("checkpointLocation", self._checkpoint.open(session))
         query = writer.trigger(processingTime="0 seconds").start()
         with self._state:
@@ -390,7 +390,7 @@ class PartQuery:
         part, plan, members = self.part, self.part.plan, [self.part.plan.operators[name] for name in self.part.members]
         stateful = any(has_state(operator) for operator in members)
         exchange = Exchange(
-            self._spoken,
+            self._run_name,
             plan.schema(part.operator),
             windowed=plan.window(part.operator) is not None,
             lag=operators.lag(plan, part.members, part.operator) if stateful else None,
@@ -401,7 +401,7 @@ class PartQuery:
             on_committed=self._on_committed,
             since=self._since.handed,
         )
-        self._checkpoint = Checkpoint(self._spoken, self._since, self._epoch, self._server(), self._find_folder)
+        self._checkpoint = Checkpoint(self._run_name, self._since, self._epoch, self._server(), self._find_folder)
         readings = Counter(operators.readings(plan, part.members, part.operator))
         numbered = operators.numbered(plan, part.members, part.operator)
         for name, (start, point) in zip(part.inputs, self.committed, strict=True):

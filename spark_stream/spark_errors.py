@@ -13,7 +13,7 @@ __all__ = ["SparkQueryEnded", "cause", "is_lost", "is_passing"]
 _DETAILS: Final = re.compile(r'^\s*details = "(.*)"$', re.MULTILINE)  # of an error of gRPC
 LONGEST: Final = 300  # characters of a reason
 #: Errors of gRPC: the server does not answer, or not any more.
-_GONE: Final = frozenset({"UNAVAILABLE", "DEADLINE_EXCEEDED", "CANCELLED"})
+_SERVER_LOST: Final = frozenset({"UNAVAILABLE", "DEADLINE_EXCEEDED", "CANCELLED"})
 #: Of Spark Connect: that the session is not there, as after a restart of the server.
 _NO_SESSION: Final = re.compile(r"INVALID_HANDLE\.(SESSION|OPERATION)|NO_ACTIVE_SESSION|RETRIES_EXCEEDED")
 #: Of Spark's executors: that a Python process did not come up, or has died.
@@ -35,10 +35,10 @@ def is_lost(error: BaseException) -> bool:
     if condition is not None and _NO_SESSION.search(str(condition() or "")):
         return True
     code = getattr(error, "code", None)
-    if callable(code) and getattr(code(), "name", "") in _GONE:
+    if callable(code) and getattr(code(), "name", "") in _SERVER_LOST:
         return True
     text = str(error)
-    if _NO_SESSION.search(text.partition("\n")[0]) or any(f"StatusCode.{name}" in text for name in _GONE):
+    if _NO_SESSION.search(text.partition("\n")[0]) or any(f"StatusCode.{name}" in text for name in _SERVER_LOST):
         return True
     return error.__cause__ is not None and is_lost(error.__cause__)
 

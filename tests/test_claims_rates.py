@@ -12,7 +12,7 @@ import polars as pl
 import pytest
 
 from synergy_experiments.chapters import find, rates
-from synergy_experiments.chapters.execution_times import executed, left_at
+from synergy_experiments.chapters.execution_times import departures, executed
 from synergy_experiments.chapters.load_updates import jumps, walk
 from synergy_experiments.chapters.prediction_times import predicting
 from synergy_experiments.chapters.rates import COMBINED, GENERATED, LAST, LITERAL, components, requests, thinned
@@ -351,7 +351,7 @@ def test_when_tuples_leave_is_what_a_loop_finds() -> None:
     for time in arrived:
         free = max(free, time) + 0.08
         expected.append(free)
-    assert left_at(arrived, 0.08) == pytest.approx(np.array(expected))
+    assert departures(arrived, 0.08) == pytest.approx(np.array(expected))
 
 
 @pytest.mark.parametrize(("better", "expected"), [(0.1, "holds"), (0.3, "does not hold")])

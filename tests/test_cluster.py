@@ -688,7 +688,7 @@ def test_what_was_asked_stands_beside_what_was_measured(cluster: Cluster) -> Non
     application = cluster.submit(stream.filter("v >= 0").sink("out", **asked), feeds=feeds)
     application.results()
     shown = repr(application)
-    assert "misses: 0, 0.05 asked: kept" in shown
+    assert "misses: 0, limit 0.05: met" in shown
     assert "1e+05 asked: not kept" in shown
     assert "backups: filter@peer-" in shown
 

@@ -23,7 +23,7 @@ from synergy_nb.plan import source
 from synergy_nb.plan.spark_parts import replace_parts
 from synergy_nb.runtime.data.copy_reports import CopyReports
 from synergy_nb.runtime.data.spark_servers import SparkHost
-from synergy_nb.runtime.process.requests import SparkNews, SparkStatus
+from synergy_nb.runtime.process.requests import SparkState, SparkStatus
 from tests.two_hosts import play
 from tests.waiting import until
 
@@ -62,7 +62,7 @@ class Peer:
         self.looked: list[tuple[str, str]] = []
         self.said: list[DriverMessage] = []
         self.spark = SparkHost(loop, lambda: 0.0, lambda *_, **__: None)
-        self.spark.receive_news(SparkNews(SparkStatus.READY, "", "sc://here:1/;token=secret"))
+        self.spark.receive_state(SparkState(SparkStatus.READY, "", "sc://here:1/;token=secret"))
         monkeypatch.setattr(session, "connect", self._connect)
         monkeypatch.setattr(session, "disconnect", lambda _: None)
 

@@ -15,7 +15,7 @@ from synergy_nb.overlay.published_streams import RETAINED_PROFILES
 from synergy_nb.plan.spark_parts import PART
 from synergy_nb.runtime.process import peer_metrics, service
 from synergy_nb.runtime.process.plugin import runtime_of
-from synergy_nb.runtime.process.profiles import SETTLED, Profiles
+from synergy_nb.runtime.process.profiles import STABLE_AFTER, Profiles
 from tests.two_hosts import Pair, play, reading, trace
 
 Measured = dict[str, Any]
@@ -40,14 +40,14 @@ class Published:
     def _forget(self, name: str) -> None:
         del self.now[name]
 
-    def update(self, *components: Measured, times: int = SETTLED) -> None:
+    def update(self, *components: Measured, times: int = STABLE_AFTER) -> None:
         for _ in range(times):
             self.profiles.update(components)
 
 
 def test_a_stable_profile_is_published_once_and_again_after_a_change_by_a_quarter() -> None:
     published = Published()
-    published.update(stats(), times=SETTLED - 1)
+    published.update(stats(), times=STABLE_AFTER - 1)
     assert published.all == []
     published.update(stats(), stats())
     assert published.all == [("s", {"rate": 100.0, "cost": 1e-5, "selectivity": 0.5})]
@@ -65,7 +65,7 @@ def test_a_component_that_was_removed_needs_new_measurements() -> None:
     published = Published()
     published.update(stats())
     published.update(times=1)
-    published.update(stats(rate=900.0), times=SETTLED - 1)
+    published.update(stats(rate=900.0), times=STABLE_AFTER - 1)
     assert len(published.all) == 1
     published.update(stats(rate=900.0), times=1)
     assert len(published.all) == 2
@@ -102,7 +102,7 @@ def test_a_stream_of_varying_rate_is_published_with_its_signature() -> None:
 
     published = Published()
     component = stats(application="a", operator="o")
-    for _ in range(SETTLED):
+    for _ in range(STABLE_AFTER):
         published.profiles.update([component], bursts(400.0))
     assert published.now["s"]["signature"] == "2:400 8:25"
     published.profiles.update([component], bursts(500.0))  # the highest rate is 4.17 times the mean one rather than 4
@@ -120,7 +120,7 @@ def test_only_the_window_of_a_signature_is_published() -> None:
     published = Published()
     component = stats(application="a", operator="o")
     segments = (Segment(0.0, 1e9, 0.0, 1e-6), Segment(1e9, 1.0, 0.0, 10.0), Segment(1e9 + 1.0, 7.0, 0.0, 80.0))
-    for _ in range(SETTLED):
+    for _ in range(STABLE_AFTER):
         published.profiles.update([component], {("a", "o"): segments})
     assert published.now["s"]["signature"] == "2:1e-06 1:10 7:80"
 
@@ -129,7 +129,7 @@ def test_few_tuples_at_a_high_rate_are_no_burst() -> None:
     published = Published()
     component = stats(application="a", operator="o")
     segments = (Segment(0.0, 6.0, 0.0, 100.0), Segment(6.0, 0.05, 0.0, 400.0), Segment(6.05, 4.0, 0.0, 100.0))
-    for _ in range(SETTLED):
+    for _ in range(STABLE_AFTER):
         published.profiles.update([component], {("a", "o"): segments})
     assert "signature" not in published.now["s"]
 

@@ -19,7 +19,7 @@ from synergy_nb.plan import source
 from synergy_nb.plan.spark_parts import replace_parts
 from synergy_nb.runtime.data.spark_part import SparkPart
 from synergy_nb.runtime.data.spark_servers import SparkHost
-from synergy_nb.runtime.process.requests import SparkNews, SparkStatus
+from synergy_nb.runtime.process.requests import SparkState, SparkStatus
 from tests.two_hosts import play, table
 from tests.waiting import until
 
@@ -69,7 +69,7 @@ class Part:
     def __init__(self, url: str = "sc://here:1", *, epoch: int = 0) -> None:
         loop = asyncio.get_running_loop()
         host = SparkHost(loop, lambda: 9.0, lambda *_, **__: None)
-        host.receive_news(SparkNews(SparkStatus.READY, url, url))
+        host.receive_state(SparkState(SparkStatus.READY, url, url))
         self.told = 0
         self.threads = ThreadPoolExecutor(2)
         stream = source("python", name="n", columns={"link": "str"}, rate=1.0, id="n")

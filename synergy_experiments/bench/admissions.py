@@ -1,20 +1,20 @@
 """``admission``: whether admitted plans meet their delay limits, and whether refused plans would have missed theirs.
 
 Random plans, with random limits from 1 ms to 1 s, are submitted to peers one after the other. A plan that is admitted
-runs, and its sink tells which share of its tuples was late. One that is refused is submitted once more, without a
-limit, and what its sink measures tells whether it would have kept the limit. A limit is kept where no more than the
-promised share of the tuples (5 %) is late.
+runs, and its sink measures the share of late tuples. A plan that is refused is submitted once more, without a limit;
+the measurements of its sink show whether it would have met the limit. A limit is met if at most the promised share of
+the tuples (5 %) is late.
 
 A plan is refused where it is projected to exceed its limit by more than the guard band of composition
 (:class:`~synergy_nb.algorithms.composition.CompositionConfig`); one that is projected to exceed it by less is admitted.
-Whether a limit is kept is measured against the limit itself. What is to be expected over all limits
-(``over_all_limits``), and the oracle, go by the same rule.
+Whether a plan meets its limit is judged by the limit itself. The expected shares over all limits
+(``over_all_limits``) and the oracle use the same rule.
 
-Every fourth plan is run a second time at once. An oracle that projects what a plan has taken a moment ago is as good as
-any projection can be; its result (``oracle``) tells how much of the rest the machine owes to chance.
+Every fourth plan is run again immediately. An oracle projects the delay that the first run had, and no projection can
+be better; so its errors (``oracle``) are those that the variation of the machine causes.
 
-The simulator's answer stands beside it: peers with the overheads that the live ones had measured, in virtual time, and
-tuples through simulated servers, so that nothing but the model decides.
+The results contain the simulator's answer, too: simulated peers with the measured overheads decide on the same plans,
+and simulated servers execute the tuples. So that answer depends on the model only.
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ DURATION: Final = f"about 16 minutes: {PLANS + WARMING} plans run one after the 
 
 
 class Length(NamedTuple):
-    """Least duration of a plan's stream, so that its tuples show whether more than 5 % of them are late.
+    """Least duration of a plan's stream: long enough to see whether more than 5 % of its tuples are late.
 
     Parameters
     ----------
@@ -76,7 +76,7 @@ def random_plan(rng: random.Random, names: Sequence[str], limit: float | None, l
     Parameters
     ----------
     rng
-        Draws rates (20 to 2,000 tuples/s), kinds, costs and peers.
+        Random generator for rates (20 to 2,000 tuples/s), kinds, costs and peers.
     names
         Names of the peers.
     limit
@@ -118,7 +118,7 @@ def random_plan(rng: random.Random, names: Sequence[str], limit: float | None, l
 
 
 def _even(rng: random.Random, low: float, high: float) -> float:
-    """A number between two, drawn evenly on a logarithmic scale."""
+    """A random number between two, uniform on a logarithmic scale."""
     return math.exp(rng.uniform(math.log(low), math.log(high)))
 
 

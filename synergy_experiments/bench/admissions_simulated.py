@@ -1,9 +1,9 @@
 """The simulator's answer to the plans of ``admission``: the same protocols, and queues in virtual time.
 
-Peers are given the overheads that live ones have measured, so they decide as those would on a machine that does nothing
-else. The batches of what runs then pass simulated servers: each component takes its overhead, log-normal with the
-measured mean and variance, and the processing of the batch's tuples; a hop takes the latency of a link and the coding.
-So what is left between the two answers is what the real machine does beside the model.
+The simulated peers have the overheads that live ones have measured, so they decide like live ones on a machine without
+other work. Simulated servers then execute the batches of admitted plans: a component takes its overhead, log-normal
+with the measured mean and variance, and the processing time of the batch's tuples; a hop takes the latency of a link
+and the time for coding. So the difference between the two answers is what the model does not contain.
 """
 
 from __future__ import annotations

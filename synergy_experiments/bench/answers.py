@@ -1,4 +1,4 @@
-"""The decision of admission about a plan, and the outcome of that plan: live or simulated."""
+"""The decision of admission about a plan, and the delay that the plan then had: live or simulated."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ def _spread(answers: Sequence[Answer]) -> dict[str, float]:
 
 
 def over_all_limits(pairs: Iterable[tuple[float, float]], guard_band: float = 0.0) -> dict[str, float]:
-    """Shares that are to be expected of plans with random limits, whichever limits were drawn.
+    """Expected shares over all random limits, so that they do not depend on the limits that were drawn.
 
     A plan that is projected to take P seconds and takes m is admitted with limits from p = P / (1 + g) on, g being the
     guard band, and keeps limits from m on. So of ln(LONGEST / p) of the scale on which it is admitted, it breaks

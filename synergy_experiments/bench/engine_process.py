@@ -1,8 +1,9 @@
 """Another engine that runs the query of ``dataflow``: a script for the Python that has that engine installed.
 
-It knows nothing of this project, so that it also runs in an environment where this project is not installed. The engine
-reads the file by itself and is written as its users would write it. Imports and the start of a JVM come before the
-first answer. Standard input has a path a line; each answer is a line of JSON: the seconds and the rows, or an error.
+It imports nothing of this project, so that it also runs in an environment where this project is not installed. The
+engine reads the file by itself, and its query is written as its users would write it. Imports and the start of a JVM
+come before the first answer. Each line of standard input is a path; each answer is a line of JSON: the seconds and the
+rows, or an error.
 """
 
 from __future__ import annotations
@@ -167,18 +168,18 @@ def main(name: str) -> None:
     answers = os.fdopen(os.dup(1), "w")
     os.dup2(2, 1)  # what engines print goes where errors go
 
-    def say(**answer: Any) -> None:
+    def answer_line(**answer: Any) -> None:
         print(json.dumps(answer), file=answers, flush=True)
 
     try:
         run = _ENGINES[name]()
-        say(ready=name)
+        answer_line(ready=name)
         for line in sys.stdin:
             began = time.perf_counter()
             rows = run(line.rstrip("\n"))
-            say(seconds=time.perf_counter() - began, rows=rows)
+            answer_line(seconds=time.perf_counter() - began, rows=rows)
     except Exception as error:
-        say(error=" ".join(f"{type(error).__name__}: {error}".split())[:500])
+        answer_line(error=" ".join(f"{type(error).__name__}: {error}".split())[:500])
         raise
 
 

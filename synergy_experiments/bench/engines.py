@@ -56,7 +56,7 @@ class Engine(msgspec.Struct, frozen=True):
 
     @property
     def python(self) -> str:
-        """Path of the Python that has the engine, or shall have it."""
+        """Path of the Python that has the engine, or in which it is to be installed."""
         return (os.environ.get(self.variable, "") if self.variable else "") or sys.executable
 
 
@@ -125,13 +125,13 @@ class EngineProcess:
     Parameters
     ----------
     engine
-        The engine, which is there.
+        An installed engine.
 
     Raises
     ------
     RuntimeError
         On entering or running, if the engine failed, with its error; or if its process ended, with the last line that
-        this wrote.
+        it wrote.
     """
 
     def __init__(self, engine: Engine) -> None:

@@ -50,7 +50,7 @@ def growth(*, small: bool = False) -> dict[str, Any]:
 
 
 def _ring(count: int) -> dict[str, Any]:
-    """Seconds until so many peers run, are in the ring and are ready, and the details of joining."""
+    """Seconds until a number of peers run, have joined the ring and are ready, with details of joining."""
     return asyncio.run(_start(count))
 
 

@@ -61,7 +61,7 @@ def counts() -> tuple[Array, str]:
 
 
 def stretch(found: Array, seconds: int, ratio: float) -> Array:
-    """A stretch of a trace, whose second half has about that many times the tuples of the first.
+    """A stretch of a trace whose second half has about ``ratio`` times as many tuples as its first half.
 
     Parameters
     ----------
@@ -87,7 +87,7 @@ def stretch(found: Array, seconds: int, ratio: float) -> Array:
 
 
 def arrivals(found: Array, rates: tuple[float, float], speed: float = SPEED) -> Array:
-    """Times of tuples in seconds, whose rates vary as those of a trace at a speed.
+    """Times of tuples in seconds; their rate varies like that of a trace that is replayed at a speed.
 
     Parameters
     ----------
@@ -108,7 +108,7 @@ def arrivals(found: Array, rates: tuple[float, float], speed: float = SPEED) -> 
 
 
 def _written(path: Path, times: Array, values: int = 2**62) -> None:
-    """Write tuples at these times, with that many values in turn."""
+    """Write tuples with these event times, and a number of values in turn."""
     pl.DataFrame(
         {"time": pl.Series((times * 1e6).astype(np.int64)).cast(pl.Datetime("us")), "v": np.arange(len(times)) % values}
     ).write_parquet(path, compression="uncompressed")
@@ -125,7 +125,7 @@ def _query(path: Path, rate: float) -> Plan:
 
 
 class _Collector:
-    """The results of an application, as they come."""
+    """The results of an application, as they arrive."""
 
     def __init__(self, application: Application) -> None:
         self.application = application

@@ -1,8 +1,8 @@
 """``ingest``: speed and memory of reading files into tuples, compared with Polars and DuckDB on the same files.
 
 Each reading is taken in a process of its own, as a peak of memory is that of a whole process. Ours ends with the last
-batch of :func:`synergy_nb.traces.read`, typed, judged and in order, as a source hands them out one after another.
-Polars and DuckDB read the file into one table, neither judged nor sorted; they find the types themselves.
+batch of :func:`synergy_nb.traces.read`, typed, checked and in order, as a source emits them one after another.
+Polars and DuckDB read the file into one table, neither checked nor sorted; they find the types themselves.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ __all__ = ["SYSTEMS", "Case", "ingest", "peak", "probe"]
 
 COLUMNS: Final = {"time": "time", "key": "int", "user": "str", "value": "float"}
 SYSTEMS: Final = ("ours", "polars", "duckdb")
-_TOLD: Final = {"polars": "Polars", "duckdb": "DuckDB"}
+_SYSTEMS: Final = {"polars": "Polars", "duckdb": "DuckDB"}
 _REPEATED: Final = 8  # times that the log is written one after another
 _STATUS: Final = Path("/proc/self/status")
 
@@ -205,7 +205,7 @@ def ingest(*, small: bool = False) -> dict[str, Any]:
     }
     first = found[0]
     peers = [
-        measurement(_TOLD[name], first[name]["rate"], "tuples/s", {"case": first["case"], **first[name]})
+        measurement(_SYSTEMS[name], first[name]["rate"], "tuples/s", {"case": first["case"], **first[name]})
         for name in SYSTEMS
         if name != "ours"
     ]
@@ -225,7 +225,7 @@ def _measured(case: Case, rounds: int) -> dict[str, Any]:
         cpu = spread([reading["cpu"] / case.rows * 1e6 for reading in readings])
         growth = round(max(reading["growth"] for reading in readings), 1)
         result[system] = {"rate": rate["median"], "rates": rate, "cpu_s_a_million": cpu["median"], "growth_mb": growth}
-    for system in _TOLD:
+    for system in _SYSTEMS:
         result[f"to_{system}"] = round(result["ours"]["rate"] / result[system]["rate"], 3)
         result[f"cpu_to_{system}"] = round(result["ours"]["cpu_s_a_million"] / result[system]["cpu_s_a_million"], 3)
     return result
@@ -248,7 +248,7 @@ def _line(found: dict[str, Any]) -> str:
         return f"{found[system]['rate'] / 1e6:.2f} M tuples/s, +{found[system]['growth_mb']:.0f} MB"
 
     parts = [told("ours")]
-    for system, name in _TOLD.items():
+    for system, name in _SYSTEMS.items():
         ratio, cpu = found[f"to_{system}"], found[f"cpu_to_{system}"]
         parts.append(f"{name} {told(system)} (we have {ratio:.2f} of its speed for {cpu:.2f} of its CPU time)")
     return "; ".join(parts)

@@ -186,7 +186,7 @@ def _step(requests: list[dict[type[Event], float]], begin: type[Event], end: typ
 
 
 def hop(*, small: bool = False) -> dict[str, Any]:
-    """Seconds that one more peer on a stream's way adds to the delay of a tuple, at 100 tuples/s."""
+    """Seconds that one more peer on the path of a stream adds to the delay of a tuple, at 100 tuples/s."""
     seconds, repeats, hops = (0.2, 1, 2) if small else (4.0, 3, 8)
     before = machine_load()
     added, inside, delays = [], [], []
@@ -230,11 +230,11 @@ def _delay(cluster: Cluster, path: Path, through: list[str]) -> float:
 
 def idle(*, small: bool = False) -> dict[str, Any]:
     """CPU in cores and memory in MB of eight peers that have nothing to do."""
-    peers, settle, seconds, repeats = (2, 0.0, 0.2, 1) if small else (8, 3.0, 5.0, 3)
+    peers, warm_up, seconds, repeats = (2, 0.0, 0.2, 1) if small else (8, 3.0, 5.0, 3)
     before = machine_load()
     with Cluster(peers) as cluster:
         processes = [state.pid for state in cluster.states().values() if state is not None]
-        _pause(settle)
+        _pause(warm_up)
         cores, notebook = [], []
         for _ in range(repeats):
             with Usage(processes) as usage, Usage([os.getpid()]) as own:

@@ -29,7 +29,7 @@ def quantile(values: Iterable[float], fraction: float) -> float:
 
 
 def spread(runs: Sequence[float], *, digits: int = 6) -> dict[str, Any]:
-    """Repeated runs of one measurement: each, the median, and both ends.
+    """Results of repeated runs: all of them, the median, the least and the greatest.
 
     >>> spread([2.0, 1.0, 4.0])
     {'median': 2.0, 'least': 1.0, 'most': 4.0, 'runs': [2.0, 1.0, 4.0]}
@@ -56,7 +56,7 @@ class Usage:
     processes
         Process ids.
     descendants
-        Whether what these processes start, such as a JVM, is counted with them, living or ended.
+        Whether to count the processes that they start, such as a JVM, too, also after these have ended.
 
     Attributes
     ----------

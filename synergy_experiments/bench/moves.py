@@ -71,7 +71,7 @@ def written(path: Path, rate: float, seconds: float, seed: int = 1) -> None:
 
 
 def query(path: Path, window: int) -> Plan:
-    """The pairs with the largest totals of each window; all that is executed is on a peer of its own, but for the end.
+    """The pairs with the largest totals of each window; each operator is on its own peer, except the last ones.
 
     Parameters
     ----------

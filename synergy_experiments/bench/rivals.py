@@ -41,7 +41,7 @@ class Rival(msgspec.Struct, frozen=True):
     how
         Remark about the set-up, for readers of the results.
     share
-        Leading share of the data that it processes, so that a slow system needs no minutes.
+        Leading share of the data that it processes: less than 1 for a slow system.
     run
         Function of the tuples that returns the time, the processor time, both in seconds and without the conversion of
         the tuples to Python objects, and the rows.
@@ -66,7 +66,7 @@ def missing(system: str) -> str:
 
 
 def reference(table: pl.DataFrame) -> Rows:
-    """The rows by one batch query, independent of all that is measured."""
+    """The rows by one batch query, independent of all measured systems."""
     return _rows(_reduced(table))
 
 
@@ -139,7 +139,7 @@ def _bytewax(batches: list[list[Any]], build: Callable[[Any, Any], Any]) -> tupl
         def next_batch(self) -> Any:
             return next(self._batches)  # StopIteration ends the stream
 
-    class Given(inputs.DynamicSource):  # type: ignore[misc,name-defined]
+    class Source(inputs.DynamicSource):  # type: ignore[misc,name-defined]
         def build(self, *_: Any) -> Partition:
             return Partition()
 
@@ -147,12 +147,12 @@ def _bytewax(batches: list[list[Any]], build: Callable[[Any, Any], Any]) -> tupl
         def write_batch(self, items: list[Any]) -> None:
             out.extend(items)
 
-    class Taken(outputs.DynamicSink):  # type: ignore[misc,name-defined]
+    class Sink(outputs.DynamicSink):  # type: ignore[misc,name-defined]
         def build(self, *_: Any) -> Taking:
             return Taking()
 
     flow = _of("bytewax.dataflow").Dataflow("bench")
-    op.output("out", build(op, op.input("in", flow, Given())), Taken())
+    op.output("out", build(op, op.input("in", flow, Source())), Sink())
     with _used() as usage:
         _of("bytewax.testing").run_main(flow)
     return usage, out

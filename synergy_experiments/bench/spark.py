@@ -38,7 +38,7 @@ FRACTION: Final = 0.95
 
 
 def packets(folder: Path, count: int) -> Path:
-    """A Parquet file of ``count`` generated packets, about three windows of them."""
+    """Write ``count`` generated packets, about three windows, to a Parquet file."""
     rate = count / 3600.0
     params = {"connector": "packets", "seed": 3, "count": count, "rate": rate, "hosts": 300, "speed": 0.0}
     path = folder / "packets.parquet"
@@ -64,7 +64,7 @@ def top(path: Path, *, spark: tuple[str, ...]) -> Plan:
 
 
 def in_one_batch(path: Path) -> pl.DataFrame:
-    """The same by Polars at once."""
+    """The same query by Polars, in one batch."""
     sums = (
         pl.scan_parquet(path)
         .filter(pl.col("link") == "B")
@@ -85,7 +85,7 @@ def _ordered(table: pl.DataFrame) -> pl.DataFrame:
 
 
 def plain(session: Any, path: Path, folder: Path) -> pl.DataFrame:
-    """The same as a streaming query of Spark that its user writes: sums to files, and the comparison from there."""
+    """The same query in plain Spark: a streaming query writes sums to files, and a batch query compares them."""
     from pyspark.sql import functions as f  # noqa: PLC0415 - importing it takes a second
 
     schema = "time timestamp, link string, source string, destination string, source_port long, destination_port long"

@@ -33,7 +33,7 @@ OPERATOR: Final = "totals"
 
 
 def query() -> Plan:
-    """Totals of keys in a window that does not end while it is measured."""
+    """Totals by key in a window that does not end during the measurement."""
     packets = source("python", name="packets", columns={"key": "int", "bytes": "int"}, rate=1e6, id="packets")
     return packets.aggregate(by=["key"], window="1 h", total="sum(bytes)", n="count(*)", id=OPERATOR).sink(id="out")
 
@@ -78,13 +78,13 @@ class _Stalls:
             self._looked.set()
 
     async def until(self, condition: Callable[[], bool]) -> None:
-        """Wait for a condition, which is looked at each time."""
+        """Wait until a condition holds."""
         while not condition():
             self._looked.clear()
             await self._looked.wait()
 
     async def stop(self) -> None:
-        """Look no more."""
+        """Stop the measurement."""
         self._task.cancel()
         await asyncio.gather(self._task, return_exceptions=True)
 

@@ -31,7 +31,7 @@ def query(number: int, seconds: float, rate: float, at: str) -> Plan:
     Parameters
     ----------
     number
-        Number of the try: each has packets of its own.
+        Number of the run; each run has different packets.
     seconds, rate
         Duration of the streams in seconds, and packets/s of each.
     at
@@ -65,7 +65,7 @@ def expected(plan: Plan) -> pl.DataFrame:
 
 
 def differing(found: pl.DataFrame, right: pl.DataFrame) -> tuple[int, int]:
-    """Rows of ``right`` that were lost, and rows that are too many; a row counts as often as it is there."""
+    """Numbers of lost rows of ``right`` and of additional rows; repeated rows count each time."""
     columns = right.columns
     both = [
         table.select(columns).with_columns(pl.lit(side).alias("@side")) for table, side in ((right, 1), (found, -1))
@@ -75,7 +75,7 @@ def differing(found: pl.DataFrame, right: pl.DataFrame) -> tuple[int, int]:
 
 
 def takeover(*, small: bool = False) -> dict[str, Any]:
-    """Seconds by which results are later than the death of a join's peer is noticed, in each of many tries."""
+    """Seconds by which results are later than the death of a join's peer is noticed, in each of many runs."""
     count, seconds, rate = (2, 2.0, 200.0) if small else (50, 5.0, 500.0)
     rng = random.Random(SEED)
     before = machine_load()
@@ -109,7 +109,7 @@ def takeover(*, small: bool = False) -> dict[str, Any]:
 
 
 def _killed(cluster: Cluster, plan: Plan, peer: str, moment: float) -> dict[str, Any]:
-    """Run a plan, kill a peer that many seconds after the first results, and measure the consequences."""
+    """Run a plan, kill a peer some seconds after the first results, and measure late, lost and repeated rows."""
     application = cluster.submit(plan, origin="peer-1")
     killed: list[float] = []
 
@@ -152,7 +152,7 @@ def _noticed(application: Application, killed: float) -> float:
 
 
 def _later(came: list[tuple[float, pl.DataFrame]], killed: float) -> float:
-    """Seconds by which results were late at most after the kill, less the median before it."""
+    """Greatest delay of results after the kill less the median delay before it, seconds."""
     delays: dict[bool, list[float]] = {False: [], True: []}
     for arrived, table in came:
         times = table.get_column("time").cast(pl.Int64)

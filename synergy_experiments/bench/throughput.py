@@ -147,7 +147,7 @@ def _size(form: str, count: int) -> int:
 
 
 class _Runs:
-    """Tuples/s and processor seconds a million tuples of each way and system, run by run."""
+    """Tuples/s and processor seconds a million tuples of each variant and system, by run."""
 
     def __init__(self) -> None:
         self._rates: dict[str, list[float]] = {}

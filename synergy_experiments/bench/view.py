@@ -26,8 +26,8 @@ OPERATORS = 9
 HZ = 10  # updates a second
 
 
-class _Told(QoSView):
-    """A view whose messages are counted rather than sent."""
+class _CountedView(QoSView):
+    """A view that counts its messages instead of sending them."""
 
     sizes: list[int]
 
@@ -89,7 +89,7 @@ def view(*, small: bool = False) -> dict[str, Any]:
     lines = 4  # of a sink: a message a tenth of a second
     history = points // lines
     clock = [0.0]
-    shown = _Told(journal, application="r1", clock=lambda: clock[0])
+    shown = _CountedView(journal, application="r1", clock=lambda: clock[0])
     shown.sizes = []
     try:
         for step in range(1, history + 1):

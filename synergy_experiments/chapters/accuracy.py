@@ -84,13 +84,13 @@ BESIDE_BURSTS: Final = "beside bursts: "
 PACKETS: Final = "generated packets"
 SENSORS: Final = "generated sensors"
 SPAN: Final = 3.0  # seconds of the figure of the sensors: a burst, and silence
-GIVEN: Final = "trace "
+USER_TRACE: Final = "trace "
 AT_HAND: Final = ("lbl-tcp-3", "sdsc-http", "nasa-http-rate")
-FIGURES: Final = (f"{GIVEN}1", f"{GIVEN}2", *AT_HAND, PACKETS, SENSORS)
+FIGURES: Final = (f"{USER_TRACE}1", f"{USER_TRACE}2", *AT_HAND, PACKETS, SENSORS)
 ALL: Final = 0.8  # share of found changes from which on all count as found, as chance hides some
 CLOSE: Final = 0.05  # tolerance of a verdict that one mean is not below another, as both vary
 NOT_THEIRS: Final = "not the paper's inputs: give them by --set traces=FILE,..."
-TOLD: Final = 15.0  # tuples of a segment of high rate, from which on segments are found
+FOUND_FROM: Final = 15.0  # tuples of a segment of high rate, from which on segments are found
 FEWEST: Final = 5  # windows: the first are learnt from, the others are compared
 EVERY: Final = 300.0  # seconds from one burst of the sensors to the next
 BURST: Final = 40  # tuples of one, within a second
@@ -175,7 +175,7 @@ def recorded(
     Two other components have the load ``beside`` together: one receives regular traffic, the other the same input from
     its middle on. A window has ``a_window`` tuples on average, or four bursts of sensors.
     """
-    label = Path(input_).name if figure.startswith(GIVEN) else figure
+    label = Path(input_).name if figure.startswith(USER_TRACE) else figure
     if input_ == SENSORS:  # they arrive much more slowly
         tuples = max(tuples // 10, 30 * BURST)
     times = arrivals_of(input_, tuples, seed)
@@ -215,7 +215,7 @@ def _inputs(setup: Setup) -> dict[str, str]:
     given = setup["traces"]
     assert isinstance(given, tuple)
     if given:
-        return {str(Path(str(path)).resolve()): f"{GIVEN}{number}" for number, path in enumerate(given, start=1)}
+        return {str(Path(str(path)).resolve()): f"{USER_TRACE}{number}" for number, path in enumerate(given, start=1)}
     at_hand = {name: datasets.find(name).path for name in AT_HAND}
     found = {path: name for name, path in at_hand.items() if path is not None}
     return found | {PACKETS: PACKETS, SENSORS: SENSORS}
@@ -306,7 +306,7 @@ def _c14_checks(measured: Measured, _: Setup) -> Iterator[Check]:
             "single segments of high rate above the paper's projection", "", share, "the paper compares curves"
         )
     yield from _beyond(measured, bursty)
-    slow = [x for x in bursty if PATTERNS[str(x)][2] / 2.0 * PATTERNS[str(x)][0] >= TOLD]
+    slow = [x for x in bursty if PATTERNS[str(x)][2] / 2.0 * PATTERNS[str(x)][0] >= FOUND_FROM]
     for than, name in (("mean", "its mean rate"), ("maximum", "its maximum load (2.11)")):
         errors = [
             [value for x in slow if (value := measured.mean(x, f"transient, {reading}", "impact error")) is not None]

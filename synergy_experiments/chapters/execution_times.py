@@ -31,11 +31,11 @@ from synergy_experiments.framework.verdicts import at_all, monotone
 from synergy_nb import traces
 from synergy_nb.models.execution_times import ExecutionTimes, TotalRate, confidence_level
 
-__all__ = ["CLAIMED", "executed", "left_at"]
+__all__ = ["CLAIMED", "departures", "executed"]
 
 Array = npt.NDArray[np.float64]
 
-TAKEN: Final = "line over all rates"
+ALL_RATES: Final = "line over all rates"
 LITERAL: Final = "line over rates since the last tuple"
 TRUSTED: Final = "the former, whatever its confidence"
 LAST: Final = "last measurement"
@@ -64,11 +64,11 @@ def executed(load: float, applications: int, rate: float, seconds: float, limit:
     arrived = times - times[0]
     of = (table["source"].rank("dense").to_numpy().astype(np.int64) % applications).tolist()
     cost = load * arrived[-1] / len(arrived)
-    left = left_at(arrived, cost)
+    left = departures(arrived, cost)
     actual = left - arrived
-    predicted = {name: np.empty(len(arrived)) for name in (TAKEN, LITERAL, TRUSTED, LAST)}
+    predicted = {name: np.empty(len(arrived)) for name in (ALL_RATES, LITERAL, TRUSTED, LAST)}
     by_line = 0
-    readings = {TAKEN: TotalRate(), LITERAL: TotalRate(literal=True)}
+    readings = {ALL_RATES: TotalRate(), LITERAL: TotalRate(literal=True)}
     series = {name: [ExecutionTimes(floor=cost) for _ in range(applications)] for name in readings}
     recent: list[deque[float]] = [deque() for _ in range(applications)]
     executing: deque[tuple[int, float, float]] = deque()
@@ -80,21 +80,21 @@ def executed(load: float, applications: int, rate: float, seconds: float, limit:
             while each and each[0] <= now - 1.0:
                 each.popleft()
         for application, each in enumerate(recent):
-            readings[TAKEN].rates[f"{application}"] = float(len(each))
+            readings[ALL_RATES].rates[f"{application}"] = float(len(each))
         rates = {name: reading.processed(f"{own}", float(len(recent[own]))) for name, reading in readings.items()}
-        totals[k] = rates[TAKEN]
+        totals[k] = rates[ALL_RATES]
         while executing and left[executing[0][0]] <= now:
             done, total, literal = executing.popleft()
-            series[TAKEN][of[done]].observe(total, float(actual[done]))
+            series[ALL_RATES][of[done]].observe(total, float(actual[done]))
             series[LITERAL][of[done]].observe(literal, float(actual[done]))
-        executing.append((k, rates[TAKEN], rates[LITERAL]))
-        level = confidence_level(limit, rates[TAKEN])
-        found = series[TAKEN][own].predict(rates[TAKEN], level)
+        executing.append((k, rates[ALL_RATES], rates[LITERAL]))
+        level = confidence_level(limit, rates[ALL_RATES])
+        found = series[ALL_RATES][own].predict(rates[ALL_RATES], level)
         by_line += found.basis == "line"
-        predicted[TAKEN][k] = found.seconds
+        predicted[ALL_RATES][k] = found.seconds
         predicted[LITERAL][k] = series[LITERAL][own].predict(rates[LITERAL], level).seconds
-        predicted[TRUSTED][k] = series[TAKEN][own].predict(rates[TAKEN], math.inf).seconds
-        last = series[TAKEN][own].last
+        predicted[TRUSTED][k] = series[ALL_RATES][own].predict(rates[ALL_RATES], math.inf).seconds
+        last = series[ALL_RATES][own].last
         predicted[LAST][k] = cost if last is None else last
     warm = arrived >= min(10.0, arrived[-1] / 4.0)
     points = []
@@ -102,12 +102,12 @@ def executed(load: float, applications: int, rate: float, seconds: float, limit:
         off = np.abs(seconds_[warm] - actual[warm])
         points.append(Point(load, name, "error", float((off / actual[warm]).mean())))
         points.append(Point(load, name, "weighted error", float(off.sum() / actual[warm].sum())))
-    points.append(Point(load, TAKEN, "share of lines", by_line / len(arrived)))
+    points.append(Point(load, ALL_RATES, "share of lines", by_line / len(arrived)))
     points.append(Point(load, "all tuples", "correlation", float(np.corrcoef(totals[warm], actual[warm])[0, 1])))
     return points
 
 
-def left_at(arrived: Array, cost: float) -> Array:
+def departures(arrived: Array, cost: float) -> Array:
     """Return the times at which tuples leave, first come, first served.
 
     Parameters
@@ -134,14 +134,14 @@ def _checks(measured: Measured, _: Setup) -> Iterator[Check]:
         found = measured.mean(x, algorithm, "weighted error")
         return math.nan if found is None else found
 
-    loads = measured.xs("weighted error", TAKEN)
+    loads = measured.xs("weighted error", ALL_RATES)
     statements: tuple[tuple[str, str, Callable[[float | str], bool]], ...] = (
         ("the line is no worse than the last measurement", "last measured value is not an accurate predictor",
-         lambda x: at(x, TAKEN) <= at(x, LAST)),
+         lambda x: at(x, ALL_RATES) <= at(x, LAST)),
         ("the confidence test does no harm", "inaccurate predictions are detected",
-         lambda x: at(x, TAKEN) <= 1.02 * at(x, TRUSTED)),
+         lambda x: at(x, ALL_RATES) <= 1.02 * at(x, TRUSTED)),
         ("all rates are no worse than those since the last tuple", "the reading taken",
-         lambda x: at(x, TAKEN) <= 1.02 * at(x, LITERAL)),
+         lambda x: at(x, ALL_RATES) <= 1.02 * at(x, LITERAL)),
     )  # fmt: skip
     for name, paper, holds in statements:
         yield at_all(f"{name}, by weighted error", paper, [(x, holds(x)) for x in loads])

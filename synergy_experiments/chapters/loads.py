@@ -63,13 +63,13 @@ def _gains(points: Sequence[Point]) -> Iterator[Point]:
             yield Point(x, "projection", "gain", 1.0 - delay / without)
 
 
-_SAID: Final = {100: 0.08, 500: 0.42}
+_PAPER_GAINS: Final = {100: 0.08, 500: 0.42}
 
 
 def _gain(measured: Measured, _: Setup) -> Iterator[Check]:
     loads = measured.xs("gain", "projection")
-    for load, said in _SAID.items():
-        yield reduction(f"delay saved by projection alone at {load} requests", said,
+    for load, gain in _PAPER_GAINS.items():
+        yield reduction(f"delay saved by projection alone at {load} requests", gain,
                         measured.mean(load, "projection", "gain"))  # fmt: skip
     gains = [measured.mean(load, "projection", "gain") or 0.0 for load in loads]
     rising = [(load, now >= before - 0.02) for load, before, now in zip(loads[1:], gains, gains[1:], strict=False)]
@@ -119,7 +119,7 @@ CLAIMED: Final = (
         panels=(Panel("gain", "delay saved (%)", factor=100.0), _DELAY),
         xlabel="requests",
         derive=_gains,
-        paper=tuple(Point(load, "projection", "gain", said) for load, said in _SAID.items()),
+        paper=tuple(Point(load, "projection", "gain", gain) for load, gain in _PAPER_GAINS.items()),
         repeat=(2, 5),
     ),
     Claim(

@@ -157,9 +157,9 @@ def _gathered(given: Requests, seed: int, *, at_once: int) -> tuple[float, float
     met = world(given, seed)
     run = PlacementCost(met, seed)
     simulation, began, done = run.simulation, run.simulation.now, dict[str, float]()
-    heard: set[tuple[str, str]] = set()
+    measured: set[tuple[str, str]] = set()
 
-    def ask(address: str, left: list[str]) -> None:
+    def survey_next(address: str, left: list[str]) -> None:
         protocol = run.peers[address].placement
         assert protocol is not None
         if not left:
@@ -167,16 +167,16 @@ def _gathered(given: Requests, seed: int, *, at_once: int) -> tuple[float, float
             return
 
         def answered(links: dict[str, Link]) -> None:
-            heard.update((address, peer) for peer in links)
-            ask(address, left[at_once:])
+            measured.update((address, peer) for peer in links)
+            survey_next(address, left[at_once:])
 
         protocol.link_survey.survey(left[:at_once], answered)
 
     for address in met.topology.peers:
         others = [peer for peer in met.topology.peers if peer != address]
-        simulation.call(address, ask, address, others)
+        simulation.call(address, survey_next, address, others)
     simulation.run(began + 600.0, stop=lambda: len(done) == given.peers)
-    return mean(list(done.values())), len(heard) / (given.peers * (given.peers - 1))
+    return mean(list(done.values())), len(measured) / (given.peers * (given.peers - 1))
 
 
 def _gathering(setup: Setup) -> Iterator[Cell]:

@@ -80,7 +80,7 @@ async def _serve(cluster: AsyncCluster, given: Scenario, workload: Workload) -> 
     running: dict[str, AsyncApplication] = {}
     served = {request.name: Served(request) for request in workload.requests}
 
-    async def ask(each: Served) -> None:
+    async def submit(each: Served) -> None:
         request = each.request
         await asyncio.sleep(began + request.arrival - loop.time())
         for tries in range(1, TRIES + 1):
@@ -97,7 +97,7 @@ async def _serve(cluster: AsyncCluster, given: Scenario, workload: Workload) -> 
                 each.status, each.peers, each.setup = "running", found.graph, found.last.setup
             return
 
-    await asyncio.gather(*(ask(each) for each in served.values()))
+    await asyncio.gather(*(submit(each) for each in served.values()))
     elapsed = loop.time() - began
     sent = await _messages(cluster) - before
     await asyncio.sleep(QUIET)

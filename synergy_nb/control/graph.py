@@ -292,17 +292,17 @@ class ComponentGraph(msgspec.Struct, frozen=True):
         This is a bottleneck metric: the least ratio, over all peers and links, of the residual resources to those that
         the request needs there (section 2.2.2 has additive metrics only).
         """
-        asked: dict[str, float] = {}
+        required: dict[str, float] = {}
         left: dict[str, float] = {}
         for operator, hop in self.hops.items():
-            asked[hop.peer] = asked.get(hop.peer, 0.0) + plan.load(operator)
+            required[hop.peer] = required.get(hop.peer, 0.0) + plan.load(operator)
             left[hop.peer] = min(hop.capacity, left.get(hop.peer, math.inf))
         for (upstream, operator), (available, _) in self.links.items():
             pair = f"{self.hops[upstream].peer} {self.hops[operator].peer}"
             if math.isfinite(available):
-                asked[pair] = asked.get(pair, 0.0) + plan.bandwidth(upstream)
+                required[pair] = required.get(pair, 0.0) + plan.bandwidth(upstream)
                 left[pair] = min(available, left.get(pair, math.inf))
-        room = min((left[name] / amount for name, amount in asked.items() if amount > 0.0), default=math.inf)
+        room = min((left[name] / amount for name, amount in required.items() if amount > 0.0), default=math.inf)
         return min(plan.rate(sink) for sink in plan.sinks) * room
 
     def balance(self, plan: Plan) -> float:
@@ -310,10 +310,10 @@ class ComponentGraph(msgspec.Struct, frozen=True):
 
         φ(λ) = Σ p_o / (rp_v + p_o) + Σ b_s / (rb_l + b_s), rp and rb being residual after the graph is admitted.
         """
-        asked: dict[str, float] = {}
+        required: dict[str, float] = {}
         for operator, hop in self.hops.items():
-            asked[hop.peer] = asked.get(hop.peer, 0.0) + plan.load(operator)
-        crossing: list[tuple[tuple[str, str], float, float]] = []  # pair of peers, bandwidth asked, and available
+            required[hop.peer] = required.get(hop.peer, 0.0) + plan.load(operator)
+        crossing: list[tuple[tuple[str, str], float, float]] = []  # pair of peers, bandwidth required and available
         wired: dict[tuple[str, str], float] = {}
         for (upstream, operator), (available, _) in self.links.items():
             pair = (self.hops[upstream].peer, self.hops[operator].peer)
@@ -324,7 +324,7 @@ class ComponentGraph(msgspec.Struct, frozen=True):
         phi = 0.0
         for operator, hop in self.hops.items():
             load = plan.load(operator)
-            residual = hop.capacity - asked[hop.peer]
+            residual = hop.capacity - required[hop.peer]
             if residual < -1e-9:
                 return float("inf")  # condition 2.3
             if load > 0.0:

@@ -144,14 +144,14 @@ class Ledger:
             else:
                 del self._floors[upstream]
 
-    def bandwidth_account(self, upstream: str, asked: float, left: float) -> str:
+    def bandwidth_account(self, upstream: str, required: float, left: float) -> str:
         """Words for a link that has not enough left; empty where numbers say all, as nothing was measured.
 
         Parameters
         ----------
         upstream
             Address of the peer from which the link comes.
-        asked, left
+        required, left
             Bytes/s.
         """
         measured, configured = self.measured.get(upstream), self.bandwidth_from(upstream)
@@ -159,7 +159,9 @@ class Ledger:
             return ""
         counts = "measured" if self.promise_measured else "configured"
         both = f"configured for {configured:.4g} bytes/s, measured to carry {measured:.4g}"
-        return f"{left:.4g} bytes/s left where {asked:.4g} is needed, from {upstream}: {both}; the {counts} one counts"
+        return (
+            f"{left:.4g} bytes/s left where {required:.4g} is needed, from {upstream}: {both}; the {counts} one counts"
+        )
 
     def _residual(self, request: str, resource: str) -> float:
         left = self._capacity(resource) - self._committed.get(resource, 0.0)
@@ -253,10 +255,10 @@ class Ledger:
         additional: bool,
     ) -> str:
         share = self._shares[request]
-        asked: dict[str, float] = {CORES: cores}
+        required: dict[str, float] = {CORES: cores}
         for (upstream, _), bandwidth in links.items():
-            asked[upstream] = asked.get(upstream, 0.0) + bandwidth
-        for resource, amount in asked.items():
+            required[upstream] = required.get(upstream, 0.0) + bandwidth
+        for resource, amount in required.items():
             left = self._residual(request, resource) - (share.reserved_amount(resource) if additional else 0.0)
             if self.enforce and left < amount - ROUNDING * self._capacity(resource):
                 self._tidy(request)
@@ -268,7 +270,7 @@ class Ledger:
             self._count([claim], 1.0)
         else:
             self._holding[request] = share
-        for resource in asked:  # the request may have got more than it had reserved
+        for resource in required:  # the request may have got more than it had reserved
             share.limit[resource] = max(self._residual(request, resource), 0.0)
         self._changed()
         return ""

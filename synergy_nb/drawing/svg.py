@@ -26,11 +26,11 @@ def element(tag: str, kind: str, *inside: str, **attributes: float | str) -> str
     '<line class="grid" x1="0.0" x2="10.2"/>'
     """
     given = {"class": kind, **attributes} if kind else attributes
-    said = "".join(
+    attributes_text = "".join(
         f' {name.replace("_", "-")}="{value if isinstance(value, str) else f"{value:.1f}"}"'
         for name, value in given.items()
     )
-    return f"<{tag}{said}>{''.join(inside)}</{tag}>" if inside else f"<{tag}{said}/>"
+    return f"<{tag}{attributes_text}>{''.join(inside)}</{tag}>" if inside else f"<{tag}{attributes_text}/>"
 
 
 def label(x: float, y: float, text: str, kind: str = "", *, anchor: str = "start") -> str:

@@ -7,7 +7,8 @@ from synergy_nb.overlay.directory_entries import Entry, EntryCopy, Kind, PeerLoa
 
 __all__ = [
     "Copies",
-    "CopiesTaken",
+    "CopiesStored",
+    "EntriesRequested",
     "Found",
     "HostLoad",
     "Item",
@@ -20,7 +21,6 @@ __all__ = [
     "Renew",
     "Touch",
     "Touched",
-    "Wanted",
 ]  # fmt: skip
 
 Item = tuple[str, Kind, int]  # name, kind, version of an entry of the sender or the receiver
@@ -72,7 +72,7 @@ class Copies(Message, frozen=True, gc=False):
     loads: tuple[HostLoad, ...] = ()
 
 
-class CopiesTaken(Message, frozen=True, gc=False):
+class CopiesStored(Message, frozen=True, gc=False):
     """The acknowledgement of :class:`Copies` with that number."""
 
     number: int
@@ -84,7 +84,7 @@ class Touch(Message, frozen=True, gc=False):
     items: tuple[Touched, ...]
 
 
-class Wanted(Message, frozen=True, gc=False):
+class EntriesRequested(Message, frozen=True, gc=False):
     """A neighbour asks a root for entries (name, kind, host) that were renewed but that it does not hold."""
 
     items: tuple[tuple[str, Kind, str], ...]

@@ -39,7 +39,8 @@ from synergy_nb.control.peer import Peer, Protocol, Timer, key_of
 from synergy_nb.overlay.directory_entries import EntryCopy, Kind, PeerLoad, Store
 from synergy_nb.overlay.directory_messages import (
     Copies,
-    CopiesTaken,
+    CopiesStored,
+    EntriesRequested,
     Found,
     HostLoad,
     Item,
@@ -52,7 +53,6 @@ from synergy_nb.overlay.directory_messages import (
     Renew,
     Touch,
     Touched,
-    Wanted,
 )
 from synergy_nb.overlay.membership import Membership
 from synergy_nb.overlay.pastry import Pastry
@@ -127,9 +127,9 @@ class DirectoryRoot(Protocol):
             Renew: self._on_renew,
             LoadUpdate: self._on_load_update,
             Copies: self._on_copies,
-            CopiesTaken: self._on_copies_taken,
+            CopiesStored: self._on_copies_stored,
             Touch: self._on_touch,
-            Wanted: self._on_wanted,
+            EntriesRequested: self._on_entries_requested,
             Lookup: self._on_lookup,
             Pull: self._on_pull,
             Pulled: self._on_pulled,
@@ -214,16 +214,16 @@ class DirectoryRoot(Protocol):
 
     def _on_touch(self, sender: str, message: Touch) -> None:
         now = self.peer.now
-        wanted = []
+        missing = []
         for name, kind, host, version, remaining in message.items:
             if self.store.renew(name, kind, host, version, now, remaining) or self._dead(host):
                 continue
             if self.store.version(name, kind, host) <= version:
-                wanted.append((name, kind, host))
-        if wanted:
-            self.peer.send(sender, Wanted(tuple(wanted)))
+                missing.append((name, kind, host))
+        if missing:
+            self.peer.send(sender, EntriesRequested(tuple(missing)))
 
-    def _on_wanted(self, sender: str, message: Wanted) -> None:
+    def _on_entries_requested(self, sender: str, message: EntriesRequested) -> None:
         copies = [self.store.copy(name, kind, host, self.peer.now) for name, kind, host in message.items]
         self._copy_to(sender, [copy for copy in copies if copy is not None])
 
@@ -255,18 +255,18 @@ class DirectoryRoot(Protocol):
     def _on_copies(self, sender: str, message: Copies) -> None:
         if not self.pastry.joined:
             return
-        self.peer.send(sender, CopiesTaken(message.number))
-        self._hold(message.copies)
+        self.peer.send(sender, CopiesStored(message.number))
+        self._store(message.copies)
         for host, load in message.loads:
             self.store.update_load(host, load)
 
-    def _hold(self, copies: Iterable[EntryCopy]) -> None:
+    def _store(self, copies: Iterable[EntryCopy]) -> None:
         now = self.peer.now
         for copy in copies:
             if not self._dead(copy.entry.host):
                 self.store.put(copy, now)
 
-    def _on_copies_taken(self, sender: str, message: CopiesTaken) -> None:
+    def _on_copies_stored(self, sender: str, message: CopiesStored) -> None:
         copying = self._copying.get(message.number)
         if copying is not None and copying.to == sender:
             del self._copying[message.number]
@@ -354,7 +354,7 @@ class DirectoryRoot(Protocol):
             self.peer.send(sender, Pulled(message.ticket, page, pages, self.pull_completed, copies))
 
     def _on_pulled(self, sender: str, message: Pulled) -> None:
-        self._hold(message.copies)
+        self._store(message.copies)
         pages = self._pull_from.get(sender)
         if self.pull_completed or message.ticket != self._pull or pages is None:
             return

@@ -67,8 +67,8 @@ SPREAD: Final = 3.0  # each piece of news is sent SPREAD * log2(ring size) times
 VERIFY_EVERY: Final = 4.0  # seconds between pings to one dead peer that others still mention
 WATCHED_A_PERIOD: Final = 8  # maximum number of pings to watched peers in one period
 RELAYED: Final = 256  # maximum number of unanswered pings on behalf of others
-MEMBERS_KEPT: Final = 4096  # maximum number of remembered peers
-DEAD_KEPT: Final = 512  # maximum number of remembered dead peers
+MOST_MEMBERS: Final = 4096  # maximum number of remembered peers
+MOST_DEAD: Final = 512  # maximum number of remembered dead peers
 RETRY_FOR: Final = 1800.0  # seconds for which a dead peer is pinged from time to time
 
 
@@ -241,7 +241,7 @@ class Membership(Protocol):
         if self._watched:
             self._probe_watched()
         if self._relayed:
-            self._relayed = {number: asked for number, asked in self._relayed.items() if asked[3] > now}
+            self._relayed = {number: relayed for number, relayed in self._relayed.items() if relayed[3] > now}
         self.peer.after(self.period, self._tick, now + self.period, epoch)
 
     def _judge(self, now: float) -> None:
@@ -369,9 +369,9 @@ class Membership(Protocol):
             self._number += 1
             self._ping(sender, self._number)
         if self._relayed:
-            asked = self._relayed.pop(message.number, None)
-            if asked is not None and asked[2] == sender:
-                self.peer.send(asked[0], PingForAck(asked[1], sender, message.incarnation))
+            relayed = self._relayed.pop(message.number, None)
+            if relayed is not None and relayed[2] == sender:
+                self.peer.send(relayed[0], PingForAck(relayed[1], sender, message.incarnation))
 
     def _on_ping_for(self, sender: str, message: PingFor) -> None:
         if not self._running or message.target == self.peer.address:
@@ -467,7 +467,7 @@ class Membership(Protocol):
                 callback(address)
 
     def _remember(self, address: str, incarnation: int, status: int) -> _Member:
-        if len(self._members) >= MEMBERS_KEPT:
+        if len(self._members) >= MOST_MEMBERS:
             wanted = {*self.pastry.known(), *self._watched, *self._dead, *self._suspects}
             self._members = {other: member for other, member in self._members.items() if other in wanted}
         member = self._members[address] = _Member(incarnation, status, self.peer.now)
@@ -475,7 +475,7 @@ class Membership(Protocol):
 
     def _bury(self, address: str) -> None:
         self._dead[address] = None
-        if len(self._dead) > DEAD_KEPT:
+        if len(self._dead) > MOST_DEAD:
             forgotten = next(iter(self._dead))
             del self._dead[forgotten]
             del self._members[forgotten]

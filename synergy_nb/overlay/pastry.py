@@ -47,7 +47,7 @@ __all__ = ["JoinReply", "JoinRequest", "Leaves", "Leaving", "Pastry", "RouteAck"
 FAST: Final = 1.0  # seconds between exchanges of leaf sets after a change
 SLOW: Final = 16.0  # maximum number of seconds between exchanges of leaf sets
 ROW_EVERY: Final = 45.0  # seconds between requests for a row of another peer's table
-ASK_EVERY: Final = 60.0  # seconds between requests for one empty slot that messages would have needed
+REQUEST_INTERVAL: Final = 60.0  # seconds between requests for one empty slot that messages would have needed
 JOIN_FIRST: Final = 0.4  # initial time until a join is tried again, seconds
 JOIN_LAST: Final = 3.0  # maximum time until a join is tried again, seconds
 RIVALS: Final = 32  # maximum number of peers that wait to be measured
@@ -414,7 +414,7 @@ class Pastry(Routing):
     def missing(self, slot: int) -> None:
         """Request a peer for an empty slot, at most once a minute, unless the ring is probably too small."""
         likely = self.leaves.size_estimate >= 16.0 ** ((slot >> 4) + 1) / 2
-        if likely and self._requested.get(slot, -ASK_EVERY) + ASK_EVERY <= self.peer.now:
+        if likely and self._requested.get(slot, -REQUEST_INTERVAL) + REQUEST_INTERVAL <= self.peer.now:
             self._request_entry(slot)
 
     def _request_entry(self, slot: int) -> None:

@@ -142,11 +142,11 @@ def _signature(plan: Plan, operator: str, known: dict[str, Rates]) -> Rates:
     found = known.get(operator)
     if found is not None:
         return found
-    asked, rate = plan.operators[operator], plan.rate(operator)
-    if not asked.inputs:
-        stated = asked.params.get("signature") or ()
+    node, rate = plan.operators[operator], plan.rate(operator)
+    if not node.inputs:
+        stated = node.params.get("signature") or ()
         found = scaled(stated, rate) if len(stated) > 1 else ()
-    elif asked.kind == PART or KINDS[asked.kind].waits or not rate:
+    elif node.kind == PART or KINDS[node.kind].waits or not rate:
         found = ()
     else:
         taken = _arrivals(plan, operator, known)

@@ -169,9 +169,9 @@ DESCRIPTIONS: Final[Mapping[type[Message], Say]] = {
     directory.Renew: lambda m: f"renew {len(m.items)} entries",
     directory.LoadUpdate: lambda m: f"the load of the sender is {m.load.load:.3g}, {share(m.load.promised)} promised",
     directory.Copies: lambda m: f"copies of {len(m.copies)} entries and {len(m.loads)} loads",
-    directory.CopiesTaken: "has the copies",
+    directory.CopiesStored: "has the copies",
     directory.Touch: lambda m: f"{len(m.items)} entries live on",
-    directory.Wanted: lambda m: f"lacks {len(m.items)} entries",
+    directory.EntriesRequested: lambda m: f"lacks {len(m.items)} entries",
     directory.Lookup: lambda m: f"who hosts {_several(map(_short, m.names))}?",
     directory.Found: lambda m: "; ".join(
         f"{_short(entry)}: {_several(each.host for each in hosts)}" for entry, hosts in m.found.items()
@@ -235,9 +235,9 @@ HOUSEKEEPING: Final[frozenset[type[Message]]] = frozenset(
         directory.Renew,
         directory.LoadUpdate,
         directory.Copies,
-        directory.CopiesTaken,
+        directory.CopiesStored,
         directory.Touch,
-        directory.Wanted,
+        directory.EntriesRequested,
         directory.Pull,
         directory.Pulled,
     }

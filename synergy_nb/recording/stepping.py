@@ -49,7 +49,7 @@ class Requested:
 
 @dataclass(frozen=True)
 class Exchange:
-    """One message of a request: who sent it to whom, what it said, and what came of it.
+    """One message of a request: who sent it to whom, what it text, and what came of it.
 
     Attributes
     ----------
@@ -111,9 +111,9 @@ def requests_of(steps: Iterable[Step]) -> list[Requested]:
             )
         for effect in step.effects:
             if isinstance(effect, Record):
-                said = _ending(effect.event)
-                if said:
-                    outcomes[effect.event.subject] = names.inside(said)
+                text = _ending(effect.event)
+                if text:
+                    outcomes[effect.event.subject] = names.inside(text)
     return [
         Requested(each.request, each.plan, each.origin, each.at, outcomes.get(each.request, each.outcome))
         for each in found.values()
@@ -213,12 +213,12 @@ def _handled(step: Step, request: str, names: _Names) -> Iterator[Exchange]:
     """What a peer handled for a request in one step; the timers, if something about the request came of them."""
     outcomes: dict[int, list[str]] = defaultdict(list)  # by number of the delivery; -1: of none
     for position, effect in enumerate(step.effects):
-        said = _outcome(effect, request)
-        if said:
+        text = _outcome(effect, request)
+        if text:
             innermost = [index for index, each in enumerate(step.deliveries) if each.first <= position < each.last] or [
                 -1
             ]
-            outcomes[innermost[-1]].append(names.inside(said))
+            outcomes[innermost[-1]].append(names.inside(text))
     if outcomes[-1]:
         yield Exchange(step.at, "timer", step.life.name, "", "", tuple(outcomes[-1]))
     unwrapped = {id(each.message) for each in step.deliveries}

@@ -95,7 +95,7 @@ class ReplicaWorld(StreamWorld):
                 if any(_is_of(feed, known, found.replica_of) for feed in each.inputs)
             }
             self.change(application, {**known, **readers, name: new})
-            self._later(1.0 + self.faults.news * 25, self._release, application, source, peer, name)
+            self._later(1.0 + self.faults.deployment * 25, self._release, application, source, peer, name)
 
     def _release(self, application: str, source: str, peer: str, name: str) -> None:
         """Have a replica retain nothing more for one that was built from its state."""

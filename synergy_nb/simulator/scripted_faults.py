@@ -22,17 +22,17 @@ class Faults(msgspec.Struct):
     Parameters
     ----------
     loss, duplication, reordering : float
-        Probabilities that a frame is lost, comes twice, or is held up so that others overtake it.
+        Probabilities that a frame is lost, arrives twice, or is delayed so that others overtake it.
     delay
-        Seconds that a frame takes: least and greatest.
+        Least and greatest transmission time of a frame, seconds.
     slow
         Probability that a pair of peers is thirty times as far from one another as others.
-    news
-        Seconds until a peer hears of a deployment, at most.
+    deployment
+        Greatest time until a peer receives a deployment, seconds.
     late
-        Probability that a peer hears of a deployment up to twenty times as late.
+        Probability that a peer receives a deployment up to twenty times as late.
     capture
-        Seconds that a snapshot takes, at most.
+        Greatest time that a snapshot takes, seconds.
     """
 
     loss: float = 0.0
@@ -40,7 +40,7 @@ class Faults(msgspec.Struct):
     reordering: float = 0.0
     delay: tuple[float, float] = (0.001, 0.01)
     slow: float = 0.0
-    news: float = 0.05
+    deployment: float = 0.05
     late: float = 0.0
     capture: float = 0.01
 
@@ -51,7 +51,7 @@ class Links:
     Parameters
     ----------
     rng
-        Draws what happens to frames.
+        Random generator that draws the faults.
     faults
         Faults of the network.
     network

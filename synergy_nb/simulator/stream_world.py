@@ -151,7 +151,7 @@ class StreamWorld(DataPaths):
         self.deployments[deployment.application] = deployment
         for peer in self._nodes:
             late = 20.0 if self.faults.late and self.rng.random() < self.faults.late else 1.0
-            self._later(self.rng.uniform(0.001, self.faults.news * late), self._converge, peer, deployment)
+            self._later(self.rng.uniform(0.001, self.faults.deployment * late), self._converge, peer, deployment)
 
     def _converge(self, peer: str, deployment: Deployment) -> None:
         self._at(peer, lambda hosting: hosting.converge(deployment, self.now))

@@ -28,7 +28,7 @@ from synergy_nb.simulator.network import Topology
 
 __all__ = ["TUPLE_BYTES", "Feed", "Parameters", "Query", "Request", "Step", "Unique", "Workload", "generate"]
 
-Places = npt.NDArray[np.int64]  # numbers of peers
+PeerNumbers = npt.NDArray[np.int64]  # numbers of peers
 
 #: Bytes of a tuple of every stream of a workload: of packets, for streams without a beginning can be shared.
 TUPLE_BYTES: Final = 80.0
@@ -337,7 +337,7 @@ class _Distances:
         self._sent: Matrix = sent
         self._cores = np.array([topology.cores[peer] for peer in topology.peers])
         self._least = isolated == "least"
-        self._ends: dict[Query, tuple[Places, Matrix]] = {}  # where the last step may be, and when it is done there
+        self._ends: dict[Query, tuple[PeerNumbers, Matrix]] = {}  # possible peers of the last step, and its end there
 
     def isolated(self, query: Query, feeds: Mapping[str, Feed], components: Mapping[str, Unique], origin: str) -> float:
         """Delay in isolation, seconds: of the longest path in the fastest placement, or the longest of the mean paths.
@@ -346,7 +346,7 @@ class _Distances:
         in the source, which is pinned, so the least is exact.
         """
         if query not in self._ends:
-            at: dict[str, Places] = {SOURCE: np.array([self._number[feeds[query.source].peer]])}
+            at: dict[str, PeerNumbers] = {SOURCE: np.array([self._number[feeds[query.source].peer]])}
             done: dict[str, Matrix] = {SOURCE: np.zeros(1)}
             for step in query.steps:
                 unique = components.get(step.component)
@@ -359,7 +359,7 @@ class _Distances:
             self._ends[query] = at[last], done[last]
         return float(self._reached(*self._ends[query], np.array([self._number[origin]]))[0])
 
-    def _reached(self, at: Places, done: Matrix, to: Places) -> Matrix:
+    def _reached(self, at: PeerNumbers, done: Matrix, to: PeerNumbers) -> Matrix:
         """Earliest arrival of results from the peers ``at`` at each of the peers ``to``, seconds."""
-        ways = done[:, None] + self._sent[np.ix_(at, to)]
-        return np.asarray(ways.min(axis=0) if self._least else ways.mean(axis=0))
+        arrivals = done[:, None] + self._sent[np.ix_(at, to)]
+        return np.asarray(arrivals.min(axis=0) if self._least else arrivals.mean(axis=0))

@@ -26,7 +26,7 @@ from synergy_nb.dataflow.tuples import decode_table, encode_table
 
 __all__ = ["Store", "Survey", "sized"]
 
-KEPT: Final = 64 << 20  # bytes of rows that stay in memory
+IN_MEMORY: Final = 64 << 20  # bytes of rows that stay in memory
 RUN: Final = 32 << 20  # bytes of a run
 PIECE: Final = 1 << 19  # bytes of a run that are read at once
 MERGED_RUNS: Final = 64  # largest number of runs that are merged at once, as their pieces are in memory
@@ -121,7 +121,7 @@ class Store:
         """
         self._waiting.append(table)
         self._size += int(table.estimated_size())
-        if self._size >= (RUN if self._file is not None else KEPT):
+        if self._size >= (RUN if self._file is not None else IN_MEMORY):
             if self._file is None:
                 self._file = self._opened()
             self._end_run()

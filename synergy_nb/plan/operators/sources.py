@@ -299,8 +299,8 @@ def _off_spark(params: Mapping[str, Any]) -> str:
 
 
 def _brief(params: Mapping[str, Any]) -> str:
-    said = str(params.get("path", params.get("name", ""))).rpartition("/")[2]
-    return f"{params['connector']} {said}" if said else str(params["connector"])
+    name = str(params.get("path", params.get("name", ""))).rpartition("/")[2]
+    return f"{params['connector']} {name}" if name else str(params["connector"])
 
 
 SOURCE: Final = Declaration(

@@ -146,4 +146,4 @@ def _outcomes(qos: QoS, record: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
     ]
     for name, limit, found, met in rows:
         if limit is not None and found is not None:
-            yield name, f"{found:.4g}, {limit:.4g} asked: {'kept' if met(found, limit) else 'not kept'}"
+            yield name, f"{found:.4g}, limit {limit:.4g}: {'met' if met(found, limit) else 'missed'}"

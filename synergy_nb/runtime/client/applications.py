@@ -142,11 +142,11 @@ def _row(name: str, entry: Entry) -> Sequence[str]:
 
 def _delay(limit: float | None, state: ApplicationState) -> str:
     """Return the delay that 99 of 100 tuples meet, at the sink where it is longest, and the limit."""
-    asked = "no limit" if limit is None else f"limit {seconds(limit)}"
+    limit_text = "no limit" if limit is None else f"limit {seconds(limit)}"
     measured = [record for record in state.qos.values() if record["delay_p99_s"] is not None]
     if not measured:
-        return f"not measured yet, {asked}" if state.status in LASTING else f"-, {asked}"
+        return f"not measured yet, {limit_text}" if state.status in LASTING else f"-, {limit_text}"
     worst = max(measured, key=lambda record: float(record["delay_p99_s"]))
     missed = worst["miss_rate"]
     late = f", {share(missed)} missed" if missed else ""
-    return f"p99 {seconds(worst['delay_p99_s'])}, {asked}{late}"
+    return f"p99 {seconds(worst['delay_p99_s'])}, {limit_text}{late}"

@@ -158,13 +158,13 @@ class AsyncApplication:
         patience = None if timeout is None else duration("timeout", timeout, least=0.0)
         try:
             async with asyncio.timeout(patience):
-                while (state := await self._news()).status in LASTING:
+                while (state := await self._next_state()).status in LASTING:
                     pass
                 return state.status
         except TimeoutError:
             raise TimeoutError(f"{self.id} still runs after {formatting.seconds(patience)}") from None
 
-    async def _news(self) -> ApplicationState:
+    async def _next_state(self) -> ApplicationState:
         """Return the state as soon as it has changed, or the present one after some seconds."""
         try:
             answer = await self.cluster.request(self.origin, "wait", pack(Name(self.id)), 10.0)
@@ -432,16 +432,16 @@ class AsyncApplication:
             await self.cluster.request(self.origin, "stop", pack(Name(self.id)))
 
     async def _feed(self, operator: str, rows: Rows) -> None:
-        asked, host = self.plan.operators[operator], self.last.roles.peers[operator]
+        source, host = self.plan.operators[operator], self.last.roles.peers[operator]
         reader = row_reader(self.plan, operator)
         feed, supplying = supply(rows, reader)
-        name, ended = asked.params["name"], f"{self.id} takes no more rows: it has ended"
+        name, ended = source.params["name"], f"{self.id} takes no more rows: it has ended"
 
         async def dropped(late: int) -> None:
             await self.cluster.request(self.origin, "dropped", pack(Dropped(self.id, operator, late)))
 
         try:
-            async for item in items(feed, operator, asked.params.get("lateness"), dropped):
+            async for item in items(feed, operator, source.params.get("lateness"), dropped):
                 request = pack(Push(self.id, name, encode(item)))
                 while not unpack(await self.cluster.request(host, "push", request, 60.0), Pushed).accepted:
                     pass  # no room downstream: a reader may be slow

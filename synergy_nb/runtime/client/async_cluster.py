@@ -48,7 +48,7 @@ from synergy_nb.runtime.process.requests import (
     NotAdmitted,
     Outcome,
     PeerState,
-    SparkNews,
+    SparkState,
     Submit,
     pack,
     unpack,
@@ -59,8 +59,8 @@ from synergy_nb.runtime.transport.link import LinkDown, LinkFull, Links, RemoteE
 __all__ = ["AsyncCluster"]
 
 DEPLOYS = 120.0  # seconds that the parts of a plan on Spark may take to get ready
-KEPT = 1000  # ended applications that are retained with their results, so that they can be found again
-KEPT_BYTES = 256 << 20  # limit of the bytes of their results; those that ended first are dropped
+MOST_ENDED = 1000  # ended applications that are retained with their results, so that they can be found again
+MOST_BYTES = 256 << 20  # limit of the bytes of their results; those that ended first are dropped
 UNREACHABLE = (LinkDown, TimeoutError, OSError)
 STRAGGLING = 1.0  # seconds without another answer after which a list of applications omits the other peers
 
@@ -435,7 +435,7 @@ class AsyncCluster:
         """Return id to the state and the facts of each application, in the order of submission."""
         request = pack(ListApplications(list(self._handles)))
         answers = await self._request_all("applications", request, self.peers.values(), straggling=STRAGGLING)
-        found = ((origin, each) for origin, said in answers.items() for each in unpack(said, Listed).applications)
+        found = ((origin, each) for origin, answer in answers.items() for each in unpack(answer, Listed).applications)
         listed = sorted(found, key=lambda pair: pair[1].since)
         entries: dict[str, Entry] = {}
         for origin, each in listed:
@@ -453,9 +453,9 @@ class AsyncCluster:
             entries[held.id] = Entry(held, state)
         return entries
 
-    async def _publish_spark(self, news: Sequence[SparkNews]) -> None:
+    async def _publish_spark(self, states: Sequence[SparkState]) -> None:
         """Send news of Spark servers to all peers, in turn if there are several; ignore peers that do not answer."""
-        messages = zip(self.peers.values(), itertools.cycle(news), strict=False)
+        messages = zip(self.peers.values(), itertools.cycle(states), strict=False)
         requests = (self.links.request(address, "spark", pack(each), 5.0) for address, each in messages)
         await asyncio.gather(*requests, return_exceptions=True)
 
@@ -466,7 +466,7 @@ class AsyncCluster:
             return
         self._ended.pop(application, None)
         self._ended[application] = held
-        while len(self._ended) > KEPT or sum(each.collected_bytes for each in self._ended.values()) > KEPT_BYTES:
+        while len(self._ended) > MOST_ENDED or sum(each.collected_bytes for each in self._ended.values()) > MOST_BYTES:
             del self._ended[next(iter(self._ended))]
 
     def readable(self, text: str) -> str:

@@ -84,19 +84,19 @@ def check_submission(
         hint = f"; did you mean {near!r}?" if near is not None else ""
         wrong.append(f"origin: {origin!r}; expected {', '.join(POLICIES)}, or {known_peers_phrase(living)}{hint}")
     bound = origin if origin in known else None
-    for operator, asked in plan.operators.items():
-        pinned = None if asked.at is None else names.get(asked.at, asked.at)
+    for operator, stated in plan.operators.items():
+        pinned = None if stated.at is None else names.get(stated.at, stated.at)
         if pinned is not None and pinned not in known:
             wrong.append(f"operator {operator!r}: at: {pinned!r}; expected {known_peers_phrase(living)}")
-        elif pinned is not None and asked.kind == "sink":
+        elif pinned is not None and stated.kind == "sink":
             bound = bound or pinned
             if pinned != bound:
                 wrong.append(
                     f"operator {operator!r}: at: {pinned!r}; expected {bound!r}: all results stay at the origin"
                 )
-        if asked.engine == "spark" and no_spark:
+        if stated.engine == "spark" and no_spark:
             wrong.append(f"operator {operator!r}: engine: 'spark'; this cluster has no Spark: {no_spark}")
-        path = asked.params.get("path")
+        path = stated.params.get("path")
         if local and path is not None and not Path(path).is_file():
             wrong.append(f"operator {operator!r}: path: {path!r}; expected a file that is there")
     feeding = _feeding(plan, feeds, wrong)

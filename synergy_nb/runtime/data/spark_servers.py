@@ -1,7 +1,7 @@
 """The Spark server that peers share, and each peer's access to it.
 
 The process that started the peers owns the server (:class:`SparkServers`), starts it when it is first needed, and
-reports its status to the peers (:class:`SparkNews`). The parts of plans that Spark executes are components of peers,
+reports its status to the peers (:class:`SparkState`). The parts of plans that Spark executes are components of peers,
 see :mod:`~synergy_nb.runtime.data.spark_part`.
 """
 
@@ -19,7 +19,7 @@ from synergy_nb.control.driver_messages import SparkOffered
 from synergy_nb.dataflow.meters import Ewma
 from synergy_nb.events import Recorder, SparkDied, SparkFailed, SparkReady
 from synergy_nb.lifecycle.engine_choice import MICRO_BATCH
-from synergy_nb.runtime.process.requests import ClusterError, SparkNews, SparkStatus
+from synergy_nb.runtime.process.requests import ClusterError, SparkState, SparkStatus
 
 if TYPE_CHECKING:
     from spark_stream.peer_endpoint import PeerEndpoint
@@ -89,14 +89,14 @@ class SparkServers:
     where
         Server of this machine (``local``) or URLs, as :func:`checked` returns them.
     publish
-        Function that sends news to all peers; the news of several servers go to the peers in turn.
+        Function that sends state to all peers; the state of several servers go to the peers in turn.
     """
 
-    def __init__(self, where: Sequence[str], publish: Callable[[Sequence[SparkNews]], Awaitable[None]]) -> None:
+    def __init__(self, where: Sequence[str], publish: Callable[[Sequence[SparkState]], Awaitable[None]]) -> None:
         self.where = tuple(where)
         self._publish = publish
         self._server: Server | None = None
-        self._starting: asyncio.Task[list[SparkNews]] | None = None
+        self._starting: asyncio.Task[list[SparkState]] | None = None
         self._publishing: set[asyncio.Task[None]] = set()
         self._sessions: list[Any] = []
 
@@ -140,15 +140,15 @@ class SparkServers:
         if self._starting is None or (self._starting.done() and self._starting.exception() is not None):
             self._starting = asyncio.create_task(self._start())
         try:
-            news = await asyncio.shield(self._starting)
+            state = await asyncio.shield(self._starting)
         except RuntimeError as error:
-            await self._publish([SparkNews(SparkStatus.FAILED, str(error))])
+            await self._publish([SparkState(SparkStatus.FAILED, str(error))])
             raise ClusterError(f"spark: {error}") from error
-        await self._publish(news)
+        await self._publish(state)
 
-    async def _start(self) -> list[SparkNews]:
+    async def _start(self) -> list[SparkState]:
         if self.where != ("local",):
-            return [SparkNews(SparkStatus.READY, named(url), url) for url in self.where]
+            return [SparkState(SparkStatus.READY, named(url), url) for url in self.where]
         from spark_stream.server import Event, Server  # noqa: PLC0415 - only who uses Spark needs it
 
         loop = asyncio.get_running_loop()
@@ -158,20 +158,20 @@ class SparkServers:
 
         server = self._server = Server(on_event=happened)
         endpoint = await asyncio.to_thread(server.ready)
-        return [SparkNews(SparkStatus.READY, endpoint.url, endpoint.url, endpoint.token or "", endpoint.folder or "")]
+        return [SparkState(SparkStatus.READY, endpoint.url, endpoint.url, endpoint.token or "", endpoint.folder or "")]
 
     def _happened(self, status: SparkStatus, detail: str) -> None:
         """Report a change of a server that was ready before."""
         started = self._starting
         if started is None or not started.done() or started.cancelled() or started.exception() is not None:
             return
-        news = started.result() if status is SparkStatus.READY else [SparkNews(status, detail)]
-        task = asyncio.get_running_loop().create_task(self._report(news))
+        state = started.result() if status is SparkStatus.READY else [SparkState(status, detail)]
+        task = asyncio.get_running_loop().create_task(self._report(state))
         self._publishing.add(task)
         task.add_done_callback(self._publishing.discard)
 
-    async def _report(self, news: Sequence[SparkNews]) -> None:
-        await self._publish(news)
+    async def _report(self, state: Sequence[SparkState]) -> None:
+        await self._publish(state)
 
     async def close(self) -> None:
         """End the server, if there is one, with all that it has started."""
@@ -199,12 +199,12 @@ async def _in_thread(work: Callable[..., object], *arguments: Any) -> None:
         work(*arguments)
 
 
-def _connected(news: SparkNews) -> Any:
-    """Open a separate session on the server that ``news`` names."""
+def _connected(state: SparkState) -> Any:
+    """Open a separate session on the server that ``state`` names."""
     from spark_stream.server import Endpoint  # noqa: PLC0415 - only who uses Spark needs it
     from spark_stream.session import connect  # noqa: PLC0415
 
-    return connect(Endpoint(news.url, news.token or None, news.folder or None))
+    return connect(Endpoint(state.url, state.token or None, state.folder or None))
 
 
 def _ended(session: Any) -> None:
@@ -229,8 +229,8 @@ class SparkHost:
         self.clock = clock
         self.record = record
         self.parts: set[SparkPart] = set()
-        self._news = SparkNews(SparkStatus.UNKNOWN)  # the server that accepts sessions
-        self._last = self._news  # the news as received
+        self._state = SparkState(SparkStatus.UNKNOWN)  # the server that accepts sessions
+        self._last = self._state  # the state as received
         self._known = threading.Condition()
         self._endpoint: PeerEndpoint | None = None
         self._opening = threading.Lock()
@@ -240,32 +240,32 @@ class SparkHost:
     @property
     def ready(self) -> bool:
         """Whether this peer knows a server that accepts sessions."""
-        return bool(self._news.url)
+        return bool(self._state.url)
 
     @property
     def offer(self) -> SparkOffered:
         """Return what this peer knows of Spark: the measured time of a micro-batch, and whose files Spark reads."""
         micro_batch = self._micro_batch.moving if self._micro_batch.count else MICRO_BATCH
-        return SparkOffered(micro_batch, not self.ready or bool(self._news.folder))
+        return SparkOffered(micro_batch, not self.ready or bool(self._state.folder))
 
-    def receive_news(self, news: SparkNews) -> None:
-        """Handle news of the server."""
-        if news != self._last:
-            self._last = news
-            match news.status:
+    def receive_state(self, state: SparkState) -> None:
+        """Handle state of the server."""
+        if state != self._last:
+            self._last = state
+            match state.status:
                 case SparkStatus.READY:
-                    self.record(SparkReady, "", url=news.url)
+                    self.record(SparkReady, "", url=state.url)
                 case SparkStatus.DIED:
-                    self.record(SparkDied, "", cause=news.detail)
+                    self.record(SparkDied, "", cause=state.detail)
                 case SparkStatus.FAILED:
-                    self.record(SparkFailed, "", cause=news.detail)
+                    self.record(SparkFailed, "", cause=state.detail)
         with self._known:
-            if news.status is not SparkStatus.DIED:  # it will return at the same address
-                self._news = news
+            if state.status is not SparkStatus.DIED:  # it will return at the same address
+                self._state = state
             self._known.notify_all()
-        if news.status is SparkStatus.FAILED:
+        if state.status is SparkStatus.FAILED:
             for part in tuple(self.parts):
-                part.fail(f"Spark: {news.detail}")
+                part.fail(f"Spark: {state.detail}")
 
     def session(self) -> Any:
         """Return the session that the parts of this peer share, once there is a server; on a thread that may wait.
@@ -281,14 +281,14 @@ class SparkHost:
 
         with self._known:
             known = self._known.wait_for(
-                lambda: self._news.url or self._news.status is SparkStatus.FAILED, STARTS_WITHIN
+                lambda: self._state.url or self._state.status is SparkStatus.FAILED, STARTS_WITHIN
             )
-            news = self._news
-        if not known or not news.url:
-            raise SparkUnavailable(news.detail or f"no server was reported within {STARTS_WITHIN:g} s")
+            state = self._state
+        if not known or not state.url:
+            raise SparkUnavailable(state.detail or f"no server was reported within {STARTS_WITHIN:g} s")
         with self._opening:
             if self._session is None:
-                self._session = _connected(news)
+                self._session = _connected(state)
             return self._session
 
     def leave(self, session: Any, lost: bool) -> None:
@@ -302,11 +302,11 @@ class SparkHost:
     @property
     def server(self) -> str:
         """Address of the server that accepts sessions; empty if this peer knows none."""
-        return named(self._news.url) if self._news.url else ""
+        return named(self._state.url) if self._state.url else ""
 
     def folder(self, name: str) -> Path | None:
         """Return the folder of the checkpoints of query ``name``; None if the server is not on this machine."""
-        return Path(self._news.folder) / name if self._news.folder else None
+        return Path(self._state.folder) / name if self._state.folder else None
 
     def unreachable(self, resumption: Resumption) -> str:
         """Return why this peer's server could not resume a query; empty if it could. On a thread that may wait.

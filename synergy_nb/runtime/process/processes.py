@@ -156,14 +156,14 @@ class PeerCluster(SpecCluster):
         self,
         fork_server: ForkServer,
         workers: dict[str, Any],
-        wanted: int,
+        peer_count: int,
         on_progress: Callable[[Progress], object] | None = None,
         *,
         dashboard: bool,
         **options: Any,
     ) -> None:
         self._fork_server = fork_server
-        self._wanted = wanted
+        self._peer_count = peer_count
         self._on_progress = on_progress
         self._dashboard = dashboard
         self._order = list(workers)
@@ -195,7 +195,7 @@ class PeerCluster(SpecCluster):
         """Report one more ready process."""
         if self._on_progress is not None:
             running = (process for process in self._created if process.status == Status.running)  # not in workers yet
-            self._on_progress(Progress(sum(len(process.peers) for process in running), self._wanted, "peers run"))
+            self._on_progress(Progress(sum(len(process.peers) for process in running), self._peer_count, "peers run"))
 
     def _forget(self, name: str) -> None:
         """Remove a process that has ended, so that it is not restarted."""

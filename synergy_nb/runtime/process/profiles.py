@@ -20,7 +20,7 @@ from synergy_nb.plan.stream_signatures import Rates, mean_rate, read, shortened,
 __all__ = ["Profiles"]
 
 CHANGE: Final = 0.25  # relative change that is published
-SETTLED: Final = 5  # successive measurements before the first is published, as a start is not typical
+STABLE_AFTER: Final = 5  # successive measurements before the first is published, as a start is not typical
 Profile: TypeAlias = dict[str, float | str]
 
 ELSEWHERE: Final = ("source", PART)  # kinds that run on no thread of this peer: only their rate is known
@@ -85,7 +85,7 @@ class Profiles:
                 busiest[stats["stream"]] = {**measured, "signature": signature} if signature else measured
         self._seen = {name: self._seen.get(name, 0) + 1 for name in busiest}
         for name, measured in busiest.items():
-            if self._seen[name] < SETTLED or not _changed(self._published.get(name, {}), measured):
+            if self._seen[name] < STABLE_AFTER or not _changed(self._published.get(name, {}), measured):
                 continue
             self._published[name] = measured
             self._published.move_to_end(name)

@@ -32,7 +32,7 @@ __all__ = [
     "PeerState",
     "Push",
     "Pushed",
-    "SparkNews",
+    "SparkState",
     "SparkStatus",
     "Submit",
     "Submitted",
@@ -189,7 +189,7 @@ class SparkStatus(StrEnum):
     FAILED = "failed"
 
 
-class SparkNews(msgspec.Struct, frozen=True):
+class SparkState(msgspec.Struct, frozen=True):
     """A change of the Spark server that peers share, with a ``detail`` of why it died or failed.
 
     ``url``, ``token`` and ``folder`` say where it accepts sessions, and where checkpoints are; empty if it does not.

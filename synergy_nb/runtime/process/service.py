@@ -49,7 +49,7 @@ from synergy_nb.runtime.process.requests import (
     Listed,
     Name,
     PeerState,
-    SparkNews,
+    SparkState,
     Submit,
     Submitted,
     pack,
@@ -376,7 +376,7 @@ class Service:
         return pack(await self._composed(self._known(payload).name))
 
     async def _spark_news(self, payload: bytes) -> bytes:
-        self.spark.receive_news(unpack(payload, SparkNews))
+        self.spark.receive_state(unpack(payload, SparkState))
         return b""
 
     def _known(self, payload: bytes) -> Request:

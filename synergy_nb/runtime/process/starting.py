@@ -41,11 +41,11 @@ __all__ = ["check_address", "connect_cluster", "start_cluster"]
 #: Pattern of a Dask address.
 ADDRESS: Final = re.compile(r"[a-z]+://\S+|[^\s:/]+:\d+|\[[0-9a-fA-F:.]+\]:\d+")
 JOINING = 15.0  # seconds without progress after which starting fails
-PINGING = 16  # peers on each core that ping as often as peers on machines of their own
+FREQUENT_PINGERS = 16  # peers on each core that ping as often as peers on machines of their own
 KEY_BYTES = (16, 24, 32)  # lengths of AES keys
 MEASURED: Final = "measured"  # value of bandwidth: each link's measured one
 LATE: Final = 0.05  # default share of the tuples that may miss a limit
-GIVEN = 0.5  # share of a machine's memory for the operators of all its peers
+OPERATOR_SHARE = 0.5  # share of a machine's memory for the operators of all its peers
 
 
 class _Reached:
@@ -105,7 +105,7 @@ async def start_cluster(
     if isinstance(peers, bool) or not isinstance(peers, int) or peers < 1:
         raise ValueError(f"peers: {peers!r}; expected a number of at least 1, or the address of a Dask scheduler")
     share = (os.cpu_count() or 1) / peers
-    own = MEMORY_LIMIT * GIVEN / peers
+    own = MEMORY_LIMIT * OPERATOR_SHARE / peers
     config = _config(
         share if cores is None else cores,
         own if memory is None else memory,
@@ -246,7 +246,7 @@ async def _connected(
         area = _area(wide_area, len(workers), seed)
         if "local" in where and not all(_on_this_machine(address) for address in workers):
             where = ()  # other machines cannot use a server of this one
-        config["memory"] = config["memory"] or GIVEN * min(_own_memory(workers))
+        config["memory"] = config["memory"] or OPERATOR_SHARE * min(_own_memory(workers))
         config["spark"] = bool(where)
         if "record" in config:
             await _check_recordable(client, workers)
@@ -375,7 +375,7 @@ def _pings(peers: int) -> float:
     A peer sends and answers two messages in each period, about 2 ms of one core's time. Up to 16 peers on each core
     use the default.
     """
-    return PeerConfig().pings * max(1.0, peers / (PINGING * (os.cpu_count() or 1)))
+    return PeerConfig().pings * max(1.0, peers / (FREQUENT_PINGERS * (os.cpu_count() or 1)))
 
 
 def _own_memory(workers: Mapping[str, Mapping[str, Any]]) -> list[float]:
