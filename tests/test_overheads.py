@@ -12,7 +12,7 @@ import pytest
 
 from synergy_experiments.bench.answers import LONGEST, SHORTEST, Answer, over_all_limits, summarised
 from synergy_nb.algorithms.composition import CompositionConfig
-from synergy_nb.algorithms.composition.probe_results import failing
+from synergy_nb.lifecycle.selection_conditions import failing
 from synergy_nb.assembly import PeerConfig
 from synergy_nb.control.driver_messages import OverheadsMeasured, StopApplication
 from synergy_nb.control.graph import ComponentGraph, Hop

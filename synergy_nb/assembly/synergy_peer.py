@@ -13,6 +13,8 @@ import msgspec
 from synergy_nb.algorithms.availability import PlacementConfig, PlacementOrigin
 from synergy_nb.algorithms.composition import Composition, CompositionConfig, Probing
 from synergy_nb.algorithms.migration import HotSpots
+from synergy_nb.algorithms.replication.candidate_survey import CandidateSurvey
+from synergy_nb.algorithms.replication.placement import ActivePlacement
 from synergy_nb.assembly.driver_port import DriverPort, Parts, SparkSupport
 from synergy_nb.control.ledger import Ledger
 from synergy_nb.control.peer import Codec, Peer
@@ -212,7 +214,22 @@ class SynergyPeer:
         self.composition = Composition(peer, self.probing, self.membership, composing)
         self.resilient = ResilientPlacement(peer, self.membership.is_dead, self.composition)
         self.placement = None if config.placement is None else self._placement(config.placement)
-        deciders: dict[str, Decider] = {"composed": self.composition, "resilient": self.resilient}
+        self.survey = CandidateSurvey(
+            peer,
+            self.ledger,
+            machine.latency or self.latency,
+            machine.overheads or Overheads(),
+            self.session.impacts.project,
+            self._offers,
+        )
+        active = ActivePlacement(
+            peer, self.survey, self.latency, self.membership.is_dead, composing.late, self.probing.tolerated_excess
+        )
+        deciders: dict[str, Decider] = {
+            "composed": self.composition,
+            "resilient": self.resilient,
+            "active": active,
+        }
         if self.placement is not None:
             deciders["replicated"] = ReplicaPlacement(self.placement, self.composition)
         self.alternatives = Alternatives(peer, self.membership.is_dead, composing.sharing, self._offer_of_spark)
@@ -240,6 +257,7 @@ class SynergyPeer:
             self.session,
             self.probing,
             self.composition,
+            self.survey,
             self.hot_spots,
             self.driver_port,
             *(self.placement.protocols if self.placement is not None else ()),

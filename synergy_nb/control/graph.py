@@ -243,19 +243,41 @@ class ComponentGraph(msgspec.Struct, frozen=True):
 
     def delay(self, plan: Plan) -> float:
         """End-to-end execution time of the longest path, in seconds: processing and transmission (section 2.2.2)."""
-        return max(self.reached(plan).values())
+        reached = self.reached(plan)
+        return max(reached[sink] for sink in plan.sinks)
 
     def reached(self, plan: Plan) -> dict[str, float]:
-        """Operator to the time from a source until a tuple leaves it, over the longest path to it, seconds."""
+        """Operator to the time from a source until a tuple leaves it, over the longest path to it, seconds.
+
+        A port that stream replicas feed has a tuple as soon as the fastest of them delivers it.
+        """
+        return self._fastest(plan)[0]
+
+    def _fastest(self, plan: Plan) -> tuple[dict[str, float], dict[str, list[str]]]:
+        """The time until a tuple leaves each operator, and the fastest stream of each port."""
         reached: dict[str, float] = {}
-        for operator in plan.operators:
-            before = 0.0
-            for upstream in plan.upstream(operator):
+        fastest: dict[str, list[str]] = {}
+        for operator, node in plan.operators.items():
+            first: dict[int, tuple[float, str]] = {}  # by port
+            for number, upstream in enumerate(node.inputs):
                 arrived = reached[upstream] + self.links[upstream, operator][1]
-                if arrived > before:
-                    before = arrived
-            reached[operator] = self.hops[operator].processing + before
-        return reached
+                port = node.ports[number] if node.ports else number
+                if port not in first or arrived < first[port][0]:
+                    first[port] = arrived, upstream
+            reached[operator] = self.hops[operator].processing + max((at for at, _ in first.values()), default=0.0)
+            fastest[operator] = [upstream for _, upstream in first.values()]
+        return reached, fastest
+
+    def routes(self, plan: Plan) -> Sequence[tuple[str, ...]]:
+        """Paths from sources to sinks on which results depend: where stream replicas feed a port, over the fastest."""
+        if not any(node.ports for node in plan.operators.values()):
+            return plan.routes
+        fastest = self._fastest(plan)[1]
+
+        def to(operator: str) -> list[tuple[str, ...]]:
+            return [(*path, operator) for up in fastest[operator] for path in to(up)] or [(operator,)]
+
+        return [path for sink in plan.sinks for path in to(sink)]
 
     def delay_quantile(self, plan: Plan, late: float | None) -> float:
         """Delay on the slowest route that at most a share ``late`` of the tuples exceeds, seconds.
@@ -265,7 +287,7 @@ class ComponentGraph(msgspec.Struct, frozen=True):
         slowest = self.delay(plan)
         if late is None:
             return slowest
-        for route in plan.routes:
+        for route in self.routes(plan):
             hops = [self.hops[operator] for operator in route]
             mean = sum(hop.processing for hop in hops) + sum(self.links[edge][1] for edge in pairwise(route))
             slowest = max(slowest, quantile(mean, together(hop.variance for hop in hops), 1.0 - late))
@@ -283,7 +305,7 @@ class ComponentGraph(msgspec.Struct, frozen=True):
                 plan,
                 limit,
             )
-            for route in plan.routes
+            for route in self.routes(plan)
         )
 
     def throughput(self, plan: Plan) -> float:

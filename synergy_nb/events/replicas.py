@@ -24,6 +24,7 @@ __all__ = [
     "ReplicaDecided",
     "ReplicaDenied",
     "ReplicaPlaced",
+    "ReplicasDeployed",
     "ReplicasLeft",
     "ReplicasLost",
 ]
@@ -99,6 +100,32 @@ class PlacementCompleted(RequestEvent, frozen=True, gc=False):
     primaries: Mapping[str, str]
     backups: Mapping[str, Sequence[str]]
     availability: float | None
+
+
+class ReplicasDeployed(RequestEvent, frozen=True, gc=False):
+    """Active replicas were placed.
+
+    Parameters
+    ----------
+    replicas
+        Operator to the addresses of the peers of its replicas.
+    degree
+        Number of replicas of each operator that the plan requires; where no candidate was left, an operator has fewer.
+    distance_s
+        Round trip that two replicas of an operator have to exceed, seconds; None if any may be next to another.
+    cost, cost_alone
+        Network cost of all streams, bytes on the way (bytes/s times seconds), with replicas and without.
+    bandwidth, bandwidth_alone
+        Bandwidth of all streams, bytes/s, with replicas and without.
+    """
+
+    replicas: Mapping[str, Sequence[str]]
+    degree: int
+    distance_s: float | None
+    cost: float
+    cost_alone: float
+    bandwidth: float
+    bandwidth_alone: float
 
 
 class PlacementAttemptFailed(RequestEvent, frozen=True, gc=False):

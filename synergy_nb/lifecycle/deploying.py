@@ -31,6 +31,7 @@ from synergy_nb.lifecycle.hosted_components import ComponentId, Components
 from synergy_nb.lifecycle.members import Member, producer_of
 from synergy_nb.lifecycle.messages import Graph
 from synergy_nb.plan import Plan
+from synergy_nb.plan.active_replicas import replicas_of
 from synergy_nb.plan.catalogue import TAP
 from synergy_nb.plan.spark_parts import PART
 
@@ -206,6 +207,8 @@ class Deploying:
             self._readers(graph.application, operator, graph.roles.peers[operator]),
             node.kind == "sink",
             node.kind == PART,
+            node.ports,
+            next((name for name, replicas in replicas_of(member.plan).items() if operator in replicas), ""),
         )
 
     def _remains(self, known: Deployment, sinks: Collection[str]) -> Deployment:

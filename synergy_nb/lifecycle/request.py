@@ -44,6 +44,8 @@ class Request:
     unconfirmed : set of str
         Ids of the sources that have not been confirmed during set-up, and addresses of the helpers (peers with backups
         or shared streams) that have not confirmed.
+    refused_by : set of str
+        Addresses of the peers that have refused to commit a component of it.
     timer : Timer or None
         Timer that limits the set-up.
     """
@@ -59,6 +61,7 @@ class Request:
         "on_spark",
         "plan",
         "reason",
+        "refused_by",
         "submitted",
         "timer",
         "unconfirmed",
@@ -75,6 +78,7 @@ class Request:
         self.alternatives: list[Alternative] | None = None
         self.alternative = Alternative(plan)
         self.unconfirmed: set[str] = set()
+        self.refused_by: set[str] = set()
         self.timer: Timer | None = None
         self._state = State.DISCOVERING
         self._graph: Graph | None = None

@@ -51,7 +51,7 @@ class Requests(Mapping[str, Request]):
     alternatives
         Finder of the alternatives of a plan.
     deciders
-        Deciders by name: ``composed``, ``resilient``, and ``replicated`` where this peer places replicas.
+        Deciders by name: ``composed``, ``resilient``, and ``replicated`` and ``active`` where this peer places replicas.
     discovery
         Time limit for an answer of the directory, seconds.
     """
@@ -113,7 +113,7 @@ class Requests(Mapping[str, Request]):
         known = self._requests.get(name)
         if known is not None and known.status not in ENDED:
             raise ValueError(f"request: {name!r}; expected an identifier that is not in use")
-        decided_by = "replicated" if replicates(plan) else placement
+        decided_by = "active" if plan.qos.active else "replicated" if replicates(plan) else placement
         if decided_by not in self._deciders:
             raise ValueError("qos.availability: this peer places no replicas; expected none")
         self._discard_ended()

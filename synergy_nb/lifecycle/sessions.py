@@ -159,7 +159,7 @@ class Session(Protocol):
         self.commitments = Commitments(peer, self.changes, self.impacts, self._join, self.sharers.admit)
         self.handlers = {
             Confirmed: self._source_confirmed,
-            Refused: lambda _, message: self._setup_failed(message.application, message.attempt, message.reason),
+            Refused: self._refused,
             Begin: self._begin,
             End: self._end,
             Lost: self._lost,
@@ -373,6 +373,12 @@ class Session(Protocol):
         if not member.started:
             member.started = True
             self.deploying.deploy(member.graph.application)
+
+    def _refused(self, sender: str, message: Refused) -> None:
+        request = self._led.get(message.application)
+        if request is not None and request.graph.attempt == message.attempt:
+            request.refused_by.add(sender)
+            self._setup_failed(message.application, message.attempt, message.reason)
 
     def _setup_failed(self, application: str, attempt: int, reason: str) -> None:
         request = self._led.get(application)

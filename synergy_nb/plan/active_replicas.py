@@ -10,6 +10,8 @@ Everything else follows: admission, projection, migration and measurement treat 
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 import msgspec
 
 from synergy_nb.plan.catalogue import PART, TAP
@@ -40,7 +42,7 @@ def is_replicable(operator: Operator) -> bool:
     return operator.kind not in ("source", "sink", TAP, PART) and operator.at is None
 
 
-def replicated(plan: Plan, degree: int) -> Plan:
+def replicated(plan: Plan, degree: int | Mapping[str, int]) -> Plan:
     """Expand a plan by active replicas.
 
     Parameters
@@ -48,7 +50,7 @@ def replicated(plan: Plan, degree: int) -> Plan:
     plan
         Query plan ξ; it is not changed.
     degree
-        Number of replicas of each operator.
+        Number of replicas of each operator, or operator to that number; one that is left out has one.
 
     Examples
     --------
@@ -63,7 +65,8 @@ def replicated(plan: Plan, degree: int) -> Plan:
     operators: dict[str, Operator] = {}
     replicas: dict[str, tuple[str, ...]] = {}
     for name, operator in plan.operators.items():
-        count = degree if is_replicable(operator) else 1
+        wanted = degree if isinstance(degree, int) else degree.get(name, 1)
+        count = wanted if is_replicable(operator) else 1
         replicas[name] = tuple(replica_id(name, number) for number in range(count))
         inputs = [(each, port) for port, up in enumerate(operator.inputs) for each in replicas[up]]
         ports = tuple(port for _, port in inputs) if len(inputs) > len(operator.inputs) else ()

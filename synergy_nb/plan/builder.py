@@ -92,8 +92,8 @@ class Stream(Methods):
 
     def sink(
         self, name: str | None = None, *, delay: Any = None, miss_rate: Any = None, throughput: Any = None,
-        availability: Any = None, memory: Any = None, scheduling: str | None = None,
-        overdue: str | None = None, hotspots: str | None = None, **profile: Any,
+        availability: Any = None, replica_distance: Any = None, memory: Any = None,
+        scheduling: str | None = None, overdue: str | None = None, hotspots: str | None = None, **profile: Any,
     ) -> Plan:  # fmt: skip
         """Make a plan whose result is this stream.
 
@@ -109,7 +109,11 @@ class Stream(Methods):
             Least throughput, ``"100 kB/s"`` or ``"1000 tuples/s"``; sinks measure it.
         availability
             Least availability as a share of the time, ``"99.9 %"``, or number of replicas of each component,
-            ``"degree 2"``. Backups take over when a peer dies.
+            ``"degree 2"``. Backups take over when a peer dies. With ``"active 3"`` three peers execute each operator, and
+            readers use each tuple from the first of them: no result is late when a peer dies.
+        replica_distance
+            Round trip that two active replicas of an operator have to exceed, ``"30 ms"``, so that no failure of one
+            site or network ends all of them. Where there is no such peer, an operator has fewer replicas. Default: any.
         memory
             Limit of the memory of each operator on its peer, such as ``"256 MB"``. If an operator needs more, it fails
             with its application.
@@ -133,8 +137,8 @@ class Stream(Methods):
         """
         end = Stream("sink", {"name": name}, [self], profile)
         qos = _not_none(
-            delay=delay, miss_rate=miss_rate, throughput=throughput, availability=availability, memory=memory,
-            scheduling=scheduling, overdue=overdue, hotspots=hotspots,
+            delay=delay, miss_rate=miss_rate, throughput=throughput, availability=availability,
+            replica_distance=replica_distance, memory=memory, scheduling=scheduling, overdue=overdue, hotspots=hotspots,
         )  # fmt: skip
         return _built([end], qos, name or "plan")
 

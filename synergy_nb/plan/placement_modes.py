@@ -14,8 +14,8 @@ PLACEMENTS: Final = ("composed", "resilient")
 
 
 def replicates(plan: Plan) -> bool:
-    """Whether a plan asks for replicas, which the placement protocol places."""
-    return plan.qos.degree is not None or plan.qos.availability is not None
+    """Whether a plan asks for replicas, active ones or backups."""
+    return plan.qos.degree is not None or plan.qos.availability is not None or plan.qos.active is not None
 
 
 def check_placement(plan: Plan, placement: str, peers: int | None = None) -> None:
@@ -41,8 +41,9 @@ def check_placement(plan: Plan, placement: str, peers: int | None = None) -> Non
     if replicates(plan) and placement != "composed":
         raise ValueError(f"placement: {placement!r}; expected 'composed' where qos.availability places replicas")
     qos = plan.qos
-    if peers is not None and qos.degree is not None and qos.degree > peers:
-        raise ValueError(f"qos.availability: 'degree {qos.degree}'; expected at most {peers}, a peer for each replica")
+    for kind, number in (("degree", qos.degree), ("active", qos.active)):
+        if peers is not None and number is not None and number > peers:
+            raise ValueError(f"qos.availability: '{kind} {number}'; expected at most {peers}, a peer for each replica")
     bound = sorted(name for name, operator in plan.operators.items() if operator.engine == "spark")
     if bound and placement != "composed":
         raise ValueError(f"operator {bound[0]!r}: engine: 'spark'; expected peer or auto with placement {placement!r}")

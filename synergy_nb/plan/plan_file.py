@@ -302,7 +302,7 @@ def _qos(qos: QoS) -> dict[str, Any]:
     given = {field: value for field, value in msgspec.structs.asdict(qos).items() if value is not None}
     fields: dict[str, Any] = {}
     for field, value in given.items():
-        if field == "delay":
+        if field in ("delay", "replica_distance"):
             fields[field] = format_duration(value)
         elif field == "throughput":
             fields[field] = format_throughput(value)

@@ -37,7 +37,9 @@ OVERDUE: Final = ("keep", "drop")
 #: What peers may do about hot spots: predict and migrate, predict and journal only, or nothing.
 HOTSPOTS: Final = ("on", "observe", "off")
 #: Fields of a QoS requirement in plans.
-QOS_FIELDS: Final = ("delay", "miss_rate", "throughput", "availability", "memory", "scheduling", "overdue", "hotspots")
+QOS_FIELDS: Final = (
+    "delay", "miss_rate", "throughput", "availability", "replica_distance", "memory", "scheduling", "overdue", "hotspots",
+)  # fmt: skip
 #: Fields without a strictest value, which must be equal where plans are combined.
 EQUAL: Final = ("scheduling", "overdue", "hotspots")
 #: Fields that need a delay limit: the value that needs none, and the reason why the others do.
@@ -74,6 +76,8 @@ def check_qos(given: Mapping[str, Any], problems: list[Problem]) -> QoS:
                     raise WrongValue(value, "at least 16 MB, which operators without state need for their batches")
             elif name == "throughput_tuples":
                 found[name] = parse_number(value, "a number of tuples/s")
+            elif name == "replica_distance":
+                found[name] = parse_duration(value)
             elif name == "scheduling":
                 found[name] = _one_of(value, DISCIPLINES)
             elif name == "overdue":
@@ -84,15 +88,23 @@ def check_qos(given: Mapping[str, Any], problems: list[Problem]) -> QoS:
                 share, degree, active = parse_availability(value if name == "availability" else f"{name} {value}")
                 if share == 1.0:
                     raise WrongValue(value, "less than 1, as all replicas may fail")
-                found.update({"availability": share} if share is not None else {"degree": degree, "active": active})
+                chosen = {"availability": share, "degree": degree, "active": active}
+                found.update({field: each for field, each in chosen.items() if each is not None})
             else:
                 found[name] = parse_fraction(value)
         except WrongValue as wrong:
             problems.append(Problem("", f"qos.{name}", wrong.value, wrong.expected, wrong.nearest))
+    passive = [name for name in ("degree", "availability") if given.get(name) is not None and name in found]
+    if found.get("active") is not None and given.get("active") is not None and passive:
+        expected = f"either active replicas or {passive[0]} {given[passive[0]]}, which places backups"
+        problems.append(Problem("", "qos.availability", f"active {found['active']}", expected))
     limited = any(value is not None and nearest(name, QOS_FIELDS) == "delay" for name, value in given.items())
     for name, (without, why) in ({} if limited else _NEEDS_DELAY).items():
         if found.get(name) not in (None, without):
             problems.append(Problem("", f"qos.{name}", given[name], f"a delay as well: {why}"))
+    if found.get("replica_distance") is not None and found.get("active") is None:
+        expected = "availability such as 'active 3' as well: only active replicas are kept apart"
+        problems.append(Problem("", "qos.replica_distance", given["replica_distance"], expected))
     return QoS(**found)
 
 
@@ -134,6 +146,9 @@ def check_together(checked: Checked, qos: QoS, problems: list[Problem]) -> None:
             problems.append(Problem(name, "name", given, expected))
         elif given is not None:
             fed[given] = name
+        if qos.active is not None and operator.engine == "spark":
+            expected = "peer or auto with qos.availability 'active ...': Spark executes no active replicas"
+            problems.append(Problem(name, "engine", "spark", expected))
         replicated = qos.degree is not None or qos.availability is not None
         if replicated and operator.engine == "spark" and operator.kind == "source":
             expected = "peer or auto with qos.availability: no other peer can continue a source that Spark reads itself"

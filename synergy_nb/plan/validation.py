@@ -161,6 +161,8 @@ class QoS(msgspec.Struct, frozen=True):
         Number of replicas of each component, including the primary, of which the others are backups.
     active
         Number of active replicas of each operator, all of which execute it.
+    replica_distance
+        Round trip that two active replicas of an operator have to exceed, seconds; None if any may be next to another.
     memory
         Limit of the memory of each operator, bytes; None: the share that its peer gives it.
     scheduling
@@ -181,6 +183,7 @@ class QoS(msgspec.Struct, frozen=True):
     availability: float | None = None
     degree: int | None = None
     active: int | None = None
+    replica_distance: float | None = None
     memory: float | None = None
     scheduling: str | None = None
     overdue: str | None = None

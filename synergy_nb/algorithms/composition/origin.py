@@ -16,7 +16,7 @@ from synergy_nb.algorithms.composition.messages import (
     Returned,
     encode_request,
 )
-from synergy_nb.algorithms.composition.probe_results import Pending, failing
+from synergy_nb.algorithms.composition.probe_results import Pending
 from synergy_nb.algorithms.composition.probing import Probing
 from synergy_nb.control.graph import ComponentGraph, Roles, merge
 from synergy_nb.control.peer import Peer, Protocol
@@ -31,6 +31,7 @@ from synergy_nb.events import (
 from synergy_nb.lifecycle.alternatives import DirectoryEntries
 from synergy_nb.lifecycle.decider import Decided, Decision, Refusal, find_candidates
 from synergy_nb.lifecycle.request import Request
+from synergy_nb.lifecycle.selection_conditions import failing
 from synergy_nb.overlay.membership import Membership
 
 __all__ = ["Composition"]

@@ -23,12 +23,12 @@ from synergy_nb.algorithms.composition.messages import (
     Returned,
     decode_request,
 )
-from synergy_nb.algorithms.composition.probe_results import exceeds
 from synergy_nb.control.graph import Hop, late_share
 from synergy_nb.control.ledger import ROUNDING, Ledger
 from synergy_nb.control.peer import Peer, Protocol, Timer
 from synergy_nb.events import MessageOutdated, MessageRefused, ProbeAccepted, ProjectedImpact, ReservationExpired
 from synergy_nb.lifecycle.decider import component_name
+from synergy_nb.lifecycle.selection_conditions import exceeds
 from synergy_nb.models.overheads import HOP, Overhead, Overheads, quantile, together
 from synergy_nb.models.projection import Impact, refused
 from synergy_nb.overlay.latency import Latency

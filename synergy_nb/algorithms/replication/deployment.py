@@ -75,6 +75,8 @@ def candidates(
     """Return which servers may run one more replica of an operator (lines 6 and 7)."""
     loads = servers.loads(query, placement)
     found = loads + query.loads[operator] < limits.alpha * servers.capacity
+    if operator in query.eligible:
+        found &= np.isin(np.arange(len(loads)), list(query.eligible[operator]))
     for server in placement.get(operator, ()):
         found &= servers.latency[server] > limits.d_min
         found[server] = False

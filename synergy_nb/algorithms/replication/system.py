@@ -7,7 +7,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property
 from typing import NamedTuple, TypeAlias
 
@@ -47,11 +47,14 @@ class Query:
         Streams between sources, operators and applications; without cycles.
     pinned
         Number of the server of each source and application. These are not replicated.
+    eligible
+        Numbers of the servers that may run an operator, where these are not all.
     """
 
     loads: Mapping[str, float]
     edges: Sequence[Edge]
     pinned: Mapping[str, int]
+    eligible: Mapping[str, frozenset[int]] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         for edge in self.edges:

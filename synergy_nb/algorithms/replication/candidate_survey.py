@@ -1,0 +1,262 @@
+"""Survey of the candidates for active replicas: what each could execute, and its links from the others.
+
+Theory of operation
+-------------------
+The deployment of replicas needs delays between any two candidates, of which their origin has measured only its own. So
+it asks all candidates at once (:class:`AskCandidate`). Each answers (:class:`Candidate`) with its capacity, with its
+links from the other candidates, and, for each operator that it offers, with the projected execution time, or with the
+reason why it would refuse: the impact on the applications that run there. A peer that has never measured its delay from
+another one asks that peer first: a question without a plan is answered at once, and the round trip is the measurement.
+
+A question is asked again until it is answered, and an answer counts once. Peers that stay silent are left out.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Sequence
+from typing import Final
+
+import msgspec
+
+from synergy_nb.control.graph import Hop
+from synergy_nb.control.ledger import Ledger
+from synergy_nb.control.peer import Message, Peer, Protocol, Timer
+from synergy_nb.events import MessageRefused
+from synergy_nb.models.overheads import HOP, Overhead, Overheads
+from synergy_nb.models.projection import Impact, refused
+from synergy_nb.overlay.latency import Latency
+from synergy_nb.plan import Plan
+
+__all__ = ["AskCandidate", "Candidate", "CandidateSurvey", "IncomingLink"]
+
+Project = Callable[[str, Plan, str, Sequence[str], float], tuple[float, list[Impact]]]
+
+PATIENCE: Final = 1.5  # seconds until candidates that have not answered are left out
+MEASURING: Final = 0.5  # seconds until the same for peers of which only the delay is measured
+SENDS: Final = 3  # number of times that a question is asked
+
+
+class IncomingLink(msgspec.Struct, frozen=True, gc=False, array_like=True):
+    """A virtual link to a candidate from another one.
+
+    Parameters
+    ----------
+    bandwidth
+        Residual bandwidth, bytes/s.
+    delay
+        One-way delay, seconds.
+    transmission, variance
+        Mean time until a frame has arrived and been read, seconds, and its variance in seconds squared.
+    """
+
+    bandwidth: float
+    delay: float
+    transmission: float
+    variance: float
+
+
+class AskCandidate(Message, frozen=True):
+    """Ask for what the receiver could execute of an encoded plan, and for its links from ``peers``.
+
+    Without a plan only the time until the answer counts.
+    """
+
+    number: int
+    request: str
+    plan: bytes
+    peers: tuple[str, ...]
+
+
+class Candidate(Message, frozen=True):
+    """The answer to :class:`AskCandidate`.
+
+    Parameters
+    ----------
+    number
+        Number of the question.
+    cores, free
+        Processing capacity, and what is left of it, cores.
+    hops
+        Operator to its projected execution at the sender, for each one that the sender would execute.
+    refusals
+        Operator to the reason why the sender would not execute it although it offers it.
+    links
+        Address of another candidate to the link from it; without those whose delay is not known.
+    """
+
+    number: int
+    cores: float
+    free: float
+    hops: dict[str, Hop]
+    refusals: dict[str, str]
+    links: dict[str, IncomingLink]
+
+
+class _Question:
+    """A question that is under way to several peers."""
+
+    __slots__ = ("answers", "asked", "done", "message", "sent", "timer", "waiting")
+
+    def __init__(self, message: AskCandidate, waiting: set[str], done: Callable[[dict[str, Candidate]], None]) -> None:
+        self.message = message
+        self.waiting = waiting
+        self.done = done
+        self.answers: dict[str, Candidate] = {}
+        self.asked = 0  # number of times
+        self.sent = 0.0  # time of the first question, seconds
+        self.timer: Timer | None = None
+
+
+class CandidateSurvey(Protocol):
+    """Asks candidates for what they could execute, and answers such questions.
+
+    Parameters
+    ----------
+    peer, ledger, latency, overheads
+        The peer, its resources, how far others are, and its measured overheads.
+    project
+        Function that returns the execution time of a component here and its impact on the applications here, see
+        :meth:`~synergy_nb.lifecycle.impact.Impacts.project`.
+    offers
+        Function of (plan, operator) that returns whether this peer has the component.
+    """
+
+    def __init__(
+        self,
+        peer: Peer,
+        ledger: Ledger,
+        latency: Latency,
+        overheads: Overheads,
+        project: Project,
+        offers: Callable[[Plan, str], bool],
+    ) -> None:
+        super().__init__(peer)
+        self._ledger = ledger
+        self._latency = latency
+        self._overheads = overheads
+        self._project = project
+        self._offers = offers
+        self._number = 0
+        self._questions: dict[int, _Question] = {}
+        self._answering: set[tuple[str, int]] = set()  # questions whose answer waits for measurements
+        self.handlers = {AskCandidate: self._asked, Candidate: self._answered}
+
+    def start(self) -> None:
+        """Start with numbers that this peer has not used before a restart."""
+        self._number = int(self.peer.now * 1000)
+
+    def ask(
+        self, request: str, plan: Plan, peers: Collection[str], done: Callable[[dict[str, Candidate]], None]
+    ) -> None:
+        """Ask peers what they could execute of a plan, and call ``done`` with the answers by address.
+
+        Parameters
+        ----------
+        request, plan
+            Id of the request, and its plan without replicas.
+        peers
+            Addresses of the candidates, this peer perhaps among them.
+        done
+            Callback for the answers, which may lack some.
+        """
+        self._ask(AskCandidate(self._next(), request, plan.to_bytes(), tuple(sorted(peers))), peers, PATIENCE, done)
+
+    def _next(self) -> int:
+        self._number += 1
+        return self._number
+
+    def _ask(
+        self,
+        message: AskCandidate,
+        peers: Collection[str],
+        patience: float,
+        done: Callable[[dict[str, Candidate]], None],
+    ) -> None:
+        question = self._questions[message.number] = _Question(message, set(peers), done)
+        question.sent = self.peer.now
+        self._send(question, patience)
+
+    def _send(self, question: _Question, patience: float) -> None:
+        if question.asked == SENDS:
+            self._complete(question)
+            return
+        question.asked += 1
+        question.timer = self.peer.after(patience / SENDS, self._send, question, patience)
+        for address in sorted(question.waiting):
+            self.peer.send(address, question.message)
+
+    def _complete(self, question: _Question) -> None:
+        if question.timer is not None:
+            question.timer.cancel()
+        del self._questions[question.message.number]
+        question.done(question.answers)
+
+    def _answered(self, sender: str, message: Candidate) -> None:
+        question = self._questions.get(message.number)
+        if question is None or sender not in question.waiting:
+            return
+        question.waiting.discard(sender)
+        question.answers[sender] = message
+        if not question.message.plan and question.asked == 1:  # of a repeated question, it is not known which was first
+            self._latency.sample(sender, self.peer.now - question.sent)
+        if not question.waiting:
+            self._complete(question)
+
+    # -- at candidates -------------------------------------------------------------------------------------------------
+
+    def _asked(self, sender: str, message: AskCandidate) -> None:
+        if not message.plan:
+            self.peer.send(sender, Candidate(message.number, self._ledger.cores, 0.0, {}, {}, {}))
+            return
+        try:
+            plan = Plan.from_bytes(message.plan)
+        except ValueError as error:
+            self.peer.record(MessageRefused, sender, message="AskCandidate", reason=str(error))
+            return
+        key = sender, message.number
+        if key in self._answering:
+            return  # a repetition: the answer follows
+        others = [each for each in message.peers if each != self.peer.address]
+        unknown = [each for each in others if self._latency.one_way(each) is None]
+
+        def answer(_: dict[str, Candidate]) -> None:
+            self._answering.discard(key)
+            self.peer.send(sender, self._candidate(message, plan, others))
+
+        if unknown:
+            self._answering.add(key)
+            self._ask(AskCandidate(self._next(), message.request, b"", ()), unknown, MEASURING, answer)
+        else:
+            answer({})
+
+    def _candidate(self, message: AskCandidate, plan: Plan, others: Sequence[str]) -> Candidate:
+        request = message.request
+        hops: dict[str, Hop] = {}
+        refusals: dict[str, str] = {}
+        free = self._ledger.residual_cores(request)
+        for operator in plan.operators:
+            if not self._offers(plan, operator):
+                continue
+            processing, impacts = self._project(request, plan, operator, (), 0.0)
+            victim = refused(impacts)
+            if victim is not None or processing == float("inf"):
+                refusals[operator] = f"QoS impact on {victim}" if victim is not None else "no capacity is left"
+                continue
+            stated, overhead = plan.processing_time(operator), self._overheads.component(plan, operator)
+            variance = max(processing * processing - stated * stated, 0.0) + overhead.variance
+            hops[operator] = Hop(
+                operator, self.peer.address, free, float("inf"), processing + overhead.mean, 0.0, variance
+            )
+        links = {each: link for each in others if (link := self._link(request, each)) is not None}
+        return Candidate(message.number, self._ledger.cores, free, hops, refusals, links)
+
+    def _link(self, request: str, upstream: str) -> IncomingLink | None:
+        """The link from another peer; None if its delay is not known."""
+        delay = self._latency.one_way(upstream)
+        if delay is None:
+            return None
+        pinged = None if self._overheads.empty else self._latency.one_way_overhead(upstream)
+        one_way = pinged or Overhead(delay, self._latency.deviation(upstream) ** 2)
+        taking = self._overheads.expected(HOP)
+        bandwidth = self._ledger.residual_bandwidth(request, upstream)
+        return IncomingLink(bandwidth, one_way.mean, one_way.mean + taking.mean, one_way.variance + taking.variance)

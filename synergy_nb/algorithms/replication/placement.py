@@ -1,0 +1,305 @@
+"""Placement of active replicas: the origin computes a deployment of least network cost, and its peers commit it.
+
+Theory of operation
+-------------------
+Routes of an expanded plan multiply: with k replicas of each of n operators there are k^n, so nothing here enumerates
+them. The origin asks all candidates once (:mod:`.candidate_survey`), computes a deployment by algorithm 5 of [1]_ and a
+local search, and compares the projected delay with the plan's limit: a port has a tuple when the fastest of its stream
+replicas delivers it, so the delay is a recursion over the operators. Capacity, bandwidth and the impact on running
+applications are checked by what the candidates answered, and once more by each peer that commits replicas. If one
+refuses, the replicas are placed once more without it.
+
+- Replicas of an operator are at different peers, further apart than ``qos.replica_distance`` where a plan asks for that.
+  If there is no further candidate, an operator has fewer replicas, and the journal names it.
+- Sources, sinks and operators that a plan pins to a peer are not replicated. The application ends with their peers. So
+  replicas are at other peers as long as there are enough; and a source is at the origin, if that offers it.
+
+.. [1] J.-H. Hwang, U. Çetintemel, S. Zdonik. Fast and highly-available stream processing over wide area networks.
+   ICDE 2008. Section V-A.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping, Sequence
+from typing import Final
+
+import msgspec
+import numpy as np
+
+from synergy_nb.algorithms.replication.candidate_survey import Candidate, CandidateSurvey, IncomingLink
+from synergy_nb.algorithms.replication.deployment import ALPHA, Deployed, Limits, deploy
+from synergy_nb.algorithms.replication.local_search import best_deployment, improve
+from synergy_nb.algorithms.replication.spring_relaxation import first_placement
+from synergy_nb.algorithms.replication.system import Edge, Query, Servers, network_cost
+from synergy_nb.control.graph import ComponentGraph, Hop, Roles
+from synergy_nb.control.peer import Peer
+from synergy_nb.events import GraphSelected, ReplicasDeployed
+from synergy_nb.lifecycle.alternatives import Alternative, DirectoryEntries
+from synergy_nb.lifecycle.decider import Decided, Decision, Refusal, find_candidates
+from synergy_nb.lifecycle.request import Request
+from synergy_nb.lifecycle.selection_conditions import failing
+from synergy_nb.overlay.latency import Latency
+from synergy_nb.plan import Plan
+from synergy_nb.plan.active_replicas import is_replicable, replica_id, replicated
+
+__all__ = ["ActivePlacement"]
+
+MOST_CANDIDATES: Final = 32  # candidates of an operator that are asked, the nearest to the origin
+STARTS: Final = 3  # servers of the first operator from which the local search begins
+TRIES: Final = 3  # times that replicas of one request are placed
+ANYWHERE: Final = -1.0  # a distance that any two peers exceed, even at the same place
+
+
+class ActivePlacement:
+    """The decider that has all replicas of each operator execute it.
+
+    Parameters
+    ----------
+    peer
+        The peer, which is the origin.
+    survey
+        Survey of candidates.
+    latency
+        Measured latencies to other peers.
+    is_dead
+        Function from an address to whether that peer is known to have died.
+    late
+        Share of the tuples that may exceed the delay limit of a plan without a miss rate; None to compare the mean.
+    tolerated
+        Function from a plan to the share by which its projected delay may exceed its limit.
+    """
+
+    def __init__(
+        self,
+        peer: Peer,
+        survey: CandidateSurvey,
+        latency: Latency,
+        is_dead: Callable[[str], bool],
+        late: float | None,
+        tolerated: Callable[[Plan], float],
+    ) -> None:
+        self._peer = peer
+        self._survey = survey
+        self._latency = latency
+        self._is_dead = is_dead
+        self._late = late
+        self._tolerated = tolerated
+        self._tries: dict[str, int] = {}  # by request that is not decided yet
+
+    def decide(self, request: Request, found: DirectoryEntries, decided: Decided) -> None:
+        """Ask the candidates, and place the replicas."""
+        request.alternative = Alternative(request.plan)
+        known = find_candidates(self._peer, request, found, self._is_dead)
+        if known.missing:
+            decided(request, Refusal("; ".join(known.missing.values())))
+            return
+        attempt = self._tries[request.name] = self._tries.get(request.name, 0) + 1
+        candidates = {name: self._selected(request, name, peers) for name, peers in known.candidates.items()}
+
+        def surveyed(answers: dict[str, Candidate]) -> None:
+            if self._tries.get(request.name) == attempt:  # else it has ended meanwhile
+                decided(request, self._place(request, candidates, answers))
+
+        asked = {self._peer.address, *(peer for peers in candidates.values() for peer in peers)}
+        self._survey.ask(request.name, request.plan, asked, surveyed)
+
+    def next(self, request: Request, reason: str, decided: Decided) -> None:
+        """Place the replicas once more, without the peers that refused them; refuse after several attempts."""
+        decided(request, Refusal(reason, retry=self._tries.get(request.name, TRIES) < TRIES))
+
+    def established(self, request: Request) -> None:
+        """Forget the attempts of a request that runs; the peers hold nothing but what they have committed."""
+        self._tries.pop(request.name, None)
+
+    def release(self, request: Request) -> None:
+        """Ignore answers that are still to come."""
+        self._tries.pop(request.name, None)
+
+    def _selected(self, request: Request, operator: str, peers: Sequence[str]) -> list[str]:
+        """The candidates of an operator that are asked: those that have not refused, the nearest of many."""
+        willing = [each for each in peers if each not in request.refused_by] or list(peers)
+        own = [each for each in willing if each == self._peer.address]
+        others = [each for each in willing if each != self._peer.address]
+        return own + self._latency.nearest(others, MOST_CANDIDATES)
+
+    # -- placement -----------------------------------------------------------------------------------------------------
+
+    def _place(
+        self, request: Request, candidates: Mapping[str, Sequence[str]], answers: Mapping[str, Candidate]
+    ) -> Decision | Refusal:
+        plan, peers = request.plan, sorted(answers)
+        able = {
+            name: [each for each in found if each in answers and name in answers[each].hops]
+            for name, found in candidates.items()
+        }
+        for name, found in able.items():
+            if not found:
+                refusals = [f"{at}: {answers[at].refusals[name]}" for at in peers if name in answers[at].refusals]
+                why = "; ".join(refusals[:3]) or f"no answer from {', '.join(candidates[name])}"
+                return Refusal(f"operator {name}: no candidate would execute it: {why}")
+        fixed = {name: self._single(found) for name, found in able.items() if not is_replicable(plan.operators[name])}
+        delays = _delays(peers, answers, self._peer.address)
+        distance = plan.qos.replica_distance
+        placed = _deployed(plan, peers, answers, able, fixed, delays)
+        deployed, cost, alone = placed
+        refusal = _unplaced(plan, deployed, able, peers, delays)
+        if refusal:
+            return Refusal(refusal)
+        degrees = {name: len(found) for name, found in deployed.replicas.items()}
+        expanded = replicated(plan, degrees)
+        where = dict(fixed)
+        for name, found in deployed.replicas.items():
+            where.update((replica_id(name, number), peers[server]) for number, server in enumerate(found))
+        where = {name: where[name] for name in expanded.operators}
+        graph = _graph(expanded, where, answers)
+        phi = graph.balance(expanded)
+        failed = failing(expanded, graph, self._late, phi, self._tolerated(plan))
+        if failed:
+            return Refusal(f"the deployment of least network cost does not qualify: {failed}")
+        request.alternative = Alternative(expanded)
+        delay = graph.delay(expanded)
+        late = self._late if plan.qos.miss_rate is None else plan.qos.miss_rate
+        self._peer.record(
+            ReplicasDeployed,
+            request.name,
+            replicas={name: [peers[server] for server in found] for name, found in deployed.replicas.items()},
+            degree=plan.qos.active or 1,
+            distance_s=distance,
+            cost=cost,
+            cost_alone=alone,
+            bandwidth=_bandwidth(plan, degrees),
+            bandwidth_alone=_bandwidth(plan, {}),
+        )
+        self._peer.record(
+            GraphSelected,
+            request.name,
+            peers=where,
+            phi=phi,
+            delay_s=delay,
+            kept_s=graph.delay_quantile(expanded, late),
+            late=late,
+            rule="least network cost",
+        )
+        return Decision(Roles(where), graph.reached(expanded))
+
+    def _single(self, able: Sequence[str]) -> str:
+        """The peer of an operator that is not replicated: the origin if possible, else the nearest to it."""
+        own = self._peer.address
+        return own if own in able else self._latency.nearest(able, 1)[0]
+
+
+def _delays(peers: Sequence[str], answers: Mapping[str, Candidate], origin: str) -> np.ndarray[tuple[int, int], np.dtype[np.float64]]:
+    """One-way delays between peers, seconds; of two that neither has measured, what is certain by the origin's."""
+    count = len(peers)
+    found = np.zeros((count, count))
+
+    def known(one: str, other: str) -> float | None:
+        ways = [answers[to].links[at].delay for at, to in ((one, other), (other, one)) if at in answers[to].links]
+        return sum(ways) / len(ways) if ways else None
+
+    for i, one in enumerate(peers):
+        for j, other in enumerate(peers[:i]):
+            delay = known(one, other)
+            if delay is None:
+                delay = abs((known(origin, one) or 0.0) - (known(origin, other) or 0.0)) if origin in answers else 0.0
+            found[i, j] = found[j, i] = delay
+    return found
+
+
+def _deployed(
+    plan: Plan,
+    peers: Sequence[str],
+    answers: Mapping[str, Candidate],
+    able: Mapping[str, Sequence[str]],
+    fixed: Mapping[str, str],
+    delays: np.ndarray[tuple[int, int], np.dtype[np.float64]],
+) -> tuple[Deployed, float, float]:
+    """The deployment of least network cost, its cost, and the cost without replicas; both in bytes on the way."""
+    number = {peer: at for at, peer in enumerate(peers)}
+    degree = plan.qos.active or 1
+    needed = set(fixed.values())
+    loads = {name: plan.load(name) for name in plan.operators if name not in fixed}
+    eligible: dict[str, frozenset[int]] = {}
+    for name in loads:
+        apart = [each for each in able[name] if each not in needed]
+        eligible[name] = frozenset(number[each] for each in (apart if len(apart) >= degree else able[name]))
+    edges = [Edge(up, name, plan.bandwidth(up)) for name, each in plan.operators.items() for up in each.inputs]
+    query = Query(loads, edges, {name: number[peer] for name, peer in fixed.items()}, eligible)
+    capacity = np.array([answers[peer].cores for peer in peers])
+    servers = Servers(delays, capacity, capacity - np.array([answers[peer].free for peer in peers]))
+    distance = plan.qos.replica_distance
+    limits = Limits(degree, ANYWHERE if distance is None else distance / 2.0, ALPHA)
+    if not loads:
+        none = Deployed({}, {}, {})
+        cost = network_cost(query, servers, {})
+        return none, cost, cost
+
+    def best(limits: Limits) -> tuple[Deployed, float]:
+        found = [best_deployment(query, servers, limits, STARTS)]
+        try:
+            found.append(improve(query, servers, limits, deploy(query, servers, limits, first_placement(query, servers))))
+        except ValueError:  # no server has room for some operator, or a stream has no rate: there is no equilibrium
+            pass
+        costs = [network_cost(query, servers, each.replicas) for each in found]
+        at = min(range(len(found)), key=lambda each: (sum(found[each].missing.values()), costs[each]))
+        return found[at], costs[at]
+
+    deployed, cost = best(limits)
+    return deployed, cost, cost if degree == 1 else best(Limits(1, limits.d_min, ALPHA))[1]
+
+
+def _unplaced(
+    plan: Plan,
+    deployed: Deployed,
+    able: Mapping[str, Sequence[str]],
+    peers: Sequence[str],
+    delays: np.ndarray[tuple[int, int], np.dtype[np.float64]],
+) -> str:
+    """The reason why a deployment is none: an operator without room, or a distance that no two candidates have."""
+    for name, found in deployed.replicas.items():
+        if not found:
+            load = plan.load(name)
+            return f"operator {name}: {load:.4g} cores; expected a peer with room for it up to {ALPHA:.0%} of its capacity"
+    distance, degree = plan.qos.replica_distance, plan.qos.active or 1
+    if distance is None or degree == 1 or not deployed.replicas:
+        return ""
+    if all(len(found) == 1 for found in deployed.replicas.values()):
+        at = sorted({peers.index(peer) for name in deployed.replicas for peer in able[name]})
+        longest = 2.0 * float(delays[np.ix_(at, at)].max())
+        if longest <= distance:
+            return (
+                f"qos.replica_distance: {distance * 1e3:g} ms; expected less than {longest * 1e3:.4g} ms, the longest "
+                "round trip between two candidates"
+            )
+    return ""
+
+
+def _bandwidth(plan: Plan, degrees: Mapping[str, int]) -> float:
+    """Bandwidth of all stream replicas, bytes/s."""
+    return sum(
+        plan.bandwidth(up) * degrees.get(up, 1) * degrees.get(name, 1)
+        for name, operator in plan.operators.items()
+        for up in operator.inputs
+    )
+
+
+def _graph(plan: Plan, where: Mapping[str, str], answers: Mapping[str, Candidate]) -> ComponentGraph:
+    """The component graph of an expanded plan, with what the candidates projected."""
+    hops: dict[str, Hop] = {}
+    links: dict[tuple[str, str], tuple[float, float]] = {}
+    here = IncomingLink(math.inf, 0.0, 0.0, 0.0)
+    unknown = IncomingLink(0.0, math.inf, math.inf, 0.0)
+    for name, operator in plan.operators.items():
+        candidate = answers[where[name]]
+        variance = 0.0
+        for up in operator.inputs:
+            link = here if where[up] == where[name] else candidate.links.get(where[up], unknown)
+            transmission = link.transmission
+            if 0.0 < link.bandwidth < math.inf:
+                transmission += plan.tuple_bytes(up) / link.bandwidth
+            links[up, name] = link.bandwidth, transmission
+            variance = max(variance, link.variance)
+        hop = candidate.hops[operator.replica_of or name]
+        hops[name] = msgspec.structs.replace(hop, operator=name, variance=hop.variance + variance)
+    return ComponentGraph(hops, links)
