@@ -12,12 +12,12 @@ import pytest
 
 from synergy_experiments.bench.answers import LONGEST, SHORTEST, Answer, over_all_limits, summarised
 from synergy_nb.algorithms.composition import CompositionConfig
-from synergy_nb.lifecycle.selection_conditions import failing
 from synergy_nb.assembly import PeerConfig
 from synergy_nb.control.driver_messages import OverheadsMeasured, StopApplication
 from synergy_nb.control.graph import ComponentGraph, Hop
 from synergy_nb.control.peer import DriverMessage
 from synergy_nb.events import GraphSelected
+from synergy_nb.lifecycle.selection_conditions import failing
 from synergy_nb.models.overheads import CORRELATION, HOP, REFERENCE, SOURCE, Overhead, Overheads, together
 from synergy_nb.overlay.latency import Latency
 from synergy_nb.plan import Plan, source

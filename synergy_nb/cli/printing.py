@@ -88,6 +88,8 @@ def requirement(plan: Plan) -> str:
         f"at least {rate(qos.throughput_tuples)}" if qos.throughput_tuples is not None else "",
         f"availability {share(qos.availability)}" if qos.availability is not None else "",
         f"{qos.degree} replicas of each component" if qos.degree is not None else "",
+        f"{qos.active} active replicas of each operator" if qos.active is not None else "",
+        f"{seconds(qos.replica_distance)} between replicas" if qos.replica_distance is not None else "",
         DISCIPLINE_NAMES[qos.scheduling] if qos.scheduling is not None else "",
         "later tuples are dropped" if qos.overdue == "drop" else "",
         HOTSPOT_MODES.get(qos.hotspots or "", ""),

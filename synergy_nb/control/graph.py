@@ -7,7 +7,7 @@ A *component graph* λ (section 2.2.1) maps each operator of a query plan to the
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from itertools import pairwise
 from typing import NamedTuple
 
@@ -36,7 +36,8 @@ class Roles(msgspec.Struct, frozen=True, gc=False, array_like=True):
     Parameters
     ----------
     peers
-        Component graph λ: operator id to the address of the peer that executes it, its primary.
+        Component graph λ: operator id to the address of the peer that executes it, its primary. The address of an
+        active replica that was lost is empty.
     backups
         Replication graph ρ: replicated operator to the addresses of its backups, in the order in which they were
         placed. The primary sends its output to each of them.
@@ -78,7 +79,7 @@ class Roles(msgspec.Struct, frozen=True, gc=False, array_like=True):
     @property
     def addresses(self) -> frozenset[str]:
         """All peers that take part."""
-        return self.copies | frozenset(self.peers.values())
+        return self.copies | frozenset(filter(None, self.peers.values()))
 
     def at(self, address: str) -> dict[str, str]:
         """Roles of a peer: operator id to ``primary`` or ``backup``."""
@@ -104,6 +105,10 @@ class Roles(msgspec.Struct, frozen=True, gc=False, array_like=True):
         """The same roles with operators at other peers, each in its next epoch, and without followers."""
         epochs = {**self.epochs, **{name: self.epochs.get(name, 0) + 1 for name in successors}}
         return Roles({**self.peers, **successors}, dict(backups), {}, epochs)
+
+    def without(self, lost: Collection[str]) -> Roles:
+        """The same roles after active replicas were lost: nobody executes them."""
+        return Roles({**self.peers, **dict.fromkeys(lost, "")}, self.backups, self.followers, self.epochs)
 
 
 class PlacementRequest(msgspec.Struct, frozen=True):

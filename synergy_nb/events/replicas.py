@@ -11,6 +11,7 @@ from typing import ClassVar
 from synergy_nb.events.base import RequestEvent, Severity
 
 __all__ = [
+    "ActiveReplicasLost",
     "CandidatePassed",
     "DegreeChosen",
     "PlacementAttemptFailed",
@@ -126,6 +127,25 @@ class ReplicasDeployed(RequestEvent, frozen=True, gc=False):
     cost_alone: float
     bandwidth: float
     bandwidth_alone: float
+
+
+class ActiveReplicasLost(RequestEvent, frozen=True, gc=False):
+    """An application goes on without some of its active replicas, whose tuples come from the others.
+
+    Parameters
+    ----------
+    at, operators, reason
+        Address of their peer, ids of the replicas, and the reason.
+    left
+        Operator to the number of its remaining replicas.
+    """
+
+    severity: ClassVar[Severity] = Severity.WARNING
+
+    at: str
+    operators: Sequence[str]
+    left: Mapping[str, int]
+    reason: str
 
 
 class PlacementAttemptFailed(RequestEvent, frozen=True, gc=False):

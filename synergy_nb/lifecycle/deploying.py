@@ -154,7 +154,9 @@ class Deploying:
         assignments = {
             operator: self._assignment(member, operator, makers)
             for operator, node in plan.operators.items()
-            if node.kind != TAP and (graph.roles.peers[operator] != self.peer.address or operator in member.deployed)
+            if node.kind != TAP
+            and graph.roles.peers[operator]
+            and (graph.roles.peers[operator] != self.peer.address or operator in member.deployed)
         }
         shared_producers = [_shared_producer(maker) for maker in makers.values() if maker is not None]
         return Deployment(
@@ -197,7 +199,8 @@ class Deploying:
         feeds = []
         for up in node.inputs:
             maker = makers.get(up)
-            feeds.append(Feed(graph.application, up) if maker is None else Feed(*maker[:2]))
+            own = Feed(graph.application, up if graph.roles.peers[up] else "")  # empty for a lost active replica
+            feeds.append(own if maker is None else Feed(*maker[:2]))
         return Assignment(
             graph.roles.peers[operator],
             graph.roles.epochs.get(operator, 0),

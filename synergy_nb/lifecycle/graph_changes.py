@@ -142,7 +142,7 @@ class GraphChanges:
     def commit(self, graph: Graph, plan: Plan, operator: str) -> str:
         """Commit the resources of a component, replacing those of its backup or of an earlier graph."""
         links = {(graph.roles.peers[up], up): plan.bandwidth(up) for up in plan.upstream(operator)}
-        remote = {link: bandwidth for link, bandwidth in links.items() if link[0] != self.peer.address}
+        remote = {link: bandwidth for link, bandwidth in links.items() if link[0] not in ("", self.peer.address)}
         self.ledger.drop(graph.application, operator)
         return self.ledger.commit(graph.application, operator, plan.load(operator), remote)
 

@@ -6,7 +6,7 @@ from synergy_nb.control.graph import Producer
 from synergy_nb.control.peer import Timer
 from synergy_nb.lifecycle.messages import ComponentTimes, Graph
 from synergy_nb.plan import Plan
-from synergy_nb.plan.catalogue import TAP
+from synergy_nb.plan.catalogue import KINDS, TAP
 from synergy_nb.plan.stream_sharing import taps_of
 
 __all__ = ["Member", "deployment_of", "plan_of", "producer_of", "producers_of"]
@@ -79,9 +79,13 @@ class Member:
 
     @property
     def offerable(self) -> list[str]:
-        """Operators that this peer executes and whose streams others may share."""
+        """Operators that this peer executes and whose streams others may share; not those that need active replicas.
+
+        A sharer would end with a replica that its own application can do without.
+        """
         here = self.operators & self.deployed
-        return [operator for operator in here if self.plan.operators[operator].kind not in ("sink", TAP)]
+        private = ("sink", TAP) if self.plan.qos.active is None else set(KINDS) - {"source"}
+        return [operator for operator in here if self.plan.operators[operator].kind not in private]
 
 
 def plan_of(graph: Graph) -> Plan:

@@ -78,7 +78,7 @@ class Graph(msgspec.Struct, frozen=True, gc=False, array_like=True):
     @property
     def addresses(self) -> list[str]:
         """Addresses of all peers that take part, sorted."""
-        return sorted({*self.roles.peers.values(), *self.helpers})
+        return sorted({*self.roles.addresses, *self.helpers})
 
     def components_at(self, address: str) -> list[str]:
         """Readable names of the components at a peer that the application uses."""
@@ -240,12 +240,14 @@ class Lost(Message, frozen=True):
     """A component has failed, or the sender has no session of the application.
 
     ``epoch`` is the epoch of the graph that cannot go on; a negative one stands for every graph of the attempt.
+    ``operator`` is the component of the application that has failed; empty for all that the sender has.
     """
 
     application: str
     attempt: int
     reason: str
     epoch: int = -1
+    operator: str = ""
 
 
 class TakeOver(Message, frozen=True):

@@ -298,6 +298,11 @@ class Migrations:
             self.handle_death(application, move.old)
         self.changes.change_ended(application)
 
+    def interrupt(self, application: str, reason: str) -> None:
+        """Give up the move of an application, if there is one, as another component of it was lost."""
+        if application in self._moves:
+            self.abort(application, reason)
+
     def _timed_out(self, application: str, move: _Move) -> None:
         if self._moves.get(application) is move:
             silent = " and ".join(sorted(move.waiting))

@@ -127,7 +127,8 @@ class Request:
         if self.began is None:
             return Roles()
         graph = self.graph
-        return msgspec.structs.replace(graph.roles, peers=expanded(Plan.from_bytes(graph.plan), graph.roles.peers))
+        peers = {name: peer for name, peer in graph.roles.peers.items() if peer}  # without lost active replicas
+        return msgspec.structs.replace(graph.roles, peers=expanded(Plan.from_bytes(graph.plan), peers))
 
     def report(self) -> Report:
         """The report of its state for the driver."""

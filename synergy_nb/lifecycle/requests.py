@@ -51,7 +51,7 @@ class Requests(Mapping[str, Request]):
     alternatives
         Finder of the alternatives of a plan.
     deciders
-        Deciders by name: ``composed``, ``resilient``, and ``replicated`` and ``active`` where this peer places replicas.
+        Deciders by name: ``composed``, ``resilient``, ``active``, and ``replicated`` where this peer places backups.
     discovery
         Time limit for an answer of the directory, seconds.
     """

@@ -33,13 +33,14 @@ from synergy_nb.control.ledger import Ledger
 from synergy_nb.control.peer import Peer, Protocol
 from synergy_nb.events.application_states import State
 from synergy_nb.lifecycle.commitments import Commitments
-from synergy_nb.lifecycle.deploying import Deploying, needed_by
+from synergy_nb.lifecycle.deploying import Deploying
 from synergy_nb.lifecycle.engine_choice import SparkOffer
 from synergy_nb.lifecycle.feedback import Feedbacks
 from synergy_nb.lifecycle.graph_changes import GraphChanges
 from synergy_nb.lifecycle.hosted_components import Components
 from synergy_nb.lifecycle.impact import Impacts
 from synergy_nb.lifecycle.lagging_copies import LaggingCopies
+from synergy_nb.lifecycle.lost_components import LostComponents
 from synergy_nb.lifecycle.members import Member, plan_of
 from synergy_nb.lifecycle.messages import (
     Begin,
@@ -48,7 +49,6 @@ from synergy_nb.lifecycle.messages import (
     End,
     Graph,
     Lost,
-    Moved,
     Refused,
     SessionConfig,
     Share,
@@ -155,6 +155,9 @@ class Session(Protocol):
         )
         self.copies.on_ready.append(self.moves.ready)
         self.copies.on_failed.append(self.moves.failed)
+        self.lost = LostComponents(
+            peer, self.components, self._led, self.members, self.moves, self.takeovers, self._fail
+        )
         self.sharers = SharedStreams(*common, self.moves, self._fail)
         self.commitments = Commitments(peer, self.changes, self.impacts, self._join, self.sharers.admit)
         self.handlers = {
@@ -162,11 +165,11 @@ class Session(Protocol):
             Refused: self._refused,
             Begin: self._begin,
             End: self._end,
-            Lost: self._lost,
             **self.feedbacks.handlers,
             **self.commitments.handlers,
             **self.changes.handlers,
             **self.takeovers.handlers,
+            **self.lost.handlers,
             **self.moves.handlers,
             **self.copies.handlers,
             **self.sharers.handlers,
@@ -253,25 +256,14 @@ class Session(Protocol):
         member = self.members.get(application)
         if member is not None and self.moves.failed(member, operator, reason):
             return
-        component = self.components.get((application, operator))
-        users = {application} if component is None else component.users
-        known = [self.members[user].graph for user in sorted(users) if user in self.members]
-        if known:
-            self.peer.record(events.ComponentFailed, application, operator=operator, reason=reason)
-        for graph in known:
-            whose = "" if graph.application == application else f" of {application}"
-            text = f"{operator}{whose} at {self.peer.address}: {reason}"
-            self.peer.send(graph.origin, Lost(graph.application, graph.attempt, text))
+        self.lost.failed(application, operator, reason)
 
     def reader_failed(self, application: str, operator: str, reader: str, reason: str) -> None:
         """The driver's report that a slow consumer blocks the other applications that share a stream.
 
         The consumer fails, if its own application is the only one that needs it.
         """
-        others = self.components[application, operator].users - {application}
-        needed = {each for user in others for each in needed_by(self.members[user].graph)}
-        if others and (application, reader) not in needed:
-            self.component_failed(application, reader, reason)
+        self.lost.reader_failed(application, operator, reader, reason)
 
     def stop(self, application: str) -> bool:
         """End an application of this origin, or discard the results of a finished one; return False if unknown."""
@@ -391,19 +383,6 @@ class Session(Protocol):
             listener(request, reason)
 
     # -- while it runs -----------------------------------------------------------------------------------------------
-
-    def _lost(self, sender: str, message: Lost) -> None:
-        request = self._led.get(message.application)
-        if request is None or 0 <= message.epoch < request.graph.epoch or sender not in request.graph.addresses:
-            return  # the message is about an earlier graph: the component has moved since
-        graph = request.graph
-        if sender not in {
-            *graph.roles.addresses,
-            *graph.producer_peers,
-        }:  # it copies a shared component, and lost the graph
-            self.peer.send(sender, Moved(graph))
-            return
-        self._fail(message.application, message.attempt, message.reason)
 
     def _fail(self, application: str, attempt: int, reason: str) -> None:
         request = self._led.get(application)

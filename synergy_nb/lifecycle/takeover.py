@@ -12,8 +12,10 @@ times; receiving one again has no effect.
 The new primary begins a new epoch of its stream, so readers can tell its output from that of the old one. If another
 peer dies during a take-over, the next take-over starts from the graph that was being set up. An application fails, with
 a reason, when a component has no backup left, when a backup refuses, or when the take-over exceeds its time limit.
-Sources, sinks and the origin have no backups. An application that shares a stream waits for the origin of the
-application that produces it (:mod:`~synergy_nb.lifecycle.shared_streams`).
+Sources, sinks and the origin have no backups. Active replicas have none either: the others of their operator emit the
+same tuples already, and nobody has waited for this module. The new graph has no peer for a lost one, and its readers
+discard that input. The last replica of an operator ends the application. An application that shares a stream waits for
+the origin of the application that produces it (:mod:`~synergy_nb.lifecycle.shared_streams`).
 """
 
 from __future__ import annotations
@@ -22,12 +24,14 @@ from collections.abc import Callable, Collection, Mapping
 from typing import Any
 
 from synergy_nb.control.peer import Message, Peer, Timer
-from synergy_nb.events import TakenOver, TakeoverBegun
+from synergy_nb.events import ActiveReplicasLost, TakenOver, TakeoverBegun
 from synergy_nb.events.application_states import State
 from synergy_nb.lifecycle.graph_changes import RESEND_INTERVAL, GraphChanges
 from synergy_nb.lifecycle.messages import Graph, Lost, SessionConfig, TakeOver, TookOver
 from synergy_nb.lifecycle.request import Request
 from synergy_nb.overlay.membership import Membership
+from synergy_nb.plan import Plan
+from synergy_nb.plan.active_replicas import original, replicas_of
 
 __all__ = ["TakeOvers"]
 
@@ -89,8 +93,30 @@ class TakeOvers:
 
     # -- at the origin -----------------------------------------------------------------------------------------------
 
-    def begin(self, application: str, address: str) -> bool:
-        """Have backups take over the components of a dead peer; return False if some component has no living backup."""
+    def dispensable(self, application: str, operators: Collection[str]) -> bool:
+        """Whether all of these are active replicas of operators that have others, at peers that live."""
+        graph = self.led[application].graph
+        left = {name: set(group) for name, group in replicas_of(Plan.from_bytes(graph.plan)).items()}
+        for group in left.values():
+            group -= {name for name in group if name in operators or not graph.roles.peers[name]}
+            group -= {name for name in group if self.membership.is_dead(graph.roles.peers[name])}
+        return bool(operators) and all(left.get(original(name)) for name in operators)
+
+    def begin(self, application: str, address: str, reason: str = "", failed: Collection[str] = ()) -> bool:
+        """Have an application go on without a dead peer: backups take over, or its active replicas are dispensable.
+
+        Parameters
+        ----------
+        application, address
+            Application that this peer leads, and the peer.
+        reason, failed
+            Reason, and failed components, at a peer that lives.
+
+        Returns
+        -------
+        bool
+            Whether it goes on: each lost component has a living backup or another active replica.
+        """
         request = self.led[application]
         graph = request.graph
         if not request.running or not self.recoverable(application):
@@ -98,17 +124,28 @@ class TakeOvers:
         dead = self.membership.is_dead
         alive = {name: tuple(each for each in peers if not dead(each)) for name, peers in graph.roles.backups.items()}
         moved: dict[str, str] = {}
+        lost: list[str] = []
         for operator, peer in graph.roles.peers.items():
-            if dead(peer) and operator not in graph.shared:  # a shared component is taken over by its own origin
+            if (dead(peer) or operator in failed) and operator not in graph.shared:  # it has an origin of its own
                 if not alive.get(operator):
-                    return False
+                    lost.append(operator)
+                    continue
                 unfit = self.cannot_take_over(application, operator)
                 moved[operator], *rest = sorted(alive[operator], key=unfit.__contains__)
                 alive[operator] = tuple(rest)
-        if not moved and alive == graph.roles.backups:
+        if lost and not self.dispensable(application, lost):
+            return False
+        if not moved and not lost and alive == graph.roles.backups:
             return True
-        graph = graph.changed(graph.roles.replaced(moved, alive))
+        graph = graph.changed(graph.roles.replaced(moved, alive).without(lost))
+        if lost:
+            self._record_lost(application, graph, address, lost, reason or f"peer {address} died")
         pending = self._pending.pop(application, None)
+        if lost and not moved and pending is None:
+            self.changes.change(application, graph)
+            self.changes.publish(application, (address,))
+            self.peer.instruct(request.report())
+            return True
         if pending is not None:  # the graph contains the unanswered take-overs already; their peers are asked again
             pending.timer.cancel()
             moved.update((name, graph.roles.peers[name]) for name in pending.operators if name not in moved)
@@ -120,6 +157,12 @@ class TakeOvers:
         self._request(application, graph)
         self._complete_if_all(application)
         return True
+
+    def _record_lost(self, application: str, graph: Graph, address: str, lost: Collection[str], reason: str) -> None:
+        """Record lost active replicas, and how many are left of their operators."""
+        replicas = replicas_of(Plan.from_bytes(graph.plan))
+        left = {name: sum(bool(graph.roles.peers[each]) for each in replicas[name]) for name in map(original, lost)}
+        self.peer.record(ActiveReplicasLost, application, at=address, operators=sorted(lost), left=left, reason=reason)
 
     def _request(self, application: str, graph: Graph) -> None:
         """Send TakeOver to all backups that have not answered, now and once every interval."""

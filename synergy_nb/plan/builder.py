@@ -109,8 +109,8 @@ class Stream(Methods):
             Least throughput, ``"100 kB/s"`` or ``"1000 tuples/s"``; sinks measure it.
         availability
             Least availability as a share of the time, ``"99.9 %"``, or number of replicas of each component,
-            ``"degree 2"``. Backups take over when a peer dies. With ``"active 3"`` three peers execute each operator, and
-            readers use each tuple from the first of them: no result is late when a peer dies.
+            ``"degree 2"``. Backups take over when a peer dies. With ``"active 3"`` three peers execute each operator,
+            and readers use each tuple from the first of them: no result is late when a peer dies.
         replica_distance
             Round trip that two active replicas of an operator have to exceed, ``"30 ms"``, so that no failure of one
             site or network ends all of them. Where there is no such peer, an operator has fewer replicas. Default: any.

@@ -38,7 +38,8 @@ OVERDUE: Final = ("keep", "drop")
 HOTSPOTS: Final = ("on", "observe", "off")
 #: Fields of a QoS requirement in plans.
 QOS_FIELDS: Final = (
-    "delay", "miss_rate", "throughput", "availability", "replica_distance", "memory", "scheduling", "overdue", "hotspots",
+    "delay", "miss_rate", "throughput", "availability", "replica_distance", "memory", "scheduling", "overdue",
+    "hotspots",
 )  # fmt: skip
 #: Fields without a strictest value, which must be equal where plans are combined.
 EQUAL: Final = ("scheduling", "overdue", "hotspots")

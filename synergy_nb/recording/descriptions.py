@@ -10,6 +10,7 @@ import msgspec
 from synergy_nb.algorithms.availability import messages as replicas
 from synergy_nb.algorithms.composition import messages as composition
 from synergy_nb.algorithms.migration import messages as migration
+from synergy_nb.algorithms.replication import candidate_survey as candidates
 from synergy_nb.control import driver_messages as driver
 from synergy_nb.control.graph import Hop
 from synergy_nb.control.peer import Message
@@ -222,6 +223,13 @@ DESCRIPTIONS: Final[Mapping[type[Message], Say]] = {
     replicas.PlacementWithdrawn: lambda m: f"give back {m.operator or 'all'}",
     replicas.Survey: "how good is the link?",
     replicas.Surveyed: "{m.cores:.3g} cores and {m.bandwidth:.3g} bytes/s are left",
+    # deployment of active replicas
+    candidates.AskCandidate: lambda m: (
+        f"what could you execute, and how far are {_several(m.peers)}?" if m.plan else "how long does an answer take?"
+    ),
+    candidates.Candidate: lambda m: (
+        f"{_several(m.hops)}, with {m.free:.3g} of {m.cores:.3g} cores" if m.hops else "an answer"
+    ),
 }
 
 #: Messages that keep the ring, the directory and links in order, whatever requests there are.

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Final
 
-from synergy_nb.events import GraphSelected, ProbeDropped
-from synergy_nb.reporting.formatting import DISCIPLINE_NAMES, HOTSPOT_MODES, counted, rate, seconds, share
+from synergy_nb.events import GraphSelected, ProbeDropped, ReplicasDeployed
+from synergy_nb.reporting.formatting import DISCIPLINE_NAMES, HOTSPOT_MODES, counted, rate, seconds, share, size
 from synergy_nb.reporting.reasons import Reasons, replica_reason
 
 __all__ = ["counts", "lines"]
@@ -19,6 +19,8 @@ REQUIREMENTS: Final = {
     "throughput_tuples": "throughput of {:g} tuples/s, projected for every graph",
     "availability": "availability of {:.6g}: as many replicas as that takes",
     "degree": "{:g} replicas of each component",
+    "active": "{:g} active replicas of each operator",
+    "replica_distance": "more than {} of round trip between two of them",
 }
 
 SHOWN: Final = 8  # largest numbers of errors of peers, and of segments of a signature, in the text
@@ -37,7 +39,8 @@ def lines(explanation: Reasons) -> list[str]:
     took = "" if explanation.setup_s is None else f" (set up in {seconds(explanation.setup_s)})"
     written = [f"{explanation.request}: {explanation.outcome}{took}"]
     if explanation.qos:
-        values = {name: seconds(value) if name == "delay" else value for name, value in explanation.qos.items()}
+        lasting = ("delay", "replica_distance")
+        values = {name: seconds(value) if name in lasting else value for name, value in explanation.qos.items()}
         written.append(
             "  requirements: " + "; ".join(REQUIREMENTS[name].format(value) for name, value in values.items())
         )
@@ -143,9 +146,33 @@ def lines(explanation: Reasons) -> list[str]:
         exact = explanation.replicated.availability
         reached = "" if exact is None else f", available with probability {exact:.6g}"
         written.append(f"  replicas: degree {explanation.replicated.degree}{reached}")
+    if explanation.replicas_deployed is not None:
+        written.extend(_active_replicas(explanation.replicas_deployed))
+    written.extend(
+        f"  lost: {', '.join(lost.operators)} at {lost.at}: {lost.reason}; {counts(lost.left)}"
+        for lost in explanation.replicas_lost
+    )
     written.extend(
         f"    {each.operator} ({each.role}) at {each.at}: {replica_reason(each)}" for each in explanation.replicas
     )
+    return written
+
+
+def _active_replicas(deployed: ReplicasDeployed) -> list[str]:
+    """Where the active replicas are, what they cost, and why an operator has fewer than its plan requires."""
+    times = deployed.bandwidth / deployed.bandwidth_alone if deployed.bandwidth_alone else 1.0
+    costs = (
+        f"  active replicas: bandwidth {size(deployed.bandwidth)}/s, {times:.3g} times that without replicas; "
+        f"network cost {size(deployed.cost)} on the way, {size(deployed.cost_alone)} without"
+    )
+    written = [costs]
+    for operator, peers in deployed.replicas.items():
+        lacking = deployed.degree - len(peers)
+        where = ", ".join(peers)
+        if lacking:
+            apart = "" if deployed.distance_s is None else f" and is {seconds(deployed.distance_s)} from the others"
+            where += f"; {lacking} fewer than required, as no other peer has room{apart}"
+        written.append(f"    {operator} at {where}")
     return written
 
 

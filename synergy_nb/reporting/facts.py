@@ -8,6 +8,7 @@ from typing import Final
 from msgspec.structs import replace
 
 from synergy_nb.events import (
+    ActiveReplicasLost,
     ApplicationEnded,
     ApplicationRejected,
     ApplicationRunning,
@@ -42,6 +43,7 @@ from synergy_nb.events import (
     ProbeDropped,
     ProbingEnded,
     ReplicaDecided,
+    ReplicasDeployed,
     RequestSubmitted,
     SessionExpired,
     SetupFailed,
@@ -126,6 +128,10 @@ class Facts:
         Reasons why graphs of earlier attempts could not be set up.
     replicas : list of ReplicaDecided
         Peers of the replicas of its components that placement has decided.
+    replicas_deployed : ReplicasDeployed or None
+        Present placement of active replicas.
+    replicas_lost : list of ActiveReplicasLost
+        Active replicas that it has lost, at the time of each loss.
     replicated : PlacementCompleted or None
         Present placement of replicas.
     takeovers : list of str
@@ -197,6 +203,8 @@ class Facts:
         self.replicas: list[ReplicaDecided] = []
         self.replicated: PlacementCompleted | None = None
         self.unplaced: list[str] = []
+        self.replicas_deployed: ReplicasDeployed | None = None
+        self.replicas_lost: list[ActiveReplicasLost] = []
         self.delay: Delay | None = None
         self.outcome = "being composed"
         self.setup_s: float | None = None
@@ -315,6 +323,14 @@ class Facts:
         self.outcome = "placed"
         alone = uncovered(event.primaries, backups, self._origin or event.peer)
         self.uncovered = {self._name(peer): what for peer, what in alone.items()}
+
+    @SHOWN.add
+    def _replicas_deployed(self, event: ReplicasDeployed) -> None:
+        self.replicas_deployed = replace(event, replicas=self._lists(event.replicas))
+
+    @SHOWN.add
+    def _active_replicas_lost(self, event: ActiveReplicasLost) -> None:
+        self.replicas_lost.append(replace(event, at=self._name(event.at), reason=self.readable(event.reason)))
 
     @SHOWN.add
     def _placement_attempt_failed(self, event: PlacementAttemptFailed) -> None:

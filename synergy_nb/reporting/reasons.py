@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from synergy_nb.events import ReplicaDecided
+from synergy_nb.plan.active_replicas import original
 from synergy_nb.reporting.facts import Facts
 from synergy_nb.reporting.formatting import seconds
 from synergy_nb.reporting.troubles import Trouble, observers
@@ -22,7 +23,8 @@ class Reasons(Facts):
         if self._moved:
             return dict(self._moved)
         if self.selected is not None:
-            return dict(self.selected.peers)
+            lost = {name for each in self.replicas_lost for name in each.operators}
+            return {name: peer for name, peer in self.selected.peers.items() if name not in lost}
         return dict(self.replicated.primaries) if self.replicated is not None else {}
 
     @property
@@ -43,7 +45,7 @@ class Reasons(Facts):
         operator = next((name for name, part in self.parts.items() if operator in part), operator)
         if operator not in self.selected.peers:
             return "not executed: a stream that is derived from it runs already"
-        offering = self.candidates.get(operator, [])
+        offering = self.candidates.get(original(operator), [])
         if operator in self.shared:
             of, other = self.shared[operator]
             return f"its stream runs there already, as {other} of {of}"
@@ -54,6 +56,8 @@ class Reasons(Facts):
             return "its only candidate"  # pinned there, a sink, or offered by no other
         if self.placed:
             return f"placed there; {len(offering)} peers offer it"
+        if self.replicas_deployed is not None:
+            return f"active replica, by {self.rule}; {len(offering)} peers offer it"
         probed = sorted({graph.peers[operator] for graph in self.graphs})
         drops = (f"{drop.at} ({drop.condition})" for drop in self.dropped if drop.operator == operator)
         failed = dict.fromkeys(drops)  # once, however many paths led there

@@ -181,6 +181,7 @@ def _plan(plan: Plan) -> str:
         f"at least {rate(plan.qos.throughput_tuples)}" if plan.qos.throughput_tuples is not None else "",
         f"available {share(plan.qos.availability)} of the time" if plan.qos.availability is not None else "",
         f"{plan.qos.degree} replicas of each component" if plan.qos.degree is not None else "",
+        f"{plan.qos.active} active replicas of each operator" if plan.qos.active is not None else "",
         DISCIPLINE_NAMES[plan.qos.scheduling] if plan.qos.scheduling is not None else "",
         "later tuples are dropped" if plan.qos.overdue == "drop" else "",
         HOTSPOT_MODES.get(plan.qos.hotspots or "", ""),

@@ -9,7 +9,7 @@ replicas delivers it, so the delay is a recursion over the operators. Capacity, 
 applications are checked by what the candidates answered, and once more by each peer that commits replicas. If one
 refuses, the replicas are placed once more without it.
 
-- Replicas of an operator are at different peers, further apart than ``qos.replica_distance`` where a plan asks for that.
+- Replicas of an operator are at different peers, further apart than ``qos.replica_distance`` where a plan has that.
   If there is no further candidate, an operator has fewer replicas, and the journal names it.
 - Sources, sinks and operators that a plan pins to a peer are not replicated. The application ends with their peers. So
   replicas are at other peers as long as there are enough; and a source is at the origin, if that offers it.
@@ -20,6 +20,7 @@ refuses, the replicas are placed once more without it.
 
 from __future__ import annotations
 
+import contextlib
 import math
 from collections.abc import Callable, Mapping, Sequence
 from typing import Final
@@ -39,6 +40,7 @@ from synergy_nb.lifecycle.alternatives import Alternative, DirectoryEntries
 from synergy_nb.lifecycle.decider import Decided, Decision, Refusal, find_candidates
 from synergy_nb.lifecycle.request import Request
 from synergy_nb.lifecycle.selection_conditions import failing
+from synergy_nb.models.delay_matrix import Matrix
 from synergy_nb.overlay.latency import Latency
 from synergy_nb.plan import Plan
 from synergy_nb.plan.active_replicas import is_replicable, replica_id, replicated
@@ -141,16 +143,15 @@ class ActivePlacement:
         fixed = {name: self._single(found) for name, found in able.items() if not is_replicable(plan.operators[name])}
         delays = _delays(peers, answers, self._peer.address)
         distance = plan.qos.replica_distance
-        placed = _deployed(plan, peers, answers, able, fixed, delays)
-        deployed, cost, alone = placed
+        deployed, cost, alone = _deployed(plan, peers, answers, able, fixed, delays)
         refusal = _unplaced(plan, deployed, able, peers, delays)
         if refusal:
             return Refusal(refusal)
         degrees = {name: len(found) for name, found in deployed.replicas.items()}
         expanded = replicated(plan, degrees)
         where = dict(fixed)
-        for name, found in deployed.replicas.items():
-            where.update((replica_id(name, number), peers[server]) for number, server in enumerate(found))
+        for name, servers in deployed.replicas.items():
+            where.update((replica_id(name, number), peers[server]) for number, server in enumerate(servers))
         where = {name: where[name] for name in expanded.operators}
         graph = _graph(expanded, where, answers)
         phi = graph.balance(expanded)
@@ -177,7 +178,7 @@ class ActivePlacement:
             peers=where,
             phi=phi,
             delay_s=delay,
-            kept_s=graph.delay_quantile(expanded, late),
+            quantile_s=graph.delay_quantile(expanded, late),
             late=late,
             rule="least network cost",
         )
@@ -189,7 +190,7 @@ class ActivePlacement:
         return own if own in able else self._latency.nearest(able, 1)[0]
 
 
-def _delays(peers: Sequence[str], answers: Mapping[str, Candidate], origin: str) -> np.ndarray[tuple[int, int], np.dtype[np.float64]]:
+def _delays(peers: Sequence[str], answers: Mapping[str, Candidate], origin: str) -> Matrix:
     """One-way delays between peers, seconds; of two that neither has measured, what is certain by the origin's."""
     count = len(peers)
     found = np.zeros((count, count))
@@ -213,7 +214,7 @@ def _deployed(
     answers: Mapping[str, Candidate],
     able: Mapping[str, Sequence[str]],
     fixed: Mapping[str, str],
-    delays: np.ndarray[tuple[int, int], np.dtype[np.float64]],
+    delays: Matrix,
 ) -> tuple[Deployed, float, float]:
     """The deployment of least network cost, its cost, and the cost without replicas; both in bytes on the way."""
     number = {peer: at for at, peer in enumerate(peers)}
@@ -237,10 +238,9 @@ def _deployed(
 
     def best(limits: Limits) -> tuple[Deployed, float]:
         found = [best_deployment(query, servers, limits, STARTS)]
-        try:
-            found.append(improve(query, servers, limits, deploy(query, servers, limits, first_placement(query, servers))))
-        except ValueError:  # no server has room for some operator, or a stream has no rate: there is no equilibrium
-            pass
+        with contextlib.suppress(ValueError):  # there is no equilibrium: no server has room, or a stream has no rate
+            begun = deploy(query, servers, limits, first_placement(query, servers))
+            found.append(improve(query, servers, limits, begun))
         costs = [network_cost(query, servers, each.replicas) for each in found]
         at = min(range(len(found)), key=lambda each: (sum(found[each].missing.values()), costs[each]))
         return found[at], costs[at]
@@ -254,13 +254,13 @@ def _unplaced(
     deployed: Deployed,
     able: Mapping[str, Sequence[str]],
     peers: Sequence[str],
-    delays: np.ndarray[tuple[int, int], np.dtype[np.float64]],
+    delays: Matrix,
 ) -> str:
     """The reason why a deployment is none: an operator without room, or a distance that no two candidates have."""
     for name, found in deployed.replicas.items():
         if not found:
             load = plan.load(name)
-            return f"operator {name}: {load:.4g} cores; expected a peer with room for it up to {ALPHA:.0%} of its capacity"
+            return f"operator {name}: {load:.4g} cores; expected a peer with room, up to {ALPHA:.0%} of its capacity"
     distance, degree = plan.qos.replica_distance, plan.qos.active or 1
     if distance is None or degree == 1 or not deployed.replicas:
         return ""

@@ -1,0 +1,103 @@
+"""Reports of lost components: a peer reports those of its own, and the origin decides whether the application goes on.
+
+A component that fails is lost, and so are those of a peer that has no session of their application. An application goes
+on if they were active replicas of operators that have others (:meth:`.TakeOvers.begin`); otherwise it fails, by name.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from synergy_nb.control.peer import Message, Peer
+from synergy_nb.events import ComponentFailed
+from synergy_nb.lifecycle.deploying import needed_by
+from synergy_nb.lifecycle.hosted_components import Components
+from synergy_nb.lifecycle.members import Member
+from synergy_nb.lifecycle.messages import Lost, Moved
+from synergy_nb.lifecycle.migration import Migrations
+from synergy_nb.lifecycle.request import Request
+from synergy_nb.lifecycle.takeover import TakeOvers
+
+__all__ = ["LostComponents"]
+
+
+class LostComponents:
+    """Reports lost components of this peer, and handles such reports to applications that this peer leads.
+
+    Parameters
+    ----------
+    peer, components
+        The peer and its components.
+    led, members
+        Applications that the peer leads, and member records of those in which it takes part, by id.
+    moves, takeovers
+        Moves and take-overs of the applications that the peer leads.
+    fail
+        Callback with (application, attempt, reason) when an application that this peer leads cannot go on.
+    """
+
+    def __init__(
+        self,
+        peer: Peer,
+        components: Components,
+        led: Mapping[str, Request],
+        members: Mapping[str, Member],
+        moves: Migrations,
+        takeovers: TakeOvers,
+        fail: Callable[[str, int, str], None],
+    ) -> None:
+        self._peer = peer
+        self._components = components
+        self._led = led
+        self._members = members
+        self._moves = moves
+        self._takeovers = takeovers
+        self._fail = fail
+        self.handlers: dict[type[Message], Callable[[str, Any], None]] = {Lost: self._lost}
+
+    # -- at the peer of a component ------------------------------------------------------------------------------------
+
+    def failed(self, application: str, operator: str, reason: str) -> None:
+        """Report to the origins of all applications that use a component that it has failed at this peer."""
+        component = self._components.get((application, operator))
+        users = {application} if component is None else component.users
+        known = [self._members[user].graph for user in sorted(users) if user in self._members]
+        if known:
+            self._peer.record(ComponentFailed, application, operator=operator, reason=reason)
+        for graph in known:
+            own = graph.application == application
+            text = f"{operator}{'' if own else f' of {application}'} at {self._peer.address}: {reason}"
+            lost = operator if own else ""
+            self._peer.send(graph.origin, Lost(graph.application, graph.attempt, text, operator=lost))
+
+    def reader_failed(self, application: str, operator: str, reader: str, reason: str) -> None:
+        """Fail the consumer of a shared stream that blocks the other applications, unless others need it, too."""
+        others = self._components[application, operator].users - {application}
+        needed = {each for user in others for each in needed_by(self._members[user].graph)}
+        if others and (application, reader) not in needed:
+            self.failed(application, reader, reason)
+
+    # -- at the origin -------------------------------------------------------------------------------------------------
+
+    def _lost(self, sender: str, message: Lost) -> None:
+        application = message.application
+        request = self._led.get(application)
+        if request is None or 0 <= message.epoch < request.graph.epoch or sender not in request.graph.addresses:
+            return  # the message is about an earlier graph: the component has moved since
+        graph = request.graph
+        if sender not in {
+            *graph.roles.addresses,
+            *graph.producer_peers,
+        }:  # it copies a shared component, and lost the graph
+            self._peer.send(sender, Moved(graph))
+            return
+        if message.attempt != graph.attempt:
+            return
+        here = {name for name, peer in graph.roles.peers.items() if peer == sender}
+        lost = here & {message.operator} if message.operator else here
+        if request.running and self._takeovers.dispensable(application, lost):
+            self._moves.interrupt(application, message.reason)
+            if self._takeovers.begin(application, sender, message.reason, lost):
+                return
+        self._fail(application, message.attempt, message.reason)
