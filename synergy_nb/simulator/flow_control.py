@@ -5,7 +5,7 @@ After each step of virtual time, every component measures and predicts its rate 
 (:mod:`~synergy_nb.models.slack`). Where tuples persistently have none, the component that exceeds its processing time
 by most acts: its peer selects the executions that leave (:mod:`~synergy_nb.algorithms.migration.selection`), and asks
 peers that offer the operator, the least loaded first. A peer that is asked projects the slack of all its executions and
-of the newcomer (:mod:`~synergy_nb.algorithms.migration.targets`), and accepts or refuses. The migration itself takes
+of the newcomer (:mod:`~synergy_nb.algorithms.migration.candidates`), and accepts or refuses. The migration itself takes
 the time of its messages (section 3.4.4), and tuples on their way to the old peer are executed there.
 
 =========================  =============================================================================================

@@ -148,18 +148,8 @@ class PeerWorld(DataPaths):
     ) -> None:
         """Set up an application, led by the peer of its sink; it runs a little later.
 
-        Parameters
-        ----------
-        application, plan
-            Id and plan.
-        peers
-            Operator to the peer that executes it.
-        inputs
-            Source to its tuples, in the order of their event times.
-        backups
-            Operator to the peers that keep backups of it.
-        shares
-            Operator to the application and operator whose stream stands for it; what is upstream of it is not deployed.
+        Parameters are those of :meth:`.StreamWorld.deploy`. ``shares`` may name any operator; what is upstream of it is
+        not deployed.
         """
         origin = self._origins[application] = peers[plan.sinks[0]]
         points: dict[str, Mapping[str, tuple[str, str]]] = {}

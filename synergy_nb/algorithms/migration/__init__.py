@@ -2,7 +2,7 @@
 
 ===============  ====================================================================================================
 selection        the component executions that leave a node so that all others keep their limits (section 3.4.1)
-targets          the order in which nodes are asked, and the projection of a node that is asked (sections 3.4.2, 3.4.4)
+candidates       the order in which nodes are asked, and the projection of one that is asked (sections 3.4.2, 3.4.4)
 move_history     recent moves, against moves to and fro (the ping-pong phenomenon of section 3.4.4)
 slack_monitor    predicted times along the graphs of a peer's applications, by the reports of all peers (3.3.1)
 hot_spots        the protocol: who acts, the search for a target, and the request to the origin (section 3.4)
@@ -23,10 +23,7 @@ References
 
 from __future__ import annotations
 
-from synergy_nb.algorithms.migration.hot_spots import HotSpots
-from synergy_nb.algorithms.migration.move_history import MoveHistory
-from synergy_nb.algorithms.migration.selection import Execution, Selection, fewest, largest_first, slacks
-from synergy_nb.algorithms.migration.targets import (
+from synergy_nb.algorithms.migration.candidates import (
     Candidate,
     Projection,
     Reservations,
@@ -34,6 +31,9 @@ from synergy_nb.algorithms.migration.targets import (
     least_loaded,
     project,
 )
+from synergy_nb.algorithms.migration.hot_spots import HotSpots
+from synergy_nb.algorithms.migration.move_history import MoveHistory
+from synergy_nb.algorithms.migration.selection import Execution, Selection, fewest, largest_first, slacks
 
 __all__ = [
     "Candidate",

@@ -33,6 +33,7 @@ import math
 from collections.abc import Callable
 from typing import Any, Final
 
+from synergy_nb.algorithms.migration.candidates import candidates, least_loaded
 from synergy_nb.algorithms.migration.messages import (
     Departure,
     MigrationEndReported,
@@ -47,7 +48,6 @@ from synergy_nb.algorithms.migration.relocations import Relocations
 from synergy_nb.algorithms.migration.selection import Execution, Selection, fewest, largest_first
 from synergy_nb.algorithms.migration.slack_monitor import SlackMonitor
 from synergy_nb.algorithms.migration.target import Target
-from synergy_nb.algorithms.migration.targets import candidates, least_loaded
 from synergy_nb.control.peer import Message, Peer, Protocol
 from synergy_nb.dataflow.prediction_reports import PeerPrediction, SlackViolation
 from synergy_nb.events import (

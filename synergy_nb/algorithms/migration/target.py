@@ -22,6 +22,7 @@ from typing import Any, Final
 
 import msgspec
 
+from synergy_nb.algorithms.migration.candidates import Reservations, project
 from synergy_nb.algorithms.migration.messages import (
     Departure,
     HopMeasured,
@@ -33,7 +34,6 @@ from synergy_nb.algorithms.migration.move_history import MoveHistory
 from synergy_nb.algorithms.migration.selection import Execution
 from synergy_nb.algorithms.migration.selection import slacks as current_slacks
 from synergy_nb.algorithms.migration.slack_monitor import SlackMonitor
-from synergy_nb.algorithms.migration.targets import Reservations, project
 from synergy_nb.control.peer import Message, Peer
 from synergy_nb.events import MigrationProjected
 from synergy_nb.models.hot_spot_config import HotSpotConfig

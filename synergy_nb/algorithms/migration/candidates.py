@@ -1,4 +1,4 @@
-"""Target of a move: the order of the candidates, and the projection of a candidate (sections 3.4.2 and 3.4.4).
+"""Candidates for a component that leaves: their order, and the projection of one (sections 3.4.2 and 3.4.4).
 
 The node with a hot spot asks the nodes that offer the component, the least loaded first. A candidate adds the predicted
 rate of the newcomer to its own total rate, and accepts if then each of its executions *and* the newcomer have slack
