@@ -31,6 +31,8 @@ KEYS = {"k": bytes(range(32))}
 ROWS = 100
 CALM = Faults(delay=(0.0, 0.001), capture=0.005)
 LONG_S = 4.0  # a peer that hangs so long is declared dead
+SLOW_S, FAST_S = 0.5, 0.08  # between two batches of a source, before a living peer is declared dead, and then
+FAR_S = 0.4  # between the origin and the producers of such a peer
 
 Row = tuple[object, ...]
 Table = tuple[tuple[str, object], ...]
@@ -116,6 +118,9 @@ CASES: dict[str, Case] = {
 }  # fmt: skip
 
 
+SEVERAL = tuple(name for name, case in CASES.items() if not case.ordered)  # with an operator of several inputs
+
+
 def query(name: str, seed: int = 0) -> Plan:
     """A case behind filters, one for each source."""
     case = CASES[name]
@@ -159,13 +164,18 @@ class Delays:
     def delay(self, sender: str, to: str) -> float:
         return self._delays[frozenset((sender, to))]
 
+    def between(self, one: str, other: str, seconds: float) -> None:
+        """Have messages between two peers take so long from now on."""
+        self._delays[frozenset((one, other))] = seconds
+
 
 class World(PeerWorld):
     """Peers whose executions are checked: one active component in each epoch, and each position read once."""
 
     def __init__(self, seed: int, rng: random.Random) -> None:
         limits = Limits(piece=(1 << 20, 300, 4_000)[seed % 3])
-        super().__init__(seed, PEERS, CALM, network=Delays(rng), limits=limits, codec=seed % 10 == 0)
+        self.delays = Delays(rng)
+        super().__init__(seed, PEERS, CALM, network=self.delays, limits=limits, codec=seed % 10 == 0)
         self.keys.update(KEYS)
         self.pace = rng.choice((0.03, 0.06, 0.1))
         self.active: dict[tuple[str, str, int], str] = {}
@@ -243,7 +253,7 @@ class Move:
         self.outcome = world.move(application, operator, to)
 
 
-FAULTS = ("none", "none", "crash", "crash", "hang", "long hang", "cut", "storm")
+FAULTS = ("none", "crash", "crash", "hang", "long hang", "doubted", "doubted", "cut", "storm")
 VICTIMS = ("old", "new", "upstream", "reader")
 MOVES = ("one", "one", "there and back", "neighbours", "to its backup", "two applications")
 
@@ -267,7 +277,8 @@ class Drawn(NamedTuple):
 
 
 def drawn(rng: random.Random) -> Drawn:
-    return Drawn(*(rng.choice(tuple(each)) for each in (CASES, MOVES, PHASES, FAULTS, VICTIMS)))
+    found = Drawn(*(rng.choice(tuple(each)) for each in (CASES, MOVES, PHASES, FAULTS, VICTIMS)))
+    return found._replace(case=rng.choice(SEVERAL)) if found.fault == "doubted" else found
 
 
 class Schedule:
@@ -277,10 +288,13 @@ class Schedule:
         self.rng = rng = random.Random(seed)
         self.case, self.moving, self.phase, self.fault, self.victim = drawn(rng)
         self.world = World(seed, rng)
+        if self.fault == "doubted":
+            self.world.pace = SLOW_S  # tuples pass before and after it is declared dead
         self.moves: list[Move] = []
         self.dead: set[str] = set()
         self.plans: dict[str, Plan] = {}
         self.inputs: dict[str, dict[str, pl.DataFrame]] = {}
+        self.doubted = ""  # the operator of several inputs whose peer is declared dead and lives
         self.bearable = True  # whether nothing was lost that has no copy
 
     def __str__(self) -> str:
@@ -294,10 +308,18 @@ class Schedule:
         some = rng.sample([peer for peer in PEERS if peer not in ORIGINS.values()], rng.choice((2, 4, 5)))
         peers = {each: rng.choice(some) for each in plan.operators}
         peers["out"] = origin
+        if self.fault == "doubted" and name == "app":
+            self.doubted = rng.choice(
+                [each for each in plan.operators if each != "out" and len(plan.upstream(each)) > 1]
+            )
+            peers[self.doubted] = rng.choice([peer for peer in PEERS if peer not in (*ORIGINS.values(), *some)])
+            peers |= dict(zip(plan.upstream(self.doubted), some, strict=False))  # each on a peer of its own
         backups: dict[str, tuple[str, ...]] = {}
-        if self.moving == "to its backup" or rng.random() < 0.4:
+        if self.moving == "to its backup" or self.fault == "doubted" or rng.random() < 0.4:
             for each in plan.operators:
                 free = [peer for peer in PEERS if peer != peers[each]]
+                if each == self.doubted:  # another peer takes over than those that hear late of it
+                    free = [peer for peer in free if peer not in {peers[up] for up in plan.upstream(each)}]
                 if plan.operators[each].kind != "sink" and each not in (shares or {}):
                     backups[each] = tuple(rng.sample(free, rng.choice((1, 1, 2))))
         self.plans[name] = plan
@@ -363,6 +385,8 @@ class Schedule:
             "reader": move.readers,
         }
         victim = rng.choice(peers[self.victim])
+        if self.fault == "doubted":  # two peers read in different orders
+            self.doubt()
         match self.fault:
             case "crash" | "long hang" if victim not in ORIGINS.values():
                 self.lose(victim)
@@ -382,6 +406,33 @@ class Schedule:
                 world.disturb(lossy)
                 world.run(rng.uniform(0.5, 2.0))
                 world.disturb(CALM)
+
+    def doubt(self) -> None:
+        """Have a peer that executes an operator of several inputs declared dead, while it executes and sends on.
+
+        Its producers are far from the origin and hear of that last, so it has input until then; its readers are near.
+        """
+        world = self.world
+        if world.status("app") != "running":
+            return
+        plan, peers, operator = self.plans["app"], world.graph("app").roles.peers, self.doubted
+        victim = peers[operator]
+        if victim in ORIGINS.values():
+            return
+        readers = {peers[each] for each in plan.downstream(operator)}
+        for each in {peers[up] for up in plan.upstream(operator)} - readers - {victim}:
+            world.delays.between("a", each, FAR_S)
+            world.delays.between(victim, each, 0.002)
+        for each in readers - {victim}:
+            world.delays.between(victim, each, 0.002)
+        for heir in world.graph("app").roles.backups[operator]:
+            for number, up in enumerate(plan.upstream(operator)):  # its inputs arrive in another order
+                if peers[up] != heir:
+                    world.delays.between(heir, peers[up], FAR_S if number else 0.002)
+        self.lose(victim)
+        world.stun(victim, LONG_S)
+        world.until(lambda: world.synergy["a"].membership.is_dead(victim), LONG_S)
+        world.pace = FAST_S
 
     def lose(self, victim: str) -> None:
         """Note that a peer dies, and whether the applications can go on without it."""

@@ -180,6 +180,23 @@ def test_a_peer_that_hung_is_taken_in_again_and_accuses_nobody(seconds: float) -
     assert not world.wrong_leaf_sets()
 
 
+@pytest.mark.parametrize("seconds", [4.0, 12.0])
+def test_a_peer_that_was_cut_off_accuses_nobody_of_those_that_it_could_not_reach(seconds: float) -> None:
+    """Seen in a campaign: it came back, spread its verdicts, and applications were taken over from living peers."""
+    for seed in range(4):
+        world = World(16, seed=seed, assembled=True)
+        world.run(5.0)
+        found = deaths(world)
+        world.simulation.partition([["p3"]])
+        world.run(seconds)
+        world.simulation.heal()
+        world.run(20.0)
+        assert {other for _, who, other in found if who != "p3"} == {"p3"}
+        assert len({other for _, who, other in found if who == "p3"}) > 1
+        assert not world.false_deaths()
+        assert not world.wrong_leaf_sets()
+
+
 def test_a_restarted_peer_overrides_the_death_of_its_earlier_life() -> None:
     world = World(16, seed=5, assembled=True)
     world.run(5.0)
@@ -221,6 +238,27 @@ def test_a_dead_peer_that_speaks_is_told_so() -> None:
     assert News("a", DEAD, 5) in ack.message.news
     peer.receive("a", Ping(2, 6, ()), 100.3)
     assert not membership.is_dead("a")
+
+
+def test_what_a_dead_peer_says_of_others_counts_once_it_has_refuted_its_death() -> None:
+    peer, _, membership = bench("a", "b", "c")
+    peer.receive("b", Ping(1, 1, (News("a", DEAD, 5),)), 100.1)
+    peer.receive("a", Ping(1, 5, (News("c", DEAD, 1),)), 100.2)
+    peer.receive("a", PingFor(2, "b", (News("c", DEAD, 1),)), 100.2)
+    peer.receive("a", PingAck(1, 5, (News("c", DEAD, 1), News("me", DEAD, membership.incarnation))), 100.2)
+    assert not membership.is_dead("c")
+    assert membership._died >= 0, "what it says of this peer counts, so that it is refuted"
+    peer.receive("a", Ping(3, 6, (News("c", DEAD, 1),)), 100.3)
+    assert membership.is_dead("c")
+
+
+def test_who_was_declared_dead_spreads_its_verdicts_no_more() -> None:
+    peer, _, membership = bench("a", "b")
+    peer.receive("b", Ping(1, 1, (News("c", DEAD, 5),)), 100.1)
+    own = membership.incarnation
+    effects = peer.receive("a", PingAck(1, 1, (News("me", DEAD, own),)), 100.2)
+    news = [piece for each in sent(effects, Ping) if isinstance(each.message, Ping) for piece in each.message.news]
+    assert news == [News("me", ALIVE, own + 1)]
 
 
 def test_a_dead_peer_of_whom_others_speak_is_pinged_but_not_taken_in() -> None:

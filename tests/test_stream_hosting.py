@@ -313,6 +313,22 @@ def test_a_subscription_before_the_deployment_is_answered_after_it() -> None:
     assert peers.said("taken_over") == ["y app u"]
 
 
+def test_who_only_shares_answers_although_it_knows_an_earlier_deployment_that_it_left() -> None:
+    """Seen in a campaign: no later deployment is sent to it, and the component that took over waited for ever."""
+    peers = Peers(2).begin()
+    interleaved(peers)
+    second = Deployment("second", 1, {"g": Assignment("w")}, producer_epochs={"app": {"u": 0}})
+    peers.tell(second, "w")
+    peers.dead.add("x")
+    peers.deployment = msgspec.structs.replace(peers.deployment, witnesses=("w",))
+    peers.assign("u", HEIR2, "s", "y", "z")
+    peers.later(0.5)
+    assert peers.hostings["y"].roles.recoveries["app", "u"].missing == {"w"}, "it may still read from x"
+    peers.tell(msgspec.structs.replace(second, version=2, producer_epochs={"app": {"u": 1}}), "w")
+    peers.later(0.5)
+    assert peers.said("taken_over") == ["y app u"]
+
+
 def test_answers_of_an_earlier_version_do_not_count() -> None:
     peers = Peers(2).begin()
     peers.dead |= {"x", "z"}

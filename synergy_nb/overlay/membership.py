@@ -21,6 +21,8 @@ the clock's milliseconds, so a restarted peer overrides the news of its earlier 
 
 *After a partition* the peers of either side consider those of the other dead. So every few seconds each peer pings one
 of the peers that it remembers as dead; it also pings a dead peer that a live one mentions, at most every few seconds.
+What a peer says of others does not count as long as it is dead here: it was cut off, and may only not have reached
+them. Once it learns that it was declared dead, it spreads its own verdicts no more.
 
 *A peer that was itself stopped* would find all its pings overdue when it resumes. It notices that its own period came
 late, and suspects nobody because of that time (compare Lifeguard's local health).
@@ -46,18 +48,7 @@ from typing import Final
 
 from synergy_nb.control.peer import Peer, Protocol
 from synergy_nb.events import PeerDeclaredDead, PeerRefutedDeath
-from synergy_nb.overlay.gossip import (
-    ALIVE,
-    DEAD,
-    LEFT,
-    SUSPECT,
-    Gossip,
-    News,
-    Ping,
-    PingAck,
-    PingFor,
-    PingForAck,
-)
+from synergy_nb.overlay.gossip import ALIVE, DEAD, LEFT, SUSPECT, Gossip, News, Ping, PingAck, PingFor, PingForAck
 from synergy_nb.overlay.pastry import Pastry
 
 __all__ = ["ALIVE", "DEAD", "LEFT", "SUSPECT", "Membership"]
@@ -347,7 +338,7 @@ class Membership(Protocol):
         if not self._running:
             return
         if message.news:
-            self._learn(message.news)
+            self._learn(message.news, sender, message.incarnation)
         charge = self._observe_alive(sender, message.incarnation)
         news = self._gossip.pick()
         if charge is not None:
@@ -357,7 +348,7 @@ class Membership(Protocol):
     def _on_ack(self, sender: str, message: PingAck) -> None:
         if not self._running:
             return
-        charged = bool(message.news) and self._learn(message.news)
+        charged = bool(message.news) and self._learn(message.news, sender, message.incarnation)
         self._observe_alive(sender, message.incarnation)
         probe = self._probes.get(sender)
         if probe is not None:
@@ -377,7 +368,7 @@ class Membership(Protocol):
         if not self._running or message.target == self.peer.address:
             return
         if message.news:
-            self._learn(message.news)
+            self._learn(message.news, sender, -1)
         now = self.peer.now
         if len(self._relayed) >= RELAYED:
             return
@@ -409,13 +400,15 @@ class Membership(Protocol):
             return News(address, member.status, member.incarnation)
         return None
 
-    def _learn(self, news: tuple[News, ...]) -> bool:
-        """Process news; return whether some of it says that this peer is suspect, dead or has left."""
+    def _learn(self, news: tuple[News, ...], sender: str, incarnation: int) -> bool:
+        """Process news of a sender; return whether some of it says that this peer is suspect, dead or has left."""
+        member = self._members.get(sender)
+        cut_off = member is not None and member.status >= DEAD and incarnation <= member.incarnation
         charged = False
         for piece in news:
             if piece.address == self.peer.address:
                 charged |= self._defend(piece)
-            elif ALIVE <= piece.status <= LEFT:
+            elif not cut_off and ALIVE <= piece.status <= LEFT:
                 self._believe(piece.address, piece.status, piece.incarnation)
         return charged
 
@@ -423,6 +416,9 @@ class Membership(Protocol):
         """Refute news about this peer with a higher incarnation; return whether the sender needs the refutation."""
         if piece.status >= DEAD and piece.incarnation > self._died:
             self._died = piece.incarnation  # so that each death is reported once
+            self._gossip.clear()  # those whom it did not reach may live
+            self._probes.clear()
+            self._suspects = dict.fromkeys(self._suspects, self.peer.now + self.suspicion)
             self.peer.record(PeerRefutedDeath, piece.address, incarnation=piece.incarnation)
             for callback in self.on_refuted:
                 callback()

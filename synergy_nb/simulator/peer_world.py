@@ -231,6 +231,10 @@ class PeerWorld(DataPaths):
         super()._link_down(peer, other)
         self._report(peer, driver.LinkFailed(other))
 
+    def stun(self, peer: str, seconds: float) -> None:
+        """Stop a peer for some time, but not its data path: it may be declared dead, and executes and sends on."""
+        self.control.hang(peer, seconds)
+
     # -- between a peer and its data path ------------------------------------------------------------------------
 
     def _instructed(self, address: str, instruction: object) -> None:

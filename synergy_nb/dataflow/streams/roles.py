@@ -354,7 +354,8 @@ class Roles:
         """
         stream, deployments = recall.output.stream, self._hosting.deployments
         known, using = deployments.get(stream.application), self._uses(stream.application)
-        if known is None and (using or recall.requires):  # this peer only shares a stream of it
+        left = known is None or (known.version < recall.version and self._hosting.peer not in known.peers)
+        if left and (using or recall.requires):  # this peer only shares a stream of it, and may hear no more of it
             known = Deployment(stream.application, recall.version)
         if known is None:
             return  # the question is repeated
