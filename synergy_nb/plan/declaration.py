@@ -23,6 +23,7 @@ __all__ = ["OWN_WINDOW", "REQUIRED", "Declaration", "Example", "Flow", "Paramete
 S = TypeVar("S", bound=Methods)
 REQUIRED: Final = object()
 _BY_ROWS: Final = "which tuples a window of a number of rows holds depends on their order"
+_NOTHING_STATED: Final = "nothing states that its result does not depend on the order"
 
 
 class Parameter(NamedTuple):
@@ -195,7 +196,7 @@ class Declaration(msgspec.Struct, frozen=True, eq=False, kw_only=True):
     needs_order
         Reason why the result depends on the order of the input; empty if it does not.
     agrees
-        Reason why replicas agree that read their inputs in different orders; empty if they do not.
+        Reason why replicas agree that read their inputs in different orders; empty if they do not, so that they sort.
     needs_no_order
         Function that returns the reason why the order does not matter with some parameters, although it does in
         general; empty for other parameters.
@@ -244,7 +245,7 @@ class Declaration(msgspec.Struct, frozen=True, eq=False, kw_only=True):
         if (params.get("window") or {}).get("kind") == "count":
             return Replicas(False, _BY_ROWS)
         why = self.agrees or self.needs_no_order(params)
-        return Replicas(True, why) if why else Replicas(False, self.needs_order)
+        return Replicas(True, why) if why else Replicas(False, self.needs_order or _NOTHING_STATED)
 
     def schema(self, it: Derivation, parameters: Mapping[str, Parameter]) -> Schema | None:
         """Derive the columns of an operator's stream; None if they cannot be known.
