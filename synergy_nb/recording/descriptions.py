@@ -1,4 +1,4 @@
-"""Messages in words: which request each belongs to, and what it says, for people who step through a recording."""
+"""Messages in words: the request of each, and its contents, for people who step through a recording."""
 
 from __future__ import annotations
 
@@ -115,7 +115,7 @@ def _reason(outcome: str, reason: str) -> str:
 
 Say: TypeAlias = str | Callable[[Any], str]
 
-#: What a message ``m`` says, by its type: a template, or a function that gives the words.
+#: Type of a message ``m`` to its description: a template, or a function that returns the text.
 DESCRIPTIONS: Final[Mapping[type[Message], Say]] = {
     # the driver
     driver.JoinRing: lambda m: f"join the ring through {m.contact}" if m.contact else "begin a new ring",

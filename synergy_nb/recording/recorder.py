@@ -1,4 +1,4 @@
-"""A kernel that records what its driver gives to it, and the effects of that.
+"""A kernel that records its inputs from the driver, and their effects.
 
 A recorded peer is made with :class:`RecordedPeer` in place of :class:`~synergy_nb.control.peer.Peer`; drivers see no
 difference, on Dask workers and in the simulator alike.
@@ -53,7 +53,7 @@ def decode_effects(data: bytes | msgspec.Raw) -> list[list[Any]]:
 
 
 def text_of(error: BaseException) -> str:
-    """How a recording tells of an exception."""
+    """The text of an exception in a recording."""
     return f"{type(error).__name__}: {error}"
 
 
@@ -91,7 +91,7 @@ class RecordedPeer(Peer):
         return self._recorded(Ticked, (now,), super().tick, now)
 
     def call(self, now: float, function: Callable[..., Any], *arguments: Any) -> list[Effect]:
-        """Refuse: nobody could replay it."""
+        """Refuse the call, which could not be replayed."""
         raise ValueError(
             f"call: {getattr(function, '__qualname__', function)}; a peer that is recorded takes messages only"
         )

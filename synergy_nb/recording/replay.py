@@ -102,7 +102,7 @@ class Step:
 
 
 class _Replayed(Peer):
-    """A kernel that notes what its protocols handle."""
+    """A kernel that records the messages that its protocols handle."""
 
     __slots__ = ("deliveries",)
 

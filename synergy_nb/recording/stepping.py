@@ -49,16 +49,16 @@ class Requested:
 
 @dataclass(frozen=True)
 class Exchange:
-    """One message of a request: who sent it to whom, what it text, and what came of it.
+    """One message of a request: its sender and receiver, its text, and its effects.
 
     Attributes
     ----------
     at
-        Time in seconds at which it was handled; at which it was sent if nobody received it.
+        Time at which it was handled, or sent if no peer received it, seconds.
     sender, to
         Names of the peers; the sender ``driver`` is the receiver's own.
     message, text
-        Name of the message, and what it says.
+        Name of the message, and its contents in words.
     outcomes
         Consequences at the receiver, in words.
     received

@@ -70,7 +70,7 @@ class Executed(NamedTuple):
     busy
         Seconds of service in all.
     lost
-        Tuples that it did not take: too much waited at its peer, or what they were to be matched with came too late.
+        Number of dropped tuples: the queue of its peer was full, or the tuples to join them with came too late.
     dropped
         Tuples that it dropped because they were late.
     """
@@ -112,7 +112,7 @@ class Flow(FlowGraph):
     bandwidth
         ``(sender, to)`` to the bytes/s of their virtual link; infinite if not given.
     speeds
-        Peer to its speed: on a peer of speed 2, components take half their processing times. 1 where nothing is said.
+        Peer to its speed: on a peer of speed 2, components need half their processing times; 1 if not named.
     seed
         Seed of all random draws.
     keep

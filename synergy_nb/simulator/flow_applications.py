@@ -205,7 +205,7 @@ class Application:
     Raises
     ------
     ValueError
-        If it is no graph of this form, naming what is wrong.
+        If it is not a graph of this form; the message names the mistake.
     """
 
     name: str
@@ -248,7 +248,7 @@ def from_plan(
     service: Literal["constant", "exponential"] = "exponential",
     random: bool = False,
 ) -> Application:
-    """A composed request: its plan ξ, executed as its component graph λ says.
+    """A composed request: its plan ξ, executed by its component graph λ.
 
     Parameters
     ----------

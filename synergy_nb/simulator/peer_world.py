@@ -273,7 +273,7 @@ class PeerWorld(DataPaths):
     # -- time ----------------------------------------------------------------------------------------------------
 
     def until(self, condition: Callable[[], bool], seconds: float = 60.0) -> bool:
-        """Advance virtual time until a condition holds, for so many seconds at most; return whether it holds."""
+        """Advance virtual time until a condition holds or the time limit is over; return whether it holds."""
         self._advance(self.now + seconds, condition)
         return condition()
 

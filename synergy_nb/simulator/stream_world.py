@@ -45,7 +45,7 @@ class StreamWorld(DataPaths):
     seed, peers, faults
         Arguments of :class:`~synergy_nb.simulator.data_paths.DataPaths`.
     detection
-        Seconds after which the director hears of deaths.
+        Time until the director detects a death, seconds.
     settings
         Further arguments of :class:`~synergy_nb.simulator.data_paths.DataPaths`.
 

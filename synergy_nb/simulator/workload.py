@@ -48,12 +48,13 @@ class Parameters:
     operators
         Least and greatest number of operators of a query, between its source and its sink; uniform.
     population
-        Different queries that there are to ask for.
+        Number of different queries.
     zipf
-        Exponent of Zipf's law: the query of rank r is asked for in proportion to r ** -zipf. 0 for all alike.
+        Exponent of Zipf's law: the probability of the query of rank r is proportional to r ** -zipf; 0: all are
+        equally probable.
     repetitions
         Probability that a request repeats an earlier one, chosen uniformly; it replaces Zipf's law. The others ask for
-        a query that nobody has asked for.
+        a query that has not been submitted before.
     sources
         Different source streams, each at a random peer; a query has one of them at random.
     rates
@@ -120,7 +121,7 @@ class Unique:
 
 @dataclass(frozen=True)
 class Feed:
-    """A source stream: the peer that it is at, its tuples/s, and the seed that tells it from others."""
+    """A source stream: the peer that it is at, its tuples/s, and a seed of its own."""
 
     name: str
     peer: str
@@ -130,7 +131,7 @@ class Feed:
 
 @dataclass(frozen=True)
 class Step:
-    """An operator of a query: the component that it asks for, ``union``, or ``source``; and the steps that it reads."""
+    """An operator of a query: its component, ``union``, or ``source``; and the steps that it reads."""
 
     name: str
     component: str
@@ -156,7 +157,7 @@ class Request:
     arrival
         Arrival time, seconds from the first moment.
     origin
-        Peer where it is asked for, and that the sink is pinned to.
+        Peer at which it is submitted, and to which its sink is pinned.
     query
         Number of the query.
     isolated

@@ -163,7 +163,7 @@ class SparkReports:
     Parameters
     ----------
     offer
-        Function that returns what is known of Spark.
+        Function that returns the present state of Spark.
     report
         Function that sends a message of the driver to the peer.
     """
@@ -174,7 +174,7 @@ class SparkReports:
         self._sent: SparkOffered | None = None
 
     def publish(self) -> None:
-        """Send what is known of Spark to the peer, if that has changed."""
+        """Send the state of Spark to the peer if it has changed."""
         offered = self._offer()
         if offered != self._sent:
             self._sent = offered

@@ -66,7 +66,7 @@ class Profiles:
         components: Iterable[Mapping[str, Any]],
         signatures: Mapping[tuple[str, str], Sequence[Segment]] = MappingProxyType({}),
     ) -> None:
-        """Publish what has changed in the measurements of the executing components.
+        """Publish the changed measurements of the executing components.
 
         Parameters
         ----------

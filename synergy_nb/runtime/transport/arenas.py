@@ -262,7 +262,7 @@ class Shared:
         self._failures = 0
 
     def machine(self) -> str:
-        """The machine that other peers are told; empty after too many failed references."""
+        """Name of the machine for other peers; empty after too many failed references."""
         return self._own() if self._failures < FAILURES else ""
 
     def note_machine(self, peer: str, machine: str) -> None:
