@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import random
+from types import SimpleNamespace
+from typing import Any
 
 import pytest
 
-from synergy_experiments.bench.admissions import random_plan
+from synergy_experiments.bench.admissions import _answer, random_plan
 from synergy_experiments.bench.admissions_simulated import simulated
 from synergy_experiments.bench.answers import Answer, summarised
 from synergy_nb.algorithms.composition import CompositionConfig
@@ -33,6 +35,7 @@ from synergy_nb.models.projection import Application, Local, ProjectionConfig, i
 from synergy_nb.models.signatures import Segment
 from synergy_nb.plan import Plan, source
 from synergy_nb.plan.spark_parts import Profile, paced, trusted_profiles
+from synergy_nb.runtime.process.requests import NotAdmitted
 from tests.simulated import Ring
 
 LATE = CompositionConfig(late=0.05)
@@ -283,6 +286,24 @@ def test_missing_capacity_is_reported_as_such() -> None:
 
 
 # -- the measurement ---------------------------------------------------------------------------------------------------
+
+
+def test_a_plan_that_is_refused_when_it_is_to_run_again_counts_as_it_ran_first() -> None:
+    chosen = GraphSelected(1.0, "peer-1", "out", {}, 0.5, 0.01, 0.02, 0.05, "least load")
+    once = SimpleNamespace(
+        qos=lambda: {"delay_p95_s": 0.03}, events=lambda: [chosen], results=lambda: None, stop=lambda: None
+    )
+    submissions: list[Any] = [once]
+
+    def submit(_plan: Plan) -> Any:
+        if not submissions:
+            raise NotAdmitted("no capacity")
+        return submissions.pop()
+
+    cluster: Any = SimpleNamespace(submit=submit)
+    plan = source("packets", seed=1, rate=20.0).sink("out", delay="1 s")
+    assert _answer(cluster, plan, 1.0, twice=True) == Answer(1.0, "", 0.02, 0.03)
+    assert not submissions
 
 
 def test_answers_are_counted_by_what_was_promised() -> None:
