@@ -330,7 +330,7 @@ def test_a_hot_spot_is_predicted_before_the_first_tuple_that_misses() -> None:
     world = overloaded(0.0125)
     time, peer, first = world.violations[0]
     assert peer == "s"
-    assert time == pytest.approx(11.775)
+    assert time == pytest.approx(11.7125)
     assert time < FIRST_MISS
     found = first.prediction
     assert (found.operator, found.basis) == ("f", "growing backlog")

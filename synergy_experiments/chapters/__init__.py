@@ -52,6 +52,7 @@ CLAIMS: Final[Mapping[str, str]] = {
     "R5": "clusters",
     "R6": "latencies",
     "R7": "feasible_sets",
+    "H1": "techniques_compared",
     "H4": "wide_area_replicas",
     "H5": "wide_area_replicas",
     "B1": "optimum",

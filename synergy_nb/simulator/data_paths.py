@@ -49,7 +49,7 @@ class _Node:
     def __init__(self, hosting: Hosting) -> None:
         self.hosting = hosting
         self.crashed = False
-        self.hung_until = 0.0
+        self.hung_until = -math.inf
         self.busy = False
         self.timer: float | None = None
         self.scripts: dict[tuple[str, str], ScriptedSource] = {}

@@ -76,18 +76,18 @@ class Links:
     def cut(self, one: str, other: str, until: float) -> None:
         """The link between two peers is broken until a time in seconds."""
         pair = frozenset((one, other))
-        self._broken[pair] = max(until, self._broken.get(pair, 0.0))
+        self._broken[pair] = max(until, self._broken.get(pair, -math.inf))
 
     def broken(self, one: str, other: str, sent: float) -> bool:
         """Whether the link between two peers has been broken since a frame was sent."""
-        return self._broken.get(frozenset((one, other)), -1.0) >= sent
+        return self._broken.get(frozenset((one, other)), -math.inf) >= sent
 
     def arrivals(self, peer: str, to: str, now: float, size: int = 0) -> list[float]:
         """Times in seconds at which a frame of ``size`` bytes arrives that is sent now; none if it is lost."""
         rng, faults = self._rng, self.faults
         if self._rate < math.inf:
-            now = self._free[peer, to] = max(now, self._free.get((peer, to), 0.0)) + size / self._rate
-        if self._broken.get(frozenset((peer, to)), 0.0) > now or rng.random() < faults.loss:
+            now = self._free[peer, to] = max(now, self._free.get((peer, to), -math.inf)) + size / self._rate
+        if self._broken.get(frozenset((peer, to)), -math.inf) > now or rng.random() < faults.loss:
             return []
         found: list[float] = []
         for _ in range(1 + (rng.random() < faults.duplication)):
@@ -95,7 +95,7 @@ class Links:
             if rng.random() < faults.reordering:
                 at = now + 10.0 * delay
             else:
-                at = self._last[peer, to] = max(now + delay, self._last.get((peer, to), 0.0))
+                at = self._last[peer, to] = max(now + delay, self._last.get((peer, to), -math.inf))
             found.append(at)
         return found
 

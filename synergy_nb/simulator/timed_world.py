@@ -7,6 +7,9 @@ source emits each tuple by itself at its time, a peer executes one chunk after a
 that is stated for its component. So queues, and the time of a hot spot, can be computed by hand. The peers are the same
 hosting values; applications are deployed in the second before time 0.
 
+A source promises that no earlier tuple follows at its end only, right behind each tuple, or with the next tuple
+(:class:`Promises`).
+
 Examples
 --------
 A component that takes 10 ms a tuple predicts so:
@@ -23,6 +26,7 @@ A component that takes 10 ms a tuple predicts so:
 
 from __future__ import annotations
 
+import enum
 from collections.abc import Mapping, Sequence
 from functools import partial
 
@@ -38,10 +42,19 @@ from synergy_nb.dataflow.streams.values import Chunk, chunks_of
 from synergy_nb.dataflow.tuples import END, Batch, Item, Punctuation
 from synergy_nb.models.hot_spot_config import HotSpotConfig
 from synergy_nb.plan import Plan
+from synergy_nb.simulator.kernel import Network
 from synergy_nb.simulator.scripted_faults import Faults
 from synergy_nb.simulator.stream_world import StreamWorld
 
-__all__ = ["TimedWorld"]
+__all__ = ["Promises", "TimedWorld"]
+
+
+class Promises(enum.Enum):
+    """The time at which a source promises that no tuple follows that is earlier than, or as early as, its last one."""
+
+    AT_THE_END = "at the end"  #: When all of its tuples have entered.
+    AT_ONCE = "at once"  #: Right behind the tuple.
+    WITH_THE_NEXT = "with the next tuple"  #: When the next tuple enters.
 
 
 class TimedWorld(StreamWorld):
@@ -57,6 +70,10 @@ class TimedWorld(StreamWorld):
         Seconds that a frame takes from one peer to another.
     hotspots
         Parameters of hot spots.
+    network
+        Delays between peers, which ``hop`` is added to; None: ``hop`` alone.
+    promises
+        Time at which sources promise that no earlier tuple follows.
 
     Attributes
     ----------
@@ -72,9 +89,12 @@ class TimedWorld(StreamWorld):
         service: Mapping[tuple[str, str], float],
         hop: float = 0.0,
         hotspots: HotSpotConfig | None = None,
+        network: Network | None = None,
+        promises: Promises = Promises.AT_THE_END,
     ) -> None:
-        super().__init__(1, peers, Faults(delay=(hop, hop)), hotspots=hotspots)
+        super().__init__(1, peers, Faults(delay=(hop, hop)), hotspots=hotspots, network=network)
         self.now = -1.0
+        self.promises = promises
         self.seconds = dict(service)
         self.predictions: list[tuple[float, str, PeerPrediction]] = []
         self.violations: list[tuple[float, str, SlackViolation]] = []
@@ -158,17 +178,23 @@ class TimedWorld(StreamWorld):
         self._at(peer, finish)
 
     def _read(self, peer: str, key: tuple[str, str]) -> None:
-        """Emit all tuples of a source, each at its time."""
+        """Emit all tuples of a source, each at its time; at its event time if no other was stated."""
         script = self._nodes[peer].scripts[key]
-        table, times = self._inputs[key[0]][key[1]], self._emissions[key]
+        table = self._inputs[key[0]][key[1]]
+        stamps: list[int] = table.get_column("time").cast(pl.Int64).to_list()
+        times = self._emissions.get(key, [stamp / 1e6 for stamp in stamps])
 
-        def emit(item: Item, hosting: Hosting) -> list[Effect]:
+        def emit(items: Sequence[Item], hosting: Hosting) -> list[Effect]:
             if self._nodes[peer].scripts.get(key) is not script:
                 return []
-            return hosting.emit(*key, chunks_of((item,), hosting.components[key].log.end), self.now)
+            return hosting.emit(*key, chunks_of(items, hosting.components[key].log.end), self.now)
 
         for number, at in enumerate(times):
-            item = Batch(table.slice(number, 1), number, at)
-            self._later(at - self.now, self._at, peer, partial(emit, item))
+            items: list[Item] = [Batch(table.slice(number, 1), number, at)]
+            if self.promises is Promises.AT_ONCE:
+                items.append(Punctuation(stamps[number] + 1, number + 1, at))
+            elif self.promises is Promises.WITH_THE_NEXT:
+                items.insert(0, Punctuation(stamps[number], number, at))
+            self._later(at - self.now, self._at, peer, partial(emit, items))
         last = times[-1] if times else 0.0
-        self._later(last - self.now, self._at, peer, partial(emit, Punctuation(END, len(times), last)))
+        self._later(last - self.now, self._at, peer, partial(emit, [Punctuation(END, len(times), last)]))
