@@ -31,7 +31,7 @@ from typing import Final, NamedTuple
 
 from synergy_experiments.framework.claim import Cell, Check, Claim, Panel
 from synergy_experiments.framework.measurements import Measured, Point
-from synergy_experiments.framework.parameters import Setup, number
+from synergy_experiments.framework.parameters import Setup, number, whole
 from synergy_experiments.framework.verdicts import at_all, near
 from synergy_experiments.worlds.reliable_streams import (
     CRASH,
@@ -232,9 +232,9 @@ _H1: Final = Claim(
     says="replication has the lowest latency, and a crash causes no gap; synchronization and deterministic order are "
     "slower, and pause until they have failed over; without replication there is silence",
     parameters={
-        "at": number("time of the fault, seconds", 10.0, 60.0, least=2.0, most=3600.0),
-        "after": number("seconds that the run goes on after the fault", 10.0, 20.0, least=10.0, most=3600.0),
-        "failover": number("seconds from the fault until another peer sends instead", 0.8, least=0.6, most=2.0),
+        "at": whole("time of the fault, seconds", 10, 60, least=2, most=3600),
+        "after": whole("seconds that the run goes on after the fault", 10, 20, least=10, most=3600),
+        "failover": number("seconds from the fault until another peer sends instead", 0.8, least=0.7, most=2.0),
         "hang": number("seconds after which a peer that hangs resumes", 5.0, least=4.0, most=8.0),
     },
     cells=_cells,
