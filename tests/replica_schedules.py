@@ -141,10 +141,21 @@ class Schedule:
         for name in world.replicas("app", operator):
             each = assignments[name]
             whole = "~" not in name or int(name.partition("~")[2]) < 99
-            whole = whole and all(feed.operator for feed in each.inputs)
+            whole = whole and all(feed.operator for feed in each.inputs) and self._feeds_all(name)
             if each.active not in gone and each.active not in world.doubted and whole:
                 found.append(name)
         return found
+
+    def _feeds_all(self, replica: str) -> bool:
+        """Whether no reader has ever had the stream of a replica discarded."""
+        original = self.expanded.operators.get(replica)
+        readers = [name for name, each in self.expanded.operators.items() if replica in each.inputs]
+        assignments = self.world.deployments["app"].assignments
+        return original is not None and all(
+            ("app", replica) in assignments[name].inputs[: len(self.expanded.operators[name].inputs)]
+            for name in readers
+            if name in assignments
+        )
 
     def act(self) -> None:
         """Have one thing happen."""

@@ -221,8 +221,8 @@ class StreamWorld(DataPaths):
         self._later(patience, self._finish_move, application, operator, to, assignment.epoch, 40)
 
     def _finish_move(self, application: str, operator: str, to: str, epoch: int, tries: int) -> None:
-        assignment = self.deployments[application].assignments[operator]
-        if assignment.epoch != epoch or assignment.follower != to or self.dead(to):
+        assignment = self.deployments[application].assignments.get(operator)
+        if assignment is None or assignment.epoch != epoch or assignment.follower != to or self.dead(to):
             return
         if self.ready(application, operator, to):
             new = msgspec.structs.replace(assignment, active=to, epoch=epoch + 1, follower="")

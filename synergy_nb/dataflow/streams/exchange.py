@@ -310,8 +310,10 @@ class Exchange:
     def _check_streams(self, component: Component) -> None:
         """Fail a component if streams ended and none that is left has all tuples of a port of the operator."""
         logic, ports = component.logic, component.ports
+        if not isinstance(logic, MergedLogic) or component.running:
+            return
         closed = [port for port in ports if port.closed]
-        if component.running or not closed or not isinstance(logic, MergedLogic) or any(port.queue for port in closed):
+        if not closed or any(port.queue for port in closed):
             return
         left = [number for number, port in enumerate(ports) if not port.closed]
         port = logic.incomplete(left)
