@@ -67,11 +67,12 @@ def test_results_continue_although_nobody_knows_that_two_of_three_replicas_have_
             os.kill(stopped, signal.SIGCONT)
         found = pl.concat(tables)
         everything = duckdb.from_arrow(pl.DataFrame(rows(range(ROUNDS * ROWS_AT_ONCE))).to_arrow())
-        expected = everything.query(
+        wanted = everything.query(
             "readings",
             "select k, count(*) as n, sum(v)::bigint as total from readings where v > 2 group by floor(time), k",
-        ).pl()
+        )
+        assert wanted is not None
         columns = ["k", "n", "total"]
-        assert found.select(columns).sort(columns).rows() == expected.sort(columns).rows()
+        assert found.select(columns).sort(columns).rows() == wanted.pl().sort(columns).rows()
         assert application.status == "finished"
         assert not application.explain().replicas_lost
