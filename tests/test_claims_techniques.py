@@ -24,6 +24,7 @@ from synergy_experiments.framework.measurements import Measured, Point
 from synergy_experiments.framework.parameters import Value
 from synergy_experiments.worlds.reliable_streams import CRASH, HANG, SLOW, Deterministic, Sorted, Synchronized, query
 from synergy_nb.dataflow.operators import create
+from synergy_nb.dataflow.streams.duplicate_filter import DuplicateFilter
 from synergy_nb.dataflow.streams.execution import Logic
 from synergy_nb.dataflow.streams.stream_merging import MergedLogic
 from synergy_nb.dataflow.tuples import Batch, Item, Punctuation
@@ -94,6 +95,17 @@ def test_readers_that_wait_for_both_replicas_are_found(
     if fault == CRASH:
         assert "no technique has a lower latency than replication, before or after the crash" in found
         assert "replication, B: latency before the crash, ms (computed)" in found
+
+
+def test_duplicates_that_pass_are_found(result: Result, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(DuplicateFilter, "receive", lambda _self, _stream, item: item)
+    assert "no result is lost or doubled" in failed(result, through(REPLICATION, CRASH, *GIVEN))
+
+
+def test_a_result_too_many_is_found(result: Result) -> None:
+    points = [Point(*row[:4]) for row in result.rows if (row.algorithm, row.x) == (NONE, CRASH)]
+    more = [point._replace(value=point.value + 1.0) if point.metric == "results, B" else point for point in points]
+    assert failed(result, more) == {"no replication, B: results before the silence (computed)"}
 
 
 def test_outputs_that_are_not_held_are_found(result: Result, monkeypatch: pytest.MonkeyPatch) -> None:

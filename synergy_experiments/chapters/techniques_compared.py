@@ -97,6 +97,7 @@ def through(name: str, fault: str, at: float, after: float, failover: float, han
     for server in SERVERS:
         own = [each for each in found if each.server == server]
         values = _values(own, at, at + after, failover, hang) | {
+            "results": float(len(own)),
             "missing": float(count - len({each.stamp for each in own})),
             "doubled": float(len(own) - len({each.stamp for each in own})),
         }
@@ -168,6 +169,11 @@ def _checks(measured: Measured, setup: Setup) -> Iterator[Check]:
               < value(CRASH, SYNCHRONIZATION, f"least before, {server}")) for server in SERVERS]  # fmt: skip
     yield at_all("the latency of synchronization drops after the crash", "drops", drops)
 
+    for server in SERVERS:
+        said = _whole(setup, "at") / PERIOD_S
+        found = count(CRASH, NONE, f"results, {server}")
+        yield near(f"no replication, {server}: results before the silence (computed)", said, found, 0.0, 1.0, unit="")
+
     # -- what replication has to keep, with no notice of a fault
     gaps = EXPECTED[REPLICATION].gap or ()
     for fault in FAULTS:
@@ -213,6 +219,12 @@ def _checks(measured: Measured, setup: Setup) -> Iterator[Check]:
 def _seconds(setup: Setup, name: str) -> float:
     found = setup[name]
     assert isinstance(found, float)
+    return found
+
+
+def _whole(setup: Setup, name: str) -> int:
+    found = setup[name]
+    assert isinstance(found, int)
     return found
 
 
