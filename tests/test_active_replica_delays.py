@@ -102,12 +102,17 @@ def random_plan(rng: random.Random) -> Made:
     return Made(streams[unread[0]].sink("out", id="out"), codes)
 
 
-def shortest(made: Made, plan: Plan, places: Mapping[str, str], network: Varying, number: int) -> dict[int, float]:
+def shortest(
+    made: Made, plan: Plan, places: Mapping[str, str], network: Varying, number: int, dead: str = ""
+) -> dict[int, float]:
     """Seconds of each result by the recursion: the first of several replicas at a port, the last of several ports."""
     replicas = replicas_of(plan)
     ready: dict[str, dict[int, float]] = {}  # operator to code to the time at which a tuple leaves it
     for name, operator in plan.operators.items():
         base = operator.replica_of or name
+        if places[name] == dead:
+            ready[name] = {}
+            continue
         if operator.kind == "source":
             ready[name] = {made.codes[name][0]: 0.0}
             continue
@@ -129,8 +134,11 @@ def shortest(made: Made, plan: Plan, places: Mapping[str, str], network: Varying
     return ready["out"]
 
 
-@pytest.mark.parametrize("seed", range(8))
-def test_every_result_takes_the_shortest_path_over_replicas(seed: int) -> None:
+@pytest.mark.parametrize(
+    ("seed", "fault"), [*((seed, "") for seed in range(8)), (8, "crash"), (9, "hang"), (10, "hang")]
+)
+def test_every_result_takes_the_shortest_path_over_replicas(seed: int, fault: str) -> None:
+    """After a fault, which nobody is told of, it is the shortest one over the others, from the next tuple on."""
     rng = random.Random(seed)
     made, degree = random_plan(rng), rng.randint(2, 3)
     plan, network = replicated(made.plan, degree), Varying(seed)
@@ -143,14 +151,22 @@ def test_every_result_takes_the_shortest_path_over_replicas(seed: int) -> None:
         name: pl.DataFrame([times, pl.Series("v", range(ROUNDS)), pl.Series("o", made.codes[name] * ROUNDS)])
         for name in made.plan.sources
     }
+    needed = {places[name] for name in ("out", *made.plan.sources)}
+    used = {place for name, place in places.items() if name not in ("out", *made.plan.sources)}
+    victim = rng.choice(sorted(used - needed)) if fault else ""
     world.deploy("app", plan, places, inputs)
-    world.run(1.0 + ROUNDS * ROUND_S)
+    world.run(1.0 + ROUND_S - 0.3)
+    if fault == "crash":
+        world.crash(victim)
+    elif fault == "hang":
+        world.hang(victim, 2 * ROUNDS * ROUND_S)
+    world.run(ROUNDS * ROUND_S - ROUND_S + 0.3)
     assert not world.failures()
     found = {(v, code): at - ROUND_S * v for v, code, at in world.arrivals}
     expected = {
         (number, code): at
         for number in range(ROUNDS)
-        for code, at in shortest(made, plan, places, network, number).items()
+        for code, at in shortest(made, plan, places, network, number, victim if number else "").items()
     }
     assert len(world.arrivals) == len(found)
     assert found == pytest.approx(expected, abs=1e-9)
