@@ -176,6 +176,14 @@ def test_tuples_of_many_columns_differ_in_the_nulls_of_each() -> None:
     assert merged.receive("S2", batch(rows[::-1], schema)) is None
 
 
+def test_texts_are_the_same_in_large_and_small_tables() -> None:
+    rows = [(number, f"server {number % 7}") for number in range(2000)]
+    merged = two()
+    assert merged.receive("S1", batch(rows)) is not None
+    assert all(merged.receive("S2", batch(rows[start : start + 100])) is None for start in range(0, 2000, 100))
+    assert merged.texts == 7
+
+
 # -- weights ---------------------------------------------------------------------------------------------------------
 
 

@@ -142,7 +142,7 @@ class DuplicateFilter:
                 found.promised = item
             return self._advance()
         table = self._new(found.number, item.table)
-        if not table.height:
+        if table is None:
             return None
         position, self._passed = self._passed, self._passed + table.height
         return msgspec.structs.replace(item, table=table, position=position)
@@ -264,21 +264,18 @@ class DuplicateFilter:
         self._forget()
         return msgspec.structs.replace(greatest, position=self._passed)
 
-    def _new(self, stream: int, table: pl.DataFrame) -> pl.DataFrame:
-        """Execute lines 1 to 6 for all tuples of a table."""
+    def _new(self, stream: int, table: pl.DataFrame) -> pl.DataFrame | None:
+        """Execute lines 1 to 6 for all tuples of a table; return those that pass, or None."""
         if self._identity is None:
             self._identity = TupleWords(table.schema)
             self._words = np.zeros((0, self._identity.width), dtype=np.int64)
         self._identity.check(table)
-        early = (table.get_column("time").to_physical() >= self._promise).to_numpy()  # line 2
-        late = table.height - int(np.count_nonzero(early))
-        if late:
-            self._ranks[stream, len(self._streams) - 1] += late
-            table = table.filter(early)
         self._make_room(table.height)
         new = np.zeros(table.height, dtype=np.bool_)
-        self._used = arrive(
+        self._used, passed, first = arrive(
             self._identity.words(table),
+            self._identity.time,
+            self._promise,
             stream,
             self._words,
             self._counts,
@@ -288,7 +285,12 @@ class DuplicateFilter:
             self._ranks,
             new,
         )
-        return canonical(table if new.all() else table.filter(new))
+        if not passed:
+            return None
+        if passed < table.height:
+            together = bool(new[first : first + passed].all())  # a slice takes a tenth of the time of a filter
+            table = table.slice(first, passed) if together else table.filter(new)
+        return canonical(table)
 
     def _make_room(self, more: int) -> None:
         needed = self._used + more

@@ -60,6 +60,8 @@ def insert_all(words: Any, used: int, index: Any) -> None:
 @compiled
 def arrive(
     rows: Any,
+    time: int,
+    promise: int,
     stream: int,
     words: Any,
     counts: Any,
@@ -68,13 +70,17 @@ def arrive(
     index: Any,
     ranks: Any,
     new: Any,
-) -> int:
-    """Execute lines 3 to 6 of algorithm 1 for tuples of one stream, in their order.
+) -> tuple[int, int, int]:
+    """Execute lines 1 to 6 of algorithm 1 for tuples of one stream, in their order.
 
     Parameters
     ----------
     rows
         Words of the tuples that arrive, shape (tuples, words).
+    time
+        Number of the word with the event time.
+    promise
+        Greatest valid punctuation; earlier tuples have passed (line 2).
     stream
         Number of the stream from which they arrive.
     words, counts, greatest
@@ -91,11 +97,15 @@ def arrive(
 
     Returns
     -------
-    int
-        Number of slots in use afterwards.
+    tuple
+        Number of slots in use afterwards, number of tuples that pass, and number of the first that passes.
     """
     streams = counts.shape[1]
+    passed, first = 0, 0
     for number in range(len(rows)):
+        if rows[number, time] < promise:  # line 2
+            ranks[stream, streams - 1] += 1
+            continue
         at = _entry(rows[number], words, index)
         slot = index[at]
         if slot == EMPTY:
@@ -113,7 +123,10 @@ def arrive(
         if copy > greatest[slot]:
             greatest[slot] = copy
             new[number] = True
+            if not passed:
+                first = number
+            passed += 1
         elif rank == 0:  # a stream that has left delivered this copy
             rank = 1
         ranks[stream, min(rank, streams - 1)] += 1
-    return used
+    return used, passed, first
