@@ -124,6 +124,7 @@ def test_every_operator_retains_its_replicas_and_no_stream_is_left_without_use(s
         for replica in operators:
             assert (replica in left.inputs) == (replica in left.outputs)
         assert serves(left, set(), k)
+        assert k_min == 1 or all(serves(left, {replica}, k) for replica in operators)
     assert left.cost < graph.cost
 
 

@@ -53,8 +53,11 @@ CLAIMS: Final[Mapping[str, str]] = {
     "R6": "latencies",
     "R7": "feasible_sets",
     "H1": "techniques_compared",
+    "H2": "replica_latencies",
+    "H3": "replica_costs",
     "H4": "wide_area_replicas",
     "H5": "wide_area_replicas",
+    "H6": "collected_replicas",
     "B1": "optimum",
     "B2": "execution_times",
 }

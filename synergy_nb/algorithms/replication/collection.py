@@ -1,7 +1,9 @@
 """Collection of the stream and operator replicas that are least useful for their cost (algorithm 6 in [1]_).
 
 While the network cost exceeds θ, the group of dependent streams with the least utility per cost is discarded. Each
-operator retains at least ``k_min`` replicas, and each application a stream for each of its inputs.
+operator retains at least ``k_min`` replicas, and each application a stream for each of its inputs. That is not enough
+to survive a crash: all remaining replicas of an operator may read the same replica of another. So a group also remains
+if an application would get nothing after a single crash without it.
 
 .. [1] J.-H. Hwang, U. Çetintemel, S. Zdonik. Fast and highly-available stream processing over wide area networks.
    ICDE 2008. Section V-B.
@@ -9,8 +11,8 @@ operator retains at least ``k_min`` replicas, and each application a stream for 
 
 from __future__ import annotations
 
-import math
-from collections.abc import Mapping
+import heapq
+from collections.abc import Collection, Iterable, Mapping
 from typing import NamedTuple
 
 from synergy_nb.algorithms.replication.stream_replicas import ReplicaGraph, StreamReplica
@@ -40,7 +42,11 @@ class Discarded(NamedTuple):
 
 
 def collect(
-    graph: ReplicaGraph, weights: Mapping[StreamReplica, float], theta: float, k_min: int = 2
+    graph: ReplicaGraph,
+    weights: Mapping[StreamReplica, float],
+    theta: float,
+    k_min: int = 2,
+    failures: Iterable[Collection[str]] | None = None,
 ) -> list[Discarded]:
     """Return the groups to discard, in this order, until the cost is at most θ or nothing may be discarded.
 
@@ -54,21 +60,37 @@ def collect(
         Target θ of the network cost, in the unit of rate times latency.
     k_min
         Number of replicas that each operator retains.
+    failures
+        Replicas that may fail together, such as those of a server. No group is discarded without which such a failure
+        would cut an application off. Default: each replica alone if ``k_min`` is at least 2, else none.
     """
+    if failures is None:
+        failures = [{replica} for replica in graph.operators] if k_min > 1 else []
+    survived = [frozenset(each) for each in failures if _delivers(graph, each)]
     found: list[Discarded] = []
     while graph.cost > theta:  # line 1
         utilities, _ = graph.utilities(weights)
-        best, least = None, math.inf
-        for stream in graph.streams:  # lines 2 and 3
+        groups: list[tuple[float, int, tuple[StreamReplica, ...], float, float]] = []
+        without = set[str]()  # readers of which the only stream of an input was considered: all such have one group
+        for number, stream in enumerate(graph.streams):  # lines 2 and 3
+            if len(graph.merged[stream.consumer, stream.stream]) == 1:
+                if stream.consumer in without:
+                    continue
+                without.add(stream.consumer)
             group = dependents(graph, stream, k_min)
             cost = sum(each.cost for each in group)
-            utility = sum(utilities[each] for each in group)
-            if cost > 0.0 and utility / cost < least:
-                best, least = (group, utility, cost), utility / cost
-        if best is None:
+            if cost > 0.0:
+                utility = sum(utilities[each] for each in group)
+                heapq.heappush(groups, (utility / cost, number, group, utility, cost))
+        while groups:
+            _, _, group, utility, cost = heapq.heappop(groups)
+            left = graph.without(group)
+            if all(_delivers(left, failed) for failed in survived):
+                graph = left  # line 4
+                found.append(Discarded(group, utility, cost, left=graph.cost))
+                break
+        else:
             break
-        graph = graph.without(best[0])  # line 4
-        found.append(Discarded(*best, left=graph.cost))
     return found
 
 
@@ -90,6 +112,7 @@ def dependents(graph: ReplicaGraph, stream: StreamReplica, k_min: int) -> tuple[
         Streams; none if an operator would have fewer than ``k_min`` replicas, or an application no stream for an input.
     """
     gone: dict[StreamReplica, None] = {}
+    useless: dict[str, set[str]] = {}  # replicas of each operator on the way
     waiting = [stream]
     while waiting:  # lines 9 to 28; the order of the recursion does not change the result
         each = waiting.pop()
@@ -102,17 +125,33 @@ def dependents(graph: ReplicaGraph, stream: StreamReplica, k_min: int) -> tuple[
                 if _lacks_input(graph, end, gone):  # an application
                     return ()
                 continue
-            remaining = [other for other in graph.replicas[operator] if not _useless(graph, other, gone)]
-            if len(remaining) < k_min:  # lines 20 and 21
+            if operator not in useless:
+                useless[operator] = {other for other in graph.replicas[operator] if other not in graph.outputs}
+            if end not in useless[operator] and _useless(graph, end, gone):  # only this end can have become useless
+                useless[operator].add(end)
+            if len(graph.replicas[operator]) - len(useless[operator]) < k_min:  # lines 20 and 21
                 return ()
-            if end not in remaining:  # line 22
+            if end in useless[operator]:  # line 22
                 waiting += [*graph.outputs.get(end, ()), *graph.inputs.get(end, ())]
     return tuple(gone)
 
 
+def _delivers(graph: ReplicaGraph, failed: Collection[str]) -> bool:
+    """Whether every application gets each of its inputs although some replicas failed."""
+    silent = set(failed)
+    for end in reversed(graph.upwards):  # from the sources
+        inputs = graph.streams_of.get(end, ())
+        if any(all(each.producer in silent for each in group) for group in inputs):
+            if end not in graph.operators:
+                return False
+            silent.add(end)
+    return True
+
+
 def _lacks_input(graph: ReplicaGraph, end: str, gone: Mapping[StreamReplica, None]) -> bool:
-    inputs = graph.inputs.get(end, ())
-    return {stream.stream for stream in inputs} != {stream.stream for stream in inputs if stream not in gone}
+    """Whether all streams of an input are gone."""
+    inputs = {stream.stream for stream in gone if stream.consumer == end}
+    return any(all(stream in gone for stream in graph.merged[end, each]) for each in inputs)
 
 
 def _useless(graph: ReplicaGraph, replica: str, gone: Mapping[StreamReplica, None]) -> bool:

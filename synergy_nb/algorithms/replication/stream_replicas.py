@@ -11,7 +11,7 @@ from the applications upwards.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from functools import cached_property
 
@@ -94,6 +94,36 @@ class ReplicaGraph:
         return _grouped((stream.producer, stream) for stream in self.streams)
 
     @cached_property
+    def merged(self) -> dict[tuple[str, str], tuple[StreamReplica, ...]]:
+        """Streams that each replica or application merges for each of its inputs."""
+        found: dict[tuple[str, str], list[StreamReplica]] = {}
+        for stream in self.streams:
+            found.setdefault((stream.consumer, stream.stream), []).append(stream)
+        return {key: tuple(streams) for key, streams in found.items()}
+
+    @cached_property
+    def streams_of(self) -> dict[str, list[tuple[StreamReplica, ...]]]:
+        """Streams of each input of each replica and application."""
+        found: dict[str, list[tuple[StreamReplica, ...]]] = {}
+        for (consumer, _), streams in self.merged.items():
+            found.setdefault(consumer, []).append(streams)
+        return found
+
+    @cached_property
+    def upwards(self) -> tuple[str, ...]:
+        """All ends of streams, each after those that it feeds."""
+        left = {end: len(self.outputs.get(end, ())) for end in dict.fromkeys((*self.outputs, *self.inputs))}
+        ready = [end for end, count in left.items() if not count]
+        found: list[str] = []
+        while ready:
+            found.append(ready.pop())
+            for stream in self.inputs.get(found[-1], ()):
+                left[stream.producer] -= 1
+                if not left[stream.producer]:
+                    ready.append(stream.producer)
+        return tuple(found)
+
+    @cached_property
     def replicas(self) -> dict[str, tuple[str, ...]]:
         """Replicas of each operator that have a stream."""
         found: dict[str, list[str]] = {}
@@ -126,7 +156,7 @@ class ReplicaGraph:
         """
         streams: dict[StreamReplica, float] = {}
         ends: dict[str, float] = {}
-        for end in self._upwards():
+        for end in self.upwards:
             outputs = self.outputs.get(end, ())
             is_application = end not in self.operators and not outputs
             ends[end] = 1.0 if is_application else sum(streams[stream] for stream in outputs)
@@ -136,18 +166,6 @@ class ReplicaGraph:
                     share = weights.get(stream, 0.0) / total if total else 1.0 / len(group)
                     streams[stream] = share * ends[end]
         return streams, ends
-
-    def _upwards(self) -> Iterator[str]:
-        """Yield all ends of streams, each after those that it feeds."""
-        left = {end: len(self.outputs.get(end, ())) for end in dict.fromkeys((*self.outputs, *self.inputs))}
-        ready = [end for end, count in left.items() if not count]
-        while ready:
-            end = ready.pop()
-            yield end
-            for stream in self.inputs.get(end, ()):
-                left[stream.producer] -= 1
-                if not left[stream.producer]:
-                    ready.append(stream.producer)
 
 
 def _grouped(pairs: Iterable[tuple[str, StreamReplica]]) -> dict[str, tuple[StreamReplica, ...]]:
