@@ -3,18 +3,19 @@
 The paper's query is deployed at least cost, with the first placement and the deployment of H5. Real duplicate filters
 weigh its streams for 30 s over links whose delays differ from tuple to tuple. Then the streams that are least useful
 for their cost are collected (algorithm 6), each operator retaining two replicas, for as long as the mean and the 99th
-percentile of the latency stay within 1 % on delays drawn for this choice. Results are those of other delays,
+percentile of the latency rise by at most 0.2 % on delays drawn for this choice. Results are those of other delays,
 the same with and without the collected streams. Every crash of a replica, and of a server with all of its replicas, is
 then tried on what is left.
 
-Revival needs delays that change for minutes: in smaller clusters servers are congested at times, so that their links
-between replicas have 30 s more. There a coordinator weighs, collects and revives while tuples flow, by the paper's
-intervals: 30 s, 5 minutes, and 10 s of delay. With revival, it collects further, and retains one replica.
+Revival needs delays that change for minutes: in smaller clusters each path between two servers is congested at times,
+for three minutes on average, and adds 30 s. There a coordinator weighs, collects and revives while tuples flow, by the
+paper's intervals: 30 s, 5 minutes, and 10 s of delay. With revival, it retains one replica of each operator instead of
+two. Either θ is the least cost without congestion, as above.
 
 Details that the paper does not state
 -------------------------------------
 θ, ``k_min`` and the numbers of the bars are not stated. The choice of θ above is fitted to "without degrading the
-latency guarantee". Delays and their variation are those of H2. How often servers are congested, for how long and how
+latency guarantee". Delays and their variation are those of H2. How often paths are congested, for how long and how
 badly, is chosen such that more than 1 % of the results suffer if nothing is revived.
 
 Findings
@@ -54,9 +55,10 @@ REVIVED: Final = "collection and revival"
 #: Share of the static cost that is left without streams that are first less than once in 1000, on the same matrix.
 USEFUL: Final = {2: 0.90, 3: 0.84, 4: 0.77, 5: 0.69}
 REFERENCE: Final = {STATIC: {2: 3.77, 3: 9.16, 4: 18.34, 5: 32.87}, COLLECTED: {2: 3.38, 3: 7.73, 4: 14.17, 5: 22.72}}
-TOLERATED: Final = 0.01  # share by which latencies may rise
-CONGESTION: Final = 30.0  # seconds that a congested server adds
-EPISODE: Final = 12.0  # periods of an episode, on average
+CHOSEN: Final = 0.002  # share by which latencies may rise where θ is chosen
+TOLERATED: Final = 0.01  # share by which they may rise on other delays
+CONGESTION: Final = 30.0  # seconds that a congested path adds
+EPISODE: Final = 18.0  # periods of an episode, on average
 
 
 class _Latency(NamedTuple):
@@ -68,7 +70,7 @@ class _Latency(NamedTuple):
 
     def within(self, other: _Latency) -> bool:
         """Whether mean and 99th percentile are at most those of another, or little above."""
-        return self.mean <= (1.0 + TOLERATED) * other.mean and self.p99 <= (1.0 + TOLERATED) * other.p99
+        return self.mean <= (1.0 + CHOSEN) * other.mean and self.p99 <= (1.0 + CHOSEN) * other.p99
 
 
 def collected(
@@ -165,7 +167,7 @@ def revived(
     periods
         Number of periods.
     congested
-        Share of the time in which a server is congested.
+        Share of the time in which a path is congested.
     paths
         Matrices of round-trip times, one a snapshot.
     seed
@@ -175,20 +177,16 @@ def revived(
     plain, _ = drawn.replicated(1, d_min)
     graph, server_of = drawn.replicated(k, d_min)
     shape = (periods, servers)
-    spared = [drawn.pinned[each] for each in drawn.readings.applications]
-    extra = episodes(shape, congested, EPISODE, CONGESTION, spared, seed)
+    extra = episodes(shape, congested, EPISODE, CONGESTION, seed)
     network = Network(drawn.snapshots, server_of, shape, seed, extra)
     static = _latency(drawn.readings, graph, network, shape)
     points = [
         Point(k, STATIC, "cost over time", graph.cost / plain.cost),
         Point(k, STATIC, "p99 of congested", static.p99),
     ]
-    for name, share, k_min, revives in (
-        (COLLECTED, 0.5, 2, False),
-        (UNREVIVED, 0.25, 1, False),
-        (REVIVED, 0.25, 1, True),
-    ):
-        run = coordinated(drawn.readings, graph, network, periods, share * graph.cost, k_min, revives)
+    theta = {k_min: _least(drawn, graph, server_of, periods, k_min, seed).cost for k_min in (1, 2)}
+    for name, k_min, revives in ((COLLECTED, 2, False), (UNREVIVED, 1, False), (REVIVED, 1, True)):
+        run = coordinated(drawn.readings, graph, network, periods, theta[k_min], k_min, revives)
         late = _summary(np.concatenate([_matched(drawn.readings, each) for each in run.latencies.values()]))
         points.append(Point(k, name, "cost over time", float(run.costs.mean()) / plain.cost))
         points.append(Point(k, name, "p99 of congested", late.p99))
@@ -288,10 +286,10 @@ _PARAMETERS: Final = {
     "d_min": number("one-way latency that two replicas of an operator exceed, ms", 15.0),
     "draws": whole("periods of 10 s of latencies", 100, 1000, least=20),
     "k_min": whole("replicas that each operator retains", 2),
-    "degrees_revived": wholes("numbers of replicas where servers are congested", (3,), (2, 3, 4), most=9, least=2),
-    "servers_congested": whole("servers of a cluster in which servers are congested", 8, 12, least=6),
-    "periods": whole("periods of 10 s in which servers are congested at times", 90, 360, least=60),
-    "congested": number("share of the time in which a server is congested", 0.05, most=0.5),
+    "degrees_revived": wholes("numbers of replicas where paths are congested", (3,), (2, 3, 4), most=9, least=2),
+    "servers_congested": whole("servers of a cluster in which paths are congested", 8, 12, least=6),
+    "periods": whole("periods of 10 s in which paths are congested at times", 90, 360, least=60),
+    "congested": number("share of the time in which a path between two servers is congested", 0.04, most=0.5),
     "network": choice("delays: measured, if the matrix is available, or of a transit-stub network",
                       ["measured", "transit-stub"]),
     "snapshots": files("matrices of round-trip times between the same hosts, one a snapshot, in .npz files"),
@@ -312,12 +310,12 @@ CLAIMED: Final = (
             Panel("p99", "99th percentile of latency (ms)"),
             Panel("p99.9", "99.9th percentile of latency (ms)"),
             Panel("share", "cost that is left after collection"),
-            Panel("cost over time", "mean network cost, servers congested at times"),
-            Panel("p99 of congested", "99th percentile, servers congested at times (ms)", logarithmic=True),
+            Panel("cost over time", "mean network cost, paths congested at times"),
+            Panel("p99 of congested", "99th percentile, paths congested at times (ms)", logarithmic=True),
         ),
         xlabel="degree of replication",
         paper=[Point(k, f"{name}, another implementation", "cost", value)
                for name, each in REFERENCE.items() for k, value in each.items()],
-        repeat=(4, 5),
+        repeat=(5, 7),
     ),
 )  # fmt: skip

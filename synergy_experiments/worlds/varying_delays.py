@@ -12,7 +12,7 @@ independently: congestion of a server affects all of its links.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Final, TypeAlias
 from zlib import crc32
@@ -47,8 +47,7 @@ class Network:
     seed
         Seed of all draws.
     congested
-        Delay that a server adds to the links between replicas, seconds, shape (periods, servers); none by default. The
-        links of sources are spared, as replicas cannot help there.
+        Delay that a congested path adds, seconds, shape (periods, servers, servers); none by default.
     """
 
     snapshots: Array
@@ -66,9 +65,8 @@ class Network:
         else:
             longer = np.exp(SPREAD * np.abs(rng.standard_normal(self.shape)))
             found = self.snapshots[0, one, other] * np.where(rng.random(self.shape) < SHARE, longer, 1.0)
-        from_source = stream.producer == stream.stream
-        if self.congested is not None and one != other and not from_source:
-            found = found + (self.congested[:, one] + self.congested[:, other])[:, None]
+        if self.congested is not None:
+            found = found + self.congested[:, one, other, None]
         return np.asarray(found)
 
 
@@ -92,36 +90,33 @@ def unchanging(shape: tuple[int, int]) -> DelaysOf:
     return lambda stream: np.full(shape, stream.latency)
 
 
-def episodes(
-    shape: tuple[int, int], share: float, length: float, extra: float, spared: Sequence[int], seed: int
-) -> Array:
-    """Return the delays that congested servers add, shape (periods, servers).
+def episodes(shape: tuple[int, int], share: float, length: float, extra: float, seed: int) -> Array:
+    """Return the delays that paths between servers add while they are congested, shape (periods, servers, servers).
 
     Parameters
     ----------
     shape
         Numbers of periods and servers.
     share
-        Share of the periods in which a server is congested.
+        Share of the periods in which a path is congested.
     length
         Mean length of an episode, periods.
     extra
-        Delay that a congested server adds, seconds.
-    spared
-        Servers that are never congested.
+        Delay that a congested path adds, seconds.
     seed
         Seed of the episodes.
     """
     rng = np.random.default_rng([seed, 5])
-    found = np.zeros(shape)
-    begins = share / length / max(1.0 - share, 1e-9)
-    for server in range(shape[1]):
-        period = int(rng.geometric(begins))
-        while period < shape[0]:
-            end = period + int(rng.geometric(1.0 / length))
-            found[period:end, server] = extra
-            period = end + int(rng.geometric(begins))
-    found[:, list(spared)] = 0.0
+    periods, servers = shape
+    found = np.zeros((periods, servers, servers))
+    begins = share / length / (1.0 - share)
+    for one in range(servers):
+        for other in range(one) if share else ():
+            period = int(rng.geometric(begins))
+            while period < periods:
+                end = period + int(rng.geometric(1.0 / length))
+                found[period:end, one, other] = found[period:end, other, one] = extra
+                period = end + int(rng.geometric(begins))
     return found
 
 
