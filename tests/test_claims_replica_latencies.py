@@ -130,7 +130,7 @@ def test_throughput_counts_all_tuples_that_a_filter_receives() -> None:
 
 
 def test_collection_saves_cost_and_every_single_crash_is_survived() -> None:
-    small: dict[str, Value] = {"degrees": (3,), "servers": 8, "draws": 30, "d_min": 1.0, "network": "transit-stub"}
+    small: dict[str, Value] = {"degrees": (3,), "servers": 12, "draws": 60, "d_min": 1.0, "network": "transit-stub"}
     changing: dict[str, Value] = {"degrees_revived": (2,), "servers_congested": SERVERS, "periods": 36}
     result = run_of("H6", small | changing, repeat=1)
     found = {(row.algorithm, row.metric): row.value for row in result.rows}

@@ -3,14 +3,15 @@
 The paper's query is deployed at least cost, with the first placement and the deployment of H5. Real duplicate filters
 weigh its streams for 30 s over links whose delays differ from tuple to tuple. Then the streams that are least useful
 for their cost are collected (algorithm 6), each operator retaining two replicas, for as long as the mean and the 99th
-percentile of the latency rise by at most 0.2 % on delays drawn for this choice. Results are those of other delays,
+percentile of the latency rise by at most 0.5 % on delays drawn for this choice. Results are those of other delays,
 the same with and without the collected streams. Every crash of a replica, and of a server with all of its replicas, is
 then tried on what is left.
 
 Revival needs delays that change for minutes: in smaller clusters each path between two servers is congested at times,
 for three minutes on average, and adds 30 s. There a coordinator weighs, collects and revives while tuples flow, by the
-paper's intervals: 30 s, 5 minutes, and 10 s of delay. With revival, it retains one replica of each operator instead of
-two. Either θ is the least cost without congestion, as above.
+paper's intervals: 30 s, 5 minutes, and 10 s of delay. Collection alone has the least θ with an unchanged 99th
+percentile where paths are congested, and retains two replicas of each operator. With revival, θ is the least with an
+unchanged 99th percentile where they are not, and one replica is retained.
 
 Details that the paper does not state
 -------------------------------------
@@ -55,7 +56,7 @@ REVIVED: Final = "collection and revival"
 #: Share of the static cost that is left without streams that are first less than once in 1000, on the same matrix.
 USEFUL: Final = {2: 0.90, 3: 0.84, 4: 0.77, 5: 0.69}
 REFERENCE: Final = {STATIC: {2: 3.77, 3: 9.16, 4: 18.34, 5: 32.87}, COLLECTED: {2: 3.38, 3: 7.73, 4: 14.17, 5: 22.72}}
-CHOSEN: Final = 0.002  # share by which latencies may rise where θ is chosen
+CHOSEN: Final = 0.005  # share by which latencies may rise where θ is chosen
 TOLERATED: Final = 0.01  # share by which they may rise on other delays
 CONGESTION: Final = 30.0  # seconds that a congested path adds
 EPISODE: Final = 18.0  # periods of an episode, on average
@@ -68,9 +69,10 @@ class _Latency(NamedTuple):
     p99: float
     p999: float
 
-    def within(self, other: _Latency) -> bool:
+    def within(self, other: _Latency, only_p99: bool) -> bool:
         """Whether mean and 99th percentile are at most those of another, or little above."""
-        return self.mean <= (1.0 + CHOSEN) * other.mean and self.p99 <= (1.0 + CHOSEN) * other.p99
+        mean = only_p99 or self.mean <= (1.0 + CHOSEN) * other.mean
+        return mean and self.p99 <= (1.0 + CHOSEN) * other.p99
 
 
 def collected(
@@ -184,7 +186,11 @@ def revived(
         Point(k, STATIC, "cost over time", graph.cost / plain.cost),
         Point(k, STATIC, "p99 of congested", static.p99),
     ]
-    theta = {k_min: _least(drawn, graph, server_of, periods, k_min, seed).cost for k_min in (1, 2)}
+    others = episodes(shape, congested, EPISODE, CONGESTION, seed + 9_000_000)
+    theta = {
+        2: _least(drawn, graph, server_of, periods, 2, seed, others).cost,
+        1: _least(drawn, graph, server_of, periods, 1, seed, np.zeros_like(others)).cost,
+    }
     for name, k_min, revives in ((COLLECTED, 2, False), (UNREVIVED, 1, False), (REVIVED, 1, True)):
         run = coordinated(drawn.readings, graph, network, periods, theta[k_min], k_min, revives)
         late = _summary(np.concatenate([_matched(drawn.readings, each) for each in run.latencies.values()]))
@@ -196,13 +202,22 @@ def revived(
 
 
 def _least(
-    drawn: Cluster, graph: ReplicaGraph, server_of: dict[str, int], draws: int, k_min: int, seed: int
+    drawn: Cluster,
+    graph: ReplicaGraph,
+    server_of: dict[str, int],
+    draws: int,
+    k_min: int,
+    seed: int,
+    congested: Array | None = None,
 ) -> ReplicaGraph:
-    """Collect for as long as latencies stay within what is tolerated, on delays of their own."""
+    """Collect for as long as latencies stay within what is tolerated, on delays of their own.
+
+    If congested paths are given, even of none, only the 99th percentile counts, as for the verdict on revival.
+    """
     shape = (draws, drawn.readings.width)
     weights = weighed(drawn.readings, graph, Network(drawn.snapshots, server_of, (round(WEIGHING / PERIOD), shape[1]),
                                                      seed + 7_000_000))  # fmt: skip
-    network = Network(drawn.snapshots, server_of, shape, seed + 8_000_000)
+    network = Network(drawn.snapshots, server_of, shape, seed + 8_000_000, congested)
     limit = _latency(drawn.readings, graph, network, shape)
     graphs = [graph]
     for group in collect(graph, weights, 0.0, k_min, _of_servers(graph, server_of) if k_min > 1 else ()):
@@ -210,7 +225,7 @@ def _least(
     low, high = 0, len(graphs)  # latencies of shortest paths only rise as streams are discarded
     while high - low > 1:
         middle = (low + high) // 2
-        fits = _latency(drawn.readings, graphs[middle], network, shape).within(limit)
+        fits = _latency(drawn.readings, graphs[middle], network, shape).within(limit, congested is not None)
         low, high = (middle, high) if fits else (low, middle)
     return graphs[low]
 
@@ -284,7 +299,7 @@ _PARAMETERS: Final = {
     "servers": whole("servers of a cluster", 30, least=6),
     "clusters": whole("clusters of one repetition", 1, 4),
     "d_min": number("one-way latency that two replicas of an operator exceed, ms", 15.0),
-    "draws": whole("periods of 10 s of latencies", 100, 1000, least=20),
+    "draws": whole("periods of 10 s of latencies", 300, 1000, least=20),
     "k_min": whole("replicas that each operator retains", 2),
     "degrees_revived": wholes("numbers of replicas where paths are congested", (3,), (2, 3, 4), most=9, least=2),
     "servers_congested": whole("servers of a cluster in which paths are congested", 8, 12, least=6),
