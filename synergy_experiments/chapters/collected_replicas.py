@@ -10,8 +10,8 @@ then tried on what is left.
 Revival needs delays that change for minutes: in smaller clusters each path between two servers is congested at times,
 for three minutes on average, and adds 30 s. There a coordinator weighs, collects and revives while tuples flow, by the
 paper's intervals: 30 s, 5 minutes, and 10 s of delay. Collection alone has the least θ with an unchanged 99th
-percentile where paths are congested, and retains two replicas of each operator. With revival, θ is the least with an
-unchanged 99th percentile where they are not, and one replica is retained.
+percentile where paths are congested, and retains two replicas of each operator. With revival, θ is
+0.3 of the cost of all streams, and one replica is retained.
 
 Details that the paper does not state
 -------------------------------------
@@ -154,7 +154,14 @@ def _of_servers(graph: ReplicaGraph, server_of: dict[str, int]) -> list[list[str
 
 
 def revived(
-    k: int, servers: int, d_min: float, periods: int, congested: float, paths: tuple[str, ...], seed: int
+    k: int,
+    servers: int,
+    d_min: float,
+    periods: int,
+    congested: float,
+    theta: float,
+    paths: tuple[str, ...],
+    seed: int,
 ) -> list[Point]:
     """Run a coordinator that collects and revives in one cluster; measure mean cost and latencies.
 
@@ -170,6 +177,8 @@ def revived(
         Number of periods.
     congested
         Share of the time in which a path is congested.
+    theta
+        Target θ with revival, as a share of the cost of all streams.
     paths
         Matrices of round-trip times, one a snapshot.
     seed
@@ -187,12 +196,13 @@ def revived(
         Point(k, STATIC, "p99 of congested", static.p99),
     ]
     others = episodes(shape, congested, EPISODE, CONGESTION, seed + 9_000_000)
-    theta = {
-        2: _least(drawn, graph, server_of, periods, 2, seed, others).cost,
-        1: _least(drawn, graph, server_of, periods, 1, seed, np.zeros_like(others)).cost,
-    }
-    for name, k_min, revives in ((COLLECTED, 2, False), (UNREVIVED, 1, False), (REVIVED, 1, True)):
-        run = coordinated(drawn.readings, graph, network, periods, theta[k_min], k_min, revives)
+    retained = _least(drawn, graph, server_of, periods, 2, seed, others).cost
+    for name, target, k_min, revives in (
+        (COLLECTED, retained, 2, False),
+        (UNREVIVED, theta * graph.cost, 1, False),
+        (REVIVED, theta * graph.cost, 1, True),
+    ):
+        run = coordinated(drawn.readings, graph, network, periods, target, k_min, revives)
         late = _summary(np.concatenate([_matched(drawn.readings, each) for each in run.latencies.values()]))
         points.append(Point(k, name, "cost over time", float(run.costs.mean()) / plain.cost))
         points.append(Point(k, name, "p99 of congested", late.p99))
@@ -212,7 +222,7 @@ def _least(
 ) -> ReplicaGraph:
     """Collect for as long as latencies stay within what is tolerated, on delays of their own.
 
-    If congested paths are given, even of none, only the 99th percentile counts, as for the verdict on revival.
+    If congested paths are given, only the 99th percentile counts, as for the verdict on revival.
     """
     shape = (draws, drawn.readings.width)
     weights = weighed(drawn.readings, graph, Network(drawn.snapshots, server_of, (round(WEIGHING / PERIOD), shape[1]),
@@ -249,7 +259,7 @@ def _cells(setup: Setup) -> Iterator[Cell]:
     given = [setup[name] for name in ("servers", "clusters", "d_min", "draws", "k_min")]
     for k in setup["degrees"]:  # type: ignore[union-attr]
         yield Cell(collected, (k, *given, snapshots_of(setup)))
-    changing = [setup[name] for name in ("servers_congested", "d_min", "periods", "congested")]
+    changing = [setup[name] for name in ("servers_congested", "d_min", "periods", "congested", "theta")]
     for k in setup["degrees_revived"]:  # type: ignore[union-attr]
         yield Cell(revived, (k, *changing, snapshots_of(setup)))
 
@@ -305,6 +315,7 @@ _PARAMETERS: Final = {
     "servers_congested": whole("servers of a cluster in which paths are congested", 8, 12, least=6),
     "periods": whole("periods of 10 s in which paths are congested at times", 90, 360, least=60),
     "congested": number("share of the time in which a path between two servers is congested", 0.04, most=0.5),
+    "theta": number("target θ with revival, as a share of the cost of all streams", 0.3, most=1.0),
     "network": choice("delays: measured, if the matrix is available, or of a transit-stub network",
                       ["measured", "transit-stub"]),
     "snapshots": files("matrices of round-trip times between the same hosts, one a snapshot, in .npz files"),
