@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import random
 from collections.abc import Callable, Iterable, Mapping
+from itertools import accumulate
 from typing import Any
 
 import polars as pl
@@ -22,6 +23,13 @@ Feed = list[tuple[int, Item]]
 def micros(table: pl.DataFrame, column: str = "time") -> list[int]:
     """Times of ``table`` in microseconds."""
     return table[column].cast(pl.Int64).to_list()
+
+
+def earliest(table: pl.DataFrame) -> int:
+    """The least time of a table's tuples in microseconds."""
+    found = table.get_column("time").cast(pl.Int64).min()
+    assert isinstance(found, int)
+    return found
 
 
 def feed(tables: list[pl.DataFrame], seed: int, batch: int = 40, eager: float = 0.0) -> Feed:
@@ -39,6 +47,8 @@ def feed(tables: list[pl.DataFrame], seed: int, batch: int = 40, eager: float = 
         Probability of a punctuation that comes too early, so that later rows are late.
     """
     rng = random.Random(seed)
+    times = [micros(table) for table in tables]
+    least = [list(accumulate(reversed(each), min))[::-1] for each in times]  # of a row and all after it
     at = [0] * len(tables)
     low = [START] * len(tables)
     open_ports = list(range(len(tables)))
@@ -54,9 +64,9 @@ def feed(tables: list[pl.DataFrame], seed: int, batch: int = 40, eager: float = 
         rows = rng.randint(1, batch)
         result.append((port, Batch(table.slice(at[port], rows), at[port], born)))
         at[port] = min(at[port] + rows, table.height)
-        rest = micros(table.slice(at[port]))
+        rest = range(at[port], table.height)
         if rest and rng.random() < 0.5:
-            time = min(rest) if rng.random() >= eager else rng.choice(rest) + 1
+            time = least[port][rest[0]] if rng.random() >= eager else times[port][rng.choice(rest)] + 1
             if time > low[port]:
                 low[port] = time
                 result.append((port, Punctuation(time, at[port], born)))
@@ -93,7 +103,7 @@ def drive(logic: OperatorLogic, items: Feed) -> list[Item]:
             assert each.born == item.born, "born is that of the item that triggered it"
             if isinstance(each, Batch):
                 assert each.rows > 0, "no empty batches"
-                assert min(micros(each.table)) >= low, "no tuple earlier than a punctuation before it"
+                assert earliest(each.table) >= low, "no tuple earlier than a punctuation before it"
                 position = each.end_position
             else:
                 assert each.time > low, "punctuations rise"
