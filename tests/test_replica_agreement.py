@@ -6,7 +6,7 @@ import math
 import random
 import struct
 from collections.abc import Iterable, Iterator
-from functools import cache
+from functools import cache, partial
 from typing import Any
 
 import polars as pl
@@ -22,7 +22,9 @@ from synergy_nb.plan.active_replicas import replicated
 from synergy_nb.plan.catalogue import KINDS
 from synergy_nb.plan.declaration import Declaration
 from synergy_nb.plan.replica_agreement import Agreement, agreement, agreement_text, agreements, stated_order
+from tests import replica_schedules
 from tests.feeding import Feed, drive, feed, fresh, micros
+from tests.moving_schedules import packets
 from tests.operator_cases import CASES, P, R, built
 
 SECOND = 1_000_000
@@ -324,3 +326,26 @@ def alone(plan: Plan, operator: str, tables: list[pl.DataFrame]) -> pl.DataFrame
 
 def alone_items(plan: Plan, tables: list[pl.DataFrame]) -> list[Item]:
     return drive(fresh(plan, "distinct"), feed([alone(plan, "sort", tables)], 0))
+
+
+# -- on peers ----------------------------------------------------------------------------------------------------------
+
+
+def floats(rng: random.Random) -> Plan:
+    """An aggregate of floats over the union of two sources."""
+    one = packets("s0", 0).union(packets("s1", 1), id="u")
+    one = one.project("link", tenth="bytes * 0.1", share="1000.0 / (bytes + 1)", id="p")
+    decay = rng.choice((None, "70 ms"))
+    window = rng.choice(("200 ms every 50 ms", "15 ms gap", "9 rows"))
+    return one.aggregate("link", window, mean="avg(tenth)", total="sum(share)", half_life=decay, id="x").sink(
+        "out", id="out"
+    )
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_peers_whose_streams_and_replicas_fail_sum_floats_to_the_last_bit(
+    seed: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(replica_schedules, "query", floats)
+    monkeypatch.setattr(replica_schedules, "create", partial(create, exact=True))  # for the rows that are expected
+    replica_schedules.run(seed)
