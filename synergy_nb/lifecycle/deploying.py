@@ -210,8 +210,8 @@ class Deploying:
             self._readers(graph.application, operator, graph.roles.peers[operator]),
             node.kind == "sink",
             node.kind == PART,
-            node.ports,
-            next((name for name, replicas in replicas_of(member.plan).items() if operator in replicas), ""),
+            ports=node.ports,
+            replica_of=next((name for name, replicas in replicas_of(member.plan).items() if operator in replicas), ""),
         )
 
     def _remains(self, known: Deployment, sinks: Collection[str]) -> Deployment:
@@ -296,8 +296,10 @@ def remaining_times(reached: Mapping[str, float], plan: Plan) -> dict[str, float
     for operator in reversed(list(plan.operators)):
         if operator in reached:
             here = reached[operator]
-            paths = [reached[down] - here + found[down] for down in plan.downstream(operator) if down in found]
-            found[operator] = max(0.0, *paths) if paths else 0.0
+            paths = [  # a slow active replica is later than readers that have the tuples from a fast one
+                max(reached[down] - here, 0.0) + found[down] for down in plan.downstream(operator) if down in found
+            ]
+            found[operator] = max(paths, default=0.0)
     return found
 
 

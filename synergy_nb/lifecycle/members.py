@@ -6,10 +6,11 @@ from synergy_nb.control.graph import Producer
 from synergy_nb.control.peer import Timer
 from synergy_nb.lifecycle.messages import ComponentTimes, Graph
 from synergy_nb.plan import Plan
+from synergy_nb.plan.active_replicas import original, replicas_of
 from synergy_nb.plan.catalogue import KINDS, TAP
 from synergy_nb.plan.stream_sharing import taps_of
 
-__all__ = ["Member", "deployment_of", "plan_of", "producer_of", "producers_of"]
+__all__ = ["Member", "deployment_of", "other_replicas", "plan_of", "producer_of", "producers_of"]
 
 
 class Member:
@@ -97,6 +98,12 @@ def plan_of(graph: Graph) -> Plan:
     if graph.shared.keys() != set(taps_of(plan)):
         raise ValueError(f"shared: {', '.join(graph.shared)}; expected the producers of each tap of the plan")
     return plan
+
+
+def other_replicas(graph: Graph, plan: Plan, operator: str) -> set[str]:
+    """Peers that execute another active replica of the same operator."""
+    group = replicas_of(plan).get(original(operator), ())
+    return {graph.roles.peers[each] for each in group if each != operator} - {""}
 
 
 def producer_of(graph: Graph, plan: Plan, tap: str) -> Producer | None:

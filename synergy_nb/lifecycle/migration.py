@@ -68,11 +68,12 @@ from synergy_nb.control.peer import Message, Peer, Timer
 from synergy_nb.events import ComponentMoved, MoveBegun, MoveGivenUp
 from synergy_nb.events.application_states import State
 from synergy_nb.lifecycle.graph_changes import RESEND_INTERVAL, GraphChanges
-from synergy_nb.lifecycle.members import Member
+from synergy_nb.lifecycle.members import Member, other_replicas
 from synergy_nb.lifecycle.messages import End, Follow, Followed, Graph, Moved, SessionConfig
 from synergy_nb.lifecycle.request import Request
 from synergy_nb.overlay.membership import Membership
 from synergy_nb.plan import Plan
+from synergy_nb.plan.active_replicas import original
 from synergy_nb.plan.catalogue import TAP
 from synergy_nb.plan.spark_parts import PART, part_of, parts_of
 
@@ -186,7 +187,12 @@ class Migrations:
                 f"application: {application!r}; a peer of it has died; expected that others have taken over"
             )
         graph = request.graph
-        operator = _component(Plan.from_bytes(graph.plan), operator)
+        plan = Plan.from_bytes(graph.plan)
+        operator = _component(plan, operator)
+        if not graph.roles.peers[operator]:
+            raise ValueError(f"operator: {operator!r}; it was lost; expected a replica that some peer executes")
+        if to in other_replicas(graph, plan, operator):
+            raise ValueError(f"to: {to!r}; another replica of {original(operator)} is there; expected another peer")
         if to == graph.roles.peers[operator]:
             raise ValueError(f"to: {to!r}; {operator} is there already; expected another peer")
         if not to or self.membership.is_dead(to):

@@ -365,7 +365,7 @@ class HotSpots(Protocol):
         if member is None or member.ended or prediction is None or component not in self.session.components:
             return None
         graph, plan = member.graph, member.plan
-        near = {graph.roles.peers[each] for each in (*plan.upstream(operator), *plan.downstream(operator))}
+        near = {graph.roles.peers[each] for each in (*plan.upstream(operator), *plan.downstream(operator))} - {""}
         trusted = prediction.basis == "line" and prediction.slope > 0.0
         now, name = self.peer.now, "/".join(component)
         return Departure(

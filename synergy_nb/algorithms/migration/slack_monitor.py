@@ -121,10 +121,11 @@ class SlackMonitor:
         for application, member in sorted(self.members.items()):
             if member.ended:
                 continue
-            for operator in member.plan.operators:
+            peers = member.graph.roles.peers
+            for operator in filter(peers.__getitem__, member.plan.operators):  # without lost active replicas
                 node = application, operator
                 times[node] = self.times(node)[0]
-                for upstream in member.plan.upstream(operator):
+                for upstream in filter(peers.__getitem__, member.plan.upstream(operator)):
                     hops[(application, upstream), node] = self._hop(member, upstream, operator)
                 limit = member.plan.qos.delay
                 if limit is not None and member.plan.operators[operator].kind == "sink":
@@ -183,7 +184,7 @@ class SlackMonitor:
         if prediction is None:
             return None
         peers = member.graph.roles.peers
-        upstream = {up: self._hop(member, up, operator) for up in member.plan.upstream(operator)}
+        upstream = {up: self._hop(member, up, operator) for up in member.plan.upstream(operator) if peers[up]}
         hops = {up: seconds for up, seconds in upstream.items() if peers[up] != self.peer.address}
         return ComponentTimes(prediction.predicted, prediction.processing, hops)
 

@@ -36,6 +36,7 @@ from synergy_nb.algorithms.migration.selection import slacks as current_slacks
 from synergy_nb.algorithms.migration.slack_monitor import SlackMonitor
 from synergy_nb.control.peer import Message, Peer
 from synergy_nb.events import MigrationProjected
+from synergy_nb.lifecycle.members import other_replicas
 from synergy_nb.models.hot_spot_config import HotSpotConfig
 from synergy_nb.plan import Plan
 
@@ -150,6 +151,8 @@ class Target:
             return "it does not take part in migrations", 0.0, {}
         if self.peer.address in (graph.roles.peers.get(operator), graph.roles.followers.get(operator)):
             return "it executes the component already", 0.0, {}
+        if self.peer.address in other_replicas(graph, plan, operator):
+            return "it executes another replica of the operator", 0.0, {}
         if not self.offers(plan, operator):
             return "it does not offer the component", 0.0, {}
         running = {each.name: each for each in self.monitor.executions()}
@@ -187,8 +190,8 @@ class Target:
         """The execution of a component if it were here."""
         graph, operator = departure.graph, departure.operator
         peers, hops = graph.roles.peers, departure.hops
-        since = max((self._longer(peers[up], hops) for up in plan.upstream(operator)), default=0.0)
-        until = max((self._longer(peers[down], hops) for down in plan.downstream(operator)), default=0.0)
+        since = max((self._longer(peers[up], hops) for up in plan.upstream(operator) if peers[up]), default=0.0)
+        until = max((self._longer(peers[down], hops) for down in plan.downstream(operator) if peers[down]), default=0.0)
         allowed = departure.departure_limit - until - max(departure.age + since, 0.0)
         intercept, slope, processing = departure.intercept, departure.slope, departure.processing
         own = self._own(plan, operator)
