@@ -10,8 +10,8 @@ then tried on what is left.
 Revival needs delays that change for minutes: in smaller clusters each path between two servers is congested at times,
 for three minutes on average, and adds 30 s. There a coordinator weighs, collects and revives while tuples flow, by the
 paper's intervals: 30 s, 5 minutes, and 10 s of delay. Collection alone has the least θ with an unchanged 99th
-percentile where paths are congested, and retains two replicas of each operator. With revival, θ is
-0.3 of the cost of all streams, and one replica is retained.
+percentile where paths are congested, and retains two replicas of each operator. With revival, θ is 0.7 of that, and one
+replica is retained.
 
 Details that the paper does not state
 -------------------------------------
@@ -180,7 +180,7 @@ def revived(
     congested
         Share of the time in which a path is congested.
     theta
-        Target θ with revival, as a share of the cost of all streams.
+        Target θ with revival, as a share of that of collection alone.
     paths
         Matrices of round-trip times, one a snapshot.
     seed
@@ -201,8 +201,8 @@ def revived(
     retained = _least(drawn, graph, server_of, periods, 2, seed, others).cost
     for name, target, k_min, revives in (
         (COLLECTED, retained, 2, False),
-        (UNREVIVED, theta * graph.cost, 1, False),
-        (REVIVED, theta * graph.cost, 1, True),
+        (UNREVIVED, theta * retained, 1, False),
+        (REVIVED, theta * retained, 1, True),
     ):
         run = coordinated(drawn.readings, graph, network, periods, target, k_min, revives)
         late = _summary(np.concatenate([_matched(drawn.readings, each) for each in run.latencies.values()]))
@@ -317,7 +317,7 @@ _PARAMETERS: Final = {
     "servers_congested": whole("servers of a cluster in which paths are congested", 8, 12, least=6),
     "periods": whole("periods of 10 s in which paths are congested at times", 90, 360, least=60),
     "congested": number("share of the time in which a path between two servers is congested", 0.08, most=0.5),
-    "theta": number("target θ with revival, as a share of the cost of all streams", 0.3, most=1.0),
+    "theta": number("target θ with revival, as a share of that of collection alone", 0.7, most=1.0),
     "network": choice("delays: measured, if the matrix is available, or of a transit-stub network",
                       ["measured", "transit-stub"]),
     "snapshots": files("matrices of round-trip times between the same hosts, one a snapshot, in .npz files"),

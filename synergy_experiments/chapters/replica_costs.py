@@ -14,8 +14,9 @@ counts what sending to each reader takes; here a batch is encoded once for all r
 
 Findings
 --------
-The cost of a degree is that of decoding a batch and of looking its tuples up, so it is the same for each operator and
-input; the ratios differ by what the operator itself takes, as in the paper.
+The cost of a degree is that of decoding a batch and of looking its tuples up: a tenth of a percent of a core for each
+input, where the paper has 0.7 to 0.84. The ratios of union and join are above the paper's all the same, since these
+operators take a ninth and a quarter of what they took there: a union passes tables on, and a join looks partners up.
 """
 
 from __future__ import annotations
