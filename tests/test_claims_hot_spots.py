@@ -98,10 +98,10 @@ def points(prediction: float, *, delay: float = 2.0, migrations: float = 1.0 / 3
     return found
 
 
-def verdicts(claim: str, measured: list[Point]) -> dict[str, str]:
+def verdicts(claim: str, *repetitions: list[Point]) -> dict[str, str]:
     (found,) = find([claim])
-    derived = found.derive(measured) if found.derive is not None else ()
-    checks: list[Check] = list(found.checks(Measured([[*measured, *derived]]), {}))
+    derive = found.derive or (lambda _: ())
+    checks: list[Check] = list(found.checks(Measured([*each, *derive(each)] for each in repetitions), {}))
     return {check.name: check.verdict for check in checks}
 
 
@@ -115,7 +115,7 @@ def test_verdicts_hold_where_the_measurements_are_the_papers() -> None:
     [
         ("P4", points(0.7), "misses with prediction are fewer than with reaction"),
         ("P4", points(1.1), "misses with prediction below those without migration, 10 applications a peer, packets"),
-        ("P4", points(0.3), "beyond the paper: they are no more than with equation 3.6"),
+        ("P4", points(0.3), "beyond the paper: they are not more than with equation 3.6"),
         ("P5", points(0.1, delay=4.0), "delay of results in time with prediction is below that without migration"),
         ("P6", points(0.1, migrations=1.0), "migrations an application over all loads, prediction"),
         ("P6", points(0.1, migrations=0.0), "migrations an application over all loads, prediction"),
@@ -123,6 +123,20 @@ def test_verdicts_hold_where_the_measurements_are_the_papers() -> None:
 )
 def test_verdicts_can_fail(claim: str, measured: list[Point], wrong: str) -> None:
     assert verdicts(claim, measured)[wrong] != "holds"
+
+
+def test_policies_are_told_apart_by_the_interval_of_their_difference() -> None:
+    """By equation 3.6 a quarter is missed, by reaction a half."""
+    fewer, not_more = (
+        "misses with prediction are fewer than with reaction",
+        "beyond the paper: they are not more than with equation 3.6",
+    )
+    by_chance = verdicts("P4", points(0.2), points(0.32), points(0.27))
+    assert (by_chance[fewer], by_chance[not_more]) == ("holds", "holds")
+    doubtful = verdicts("P4", points(0.3), points(0.6), points(0.31))
+    assert (doubtful[fewer], doubtful[not_more]) == ("does not hold", "holds")
+    worse = verdicts("P4", points(0.30), points(0.31), points(0.32))
+    assert (worse[fewer], worse[not_more]) == ("holds", "does not hold")
 
 
 def test_cells_are_shared_and_each_rule_for_late_tuples_is_shown() -> None:
