@@ -256,7 +256,7 @@ class ComponentPredictions:
         load = 0.0
         if not self.component.external:  # one component executes on one core at a time
             load = max(self.peer.expected_load, self.expected(self.peer.share) * self.processing)
-        self.time = times.predict(self.peer.predicted_rate, level, load=load, horizon=config.horizon)
+        self.time = times.predict(self.peer.predicted_rate, level, load=load, horizon=config.ahead(limit))
 
     # -- slack ---------------------------------------------------------------------------------------------------
 

@@ -27,7 +27,7 @@ class HotSpotConfig(msgspec.Struct, frozen=True):
         Share ε of the delay limit by which the error of a regression's slope may change a predicted time; it gives the
         confidence level C = ε q_t / r̄_t. Where the error is greater, the last measurement counts.
     horizon
-        Seconds ahead for which execution times are predicted.
+        Seconds ahead for which a growing backlog is predicted; a longer delay limit takes its place (:meth:`ahead`).
     tuples
         Least number of consecutive executions without slack that make a hot spot.
     seconds
@@ -79,6 +79,18 @@ class HotSpotConfig(msgspec.Struct, frozen=True):
             value = getattr(self, field)
             if not isinstance(value, int) or isinstance(value, bool) or value < 1:
                 raise ValueError(f"{field}: {value!r}; expected a whole number from 1")
+
+    def ahead(self, limit: float) -> float:
+        """Return the seconds ahead for which a growing backlog is predicted, given a delay limit in seconds.
+
+        A queue needs the longer to become as long as the limit, the longer that is.
+
+        Examples
+        --------
+        >>> [HotSpotConfig().ahead(limit) for limit in (0.5, 20.0, math.inf)]
+        [5.0, 20.0, 5.0]
+        """
+        return max(self.horizon, limit) if limit < math.inf else self.horizon
 
     @property
     def acts(self) -> bool:

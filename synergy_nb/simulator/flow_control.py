@@ -279,7 +279,8 @@ class FlowControl:
             for meter in members.values():
                 if config.predict:
                     level = self._confidence(meter, total)
-                    meter.predicted = meter.times.predict(rate, level, load=load, horizon=config.horizon)
+                    ahead = config.ahead(self._running[meter.key[0]].application.limit)
+                    meter.predicted = meter.times.predict(rate, level, load=load, horizon=ahead)
                 else:
                     last = meter.times.last
                     meter.predicted = Predicted(meter.tau if last is None else last, "last measurement", False, None)
@@ -384,7 +385,8 @@ class FlowControl:
         for meter in self._members[peer].values():
             name, operator = meter.key
             level = self._confidence(meter, total)
-            predicted = meter.times.predict(rate, level, load=load, horizon=self.config.horizon)
+            ahead = self.config.ahead(self._running[name].application.limit)
+            predicted = meter.times.predict(rate, level, load=load, horizon=ahead)
             allowed = float(self._paths[name].allowed(operator, meter.age))
             allowed -= margin * self._running[name].application.limit if margin else 0.0
             yield Execution.of(meter.name, meter.expected, predicted, allowed, meter.tau, rate)
@@ -427,7 +429,7 @@ class FlowControl:
         measured = [each for each in self._members[target].values() if each.times.last is not None]
         own = [each.times for each in measured if each.key[1] == operator]
         times = max(own, key=lambda each: len(each.pairs)) if own else meter.times.scaled(ratio)
-        predicted = times.predict(rate, level, load=load, horizon=self.config.horizon)
+        predicted = times.predict(rate, level, load=load, horizon=self.config.ahead(application.limit))
         if not own and predicted.basis != "line":
             seconds = tau + max(((each.times.last or 0.0) - each.tau for each in measured), default=0.0)
             predicted = ExecutionTimes.of([(rate, seconds)]).predict(rate, level)

@@ -305,7 +305,8 @@ class SlackMonitor:
         if prediction.basis == "line" and prediction.slope > 0.0:
             return prediction.intercept, prediction.slope
         if prediction.basis == "growing backlog" and self.predicted_rate > 0.0:
-            slope = self.config.horizon * self.utilisation() / self.predicted_rate
+            ahead = self.config.ahead(self.limit((prediction.application, prediction.operator)))
+            slope = ahead * self.utilisation() / self.predicted_rate
             return prediction.predicted - slope * self.predicted_rate, slope
         if self.predicted_rate > 0.0:
             waiting = max(prediction.predicted - prediction.processing, 0.0)
