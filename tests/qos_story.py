@@ -11,6 +11,7 @@ import msgspec
 
 from synergy_nb import source
 from synergy_nb.events import (
+    ActiveReplicasLost,
     ApplicationRunning,
     ComponentDeployed,
     ComponentMeasurements,
@@ -27,6 +28,7 @@ from synergy_nb.events import (
     PeerOverloaded,
     PeerStarted,
     PlacementCompleted,
+    ReplicasDeployed,
     ReplicasLost,
     RequestSubmitted,
     SinkMeasured,
@@ -35,8 +37,21 @@ from synergy_nb.events import (
 )
 from synergy_nb.events.journal import Journal
 from synergy_nb.plan import Plan
+from synergy_nb.plan.active_replicas import replicated as replicated_plan
 
-__all__ = ["NAMES", "PEERS", "START", "measured", "qos", "relieved", "replicated", "story", "top_pairs"]
+__all__ = [
+    "NAMES",
+    "PEERS",
+    "START",
+    "actively_replicated",
+    "filtered",
+    "measured",
+    "qos",
+    "relieved",
+    "replicated",
+    "story",
+    "top_pairs",
+]
 
 PEERS = tuple(f"tcp://10.0.0.{number}:7000" for number in range(1, 6))
 NAMES = {address: f"peer-{number}" for number, address in enumerate(PEERS, start=1)}
@@ -214,3 +229,54 @@ def replicated(seconds: int = 10) -> Journal:
         else:
             journal.append(event)
     return journal
+
+
+def actively_replicated(seconds: int = 10) -> Journal:
+    """A filter and its successor with three active replicas; half-way a peer dies, and a replica elsewhere fails."""
+    journal = Journal(1_000_000)
+    middle = START + seconds / 2
+    plan = filtered()
+    expanded = replicated_plan(plan, 3)
+    where = {
+        name: PEERS[1 + int(name[-1])] if "~" in name else PEERS[0] for name in expanded.operators
+    } | {"filter": PEERS[1], "project": PEERS[1]}  # fmt: skip
+    for address in PEERS:
+        journal.append(PeerStarted(START - 5, address, address, name=NAMES[address]))
+    asked = {"delay": 1.0, "active": 3.0}
+    operators = list(plan.operators)
+    journal.append(RequestSubmitted(START - 0.2, PEERS[0], "top-1", plan="busy", operators=operators, qos=asked))
+    placed = {name: [where[name], where[f"{name}~1"], where[f"{name}~2"]] for name in ("filter", "project")}
+    journal.append(
+        ReplicasDeployed(
+            START - 0.1, PEERS[0], "top-1", replicas=placed, degree=3, distance_s=None, cost=44.0, cost_alone=8.0,
+            bandwidth=28800.0, bandwidth_alone=6400.0,
+        )
+    )  # fmt: skip
+    journal.append(GraphSelected(START - 0.1, PEERS[0], "top-1", peers=where, phi=0.1, delay_s=0.005))
+    for operator, address in where.items():
+        journal.append(ComponentDeployed(START - 0.05, address, "top-1", operator=operator))
+    journal.append(ApplicationRunning(START, PEERS[0], "top-1", peers=where))
+    for second in range(1, seconds + 1):
+        time = START + second
+        journal.append(qos(time, 0.012, 0.03, 100 * second))
+        if time == middle:
+            journal.append(PeerDeclaredDead(time, PEERS[0], PEERS[1], incarnation=0))
+            journal.append(
+                ActiveReplicasLost(
+                    time, PEERS[0], "top-1", at=PEERS[1], operators=["filter", "project"],
+                    left={"filter": 2, "project": 2}, reason=f"peer {PEERS[1]} died",
+                )
+            )  # fmt: skip
+            journal.append(
+                ActiveReplicasLost(
+                    time, PEERS[0], "top-1", at=PEERS[3], operators=["project~2"], left={"project": 1},
+                    reason="out of memory",
+                )
+            )  # fmt: skip
+    return journal
+
+
+def filtered() -> Plan:
+    """A filter and a projection, each with three active replicas."""
+    stream = source("packets", seed=1).filter("link = 'B'").project("bytes")
+    return stream.sink("busy", delay="1 s", availability="active 3")

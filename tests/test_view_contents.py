@@ -29,13 +29,15 @@ from synergy_nb.events import (
 )
 from synergy_nb.events.journal import Journal
 from synergy_nb.plan import Plan
+from synergy_nb.plan.active_replicas import replicated as replicated_plan
 from synergy_nb.reporting.explanation import Explanation
 from synergy_nb.widgets import static_view
 from synergy_nb.widgets.charts import Delay, delay_chart
 from synergy_nb.widgets.journal_series import JournalSeries
+from synergy_nb.widgets.qos_view import QoSView
 from synergy_nb.widgets.report import report
 from synergy_nb.widgets.status_text import status_pieces
-from tests.qos_story import NAMES, PEERS, START, qos, replicated, story, top_pairs
+from tests.qos_story import NAMES, PEERS, START, actively_replicated, filtered, qos, replicated, story, top_pairs
 from tests.two_hosts import Pair, play, reading, trace
 
 
@@ -217,6 +219,54 @@ def test_backups_a_death_and_a_take_over_leave_their_marks_everywhere() -> None:
     assert "peer-2 died with filter" in page
     assert 'class="event-label"' in page
     assert "2 replicas of each component were placed; 1 left of filter, aggregate." in page
+
+
+def test_active_replicas_are_drawn_beside_their_operators_and_lost_ones_say_why() -> None:
+    found = read(actively_replicated())
+    said = status_pieces(found, filtered())
+    facts = said["head"]["facts"]
+    assert "2 of 3 active replicas of filter · 1 of 3 active replicas of project" in facts
+    assert "network cost 5.5 times that without replicas" in facts
+    assert "5 operators on 3 peers" in facts
+    short = "3 active replicas were asked for, 1 left of project; 2 left of filter"
+    assert said["head"]["sentence"] == f"peer-2 died; {short}."
+    shown = parts(found, filtered())
+    assert set(shown) == {"source", "filter", "filter~1", "filter~2", "project", "project~1", "project~2", "sink"}
+    assert {name: part["replica_of"] for name, part in shown.items() if part["replica_of"]} == {
+        "filter~1": "filter", "filter~2": "filter", "project~1": "project", "project~2": "project",
+    }  # fmt: skip
+    assert (shown["project~2"]["state"], shown["project~2"]["state_text"]) == ("dead", "replica lost")
+    assert "lost: out of memory" in shown["project~2"]["tip"]
+    assert "lost: peer-2 died" in shown["filter"]["tip"]
+    assert (shown["filter~1"]["state"], shown["filter~1"]["on"]) == ("running", "peer-3")
+    assert "active replicas of filter: 2 of 3 run" in shown["filter~1"]["tip"]
+    marks = [(mark["label"], mark["text"]) for mark in said["marks"]["list"]]
+    assert marks == [
+        ("peer-2 died", "peer-2 died with filter, project"),
+        ("", "filter, project at peer-2 lost, peer-2 died: 2 of 3 left of filter, 2 of 3 left of project"),
+        ("replica lost", "project~2 at peer-4 lost, out of memory: 1 of 3 left of project"),
+    ]
+    for picture in (static_view.text(found, filtered()), static_view.svg(found, filtered())):
+        assert "filter~2" in picture
+        assert "project~2 at peer-4 lost" in picture
+    assert re.search(r"⊘.* project~2 .*peer-4, replica lost", static_view.text(found, filtered()))
+
+
+def test_the_plan_is_drawn_again_when_its_replicas_are_placed() -> None:
+    events = list(actively_replicated())
+    journal = Journal(1000)
+    view = QoSView(journal, filtered(), application="top-1")
+    try:
+        assert list(view._pieces()["plan"]["labels"]) == ["source", "filter", "project", "sink"]
+        for event in events:
+            journal.append(event)
+        view.update()
+        picture = view._pieces()["plan"]
+        assert list(picture["labels"]) == list(replicated_plan(filtered(), 3).operators)
+        assert [ghost for *_, ghost in picture["right"]["links"]].count(False) == 3
+        assert len(picture["right"]["links"]) == 3 + 9 + 3
+    finally:
+        view.close()
 
 
 def test_a_death_is_marked_once_and_not_where_it_does_not_matter() -> None:

@@ -12,11 +12,12 @@ from typing import Any, Final
 from synergy_nb.events import ComponentMeasurements
 from synergy_nb.events.application_states import ENDED
 from synergy_nb.plan import Plan
+from synergy_nb.plan.active_replicas import original, replicated
 from synergy_nb.reporting.formatting import DISCIPLINE_NAMES, counted, rate, readable, seconds, share, size
 from synergy_nb.widgets.journal_series import JournalSeries
 from synergy_nb.widgets.latest_values import Component, Run
 
-__all__ = ["STATES", "named", "pieces_of", "state", "status"]
+__all__ = ["STATES", "drawn_plan", "named", "pieces_of", "state", "status"]
 
 #: Words for a component in each of its states.
 STATES: Final = {
@@ -37,6 +38,18 @@ def named(readings: JournalSeries, text: str) -> str:
     return readable(text, {f"peer {address}": name for address, name in names.items()} | names)
 
 
+def drawn_plan(readings: JournalSeries, plan: Plan) -> Plan:
+    """The plan that the view of an application draws: with its active replicas, also those that were lost."""
+    run = readings.runs.get(readings.application or "")
+    if run is None or not run.active:
+        return plan
+    degrees: dict[str, int] = {}
+    for name in (*run.roles.peers, *run.lost_replicas):
+        number = int(name.removeprefix(f"{original(name)}~")) if name != original(name) else 0
+        degrees[original(name)] = max(degrees.get(original(name), 1), number + 1)
+    return replicated(plan, degrees) if max(degrees.values(), default=1) > 1 else plan
+
+
 def status(readings: JournalSeries, run: Run) -> tuple[str, str]:
     """Status of an application, and why, addresses replaced by names.
 
@@ -52,6 +65,8 @@ def state(readings: JournalSeries, component: Component) -> str:
     run = readings.run(component.application)
     if component.failure is not None:
         return "failed"
+    if component.operator in run.lost_replicas:
+        return "dead"
     if readings.peer(component.peer).gone:
         return "dead"
     now = status(readings, run)[0]
@@ -70,7 +85,7 @@ def pieces_of(
     """The pieces of all ``components`` of an application, by ``part:application/operator``."""
     pieces: dict[str, dict[str, Any]] = {}
     for component in components:
-        if not run.roles.peers or component.operator in run.roles.peers:
+        if not run.roles.peers or component.operator in run.roles.peers or component.operator in run.lost_replicas:
             pieces |= _of_component(readings, component, run.parts.get(component.operator))
     if readings.application is not None and run.shared and plan is not None:
         for tap in run.shared:
@@ -160,6 +175,12 @@ def _part(readings: JournalSeries, component: Component) -> dict[str, Any]:
         lines.insert(0, f"moving to {readings.name(component.moving)}")
     run = readings.run(component.application)
     state_text, on = STATES[now], readings.name(component.peer)
+    name, running = original(component.operator), run.running_replicas
+    if name in running:
+        lines.append(f"active replicas of {name}: {running[name]} of {run.active} run")
+    if component.operator in run.lost_replicas and now == "dead":
+        state_text = "replica lost"
+        lines.append(f"lost: {named(readings, run.lost_replicas[component.operator][1])}")
     if component.operator in run.shared:
         of, other = run.shared[component.operator]
         lines.insert(0, f"uses the stream of {other}, which {of} executes")
@@ -169,13 +190,14 @@ def _part(readings: JournalSeries, component: Component) -> dict[str, Any]:
     if keeping:
         lines.append(f"backup on {', '.join(keeping)}")
         on = f"{on} + {keeping[0] if len(keeping) == 1 else counted(len(keeping), 'backup')}"
-    elif component.operator in run.left:
+    elif run.degree and component.operator in run.left:
         lines.append(f"no backup is left; {run.degree} replicas were placed")
     busiest = max(stats.rate, stats.output_rate) if stats is not None else None
     return {
         "application": component.application,
         "title": run.plan or component.application,
         "operator": component.operator,
+        "replica_of": name if name != component.operator else "",
         "peer": component.peer,
         "on": on,
         "state": now,

@@ -14,6 +14,7 @@ from typing import Final
 from msgspec.structs import replace
 
 from synergy_nb.events import (
+    ActiveReplicasLost,
     ApplicationEnded,
     ApplicationRunning,
     ClusterClosed,
@@ -43,6 +44,7 @@ from synergy_nb.events import (
     PeerStarted,
     PeerTrouble,
     PlacementCompleted,
+    ReplicasDeployed,
     ReplicasLost,
     RequestEvent,
     RequestSubmitted,
@@ -302,7 +304,8 @@ class JournalSeries:
         within = {each for part, members in run.parts.items() for each in members if each != part}
         run.roles = replace(run.roles, peers={name: peer for name, peer in peers.items() if name not in within})
         for operator, peer in run.roles.peers.items():
-            self._component(application, operator, peer).peer = peer
+            if peer:  # else it is an active replica that was lost
+                self._component(application, operator, peer).peer = peer
 
     @SHOWN.add
     def _running(self, event: ApplicationRunning) -> None:
@@ -324,6 +327,21 @@ class JournalSeries:
     @SHOWN.add
     def _replicas_lost(self, event: ReplicasLost) -> None:
         self._lose(self.run(event.subject), event.at, event.time)
+
+    @SHOWN.add
+    def _active_replicas_placed(self, event: ReplicasDeployed) -> None:
+        run = self.run(event.subject)
+        run.active, run.replicated, run.lost_replicas = event.degree, list(event.replicas), {}
+        run.times_cost = event.cost / event.cost_alone if event.cost_alone else None
+
+    @SHOWN.add
+    def _active_replicas_lost(self, event: ActiveReplicasLost) -> None:
+        run = self.run(event.subject)
+        run.lost_replicas = run.lost_replicas | dict.fromkeys(event.operators, (event.at, event.reason))
+        run.roles = run.roles.without(event.operators)
+        left = ", ".join(f"{count} of {run.active} left of {name}" for name, count in event.left.items())
+        text = f"{', '.join(event.operators)} at {event.at} lost, {event.reason}: {left}"
+        run.mark(event.time, "bad", "" if event.at in run.lost else "replica lost", text)
 
     @SHOWN.add
     def _taking_over(self, event: TakeoverBegun) -> None:

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections import deque
+from collections import Counter, deque
 from typing import Final
 
 import msgspec
 
 from synergy_nb.control.graph import Roles
 from synergy_nb.events import ComponentMeasurements
+from synergy_nb.plan.active_replicas import original
 
 __all__ = ["Component", "Flow", "Mark", "Peer", "Run"]
 
@@ -126,6 +127,14 @@ class Run(msgspec.Struct):
         All components that produce a shared stream, by the same operator: application, operator, peer address.
     degree
         Number of replicas of each component that was placed; 0 without replication.
+    active
+        Number of active replicas of each operator that the plan asks for; 0 without active replicas.
+    replicated
+        Operators with active replicas.
+    lost_replicas
+        Active replicas that were lost: id to the address of its peer and the reason.
+    times_cost
+        Expected network cost, as a multiple of that without replicas; None if it is not known.
     lost
         Addresses of the peers of the application that have died.
     marks
@@ -143,6 +152,10 @@ class Run(msgspec.Struct):
     shared: dict[str, tuple[str, str]] = {}
     producers: dict[str, list[tuple[str, str, str]]] = {}
     degree: int = 0
+    active: int = 0
+    replicated: list[str] = []
+    lost_replicas: dict[str, tuple[str, str]] = {}
+    times_cost: float | None = None
     lost: set[str] = set()
     marks: list[Mark] = []
     submitted: float | None = None
@@ -160,8 +173,17 @@ class Run(msgspec.Struct):
         return {*self.roles.addresses, *filter(None, [self.origin])}
 
     @property
+    def running_replicas(self) -> dict[str, int]:
+        """Operator to the number of its active replicas that are left; empty without active replicas."""
+        replicas = [name for name, peer in self.roles.peers.items() if peer and peer not in self.lost]
+        counts = Counter(map(original, replicas))
+        return {name: counts[name] for name in self.replicated}
+
+    @property
     def left(self) -> dict[str, int]:
-        """Component to the number of its remaining replicas, for components with fewer than were placed."""
+        """Operator to the number of its remaining replicas, for operators with fewer than were placed or asked for."""
+        if self.active:
+            return {name: count for name, count in self.running_replicas.items() if count < self.active}
         primaries, backups = self.roles.peers, self.roles.backups  # the primary is one of the replicas
         replicas = {name: (primaries.get(name), *peers) for name, peers in backups.items()}
         counts = {name: sum(peer not in self.lost for peer in peers) for name, peers in replicas.items()}

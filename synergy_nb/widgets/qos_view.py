@@ -35,6 +35,7 @@ from synergy_nb.events import RequestSubmitted
 from synergy_nb.events.journal import Journal
 from synergy_nb.plan import Plan
 from synergy_nb.widgets import static_view
+from synergy_nb.widgets.component_status import drawn_plan
 from synergy_nb.widgets.journal_series import JournalSeries
 from synergy_nb.widgets.line_history import Line
 from synergy_nb.widgets.status_text import shown_flows, shown_peers, status_pieces
@@ -125,7 +126,7 @@ class QoSView(anywidget.AnyWidget):
             application = _last(journal, plan)
         self._journal = journal
         self._plan = plan
-        self._picture = None if plan is None else _picture(plan)
+        self._picture: tuple[list[str], dict[str, Any]] | None = None  # with the operators that it shows
         self._reading = reading if reading is not None else contextlib.nullcontext()
         self._leave: Callable[[], None] | None = None
         self._clock = clock
@@ -316,8 +317,11 @@ class QoSView(anywidget.AnyWidget):
 
     def _pieces(self) -> dict[str, Any]:
         pieces: dict[str, Any] = status_pieces(self._readings, self._plan)
-        if self._picture is not None:
-            pieces["plan"] = self._picture
+        if self._plan is not None:
+            drawn = drawn_plan(self._readings, self._plan)
+            if self._picture is None or list(drawn.operators) != self._picture[0]:
+                self._picture = list(drawn.operators), _picture(drawn)
+            pieces["plan"] = self._picture[1]
         return pieces
 
     def _lines(self) -> list[tuple[str, str, Line]]:
@@ -383,7 +387,7 @@ def _last(journal: Journal, plan: Plan) -> str:
 def _picture(plan: Plan) -> dict[str, Any]:
     """Coordinates of boxes and lines of a plan, from left to right and from top to bottom, in pixels."""
     labels = {
-        name: name if operator.kind in (name, "source") else f"{name} ({operator.kind})"
+        name: name if operator.replica_of or operator.kind in (name, "source") else f"{name} ({operator.kind})"
         for name, operator in plan.operators.items()
     }
     least = LEAST_WIDTH if plan.qos.degree is None and plan.qos.availability is None else WITH_BACKUP
@@ -395,6 +399,8 @@ def _picture(plan: Plan) -> dict[str, Any]:
         picture[direction] = {
             "size": [round(each, 1) for each in place.size],
             "boxes": {name: [round(each, 1) for each in box] for name, box in place.boxes.items()},
-            "links": list(place.links.values()),
+            "links": [
+                [*link, any(plan.operators[end].replica_of for end in edge)] for edge, link in place.links.items()
+            ],
         }
     return picture

@@ -10,6 +10,7 @@ from synergy_nb.drawing.svg import element, label, picture
 from synergy_nb.plan import Plan
 from synergy_nb.reporting.tables import as_text
 from synergy_nb.widgets.charts import STYLE, chart
+from synergy_nb.widgets.component_status import drawn_plan
 from synergy_nb.widgets.journal_series import JournalSeries
 from synergy_nb.widgets.latest_values import Flow
 from synergy_nb.widgets.status_text import shown_flows, status_pieces
@@ -145,7 +146,7 @@ def _plan(readings: JournalSeries, plan: Plan, pieces: Mapping[str, Any], width:
         name: f"{piece['on']}, {(piece['state'] == 'running' and piece['rate']) or piece['state_text']}"
         for name, piece in own.items()
     }
-    picture = plan.to_svg(details, {name: piece["state"] for name, piece in own.items()})
+    picture = drawn_plan(readings, plan).to_svg(details, {name: piece["state"] for name, piece in own.items()})
     size = picture.partition('viewBox="0 0 ')[2].partition('"')[0].split()
     wide, high = float(size[0]), float(size[1])
     scale = min(width / wide, 1.0)
@@ -232,7 +233,9 @@ def text(readings: JournalSeries, plan: Plan | None = None) -> str:
     if plan is not None and readings.application is not None:
         own = {piece["operator"]: piece for piece in parts}
         details = {name: f"{piece['on']}, {piece['state_text']}" for name, piece in own.items()}
-        blocks.append(plan.to_text(details, {name: piece["state"] for name, piece in own.items()}))
+        blocks.append(
+            drawn_plan(readings, plan).to_text(details, {name: piece["state"] for name, piece in own.items()})
+        )
     peers = [
         (
             piece["name"],

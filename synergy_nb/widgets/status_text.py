@@ -60,7 +60,7 @@ def shown_peers(readings: JournalSeries) -> list[Peer]:
     """Peers that the view shows, by name: those of the application's graph, or all."""
     if readings.application is not None:
         run = readings.run(readings.application)
-        addresses = {*run.roles.addresses, *run.lost}
+        addresses = {*run.roles.addresses, *run.lost, *(at for at, _ in run.lost_replicas.values())}
     else:
         addresses = set(readings.peers) | set(readings.names)
     return sorted(
@@ -107,12 +107,14 @@ def _head(readings: JournalSeries, flows: list[Flow], peers: list[Peer], plan: P
         ended = run.ended
         until = ended or readings.now
         facts = [run.application] if run.application != title else []
-        if run.roles.peers:
-            number = sum(len(run.parts.get(operator, (operator,))) for operator in run.roles.peers)
-            used = len(set(run.roles.peers.values()))
+        executed = {operator: peer for operator, peer in run.roles.peers.items() if peer}
+        if executed:
+            number = sum(len(run.parts.get(operator, (operator,))) for operator in executed)
+            used = len(set(executed.values()))
             facts.append(f"{counted(number, 'operator')} on {counted(used, 'peer')}")
         if run.degree > 1:
             facts.append(f"{run.degree} replicas of each operator between sources and sinks")
+        facts += _active(run)
         sentence, worse = _sentence(readings, run, now, why, flows, plan)
         if worse == "bad":
             glyph = "▲"
@@ -196,7 +198,19 @@ def _hot(readings: JournalSeries, run: Run) -> str:
 def _short(run: Run) -> str:
     """A sentence about the operators with fewer replicas than requested."""
     left = counts(run.left)
-    return f"{run.degree} replicas were placed, {left}" if left else ""
+    asked = f"{run.active} active replicas were asked for" if run.active else f"{run.degree} replicas were placed"
+    return f"{asked}, {left}" if left else ""
+
+
+def _active(run: Run) -> list[str]:
+    """How many active replicas of each operator run, and what they are expected to cost."""
+    by_number: dict[int, list[str]] = {}
+    for name, count in run.running_replicas.items():
+        by_number.setdefault(count, []).append(name)
+    facts = [f"{number} of {run.active} active replicas of {', '.join(by_number[number])}" for number in by_number]
+    if run.active > 1 and run.times_cost is not None:
+        facts.append(f"network cost {run.times_cost:.3g} times that without replicas")
+    return facts
 
 
 def _marks(readings: JournalSeries) -> list[dict[str, Any]]:

@@ -34,8 +34,9 @@ export class Picture {
     });
     this.title = make("title", {});
     drawing.append(this.title);
-    for (const [path, head] of links) {
-      drawing.append(make("path", { class: "link", d: path }), make("polygon", { class: "head", points: head }));
+    for (const [path, head, ofReplica] of links) {
+      const ghost = ofReplica ? " ghost" : "";
+      drawing.append(make("path", { class: `link${ghost}`, d: path }), make("polygon", { class: `head${ghost}`, points: head }));
     }
     this.nodes.clear();
     for (const [operator, [x, y, breadth, height]] of Object.entries(boxes)) {
@@ -76,7 +77,7 @@ export class Picture {
       put(node.peer, cut(part?.on ?? "no peer yet", node.room));
       const moving = part?.moving ? cut(part.moving, node.room) : "";
       put(node.status, moving || (now === "running" ? part.rate || "running" : cut(part?.state_text ?? "waiting", node.room)));
-      node.group.setAttribute("class", `node ${now}`);
+      node.group.setAttribute("class", part?.replica_of ? `node ${now} replica` : `node ${now}`);
       node.stripe.style.fill = rank === undefined ? "var(--edge)" : `var(--peer-${rank % COLOURS})`;
       const words = `${operator} on ${part?.on ?? "no peer"}: ${part?.state_text ?? "waiting"}`;
       put(node.tip, part?.tip ? `${words}\n${part.tip}` : words);
