@@ -17,12 +17,12 @@ and 0.5 %. So both predictions miss less than reaction; which of the two misses 
 dropping, 53.5 % without migration and 0.4 % with prediction; if tuples that are sure to be late are dropped, 21.3 and
 0.4 %.
 
-With four seeds at the quick scale and 10 applications a peer (packets), 61.9 ± 10.1 % are missed without migration, 23.6 ±
-16.4 % with reaction, 11.8 ± 9.4 % with prediction and 10.6 ± 9.8 % by equation 3.6 (95 % intervals). Within seeds prediction
-misses 11.7 points fewer than reaction (-0.4 to 23.9) and 1.3 more than equation 3.6 (-1.3 to 3.8): neither is told apart by
-four seeds; reaction misses 38.4 points fewer than no migration (26.3 to 50.4). Delays with a miss as long as the limit are
-16.0 ± 0.6, 11.2 ± 1.9 and 9.2 ± 2.7 s without migration, with reaction and with prediction; those of results in time 9.2 ±
-3.3, 8.4 ± 1.8 and 7.7 ± 2.0 s.
+With four seeds at the quick scale and 10 applications a peer (packets), 61.9 ± 10.1 % are missed without migration,
+23.6 ± 16.4 % with reaction, 11.8 ± 9.4 % with prediction and 10.6 ± 9.8 % by equation 3.6 (95 % intervals). Within
+seeds prediction misses 11.7 points fewer than reaction (-0.4 to 23.9) and 1.3 more than equation 3.6 (-1.3 to 3.8):
+neither is told apart by four seeds; reaction misses 38.4 points fewer than no migration (26.3 to 50.4). Delays with
+a miss as long as the limit are 16.0 ± 0.6, 11.2 ± 1.9 and 9.2 ± 2.7 s without migration, with reaction and with
+prediction; those of results in time 9.2 ± 3.3, 8.4 ± 1.8 and 7.7 ± 2.0 s.
 
 *Delays.* Those of results in time are lower with prediction at 10 applications a peer (6.4 s against 8.4), and not at
 8 (3.9 against 3.7), nor at the quick scale: without migration only results from before the queues grew are in time.
