@@ -24,9 +24,11 @@ Findings
 Far more can be collected than the streams that are hardly ever first: what counts is that some stream is early, and
 a second one masks what happens to it. As in the paper, the share that is useful falls with the degree. Two replicas of
 each operator do not ensure that a crash is survived, as both may read the same replica of another operator; therefore
-collection also retains what a crash of any single server needs (our rule). What survives a crash masks congestion, too,
-so revival saves more only if one replica is retained, and then nothing masks what varies from tuple to tuple: the cost
-is lower still, but in some clusters latencies are higher.
+collection also retains what a crash of any single server needs (our rule).
+
+What survives a crash masks congestion, too, so revival has little left to save: at degree 3, in three small clusters, it
+was not shown to lower the cost at the same latency. With one replica nothing masks what varies from tuple to tuple, and
+what is revived costs as much as was collected beyond that.
 """
 
 from __future__ import annotations
