@@ -26,9 +26,9 @@ a second one masks what happens to it. As in the paper, the share that is useful
 each operator do not ensure that a crash is survived, as both may read the same replica of another operator; therefore
 collection also retains what a crash of any single server needs (our rule).
 
-What survives a crash masks congestion, too, so revival has little left to save: at degree 3, in three small clusters, it
-was not shown to lower the cost at the same latency. With one replica nothing masks what varies from tuple to tuple, and
-what is revived costs as much as was collected beyond that.
+What survives a crash masks congestion, too, so revival has little left to save: at degree 3, in three small clusters,
+it was not shown to lower the cost at the same latency. With one replica nothing masks what varies from tuple to
+tuple, and what is revived costs as much as was collected beyond that.
 """
 
 from __future__ import annotations
