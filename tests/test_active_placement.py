@@ -66,7 +66,9 @@ def test_the_journal_has_costs_and_the_delay_over_the_fastest_replicas(ring: Rin
     assert deployed.cost > 3 * deployed.cost_alone > 0.0
     (chosen,) = ring.events("r", GraphSelected)
     assert chosen.delay_s < 0.1
-    assert "bandwidth" in str(Explanation("r", ring.events("r"), {}))
+    account = str(Explanation("r", ring.events("r"), {}))
+    assert "active replicas: bandwidth" in account
+    assert "counts (aggregate): its replicas agree without a sort" in account
 
 
 def test_streams_of_replicas_are_not_shared() -> None:

@@ -15,6 +15,7 @@ from synergy_nb.cli.console import fields, out
 from synergy_nb.cli.doctor import Finding
 from synergy_nb.cli.run_command import Run
 from synergy_nb.plan import Plan
+from synergy_nb.plan.replica_agreement import agreement_text
 from synergy_nb.reporting.formatting import (
     DISCIPLINE_NAMES,
     HOTSPOT_MODES,
@@ -104,6 +105,9 @@ def show_plan(plan: Plan) -> None:
     out.print()
     out.print(Text("\n".join("  " + line for line in plan.to_text().splitlines()), no_wrap=True, overflow="ellipsis"))
     out.print()
+    if plan.qos.active is not None:
+        out.print(Text("\n".join(f"  {line}" for line in agreement_text(plan).splitlines())))
+        out.print()
     table = Table(box=None, pad_edge=False)
     table.add_column("operator", no_wrap=True)
     table.add_column("does", overflow="fold", style="dim")

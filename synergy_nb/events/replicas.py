@@ -28,6 +28,7 @@ __all__ = [
     "ReplicasDeployed",
     "ReplicasLeft",
     "ReplicasLost",
+    "StreamReplicaLost",
 ]
 
 
@@ -118,6 +119,8 @@ class ReplicasDeployed(RequestEvent, frozen=True, gc=False):
         Network cost of all streams, bytes on the way (bytes/s times seconds), with replicas and without.
     bandwidth, bandwidth_alone
         Bandwidth of all streams, bytes/s, with replicas and without.
+    agreement
+        Operator to a sentence about whether its replicas agree without a sort of their inputs, and why.
     """
 
     replicas: Mapping[str, Sequence[str]]
@@ -127,6 +130,7 @@ class ReplicasDeployed(RequestEvent, frozen=True, gc=False):
     cost_alone: float
     bandwidth: float
     bandwidth_alone: float
+    agreement: Mapping[str, str] = {}
 
 
 class ActiveReplicasLost(RequestEvent, frozen=True, gc=False):
@@ -145,6 +149,15 @@ class ActiveReplicasLost(RequestEvent, frozen=True, gc=False):
     at: str
     operators: Sequence[str]
     left: Mapping[str, int]
+    reason: str
+
+
+class StreamReplicaLost(RequestEvent, frozen=True, gc=False):
+    """One of several stream replicas sends an ``operator`` nothing more; it reads on from the others."""
+
+    severity: ClassVar[Severity] = Severity.DETAIL
+
+    operator: str
     reason: str
 
 

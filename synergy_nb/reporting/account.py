@@ -173,6 +173,7 @@ def _active_replicas(deployed: ReplicasDeployed) -> list[str]:
             apart = "" if deployed.distance_s is None else f" and is {seconds(deployed.distance_s)} from the others"
             where += f"; {lacking} fewer than required, as no other peer has room{apart}"
         written.append(f"    {operator} at {where}")
+    written.extend(f"    {sentence}" for sentence in deployed.agreement.values())
     return written
 
 

@@ -44,6 +44,7 @@ from synergy_nb.models.delay_matrix import Matrix
 from synergy_nb.overlay.latency import Latency
 from synergy_nb.plan import Plan
 from synergy_nb.plan.active_replicas import is_replicable, replica_id, replicated
+from synergy_nb.plan.replica_agreement import agreements
 
 __all__ = ["ActivePlacement"]
 
@@ -171,6 +172,7 @@ class ActivePlacement:
             cost_alone=alone,
             bandwidth=_bandwidth(plan, degrees),
             bandwidth_alone=_bandwidth(plan, {}),
+            agreement={name: str(each) for name, each in agreements(expanded).items()},
         )
         self._peer.record(
             GraphSelected,

@@ -387,6 +387,8 @@ class Host:
                     self._driver.drop(component)
                 self._runtime.record(events.OperatorFailed, application, operator=operator, reason=fact.reason)
                 self._failed(application, operator, fact.reason)
+            case FactKind.INPUT_LOST:
+                self._runtime.record(events.StreamReplicaLost, application, operator=operator, reason=fact.reason)
             case FactKind.COPY_READY | FactKind.COPIES_BEHIND:
                 self._copies(fact, self.hosting)
             case FactKind.TAKEN_OVER:
