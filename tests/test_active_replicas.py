@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import random
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import polars as pl
@@ -11,6 +11,7 @@ import pytest
 
 from synergy_nb.dataflow.operators import create
 from synergy_nb.dataflow.streams.duplicate_filter import DuplicateFilter
+from synergy_nb.dataflow.streams.execution import Outcome, Work
 from synergy_nb.dataflow.streams.log import Limits, StreamLog
 from synergy_nb.dataflow.streams.stream_merging import MergedLogic
 from synergy_nb.dataflow.streams.values import ORIGIN, OnLag, Point, Reader, chunks_of
@@ -47,14 +48,20 @@ def query() -> Plan:
     return sums.sink("out", id="out")
 
 
-def deployed(seed: int, degree: int, faults: Faults | None = None) -> tuple[StreamWorld, dict[str, str]]:
+def deployed(
+    seed: int,
+    degree: int,
+    faults: Faults | None = None,
+    inputs: Mapping[str, pl.DataFrame] = INPUTS,
+    kind: type[StreamWorld] = StreamWorld,
+) -> tuple[StreamWorld, dict[str, str]]:
     """Deploy the query: sources and sink at the first peer, the other components one after another at the rest."""
     plan = replicated(query(), degree)
     others = [name for name, each in plan.operators.items() if each.kind not in ("source", "sink")]
     places = dict.fromkeys(plan.operators, PEERS[0])
     places |= {name: PEERS[1 + number % (len(PEERS) - 1)] for number, name in enumerate(others)}
-    world = StreamWorld(seed=seed, peers=PEERS, faults=faults)
-    world.deploy("app", plan, places, INPUTS)
+    world = kind(seed=seed, peers=PEERS, faults=faults)
+    world.deploy("app", plan, places, inputs)
     return world, places
 
 
@@ -99,6 +106,66 @@ def test_a_replica_that_hangs_and_comes_back_doubles_nothing(expected: list[tupl
     world._later(0.5, world.hang, places["filter"], 10.0)
     world.run(30.0)
     assert results(world) == expected
+
+
+class Watched(StreamWorld):
+    """A world that retains what each component emitted, in its order."""
+
+    def __init__(self, *arguments: Any, **settings: Any) -> None:
+        super().__init__(*arguments, **settings)
+        self.emitted: dict[str, list[tuple[Any, ...]]] = {}
+        self.received: dict[str, int] = {}
+
+    def _measure(self, work: Work, outcome: Outcome) -> None:
+        name = work.component.operator
+        for chunk in outcome.chunks:
+            if isinstance(chunk.item, Batch):
+                self.emitted.setdefault(name, []).extend(chunk.item.table.rows())
+        self.received[name] = self.received.get(name, 0) + work.rows
+        super()._measure(work, outcome)
+
+
+def test_replicas_of_a_union_emit_the_same_tuples_in_different_orders() -> None:
+    """Otherwise no test of replicas would show that readers need no order."""
+    differ = 0
+    for seed in range(5):
+        world, _ = deployed(seed, 2, Faults(delay=(0.0, 0.3)), kind=Watched)
+        world.run(20.0)
+        assert isinstance(world, Watched)
+        one, other = world.emitted["union"], world.emitted["union~1"]
+        assert sorted(one) == sorted(other)
+        differ += one != other
+    assert differ >= 4
+
+
+@pytest.mark.parametrize("degree", [2, 3])
+def test_each_port_has_a_filter_of_its_own(degree: int) -> None:
+    """A union of two streams of equal tuples has each tuple twice."""
+    same = {"a": INPUTS["a"], "b": INPUTS["a"]}
+    world, _ = deployed(1, degree, inputs=same)
+    world.run(20.0)
+    counts = {(start, k): c for _, start, _, k, _, c in results(world)}
+    alone, _ = deployed(1, 1, inputs={"a": INPUTS["a"], "b": INPUTS["a"].clear()})
+    alone.run(20.0)
+    assert counts == {(start, k): 2 * c for _, start, _, k, _, c in results(alone)}
+
+
+@pytest.mark.parametrize("degree", [2, 3, 4])
+def test_every_replica_sends_to_every_reader(degree: int) -> None:
+    """Between operators k² times the tuples travel, and k times from a source and to a sink (oracle 2B.7)."""
+    stream = source("python", name="a", columns=COLUMNS, rate=100.0, id="a")
+    for number in range(4):
+        stream = stream.filter("v >= 0", id=f"f{number}")
+    plan = replicated(stream.sink("out", id="out"), degree)
+    places = dict.fromkeys(plan.operators, PEERS[0])
+    places |= {each: PEERS[1 + int(each.partition("~")[2] or 0)] for each in plan.operators if each[0] == "f"}
+    world = Watched(seed=1, peers=PEERS)
+    world.deploy("app", plan, places, {"a": INPUTS["a"]})
+    world.run(20.0)
+    assert len(results(world)) == 200
+    reaching = {name: sum(world.received[each] for each in replicas) for name, replicas in replicas_of(plan).items()}
+    assert reaching == {"f0": degree * 200} | {f"f{number}": degree**2 * 200 for number in (1, 2, 3)}
+    assert world.received["out"] == degree * 200
 
 
 # -- expansion of plans ----------------------------------------------------------------------------------------------
