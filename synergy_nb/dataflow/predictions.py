@@ -188,11 +188,11 @@ class ComponentPredictions:
         return tuple(found) if self._own is None else (self._own, *found)
 
     def _has_executed(self, positions: Sequence[int]) -> bool:
-        """Whether all tuples before these positions of the inputs have been executed."""
+        """Whether all tuples before these positions of the inputs were executed; inputs may have been added since."""
         component = self.component
         engine = component.engine
         points = (port.consumed for port in component.ports) if engine is None else engine.committed.inputs
-        return all(point.position >= position for point, position in zip(points, positions, strict=True))
+        return all(point.position >= position for point, position in zip(points, positions, strict=False))
 
     def present(self, share: float) -> float:
         """Present rate in tuples/s, where a share of the second has passed."""
