@@ -10,8 +10,9 @@ import pytest
 
 from synergy_nb.algorithms.replication.candidate_survey import AskCandidate, Candidate
 from synergy_nb.assembly import PeerConfig
+from synergy_nb.control.driver_messages import StopApplication
 from synergy_nb.control.graph import ComponentGraph, Hop
-from synergy_nb.events import ActiveReplicasLost, GraphSelected, ReplicasDeployed
+from synergy_nb.events import ActiveReplicasLost, GraphSelected, ReplicasDeployed, SetupFailed
 from synergy_nb.plan import Plan, PlanError, source
 from synergy_nb.plan.active_replicas import replicas_of, replicated
 from synergy_nb.plan.placement_modes import check_placement
@@ -129,6 +130,56 @@ def test_a_delay_that_no_replica_meets_is_refused() -> None:
     report = ring.until_decided("r")
     assert report.status == "rejected"
     assert "exceeds 0.001 s" in report.reason
+
+
+def test_a_peer_that_refuses_to_commit_is_left_out_of_the_next_placement(monkeypatch: pytest.MonkeyPatch) -> None:
+    ring = ring_of(7, 11)
+    ring.submit("peer-0", "r", query("active 2"))
+    first = ring.until_decided("r").peers["counts"]
+    ring.simulation.report("peer-0", StopApplication("r"))
+    ring.run(3.0)
+    monkeypatch.setattr(ring.synergy[first].session.impacts, "refusal", lambda member, operator: "QoS impact on s")
+    ring.submit("peer-0", "t", query("active 2"))
+    report = ring.until_decided("t")
+    assert report.status == "running", report.reason
+    assert first not in report.peers.values()
+    assert len(ring.events("t", SetupFailed)) == 1
+    for each in ring.synergy.values():
+        monkeypatch.setattr(each.session.impacts, "refusal", lambda member, operator: "QoS impact on s")
+    ring.submit("peer-0", "u", query("active 2"))
+    report = ring.until_decided("u")
+    assert report.status == "rejected"
+    assert "QoS impact on s" in report.reason
+    assert len(ring.events("u", SetupFailed)) == 3, "it is given up"
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_lost_doubled_and_late_messages_leave_a_decision_and_nothing_else(seed: int) -> None:
+    ring = ring_of(6, 20 + seed)
+    simulation = ring.simulation
+    simulation.loss = simulation.duplication = simulation.reordering = 0.15
+    ring.submit("peer-0", "r", query())
+    report = ring.until_decided("r")
+    assert report.status in ("running", "rejected"), report.reason
+    if report.status == "running":
+        (deployed,) = ring.events("r", ReplicasDeployed)[-1:]
+        assert all(len(set(peers)) == len(peers) for peers in deployed.replicas.values())
+    simulation.loss = simulation.duplication = simulation.reordering = 0.0
+    ring.simulation.report("peer-0", StopApplication("r"))
+    ring.run(15.0)
+    for each in ring.synergy.values():
+        assert each.survey.idle
+        assert not each.ledger.requests
+    assert not ring.overbooked()
+
+
+def test_peers_that_do_not_answer_are_left_out() -> None:
+    ring = ring_of(6, 30)
+    ring.simulation.crash("peer-3")
+    ring.submit("peer-0", "r", query())
+    report = ring.until_decided("r")
+    assert report.status == "running", report.reason
+    assert "peer-3" not in report.peers.values()
 
 
 # -- deaths ----------------------------------------------------------------------------------------------------------

@@ -97,3 +97,17 @@ def test_results_go_on_before_a_death_is_known(dead: int, seed: int, expected: l
     assert gap(world, crashed, found_at) <= gap(undisturbed, 0.0, found_at) + HOPS * HOP_S
     assert results(world) == expected
     assert world.status("app") in ("running", "finished")
+
+
+def test_a_replica_that_hangs_until_it_counts_as_dead_leaves_when_it_comes_back(
+    expected: list[tuple[object, ...]],
+) -> None:
+    world = running(3, 2)
+    world.run(1.0)
+    world.hang(PEERS[1], 9.0)
+    assert world.until(lambda: bool(world.lost))
+    assert results(world) == expected
+    world.run(12.0)
+    hosting = world._nodes[PEERS[1]].hosting
+    assert not [key for key in hosting.components if key[0] == "app"], "it has left"
+    assert "app" not in world.synergy[PEERS[1]].session.applications

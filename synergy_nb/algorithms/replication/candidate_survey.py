@@ -145,6 +145,11 @@ class CandidateSurvey(Protocol):
         """Start with numbers that this peer has not used before a restart."""
         self._number = int(self.peer.now * 1000)
 
+    @property
+    def idle(self) -> bool:
+        """Whether no question and no answer is under way here."""
+        return not self._questions and not self._answering
+
     def ask(
         self, request: str, plan: Plan, peers: Collection[str], done: Callable[[dict[str, Candidate]], None]
     ) -> None:

@@ -39,6 +39,7 @@ from synergy_nb.runtime.data.instances import (
     part_of,
     read_paced,
     warm,
+    warm_filters,
 )
 from synergy_nb.runtime.data.sinks import Portion, Quality, Sink, Sinks
 from synergy_nb.runtime.data.sources import Feed, PushFeed, Sample, Stream
@@ -175,6 +176,7 @@ class Host:
         self._plans: dict[bytes, Plan] = {}
         self._started: set[Component] = set()  # parts with sources that were started
         self._warm: set[str] = set()  # kinds of operators that have run once
+        self._filters_warm = False  # whether a duplicate filter has
         self._sinks = Sinks(runtime.loop, runtime.clock, runtime.record, measured, measure_s)
         components = self.hosting.components.values
         self._standstills = Standstills(runtime.loop, runtime.clock, components, on_slow_reader, standstill_s)
@@ -240,6 +242,9 @@ class Host:
         if operator.kind not in self._warm:
             self._warm.add(operator.kind)
             self._driver.beside(warm, operator, plan)
+        if component.feed_ports and not self._filters_warm:
+            self._filters_warm = True
+            self._driver.beside(warm_filters)
         return logic
 
     def _begun(self, component: Component) -> None:
