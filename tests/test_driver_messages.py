@@ -10,6 +10,7 @@ from synergy_nb.control import driver_messages as driver
 from synergy_nb.control.graph import Roles
 from synergy_nb.control.peer import DRIVER, Codec, DriverMessage, Instruct, Record, UnknownMessage
 from synergy_nb.dataflow.prediction_reports import PeerPrediction, Prediction, SlackViolation
+from synergy_nb.dataflow.streams.input_reports import InputReport, StreamsMeasured
 from synergy_nb.models.signatures import Segment
 from synergy_nb.plan import source
 from synergy_nb.runtime.process.peer_reports import Advertised, LoadReports
@@ -38,6 +39,7 @@ EXAMPLES: tuple[DriverMessage, ...] = (
     driver.CopiesLagging("r", "filter", {"b": "behind"}),
     driver.LoadsMeasured((driver.MeasuredLoad("r", "filter", (Segment(0.0, 1.0, 0.5), Segment(1.0, 2.0, 0.1))),)),
     driver.PredictionsMade(PeerPrediction((PREDICTION,), 90.0, 95.0, 0.6, 0.7)),
+    driver.InputsReported((StreamsMeasured("r", "f~1", {0: InputReport("o", 0, 1.5, 7, 9)}),)),
     driver.SlackLost(SlackViolation(PREDICTION, -0.01, 0.2, 6, 1.5)),
     driver.BandwidthMeasured("tcp://a:1", 1.2e6),
     driver.StreamProfiled("packets", {"rate": 10.0, "signature": "2:42 8:2"}),

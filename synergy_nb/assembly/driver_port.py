@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 from synergy_nb.algorithms.composition import Probing
 from synergy_nb.algorithms.migration import HotSpots
+from synergy_nb.algorithms.replication.stream_collection import StreamCollection
 from synergy_nb.control import driver_messages as driver
 from synergy_nb.control.ledger import Ledger
 from synergy_nb.control.peer import Peer, Protocol, key_of
@@ -46,6 +47,7 @@ class Parts:
     resilient: ResilientPlacement
     probing: Probing
     hot_spots: HotSpots
+    collection: StreamCollection
 
 
 class DriverPort(Protocol):
@@ -116,6 +118,7 @@ class DriverPort(Protocol):
             ),
             driver.LoadsMeasured: self._loads_measured,
             driver.PredictionsMade: self._predictions_made,
+            driver.InputsReported: lambda _, message: parts.collection.inputs_reported(message),
             driver.SlackLost: lambda _, message: parts.hot_spots.slack_lost(message.violation),
             driver.StreamProfiled: lambda _, message: streams.profile(message.stream, message.measured),
             driver.ProfileExpired: lambda _, message: streams.forget(message.stream),

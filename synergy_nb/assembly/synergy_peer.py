@@ -15,6 +15,7 @@ from synergy_nb.algorithms.composition import Composition, CompositionConfig, Pr
 from synergy_nb.algorithms.migration import HotSpots
 from synergy_nb.algorithms.replication.candidate_survey import CandidateSurvey
 from synergy_nb.algorithms.replication.placement import ActivePlacement
+from synergy_nb.algorithms.replication.stream_collection import StreamCollection
 from synergy_nb.assembly.driver_port import DriverPort, Parts, SparkSupport
 from synergy_nb.control.ledger import Ledger
 from synergy_nb.control.peer import Codec, Peer
@@ -30,6 +31,7 @@ from synergy_nb.lifecycle.sessions import Session
 from synergy_nb.models.hot_spot_config import HotSpotConfig
 from synergy_nb.models.overheads import Overheads
 from synergy_nb.models.overlapping_levels import OverlappingLevels
+from synergy_nb.models.replication_config import ReplicationConfig
 from synergy_nb.overlay.directory import Directory
 from synergy_nb.overlay.latency import Latency
 from synergy_nb.overlay.load_levels import LEVELS, LoadLevels
@@ -68,6 +70,8 @@ class PeerConfig(msgspec.Struct, frozen=True):
         Parameters of composition, of sessions, and of hot spots.
     placement
         Parameters of the placement of replicas; None if this peer places none.
+    replication
+        Parameters of the collection and revival of streams between active replicas.
     failure, domains
         Probability ϕ that the peer fails on its own, 0.01 unless a better estimate is known; and the failure domains
         that it depends on (site, rack; the widest first), each with its probability of failure.
@@ -85,6 +89,7 @@ class PeerConfig(msgspec.Struct, frozen=True):
     session: SessionConfig = SessionConfig()
     hotspots: HotSpotConfig = HotSpotConfig()
     placement: PlacementConfig | None = PlacementConfig()
+    replication: ReplicationConfig = ReplicationConfig()
     failure: float = 0.01
     domains: dict[str, float] = {}
 
@@ -244,10 +249,17 @@ class SynergyPeer:
             self._offers,
             config.cores if machine.server is None else machine.server,
         )
+        self.collection = StreamCollection(
+            peer,
+            self.session.changes,
+            machine.latency or self.latency,
+            self.membership.is_dead,
+            config.replication,
+        )
         self.loads.on_overload.append(self._overloaded)
         parts = Parts(
             self.pastry, self.membership, self.directory, self.loads, self.streams, self.ledger, self.session,
-            self.requests, self.resilient, self.probing, self.hot_spots,
+            self.requests, self.resilient, self.probing, self.hot_spots, self.collection,
         )  # fmt: skip
         self.driver_port = DriverPort(peer, parts, config.components, config.name, config.bandwidth, machine.supports)
         for protocol in (
@@ -259,6 +271,7 @@ class SynergyPeer:
             self.composition,
             self.survey,
             self.hot_spots,
+            self.collection,
             self.driver_port,
             *(self.placement.protocols if self.placement is not None else ()),
         ):

@@ -15,6 +15,7 @@ import msgspec
 from synergy_nb.control.graph import Roles
 from synergy_nb.control.peer import DriverMessage
 from synergy_nb.dataflow.prediction_reports import PeerPrediction, SlackViolation
+from synergy_nb.dataflow.streams.input_reports import StreamsMeasured
 from synergy_nb.models.signatures import Segment
 
 __all__ = [
@@ -28,6 +29,7 @@ __all__ = [
     "DelayMeasured",
     "DepartureLimits",
     "HostsLookedUp",
+    "InputsReported",
     "JoinRing",
     "LeaveRing",
     "LinkFailed",
@@ -201,6 +203,12 @@ class PredictionsMade(DriverMessage, frozen=True):
     """The measurements and predictions of all components that execute at this peer, once a second."""
 
     report: PeerPrediction
+
+
+class InputsReported(DriverMessage, frozen=True):
+    """What has come on the inputs of all active replicas and their readers that execute at this peer, once a second."""
+
+    components: tuple[StreamsMeasured, ...]
 
 
 class SlackLost(DriverMessage, frozen=True):

@@ -45,6 +45,9 @@ class Roles(msgspec.Struct, frozen=True, gc=False, array_like=True):
         Operator that is to move to the address of its follower.
     epochs
         Operator to the number of its moves and take-overs; operators without any are left out.
+    inputs
+        Operator that reads active replicas to the number of the plan's input that each of its inputs reads, where some
+        were discarded or revived: -1 for a discarded one. Revived ones come after all others, whose numbers stay.
 
     Examples
     --------
@@ -60,6 +63,7 @@ class Roles(msgspec.Struct, frozen=True, gc=False, array_like=True):
     backups: dict[str, tuple[str, ...]] = {}
     followers: dict[str, str] = {}
     epochs: dict[str, int] = {}
+    inputs: dict[str, tuple[int, ...]] = {}
 
     @property
     def replicas(self) -> dict[str, tuple[str, ...]]:
@@ -99,16 +103,40 @@ class Roles(msgspec.Struct, frozen=True, gc=False, array_like=True):
         backups = self.backups
         if operator in backups:
             backups = {**backups, operator: tuple(each for each in backups[operator] if each != peer)}
-        return Roles(self.peers, backups, {operator: peer}, self.epochs)
+        return msgspec.structs.replace(self, backups=backups, followers={operator: peer})
 
     def replaced(self, successors: Mapping[str, str], backups: Mapping[str, tuple[str, ...]]) -> Roles:
         """The same roles with operators at other peers, each in its next epoch, and without followers."""
         epochs = {**self.epochs, **{name: self.epochs.get(name, 0) + 1 for name in successors}}
-        return Roles({**self.peers, **successors}, dict(backups), {}, epochs)
+        return Roles({**self.peers, **successors}, dict(backups), {}, epochs, self.inputs)
 
     def without(self, lost: Collection[str]) -> Roles:
         """The same roles after active replicas were lost: nobody executes them."""
-        return Roles({**self.peers, **dict.fromkeys(lost, "")}, self.backups, self.followers, self.epochs)
+        return msgspec.structs.replace(self, peers={**self.peers, **dict.fromkeys(lost, "")})
+
+    def reads(self, plan: Plan, operator: str) -> tuple[str, ...]:
+        """What each input of an operator reads; an empty text for a discarded stream and for a lost replica."""
+        inputs = plan.operators[operator].inputs
+        names = [inputs[number] if number >= 0 else "" for number in self.inputs.get(operator, range(len(inputs)))]
+        return tuple(up if up and self.peers[up] else "" for up in names)
+
+    def ports(self, plan: Plan, operator: str) -> tuple[int, ...]:
+        """Port of an operator that each of its inputs feeds; empty where each has a port of its own."""
+        node = plan.operators[operator]
+        revived = self.inputs.get(operator, ())[len(node.inputs) :]
+        planned = node.ports or tuple(range(len(node.inputs)))
+        return (*planned, *(planned[number] for number in revived)) if revived else node.ports
+
+    def without_stream(self, plan: Plan, reader: str, number: int) -> Roles:
+        """The same roles after the stream of an input of the plan was discarded."""
+        present = self.inputs.get(reader, range(len(plan.operators[reader].inputs)))
+        left = tuple(-1 if each == number else each for each in present)
+        return msgspec.structs.replace(self, inputs={**self.inputs, reader: left})
+
+    def with_stream(self, plan: Plan, reader: str, number: int) -> Roles:
+        """The same roles after the discarded stream of an input of the plan was revived: it is a further input."""
+        present = self.inputs.get(reader, range(len(plan.operators[reader].inputs)))
+        return msgspec.structs.replace(self, inputs={**self.inputs, reader: (*present, number)})
 
 
 class PlacementRequest(msgspec.Struct, frozen=True):

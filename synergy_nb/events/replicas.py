@@ -28,7 +28,10 @@ __all__ = [
     "ReplicasDeployed",
     "ReplicasLeft",
     "ReplicasLost",
+    "RevivalImpossible",
     "StreamReplicaLost",
+    "StreamRevived",
+    "StreamsDiscarded",
 ]
 
 
@@ -246,4 +249,64 @@ class ReplicasLeft(RequestEvent, frozen=True, gc=False):
     severity: ClassVar[Severity] = Severity.DETAIL
 
     attempt: int
+    reason: str
+
+
+class StreamsDiscarded(RequestEvent, frozen=True, gc=False):
+    """Streams between active replicas were discarded, those of least utility for their cost first (section V-B).
+
+    Parameters
+    ----------
+    streams
+        Producer and reader of each.
+    ended
+        Replicas that ended with them.
+    cost, left, bound
+        Network cost before and after, and its target θ, bytes on the way (bytes/s times seconds).
+    utility
+        Utilities of the discarded streams together; that of an application is 1.
+    """
+
+    streams: Sequence[Sequence[str]]
+    ended: Sequence[str]
+    cost: float
+    left: float
+    bound: float
+    utility: float
+
+
+class StreamRevived(RequestEvent, frozen=True, gc=False):
+    """A discarded stream was revived, as all others of the input were late (section V-C).
+
+    Parameters
+    ----------
+    producer, reader
+        Ends of the stream.
+    delay
+        Least delay of the others beyond their usual interval, seconds.
+    """
+
+    producer: str
+    reader: str
+    delay: float
+
+
+class RevivalImpossible(RequestEvent, frozen=True, gc=False):
+    """All streams of an input are late, and no discarded one can be revived.
+
+    Parameters
+    ----------
+    reader, upstream
+        Operator that reads, and the operator that it waits for.
+    delay
+        Least delay of the streams beyond their usual interval, seconds.
+    reason
+        Reason why none can be revived.
+    """
+
+    severity: ClassVar[Severity] = Severity.WARNING
+
+    reader: str
+    upstream: str
+    delay: float
     reason: str

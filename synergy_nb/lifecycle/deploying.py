@@ -197,9 +197,9 @@ class Deploying:
         if follower == address and operator not in member.deployed:
             follower = ""
         feeds = []
-        for up in node.inputs:
+        for up in graph.roles.reads(member.plan, operator):
             maker = makers.get(up)
-            own = Feed(graph.application, up if graph.roles.peers[up] else "")  # empty for a lost active replica
+            own = Feed(graph.application, up)  # empty for a lost active replica and a discarded stream
             feeds.append(own if maker is None else Feed(*maker[:2]))
         return Assignment(
             graph.roles.peers[operator],
@@ -210,7 +210,7 @@ class Deploying:
             self._readers(graph.application, operator, graph.roles.peers[operator]),
             node.kind == "sink",
             node.kind == PART,
-            ports=node.ports,
+            ports=graph.roles.ports(member.plan, operator),
             replica_of=next((name for name, replicas in replicas_of(member.plan).items() if operator in replicas), ""),
         )
 

@@ -141,8 +141,9 @@ class GraphChanges:
 
     def commit(self, graph: Graph, plan: Plan, operator: str) -> str:
         """Commit the resources of a component, replacing those of its backup or of an earlier graph."""
-        links = {(graph.roles.peers[up], up): plan.bandwidth(up) for up in plan.upstream(operator)}
-        remote = {link: bandwidth for link, bandwidth in links.items() if link[0] not in ("", self.peer.address)}
+        read = [up for up in graph.roles.reads(plan, operator) if up]
+        links = {(graph.roles.peers[up], up): plan.bandwidth(up) for up in read}
+        remote = {link: bandwidth for link, bandwidth in links.items() if link[0] != self.peer.address}
         self.ledger.drop(graph.application, operator)
         return self.ledger.commit(graph.application, operator, plan.load(operator), remote)
 
@@ -157,7 +158,7 @@ class GraphChanges:
             if operator not in member.operators and graph.roles.followers.get(operator) != address:
                 member.deployed.discard(operator)
                 users |= self.components.discard(application, operator)
-            elif any(before.roles.peers[up] != graph.roles.peers[up] for up in member.plan.upstream(operator)):
+            elif _links(before, member.plan, operator) != _links(graph, member.plan, operator):
                 self._recommit(member, operator)
         backed_up = before.roles.backed_up(address)
         for operator in graph.roles.backed_up(address):
@@ -246,3 +247,8 @@ class GraphChanges:
             self.adopt(member, graph)
             for listener in self.on_joined:
                 listener(graph.application)
+
+
+def _links(graph: Graph, plan: Plan, operator: str) -> list[tuple[str, str]]:
+    """What each input of an operator reads, and the peer that makes it."""
+    return [(up, graph.roles.peers.get(up, "")) for up in graph.roles.reads(plan, operator)]

@@ -11,6 +11,7 @@ from synergy_nb.algorithms.availability import messages as replicas
 from synergy_nb.algorithms.composition import messages as composition
 from synergy_nb.algorithms.migration import messages as migration
 from synergy_nb.algorithms.replication import candidate_survey as candidates
+from synergy_nb.algorithms.replication import stream_collection as streams
 from synergy_nb.control import driver_messages as driver
 from synergy_nb.control.graph import Hop
 from synergy_nb.control.peer import Message
@@ -140,6 +141,7 @@ DESCRIPTIONS: Final[Mapping[type[Message], Say]] = {
         f"measured loads of {_several(f'{each.operator} of {each.application}' for each in m.loads)}"
     ),
     driver.PredictionsMade: lambda m: f"measured and predicted times of {len(m.report.components)} components",
+    driver.InputsReported: lambda m: f"what came on the inputs of {_several(each.operator for each in m.components)}",
     driver.SlackLost: lambda m: (
         f"tuples at {m.violation.prediction.operator} have a slack of {seconds(m.violation.slack)}"
     ),
@@ -223,7 +225,9 @@ DESCRIPTIONS: Final[Mapping[type[Message], Say]] = {
     replicas.PlacementWithdrawn: lambda m: f"give back {m.operator or 'all'}",
     replicas.Survey: "how good is the link?",
     replicas.Surveyed: "{m.cores:.3g} cores and {m.bandwidth:.3g} bytes/s are left",
-    # deployment of active replicas
+    # active replicas
+    streams.WeightsReported: lambda m: f"which streams came first at {_several(m.inputs)}",
+    streams.RevivalRequested: "all streams of input {m.port} of {m.operator} are {m.delay:.3g} s late",
     candidates.AskCandidate: lambda m: (
         f"what could you execute, and how far are {_several(m.peers)}?" if m.plan else "how long does an answer take?"
     ),
@@ -239,6 +243,8 @@ HOUSEKEEPING: Final[frozenset[type[Message]]] = frozenset(
         sessions.Feedback,
         sessions.TimesReported,
         driver.PredictionsMade,
+        driver.InputsReported,
+        streams.WeightsReported,
         *(kind for kind in DESCRIPTIONS if kind.__module__ in (pastry.__name__, gossip.__name__)),
         directory.Renew,
         directory.LoadUpdate,

@@ -5,7 +5,14 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Final
 
-from synergy_nb.events import GraphSelected, ProbeDropped, ReplicasDeployed
+from synergy_nb.events import (
+    GraphSelected,
+    ProbeDropped,
+    ReplicasDeployed,
+    RevivalImpossible,
+    StreamRevived,
+    StreamsDiscarded,
+)
 from synergy_nb.reporting.formatting import DISCIPLINE_NAMES, HOTSPOT_MODES, counted, rate, seconds, share, size
 from synergy_nb.reporting.reasons import Reasons, replica_reason
 
@@ -152,10 +159,25 @@ def lines(explanation: Reasons) -> list[str]:
         f"  lost: {', '.join(lost.operators)} at {lost.at}: {lost.reason}; {counts(lost.left)}"
         for lost in explanation.replicas_lost
     )
+    written.extend(f"  {_stream(each)}" for each in explanation.streams)
     written.extend(
         f"    {each.operator} ({each.role}) at {each.at}: {replica_reason(each)}" for each in explanation.replicas
     )
     return written
+
+
+def _stream(event: StreamsDiscarded | StreamRevived | RevivalImpossible) -> str:
+    """What happened to streams between active replicas, in words."""
+    match event:
+        case StreamsDiscarded():
+            names = ", ".join(f"{producer} to {reader}" for producer, reader in event.streams)
+            ended = f"; {', '.join(event.ended)} ended with them" if event.ended else ""
+            cost = f"network cost {size(event.cost)} on the way, {size(event.left)} now, target {size(event.bound)}"
+            return f"discarded streams: {names}{ended}; {cost}"
+        case StreamRevived():
+            late = seconds(event.delay)
+            return f"revived stream: {event.producer} to {event.reader}, whose other streams were {late} late"
+    return f"late: {event.upstream} at {event.reader} by {seconds(event.delay)}; nothing was revived: {event.reason}"
 
 
 def _active_replicas(deployed: ReplicasDeployed) -> list[str]:

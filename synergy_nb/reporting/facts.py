@@ -45,6 +45,7 @@ from synergy_nb.events import (
     ReplicaDecided,
     ReplicasDeployed,
     RequestSubmitted,
+    RevivalImpossible,
     SessionExpired,
     SetupFailed,
     SharedStreamMoved,
@@ -52,6 +53,8 @@ from synergy_nb.events import (
     SharingGivenUp,
     SignaturesFound,
     SinkMeasured,
+    StreamRevived,
+    StreamsDiscarded,
     TakenOver,
     TakeoverBegun,
 )
@@ -132,6 +135,10 @@ class Facts:
         Present placement of active replicas.
     replicas_lost : list of ActiveReplicasLost
         Active replicas that it has lost, at the time of each loss.
+    replicas_ended : set of str
+        Active replicas that ended as all of their streams were discarded.
+    streams : list of StreamsDiscarded, StreamRevived or RevivalImpossible
+        Streams between active replicas that were discarded and revived, in this order.
     replicated : PlacementCompleted or None
         Present placement of replicas.
     takeovers : list of str
@@ -205,6 +212,8 @@ class Facts:
         self.unplaced: list[str] = []
         self.replicas_deployed: ReplicasDeployed | None = None
         self.replicas_lost: list[ActiveReplicasLost] = []
+        self.replicas_ended: set[str] = set()
+        self.streams: list[StreamsDiscarded | StreamRevived | RevivalImpossible] = []
         self.delay: Delay | None = None
         self.outcome = "being composed"
         self.setup_s: float | None = None
@@ -331,6 +340,19 @@ class Facts:
     @SHOWN.add
     def _active_replicas_lost(self, event: ActiveReplicasLost) -> None:
         self.replicas_lost.append(replace(event, at=self._name(event.at), reason=self.readable(event.reason)))
+
+    @SHOWN.add
+    def _streams_discarded(self, event: StreamsDiscarded) -> None:
+        self.replicas_ended.update(event.ended)
+        self.streams.append(event)
+
+    @SHOWN.add
+    def _stream_revived(self, event: StreamRevived) -> None:
+        self.streams.append(event)
+
+    @SHOWN.add
+    def _revival_impossible(self, event: RevivalImpossible) -> None:
+        self.streams.append(event)
 
     @SHOWN.add
     def _placement_attempt_failed(self, event: PlacementAttemptFailed) -> None:

@@ -23,7 +23,7 @@ class Reasons(Facts):
         if self._moved:
             return dict(self._moved)
         if self.selected is not None:
-            lost = {name for each in self.replicas_lost for name in each.operators}
+            lost = self.replicas_ended.union(*(each.operators for each in self.replicas_lost))
             return {name: peer for name, peer in self.selected.peers.items() if name not in lost}
         return dict(self.replicated.primaries) if self.replicated is not None else {}
 

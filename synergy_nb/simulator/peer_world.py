@@ -40,7 +40,8 @@ from synergy_nb.control import driver_messages as driver
 from synergy_nb.control.graph import Producer, Report, Roles
 from synergy_nb.control.peer import DriverMessage, Message
 from synergy_nb.dataflow.streams.deployments import Deployment
-from synergy_nb.dataflow.streams.effects import Fact, FactKind
+from synergy_nb.dataflow.streams.effects import Effect, Fact, FactKind
+from synergy_nb.dataflow.streams.input_reports import InputsMeasured
 from synergy_nb.events.application_states import State
 from synergy_nb.lifecycle.alternatives import Alternative
 from synergy_nb.lifecycle.members import producers_of
@@ -123,6 +124,7 @@ class PeerWorld(DataPaths):
                 cores=chosen.cores,
                 placement=chosen.placement,
                 session=chosen.session,
+                replication=chosen.replication,
                 seed=1000 * seed + number,
             )
             each = self.synergy[address] = SynergyPeer(address, own)
@@ -254,6 +256,12 @@ class PeerWorld(DataPaths):
         if address == self._origins[application] and deployment.assignments:
             self.deployments[application] = deployment
         self._at(address, lambda hosting: hosting.converge(deployment, self.now))
+
+    def _carry_out(self, peer: str, effects: list[Effect]) -> None:
+        for effect in effects:
+            if isinstance(effect, InputsMeasured):
+                self._later(0.0, self._report, peer, driver.InputsReported(effect.components))
+        super()._carry_out(peer, effects)
 
     def _stated(self, peer: str, fact: Fact) -> None:
         super()._stated(peer, fact)

@@ -71,7 +71,12 @@ class InputDelays:
 
     def late(self, now: float) -> bool:
         """Whether every stream of the input is late."""
-        return all(self.delay(stream, now) > self._threshold for stream in self._last)
+        return bool(self._last) and all(self.delay(stream, now) > self._threshold for stream in self._last)
+
+    @property
+    def streams(self) -> frozenset[str]:
+        """Streams that have begun and have not ended."""
+        return frozenset(self._last)
 
 
 class Revival(NamedTuple):

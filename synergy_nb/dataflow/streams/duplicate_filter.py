@@ -118,8 +118,9 @@ class DuplicateFilter:
         The stream that delivers a copy of a tuple first has 1 for it, the second 1/2, the third 1/3, and so on. A tuple
         that comes after its counters are forgotten has the weight of the last rank.
         """
+        streams = list(self._streams.items())  # first: a stream that joins in another thread has its ranks already
         shares = self._ranks @ (1.0 / np.arange(1, self._ranks.shape[1] + 1))
-        return {name: float(shares[stream.number]) for name, stream in self._streams.items()}
+        return {name: float(shares[stream.number]) for name, stream in streams}
 
     def restart_weights(self) -> None:
         """Begin a new period of weights, with 0 for each stream."""
@@ -162,9 +163,9 @@ class DuplicateFilter:
         if stream in self._streams:
             raise ValueError(f"stream: {stream!r} is one of {', '.join(self._streams)}; expected another")
         number = len(self._streams)
-        self._streams[stream] = _Stream(number, complete_from)
         self._counts = np.pad(self._counts, ((0, 0), (0, 1)))
         self._ranks = np.pad(self._ranks, ((0, 1), (0, max(0, number + 1 - self._ranks.shape[1]))))
+        self._streams[stream] = _Stream(number, complete_from)
 
     def leave(self, stream: str) -> None:
         """Remove a stream replica; the tuples that it delivered count as delivered."""

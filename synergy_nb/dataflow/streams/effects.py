@@ -12,10 +12,22 @@ from synergy_nb.dataflow.logic import SavedState
 from synergy_nb.dataflow.prediction_reports import PeerPrediction, SlackViolation
 from synergy_nb.dataflow.streams.component import Component
 from synergy_nb.dataflow.streams.frames import Frame
+from synergy_nb.dataflow.streams.input_reports import InputsMeasured
 from synergy_nb.dataflow.streams.state_pieces import Encoded, decoded, encoded
 from synergy_nb.dataflow.streams.values import Point
 
-__all__ = ["Arrived", "Capture", "Captured", "Close", "Effect", "Fact", "FactKind", "Open", "Restore", "Send"]
+__all__ = [
+    "Arrived",
+    "Capture",
+    "Captured",
+    "Close",
+    "Effect",
+    "Fact",
+    "FactKind",
+    "Open",
+    "Restore",
+    "Send",
+]
 
 
 class Send(msgspec.Struct, frozen=True, eq=False):
@@ -195,4 +207,6 @@ class Arrived(msgspec.Struct, frozen=True):
     operator: str
 
 
-Effect: TypeAlias = Send | Capture | Restore | Open | Close | Arrived | Fact | PeerPrediction | SlackViolation
+Effect: TypeAlias = (
+    Send | Capture | Restore | Open | Close | Arrived | Fact | PeerPrediction | SlackViolation | InputsMeasured
+)

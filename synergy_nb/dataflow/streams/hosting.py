@@ -42,6 +42,7 @@ from synergy_nb.dataflow.streams.frames import (
     Unsubscribe,
 )
 from synergy_nb.dataflow.streams.input_orders import Orders
+from synergy_nb.dataflow.streams.input_reports import InputReports
 from synergy_nb.dataflow.streams.log import LIMITS, Limits
 from synergy_nb.dataflow.streams.merge import Entry
 from synergy_nb.dataflow.streams.roles import Roles
@@ -111,6 +112,7 @@ class Hosting:
         self.components: dict[tuple[str, str], Component] = {}
         self.orders = Orders()
         self.predictions = PeerPredictions(HotSpotConfig() if hotspots is None else hotspots, cores)
+        self.inputs = InputReports(self.components)
         self.exchange = Exchange(self)
         self.roles = Roles(self)
         self.snapshots = Snapshots(self)
@@ -351,13 +353,15 @@ class Hosting:
             if component is not None:
                 self.snapshots.tick(component, now)
         self._effects += self.predictions.tick(now)
+        self._effects += self.inputs.tick(now)
         return self._done(now)
 
     @property
     def next_timer(self) -> float | None:
         """Return the time in seconds at which :meth:`tick` has work; None: never."""
-        at, due = self._timers.next, self.predictions.due
-        return at if due is None or (at is not None and at < due) else due
+        found = [at for at in (self._timers.next, self.predictions.due) if at is not None]
+        at = min((*found, self.inputs.due))
+        return at if at < math.inf else None
 
     # -- for the parts of hosting --------------------------------------------------------------------------------
 
@@ -411,6 +415,7 @@ class Hosting:
             due = self.exchange.due(key)
             component = self.components.get(key)
             if component is not None:
+                self.inputs.note(component, now)
                 first = component.first
                 if first is not None:
                     self._runnable[component] = first

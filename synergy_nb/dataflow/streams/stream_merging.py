@@ -106,13 +106,8 @@ class MergedLogic:
 
     @property
     def weights(self) -> dict[int, float]:
-        """Number of each input to its weight (V-B), since the last call of :meth:`restart_weights`."""
+        """Number of each input to its weight (V-B), since this instance began; any thread may ask."""
         return {int(name): weight for each in self._filters for name, weight in each.weights.items()}
-
-    def restart_weights(self) -> None:
-        """Begin a new period of weights."""
-        for each in self._filters:
-            each.restart_weights()
 
     def set_ports(self, ports: Sequence[int]) -> None:
         """Add inputs, whose streams join those that are read already."""

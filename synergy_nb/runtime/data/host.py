@@ -13,7 +13,7 @@ from functools import partial
 from typing import Any, Final
 
 from synergy_nb import events
-from synergy_nb.control.driver_messages import DepartureLimits, PredictionsMade, SlackLost
+from synergy_nb.control.driver_messages import DepartureLimits, InputsReported, PredictionsMade, SlackLost
 from synergy_nb.control.peer import DriverMessage
 from synergy_nb.dataflow.memory_shares import Memory, MemoryExceeded, Share
 from synergy_nb.dataflow.prediction_reports import PeerPrediction, SlackViolation
@@ -22,6 +22,7 @@ from synergy_nb.dataflow.streams.deployments import Deployment
 from synergy_nb.dataflow.streams.effects import Fact, FactKind
 from synergy_nb.dataflow.streams.execution import Logic, Outcome, Work
 from synergy_nb.dataflow.streams.hosting import Hosting
+from synergy_nb.dataflow.streams.input_reports import InputsMeasured
 from synergy_nb.dataflow.streams.log import LIMITS, Limits
 from synergy_nb.dataflow.streams.losses import lost_results
 from synergy_nb.dataflow.streams.values import Point
@@ -486,6 +487,8 @@ class Host:
         self._sinks.measure()
 
 
-def _report_of(effect: PeerPrediction | SlackViolation) -> DriverMessage:
+def _report_of(effect: PeerPrediction | SlackViolation | InputsMeasured) -> DriverMessage:
     """Return the message that reports an effect of hosting to the peer."""
+    if isinstance(effect, InputsMeasured):
+        return InputsReported(effect.components)
     return SlackLost(effect) if isinstance(effect, SlackViolation) else PredictionsMade(effect)

@@ -30,6 +30,7 @@ from synergy_nb.dataflow.streams.effects import Arrived, Capture, Captured, Clos
 from synergy_nb.dataflow.streams.execution import Logic, Outcome, Work
 from synergy_nb.dataflow.streams.frames import Ack, Data, Frame, Subscribe
 from synergy_nb.dataflow.streams.hosting import Hosting
+from synergy_nb.dataflow.streams.input_reports import InputsMeasured
 from synergy_nb.dataflow.streams.log import LIMITS, Limits
 from synergy_nb.dataflow.streams.values import Chunk, Point
 from synergy_nb.dataflow.streams.wire import decode, encode
@@ -114,7 +115,7 @@ class StreamDriver:
         machine: Callable[[], str] = str,
         overheads: Overheads | None = None,
         hotspots: HotSpotConfig | None = None,
-        predicted: Callable[[PeerPrediction | SlackViolation], None] = lambda _effect: None,
+        predicted: Callable[[PeerPrediction | SlackViolation | InputsMeasured], None] = lambda _effect: None,
     ) -> None:
         self._shared = Shared(machine)
         self.hosting = Hosting(
@@ -265,7 +266,7 @@ class StreamDriver:
                     self._runtime.loop.call_soon(self._arrived, application, operator)
                 case Fact():
                     self._on_fact(effect)
-                case PeerPrediction() | SlackViolation():
+                case PeerPrediction() | SlackViolation() | InputsMeasured():
                     self._predicted(effect)
         self.soon()
 

@@ -1,0 +1,302 @@
+"""Collection and revival of streams between active replicas, as a protocol of peers (V-B and V-C in [1]_).
+
+Theory of operation
+-------------------
+The data path reports once a second what has come on each input of the replicas here and of those that read them
+(:class:`~synergy_nb.control.driver_messages.InputsReported`). Each peer sends the weights of the last period, with the
+measured rates and delays, to the origins of the applications (:class:`WeightsReported`). While the network cost exceeds
+the target θ, an origin discards the streams of least utility for their cost, as far as each operator retains ``k_min``
+replicas, and as each crash that the application survived before is survived after it. A replica whose streams are all
+discarded ends. The changed graph reaches all peers like any other (:mod:`synergy_nb.lifecycle.graph_changes`).
+
+A reader whose input is late on all of its streams asks the origin (:class:`RevivalRequested`), and asks again while
+that lasts. The origin revives the discarded stream of least cost from a replica that runs. If there is none, the
+journal names the replica that would have to be rebuilt.
+
+.. [1] J.-H. Hwang, U. Çetintemel, S. Zdonik. Fast and highly-available stream processing over wide area networks.
+   ICDE 2008.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from itertools import combinations
+from typing import Final
+
+from synergy_nb.algorithms.replication.collection import Discarded, collect
+from synergy_nb.algorithms.replication.input_progress import InputProgress
+from synergy_nb.algorithms.replication.revival import revival
+from synergy_nb.algorithms.replication.stream_graph import Input, StreamGraph, StreamUse
+from synergy_nb.algorithms.replication.stream_replicas import ReplicaGraph
+from synergy_nb.control.driver_messages import InputsReported
+from synergy_nb.control.graph import Roles
+from synergy_nb.control.peer import Message, Peer, Protocol
+from synergy_nb.events import RevivalImpossible, StreamRevived, StreamsDiscarded
+from synergy_nb.events.application_states import State
+from synergy_nb.lifecycle.graph_changes import GraphChanges
+from synergy_nb.lifecycle.request import Request
+from synergy_nb.models.replication_config import ReplicationConfig
+from synergy_nb.overlay.latency import Latency
+from synergy_nb.plan import Plan
+from synergy_nb.plan.active_replicas import original
+
+__all__ = ["RevivalRequested", "StreamCollection", "WeightsReported"]
+
+ASK_AGAIN: Final = 5.0  # seconds until a reader whose input is late asks again
+
+
+class WeightsReported(Message, frozen=True, gc=False):
+    """What the components of an application at the sender measured of their inputs in the last period.
+
+    Parameters
+    ----------
+    application, attempt
+        Id of the application, and number of the attempt to set it up.
+    inputs
+        Reader to the number of each of the plan's inputs that it reads, and what it measured.
+    """
+
+    application: str
+    attempt: int
+    inputs: dict[str, dict[int, StreamUse]]
+
+
+class RevivalRequested(Message, frozen=True, gc=False):
+    """All streams of a port of ``operator`` at the sender are late, in the graph of ``epoch``, by ``delay`` seconds."""
+
+    application: str
+    attempt: int
+    epoch: int
+    operator: str
+    port: int
+    delay: float
+
+
+class _Led:
+    """What the origin knows of the streams of an application.
+
+    Attributes
+    ----------
+    measured
+        Input to what its reader measured in the last period.
+    delays
+        Input to the last known delay of its stream, seconds.
+    helpless
+        Readers and ports that nothing was found for.
+    """
+
+    __slots__ = ("attempt", "delays", "helpless", "measured")
+
+    def __init__(self, attempt: int) -> None:
+        self.attempt = attempt
+        self.measured: dict[Input, StreamUse] = {}
+        self.delays: dict[Input, float] = {}
+        self.helpless: set[tuple[str, int]] = set()
+
+
+def replicas_by_peer(graph: ReplicaGraph, roles: Roles) -> dict[str, set[str]]:
+    """Replicas that run at each peer, which end together if it crashes."""
+    found: dict[str, set[str]] = {}
+    for group in graph.replicas.values():
+        for replica in group:
+            found.setdefault(roles.peers[replica], set()).add(replica)
+    return found
+
+
+class StreamCollection(Protocol):
+    """Collects and revives streams between active replicas.
+
+    Parameters
+    ----------
+    peer, changes, latency
+        The peer, its protocol for changed graphs, and how far other peers are.
+    is_dead
+        Function from an address to whether that peer is known to have died.
+    config
+        Parameters of collection and revival.
+    """
+
+    def __init__(
+        self,
+        peer: Peer,
+        changes: GraphChanges,
+        latency: Latency,
+        is_dead: Callable[[str], bool],
+        config: ReplicationConfig,
+    ) -> None:
+        super().__init__(peer)
+        self._changes = changes
+        self._latency = latency
+        self._is_dead = is_dead
+        self._config = config
+        self._inputs: dict[tuple[str, str], InputProgress] = {}  # by application and operator here
+        self._reported = 0.0  # time of the last report, seconds
+        self._led: dict[str, _Led] = {}
+        self.handlers = {WeightsReported: self._weights_reported, RevivalRequested: self._revival_requested}
+
+    def start(self) -> None:
+        """Begin to collect, if a target of the cost is set."""
+        self._reported = self.peer.now
+        if self._config.share is not None:
+            self.peer.after(self._config.collect, self._round)
+
+    # -- at peers with replicas ----------------------------------------------------------------------------------------
+
+    def inputs_reported(self, report: InputsReported) -> None:
+        """Handle the report of the data path, which comes once a second."""
+        now = self.peer.now
+        found = {(each.application, each.operator): each for each in report.components}
+        for key in self._inputs.keys() - found.keys():
+            del self._inputs[key]
+        for key, each in found.items():
+            progress = self._inputs.get(key)
+            if progress is None:
+                progress = self._inputs[key] = InputProgress(now, self._config.late)
+            progress.update(each.inputs, now)
+            self._ask_if_late(*key, progress)
+        if now - self._reported >= self._config.report:
+            self._reported = now
+            self._report()
+
+    def _ask_if_late(self, application: str, operator: str, progress: InputProgress) -> None:
+        member = self._changes.members.get(application)
+        if member is None or member.ended:
+            return
+        graph = member.graph
+        for port, delay in progress.late(self.peer.now, ASK_AGAIN):
+            request = RevivalRequested(application, graph.attempt, graph.epoch, operator, port, delay)
+            self.peer.send(graph.origin, request)
+
+    def _report(self) -> None:
+        """Send what was measured in the period that ends now to the origins."""
+        reports: dict[str, dict[str, dict[int, StreamUse]]] = {}
+        for (application, operator), progress in self._inputs.items():
+            member = self._changes.members.get(application)
+            measured = progress.period(self.peer.now)
+            if member is None or member.ended or operator not in member.operators:
+                continue
+            roles, node = member.graph.roles, member.plan.operators[operator]
+            planned = roles.inputs.get(operator, range(len(node.inputs)))
+            found: dict[int, StreamUse] = {}
+            for number, (weight, rate) in measured.items():
+                if number < len(planned) and planned[number] >= 0:
+                    at = roles.peers[node.inputs[planned[number]]]
+                    delay = 0.0 if at == self.peer.address else self._latency.one_way(at)
+                    found[planned[number]] = StreamUse(weight, rate, -1.0 if delay is None else delay)
+            reports.setdefault(application, {})[operator] = found
+        for application, inputs in reports.items():
+            graph = self._changes.members[application].graph
+            self.peer.send(graph.origin, WeightsReported(application, graph.attempt, inputs))
+
+    # -- at origins ----------------------------------------------------------------------------------------------------
+
+    def _of(self, application: str, attempt: int) -> _Led:
+        for ended in self._led.keys() - self._changes.led.keys():
+            del self._led[ended]
+        known = self._led.get(application)
+        if known is None or known.attempt != attempt:
+            known = self._led[application] = _Led(attempt)
+        return known
+
+    def _weights_reported(self, sender: str, message: WeightsReported) -> None:
+        request = self._changes.led.get(message.application)
+        if request is None or not request.running or request.graph.attempt != message.attempt:
+            return
+        known = self._of(message.application, message.attempt)
+        for reader, inputs in message.inputs.items():
+            if request.graph.roles.peers.get(reader) != sender:
+                continue
+            known.measured = {each: use for each, use in known.measured.items() if each.reader != reader}
+            for number, use in inputs.items():
+                known.measured[Input(reader, number)] = use
+                if use.delay >= 0.0:
+                    known.delays[Input(reader, number)] = use.delay
+
+    def _round(self) -> None:
+        self.peer.after(self._config.collect, self._round)
+        for application, request in tuple(self._changes.led.items()):
+            if request.state is State.RUNNING and application in self._led:
+                self._collect(request)
+
+    def _streams(self, request: Request) -> StreamGraph:
+        graph = request.graph
+        known = self._of(graph.application, graph.attempt)
+        return StreamGraph(Plan.from_bytes(graph.plan), graph.roles, known.measured, known.delays)
+
+    def _collect(self, request: Request) -> None:
+        """Discard streams of an application while their cost exceeds the target."""
+        graph, known, streams = request.graph, self._of(request.name, request.graph.attempt), self._streams(request)
+        plan = Plan.from_bytes(graph.plan)
+        if plan.qos.active is None or not known.measured or self._config.share is None:
+            return
+        running, bound = streams.running, self._config.share * streams.cost_of_all
+        retained = self._config.retained(plan.qos.active)
+        hosts = [frozenset(group) for group in replicas_by_peer(running, graph.roles).values()]
+        crashes = combinations(hosts, min(retained - 1, len(hosts)))
+        found = collect(
+            running,
+            streams.weights,
+            bound,
+            retained,
+            [frozenset().union(*each) for each in crashes] if retained > 1 else [],
+        )
+        if found:
+            known.helpless.clear()
+            self._discard(request, streams, found, bound)
+
+    def _discard(self, request: Request, streams: StreamGraph, found: list[Discarded], bound: float) -> None:
+        graph, running = request.graph, streams.running
+        plan, roles = Plan.from_bytes(graph.plan), graph.roles
+        gone = [stream for each in found for stream in each.streams]
+        for stream in gone:
+            roles = roles.without_stream(plan, *streams.inputs[stream])
+        left = running.without(gone)
+        ended = [name for group in running.replicas.values() for name in group if name not in left.inputs]
+        self._publish(request, roles.without(ended))
+        self.peer.record(
+            StreamsDiscarded,
+            request.name,
+            streams=[(stream.producer, stream.consumer) for stream in gone],
+            ended=ended,
+            cost=running.cost,
+            left=left.cost,
+            bound=bound,
+            utility=sum(each.utility for each in found),
+        )
+
+    def _publish(self, request: Request, roles: Roles) -> None:
+        before = request.graph
+        self._changes.change(request.name, before.changed(roles))
+        self._changes.publish(request.name, tuple(before.roles.addresses))
+        self.peer.instruct(request.report())
+
+    def _revival_requested(self, sender: str, message: RevivalRequested) -> None:
+        request = self._changes.led.get(message.application)
+        if request is None or request.state is not State.RUNNING:
+            return  # the reader asks again
+        graph, reader = request.graph, message.operator
+        if (graph.attempt, graph.epoch) != (message.attempt, message.epoch) or graph.roles.peers.get(reader) != sender:
+            return
+        streams = self._streams(request)
+        plan = Plan.from_bytes(graph.plan)
+        wanted = {each.stream for each, at in streams.inputs.items() if at.reader == reader}
+        stream = next((each for each in wanted if each.endswith(f" {message.port}")), "")
+        if not stream:
+            return
+        failed = {name for name, peer in graph.roles.peers.items() if not peer or self._is_dead(peer)}
+        found = revival(streams.running, streams.discarded, reader, stream, failed)
+        if found is not None and not found.replica:
+            (revived,) = found.streams
+            self._publish(request, graph.roles.with_stream(plan, *streams.inputs[revived]))
+            self.peer.record(StreamRevived, request.name, producer=revived.producer, reader=reader, delay=message.delay)
+            return
+        known = self._of(request.name, graph.attempt)
+        if (reader, message.port) in known.helpless:
+            return
+        known.helpless.add((reader, message.port))
+        upstream = original(stream.partition(" ")[0])
+        lost = [each for each, peer in graph.roles.peers.items() if original(each) == upstream and not peer]
+        reason = f"{', '.join(lost)} would have to be rebuilt" if lost else "it reads all replicas already"
+        self.peer.record(
+            RevivalImpossible, request.name, reader=reader, upstream=upstream, delay=message.delay, reason=reason
+        )

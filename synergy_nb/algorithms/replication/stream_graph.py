@@ -1,0 +1,98 @@
+"""The stream replicas of a component graph, with what their readers measured."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from statistics import median
+from typing import NamedTuple
+
+import msgspec
+
+from synergy_nb.algorithms.replication.stream_replicas import ReplicaGraph, StreamReplica
+from synergy_nb.control.graph import Roles
+from synergy_nb.plan import Plan
+from synergy_nb.plan.active_replicas import original, replicas_of
+
+__all__ = ["Input", "StreamGraph", "StreamUse"]
+
+
+class StreamUse(msgspec.Struct, frozen=True, gc=False, array_like=True):
+    """What a reader measured of a stream in a period.
+
+    Parameters
+    ----------
+    weight
+        Weight by order of arrival (section V-B).
+    rate
+        Tuples/s; negative if it was not measured.
+    delay
+        One-way delay from the peer of the producer, seconds; negative if it was never measured.
+    """
+
+    weight: float
+    rate: float
+    delay: float
+
+
+class Input(NamedTuple):
+    """An input of a plan with replicas: its reader, and its number there."""
+
+    reader: str
+    number: int
+
+
+class StreamGraph:
+    """All stream replicas of an application, and those that run.
+
+    Parameters
+    ----------
+    plan, roles
+        Plan with replicas, and its present roles.
+    measured
+        Input to what its reader measured last, of inputs that run.
+    delays
+        Input to the last known one-way delay of its stream, seconds; a stream without one is taken to cost nothing.
+    """
+
+    def __init__(
+        self,
+        plan: Plan,
+        roles: Roles,
+        measured: Mapping[Input, StreamUse],
+        delays: Mapping[Input, float],
+    ) -> None:
+        operators = {name: operator for operator, group in replicas_of(plan).items() for name in group}
+        rates: dict[str, list[float]] = {}
+        for each, use in measured.items():
+            if use.rate > 0.0:
+                rates.setdefault(original(plan.operators[each.reader].inputs[each.number]), []).append(use.rate)
+        self.inputs: dict[StreamReplica, Input] = {}
+        running: list[StreamReplica] = []
+        self.weights: dict[StreamReplica, float] = {}
+        for reader, node in plan.operators.items():
+            present = roles.inputs.get(reader, range(len(node.inputs)))
+            for number, up in enumerate(node.inputs):
+                if reader not in operators and up not in operators:
+                    continue
+                known = rates.get(original(up))
+                rate = median(known) * plan.tuple_bytes(up) if known else plan.bandwidth(up)
+                delay = delays.get(Input(reader, number), 0.0)
+                port = node.ports[number] if node.ports else number
+                stream = StreamReplica(up, reader, f"{original(up)} {port}", rate, delay)
+                self.inputs[stream] = Input(reader, number)
+                if number in present and roles.peers[up] and roles.peers[reader]:
+                    running.append(stream)
+                    found = measured.get(Input(reader, number))
+                    self.weights[stream] = 0.0 if found is None else found.weight
+        self.running = ReplicaGraph(tuple(running), operators)
+
+    @property
+    def cost_of_all(self) -> float:
+        """Network cost that all streams would have together, bytes on the way."""
+        return sum(stream.cost for stream in self.inputs)
+
+    @property
+    def discarded(self) -> list[StreamReplica]:
+        """Streams that do not run."""
+        running = set(self.running.streams)
+        return [stream for stream in self.inputs if stream not in running]

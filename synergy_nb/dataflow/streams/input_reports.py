@@ -1,0 +1,113 @@
+"""Reports of the inputs of active replicas and their readers, from which the utility of each stream follows.
+
+Weights and tuples are counted since the component began here; who receives reports computes differences. So an
+execution in another thread need not be interrupted.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from typing import Final
+
+import msgspec
+
+from synergy_nb.dataflow.streams.component import Component
+from synergy_nb.dataflow.streams.deployments import Role
+from synergy_nb.dataflow.streams.stream_merging import MergedLogic
+
+__all__ = ["InputReport", "InputReports", "InputsMeasured", "StreamsMeasured"]
+
+INTERVAL_S: Final = 1.0  # seconds between two reports
+
+
+class InputReport(msgspec.Struct, frozen=True, gc=False, array_like=True):
+    """What has come on an input.
+
+    Parameters
+    ----------
+    producer
+        Operator that makes the stream.
+    port
+        Port of the reading operator that the stream feeds.
+    weight
+        Weight by order of arrival, since the component began.
+    tuples
+        Number of tuples of the stream up to the last one that has arrived.
+    promise
+        Event time of the last promise, µs.
+    """
+
+    producer: str
+    port: int
+    weight: float
+    tuples: int
+    promise: int
+
+
+class StreamsMeasured(msgspec.Struct, frozen=True, gc=False, array_like=True):
+    """What has come on the inputs of a component that is an active replica or reads some, by number of the input."""
+
+    application: str
+    operator: str
+    inputs: dict[int, InputReport]
+
+
+class InputsMeasured(msgspec.Struct, frozen=True):
+    """Report what has come on the inputs of active replicas and their readers to the control side.
+
+    Parameters
+    ----------
+    components
+        Report of each such component.
+    """
+
+    components: tuple[StreamsMeasured, ...]
+
+
+class InputReports:
+    """Reports of the components of a peer, once a second while there are any.
+
+    Parameters
+    ----------
+    components
+        Components of the peer.
+
+    Attributes
+    ----------
+    due : float
+        Time of the next report, seconds; infinite while there is nothing to report.
+    """
+
+    def __init__(self, components: Mapping[tuple[str, str], Component]) -> None:
+        self._components = components
+        self.due = math.inf
+
+    def note(self, component: Component, now: float) -> None:
+        """Have reports begin if a component needs them."""
+        if self.due == math.inf and isinstance(component.logic, MergedLogic):
+            self.due = now + INTERVAL_S
+
+    def tick(self, now: float) -> list[InputsMeasured]:
+        """Return the report of all components if it is due."""
+        if now < self.due:
+            return []
+        found = [each for each in self._components.values() if isinstance(each.logic, MergedLogic)]
+        self.due = now + INTERVAL_S if found else math.inf
+        reports = tuple(_measured(each) for each in found if each.role is Role.ACTIVE and not each.failed)
+        return [InputsMeasured(reports)] if reports else []
+
+
+def _measured(component: Component) -> StreamsMeasured:
+    logic = component.logic
+    weights = logic.weights if isinstance(logic, MergedLogic) else {}
+    inputs: dict[int, InputReport] = {}
+    for number, (feed, port) in enumerate(zip(component.feeds, component.ports, strict=True)):
+        if feed.operator and not port.closed:
+            ports = component.feed_ports
+            received = port.received
+            inputs[number] = InputReport(
+                feed.operator, ports[number] if ports else number, weights.get(number, 0.0), received.position,
+                received.until,
+            )  # fmt: skip
+    return StreamsMeasured(component.application, component.operator, inputs)
