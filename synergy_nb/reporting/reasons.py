@@ -57,7 +57,9 @@ class Reasons(Facts):
         if self.placed:
             return f"placed there; {len(offering)} peers offer it"
         if self.replicas_deployed is not None:
-            return f"active replica, by {self.rule}; {len(offering)} peers offer it"
+            single = original(operator) not in self.replicas_deployed.replicas
+            which = "the nearest to the origin, not replicated" if single else f"active replica, by {self.rule}"
+            return f"{which}; {len(offering)} peers offer it"
         probed = sorted({graph.peers[operator] for graph in self.graphs})
         drops = (f"{drop.at} ({drop.condition})" for drop in self.dropped if drop.operator == operator)
         failed = dict.fromkeys(drops)  # once, however many paths led there
