@@ -151,8 +151,9 @@ class Deploying:
         graph, plan = member.graph, member.plan
         makers = {tap: producer_of(graph, plan, tap) for tap in graph.shared}
         witnesses, requires = self._dependent(graph.application)
+        originals = {each: name for name, group in replicas_of(plan).items() for each in group}
         assignments = {
-            operator: self._assignment(member, operator, makers)
+            operator: self._assignment(member, operator, makers, originals.get(operator, ""))
             for operator, node in plan.operators.items()
             if node.kind != TAP
             and graph.roles.peers[operator]
@@ -189,7 +190,9 @@ class Deploying:
         peers = {address for graph in graphs for address in graph.addresses}
         return tuple(sorted(peers)), {graph.application: version_of(graph) for graph in graphs}
 
-    def _assignment(self, member: Member, operator: str, makers: Mapping[str, Producer | None]) -> Assignment:
+    def _assignment(
+        self, member: Member, operator: str, makers: Mapping[str, Producer | None], replica_of: str
+    ) -> Assignment:
         graph, node, address = member.graph, member.plan.operators[operator], self.peer.address
         backups, follower = graph.roles.backups.get(operator, ()), graph.roles.followers.get(operator, "")
         if not member.backups_committed:
@@ -211,7 +214,7 @@ class Deploying:
             node.kind == "sink",
             node.kind == PART,
             ports=graph.roles.ports(member.plan, operator),
-            replica_of=next((name for name, replicas in replicas_of(member.plan).items() if operator in replicas), ""),
+            replica_of=replica_of,
         )
 
     def _remains(self, known: Deployment, sinks: Collection[str]) -> Deployment:
