@@ -1,5 +1,5 @@
-"""Management of active replicas over wide-area networks, as values: their deployment, utility, collection and revival.
+"""Management of active replicas over wide-area networks: their deployment, utility, collection and revival.
 
 J.-H. Hwang, U. Çetintemel, S. Zdonik. Fast and highly-available stream processing over wide area networks. ICDE 2008,
-section V. The decider of plans with active replicas is :mod:`.placement`. Peers neither collect nor revive streams yet.
+section V. The decider of plans with active replicas is :mod:`.placement`.
 """
