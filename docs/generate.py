@@ -117,15 +117,18 @@ def _names(names: str | Iterable[str] | None) -> list[str] | None:
     return None if names is None else [names] if isinstance(names, str) else list(names)
 
 
-def _columns(columns: Sequence[str | Mapping[str, str]], named: Mapping[str, str]) -> dict[str, Any]:
+def _columns(columns: Iterable[str | Sequence[str] | Mapping[str, str]], named: Mapping[str, str]) -> dict[str, Any]:
     from synergy_nb.plan.sql import quoted  # noqa: PLC0415 - kept beside its only use
 
     result: dict[str, Any] = {}
     for each in columns:
         if isinstance(each, Mapping):
             result.update(each)
-        else:
-            result[each] = quoted(each) if isinstance(each, str) else each
+            continue
+        for name in (each,) if isinstance(each, str) or not isinstance(each, Sequence) else each:
+            if not isinstance(name, str):
+                raise TypeError(f"columns: {each!r}; expected names of columns, or columns with their expressions")
+            result[name] = quoted(name)
     return {**result, **named}
 
 
@@ -199,7 +202,7 @@ def _arguments(each: Declaration) -> tuple[list[str], list[str], dict[str, str],
                 optional = True
                 value = f"list({name})" if needed else f"list({name}) or None"
             case "columns":
-                free.append(f"*{name}: str | Mapping[str, str]")
+                free.append(f"*{name}: str | Sequence[str] | Mapping[str, str]")
                 value, label = f"_columns({name}, named)", f"{name}, named"
                 optional = True
             case "values":

@@ -260,13 +260,21 @@ def test_plans_are_values() -> None:
     assert "8 operators" in repr(monitoring())
 
 
+def test_columns_may_be_given_as_a_list() -> None:
+    listed = source("packets").project(["link", "bytes"], twice="2 * bytes").sink("x")
+    assert listed == source("packets").project("link", "bytes", twice="2 * bytes").sink("x")
+    with pytest.raises(TypeError, match=r"columns: \[3\]; expected names of columns"):
+        source("packets").project([3])  # type: ignore[list-item]
+
+
 def test_arguments_of_the_wrong_kind_are_refused_at_once() -> None:
     expected = "unknown argument 'costs'; expected one of where, id, cost, selectivity, at, engine; did you mean 'cost'"
     with pytest.raises(TypeError, match=expected):
         source("packets").filter("TRUE", costs=1)
     expected = (
-        "sink: unknown argument 'dely'; expected one of name, delay, miss_rate, throughput, availability, memory, "
-        "scheduling, overdue, hotspots, id, cost, selectivity, at, engine; did you mean 'delay'"
+        "sink: unknown argument 'dely'; expected one of name, delay, miss_rate, throughput, availability, "
+        "replica_distance, memory, scheduling, overdue, hotspots, id, cost, selectivity, at, engine; "
+        "did you mean 'delay'"
     )
     with pytest.raises(TypeError, match=expected):
         source("packets").sink("x", dely="1 s")

@@ -31,7 +31,7 @@ class Methods:
 
     def project(
         self,
-        *columns: str | Mapping[str, str],
+        *columns: str | Sequence[str] | Mapping[str, str],
         id: str | None = None,  # noqa: A002 - as everywhere
         cost: Any = None,
         selectivity: float | None = None,
@@ -342,15 +342,18 @@ def _names(names: str | Iterable[str] | None) -> list[str] | None:
     return None if names is None else [names] if isinstance(names, str) else list(names)
 
 
-def _columns(columns: Sequence[str | Mapping[str, str]], named: Mapping[str, str]) -> dict[str, Any]:
+def _columns(columns: Iterable[str | Sequence[str] | Mapping[str, str]], named: Mapping[str, str]) -> dict[str, Any]:
     from synergy_nb.plan.sql import quoted  # noqa: PLC0415 - kept beside its only use
 
     result: dict[str, Any] = {}
     for each in columns:
         if isinstance(each, Mapping):
             result.update(each)
-        else:
-            result[each] = quoted(each) if isinstance(each, str) else each
+            continue
+        for name in (each,) if isinstance(each, str) or not isinstance(each, Sequence) else each:
+            if not isinstance(name, str):
+                raise TypeError(f"columns: {each!r}; expected names of columns, or columns with their expressions")
+            result[name] = quoted(name)
     return {**result, **named}
 
 
