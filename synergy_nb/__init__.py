@@ -20,6 +20,7 @@ from synergy_nb.plan import Plan, PlanError, QoS, plan, source
 if TYPE_CHECKING:
     from synergy_nb.algorithms.composition import CompositionConfig
     from synergy_nb.models.hot_spot_config import HotSpotConfig
+    from synergy_nb.models.replication_config import ReplicationConfig
     from synergy_nb.runtime.client.async_application import AsyncApplication
     from synergy_nb.runtime.client.async_cluster import AsyncCluster
     from synergy_nb.runtime.client.cluster import Application, Cluster
@@ -43,6 +44,7 @@ __all__ = [
     "Plan",
     "PlanError",
     "QoS",
+    "ReplicationConfig",
     "SynergyError",
     "WideArea",
     "connect_cluster",
@@ -63,6 +65,7 @@ _LATER: Final = {
     "Feed": "synergy_nb.runtime.client.feeds",
     "FeedError": "synergy_nb.runtime.client.feeds",
     "HotSpotConfig": "synergy_nb.models.hot_spot_config",
+    "ReplicationConfig": "synergy_nb.models.replication_config",
     "NotAdmitted": "synergy_nb.runtime.process.requests",
     "WideArea": "synergy_nb.runtime.transport.wide_area",
     "connect_cluster": "synergy_nb.runtime.process.starting",

@@ -13,6 +13,7 @@ from synergy_nb.assembly import PeerConfig
 from synergy_nb.control.driver_messages import StopApplication
 from synergy_nb.control.graph import ComponentGraph, Hop
 from synergy_nb.events import ActiveReplicasLost, GraphSelected, ReplicasDeployed, SetupFailed
+from synergy_nb.models.replication_config import ReplicationConfig
 from synergy_nb.plan import Plan, PlanError, source
 from synergy_nb.plan.active_replicas import replicas_of, replicated
 from synergy_nb.plan.placement_modes import check_placement
@@ -311,3 +312,12 @@ def test_bad_input_is_one_clear_error() -> None:
         query(replica_distance="-3 ms")
     plan = query(replica_distance="30 ms")
     assert Plan.from_yaml(plan.to_yaml()) == plan
+
+
+def test_more_replicas_retained_than_there_are_is_refused() -> None:
+    config = ReplicationConfig(theta="60 %", k_min=3)
+    ring = Ring(5, seed=10, config=lambda n: PeerConfig(f"peer-{n}", seed=n, replication=config))
+    ring.submit("peer-0", "r", query("active 2"))
+    report = ring.until_decided("r")
+    assert report.status == "rejected"
+    assert "k_min: 3; expected at most 2, as qos.availability is 'active 2'" in report.reason

@@ -4,19 +4,24 @@ from __future__ import annotations
 
 import random
 import re
+from collections.abc import Mapping
 from typing import Any, TypeVar
 
 import msgspec
 import pytest
 
+from synergy_nb.algorithms.replication.input_progress import InputProgress
 from synergy_nb.algorithms.replication.stream_collection import RevivalRequested, WeightsReported
 from synergy_nb.algorithms.replication.stream_graph import StreamUse
 from synergy_nb.assembly import PeerConfig
 from synergy_nb.control.peer import Message
-from synergy_nb.events import Event, RevivalImpossible, StreamsDiscarded
+from synergy_nb.dataflow.streams.input_reports import InputReport
+from synergy_nb.dataflow.tuples import END, START
+from synergy_nb.events import Event, RevivalImpossible, StreamRevived, StreamsDiscarded
 from synergy_nb.models.replication_config import ReplicationConfig
 from synergy_nb.plan import Plan
 from synergy_nb.plan.active_replicas import replicated
+from synergy_nb.reporting.explanation import Explanation
 from synergy_nb.simulator.peer_world import PeerWorld
 from synergy_nb.simulator.scripted_faults import Faults
 from tests.moving_schedules import packets, table
@@ -88,6 +93,79 @@ def test_without_a_target_nothing_is_discarded() -> None:
     run.ends()
     assert not run.of(StreamsDiscarded)
     assert not run.of(RevivalImpossible)
+
+
+def test_a_discarded_stream_is_revived_when_the_other_one_is_late() -> None:
+    run = Run(COLLECTING, rows=240)
+    world = run.world
+    assert world.until(lambda: "f" in world.graph("app").roles.inputs, 60.0)
+    (found,) = run.of(StreamsDiscarded)
+    (gone,) = (producer for producer, reader in found.streams if reader == "f")
+    (left,) = {"u", "u~1"} - {gone}
+    world.cut(PLACED["f"], PLACED[left], 60.0)
+
+    def of_f() -> list[StreamRevived]:
+        return [each for each in run.of(StreamRevived) if each.reader == "f"]
+
+    assert world.until(lambda: bool(of_f()), 40.0), "its readers, whose inputs are late with it, ask as well"
+    (revived,) = of_f()
+    assert revived.producer == gone
+    assert revived.delay > COLLECTING.late
+    roles, expanded = world.graph("app").roles, replicated(run.plan, 2)
+    assert [each for each in roles.reads(expanded, "f") if each] == [left, gone]
+    assert roles.ports(expanded, "f") == (0, 0, 0)
+    world.run(10.0)
+    assert len(of_f()) == 1, "the revived stream makes progress, so nothing else is asked for"
+    run.ends()
+    account = str(Explanation("app", world.control.journal.about("app"), {}))
+    assert f"revived stream: {gone} to f, whose other streams were" in account
+    assert "discarded streams: " in account
+
+
+# -- values ----------------------------------------------------------------------------------------------------------
+
+
+def progress_of(promises: Mapping[int, Mapping[int, int]], until: int) -> list[tuple[int, int]]:
+    """When a reader asks, and for which port: second to the promises of inputs that are new then; all feed port 0."""
+    progress, latest, asked = InputProgress(0.0, 10.0), dict.fromkeys(promises[0], START), []
+    for second in range(until):
+        latest |= promises.get(second, {})
+        reports = {number: InputReport(f"o~{number}", 0, 0.0, 0, time) for number, time in latest.items()}
+        progress.update(reports, float(second))
+        asked += [(second, port) for port, _ in progress.late(float(second), 5.0)]
+    return asked
+
+
+def test_nothing_is_asked_for_when_tuples_come_every_10_seconds() -> None:
+    rare = {second: {0: second, 1: second} for second in range(0, 300, 10)}
+    assert progress_of(rare, 300) == []
+    assert progress_of(rare, 330)[:2] == [(311, 0), (316, 0)], "20 s after the last one, and again after 5 s"
+
+
+def test_one_stream_that_makes_progress_suffices_and_an_ended_one_is_not_late() -> None:
+    every = {second: {0: second} | ({1: second} if second < 20 else {}) for second in range(100)}
+    assert progress_of(every, 100) == []
+    assert progress_of({0: {0: 1, 1: 1}, 9: {0: END}}, 100) == []
+
+
+def test_a_source_that_has_not_begun_is_not_late_but_a_revived_stream_that_never_begins_is() -> None:
+    assert progress_of({0: {0: START}}, 100) == []
+    assert progress_of({0: {0: 0}, 1: {0: 1}, 2: {0: 2}}, 100)[0] == (14, 0)
+    assert progress_of({0: {0: 0}, 1: {0: 1}, 2: {0: 2}, 5: {1: START}}, 100)[0] == (26, 0)
+
+
+def test_weights_and_rates_are_those_of_the_period() -> None:
+    progress = InputProgress(0.0, 10.0)
+
+    def report(weight: float, tuples: int) -> None:
+        progress.update({0: InputReport("o", 0, weight, tuples, 1)}, 0.0)
+
+    report(50.0, 1000)
+    assert progress.period(10.0) == {0: (50.0, -1.0)}
+    report(70.0, 1300)
+    assert progress.period(40.0) == {0: (20.0, 10.0)}
+    report(5.0, 1400)  # it was created anew at this peer
+    assert progress.period(50.0) == {0: (5.0, 10.0)}
 
 
 @pytest.mark.parametrize(

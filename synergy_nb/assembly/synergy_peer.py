@@ -228,7 +228,13 @@ class SynergyPeer:
             self._offers,
         )
         active = ActivePlacement(
-            peer, self.survey, self.latency, self.membership.is_dead, composing.late, self.probing.tolerated_excess
+            peer,
+            self.survey,
+            self.latency,
+            self.membership.is_dead,
+            composing.late,
+            self.probing.tolerated_excess,
+            config.replication.retained,
         )
         deciders: dict[str, Decider] = {
             "composed": self.composition,

@@ -71,6 +71,8 @@ class ActivePlacement:
         Share of the tuples that may exceed the delay limit of a plan without a miss rate; None to compare the mean.
     tolerated
         Function from a plan to the share by which its projected delay may exceed its limit.
+    retained
+        Function from the number of replicas that a plan requires to the number that collection retains.
     """
 
     def __init__(
@@ -81,6 +83,7 @@ class ActivePlacement:
         is_dead: Callable[[str], bool],
         late: float | None,
         tolerated: Callable[[Plan], float],
+        retained: Callable[[int], int],
     ) -> None:
         self._peer = peer
         self._survey = survey
@@ -88,11 +91,18 @@ class ActivePlacement:
         self._is_dead = is_dead
         self._late = late
         self._tolerated = tolerated
+        self._retained = retained
         self._tries: dict[str, int] = {}  # by request that is not decided yet
 
     def decide(self, request: Request, found: DirectoryEntries, decided: Decided) -> None:
         """Ask the candidates, and place the replicas."""
         request.alternative = Alternative(request.plan)
+        degree = request.plan.qos.active or 1
+        retained = self._retained(degree)
+        if retained > degree:
+            expected = f"at most {degree}, as qos.availability is 'active {degree}'"
+            decided(request, Refusal(f"k_min: {retained}; expected {expected}"))
+            return
         known = find_candidates(self._peer, request, found, self._is_dead)
         if known.missing:
             decided(request, Refusal("; ".join(known.missing.values())))

@@ -19,6 +19,7 @@ journal names the replica that would have to be rebuilt.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from itertools import combinations
 from typing import Final
@@ -83,15 +84,21 @@ class _Led:
         Input to the last known delay of its stream, seconds.
     helpless
         Readers and ports that nothing was found for.
+    changed
+        Reader to the epoch of the graph in which a stream was last revived for it.
+    revived
+        Time of the last revival, seconds.
     """
 
-    __slots__ = ("attempt", "delays", "helpless", "measured")
+    __slots__ = ("attempt", "changed", "delays", "helpless", "measured", "revived")
 
     def __init__(self, attempt: int) -> None:
         self.attempt = attempt
         self.measured: dict[Input, StreamUse] = {}
         self.delays: dict[Input, float] = {}
         self.helpless: set[tuple[str, int]] = set()
+        self.changed: dict[str, int] = {}
+        self.revived = -math.inf
 
 
 def replicas_by_peer(graph: ReplicaGraph, roles: Roles) -> dict[str, set[str]]:
@@ -229,6 +236,8 @@ class StreamCollection(Protocol):
         plan = Plan.from_bytes(graph.plan)
         if plan.qos.active is None or not known.measured or self._config.share is None:
             return
+        if self.peer.now - known.revived < 2.0 * self._config.report:
+            return  # the weights may be older than what was revived, which would be discarded at once
         running, bound = streams.running, self._config.share * streams.cost_of_all
         retained = self._config.retained(plan.qos.active)
         hosts = [frozenset(group) for group in replicas_by_peer(running, graph.roles).values()]
@@ -275,8 +284,11 @@ class StreamCollection(Protocol):
         if request is None or request.state is not State.RUNNING:
             return  # the reader asks again
         graph, reader = request.graph, message.operator
-        if (graph.attempt, graph.epoch) != (message.attempt, message.epoch) or graph.roles.peers.get(reader) != sender:
+        known = self._of(request.name, graph.attempt)
+        if graph.attempt != message.attempt or graph.roles.peers.get(reader) != sender:
             return
+        if message.epoch < known.changed.get(reader, 0):
+            return  # it did not know yet what was revived for it
         streams = self._streams(request)
         plan = Plan.from_bytes(graph.plan)
         wanted = {each.stream for each, at in streams.inputs.items() if at.reader == reader}
@@ -288,9 +300,9 @@ class StreamCollection(Protocol):
         if found is not None and not found.replica:
             (revived,) = found.streams
             self._publish(request, graph.roles.with_stream(plan, *streams.inputs[revived]))
+            known.changed[reader], known.revived = request.graph.epoch, self.peer.now
             self.peer.record(StreamRevived, request.name, producer=revived.producer, reader=reader, delay=message.delay)
             return
-        known = self._of(request.name, graph.attempt)
         if (reader, message.port) in known.helpless:
             return
         known.helpless.add((reader, message.port))

@@ -17,6 +17,7 @@ from typing import Any, Final, TypeVar
 
 from synergy_nb.algorithms.composition import CompositionConfig
 from synergy_nb.models.hot_spot_config import HotSpotConfig
+from synergy_nb.models.replication_config import ReplicationConfig
 from synergy_nb.reporting.formatting import amount, share, size
 from synergy_nb.reporting.tables import as_html, as_text
 from synergy_nb.runtime.client.application import Application
@@ -82,6 +83,10 @@ class Cluster(Synchronous[AsyncCluster]):
         predict them and have operators move to other peers; ``"observe"``, they predict them, and the journal states
         what would move; ``"off"``, neither. Or all parameters, as a :class:`~synergy_nb.HotSpotConfig`. A plan may
         state less (``hotspots`` of ``sink``).
+    replication
+        Parameters of the streams between active replicas, as a :class:`~synergy_nb.ReplicationConfig`: the share of
+        their network cost that may remain (``theta``), and the replicas that each operator retains (``k_min``). None:
+        no stream is discarded.
     seed
         Seed of the peers' random generators, and of the sites in a wide area.
     spark
@@ -115,6 +120,7 @@ class Cluster(Synchronous[AsyncCluster]):
         composition: CompositionConfig | None = None,
         discipline: str = "fcfs",
         hotspots: str | HotSpotConfig = "on",
+        replication: ReplicationConfig | None = None,
         seed: int = 0,
         spark: bool | str | Sequence[str] = True,
         security: Any = None,
@@ -132,6 +138,7 @@ class Cluster(Synchronous[AsyncCluster]):
             "composition": composition,
             "discipline": discipline,
             "hotspots": hotspots,
+            "replication": replication,
             "seed": seed,
             "spark": spark,
             "security": security,

@@ -21,6 +21,7 @@ from synergy_nb.algorithms.composition import CompositionConfig
 from synergy_nb.assembly import PeerConfig
 from synergy_nb.errors import user_facing
 from synergy_nb.models.hot_spot_config import HotSpotConfig, hot_spot_config
+from synergy_nb.models.replication_config import ReplicationConfig
 from synergy_nb.plan.requirements import LEAST_MEMORY, check_discipline
 from synergy_nb.plan.units import WrongValue, duration, parse_size
 from synergy_nb.recording.recording_file import create
@@ -82,6 +83,7 @@ async def start_cluster(
     composition: CompositionConfig | None = None,
     discipline: str = "fcfs",
     hotspots: str | HotSpotConfig = "on",
+    replication: ReplicationConfig | None = None,
     seed: int = 0,
     spark: bool | str | Sequence[str] = True,
     security: Security | None = None,
@@ -115,6 +117,7 @@ async def start_cluster(
         discipline,
         hotspots,
         seed,
+        replication,
     )
     where = checked(spark)
     config["pings"] = _pings(peers)
@@ -177,6 +180,7 @@ async def connect_cluster(
     composition: CompositionConfig | None = None,
     discipline: str = "fcfs",
     hotspots: str | HotSpotConfig = "on",
+    replication: ReplicationConfig | None = None,
     seed: int = 0,
     spark: bool | str | Sequence[str] = True,
     security: Security | None = None,
@@ -205,6 +209,7 @@ async def connect_cluster(
         discipline,
         hotspots,
         seed,
+        replication,
     )
     where = checked(spark)
     check_address("scheduler", scheduler)
@@ -337,6 +342,7 @@ def _config(
     discipline: str,
     hotspots: str | HotSpotConfig,
     seed: int,
+    replication: ReplicationConfig | None = None,
 ) -> dict[str, Any]:
     """Return checked plain values for the peers' factory."""
     measured = bandwidth == MEASURED
@@ -363,10 +369,19 @@ def _config(
         "seed": seed,
         "keys": dict(keys or {}),
         "discipline": check_discipline("discipline", discipline),
+        "replication": msgspec.to_builtins(_replication(replication)),
         "hotspots": msgspec.to_builtins(hot_spot_config("hotspots", hotspots)),
         "composition": msgspec.to_builtins(composition or CompositionConfig(late=LATE)),
         "placement": msgspec.to_builtins(PlacementConfig(room_first=True, apart_first=True)),
     }
+
+
+def _replication(given: object) -> ReplicationConfig:
+    """Return the parameters of collection and revival."""
+    if given is not None and not isinstance(given, ReplicationConfig):
+        expected = "a ReplicationConfig, such as ReplicationConfig(theta='60 %')"
+        raise ValueError(f"replication: {given!r}; expected {expected}")
+    return given or ReplicationConfig()
 
 
 def _pings(peers: int) -> float:
