@@ -86,11 +86,11 @@ class _Led:
         Readers and ports that nothing was found for.
     changed
         Reader to the epoch of the graph in which a stream was last revived for it.
-    revived
-        Time of the last revival, seconds.
+    late
+        Time at which a reader was late last, seconds.
     """
 
-    __slots__ = ("attempt", "changed", "delays", "helpless", "measured", "revived")
+    __slots__ = ("attempt", "changed", "delays", "helpless", "late", "measured")
 
     def __init__(self, attempt: int) -> None:
         self.attempt = attempt
@@ -98,7 +98,7 @@ class _Led:
         self.delays: dict[Input, float] = {}
         self.helpless: set[tuple[str, int]] = set()
         self.changed: dict[str, int] = {}
-        self.revived = -math.inf
+        self.late = -math.inf
 
 
 def replicas_by_peer(graph: ReplicaGraph, roles: Roles) -> dict[str, set[str]]:
@@ -236,9 +236,9 @@ class StreamCollection(Protocol):
         plan = Plan.from_bytes(graph.plan)
         if plan.qos.active is None or not known.measured or self._config.share is None:
             return
-        if self.peer.now - known.revived < 2.0 * self._config.report:
-            return  # the weights may be older than what was revived, which would be discarded at once
-        running, bound = streams.running, self._config.share * streams.cost_of_all
+        if self.peer.now - known.late < max(2.0 * self._config.report, 3.0 * self._config.late):
+            return  # weights may be older than what was revived; who is late still has asked again by then
+        running, bound = streams.functioning, self._config.share * streams.cost_of_all
         retained = self._config.retained(plan.qos.active)
         hosts = [frozenset(group) for group in replicas_by_peer(running, graph.roles).values()]
         crashes = combinations(hosts, min(retained - 1, len(hosts)))
@@ -254,7 +254,7 @@ class StreamCollection(Protocol):
             self._discard(request, streams, found, bound)
 
     def _discard(self, request: Request, streams: StreamGraph, found: list[Discarded], bound: float) -> None:
-        graph, running = request.graph, streams.running
+        graph, running = request.graph, streams.functioning
         plan, roles = Plan.from_bytes(graph.plan), graph.roles
         gone = [stream for each in found for stream in each.streams]
         for stream in gone:
@@ -287,6 +287,7 @@ class StreamCollection(Protocol):
         known = self._of(request.name, graph.attempt)
         if graph.attempt != message.attempt or graph.roles.peers.get(reader) != sender:
             return
+        known.late = self.peer.now
         if message.epoch < known.changed.get(reader, 0):
             return  # it did not know yet what was revived for it
         streams = self._streams(request)
@@ -300,7 +301,7 @@ class StreamCollection(Protocol):
         if found is not None and not found.replica:
             (revived,) = found.streams
             self._publish(request, graph.roles.with_stream(plan, *streams.inputs[revived]))
-            known.changed[reader], known.revived = request.graph.epoch, self.peer.now
+            known.changed[reader] = request.graph.epoch
             self.peer.record(StreamRevived, request.name, producer=revived.producer, reader=reader, delay=message.delay)
             return
         if (reader, message.port) in known.helpless:

@@ -87,6 +87,16 @@ class StreamGraph:
         self.running = ReplicaGraph(tuple(running), operators)
 
     @property
+    def functioning(self) -> ReplicaGraph:
+        """Streams that run, without those that delivered nothing in a period in which others of the input did."""
+        merged = self.running.merged
+        return self.running.without(
+            stream
+            for stream in self.running.streams
+            if not self.weights[stream] and any(self.weights[other] for other in merged[stream.consumer, stream.stream])
+        )
+
+    @property
     def cost_of_all(self) -> float:
         """Network cost that all streams would have together, bytes on the way."""
         return sum(stream.cost for stream in self.inputs)
