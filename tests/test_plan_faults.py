@@ -326,8 +326,8 @@ WRONG: list[tuple[str, Callable[[], Plan], str]] = [
         asked(P, Operator("end", "sink", {}, ("p",)), dely="5 s"),
         (
             "qos.dely: '5 s'; expected one of "
-            "the fields delay, miss_rate, throughput, availability, memory, scheduling, overdue, hotspots; "
-            "did you mean 'delay'?"
+            "the fields delay, miss_rate, throughput, availability, replica_distance, memory, scheduling, overdue, "
+            "hotspots; did you mean 'delay'?"
         ),
     ),
 ]

@@ -282,7 +282,7 @@ def test_rows_on_file_or_not_are_sorted_and_ties_keep_their_order(
         return
     whole = pl.concat(tables)
     with pytest.MonkeyPatch.context() as patch:
-        for name, value in (("KEPT", kept), ("RUN", run), ("PIECE", piece), ("MERGED_RUNS", 2)):
+        for name, value in (("IN_MEMORY", kept), ("RUN", run), ("PIECE", piece), ("MERGED_RUNS", 2)):
             patch.setattr(time_order, name, value)
         for ordered in (True, False):
             store = Store(ordered=ordered)
@@ -321,7 +321,7 @@ def test_a_full_disk_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
 
         def close(self) -> None: ...
 
-    monkeypatch.setattr(time_order, "KEPT", 1)
+    monkeypatch.setattr(time_order, "IN_MEMORY", 1)
     monkeypatch.setattr(tempfile, "TemporaryFile", lambda **_: Full())
     with pytest.raises(ValueError, match=r"no room left for the rows of a trace; .*TMPDIR"):
         Store(ordered=True).add(table([1, 2], 0))

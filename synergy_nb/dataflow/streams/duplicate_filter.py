@@ -18,6 +18,8 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass
+from functools import cache
+from types import ModuleType
 
 import msgspec
 import numpy as np
@@ -25,7 +27,6 @@ import numpy.typing as npt
 import polars as pl
 
 from synergy_nb.dataflow.logic import SavedState
-from synergy_nb.dataflow.streams.duplicate_kernel import EMPTY, arrive, insert_all
 from synergy_nb.dataflow.streams.tuple_words import TupleWords, canonical
 from synergy_nb.dataflow.tuples import START, Item, Punctuation
 
@@ -41,6 +42,14 @@ class _Stream:
     number: int
     complete_from: int | None
     promised: Punctuation | None = None
+
+
+@cache
+def _kernel() -> ModuleType:
+    """Load the compiled code when a filter is first used: most peers have none, and Numba takes a second to load."""
+    from synergy_nb.dataflow.streams import duplicate_kernel  # noqa: PLC0415 - see above
+
+    return duplicate_kernel
 
 
 class _Head(msgspec.Struct, frozen=True, array_like=True):
@@ -83,7 +92,7 @@ class DuplicateFilter:
         self._words = np.zeros((0, 0), dtype=np.int64)
         self._counts = np.zeros((0, count), dtype=np.int64)
         self._greatest = np.zeros(0, dtype=np.int64)
-        self._index = np.full(0, EMPTY, dtype=np.int64)
+        self._index = np.zeros(0, dtype=np.int64)
         self._ranks = np.zeros((count, count), dtype=np.int64)
 
     @property
@@ -273,7 +282,7 @@ class DuplicateFilter:
         self._identity.check(table)
         self._make_room(table.height)
         new = np.zeros(table.height, dtype=np.bool_)
-        self._used, passed, first = arrive(
+        self._used, passed, first = _kernel().arrive(
             self._identity.words(table),
             self._identity.time,
             self._promise,
@@ -323,5 +332,5 @@ class DuplicateFilter:
         self._rebuild_index()
 
     def _rebuild_index(self) -> None:
-        self._index = np.full(2 * len(self._words), EMPTY, dtype=np.int64)
-        insert_all(self._words, self._used, self._index)
+        self._index = np.full(2 * len(self._words), _kernel().EMPTY, dtype=np.int64)
+        _kernel().insert_all(self._words, self._used, self._index)
