@@ -40,10 +40,8 @@ from synergy_nb.dataflow.tuples import START, Item, Punctuation
 
 __all__ = ["NOTHING", "Component"]
 
-
 #: Stands for work that no chunk triggers: a promise that was received, and is applied where the order prescribes it.
 NOTHING: Final = Entry(0, 0.0, Chunk(ORIGIN, ORIGIN, Punctuation(START, 0, 0.0), 0))
-
 
 Together: TypeAlias = Callable[[Chunk, int, int], bool]
 """Whether a chunk may be executed together with the preceding ones, whose tuples and bytes are passed."""
@@ -197,6 +195,8 @@ class Component(ComponentMetrics):
             return self._since
         run = self.reading.next_run(self.ports) if self.reading.prescribed else None
         if run is not None:
+            if run.port >= len(self.ports):
+                return None
             port = self.ports[run.port]
             arrived = port.received.position >= min(run.upto.position, port.consumed.position + 1)
             return (port.queue[0] if port.queue else NOTHING) if arrived else None
