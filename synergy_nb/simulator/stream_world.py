@@ -167,7 +167,7 @@ class StreamWorld(DataPaths):
         for application in tuple(self.deployments):
             known = self.deployments[application].assignments
             assignments = {name: self._without(application, name, each, dead) for name, each in known.items()}
-            if assignments != known:
+            if assignments != known or dead in self.deployments[application].witnesses:  # nobody waits for its answers
                 self.change(application, assignments)
 
     def _without(self, application: str, operator: str, assignment: Assignment, dead: str) -> Assignment:
