@@ -20,7 +20,7 @@ from typing import Final, Literal
 import numpy as np
 import numpy.typing as npt
 
-from synergy_nb.models.execution_times import ExecutionTimes, Predicted
+from synergy_nb.models.execution_times import ExecutionTimes
 from synergy_nb.models.hot_spot_config import HotSpotConfig
 from synergy_nb.models.rate_combination import CombinedRate
 from synergy_nb.models.rate_prediction import CorrelatedRate, RatePredictor
@@ -193,7 +193,3 @@ class ComponentMeter:
         while departing and departing[0][0] <= now:
             _, seconds, total = departing.popleft()
             self.times.observe(total, seconds)
-
-    def predict(self, total: float, level: float, load: float, config: HotSpotConfig) -> Predicted:
-        """Predict the execution time at a total rate and load of the peer."""
-        return self.times.predict(total, level, load=load, horizon=config.horizon)
