@@ -18,6 +18,7 @@ from synergy_nb.errors import SynergyError
 from synergy_nb.plan import Plan, PlanError, QoS, plan, source
 
 if TYPE_CHECKING:
+    from synergy_nb import explore
     from synergy_nb.algorithms.composition import CompositionConfig
     from synergy_nb.models.hot_spot_config import HotSpotConfig
     from synergy_nb.models.replication_config import ReplicationConfig
@@ -48,6 +49,7 @@ __all__ = [
     "SynergyError",
     "WideArea",
     "connect_cluster",
+    "explore",
     "plan",
     "source",
     "start_cluster",
@@ -68,6 +70,7 @@ _LATER: Final = {
     "ReplicationConfig": "synergy_nb.models.replication_config",
     "NotAdmitted": "synergy_nb.runtime.process.requests",
     "WideArea": "synergy_nb.runtime.transport.wide_area",
+    "explore": "synergy_nb.explore",
     "connect_cluster": "synergy_nb.runtime.process.starting",
     "start_cluster": "synergy_nb.runtime.process.starting",
     "watch": "synergy_nb.watching",
@@ -81,7 +84,8 @@ def __getattr__(name: str) -> Any:
     collecting = gc.isenabled()
     gc.disable()  # imported objects stay: collections would find nothing, and take a sixth of the time
     try:
-        return getattr(importlib.import_module(module), name)
+        found = importlib.import_module(module)
+        return found if module == f"{__name__}.{name}" else getattr(found, name)
     finally:
         if collecting:
             gc.enable()

@@ -46,7 +46,7 @@ LAYERS = (
     ("assembly",),
     ("recording",),
     ("widgets", "simulator", "runtime"),
-    ("watching",),
+    ("watching", "explore"),
     (EXPERIMENTS, "cli", "demo", "__init__", "__main__"),
 )
 LEVEL = {part: level for level, layer in enumerate(LAYERS, start=1) for part in layer}

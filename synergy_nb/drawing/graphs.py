@@ -22,7 +22,7 @@ from typing import Final, NamedTuple
 import msgspec
 
 from synergy_nb.drawing.layout import Edge, Layout, Place, layered, ranks
-from synergy_nb.drawing.svg import element, label, picture
+from synergy_nb.drawing.svg import element, label, picture, themed
 
 __all__ = ["STATES", "Node", "Placed", "placed", "svg", "text"]
 
@@ -84,11 +84,15 @@ def _headline(node: Node) -> str:
 
 # -- SVG -------------------------------------------------------------------------------------------------------------
 
-_STYLE: Final = """
-.synergy-drawing{--ink:#1b2430;--soft:#5a6675;--line:#7a8694;--box:#f3f6fa;--edge:#b9c4d0;--bad:#b3261e;--good:#1b6e3c;
-font-family:system-ui,-apple-system,"Segoe UI",Roboto,"Helvetica Neue",Arial,sans-serif;max-width:100%;height:auto}
-@media (prefers-color-scheme:dark){.synergy-drawing{--ink:#e8edf3;--soft:#a9b4c0;--line:#8b97a5;--box:#232c37;
---edge:#4c5967;--bad:#ff8a80;--good:#7ddba3}}
+_STYLE: Final = (
+    themed(
+        "synergy-drawing",
+        "--ink:#1b2430;--soft:#5a6675;--line:#7a8694;--box:#f3f6fa;--edge:#b9c4d0;--bad:#b3261e;--good:#1b6e3c",
+        "--ink:#e8edf3;--soft:#a9b4c0;--line:#8b97a5;--box:#232c37;--edge:#4c5967;--bad:#ff8a80;--good:#7ddba3",
+    )
+    + """
+.synergy-drawing{font-family:system-ui,-apple-system,"Segoe UI",Roboto,"Helvetica Neue",Arial,sans-serif;
+max-width:100%;height:auto}
 .synergy-drawing .box{fill:var(--box);stroke:var(--edge);stroke-width:1.2}
 .synergy-drawing .link{fill:none;stroke:var(--line);stroke-width:1.4}
 .synergy-drawing .head{fill:var(--line)}
@@ -100,6 +104,7 @@ stroke-width:2}
 .synergy-drawing .failed .box,.synergy-drawing .dead .box,.synergy-drawing .stopped .box{stroke-dasharray:4 3}
 .synergy-drawing .running .box,.synergy-drawing .shared .box{stroke:var(--good);stroke-width:2}
 """
+)
 _MARGIN: Final = 12.0
 _WIDEST: Final = 960.0  # pixels; a drawing that is wider from left to right is drawn from top to bottom
 

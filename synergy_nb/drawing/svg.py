@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from html import escape
 
-__all__ = ["element", "label", "path", "picture"]
+__all__ = ["element", "label", "path", "picture", "themed"]
 
 
 def element(tag: str, kind: str, *inside: str, **attributes: float | str) -> str:
@@ -50,3 +50,25 @@ def picture(kind: str, title: str, size: tuple[float, float], parts: Iterable[st
     inside = [f"<style>{style}</style>" if style else "", *parts]
     attributes = {"xmlns": "http://www.w3.org/2000/svg", "role": "img", "aria_label": escape(title), **extent}
     return element("svg", kind, "\n".join(filter(None, inside)), **attributes)
+
+
+def themed(kind: str, light: str, dark: str) -> str:
+    """Write the rules that set the colours of a picture for light and dark.
+
+    A page that has a theme of its own, as JupyterLab and VS Code have, decides; elsewhere the system's setting does.
+
+    Parameters
+    ----------
+    kind
+        Class of the picture.
+    light, dark
+        Declarations of CSS; each that differs is in both.
+    """
+    of = f".{kind}"
+    rules = (
+        f"{of}{{{light}}}",
+        f"@media (prefers-color-scheme:dark){{{of}{{{dark}}}}}",
+        f'[data-jp-theme-light="true"] {of},.vscode-light {of}{{{light}}}',
+        f'[data-jp-theme-light="false"] {of},.vscode-dark {of}{{{dark}}}',
+    )
+    return "\n".join(rules)

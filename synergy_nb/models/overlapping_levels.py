@@ -72,6 +72,16 @@ class OverlappingLevels:
         """Number of the level within whose boundaries a load is, from 0."""
         return self.levels - 1 if load >= self._severe else min(int(load / self._width), self.levels - 2)
 
+    def boundaries(self, level: int) -> tuple[float, float]:
+        """Least load of a level, and the load from which on the next one begins, both without overlap."""
+        high = (level + 1) * self._width if level < self.levels - 1 else math.inf
+        return level * self._width, high
+
+    def bounds(self, level: int) -> tuple[float, float]:
+        """Loads between which a peer of this level reports nothing: the boundaries with their overlap."""
+        low, high = self.boundaries(level)
+        return low - self._reach if level else -math.inf, high + self._reach
+
     @property
     def highest(self) -> bool:
         """Whether the load that was reported last is in the highest level."""
@@ -94,7 +104,6 @@ class OverlappingLevels:
         if self.contains(load):
             return False
         number = self.level(load)
-        self._low = number * self._width - self._reach if number else -math.inf
-        self._high = (number + 1) * self._width + self._reach if number < self.levels - 1 else math.inf
+        self._low, self._high = self.bounds(number)
         self.reported = load
         return True

@@ -6,7 +6,7 @@ import math
 from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
-from synergy_nb.drawing.svg import element, label, picture
+from synergy_nb.drawing.svg import element, label, picture, themed
 from synergy_nb.plan import Plan
 from synergy_nb.reporting.tables import as_text
 from synergy_nb.widgets.charts import STYLE, chart
@@ -23,13 +23,17 @@ POINTS: Final = 240  # points of a line in a picture
 SHOWN: Final = 8  # number of shown sinks; twice as many peers are shown
 _TONES: Final = {"bad": "▲", "good": "✓", "note": "·"}
 
-_STYLE: Final = """
-.synergy-snapshot{--page:#fff;--ink:#16202b;--soft:#55616f;--rule:#dfe4e9;--track:#e9edf1;--good:#146c38;--bad:#b3261e;
---p50:#1f6fbf;--p99:#b8500f;--late:var(--bad);
---grid:var(--rule);font:13px system-ui,-apple-system,"Segoe UI",Roboto,"Helvetica Neue",Arial,sans-serif;
-max-width:100%;height:auto;font-variant-numeric:tabular-nums}
-@media (prefers-color-scheme:dark){.synergy-snapshot{--page:#14181d;--ink:#e8edf3;--soft:#a9b4c0;--rule:#333c47;
---track:#2a323c;--good:#7ddba3;--bad:#ff9a90;--p50:#62a5f0;--p99:#eb9256}}
+_STYLE: Final = (
+    themed(
+        "synergy-snapshot",
+        "--page:#fff;--ink:#16202b;--soft:#55616f;--rule:#dfe4e9;--track:#e9edf1;--good:#146c38;--bad:#b3261e;"
+        "--p50:#1f6fbf;--p99:#b8500f",
+        "--page:#14181d;--ink:#e8edf3;--soft:#a9b4c0;--rule:#333c47;--track:#2a323c;--good:#7ddba3;--bad:#ff9a90;"
+        "--p50:#62a5f0;--p99:#eb9256",
+    )
+    + """
+.synergy-snapshot{--late:var(--bad);--grid:var(--rule);max-width:100%;height:auto;font-variant-numeric:tabular-nums;
+font:13px system-ui,-apple-system,"Segoe UI",Roboto,"Helvetica Neue",Arial,sans-serif}
 .synergy-snapshot .page{fill:var(--page);stroke:var(--rule)}.synergy-snapshot text{fill:var(--ink)}
 .synergy-snapshot .soft{fill:var(--soft);font-size:12px}
 .synergy-snapshot .title{font-size:17px;font-weight:650}.synergy-snapshot .strong{font-weight:600}
@@ -38,6 +42,7 @@ max-width:100%;height:auto;font-variant-numeric:tabular-nums}
 .synergy-snapshot .rule{stroke:var(--rule)}.synergy-snapshot .track{fill:var(--track)}
 .synergy-snapshot .load{fill:var(--p50)}.synergy-snapshot .mark{fill:var(--ink)}
 """
+)
 
 
 def svg(readings: JournalSeries, plan: Plan | None = None) -> str:

@@ -292,9 +292,23 @@ def placed(
     return _planes(*_placed(load, capacity, assignment, lower_bound, arcs))
 
 
+def reach(planes: Floats, along: Floats) -> Floats:
+    """Distance to the boundary of the feasible set in each direction, 1 / max_i V_i u.
+
+    Parameters
+    ----------
+    planes
+        V, as :func:`placed` returns it.
+    along
+        Directions u from the lower bound, of sum 1; shape (points, d).
+    """
+    found: Floats = 1.0 / (along @ planes.T).max(axis=1)
+    return found
+
+
 def sampled_ratio(planes: Floats | None, sample: Floats) -> float:
     """Feasible / ideal, estimated by one sample of directions of shape (points, d)."""
-    return 0.0 if planes is None else float(np.mean((sample @ planes.T).max(axis=1) ** -planes.shape[1]))
+    return 0.0 if planes is None else float(np.mean(reach(planes, sample) ** planes.shape[1]))
 
 
 @lru_cache(maxsize=16)

@@ -1,0 +1,125 @@
+"""Pictures with sliders of the algorithms alone, on arrays and without a cluster; and the exercises of the notebooks.
+
+>>> from synergy_nb import explore
+>>> dict(explore.feasible_set().numbers)["feasible / ideal"]
+'0.2500'
+
+===============  ====================================================================================================
+feasible_set     the rates that a placement withstands, in two or three streams (ROD)
+availability     availability of placements of replicas against the delay of their links (chapter 4)
+bursts           bursts of load in a queue, against the projections of admission (section 2.3.4)
+duplicates       the duplicate filter of active replicas, step by step
+load_levels      when a peer reports its load (section 3.4.3)
+check            checks the answer to an exercise
+===============  ====================================================================================================
+
+Each explorer shows what the functions of :mod:`synergy_nb.models`, :mod:`synergy_nb.algorithms` and
+:mod:`synergy_nb.dataflow` return, and has no formula of its own. It is a widget; ``set(name=value)`` moves its controls
+from Python, ``numbers`` and ``sentence`` are what it shows beside the picture, and ``to_svg()`` is the picture. The
+modules of this package also have the values alone, such as :func:`.feasible_sets.feasible_set`.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from synergy_nb.errors import user_facing
+
+if TYPE_CHECKING:
+    import numpy.typing as npt
+
+    from synergy_nb.explore.exercises import Checked, Exercise
+    from synergy_nb.explore.explorer import Explorer
+
+__all__ = ["availability", "bursts", "check", "duplicates", "feasible_set", "load_levels"]
+
+
+@user_facing
+def feasible_set(
+    load: npt.ArrayLike | None = None,
+    capacity: npt.ArrayLike = (1.0, 1.0),
+    assignment: npt.ArrayLike | None = None,
+    *,
+    inputs: int = 2,
+) -> Explorer:
+    """Explore which input rates a placement withstands: drag operators from node to node (ROD, sections 3 to 5).
+
+    Parameters
+    ----------
+    load
+        L^o: operators x input streams, with two or three streams; by default example 2 of the paper, or another one
+        for three ``inputs``.
+    capacity
+        C: one a node, two to four nodes.
+    assignment
+        Node of each operator at first; by default all at the first node.
+    inputs
+        Number of input streams of the default, 2 or 3.
+
+    Raises
+    ------
+    ValueError
+        If an argument is wrong.
+    """
+    from synergy_nb.explore.feasible_sets import explorer  # noqa: PLC0415 - a notebook that explores one loads only that
+
+    return explorer(load, capacity, assignment, inputs=inputs)
+
+
+@user_facing
+def availability() -> Explorer:
+    """Explore what replicas, and where they are, do to availability and delay (dissertation, chapter 4)."""
+    from synergy_nb.explore.replica_placements import explorer  # noqa: PLC0415 - a notebook that explores one loads only that
+
+    return explorer()
+
+
+@user_facing
+def bursts() -> Explorer:
+    """Explore what bursts do to a queue, and what the projections of admission see of them (section 2.3.4)."""
+    from synergy_nb.explore.bursty_load import explorer  # noqa: PLC0415 - a notebook that explores one loads only that
+
+    return explorer()
+
+
+@user_facing
+def duplicates() -> Explorer:
+    """Explore the duplicate filter of active replicas step by step (Hwang et al., algorithm 1)."""
+    from synergy_nb.explore.duplicate_steps import explorer  # noqa: PLC0415 - a notebook that explores one loads only that
+
+    return explorer()
+
+
+@user_facing
+def load_levels() -> Explorer:
+    """Explore what levels of load and their overlap save, and what they cost (dissertation, section 3.4.3)."""
+    from synergy_nb.explore.reported_loads import explorer  # noqa: PLC0415 - a notebook that explores one loads only that
+
+    return explorer()
+
+
+@user_facing
+def check(exercise: str | Exercise, answer: Any = None) -> Checked:
+    """Check the answer to an exercise of a notebook.
+
+    Parameters
+    ----------
+    exercise
+        Name of the exercise, such as ``"availability 1"``, or an exercise of your own
+        (:class:`synergy_nb.explore.exercises.Exercise`).
+    answer
+        Answer, a number or a text; ``...`` as long as there is none.
+
+    Returns
+    -------
+    Checked
+        Result, which is true if the answer is right, and has a hint if it is wrong.
+
+    Raises
+    ------
+    ValueError
+        If there is no exercise of that name.
+    """
+    from synergy_nb.explore import exercises  # noqa: PLC0415 - a notebook that explores one loads only that
+
+    return exercises.check(exercise, answer)

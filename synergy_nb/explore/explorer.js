@@ -1,0 +1,134 @@
+// An explorer: controls, a picture that the kernel draws, and numbers. The page sends the values of the controls, one
+// set at a time, and draws what comes back; operators in a picture can be dragged from one place to another.
+const WAIT = 1500; // milliseconds after which an answer is no longer waited for
+
+function make(tag, kind, words = "", attributes = {}) {
+  const element = document.createElement(tag);
+  if (kind) element.className = kind;
+  if (words) element.textContent = words;
+  for (const [name, value] of Object.entries(attributes)) element.setAttribute(name, value);
+  return element;
+}
+
+export default {
+  render({ model, el }) {
+    const root = make("div", "synergy-explorer");
+    const head = make("h3", "", model.get("title"));
+    const equation = make("div", "equation");
+    equation.innerHTML = model.get("equation");
+    const controls = make("div", "controls");
+    const picture = make("div", "picture");
+    const numbers = make("dl", "numbers");
+    const sentence = make("p", "sentence", "", { "aria-live": "polite" });
+    root.append(head, equation, controls, picture, numbers, sentence);
+    el.append(root);
+
+    let waiting = null;
+    let next = null;
+    function send(values) {
+      next = { ...(next ?? model.get("values")), ...values };
+      if (waiting !== null) return;
+      const sent = next;
+      next = null;
+      waiting = setTimeout(answered, WAIT);
+      model.set("values", sent);
+      model.save_changes();
+    }
+    function answered() {
+      clearTimeout(waiting);
+      waiting = null;
+      if (next) send({});
+    }
+
+    const shown = new Map();
+    for (const control of model.get("controls")) {
+      const line = make("label", "control");
+      const name = make("span", "name", control.label);
+      let input;
+      if (control.kind === "choice") {
+        input = make("select");
+        for (const option of control.options) input.append(make("option", "", option, { value: option }));
+        input.addEventListener("change", () => send({ [control.name]: input.value }));
+        line.append(name, input);
+      } else {
+        const { low, high, step } = control;
+        input = make("input", "", "", { type: "range", min: low, max: high, step });
+        const value = make("output");
+        input.addEventListener("input", () => {
+          value.textContent = `${input.value}${control.unit}`;
+          send({ [control.name]: Number(input.value) });
+        });
+        line.append(name, input, value);
+      }
+      input.setAttribute("aria-label", control.label);
+      input.dataset.of = control.name;
+      shown.set(control.name, { control, input });
+      controls.append(line);
+    }
+    const buttons = make("div", "buttons");
+    for (const words of model.get("buttons")) {
+      const button = make("button", "", words, { type: "button" });
+      button.addEventListener("click", () => model.send({ kind: "press", button: words }));
+      buttons.append(button);
+    }
+    if (buttons.children.length) controls.append(buttons);
+
+    function draw() {
+      picture.innerHTML = model.get("picture");
+      numbers.replaceChildren();
+      for (const [name, value] of model.get("numbers")) {
+        const pair = make("div");
+        pair.append(make("dt", "", name), make("dd", "", value));
+        numbers.append(pair);
+      }
+      sentence.textContent = model.get("sentence");
+      const values = model.get("values");
+      for (const [name, { control, input }] of shown) {
+        if (document.activeElement === input && waiting !== null) continue;
+        input.value = String(values[name]);
+        const output = input.nextElementSibling;
+        if (output) output.textContent = `${values[name]}${control.unit}`;
+      }
+    }
+    function onAnswer() {
+      draw();
+      answered();
+    }
+
+    // Dragging: what has data-part goes to the place below it, which has data-place.
+    let held = null;
+    const placeBelow = (event) =>
+      document.elementsFromPoint(event.clientX, event.clientY).find((each) => each.dataset?.place !== undefined && picture.contains(each));
+    picture.addEventListener("pointerdown", (event) => {
+      const part = event.target.closest("[data-part]");
+      if (!part) return;
+      held = { part, x: event.clientX, y: event.clientY };
+      picture.setPointerCapture(event.pointerId);
+      event.preventDefault();
+    });
+    picture.addEventListener("pointermove", (event) => {
+      if (!held) return;
+      const scale = held.part.ownerSVGElement.viewBox.baseVal.width / held.part.ownerSVGElement.clientWidth || 1;
+      held.part.setAttribute("transform", `translate(${(event.clientX - held.x) * scale},${(event.clientY - held.y) * scale})`);
+    });
+    picture.addEventListener("pointerup", (event) => {
+      if (!held) return;
+      const { part } = held;
+      held = null;
+      part.removeAttribute("transform");
+      const place = placeBelow(event);
+      if (place) send({ [part.dataset.part]: place.dataset.place });
+    });
+    picture.addEventListener("pointercancel", () => {
+      held?.part.removeAttribute("transform");
+      held = null;
+    });
+
+    model.on("change:answers", onAnswer);
+    draw();
+    return () => {
+      clearTimeout(waiting);
+      model.off("change:answers", onAnswer);
+    };
+  },
+};

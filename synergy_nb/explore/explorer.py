@@ -1,0 +1,220 @@
+"""The widget of all explorers: controls, a picture, numbers and a sentence, all made from one function of the values.
+
+The function gets the values of the controls and returns what is :class:`Drawn`. So an explorer holds no formula, and
+what it shows can be tested without a page. A page sends the values of its controls; a value that a control does not
+have is refused there and in Python alike.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import math
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from importlib import resources
+from typing import Any, NamedTuple, TypeAlias
+
+import anywidget
+import traitlets
+
+__all__ = ["Choice", "Control", "Drawn", "Explorer", "Range", "Value", "Values"]
+
+Value: TypeAlias = float | str
+Values: TypeAlias = Mapping[str, Value]
+
+
+@dataclass(frozen=True)
+class Range:
+    """A slider.
+
+    Parameters
+    ----------
+    name, label
+        Name of the value, and its text in the page.
+    low, high, step
+        Least and greatest value, and the distance of two values. A whole ``step`` makes whole numbers.
+    unit
+        Unit behind the value, with a space before it where one belongs.
+    """
+
+    name: str
+    label: str
+    low: float
+    high: float
+    step: float = 1
+    unit: str = ""
+
+    def checked(self, value: object) -> float:
+        """Return the value on the grid of the slider; raise a ValueError if it is none."""
+        valid = isinstance(value, int | float) and not isinstance(value, bool) and math.isfinite(value)
+        if not valid or not self.low <= float(value) <= self.high:  # type: ignore[arg-type]
+            raise ValueError(f"{self.name}: {value!r}; expected a number from {self.low:g} to {self.high:g}")
+        number = self.low + round((float(value) - self.low) / self.step) * self.step  # type: ignore[arg-type]
+        return round(number) if isinstance(self.step, int) else round(min(number, self.high), 10)
+
+    def shown(self) -> dict[str, Any]:
+        """Return the control as the page reads it."""
+        return {"kind": "range", "name": self.name, "label": self.label, "low": self.low, "high": self.high,
+                "step": self.step, "unit": self.unit}  # fmt: skip
+
+
+@dataclass(frozen=True)
+class Choice:
+    """A choice of one of several texts.
+
+    Parameters
+    ----------
+    name, label
+        Name of the value, and its text in the page.
+    options
+        All texts that can be chosen.
+    """
+
+    name: str
+    label: str
+    options: tuple[str, ...]
+
+    def checked(self, value: object) -> str:
+        """Return the value; raise a ValueError if it is no option."""
+        if value not in self.options:
+            raise ValueError(f"{self.name}: {value!r}; expected one of {', '.join(self.options)}")
+        return str(value)
+
+    def shown(self) -> dict[str, Any]:
+        """Return the control as the page reads it."""
+        return {"kind": "choice", "name": self.name, "label": self.label, "options": list(self.options)}
+
+
+Control: TypeAlias = Range | Choice
+
+
+class Drawn(NamedTuple):
+    """What an explorer shows at some values.
+
+    Parameters
+    ----------
+    picture
+        Picture as SVG.
+    numbers
+        Names and values with units, in their order.
+    sentence
+        Sentence that says what is to be seen.
+    """
+
+    picture: str
+    numbers: tuple[tuple[str, str], ...]
+    sentence: str
+
+
+class Explorer(anywidget.AnyWidget):
+    """A picture of an algorithm with controls.
+
+    Parameters
+    ----------
+    title
+        Heading.
+    equation
+        Equation of the paper with its number, as HTML.
+    controls
+        Controls; their values are passed to ``draw`` by name.
+    values
+        First values.
+    draw
+        Function of the values.
+    buttons
+        Text of a button to a function that returns the values to set.
+    """
+
+    _esm = resources.files("synergy_nb.explore").joinpath("explorer.js").read_text("utf-8")
+    _css = resources.files("synergy_nb.explore").joinpath("explorer.css").read_text("utf-8")
+    title = traitlets.Unicode().tag(sync=True)
+    equation = traitlets.Unicode().tag(sync=True)
+    controls: traitlets.List[Any] = traitlets.List().tag(sync=True)
+    buttons: traitlets.List[Any] = traitlets.List().tag(sync=True)
+    values = traitlets.Dict().tag(sync=True)
+    picture = traitlets.Unicode().tag(sync=True)
+    numbers: traitlets.List[Any] = traitlets.List().tag(sync=True)
+    sentence = traitlets.Unicode().tag(sync=True)
+    answers = traitlets.Int(0).tag(sync=True)
+
+    def __init__(
+        self,
+        title: str,
+        equation: str,
+        controls: Sequence[Control],
+        values: Values,
+        draw: Callable[..., Drawn],
+        buttons: Mapping[str, Callable[[dict[str, Any]], Values]] | None = None,
+    ) -> None:
+        self._controls = {control.name: control for control in controls}
+        self._draw = draw
+        self._presses = dict(buttons or {})
+        first = self._checked(values)
+        drawn = draw(**first)
+        super().__init__(
+            title=title,
+            equation=equation,
+            controls=[control.shown() for control in controls],
+            buttons=list(self._presses),
+            values=first,
+            picture=drawn.picture,
+            numbers=[list(pair) for pair in drawn.numbers],
+            sentence=drawn.sentence,
+        )
+        self._good = first
+        self.observe(self._changed, "values")
+        self.on_msg(lambda _, content, _buffers: self.press(str(content.get("button"))))
+
+    def set(self, **values: Value) -> Explorer:
+        """Set some values; the picture follows, in all pages, too.
+
+        Raises
+        ------
+        ValueError
+            If there is no such value, or a control does not have it.
+        """
+        self.values = self._checked({**self._good, **values})
+        return self
+
+    def press(self, button: str) -> None:
+        """Do what a button does; an unknown one does nothing."""
+        if button in self._presses:
+            self.set(**self._presses[button](dict(self._good)))
+
+    def to_svg(self) -> str:
+        """The picture at the present values, as a self-contained SVG."""
+        return self.picture
+
+    def __repr__(self) -> str:
+        numbers = "; ".join(f"{name} {value}" for name, value in self.numbers)
+        return f"{self.title}: {numbers}. {self.sentence}"
+
+    def _repr_mimebundle_(self, **options: Any) -> Any:
+        live = super()._repr_mimebundle_(**options)
+        data, metadata = live if live is not None else ({}, {})
+        return {**data, "text/plain": repr(self), "text/html": f"<div>{self.picture}</div>"}, metadata
+
+    def _checked(self, values: Values) -> dict[str, Value]:
+        unknown = [name for name in values if name not in self._controls]
+        if unknown:
+            raise ValueError(f"{unknown[0]}: {values[unknown[0]]!r}; expected one of {', '.join(self._controls)}")
+        return {name: control.checked(values.get(name)) for name, control in self._controls.items()}
+
+    def _changed(self, _change: object) -> None:
+        checked: dict[str, Value] | None = None
+        with contextlib.suppress(ValueError, TypeError):
+            checked = self._checked(self.values)
+        if checked is None:  # a page sent what no control has: it gets back what is shown
+            checked = self._good
+        if checked != self.values:
+            with self.hold_trait_notifications():
+                self.unobserve(self._changed, "values")
+                self.values = dict(checked)
+            self.observe(self._changed, "values")
+        drawn = self._draw(**checked)
+        self._good = checked
+        with self.hold_sync():
+            self.picture = drawn.picture
+            self.numbers = [list(pair) for pair in drawn.numbers]
+            self.sentence = drawn.sentence
+            self.answers += 1
