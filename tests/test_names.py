@@ -57,7 +57,7 @@ TEXT = st.text(min_size=1, max_size=20) | st.text("%/>:a\n", min_size=1, max_siz
 def test_a_frame_names_exactly_what_it_was_made_of(
     application: str, upstream: str, operator: str, peer: str, port: int, epoch: int
 ) -> None:
-    output, reader = Output(application, upstream, 0, epoch), Reader(application, operator, port, peer, epoch)
+    output, reader = Output(application, upstream, epoch), Reader(application, operator, port, peer, epoch)
     frames: list[Frame] = [
         Data(output, reader, ORIGIN),
         Subscribe(output, reader, None),

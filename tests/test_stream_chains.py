@@ -105,7 +105,7 @@ def test_results_of_a_component_that_moved_during_a_chain_are_not_emitted_twice(
     assert ("a", "a") not in bench.hosting.components
     bench.do(bench.hosting.finished(work, executed(work, 5), 0.0))
     assert bench.delivered() == [("reader", 0)]
-    again = Data(Output("a", "a", 0, 1), bench["b"].reader(0), Point(0, START), (made(Point(0, START), 7, 100, 0.0),))
+    again = Data(Output("a", "a", 1), bench["b"].reader(0), Point(0, START), (made(Point(0, START), 7, 100, 0.0),))
     bench.do(bench.hosting.receive(BEHIND, again, 0.0))
     work = work_of(bench.hosting)
     assert [(chunk.start.position, chunk.end.position) for chunk in work.chunks] == [(5, 7)]

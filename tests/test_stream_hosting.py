@@ -355,7 +355,7 @@ def test_a_snapshot_carries_the_order_and_the_causes_that_no_chunk_has_carried()
     assert state is not None
     assert state.order == tuple(active.reading.runs)
     peers.frames.clear()
-    peers._do("y", peers.hostings["y"].receive("w", Recall(Output("app", "u", 0, 1), 1), peers.now))
+    peers._do("y", peers.hostings["y"].receive("w", Recall(Output("app", "u", 1), 1), peers.now))
     (answer,) = [frame for _, to, frame in peers.frames if to == "w" and isinstance(frame, Determinants)]
     assert (answer.found[-1].start, answer.found[-1].runs) == (state.end, state.order)
     peers.frames.clear()

@@ -218,7 +218,7 @@ def test_a_piece_for_nobody_is_ignored() -> None:
     for changed in (
         supply,
         msgspec.structs.replace(supply, piece=supply.piece._replace(number=10**6)),
-        msgspec.structs.replace(supply, output=Output("app", "u", 0, 7)),
+        msgspec.structs.replace(supply, output=Output("app", "u", 7)),
         msgspec.structs.replace(supply, output=Output("app", "other")),
     ):
         before = peers.hostings["y"].roles.copies["app", "u"].pieces

@@ -36,7 +36,7 @@ from synergy_nb.dataflow.streams.values import (
 from synergy_nb.dataflow.streams.wire import decode, encode
 from synergy_nb.dataflow.tuples import END, Batch, Punctuation
 
-OUTPUT = Output("an/app > x", "join:é", 0, 3)
+OUTPUT = Output("an/app > x", "join:é", 3)
 READER = Reader("other", "sink", 1, "tcp://127.0.0.1:1", 2)
 DETERMINANT = Determinant(OUTPUT.stream, ORIGIN, Point(3, 9), (Run(0, Point(2, 5)), Run(1, Point(7, 9))), ORIGIN)
 

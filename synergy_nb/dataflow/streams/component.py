@@ -150,7 +150,7 @@ class Component(ComponentMetrics):
     @property
     def output(self) -> Output:
         """The output of the component in its epoch."""
-        return Output(self.application, self.operator, 0, self.epoch)
+        return Output(self.application, self.operator, self.epoch)
 
     @property
     def ordered(self) -> bool:

@@ -347,7 +347,7 @@ class Exchange:
 
     def _output(self, component: Component, number: int) -> Output:
         feed = component.feeds[number]
-        return Output(feed.application, feed.operator, 0, component.ports[number].epoch)
+        return Output(feed.application, feed.operator, component.ports[number].epoch)
 
     def _send(self, to: str, frame: Frame) -> None:
         self._hosting.send(to, frame)

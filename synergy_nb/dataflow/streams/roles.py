@@ -236,7 +236,7 @@ class Roles:
     # -- copies --------------------------------------------------------------------------------------------------
 
     def _update_copy(self, key: Key, assignment: Assignment, role: Role, now: float) -> None:
-        output = Output(*key, 0, assignment.epoch)
+        output = Output(*key, assignment.epoch)
         copy = self.copies.get(key)
         if copy is None:
             copy = self.copies[key] = Copy(output, self._hosting.limits)

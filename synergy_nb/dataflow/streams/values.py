@@ -27,7 +27,7 @@ Examples
 >>> Point(10, 5) < Point(10, 7) < Point(11, 7)
 True
 >>> Output("app", "join", epoch=2).stream
-Stream(application='app', operator='join', replica=0)
+Stream(application='app', operator='join')
 """
 
 from __future__ import annotations
@@ -75,13 +75,10 @@ class Stream(NamedTuple):
     ----------
     application, operator
         Application and operator of the component.
-    replica
-        Number of the replica, where several components make the same stream at the same time.
     """
 
     application: str
     operator: str
-    replica: int = 0
 
 
 class Output(NamedTuple):
@@ -89,7 +86,7 @@ class Output(NamedTuple):
 
     Parameters
     ----------
-    application, operator, replica
+    application, operator
         Stream that it makes, see :class:`Stream`.
     epoch
         Number of components that have made the stream before.
@@ -97,13 +94,12 @@ class Output(NamedTuple):
 
     application: str
     operator: str
-    replica: int = 0
     epoch: int = 0
 
     @property
     def stream(self) -> Stream:
         """The stream of the output."""
-        return Stream(self.application, self.operator, self.replica)
+        return Stream(self.application, self.operator)
 
 
 class Point(NamedTuple):

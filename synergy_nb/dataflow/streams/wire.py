@@ -13,7 +13,7 @@ Examples
 --------
 >>> from synergy_nb.dataflow.streams.frames import Recall
 >>> from synergy_nb.dataflow.streams.values import Output
->>> frame = Recall(Output("app", "join", 0, 1), 7)
+>>> frame = Recall(Output("app", "join", 1), 7)
 >>> decode(encode(frame)) == frame
 True
 """
@@ -57,7 +57,7 @@ __all__ = ["decode", "encode"]
 
 _PREFIX: Final = struct.Struct("<BBII")
 _MAGIC: Final = 0x5F
-_VERSION: Final = 3
+_VERSION: Final = 4
 
 
 class _Chunk(msgspec.Struct, frozen=True, array_like=True, gc=False):
