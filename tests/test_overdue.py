@@ -182,9 +182,9 @@ def test_a_dropped_tuple_counts_as_the_results_that_others_become() -> None:
 
 def test_streams_that_have_been_thinned_are_not_shared() -> None:
     query = stream("n").filter("v >= 0", id="f").sink("out", id="out", delay="1 s", overdue="drop")
-    assert [Hosted(query, name, (), 0.0, 0).whole for name in ("n", "f")] == [True, False]
+    assert [Hosted(query, name, (), 0.0, 0).complete for name in ("n", "f")] == [True, False]
     kept = stream("n").filter("v >= 0", id="f").sink("out", id="out", delay="1 s")
-    assert Hosted(kept, "f", (), 0.0, 0).whole
+    assert Hosted(kept, "f", (), 0.0, 0).complete
 
 
 # -- what dropping is good for ---------------------------------------------------------------------------------------

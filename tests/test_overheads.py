@@ -17,7 +17,7 @@ from synergy_nb.control.driver_messages import OverheadsMeasured, StopApplicatio
 from synergy_nb.control.graph import ComponentGraph, Hop
 from synergy_nb.control.peer import DriverMessage
 from synergy_nb.events import GraphSelected
-from synergy_nb.lifecycle.selection_conditions import failing
+from synergy_nb.lifecycle.selection_conditions import violated_condition
 from synergy_nb.models.overheads import CORRELATION, HOP, REFERENCE, SOURCE, Overhead, Overheads, together
 from synergy_nb.overlay.latency import Latency
 from synergy_nb.plan import Plan, source
@@ -267,9 +267,9 @@ def test_the_origin_holds_graphs_to_the_same_limit_as_peers_on_the_way(share: fl
     hops = {name: Hop(name, "a", 1.0, math.inf, 0.1 * share / 3.0, 0.0) for name in plan.operators}
     edges = [("source", "filter"), ("filter", "sink")]
     graph = ComponentGraph(hops, dict.fromkeys(edges, (math.inf, 0.0)))
-    found = failing(plan, graph, None, graph.balance(plan), 0.1)
+    found = violated_condition(plan, graph, None, graph.balance(plan), 0.1)
     assert found == (f"delay {0.1 * share:.4g} s {reason}" if reason else "")
-    assert failing(plan, graph, None, graph.balance(plan)) == f"delay {0.1 * share:.4g} s exceeds 0.1 s (2.2)"
+    assert violated_condition(plan, graph, None, graph.balance(plan)) == f"delay {0.1 * share:.4g} s exceeds 0.1 s (2.2)"
 
 
 # -- what comes of it --------------------------------------------------------------------------------------------------

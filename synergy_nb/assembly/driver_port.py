@@ -98,9 +98,9 @@ class DriverPort(Protocol):
             driver.LookUpHosts: self._find_hosts,
             driver.SubmitPlan: self._submit,
             driver.StopApplication: self._stop,
-            driver.ReleaseResults: lambda _, message: parts.requests.collected(message.application),
+            driver.ReleaseResults: lambda _, message: parts.requests.discard_results(message.application),
             driver.MoveComponent: self._move,
-            driver.DelayMeasured: lambda _, message: session.measured(message.application, message.seconds),
+            driver.DelayMeasured: lambda _, message: session.delay_measured(message.application, message.seconds),
             driver.SinksEnded: lambda _, message: session.finished(message.application),
             driver.PartReady: lambda _, message: session.component_ready(message.application, message.operator),
             driver.OperatorStopped: lambda _, message: session.component_failed(
@@ -186,7 +186,7 @@ class DriverPort(Protocol):
     def _predictions_made(self, _driver: str, message: driver.PredictionsMade) -> None:
         report, capacity = message.report, self._parts.hot_spots.monitor.capacity
         self._parts.loads.report(report.load / capacity, report.predicted_load / capacity)
-        self._parts.hot_spots.predicted(report)
+        self._parts.hot_spots.predictions_reported(report)
 
     def _loads_measured(self, _driver: str, message: driver.LoadsMeasured) -> None:
         session = self._parts.session
@@ -196,7 +196,7 @@ class DriverPort(Protocol):
             # an unpaced component uses only the capacity that others leave
             promised = paced(component.plan, component.operator)
             segments = measured.get(name, ()) if promised else ()
-            session.components.observed(name, tuple(each._replace(load=each.load / cores) for each in segments))
+            session.components.load_measured(name, tuple(each._replace(load=each.load / cores) for each in segments))
 
     def _bandwidths_limited(self, _driver: str, message: driver.BandwidthsLimited) -> None:
         rates, sites, most = message.rates, message.sites, self._bandwidth

@@ -10,7 +10,7 @@ import msgspec
 from synergy_nb.control.graph import Producer
 from synergy_nb.control.peer import Peer
 from synergy_nb.events import EnginesChosen, SignaturesFound
-from synergy_nb.lifecycle.engine_choice import MICRO_BATCH, WHY, SparkOffer, choose
+from synergy_nb.lifecycle.engine_choice import MICRO_BATCH, NAMED_BY_PLAN, SparkOffer, choose
 from synergy_nb.overlay.directory_entries import Entry
 from synergy_nb.plan import Plan
 from synergy_nb.plan.spark_parts import PART, Profile, parts_of, profiled, replace_parts, trusted_profiles
@@ -80,12 +80,12 @@ def sharing_alternative(
 
 
 def _needed(producer: Producer) -> tuple[str, ...]:
-    """Peers that have to agree to the use of a component: its own, its copies' and its origin."""
+    """Peers that have to agree to the use of a component: its own, those of its copies, and its origin."""
     return (producer.peer, *producer.copies, *((producer.origin,) if producer.origin else ()))
 
 
 def _may_share(plan: Plan, operator: str, *, everything: bool) -> bool:
-    """Whether every application would get the same stream; a stream that a notebook pushes itself is never shared."""
+    """Whether another application may read the stream; one whose rows a notebook pushes is never shared."""
     if is_live(plan, operator):
         return True
     return everything and "python" not in _connectors(plan, operator)
@@ -124,7 +124,7 @@ class Alternatives:
 
     Attributes
     ----------
-    on_parts : list of callables (application)
+    on_spark_parts : list of callables (application)
         Listeners, called with each application that has an alternative with parts on Spark.
     """
 
@@ -135,7 +135,7 @@ class Alternatives:
         self._is_dead = is_dead
         self._sharing = sharing
         self._spark = spark
-        self.on_parts: list[Callable[[str], None]] = []
+        self.on_spark_parts: list[Callable[[str], None]] = []
 
     def names(self, plan: Plan) -> set[str]:
         """Names that :meth:`of` needs from the directory, besides the names of the components of the plan."""
@@ -177,33 +177,33 @@ class Alternatives:
             self._peer.record(SignaturesFound, application, stated=known[0], measured=known[1])
 
     def as_requested(self, application: str, plan: Plan) -> Alternative:
-        """The alternative with Spark for the operators that ask for it by name, and peers for all others."""
+        """Return the alternative in which Spark executes the operators that name it, and peers execute all others."""
         named = {name for name, operator in plan.operators.items() if operator.engine == "spark"}
         if not named:
             return Alternative(plan)
         offer = self._spark()
         parts = replace_parts(plan, named, MICRO_BATCH if offer is None else offer.micro_batch)
-        self._chosen(application, parts, dict.fromkeys(sorted(named), ("spark", WHY)))
+        self._record_engines(application, parts, dict.fromkeys(sorted(named), ("spark", NAMED_BY_PLAN)))
         return Alternative(parts)
 
     def _on_engines(self, application: str, plan: Plan, found: DirectoryEntries) -> list[Plan]:
         """Equivalent plans, the preferred one first: with all chosen parts on Spark, and with fewer."""
         profiles = _profiles({name: found.get(name, ()) for name in map(plan.stream_name, plan.operators)})
         choice = choose(profiled(plan, _unstated(plan, profiles)), self._spark(), profiles)
-        self._chosen(application, choice.plan, choice.reasons)
+        self._record_engines(application, choice.plan, choice.reasons)
         return [choice.plan, *([choice.otherwise] if choice.otherwise is not None else [])]
 
-    def _chosen(self, application: str, plan: Plan, reasons: Mapping[str, tuple[str, str]]) -> None:
+    def _record_engines(self, application: str, plan: Plan, reasons: Mapping[str, tuple[str, str]]) -> None:
         parts = parts_of(plan)
         if reasons:
             self._peer.record(EnginesChosen, application, reasons=reasons, parts=parts)
         if parts:
-            for listener in self.on_parts:
+            for listener in self.on_spark_parts:
                 listener(application)
 
 
 def _profiles(entries: DirectoryEntries) -> dict[str, Profile]:
-    """Measured profiles of operators by stream name; of several hosts, the profile of the one with the highest rate."""
+    """Measured profiles of operators by stream name; of several hosts, the one with the highest rate counts."""
     found: dict[str, Profile] = {}
     for name, known in entries.items():
         measured = [entry.attributes for entry in known if "rate" in entry.attributes]
@@ -215,7 +215,7 @@ def _profiles(entries: DirectoryEntries) -> dict[str, Profile]:
 
 
 def _unstated(plan: Plan, profiles: Mapping[str, Profile]) -> dict[str, Profile]:
-    """Operator id to those measured values (cost, selectivity, rate of a source) that the plan does not state."""
+    """Operator id to the measured values (cost, selectivity, rate of a source) that the plan does not state."""
     known: dict[str, Profile] = {}
     for name, measured in trusted_profiles(plan, profiles).items():
         operator = plan.operators[name]

@@ -28,13 +28,13 @@ class Commitments:
     Parameters
     ----------
     peer, changes, impacts
-        Parts of the peer that set-up works with.
+        The peer, its protocol for changed graphs, and its projection of impact.
     join
         Function of (sender, graph, name of a message) that returns the member record, created if it is new, or None if
         the message is refused.
     admit
-        Function that registers the graph of an application that shares streams led by this peer; returns a tap and the
-        reason of a refusal, or empty texts.
+        Function that registers the graph of a sharer of applications that this peer leads; it returns a tap and the
+        reason of a refusal, or two empty texts.
 
     Attributes
     ----------
@@ -63,7 +63,7 @@ class Commitments:
 
     def _share(self, sender: str, message: Share) -> None:
         graph, address = message.graph, self.peer.address
-        tap, refusal = self.admit(graph) if address in graph.shared_owners else ("", "")
+        tap, refusal = self.admit(graph) if address in graph.owner_origins else ("", "")
         if not refusal and address in graph.addresses:
             member = self.join(sender, graph, "Share")
             if member is None:

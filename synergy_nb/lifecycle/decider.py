@@ -129,8 +129,8 @@ class Prober(Decider, Protocol):
 def component_name(plan: Plan, operator: str) -> str:
     """Directory name of the components that can execute an operator: its kind, and for a source its connector.
 
-    The component of a ``delay`` that names one is ``delay:NAME``. The component of every part on Spark is ``spark``.
-    Taps have no component name.
+    If an operator ``delay`` has a name, its component is ``delay:NAME``. The component of every part on Spark is
+    ``spark``. Taps have no component name.
     """
     node = plan.operators[operator]
     which = node.params.get(KINDS[node.kind].component) if node.kind in KINDS else None
@@ -176,25 +176,25 @@ def find_candidates(
     is_dead
         Function from an address to whether that peer is known to have died.
     """
-    able: dict[str, tuple[str, ...]] = {}
+    peers_of: dict[str, tuple[str, ...]] = {}
     missing: dict[str, str] = {}
     plan = request.alternative.plan
     for operator, node in plan.operators.items():
         if node.kind == "sink":
-            able[operator] = (peer.address,)
+            peers_of[operator] = (peer.address,)
             continue
         if node.kind == TAP:
-            able[operator] = tuple(sorted(node.params["providers"]))
+            peers_of[operator] = tuple(sorted(node.params["providers"]))
             continue
         name = component_name(plan, operator)
         entries = [entry for entry in found.get(name, ()) if not is_dead(entry.host)]
         if node.at is not None:
             entries = [entry for entry in entries if node.at in (entry.host, entry.attributes.get("peer"))]
-        able[operator] = tuple(sorted({entry.host for entry in entries}))
+        peers_of[operator] = tuple(sorted({entry.host for entry in entries}))
         if not entries:
             where = f" at {node.at!r}" if node.at is not None else ""
             missing[operator] = f"{operator}: no component offers {name!r}{where}"
     free = free_cores(entry for entries in found.values() for entry in entries)
-    known = {operator: list(peers) for operator, peers in able.items()}
+    known = {operator: list(peers) for operator, peers in peers_of.items()}
     peer.record(CandidatesFound, request.name, candidates=known, free=free)
-    return Candidates(able, missing, free)
+    return Candidates(peers_of, missing, free)

@@ -7,11 +7,11 @@ follows from the component graph, from the components that this peer has committ
 and from the applications that share its streams. It contains only those operators of this peer that are committed, so
 no tuple can arrive at a component whose inputs are not confirmed.
 
-A tap is not a component. A reader of a tap reads the component that makes the stream (``shared_producers``), and the
-peer of that component lists these readers (``shared_readers``) while their application runs. Peers with copies of the
-component know the graphs of the applications that share its stream, too, so a copy that takes over lists the readers at
-once. The peers of these applications may depend on the order in which the component reads its inputs (``witnesses``,
-``requires``); they report what they know of that order once they read from its present peer (``producer_epochs``).
+A tap is not a component. A reader of a tap reads the producer of the stream (``shared_producers``), and the peer of the
+producer lists these readers (``shared_readers``) while their application runs. Peers with copies of the producer know
+the graphs of its sharers, too, so a copy that takes over lists the readers at once. The peers of the sharers may depend
+on the order in which the producer reads its inputs (``witnesses``, ``requires``); they report what they know of that
+order once they read from its present peer (``producer_epochs``).
 
 When an application has ended at this peer, two kinds of its components stay: those that other applications use, and
 sinks whose results have not been collected. Such a sink reads nothing any more, and no copies are kept. When nothing is
@@ -46,7 +46,7 @@ def version_of(graph: Graph) -> int:
 
 
 def needed_by(graph: Graph) -> set[ComponentId]:
-    """All components that an application uses, on any peer."""
+    """Return all components that an application uses, at any peer."""
     own = {(graph.application, operator) for operator in graph.roles.peers}
     return own | {
         (producer.application, producer.operator) for producers in graph.shared.values() for producer in producers
@@ -71,14 +71,11 @@ class Deploying:
         self.components = components
         self.members = members
         self._instructed: dict[str, Deployment] = {}  # application to its last deployment, unless that is empty
-        self._reads: dict[
-            str, dict[ComponentId, list[SharedReader]]
-        ] = {}  # application to the streams of others that it reads
-        self._shared_readers: dict[
-            ComponentId, dict[str, tuple[SharedReader, ...]]
-        ] = {}  # stream to its readers by application
-        self._sharing: dict[str, Graph] = {}  # application that shares streams to its graph, as noted here
-        self._sharers: dict[str, set[str]] = {}  # owner of streams to the applications that share them, even indirectly
+        # sharer, then producer, to the inputs of the sharer that read it; and producer, then sharer, to the same
+        self._reads: dict[str, dict[ComponentId, list[SharedReader]]] = {}
+        self._shared_readers: dict[ComponentId, dict[str, tuple[SharedReader, ...]]] = {}
+        self._sharing: dict[str, Graph] = {}  # sharer to its graph
+        self._sharers: dict[str, set[str]] = {}  # owner to its sharers, also those through further streams
 
     def deploy(self, application: str) -> None:
         """Instruct the driver with the deployment of an application, if it has changed."""
@@ -87,7 +84,7 @@ class Deploying:
         if member is not None and not member.ended:
             deployment = self._deployment(member)
         elif known is not None:
-            deployment = self._remains(known, frozenset() if member is None else member.deployed)
+            deployment = self._remaining_deployment(known, frozenset() if member is None else member.deployed)
         else:
             deployment = None
         if deployment is not None and deployment != known and (known is not None or deployment.assignments):
@@ -101,7 +98,7 @@ class Deploying:
             self.deploy(owner)
 
     def _note_sharing(self, application: str, graph: Graph | None) -> set[str]:
-        """Note whose streams an application shares; return the owners for which that has changed."""
+        """Note the graph of an application that may be a sharer; return the owners whose sharers have changed."""
         before = self._sharing.pop(application, None)
         if graph is not None and graph.shared:
             self._sharing[application] = graph
@@ -135,31 +132,32 @@ class Deploying:
         before = self._reads.pop(application, {})
         if reads:
             self._reads[application] = reads
-        for maker in before.keys() | reads.keys():
-            readers = self._shared_readers.setdefault(maker, {})
+        changed = {each for each in before.keys() | reads.keys() if before.get(each) != reads.get(each)}
+        for producer in changed:
+            readers = self._shared_readers.setdefault(producer, {})
             readers.pop(application, None)
-            if maker in reads:
-                readers[application] = tuple(reads[maker])
+            if producer in reads:
+                readers[application] = tuple(reads[producer])
             elif not readers:
-                del self._shared_readers[maker]
-        return {maker[0] for maker in before.keys() | reads.keys() if before.get(maker) != reads.get(maker)}
+                del self._shared_readers[producer]
+        return {owner for owner, _ in changed}
 
     # -- computation of deployments ----------------------------------------------------------------------------------
 
     def _deployment(self, member: Member) -> Deployment:
         """The deployment of an application that has not ended at this peer."""
         graph, plan = member.graph, member.plan
-        makers = {tap: producer_of(graph, plan, tap) for tap in graph.shared}
-        witnesses, requires = self._dependent(graph.application)
+        producers = {tap: producer_of(graph, plan, tap) for tap in graph.shared}
+        witnesses, requires = self._sharing_peers(graph.application)
         originals = {each: name for name, group in replicas_of(plan).items() for each in group}
         assignments = {
-            operator: self._assignment(member, operator, makers, originals.get(operator, ""))
+            operator: self._assignment(member, operator, producers, originals.get(operator, ""))
             for operator, node in plan.operators.items()
             if node.kind != TAP
             and graph.roles.peers[operator]
             and (graph.roles.peers[operator] != self.peer.address or operator in member.deployed)
         }
-        shared_producers = [_shared_producer(maker) for maker in makers.values() if maker is not None]
+        shared_producers = [_shared_producer(each) for each in producers.values() if each is not None]
         return Deployment(
             graph.application,
             version_of(graph),
@@ -175,7 +173,7 @@ class Deploying:
         )
 
     def _limits(self, application: str) -> dict[str, float]:
-        """Operators whose streams others share, to the least delay limit of these."""
+        """Operator whose stream others share to the least delay limit of these applications, seconds."""
         found: dict[str, float] = {}
         for graph in map(self._sharing.__getitem__, self.sharers(application)):
             limit = Plan.from_bytes(graph.plan).qos.delay
@@ -184,14 +182,14 @@ class Deploying:
                     found[producer.operator] = min(limit, found.get(producer.operator, limit))
         return found
 
-    def _dependent(self, application: str) -> tuple[tuple[str, ...], dict[str, int]]:
-        """Peers of the applications that share streams of one, and the versions of the graphs of these applications."""
+    def _sharing_peers(self, application: str) -> tuple[tuple[str, ...], dict[str, int]]:
+        """Peers of the sharers of an application, and the version of the graph of each sharer."""
         graphs = [self._sharing[name] for name in self.sharers(application)]
         peers = {address for graph in graphs for address in graph.addresses}
         return tuple(sorted(peers)), {graph.application: version_of(graph) for graph in graphs}
 
     def _assignment(
-        self, member: Member, operator: str, makers: Mapping[str, Producer | None], replica_of: str
+        self, member: Member, operator: str, producers: Mapping[str, Producer | None], replica_of: str
     ) -> Assignment:
         graph, node, address = member.graph, member.plan.operators[operator], self.peer.address
         backups, follower = graph.roles.backups.get(operator, ()), graph.roles.followers.get(operator, "")
@@ -201,9 +199,9 @@ class Deploying:
             follower = ""
         feeds = []
         for up in graph.roles.reads(member.plan, operator):
-            maker = makers.get(up)
-            own = Feed(graph.application, up)  # empty for a lost active replica and a discarded stream
-            feeds.append(own if maker is None else Feed(*maker[:2]))
+            producer = producers.get(up)
+            own = Feed(graph.application, up)  # ``up`` is empty for a lost active replica and a discarded stream
+            feeds.append(own if producer is None else Feed(*producer[:2]))
         return Assignment(
             graph.roles.peers[operator],
             graph.roles.epochs.get(operator, 0),
@@ -217,7 +215,7 @@ class Deploying:
             replica_of=replica_of,
         )
 
-    def _remains(self, known: Deployment, sinks: Collection[str]) -> Deployment:
+    def _remaining_deployment(self, known: Deployment, sinks: Collection[str]) -> Deployment:
         """The deployment of an application that has ended here: components that others use, and sinks with results."""
         application = known.application
         producers = {
@@ -250,7 +248,13 @@ class Deploying:
     # -- streams that are shared -------------------------------------------------------------------------------------
 
     def add_user(self, member: Member) -> tuple[str, str]:
-        """Register an application as a user of this peer's components; return a tap and a reason, or empty texts."""
+        """Register an application as a user of this peer's components.
+
+        Returns
+        -------
+        tap, reason : str
+            Tap whose producer cannot be used, and why; empty if all can.
+        """
         graph, address = member.graph, self.peer.address
         for tap, producers in graph.shared.items():
             for producer in producers:
@@ -274,8 +278,8 @@ class Deploying:
                 if producer.application == owner:
                     self.components.use(producer[:2], name)
 
-    def owner_has_ended(self, application: str, operator: str) -> str:
-        """An application that has ended but still reads a stream of this peer for other applications; empty if none."""
+    def ended_reader(self, application: str, operator: str) -> str:
+        """Return an application that has ended and still reads a stream of this peer for others; empty if none does."""
         gone = (name for name in self._shared_readers.get((application, operator), ()) if self._ended(name))
         return next(gone, "")
 
@@ -284,7 +288,7 @@ class Deploying:
         return member is None or member.ended
 
     def _readers(self, application: str, operator: str, peer: str) -> tuple[SharedReader, ...]:
-        """Readers of other applications of the stream of a component, if this peer executes that."""
+        """Inputs of other applications that read the stream of a component, if this peer executes the component."""
         found = self._shared_readers.get((application, operator)) if peer == self.peer.address else None
         return tuple(each for name in sorted(found) for each in found[name]) if found else ()
 
@@ -294,12 +298,12 @@ def _shared_producer(producer: Producer) -> SharedProducer:
 
 
 def remaining_times(reached: Mapping[str, float], plan: Plan) -> dict[str, float]:
-    """Operator to the longest predicted time from it to a sink, seconds."""
+    """Return operator to the longest predicted time from the operator to a sink, seconds."""
     found: dict[str, float] = {}
     for operator in reversed(list(plan.operators)):
         if operator in reached:
             here = reached[operator]
-            paths = [  # a slow active replica is later than readers that have the tuples from a fast one
+            paths = [  # negative if a faster replica serves the reader: its results do not wait for this one
                 max(reached[down] - here, 0.0) + found[down] for down in plan.downstream(operator) if down in found
             ]
             found[operator] = max(paths, default=0.0)
@@ -307,7 +311,7 @@ def remaining_times(reached: Mapping[str, float], plan: Plan) -> dict[str, float
 
 
 def _epochs(producers: Iterable[Producer]) -> dict[str, dict[str, int]]:
-    """Application and operator to the epochs of components."""
+    """Return the epochs of components by application and operator."""
     found: dict[str, dict[str, int]] = {}
     for producer in producers:
         found.setdefault(producer.application, {})[producer.operator] = producer.epoch

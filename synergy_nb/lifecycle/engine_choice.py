@@ -23,11 +23,10 @@ from synergy_nb.plan.units import format_duration
 __all__ = ["MICRO_BATCH", "Choice", "SparkOffer", "choose"]
 
 MICRO_BATCH: Final = 0.5  # seconds, on two cores, until a peer has measured its own
-WHY: Final = "asked for by the plan"
-_ADDS: Final = "a micro-batch adds"
+NAMED_BY_PLAN: Final = "asked for by the plan"
 
 
-def _refuses(plan: Plan, operator: str, _inside: Collection[str]) -> str:
+def _refusal_by_plan(plan: Plan, operator: str, _inside: Collection[str]) -> str:
     node = plan.operators[operator]
     return off_spark(node.kind, node.params)
 
@@ -51,16 +50,16 @@ class SparkOffer(msgspec.Struct, frozen=True):
     micro_batch: float = MICRO_BATCH
     state_bytes: float = 256e6
     cores: float = 1.0
-    refuses: Callable[[Plan, str, Collection[str]], str] = _refuses
+    refuses: Callable[[Plan, str, Collection[str]], str] = _refusal_by_plan
 
 
 class Choice(msgspec.Struct, frozen=True):
-    """The plan to compose, and the fallback.
+    """The plan to compose, and the fallback if that cannot be composed.
 
     Parameters
     ----------
     plan
-        Plan with each part on Spark as a single operator.
+        Plan to compose; each part on Spark is a single operator of it.
     otherwise
         Fallback plan, in which peers execute all that ``auto`` had chosen for Spark; None if ``auto`` chose nothing.
     reasons
@@ -80,8 +79,8 @@ def choose(plan: Plan, offer: SparkOffer | None, profiles: Mapping[str, Profile]
     plan
         Query plan ξ.
     offer
-        Properties of the Spark server of this peer; None if it has none. Then only operators that ask for Spark by name
-        are put on it, so that composition rejects the plan for lack of a candidate.
+        Properties of the Spark server of this peer; None if it has none. Then Spark is chosen only for operators that
+        the plan names, and composition rejects the plan because it finds no candidate for them.
     profiles
         Measured profiles of operators by stream name.
 
@@ -108,9 +107,9 @@ def choose(plan: Plan, offer: SparkOffer | None, profiles: Mapping[str, Profile]
         return Choice(placed, None, reasons)
     rest = _with_readable(plan, named, offer)
     otherwise = replace_parts(plan, rest, offer.micro_batch) if rest else plan
-    limit, added = plan.qos.delay, _added(placed)
+    limit, added = plan.qos.delay, _added_delay(placed)
     if limit is not None and added >= limit:
-        late = f"{_ADDS} {format_duration(round(added, 3))}, and results must come within {format_duration(limit)}"
+        late = f"a micro-batch adds {format_duration(round(added, 3))}, and results must come within {format_duration(limit)}"
         for name in chosen - rest:
             if name in reasons:
                 reasons[name] = ("peer", f"{late}, though {reasons[name][1]}")
@@ -118,7 +117,7 @@ def choose(plan: Plan, offer: SparkOffer | None, profiles: Mapping[str, Profile]
     return Choice(placed, otherwise, reasons)
 
 
-def _added(placed: Plan) -> float:
+def _added_delay(placed: Plan) -> float:
     """Longest time that parts on Spark add on any route, seconds."""
     return max(
         sum(placed.processing_time(name) for name in route if placed.operators[name].engine == "spark")
@@ -137,7 +136,7 @@ def _on_spark(
     for name, operator in plan.operators.items():
         if operator.engine == "spark":
             chosen.add(name)
-            reasons[name] = ("spark", WHY)
+            reasons[name] = ("spark", NAMED_BY_PLAN)
         elif operator.engine == "peer" or not has_state(operator) or offer.refuses(plan, name, ()):
             continue
         else:
@@ -145,7 +144,7 @@ def _on_spark(
                 measured,
                 name,
                 offer,
-                measured_rate=any(known[above].rate is not None for above in _above(plan, name) if above in known),
+                measured_rate=any(known[above].rate is not None for above in _with_upstream(plan, name) if above in known),
             )
             reasons[name] = engine, why
             if engine == "spark":
@@ -186,7 +185,7 @@ def _with_readable(plan: Plan, chosen: Iterable[str], offer: SparkOffer) -> set[
     """
     together = set(chosen)
     for name in [each for each in plan.operators if each in together]:
-        above = _above(plan, name) - {name}
+        above = _with_upstream(plan, name) - {name}
         if all(each in together or _may_follow(plan, each, above | {name}, offer) for each in above):
             together |= above
     return together
@@ -197,7 +196,7 @@ def _may_follow(plan: Plan, name: str, within: set[str], offer: SparkOffer) -> b
     return plan.operators[name].engine != "peer" and inside and not offer.refuses(plan, name, within)
 
 
-def _above(plan: Plan, name: str) -> set[str]:
+def _with_upstream(plan: Plan, name: str) -> set[str]:
     """The operator and all operators upstream of it."""
     found: set[str] = set()
     waiting = [name]

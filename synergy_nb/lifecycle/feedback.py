@@ -36,8 +36,8 @@ LEAST_CHANGE: Final = 1e-3  # seconds: a smaller change of a predicted time is n
 HELPLESS: Final = 10.0  # seconds for which a peer counts as helpless after its report
 
 
-class _Predicted:
-    """Predicted times of an application that the peer leads."""
+class _PredictedTimes:
+    """Predicted times of an application that the peer leads, and those that its feedback has carried."""
 
     __slots__ = ("helpless", "rounds", "sent", "times")
 
@@ -60,7 +60,7 @@ class _Predicted:
 
 
 def _differ(one: ComponentTimes, other: ComponentTimes) -> bool:
-    """Whether two predictions of a component differ so much that peers have to know."""
+    """Whether two predictions of a component differ so much that the later one is sent at once."""
     pairs = [(one.seconds, other.seconds), (one.processing, other.processing)]
     pairs += [(seconds, other.hops.get(up, 0.0)) for up, seconds in one.hops.items()]
     return any(abs(a - b) > max(LEAST_CHANGE, CHANGED * max(a, b)) for a, b in pairs)
@@ -82,7 +82,7 @@ class Feedbacks:
     start
         Function that starts the sources of a member, called with each feedback.
     expire
-        Callback with (application, reason) when no feedback has arrived during the lease.
+        Callback with (application, reason), called when no feedback has arrived during the lease.
     """
 
     def __init__(
@@ -103,7 +103,7 @@ class Feedbacks:
         self._start = start
         self._expire = expire
         self._timer: Timer | None = None
-        self._predicted: dict[str, _Predicted] = {}  # by application that the peer leads
+        self._predicted: dict[str, _PredictedTimes] = {}  # by application that the peer leads
         self.handlers: dict[type[Message], Callable[[str, Any], None]] = {
             Feedback: self._feedback,
             TimesReported: self._times_reported,
@@ -145,19 +145,19 @@ class Feedbacks:
             peers = request.graph.roles.peers
             times.update((name, each) for name, each in reported.components.items() if peers.get(name) == sender)
 
-    def _of(self, application: str) -> _Predicted:
+    def _of(self, application: str) -> _PredictedTimes:
         for ended in self._predicted.keys() - self._led.keys():
             del self._predicted[ended]
-        return self._predicted.setdefault(application, _Predicted())
+        return self._predicted.setdefault(application, _PredictedTimes())
 
-    def helpless(self, application: str, operator: str) -> None:
+    def note_helpless(self, application: str, operator: str) -> None:
         """Note that the peer of a component cannot relieve it; the next feedback informs the other peers."""
         if application in self._led:
             self._of(application).helpless[operator] = self._peer.now + HELPLESS
 
-    # -- at those who take part --------------------------------------------------------------------------------------
+    # -- at members --------------------------------------------------------------------------------------------------
 
-    def expect(self, member: Member) -> None:
+    def start_lease(self, member: Member) -> None:
         """Start the lease of a session at this peer."""
         application = member.graph.application
         member.timer = self._peer.after(self._config.lease, self._check_lease, application)
@@ -173,7 +173,7 @@ class Feedbacks:
             self._start(member)  # the Begin message may have been lost
             if not member.running:
                 member.running = True
-                self._components.offer(measured.application, member.offerable)
+                self._components.offer(measured.application, member.sharable_operators)
             if sender != self._peer.address:
                 member.delay = measured.delay
             if measured.times:

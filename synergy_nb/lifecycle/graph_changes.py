@@ -28,8 +28,8 @@ from synergy_nb.plan import Plan
 __all__ = ["RESEND_INTERVAL", "GraphChanges"]
 
 RESEND_INTERVAL: Final = 1.0  # seconds until a message is sent again
-#: Seconds until a shared component that is not where a graph has it is reported as ended: if it has moved, the origin
-#: of its application reports that within this time.
+#: Seconds that a peer waits before it reports that a shared component, which a graph has there, has ended: if the
+#: component has moved, the origin of its owner reports that within this time.
 OWNER_REPORTS: Final = 5.0
 SENDS: Final = 3  # number of times that a graph is sent to every peer
 
@@ -169,19 +169,19 @@ class GraphChanges:
                 self.commit_backup(member, operator)
         followed = {name for name, peer in graph.roles.followers.items() if peer == address}
         member.ready &= followed.union(graph.roles.backed_up(address))
-        member.faults = {name: reason for name, reason in member.faults.items() if name in graph.roles.followers}
+        member.failed_followers = {name: reason for name, reason in member.failed_followers.items() if name in graph.roles.followers}
         self.components.update_producers(graph)
         if member.running:
-            self.components.offer(application, member.offerable)
+            self.components.offer(application, member.sharable_operators)
         self._share(member, anew=graph.epoch > before.epoch)
         self.deploying.update_sharers(application)
         self.deploying.deploy(application)  # before leaving: the driver learns the new peers of moved components
         for user in sorted({application, *users}):
-            if user in self.members and self._departs(self.members[user]):
+            if user in self.members and self._has_no_role(self.members[user]):
                 self.leave(user)
 
-    def _departs(self, member: Member) -> bool:
-        """Whether this peer has no role in an application any more, and no component that it may still read."""
+    def _has_no_role(self, member: Member) -> bool:
+        """Whether this peer has no role in an application any more, and no component that the application reads."""
         graph, address = member.graph, self.peer.address
         if address in graph.addresses or address == graph.origin:
             return False
@@ -194,11 +194,14 @@ class GraphChanges:
         return True
 
     def _share(self, member: Member, *, anew: bool) -> None:
-        """Add the taps that are at this peer now, and register as user of shared components; report ended ones."""
+        """Add the taps at this peer, and register the application as user of the shared components at this peer.
+
+        A shared component that has ended is reported to the origin, if the graph is new to this peer (``anew``).
+        """
         graph, address = member.graph, self.peer.address
         for tap in graph.shared:
-            maker = producer_of(graph, member.plan, tap) if tap in member.operators else None
-            if maker is not None and tap not in member.deployed:
+            producer = producer_of(graph, member.plan, tap) if tap in member.operators else None
+            if producer is not None and tap not in member.deployed:
                 self.ledger.commit(graph.application, tap, 0.0, {})
                 member.deployed.add(tap)
                 self.components.add(graph, member.plan, tap)
@@ -207,7 +210,7 @@ class GraphChanges:
                 self.peer.after(OWNER_REPORTS, self._report_ended, graph, producer)
 
     def _report_ended(self, graph: Graph, producer: Producer) -> None:
-        """Report a shared component that has ended here, unless a later graph has it elsewhere."""
+        """Report that a shared component has ended here, unless a later graph has it at another peer."""
         member = self.members.get(graph.application)
         if member is not None and member.graph is graph and not self.components.use(producer[:2], graph.application):
             reason = f"{producer.operator} of {producer.application} at {self.peer.address} has ended"
@@ -250,5 +253,5 @@ class GraphChanges:
 
 
 def _links(graph: Graph, plan: Plan, operator: str) -> list[tuple[str, str]]:
-    """What each input of an operator reads, and the peer that makes it."""
+    """Return, for each input of an operator, the operator that it reads and its peer."""
     return [(up, graph.roles.peers.get(up, "")) for up in graph.roles.reads(plan, operator)]

@@ -68,8 +68,11 @@ class Component:
         self.load: tuple[Segment, ...] | None = None
 
     @property
-    def whole(self) -> bool:
-        """Whether its stream is all that its name says: what drops overdue tuples gives less, and is not shared."""
+    def complete(self) -> bool:
+        """Whether its stream has every tuple that its name promises; else it is not shared.
+
+        A component that drops overdue tuples, or reads from one, lacks some.
+        """
         return self.plan.qos.overdue != "drop" or not self.plan.upstream(self.operator)
 
 
@@ -88,8 +91,8 @@ class Components:
     Attributes
     ----------
     touched : dict of str to None
-        Applications whose components at this peer, or their users or loads, have changed since the projection of impact
-        last cleared this; in the order of the changes.
+        Applications of which the components at this peer, their users or their loads have changed since the projection
+        of impact last emptied this dictionary; in the order of the changes.
     """
 
     def __init__(self, peer: Peer, ledger: Ledger, streams: PublishedStreams | None) -> None:
@@ -156,8 +159,8 @@ class Components:
         """Ids of the components at this peer that an application uses, sorted."""
         return sorted(self._used.get(application, ()))
 
-    def observed(self, component: ComponentId, load: tuple[Segment, ...]) -> None:
-        """The driver's report of a component's load as a signature; an empty one if the load is as planned."""
+    def load_measured(self, component: ComponentId, load: tuple[Segment, ...]) -> None:
+        """Handle the driver's report of a component's load as a signature; an empty one if the load is as planned."""
         found = self._components.get(component)
         if found is not None and (load or found.load):
             found.load = load or None
@@ -169,7 +172,7 @@ class Components:
             return
         for operator in sorted(operators):
             component = self._components.get((application, operator))
-            if component is not None and component.whole and not component.offered:
+            if component is not None and component.complete and not component.offered:
                 component.offered = True
                 producers = msgspec.json.encode(component.producers).decode()
                 name = component.plan.stream_name(operator)
@@ -235,7 +238,7 @@ class Components:
         return owners
 
     def _orphan(self, application: str, component: Component) -> None:
-        """Update a component whose application has ended while others use it: it has no origin any more."""
+        """Remove the origin from a component whose application has ended while others use it."""
         producers = (
             producer.orphaned() if producer.application == application else producer for producer in component.producers
         )

@@ -39,10 +39,9 @@ class Impacts:
     processing
         Function that returns the processing time τ of (plan, operator) at this peer, seconds.
     server
-        Capacity of the queueing server that executes tuples one after the other, cores; loads are shares of it. None
-        for all cores that the peer offers. On live peers it is one thread, which does a second of work in a second even
-        where the peer offers a quarter of a core: a tuple then waits for a share λτ of the time, not for four times as
-        much.
+        Capacity of the server that executes tuples one after the other, cores; loads are shares of it. None: the server
+        has all cores that the peer offers. On live peers the server is one thread and has the capacity of one core,
+        even where the peer offers a quarter of a core.
     """
 
     def __init__(

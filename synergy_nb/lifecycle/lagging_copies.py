@@ -43,7 +43,7 @@ class LaggingCopies:
     on_ready : list of callables (member, operator)
         Listeners, called with each copy at this peer that can take over.
     on_failed : list of callables (member, operator, reason)
-        Listeners, called with each follower at this peer that cannot, and the reason.
+        Listeners, called with each follower at this peer that cannot take over, and the reason.
     """
 
     def __init__(self, peer: Peer, led: Mapping[str, Request], members: Mapping[str, Member]) -> None:
@@ -109,7 +109,7 @@ class LaggingCopies:
     # -- at the origin -----------------------------------------------------------------------------------------------
 
     def cannot_take_over(self, application: str, operator: str) -> dict[str, str]:
-        """Peers whose copy of a component cannot take over, according to the reports, to the reasons."""
+        """Return each peer that has reported, or was reported, to have a copy that cannot take over, to the reason."""
         roles = self.led[application].graph.roles
         active, copies = roles.peers[operator], {*roles.backups.get(operator, ()), roles.followers.get(operator, "")}
         found: dict[str, str] = {}

@@ -1,7 +1,8 @@
 """Reports of lost components: a peer reports those of its own, and the origin decides whether the application goes on.
 
-A component that fails is lost, and so are those of a peer that has no session of their application. An application goes
-on if they were active replicas of operators that have others (:meth:`.TakeOvers.begin`); otherwise it fails, by name.
+A component is lost if it fails, or if its peer has no session of its application any more. The application goes on if
+the lost components were active replicas, and others of their operators live (:meth:`.TakeOvers.begin`); otherwise it
+fails, and the reason names the component.
 """
 
 from __future__ import annotations
@@ -59,7 +60,7 @@ class LostComponents:
     # -- at the peer of a component ------------------------------------------------------------------------------------
 
     def failed(self, application: str, operator: str, reason: str) -> None:
-        """Report to the origins of all applications that use a component that it has failed at this peer."""
+        """Report that a component has failed at this peer, to the origins of all applications that use it."""
         component = self._components.get((application, operator))
         users = {application} if component is None else component.users
         known = [self._members[user].graph for user in sorted(users) if user in self._members]
@@ -72,7 +73,7 @@ class LostComponents:
             self._peer.send(graph.origin, Lost(graph.application, graph.attempt, text, operator=lost))
 
     def reader_failed(self, application: str, operator: str, reader: str, reason: str) -> None:
-        """Fail the consumer of a shared stream that blocks the other applications, unless others need it, too."""
+        """Fail a component that blocks other readers of a shared stream, unless their applications need it as well."""
         others = self._components[application, operator].users - {application}
         needed = {each for user in others for each in needed_by(self._members[user].graph)}
         if others and (application, reader) not in needed:
@@ -86,11 +87,8 @@ class LostComponents:
         if request is None or 0 <= message.epoch < request.graph.epoch or sender not in request.graph.addresses:
             return  # the message is about an earlier graph: the component has moved since
         graph = request.graph
-        if sender not in {
-            *graph.roles.addresses,
-            *graph.producer_peers,
-        }:  # it copies a shared component, and lost the graph
-            self._peer.send(sender, Moved(graph))
+        if sender not in {*graph.roles.addresses, *graph.producer_peers}:
+            self._peer.send(sender, Moved(graph))  # it has a copy of a shared component, and does not know the graph
             return
         if message.attempt != graph.attempt:
             return

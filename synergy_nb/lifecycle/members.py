@@ -10,7 +10,7 @@ from synergy_nb.plan.active_replicas import original, replicas_of
 from synergy_nb.plan.catalogue import KINDS, TAP
 from synergy_nb.plan.stream_sharing import taps_of
 
-__all__ = ["Member", "deployment_of", "other_replicas", "plan_of", "producer_of", "producers_of"]
+__all__ = ["Member", "other_replicas", "plan_of", "present_producer", "producer_of", "producers_of"]
 
 
 class Member:
@@ -35,7 +35,7 @@ class Member:
         "delay",
         "deployed",
         "ended",
-        "faults",
+        "failed_followers",
         "graph",
         "helpless",
         "last_feedback",
@@ -57,11 +57,11 @@ class Member:
         self.confirmed: dict[str, set[str]] = {}
         self.deployed: set[str] = set()
         self.preparing: set[str] = set()  # deployed parts on Spark that are not ready yet
-        self.awaited_sharers: dict[
-            str, tuple[str, ...]
-        ] = {}  # operator followed here to the applications that share its stream
+        # operator with a follower at this peer to the applications that share its stream: it is not ready before this
+        # peer knows their graphs
+        self.awaited_sharers: dict[str, tuple[str, ...]] = {}
         self.ready: set[str] = set()  # operators whose copy at this peer could take over
-        self.faults: dict[str, str] = {}  # operators whose follower at this peer has failed, to the reason
+        self.failed_followers: dict[str, str] = {}  # operator whose follower at this peer has failed to the reason
         self.delay = -1.0  # measured t̂, seconds; negative if none was measured yet
         self.times: dict[str, ComponentTimes] = {}  # operator to the predicted times of its component, by feedback
         self.helpless: tuple[str, ...] = ()  # operators whose peers have found no target for a migration
@@ -79,10 +79,11 @@ class Member:
         return self.delay if self.delay >= 0.0 else self.projected
 
     @property
-    def offerable(self) -> list[str]:
-        """Operators that this peer executes and whose streams others may share; not those that need active replicas.
+    def sharable_operators(self) -> list[str]:
+        """Operators that this peer executes and whose streams other applications may share.
 
-        A sharer would end with a replica that its own application can do without.
+        Of an application with active replicas these are only the sources: if one replica is lost, its application goes
+        on with the others, but an application that shares the stream of that replica would end.
         """
         here = self.operators & self.deployed
         private = ("sink", TAP) if self.plan.qos.active is None else set(KINDS) - {"source"}
@@ -90,7 +91,13 @@ class Member:
 
 
 def plan_of(graph: Graph) -> Plan:
-    """The plan of a component graph; raise ValueError if the peers or taps of the graph are not those of the plan."""
+    """Return the plan of a component graph.
+
+    Raises
+    ------
+    ValueError
+        If the operators or taps of the graph are not those of the plan.
+    """
     plan = Plan.from_bytes(graph.plan)
     if graph.roles.peers.keys() != plan.operators.keys():
         known, wanted = ", ".join(graph.roles.peers), ", ".join(plan.operators)
@@ -101,20 +108,20 @@ def plan_of(graph: Graph) -> Plan:
 
 
 def other_replicas(graph: Graph, plan: Plan, operator: str) -> set[str]:
-    """Peers that execute another active replica of the same operator."""
+    """Return the peers that execute other active replicas of the same operator."""
     group = replicas_of(plan).get(original(operator), ())
     return {graph.roles.peers[each] for each in group if each != operator} - {""}
 
 
 def producer_of(graph: Graph, plan: Plan, tap: str) -> Producer | None:
-    """The component whose output is the stream of a tap; its name does not change when it moves."""
-    makers = {(application, operator) for application, operator in plan.operators[tap].params["providers"].values()}
-    found = [producer for producer in graph.shared[tap] if producer[:2] in makers]
+    """Return the component whose output is the stream of a tap, at its present peer; None if it is not known."""
+    providers = {(application, operator) for application, operator in plan.operators[tap].params["providers"].values()}
+    found = [producer for producer in graph.shared[tap] if producer[:2] in providers]
     return next((producer for producer in found if producer.peer == graph.roles.peers[tap]), None)
 
 
-def deployment_of(graph: Graph, operator: str) -> Producer:
-    """The present peer, epoch, copies and origin of a component."""
+def present_producer(graph: Graph, operator: str) -> Producer:
+    """Describe a component of an application as a producer: its present peer, epoch, copies and origin."""
     roles = graph.roles
     follower = roles.followers.get(operator)
     copies = (*roles.backups.get(operator, ()), *(() if follower is None else (follower,)))
@@ -124,13 +131,13 @@ def deployment_of(graph: Graph, operator: str) -> Producer:
 
 
 def producers_of(graph: Graph, plan: Plan, operator: str) -> tuple[Producer, ...]:
-    """All components that produce the stream of an operator, including those of other applications."""
+    """Return all components that produce the stream of an operator, including those of other applications."""
     found: set[Producer] = set()
     waiting = [operator]
     while waiting:
         name = waiting.pop()
         if name not in graph.shared:
-            found.add(deployment_of(graph, name))
+            found.add(present_producer(graph, name))
         found.update(graph.shared.get(name, ()))
         waiting.extend(plan.upstream(name))
     return tuple(sorted(found))

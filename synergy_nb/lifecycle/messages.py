@@ -81,7 +81,7 @@ class Graph(msgspec.Struct, frozen=True, gc=False, array_like=True):
         return sorted({*self.roles.addresses, *self.helpers})
 
     def components_at(self, address: str) -> list[str]:
-        """Readable names of the components at a peer that the application uses."""
+        """Names, for people, of the components at a peer that the application uses."""
         own = sorted(
             operator for operator, peer in self.roles.peers.items() if peer == address and operator not in self.shared
         )
@@ -106,18 +106,18 @@ class Graph(msgspec.Struct, frozen=True, gc=False, array_like=True):
         return {peer for producers in self.shared.values() for producer in producers for peer in producer.copies}
 
     @property
-    def shared_owners(self) -> set[str]:
-        """Origins of the other applications whose components this one uses; without applications that have ended."""
+    def owner_origins(self) -> set[str]:
+        """Addresses of the origins of the owners whose streams this application shares; owners that ended have none."""
         return {producer.origin for producers in self.shared.values() for producer in producers if producer.origin}
 
     @property
     def watched(self) -> list[str]:
-        """Addresses of all peers that the origin watches, sorted."""
-        return sorted({*self.addresses, *self.shared_owners})
+        """Addresses of all peers whose death the origin has to learn of, sorted."""
+        return sorted({*self.addresses, *self.owner_origins})
 
 
 class Confirm(Message, frozen=True):
-    """Commit and deploy ``operator``, whose consumer ``consumer`` (empty for a sink) is deployed."""
+    """An instruction to commit and deploy ``operator``: its reader ``consumer`` (empty for a sink) is deployed."""
 
     graph: Graph
     operator: str
@@ -125,18 +125,18 @@ class Confirm(Message, frozen=True):
 
 
 class Share(Message, frozen=True):
-    """Retain, while an application runs, the shared components that it uses at the receiver, and commit its backups.
+    """An instruction to a helper: retain the shared components that the application uses, and commit its backups.
 
-    A receiver that is the origin of a shared component reports from then on where that component moves.
+    A receiver that is the origin of an owner reports from then on where the shared components of that owner move.
     """
 
     graph: Graph
 
 
 class Confirmed(Message, frozen=True):
-    """The source ``operator`` of the application and everything downstream of it is deployed.
+    """A report to the origin: the source ``operator`` of the application and all operators downstream are deployed.
 
-    As the answer to :class:`Share`, ``operator`` is the sender's address: the sender has done all that was asked.
+    In the answer to :class:`Share`, ``operator`` is the sender's address: the sender has done all that was asked.
     """
 
     application: str
@@ -154,7 +154,7 @@ class Refused(Message, frozen=True):
 
 
 class Begin(Message, frozen=True):
-    """Start the sources at the receiver."""
+    """An instruction to start the sources of an application at the receiver."""
 
     application: str
     attempt: int
@@ -190,7 +190,7 @@ class Measured(msgspec.Struct, frozen=True, gc=False, array_like=True):
     times
         Operator to the predicted times of its component; empty if they have hardly changed since they were sent last.
     helpless
-        Operators whose peers have found no peer for the components that exceed their processing time.
+        Operators whose peers have found no target for the components that have to leave them.
     """
 
     application: str
@@ -229,7 +229,7 @@ class Feedback(Message, frozen=True, gc=False):
 
 
 class End(Message, frozen=True):
-    """End the session of an application, and release what it holds."""
+    """An instruction to end the session of an application, and to release what it holds."""
 
     application: str
     attempt: int
@@ -239,8 +239,8 @@ class End(Message, frozen=True):
 class Lost(Message, frozen=True):
     """A component has failed, or the sender has no session of the application.
 
-    ``epoch`` is the epoch of the graph that cannot go on; a negative one stands for every graph of the attempt.
-    ``operator`` is the component of the application that has failed; empty for all that the sender has.
+    ``epoch`` is the epoch of the graph to which the report applies; a negative one stands for every graph of the
+    attempt. ``operator`` is the component that has failed; empty for all components of the application at the sender.
     """
 
     application: str
@@ -251,14 +251,14 @@ class Lost(Message, frozen=True):
 
 
 class TakeOver(Message, frozen=True):
-    """Make the receiver's backup of ``operator`` active."""
+    """An instruction to make the receiver's backup of ``operator`` its primary."""
 
     graph: Graph
     operator: str
 
 
 class TookOver(Message, frozen=True):
-    """The sender executes ``operator`` from now on; or ``refusal`` is the reason why it cannot."""
+    """The answer to :class:`TakeOver`: the sender executes ``operator`` now, or ``refusal`` says why it cannot."""
 
     application: str
     epoch: int
@@ -267,7 +267,7 @@ class TookOver(Message, frozen=True):
 
 
 class Follow(Message, frozen=True):
-    """Start a follower of ``operator``, which is to move to the receiver; or agree to it, if the receiver executes it.
+    """A move of ``operator`` begins: the new peer starts a follower, and the peer that executes it agrees.
 
     The follower is not ready before it knows the graphs of ``sharers``, the applications that share the stream.
     """
@@ -278,7 +278,7 @@ class Follow(Message, frozen=True):
 
 
 class Followed(Message, frozen=True):
-    """The answer to :class:`Follow`: the sender agrees, and its follower may be ``ready``; or it refuses."""
+    """The answer to :class:`Follow`: the sender agrees (its follower may be ``ready``), or ``refusal`` says why not."""
 
     application: str
     attempt: int
@@ -326,7 +326,7 @@ class ProducersMoved(Message, frozen=True):
     producers
         All components of the owner except sinks and taps, with their peers and copies.
     ended
-        Whether the owner has ended: its shared components then stay at their peers, without copies.
+        Whether the owner has ended: its shared components then run on at their peers, without copies.
     """
 
     application: str
@@ -352,7 +352,7 @@ class SessionConfig(msgspec.Struct, frozen=True):
     Parameters
     ----------
     setup
-        Time limit from the first confirmation to the last answer of a source, seconds.
+        Time limit of the set-up: from the first Confirm to the last Confirmed of a source or helper, seconds.
     feedback
         Interval between two feedback messages, seconds.
     lease

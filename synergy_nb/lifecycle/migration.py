@@ -16,16 +16,16 @@ A move is a take-over without a death. O is the origin, S the old peer, T the ne
 
 The origin sends unanswered messages again every second. If a peer refuses, does not answer, or the follower has not
 caught up in time, the origin gives the move up: it publishes a graph without the follower, and returns the reason to
-the client. It does the same if a peer dies, with one exception: if the old peer dies and no backup of the component
-lives, the origin asks the follower whether it is ready, and has it take over if it is.
+whoever asked for the move. It does the same if a peer dies, with one exception: if the old peer dies and no backup of
+the component lives, the origin asks the follower whether it is ready, and has it take over if it is.
 
 The phases of section 3.4.4
 ---------------------------
 =====  =====================================  ==========================================================================
 phase  dissertation                           here
 =====  =====================================  ==========================================================================
-1, 2   request to the target; it projects     before the move, by whoever decides on it; :class:`Follow` repeats the
-       the limits and instantiates            projection and the commitment at T, and starts the follower
+1, 2   request to the target; it projects     the decider asks T before the move; :class:`Follow` has T project and
+       the limits and instantiates            commit once more, and starts the follower
 3      reply of the target                    :class:`Followed` of T, with a reason if it refuses
 4      update request to each upstream peer   subscription of the follower at each U (``Subscribe``): T sends it, not S
 5      reply with the last number sent to S   answer of each U (``Data``): the point from which it sends, and its end
@@ -34,23 +34,24 @@ phase  dissertation                           here
 
 Until phase 6 S is active and T executes beside it; from the new epoch on T is active. No source, log or queue waits:
 each U sends to S and T at once, and each reader accepts what S had sent until the first chunk of T arrives. Results are
-late once by as much as O, T and the reader are farther from one another than O, S and the reader.
+late once, by the time by which the way from O over T to the reader is longer than that from O over S.
 
-The order is that of positions: T emits the tuples of S at the positions of S, and a reader accepts each position once,
-and nothing of an earlier epoch after the first chunk of the present one. A component of several inputs reads in the
-order that S recorded. It asks all peers for the last of that (:mod:`~synergy_nb.dataflow.streams.order_recovery`)
-before it reads on, and emits nothing new for that round trip; its readers accept nothing of S meanwhile.
+Positions keep the order: T emits the tuples of S at the positions of S, and a reader accepts each position once, and
+nothing of an earlier epoch after the first chunk of the present one. A component with several inputs reads them in the
+order that S recorded. T asks all peers for the last part of that order
+(:mod:`~synergy_nb.dataflow.streams.order_recovery`) before it reads on, and emits nothing new for that round trip; its
+readers accept nothing of S meanwhile.
 
-Nothing is drained. From the command to the release a move takes d(O, T) + RTT(S, T) + max RTT(T, U) + d(T, O) +
-d(O, S), with the one-way delays d; if S leads it, 2 RTT(S, T) + max RTT(T, U): a round trip more than the
-dissertation's, for the snapshot. S sent it without being asked in an earlier version: in hostile schedules streams
-stood still then.
+No queue is drained. From the command to the release a move takes d(O, T) + RTT(S, T) + max RTT(T, U) + d(T, O) +
+d(O, S), with the one-way delays d; if S is the origin, 2 RTT(S, T) + max RTT(T, U). That is a round trip more than in
+the dissertation, because T asks S for the snapshot. If S sent it without a request, streams would stop for long in runs
+with many faults.
 
-What cannot follow
-------------------
+Components without a follower
+-----------------------------
 A part on Spark has no follower that executes it, as Spark holds its state. The new peer has a copy instead, which holds
-the location of that state; its driver reports when the part could go on there. A source is opened at its new peer where
-it ended at the old one.
+the location of that state; its driver reports when the part could go on there. A source has no state: the new peer
+opens it at the position at which the old one ended.
 
 Other applications may share the stream of the component. The follower is not ready before it knows their graphs, which
 name its readers. The origins of these applications learn the new peer after the move
@@ -111,7 +112,7 @@ class _Move:
         self.waiting = {self.old, to}  # peers that have not agreed
         self.ready = False  # whether the follower could replace the component now
         self.following = False  # whether the graph with the follower has been published
-        self.orphaned = False  # whether the old peer has died, and the follower is asked whether it is ready
+        self.orphaned = False  # whether the old peer has died, so that the follower is asked whether it is ready
         self.timer: Timer | None = None
 
 
@@ -169,7 +170,7 @@ class Migrations:
         self.sharers = sharers
         self.cannot_take_over = cannot_take_over
         self._moves: dict[str, _Move] = {}
-        changes.on_joined.append(self._shared)
+        changes.on_joined.append(self._answer_origins)
         self.handlers: dict[type[Message], Callable[[str, Any], None]] = {
             Follow: self._follow,
             Followed: self._followed,
@@ -316,7 +317,7 @@ class Migrations:
             self.abort(application, f"{waited} in time")
 
     def died(self, application: str, address: str) -> bool:
-        """Handle the death of a peer of a moving component; return False if take-over has still to handle it."""
+        """Handle the death of a peer during a move; return False if backups have still to take over."""
         move, graph = self._moves.get(application), self.led[application].graph
         if move is None or address not in {*graph.addresses, move.to}:
             return False
@@ -384,7 +385,7 @@ class Migrations:
         component = self.changes.components.get((graph.application, operator))
         if member is None or member.ended or component is None:
             return "this peer does not execute it"
-        reader = self.changes.deploying.owner_has_ended(graph.application, operator)
+        reader = self.changes.deploying.ended_reader(graph.application, operator)
         if reader:
             return f"{reader} reads its stream; {reader} has ended, and its components run on for other applications"
         self.changes.adopt(member, graph)
@@ -403,7 +404,7 @@ class Migrations:
             self.changes.components.add(graph, member.plan, operator)
         member.started = True  # the application runs
         self.changes.adopt(member, graph)
-        return member.faults.get(operator, "")
+        return member.failed_followers.get(operator, "")
 
     def ready(self, member: Member, operator: str) -> None:
         """The driver's report that its follower or backup of a component could take over."""
@@ -411,11 +412,10 @@ class Migrations:
         if member.graph.roles.followers.get(operator) == self.peer.address:
             self._answer(member.graph.origin, member.graph, operator, member, "")
 
-    def _shared(self, application: str) -> None:
-        """Answer the origins of the followers here whose stream an application shares that this peer now knows."""
-        for producer in (
-            self.changes.members[application].graph.producers if application in self.changes.members else ()
-        ):
+    def _answer_origins(self, application: str) -> None:
+        """Answer the origins of followers at this peer that have waited for the graph of a sharer, now known here."""
+        sharer = self.changes.members.get(application)
+        for producer in () if sharer is None else sharer.graph.producers:
             member = self.changes.members.get(producer.application)
             if member is not None and member.graph.roles.followers.get(producer.operator) == self.peer.address:
                 self._answer(member.graph.origin, member.graph, producer.operator, member, "")
@@ -424,13 +424,13 @@ class Migrations:
         """Report to the origin that a follower here has failed; return False if the operator has no follower here."""
         if member.graph.roles.followers.get(operator) != self.peer.address:
             return False
-        member.faults[operator] = reason
+        member.failed_followers[operator] = reason
         self._answer(member.graph.origin, member.graph, operator, member, reason)
         return True
 
 
 def _component(plan: Plan, operator: str) -> str:
-    """The component that executes an operator of a plan; raise ValueError with the reason if it cannot move."""
+    """Return the component that executes an operator of a plan; raise ValueError if it cannot move, with the reason."""
     what = f"operator: {operator!r}"
     for name, members in parts_of(plan).items():
         if operator in (name, *members):
@@ -451,7 +451,7 @@ def _component(plan: Plan, operator: str) -> str:
 
 
 def movable(plan: Plan, operator: str) -> str:
-    """The reason why a component of a plan can never move; empty if it can."""
+    """Return the reason why a component of a plan can never move; empty if it can."""
     node = plan.operators[operator]
     if node.kind == "sink":
         return "is a sink, which stays at the origin"

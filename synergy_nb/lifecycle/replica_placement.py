@@ -57,14 +57,14 @@ class ReplicaPlacement:
     def __init__(self, placements: Placements, probes: Prober) -> None:
         self._placements = placements
         self._probes = probes
-        self._refused: dict[str, Refusal] = {}  # by request, why its first placement was not admitted, and where
+        self._refused: dict[str, Refusal] = {}  # request to the refusal of its first placement
 
     def decide(self, request: Request, found: DirectoryEntries, decided: Decided) -> None:
         """Place the replicas of a request, unless they are placed already, and have probes check the primaries."""
         plan = request.alternative.plan
-        standing = self._placements.graph(request.name)
-        if standing is not None:  # the last round of probes failed without a refusal by a peer: probe once more
-            self._probe(request, standing, decided)
+        committed = self._placements.graph(request.name)
+        if committed is not None:  # probes failed, but no peer refused the placement: probe it once more
+            self._probe(request, committed, decided)
             return
         before = self._refused.get(request.name)
 
@@ -86,7 +86,7 @@ class ReplicaPlacement:
         backups = {name: peers for name, peers in placed.backups.items() if peers}
 
         def probed(request: Request, answer: Answer) -> None:
-            if isinstance(answer, Refusal) and answer.retry and answer.refused_by:  # other peers may admit it
+            if isinstance(answer, Refusal) and answer.retry and answer.refused_by:  # other peers may accept it
                 self._refused[request.name] = answer
                 self._placements.release(request.name)
             decided(request, answer)

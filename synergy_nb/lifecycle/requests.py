@@ -72,8 +72,8 @@ class Requests(Mapping[str, Request]):
         self._deciders = dict(deciders)
         self._discovery = discovery
         self._requests: dict[str, Request] = {}
-        alternatives.on_parts.append(self._on_parts)
-        session.on_established.append(self._established)
+        alternatives.on_spark_parts.append(self._on_spark_parts)
+        session.on_setup_ended.append(self._setup_ended)
         session.on_ended.append(self._ended)
 
     def __getitem__(self, name: str) -> Request:
@@ -153,8 +153,8 @@ class Requests(Mapping[str, Request]):
             request.enter(State.STOPPED)
         return stopped
 
-    def collected(self, name: str) -> None:
-        """Discard the results of a finished application, which the client has fetched completely."""
+    def discard_results(self, name: str) -> None:
+        """Discard the results of a finished application: the client has fetched all of them."""
         if self._requests[name].state is State.FINISHED:
             self._session.stop(name)
 
@@ -190,7 +190,7 @@ class Requests(Mapping[str, Request]):
         request.enter(State.DECIDING)
         self._decider(request).decide(request, found, self._decided)
 
-    def _on_parts(self, name: str) -> None:
+    def _on_spark_parts(self, name: str) -> None:
         self._requests[name].on_spark = True
 
     # -- deciding ----------------------------------------------------------------------------------------------------
@@ -234,8 +234,8 @@ class Requests(Mapping[str, Request]):
 
     # -- reports of the session --------------------------------------------------------------------------------------
 
-    def _established(self, request: Request, refusal: str) -> None:
-        """Tell the decider that its graph runs, or ask it for the next graph because set-up was refused."""
+    def _setup_ended(self, request: Request, refusal: str) -> None:
+        """Tell the decider that its graph runs, or ask it for its next graph because the set-up has failed."""
         if refusal:
             self._decider(request).next(request, refusal, self._decided)
         else:

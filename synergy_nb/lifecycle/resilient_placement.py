@@ -20,7 +20,7 @@ __all__ = ["ResilientPlacement"]
 
 
 class ResilientPlacement:
-    """The decider that maximises the set of source rates that an application withstands.
+    """The decider that chooses peers so that they can process as large a set of source rates as possible (ROD).
 
     Parameters
     ----------
@@ -40,7 +40,7 @@ class ResilientPlacement:
         self._number = 0
 
     def decide(self, request: Request, found: DirectoryEntries, decided: Decided) -> None:
-        """Have the driver compute a placement on the peers that are candidates of every operator that is not pinned."""
+        """Have the driver compute a placement on the peers that can execute every operator that is not pinned."""
         known = find_candidates(self._peer, request, found, self._is_dead)
         if known.missing:
             decided(request, Refusal("; ".join(known.missing.values())))

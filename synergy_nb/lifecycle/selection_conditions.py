@@ -8,11 +8,11 @@ from synergy_nb.control.graph import ComponentGraph
 from synergy_nb.plan import Plan
 from synergy_nb.reporting.formatting import share
 
-__all__ = ["by_more_than", "exceeds", "failing"]
+__all__ = ["by_more_than", "exceeds", "violated_condition"]
 
 
 def exceeds(delay: float, limit: float, tolerated: float) -> bool:
-    """Whether a projected delay exceeds a limit by more than a tolerated share, so that the plan is refused.
+    """Whether a projected delay (s) exceeds a limit (s) by more than the tolerated share of the limit.
 
     >>> exceeds(0.054, 0.05, 0.0), exceeds(0.054, 0.05, 0.1), exceeds(0.056, 0.05, 0.1)
     (True, False, True)
@@ -21,16 +21,26 @@ def exceeds(delay: float, limit: float, tolerated: float) -> bool:
 
 
 def by_more_than(tolerated: float) -> str:
-    """Text for the tolerated share by which a refused delay exceeds the limit; empty if nothing is tolerated."""
+    """Return the words that state by which share a delay may exceed its limit; empty if by none."""
     return f" by more than {share(tolerated)}" if tolerated else ""
 
 
-def failing(plan: Plan, graph: ComponentGraph, late: float | None, phi: float, tolerated: float = 0.0) -> str:
-    """The selection condition that a complete graph violates, as text; empty if none.
+def violated_condition(plan: Plan, graph: ComponentGraph, late: float | None, phi: float, tolerated: float = 0.0) -> str:
+    """Describe the first selection condition that a complete graph violates; return an empty text if it meets all.
 
-    Condition 2.1 holds for every merged graph. ``late`` is the share of tuples that may exceed the limit if the plan
-    states no miss rate; None to compare the mean. ``tolerated`` is the share by which the projected delay may exceed
-    the limit.
+    Condition 2.1 holds for every merged graph.
+
+    Parameters
+    ----------
+    plan, graph
+        Query plan ξ, and its complete component graph.
+    late
+        Share of the tuples that may exceed the delay limit if the plan states no miss rate; None: the mean delay is
+        compared with the limit.
+    phi
+        Aggregate φ of the resource use of the graph; infinite if a peer or a link lacks capacity.
+    tolerated
+        Share of the delay limit by which the projected delay may exceed it.
     """
     qos = plan.qos
     if qos.delay is not None:

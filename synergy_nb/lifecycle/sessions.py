@@ -70,7 +70,7 @@ ENDED_SESSIONS = 4096  # ended sessions that a peer remembers, so as to refuse t
 
 
 class Session(Protocol):
-    """The sessions in which a peer takes part, and those that it leads.
+    """The protocol of all sessions in which a peer takes part, and of those that it leads.
 
     Parameters
     ----------
@@ -101,8 +101,9 @@ class Session(Protocol):
         Copies of components that cannot take over, as drivers have reported them.
     commitments : Commitments
         Components that this peer commits during set-up.
-    on_established : list of callables (request, refusal)
-        Listeners, called with each request that runs and an empty text, or whose set-up failed and the reason.
+    on_setup_ended : list of callables (request, refusal)
+        Listeners, called when the set-up of a request has ended: with an empty text if its application runs, else with
+        the reason why the set-up has failed.
     on_ended : list of callables (request)
         Listeners, called with each application of this origin that has ended after its set-up.
     """
@@ -124,11 +125,11 @@ class Session(Protocol):
         self.membership = membership
         self.config = config or SessionConfig()
         self.components = Components(peer, ledger, streams)
-        self.on_established: list[Callable[[Request, str], None]] = []
+        self.on_setup_ended: list[Callable[[Request, str], None]] = []
         self.on_ended: list[Callable[[Request], None]] = []
         self.members: dict[str, Member] = {}
         self._led: dict[str, Request] = {}
-        # by application, the attempt and epoch that are over here
+        # application to the latest attempt, and epoch of its graph, whose messages this peer refuses
         self._ended_attempts: Latest[tuple[int, float]] = Latest(ENDED_SESSIONS)
         self.feedbacks = Feedbacks(
             peer, self.config, self._led, self.members, self.components, self._start, self._expire
@@ -193,7 +194,7 @@ class Session(Protocol):
         roles
             Peers and backups of each operator of ``request.alternative``.
         reached
-            Operator to the seconds from a source until a tuple is done, as probes found it.
+            Operator to the projected seconds from a source until a tuple leaves the operator.
         """
         application, plan = request.name, request.alternative.plan
         attempt = self._ended_attempts.get(application, (0, 0.0))[0] + 1
@@ -202,19 +203,19 @@ class Session(Protocol):
             application, attempt, self.peer.address, plan.to_bytes(), roles, shared=shared, reached=reached
         )
         self._led[application] = request
-        request.unconfirmed = {*plan.sources, *graph.helpers, *graph.shared_owners}
+        request.unconfirmed = {*plan.sources, *graph.helpers, *graph.owner_origins}
         seconds = self.config.setup + self.config.preparation(plan)
         request.timer = self.peer.after(
             seconds, self._setup_failed, application, attempt, "no answer from every source in time"
         )
         for address in graph.watched:
             self.membership.watch(address)
-        for address in sorted(graph.helpers | graph.shared_owners):
+        for address in sorted(graph.helpers | graph.owner_origins):
             self.peer.send(address, Share(graph))
         for sink in plan.sinks:
             self.peer.send(roles.peers[sink], Confirm(graph, sink, ""))
 
-    def measured(self, application: str, delay: float) -> None:
+    def delay_measured(self, application: str, delay: float) -> None:
         """The driver's report of the end-to-end execution time at the sinks, in seconds."""
         member = self.members.get(application)
         if member is not None:
@@ -259,9 +260,9 @@ class Session(Protocol):
         self.lost.failed(application, operator, reason)
 
     def reader_failed(self, application: str, operator: str, reader: str, reason: str) -> None:
-        """The driver's report that a slow consumer blocks the other applications that share a stream.
+        """The driver's report that a slow component ``reader`` blocks other applications that share a stream.
 
-        The consumer fails, if its own application is the only one that needs it.
+        That component fails, unless other applications need it as well.
         """
         self.lost.reader_failed(application, operator, reader, reason)
 
@@ -322,7 +323,7 @@ class Session(Protocol):
                 self._leave(application, "a later attempt")
             last_feedback = self.peer.now + self.config.preparation(plan)
             member = self.members[application] = Member(graph, plan, self.peer.address, last_feedback)
-            self.feedbacks.expect(member)
+            self.feedbacks.start_lease(member)
             if graph.origin != self.peer.address:
                 self.membership.watch(graph.origin)
         return member
@@ -348,7 +349,7 @@ class Session(Protocol):
         producers = {tap: [producer[:3] for producer in made] for tap, made in graph.shared.items()}
         self.peer.record(events.ApplicationRunning, graph.application, peers=peers, shared=shared, producers=producers)
         self.peer.instruct(request.report())
-        for listener in self.on_established:
+        for listener in self.on_setup_ended:
             listener(request, "")
         self.sharers.resume(graph.application)
 
@@ -379,7 +380,7 @@ class Session(Protocol):
         self.peer.record(events.SetupFailed, application, attempt=attempt, reason=reason)
         self._end_session(request, reason)
         request.enter(State.DECIDING)
-        for listener in self.on_established:
+        for listener in self.on_setup_ended:
             listener(request, reason)
 
     # -- while it runs -----------------------------------------------------------------------------------------------
@@ -451,13 +452,13 @@ class Session(Protocol):
             self._leave(message.application, message.reason)
 
     def _expire(self, application: str, reason: str) -> None:
-        """Leave an application whose lease has expired; messages about a later graph let this peer join again."""
+        """Leave an application whose lease has expired; a message with a later graph makes this peer join again."""
         member = self.members[application]
         self.peer.record(events.SessionExpired, application, origin=member.graph.origin)
         self._leave(application, reason, until=member.graph.epoch)
 
     def _depart(self, application: str) -> None:
-        """Leave an application whose components have all moved away; a later graph lets this peer join again."""
+        """Leave an application whose components have all moved away; a later graph makes this peer join again."""
         self._leave(application, "its components here have moved", until=self.members[application].graph.epoch)
 
     def _leave(self, application: str, reason: str, *, retain_sinks: bool = False, until: float = math.inf) -> None:

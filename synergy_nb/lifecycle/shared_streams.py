@@ -2,7 +2,7 @@
 
 Theory of operation
 -------------------
-Call the application that makes a stream its *owner*, and an application that reads it a *sharer*. Before a sharer
+The *owner* of a stream is the application that produces it; an application that reads it is a *sharer*. Before a sharer
 starts, its origin sends :class:`~synergy_nb.lifecycle.messages.Share` to the origin of the owner, which registers it,
 or refuses if the component has moved meanwhile. Whenever the owner's graph changes, its origin sends the new peers of
 its components, and of their copies, to the origins of all sharers (:class:`ProducersMoved`), until they acknowledge
@@ -26,7 +26,7 @@ from synergy_nb.control.peer import Message, Peer
 from synergy_nb.events import SharedStreamMoved
 from synergy_nb.events.application_states import State
 from synergy_nb.lifecycle.graph_changes import RESEND_INTERVAL, GraphChanges
-from synergy_nb.lifecycle.members import deployment_of, producer_of
+from synergy_nb.lifecycle.members import present_producer, producer_of
 from synergy_nb.lifecycle.messages import End, Graph, ProducersFollowed, ProducersMoved, SessionConfig
 from synergy_nb.lifecycle.migration import Migrations
 from synergy_nb.lifecycle.request import Request
@@ -89,7 +89,7 @@ class SharedStreams:
         self._sharers: dict[str, dict[str, _Sharer]] = {}  # owner that this peer leads to its sharers
         self._reported: dict[str, tuple[Producer, ...]] = {}  # owner to the components in its last report
         self._unacknowledged: dict[tuple[str, str], ProducersMoved] = {}  # (sharer, owner) to the report
-        self._applied: dict[str, dict[str, int]] = {}  # sharer that this peer leads, then owner, to the reported epoch
+        self._applied: dict[str, dict[str, int]] = {}  # sharer that this peer leads, then owner, to its reported epoch
         # sharer that this peer leads, then owner, to the sender and the report that cannot be applied yet
         self._deferred: dict[str, dict[str, tuple[str, ProducersMoved]]] = {}
         changes.on_published.append(self._published)
@@ -107,7 +107,7 @@ class SharedStreams:
             for producer in producers:
                 request = self.led.get(producer.application) if producer.origin == self.peer.address else None
                 if request is not None and (
-                    request.state in CHANGING or deployment_of(request.graph, producer.operator) != producer
+                    request.state in CHANGING or present_producer(request.graph, producer.operator) != producer
                 ):
                     return tap, f"{tap}: {producer.operator} of {producer.application} moves"
         for application in sorted(
@@ -139,7 +139,7 @@ class SharedStreams:
         self._reported.pop(application, None)
         for name, each in sorted(self._sharers.pop(application, {}).items()):
             self._report(each, ProducersMoved(name, each.attempt, application, graph.epoch + 1, (), ended=True))
-        for address in sorted(graph.shared_owners - {self.peer.address, *graph.addresses}):
+        for address in sorted(graph.owner_origins - {self.peer.address, *graph.addresses}):
             self.peer.send(address, End(application, graph.attempt, "it has ended"))
         self.sharer_ended(application, graph.attempt)
 
@@ -147,7 +147,7 @@ class SharedStreams:
         """The components of an application that others may use, with their present peers and copies."""
         graph = self.led[application].graph
         operators = Plan.from_bytes(graph.plan).operators.items()
-        return tuple(deployment_of(graph, name) for name, each in operators if each.kind not in ("sink", TAP))
+        return tuple(present_producer(graph, name) for name, each in operators if each.kind not in ("sink", TAP))
 
     def _published(self, application: str) -> None:
         """Report the present components of an application, whose graph has changed, to its sharers."""
@@ -300,7 +300,7 @@ def _next_graph(graph: Graph, message: ProducersMoved) -> Graph | None:
     peers = dict(graph.roles.peers)
     plan = Plan.from_bytes(graph.plan)
     for tap, producers in shared.items():
-        maker = producer_of(graph, plan, tap)
-        if maker is not None:
-            peers[tap] = next(producer.peer for producer in producers if producer[:2] == maker[:2])
+        before = producer_of(graph, plan, tap)
+        if before is not None:
+            peers[tap] = next(producer.peer for producer in producers if producer[:2] == before[:2])
     return graph.changed(msgspec.structs.replace(graph.roles, peers=peers), shared=shared)

@@ -12,10 +12,10 @@ times; receiving one again has no effect.
 The new primary begins a new epoch of its stream, so readers can tell its output from that of the old one. If another
 peer dies during a take-over, the next take-over starts from the graph that was being set up. An application fails, with
 a reason, when a component has no backup left, when a backup refuses, or when the take-over exceeds its time limit.
-Sources, sinks and the origin have no backups. Active replicas have none either: the others of their operator emit the
-same tuples already, and nobody has waited for this module. The new graph has no peer for a lost one, and its readers
-discard that input. The last replica of an operator ends the application. An application that shares a stream waits for
-the origin of the application that produces it (:mod:`~synergy_nb.lifecycle.shared_streams`).
+Sources, sinks and the origin have no backups. Active replicas have none either: if one is lost, the other replicas of
+its operator emit the same tuples already. The new graph has no peer for it, and its readers discard that input. If the
+last replica of an operator is lost, the application fails. A sharer waits for the origin of the owner
+(:mod:`~synergy_nb.lifecycle.shared_streams`).
 """
 
 from __future__ import annotations
@@ -94,7 +94,7 @@ class TakeOvers:
     # -- at the origin -----------------------------------------------------------------------------------------------
 
     def dispensable(self, application: str, operators: Collection[str]) -> bool:
-        """Whether all of these are active replicas of operators that have others, at peers that live."""
+        """Whether all of these are active replicas, and each of their operators has another replica that lives."""
         graph = self.led[application].graph
         left = {name: set(group) for name, group in replicas_of(Plan.from_bytes(graph.plan)).items()}
         for group in left.values():
@@ -103,19 +103,23 @@ class TakeOvers:
         return bool(operators) and all(left.get(original(name)) for name in operators)
 
     def begin(self, application: str, address: str, reason: str = "", failed: Collection[str] = ()) -> bool:
-        """Have an application go on without a dead peer: backups take over, or its active replicas are dispensable.
+        """Replace what an application has lost: its backups take over, or its other active replicas go on alone.
 
         Parameters
         ----------
-        application, address
-            Application that this peer leads, and the peer.
-        reason, failed
-            Reason, and failed components, at a peer that lives.
+        application
+            Application that this peer leads.
+        address
+            Address of the peer that died, or at which components have failed.
+        reason
+            Reason why the components have failed; empty if the peer died.
+        failed
+            Operators of the components that have failed; empty if the peer died.
 
         Returns
         -------
         bool
-            Whether it goes on: each lost component has a living backup or another active replica.
+            Whether the application goes on: each lost component has a living backup or another active replica.
         """
         request = self.led[application]
         graph = request.graph
@@ -126,7 +130,7 @@ class TakeOvers:
         moved: dict[str, str] = {}
         lost: list[str] = []
         for operator, peer in graph.roles.peers.items():
-            if (dead(peer) or operator in failed) and operator not in graph.shared:  # it has an origin of its own
+            if (dead(peer) or operator in failed) and operator not in graph.shared:  # owners replace shared components
                 if not alive.get(operator):
                     lost.append(operator)
                     continue
@@ -146,7 +150,7 @@ class TakeOvers:
             self.changes.publish(application, (address,))
             self.peer.instruct(request.report())
             return True
-        if pending is not None:  # the graph contains the unanswered take-overs already; their peers are asked again
+        if pending is not None:  # the present graph has the unanswered take-overs already; their peers are asked again
             pending.timer.cancel()
             moved.update((name, graph.roles.peers[name]) for name in pending.operators if name not in moved)
         request.enter(State.TAKING_OVER)

@@ -128,7 +128,7 @@ class PeerWorld(DataPaths):
                 seed=1000 * seed + number,
             )
             each = self.synergy[address] = SynergyPeer(address, own)
-            each.session.on_established.clear()  # graphs are given: no decider is asked
+            each.session.on_setup_ended.clear()  # graphs are given: no decider is asked
             each.session.on_ended.clear()
             self.control.add(each.peer)
         assemble([each.pastry for each in self.synergy.values()], seed=seed)

@@ -31,7 +31,7 @@ from synergy_nb.events import (
 from synergy_nb.lifecycle.alternatives import DirectoryEntries
 from synergy_nb.lifecycle.decider import Decided, Decision, Refusal, find_candidates
 from synergy_nb.lifecycle.request import Request
-from synergy_nb.lifecycle.selection_conditions import failing
+from synergy_nb.lifecycle.selection_conditions import violated_condition
 from synergy_nb.overlay.membership import Membership
 
 __all__ = ["Composition"]
@@ -222,7 +222,7 @@ class Composition(Protocol):
         shown, tolerated_excess = 0, self.probing.tolerated_excess(plan)
         for graph in graphs:
             delay, phi = graph.delay(plan), graph.balance(plan)
-            failed = failing(plan, graph, self.config.late, phi, tolerated_excess) if self.config.enforce else ""
+            failed = violated_condition(plan, graph, self.config.late, phi, tolerated_excess) if self.config.enforce else ""
             if not failed:
                 pending.qualified.append((phi, graph))
                 pending.unqualified = ""

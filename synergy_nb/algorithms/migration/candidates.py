@@ -1,20 +1,20 @@
-"""Candidates for a component that leaves: their order, and the projection of one (sections 3.4.2 and 3.4.4).
+"""Candidates for a component that leaves a peer: their order, and the projection of one (sections 3.4.2 and 3.4.4).
 
-The node with a hot spot asks the nodes that offer the component, the least loaded first. A candidate adds the predicted
+The peer with a hot spot asks the peers that offer the component, the least loaded first. A candidate adds the predicted
 rate of the newcomer to its own total rate, and accepts if then each of its executions *and* the newcomer have slack
 (phase 2). It reserves capacity for accepted executions until they arrive, so that two hot spots do not get the same
-capacity. A reservation expires, as the node that asked may have died.
+capacity. A reservation expires, as the peer that asked may have died.
 
 The dissertation leaves open:
 
 ========================  ==============================================================================================
-communication times       those of the hops to and from the target replace those of the source (:func:`allowed_at`);
-                          otherwise a target with long delays would be accepted
-the newcomer's times      the target's own line for that component if it has one, else the source's, scaled by the
-                          ratio of their capacities (:meth:`.ExecutionTimes.scaled`)
-load                      the predicted one if the node's regression is trusted, else the measured one; it only
+communication times       those of the hops to and from the target replace those of the peer that asks
+                          (:func:`allowed_at`); otherwise a target with long delays would be accepted
+the newcomer's times      the target's own line for that component if it has one, else the line of the peer that asks,
+                          scaled by the ratio of their capacities (:meth:`.ExecutionTimes.scaled`)
+load                      the predicted one if the peer's regression is trusted, else the measured one; it only
                           orders the candidates, and the projection decides
-slack that is required    more than 0; with ``margin`` more, so that noise does not move a component again at once
+slack that is required    more than 0; with ``margin`` more than that, so that noise does not move a component again
 ========================  ==============================================================================================
 
 Examples
@@ -42,7 +42,7 @@ Component = TypeVar("Component", bound=Hashable)
 
 
 class Candidate(NamedTuple):
-    """A node that offers a component according to the directory.
+    """A peer that offers a component according to the directory.
 
     Parameters
     ----------
@@ -58,7 +58,7 @@ class Candidate(NamedTuple):
 
 
 def candidates(entries: Iterable[Entry]) -> list[Candidate]:
-    """List the nodes that offer a component, the least loaded first.
+    """List the peers that offer a component, the least loaded first.
 
     Parameters
     ----------
@@ -87,7 +87,7 @@ def least_loaded(candidates: Iterable[Candidate], excluded: Collection[str] = ()
     candidates
         Nodes that offer the component.
     excluded
-        Addresses that are not asked: the node itself, nodes that have refused, nodes that the component has just left.
+        Addresses that are not asked: the peer itself, peers that have refused, peers that the component has just left.
 
     Examples
     --------
@@ -99,7 +99,7 @@ def least_loaded(candidates: Iterable[Candidate], excluded: Collection[str] = ()
 
 
 class Projection(NamedTuple):
-    """The projected state of a node if an execution moves to it.
+    """The projected state of a peer if an execution moves to it.
 
     Parameters
     ----------
@@ -122,14 +122,14 @@ class Projection(NamedTuple):
 
 
 def project(running: Sequence[Execution], newcomer: Execution, margin: float = 0.0) -> Projection:
-    """Project the state of a node if an execution moves to it (phase 2 of section 3.4.4).
+    """Project the state of a peer if an execution moves to it (phase 2 of section 3.4.4).
 
     Parameters
     ----------
     running
-        Executions of the node, including those with a reservation. The newcomer replaces one of the same name.
+        Executions of the peer, including those with a reservation. The newcomer replaces one of the same name.
     newcomer
-        The moved execution, with its rate, line and allowed time at the node.
+        The moved execution, with its rate, line and allowed time at the peer.
     margin
         Slack that each execution must exceed, seconds.
     """
@@ -145,14 +145,14 @@ def allowed_at(
     limits: Mapping[Component, float],
     departed: Mapping[Component, float],
 ) -> float:
-    """Compute the execution time that a limit allows a component at another node, seconds.
+    """Compute the execution time that a limit allows a component at another peer, seconds.
 
     Parameters
     ----------
     component
         The component that would move.
     hops
-        (producer, consumer) to the mean communication time, seconds; for the component, the times of the other node.
+        (producer, consumer) to the mean communication time, seconds; for the component, the times of the other peer.
     times
         Component to its predicted execution time, seconds.
     limits
@@ -173,7 +173,12 @@ def allowed_at(
 
 
 class Reservations:
-    """Capacity that a node has reserved for executions which will move to it.
+    """The capacity that a peer has reserved for executions which will move to it.
+
+    Parameters
+    ----------
+    seconds
+        Time after which a reservation expires, seconds.
 
     Examples
     --------

@@ -1,11 +1,11 @@
-"""Hot spots: predicted before they hurt, and moved away from (chapter 3 of the dissertation), as a protocol of peers.
+"""The protocol by which a peer relieves itself of a hot spot, if possible before results are late (chapter 3).
 
 Theory of operation
 -------------------
 *Detection.* The data path reports a component whose tuples persistently have no slack
 (:class:`~synergy_nb.control.driver_messages.SlackLost`). Every component on the path sees the violation. Only the peer
-of the component that exceeds its processing time by most acts (``PredictedPaths.excesses``); if it finds no target, the
-origin informs the others with its feedback, and the next one acts.
+of the component with the greatest excess of execution time over processing time acts (``PredictedPaths.excesses``). If
+it finds no target, the origin informs the others with its feedback, and the peer of the next component acts.
 
 *Selection* (section 3.4.1). The peer selects the components that have to leave so that all that stay have slack, of all
 applications that it executes. It moves one after the other.
@@ -15,16 +15,16 @@ first (:class:`~synergy_nb.algorithms.migration.messages.MigrationRequest`), unt
 accepts is left out of the next selections for a while, so that others are tried.
 
 *Migration* (section 3.4.4). The origin of the application has the component moved
-(:mod:`synergy_nb.lifecycle.migration`), since only the origin changes a graph: a take-over and a migration never meet.
-The peer repeats :class:`~synergy_nb.algorithms.migration.messages.Relocate` until the origin answers.
+(:mod:`synergy_nb.lifecycle.migration`), since only the origin changes a graph: a take-over and a migration never run at
+the same time. The peer repeats :class:`~synergy_nb.algorithms.migration.messages.Relocate` until the origin answers.
 
-*Rest.* After a migration the peer still has its queue, whose tuples have no slack although enough has left. So it does
-not decide again until the queue can have drained, unless the utilisation that is left reaches 1 (``Rest``). A component
-moves at most once in a while (:mod:`synergy_nb.algorithms.migration.move_history`).
+*Rest.* After a migration the peer still has its queue, whose tuples have no slack although enough components have left.
+So it does not decide again until the queue can have drained, unless its utilisation reaches 1 again (``Rest``). The
+times between two moves of a component are in :mod:`synergy_nb.algorithms.migration.move_history`.
 
-A peer that only observes journals all decisions up to the first request, and sends none. The plan of an application may
-restrict peers (``qos.hotspots``): of ``off``, its components neither trigger a decision nor move; of ``observe``, they
-trigger decisions that are journaled only, and do not move.
+A peer with the mode ``observe`` records its decisions in the journal and sends no request. The plan of an application
+may restrict peers (``qos.hotspots``): with ``off``, its components neither trigger a decision nor move; with
+``observe``, they trigger decisions that are only journaled, and do not move.
 """
 
 from __future__ import annotations
@@ -73,9 +73,9 @@ __all__ = ["HotSpots"]
 
 REPLY: Final = 3.0  # seconds to wait for the answer of a target
 REPEAT: Final = 1.0  # seconds until a request to the origin is sent again
-JOURNALED: Final = 10.0  # seconds during which the same dismissal, or a decision only observed, is not journaled again
+JOURNALED: Final = 10.0  # seconds for which the same dismissal, or decision of mode ``observe``, is not journaled again
 LOOKUP: Final = 3.0  # seconds to wait for the directory
-UNWANTED: Final = 10.0  # seconds after which a component that no peer accepted is offered again
+NOT_OFFERED: Final = 10.0  # seconds for which a component that no peer accepted is not selected again
 
 
 class HotSpots(Protocol):
@@ -118,9 +118,9 @@ class HotSpots(Protocol):
         self._number = 0
         self._rest = Rest(config.seconds)
         self._dismissed: dict[ComponentId, tuple[str, float]] = {}
-        self._observed: dict[ComponentId, float] = {}  # component to when a decision was journaled and not carried out
-        self._unwanted: dict[ComponentId, float] = {}  # component that no peer accepted, to when it is offered again
-        self._left: dict[ComponentId, int] = {}  # component that has moved away, to the epoch of the graph known then
+        self._observed: dict[ComponentId, float] = {}  # component to the time of a decision that was only journaled
+        self._not_accepted: dict[ComponentId, float] = {}  # component that no peer accepted to when it may be selected
+        self._left: dict[ComponentId, int] = {}  # component that has moved away to the epoch of the graph known then
         self.handlers: dict[type[Message], Callable[[str, Any], None]] = {
             MigrationReply: self._replied,
             MigrationEndReported: self._ended,
@@ -135,12 +135,12 @@ class HotSpots(Protocol):
 
     # -- detection ---------------------------------------------------------------------------------------------------
 
-    def predicted(self, report: PeerPrediction) -> None:
+    def predictions_reported(self, report: PeerPrediction) -> None:
         """Handle the report of the data path about all components."""
-        self.monitor.predicted(report)
-        self.target.arrived()
+        self.monitor.predictions_reported(report)
+        self.target.release_arrived()
         components = self.session.components
-        for known in (self._dismissed, self._observed, self._unwanted, self._left):
+        for known in (self._dismissed, self._observed, self._not_accepted, self._left):
             for ended in [component for component in known if component not in components]:
                 del known[ended]
 
@@ -196,7 +196,7 @@ class HotSpots(Protocol):
             self._next_component(self._relief)
 
     def _mode(self, component: ComponentId) -> str:
-        """What this peer does about hot spots of a component: the less of what it may do by itself and by the plan."""
+        """What this peer does about hot spots of a component: what its own mode and the plan both allow."""
         member = self.session.members.get(component[0])
         stated = None if member is None else member.plan.qos.hotspots
         return max(self.config.mode, stated or "on", key=HOTSPOTS.index)
@@ -228,19 +228,20 @@ class HotSpots(Protocol):
     # -- selection (3.4.1) -------------------------------------------------------------------------------------------
 
     def _select(self, component: ComponentId, age: float, *, act: bool) -> tuple[Selection | None, str]:
-        """Select the components that leave this peer; return None if none would help, and why none has to leave."""
+        """Select the components that leave this peer; None if those that can leave would not help.
+
+        The second value is the reason why none leaves; empty if some do.
+        """
         found: list[Execution] = []
         fixed: dict[str, str] = {}
         for each, prediction in sorted(self.monitor.predictions.items()):
             if each not in self.session.components or self._has_left(each):
                 continue
             execution = self.monitor.execution(each, prediction, age if each == component else None)
-            if self._mode(each) == "off" or not self._worst_is_here(
-                each
-            ):  # its tuples take time, but nothing here helps
-                execution = execution._replace(allowed=math.inf)
+            if self._mode(each) == "off" or not self._worst_is_here(each):
+                execution = execution._replace(allowed=math.inf)  # its rate counts, but it need not have slack
             found.append(execution)
-            reason = self._fixed(each, act=act)
+            reason = self._reason_to_stay(each, act=act)
             if reason:
                 fixed[execution.name] = reason
         select = fewest if self.config.selection == "fewest" else largest_first
@@ -263,8 +264,11 @@ class HotSpots(Protocol):
             return False
         return epoch is not None
 
-    def _fixed(self, component: ComponentId, *, act: bool) -> str:
-        """The reason why a component cannot leave this peer now; empty if it can, or could if the peer would act."""
+    def _reason_to_stay(self, component: ComponentId, *, act: bool) -> str:
+        """The reason why a component cannot leave this peer now; empty if it can.
+
+        Without ``act`` (the decision is only journaled), the mode ``observe`` is no such reason.
+        """
         application, operator = component
         member = self.session.members.get(application)
         if member is None or member.ended:
@@ -276,7 +280,7 @@ class HotSpots(Protocol):
             return "it is moving"
         if self.history.resting("/".join(component), self.peer.now):
             return "it has moved recently"
-        if self._unwanted.get(component, -math.inf) > self.peer.now:
+        if self._not_accepted.get(component, -math.inf) > self.peer.now:
             return "no peer accepted it recently"
         if member.plan.operators[operator].at is not None:
             return f"its plan places it at {member.plan.operators[operator].at}"
@@ -289,13 +293,13 @@ class HotSpots(Protocol):
         while relief.waiting:
             relief.operator = relief.waiting.pop(0)
             member = self.session.members.get(relief.operator[0])
-            if member is not None and not self._fixed(relief.operator, act=relief.act):
+            if member is not None and not self._reason_to_stay(relief.operator, act=relief.act):
                 self._look_up(relief, component_name(member.plan, relief.operator[1]))
                 return
         self._relief = None
 
     def _look_up(self, relief: Relief, name: str) -> None:
-        """Look up who offers the component of that name, which is to leave."""
+        """Look up the peers that offer the component that is to leave, by its directory name."""
         relief.began = self.peer.now
         number = relief.number = self._next_number()
 
@@ -378,14 +382,15 @@ class HotSpots(Protocol):
             max(prediction.age, 0.0),
             self.monitor.attainable_limit(component, max(prediction.age, 0.0)),
             {address: self.monitor.hop(address) for address in sorted(near)},
-            self.monitor.limit(component),
+            self.monitor.delay_limit(component),
             tuple((now - when, left) for when, left in self.history.of(name)),
         )
 
-    def _wait(self, relief: Relief, seconds: float, handle: Callable[..., None], number: int) -> None:
+    def _wait(self, relief: Relief, seconds: float, handle: Callable[..., None], *arguments: float) -> None:
+        """Call a function after some seconds, unless the relief goes on before."""
         if relief.timer is not None:
             relief.timer.cancel()
-        relief.timer = self.peer.after(seconds, handle, number)
+        relief.timer = self.peer.after(seconds, handle, *arguments)
 
     def _no_reply(self, number: int) -> None:
         relief = self._relief
@@ -405,17 +410,15 @@ class HotSpots(Protocol):
 
     def _answered(self, relief: Relief, refusal: str) -> None:
         if relief.operator is not None:
-            application, operator = relief.operator
-            seconds = self.peer.now - relief.began
             self.peer.record(
                 MigrationAnswered,
-                application,
-                operator=operator,
+                relief.operator[0],
+                operator=relief.operator[1],
                 cause=relief.cause,
                 target=relief.asked,
                 accepted=not refusal,
                 reason=refusal,
-                seconds=seconds,
+                seconds=self.peer.now - relief.began,
             )
 
     # -- migration (3.4.4) -------------------------------------------------------------------------------------------
@@ -438,9 +441,7 @@ class HotSpots(Protocol):
         else:
             graph, (application, operator) = member.graph, relief.operator
             self.peer.send(graph.origin, Relocate(number, application, graph.attempt, operator, relief.asked))
-            if relief.timer is not None:
-                relief.timer.cancel()
-            relief.timer = self.peer.after(REPEAT, self._relocate_there, number, left - REPEAT)
+            self._wait(relief, REPEAT, self._relocate_there, number, left - REPEAT)
 
     def _ended(self, sender: str, message: MigrationEndReported) -> None:
         relief = self._relief
@@ -472,27 +473,25 @@ class HotSpots(Protocol):
         self._rest.begin(self.peer.now)
         if component is not None and not relief.asked:
             self._report_helpless(component)
-            self._unwanted[component] = self.peer.now + UNWANTED
+            self._not_accepted[component] = self.peer.now + NOT_OFFERED
         self._next_component(relief)
 
     def _record_end(self, relief: Relief, failure: str) -> None:
         if relief.timer is not None:
             relief.timer.cancel()
         if relief.operator is not None:
-            application, operator = relief.operator
-            seconds = self.peer.now - relief.began
             self.peer.record(
                 MigrationEnded,
-                application,
-                operator=operator,
+                relief.operator[0],
+                operator=relief.operator[1],
                 cause=relief.cause,
                 target=relief.asked,
                 failure=failure,
-                seconds=seconds,
+                seconds=self.peer.now - relief.began,
             )
 
     def _report_helpless(self, component: ComponentId) -> None:
-        """Inform the origin that this peer cannot be relieved, so that the next one on the path acts."""
+        """Inform the origin that this peer has found no target, so that the peer of the next component acts."""
         member = self.session.members.get(component[0])
         if member is not None and not member.ended:
             graph = member.graph

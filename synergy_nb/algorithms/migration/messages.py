@@ -20,7 +20,7 @@ __all__ = [
 
 
 class Departure(msgspec.Struct, frozen=True, gc=False, array_like=True):
-    """A component that is to leave a peer: what a target needs for its projection.
+    """A component that is to leave the sender, with all that a target needs for its projection.
 
     Parameters
     ----------
@@ -31,20 +31,20 @@ class Departure(msgspec.Struct, frozen=True, gc=False, array_like=True):
     rate
         Predicted input rate r̂, tuples/s.
     processing
-        Processing time τ of a tuple at the source of the migration, seconds.
+        Processing time τ of a tuple at the sender, seconds.
     intercept, slope
-        Line of the execution time at the source: a in seconds, b in seconds per tuple/s; a negative slope stands for no
-        trusted line.
+        Line of the execution time at the sender: a in seconds, b in seconds per tuple/s; a negative slope: no line is
+        trusted.
     age
-        Mean age of tuples on arrival at the source, seconds.
+        Mean age of tuples on arrival at the sender, seconds.
     departure_limit
-        Greatest age at which a tuple may leave the source, seconds; infinite if no application limits it.
+        Greatest age at which a tuple may leave the sender, seconds; infinite if no application limits it.
     hops
-        Address of each peer upstream and downstream to the mean communication time with the source, seconds.
+        Address of each peer upstream and downstream to the mean communication time between it and the sender, seconds.
     limit
-        Delay limit q_t of the application with the least slack, seconds; infinite for none.
+        Least delay limit q_t of the applications that use the component, seconds; infinite if none has one.
     moves
-        Earlier moves of the component: seconds ago, and the address of the peer that it left.
+        Earlier moves of the component: the time since each in seconds, and the address of the peer that it left.
     """
 
     graph: Graph

@@ -1,9 +1,9 @@
-"""Recent moves of components; they prevent moves to and fro between nodes (section 3.4.4).
+"""Recent moves of components; they prevent moves to and fro between peers (section 3.4.4).
 
-The dissertation prevents the ping-pong phenomenon by projection: a node that would violate a limit refuses. That
-suffices if predictions are exact. If nodes are equally loaded and predictions vary, one node may be above its limit
+The dissertation prevents the ping-pong phenomenon by projection: a peer that would violate a limit refuses. That
+suffices if predictions are exact. If peers are equally loaded and predictions vary, one peer may be above its limit
 while the other is projected below it, and a moment later the reverse holds. So a component moves at most once in
-``rest`` seconds, and for ``memory`` seconds it does not return to a node that it has left. If it still has no slack
+``rest`` seconds, and for ``memory`` seconds it does not return to a peer that it has left. If it still has no slack
 meanwhile, other components move, or its limit is missed and reported: a second move so soon after the first would more
 likely follow noise than load.
 """
@@ -15,7 +15,7 @@ from typing import Final
 
 __all__ = ["MoveHistory"]
 
-RETURN_BAN: Final = 1800.0  # seconds for which a component does not return to a node that it has left
+RETURN_BAN: Final = 1800.0  # seconds for which a component does not return to a peer that it has left
 REST: Final = 600.0  # least seconds between two moves of a component
 
 
@@ -25,7 +25,7 @@ class MoveHistory:
     Parameters
     ----------
     memory
-        Time for which a component does not return to a node that it has left, seconds.
+        Time for which a component does not return to a peer that it has left, seconds.
     rest
         Least time between two moves of a component, seconds.
 
@@ -44,7 +44,7 @@ class MoveHistory:
             raise ValueError(f"memory, rest: {memory}, {rest}; expected seconds from 0")
         self.memory = memory
         self.rest = rest
-        self._moves: dict[str, list[tuple[float, str]]] = {}  # component to times, and nodes that it left
+        self._moves: dict[str, list[tuple[float, str]]] = {}  # component to times, and peers that it left
 
     def moved(self, component: str, source: str, target: str, now: float) -> None:
         """Record that a component has moved.
@@ -54,7 +54,7 @@ class MoveHistory:
         component
             Name of the application and component.
         source, target
-            Addresses of the nodes.
+            Addresses of the peers.
         now
             Present time, seconds.
         """
@@ -69,14 +69,14 @@ class MoveHistory:
         return bool(moves) and now - moves[-1][0] < self.rest
 
     def left(self, component: str, now: float) -> set[str]:
-        """Addresses of the nodes to which a component must not return."""
+        """Addresses of the peers to which a component must not return."""
         moves = [each for each in self._moves.get(component, []) if now - each[0] < self.memory]
         if not moves:
             self._moves.pop(component, None)
-        return {node for _, node in moves}
+        return {peer for _, peer in moves}
 
     def of(self, component: str) -> tuple[tuple[float, str], ...]:
-        """Times of the remembered moves of a component in seconds, each with the address of the node that it left."""
+        """Times of the remembered moves of a component in seconds, each with the address of the peer that it left."""
         return tuple(self._moves.get(component, ()))
 
     def forget(self, component: str) -> None:

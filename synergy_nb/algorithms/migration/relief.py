@@ -26,7 +26,7 @@ class Relief:
     now
         Time, seconds.
     act
-        Whether components migrate; otherwise decisions are journaled only.
+        Whether components migrate; if not, decisions are only journaled.
     """
 
     __slots__ = ("act", "asked", "began", "candidates", "cause", "number", "operator", "selection", "timer", "waiting")
@@ -45,15 +45,16 @@ class Relief:
 
 
 class Rest:
-    """The time after a migration or a vain search in which a peer decides nothing.
+    """The time after a migration, or after a search without a target, in which a peer decides nothing.
 
-    At a utilisation ρ below 1 a queue whose tuples take t seconds is gone after t / (1 - ρ); until then its tuples have
-    no slack, although enough has left. If ρ reaches 1 again, the queue grows, and the peer has to decide.
+    At a utilisation ρ below 1, a queue whose tuples take t seconds is empty after t / (1 - ρ) seconds. Until then its
+    tuples have no slack, although enough components have left. If ρ reaches 1 again, the queue grows, and the peer has
+    to decide.
 
     Parameters
     ----------
     least
-        Time in which nothing is decided at any utilisation, seconds.
+        Least length of a rest, at any utilisation, seconds.
     """
 
     def __init__(self, least: float) -> None:
@@ -61,7 +62,7 @@ class Rest:
         self._until = self._drained = -math.inf
 
     def begin(self, now: float, queue: float = 0.0, utilisation: float = 0.0) -> None:
-        """Begin a rest; ``queue`` is the execution time of the tuples that wait, in seconds."""
+        """Begin a rest; ``queue`` is the time that the waiting tuples take to execute, in seconds."""
         self._until = now + self._least
         if utilisation < 1.0:
             self._drained = max(self._drained, now + min(queue / (1.0 - utilisation), DRAINING))

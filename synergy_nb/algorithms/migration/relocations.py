@@ -1,7 +1,7 @@
 """The origin's part of a migration: it has components moved on behalf of the peers that execute them.
 
-Only the origin of an application changes its component graph, so a migration and a take-over never meet. A peer repeats
-its request until it is answered; the same request has the same answer.
+Only the origin of an application changes its component graph, so a migration and a take-over never run at the same
+time. A peer repeats its request until it is answered; a repeated request gets the same answer.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ class Relocations:
     def __init__(self, peer: Peer, session: Session) -> None:
         self.peer = peer
         self.session = session
-        self._answers: dict[tuple[str, int], MigrationEndReported] = {}  # by source and number
+        self._answers: dict[tuple[str, int], MigrationEndReported] = {}  # by the sender of a request and its number
         self.handlers: dict[type[Message], Callable[[str, Any], None]] = {
             Relocate: self._relocate,
             NoTargetFound: self._no_target_found,
@@ -39,7 +39,7 @@ class Relocations:
     def _no_target_found(self, sender: str, message: NoTargetFound) -> None:
         graph = self.session.graph(message.application)
         if graph is not None and graph.attempt == message.attempt and graph.roles.peers.get(message.operator) == sender:
-            self.session.feedbacks.helpless(message.application, message.operator)
+            self.session.feedbacks.note_helpless(message.application, message.operator)
 
     def _relocate(self, sender: str, message: Relocate) -> None:
         known = self._answers.get((sender, message.number))
@@ -51,8 +51,8 @@ class Relocations:
             self._reply(sender, message.number, "the sender does not execute the component")
             return
 
-        def moved(refusal: str) -> None:
-            self._reply(sender, message.number, refusal)
+        def moved(failure: str) -> None:
+            self._reply(sender, message.number, failure)
 
         try:
             self.session.move(message.application, message.operator, message.to, moved)
@@ -62,8 +62,8 @@ class Relocations:
             self._answers.setdefault((sender, message.number), MigrationEndReported(message.number, "", pending=True))
             self.peer.send(sender, self._answers[sender, message.number])
 
-    def _reply(self, source: str, number: int, failure: str) -> None:
-        answer = self._answers[source, number] = MigrationEndReported(number, failure)
+    def _reply(self, to: str, number: int, failure: str) -> None:
+        answer = self._answers[to, number] = MigrationEndReported(number, failure)
         while len(self._answers) > ENDED:
             del self._answers[next(iter(self._answers))]
-        self.peer.send(source, answer)
+        self.peer.send(to, answer)

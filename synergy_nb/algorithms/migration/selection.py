@@ -1,13 +1,13 @@
-"""Selection of the component executions that leave a node, so that all others keep their limits (section 3.4.1).
+"""Selection of the component executions that leave a peer, so that all others keep their limits (section 3.4.1).
 
-The execution time of each application at the node is predicted by a line over the total rate (equation 3.4). So an
+The execution time of each application at the peer is predicted by a line over the total rate (equation 3.4). So an
 execution keeps its limit while the total rate R is below its *tolerance*, (allowed - a) / b. The task is to find the
 smallest set whose removal brings R below the tolerances of all executions that remain.
 
 :func:`largest_first` is the dissertation's heuristic, the largest predicted rate first. :func:`fewest` is exact and
 takes O(n²): for each execution, suppose that it is the strictest that remains; then all stricter ones leave, and of the
 others the largest rates until R is below its tolerance. The dissertation speaks of dynamic programming in
-pseudo-polynomial time, which the tolerances make unnecessary. Over random nodes the heuristic moves more than needed in
+pseudo-polynomial time, which the tolerances make unnecessary. Over random peers the heuristic moves more than needed in
 three of ten cases.
 
 The dissertation leaves open:
@@ -45,7 +45,7 @@ __all__ = ["Execution", "Selection", "fewest", "largest_first", "slacks"]
 
 
 class Execution(NamedTuple):
-    """A component that a node executes for an application.
+    """A component that a peer executes for an application.
 
     Parameters
     ----------
@@ -86,7 +86,7 @@ class Execution(NamedTuple):
         predicted
             Predicted time of the execution.
         total
-            Total rate r̂_t of the node for which the time was predicted, tuples/s.
+            Total rate r̂_t of the peer for which the time was predicted, tuples/s.
         """
         line = predicted.line
         if predicted.growth > 0.0:
@@ -96,11 +96,11 @@ class Execution(NamedTuple):
         return cls(name, rate, predicted.seconds, 0.0, allowed, floor)
 
     def seconds(self, total: float) -> float:
-        """Execution time at a total rate of the node in tuples/s."""
+        """Execution time at a total rate of the peer in tuples/s."""
         return max(self.intercept + self.slope * total, self.floor)
 
     def slack(self, total: float) -> float:
-        """Slack at a total rate of the node, seconds; the limit is kept where it is positive."""
+        """Slack at a total rate of the peer, seconds; the limit is kept where it is positive."""
         return self.allowed - self.seconds(total)
 
     @property
@@ -112,14 +112,14 @@ class Execution(NamedTuple):
 
 
 class Selection(NamedTuple):
-    """The executions that leave a node, and the state afterwards.
+    """The executions that leave a peer, and the state afterwards.
 
     Parameters
     ----------
     moved
         Names of the executions that leave, in the order in which they were chosen.
     before, after
-        Total predicted rate of the node with and without the moved executions, tuples/s.
+        Total predicted rate of the peer with and without the moved executions, tuples/s.
     slacks
         Name of each remaining execution to its slack afterwards, seconds.
     """
@@ -131,7 +131,7 @@ class Selection(NamedTuple):
 
 
 def slacks(executions: Iterable[Execution]) -> dict[str, float]:
-    """Name of each execution of a node to its slack at the total of all predicted rates, seconds."""
+    """Name of each execution of a peer to its slack at the total of all predicted rates, seconds."""
     found = list(executions)
     total = _total(found)
     return {each.name: each.slack(total) for each in found}
@@ -143,7 +143,7 @@ def largest_first(executions: Sequence[Execution], fixed: Collection[str] = ()) 
     Parameters
     ----------
     executions
-        All component executions of the node.
+        All component executions of the peer.
     fixed
         Names of executions that cannot move.
 
@@ -186,7 +186,7 @@ def fewest(executions: Sequence[Execution], fixed: Collection[str] = ()) -> Sele
 
 
 def _relieve(leaving: list[Execution], staying: list[Execution], movable: list[Execution]) -> list[Execution] | None:
-    """Executions that leave if the first of ``staying`` is the strictest that stays; None if that is impossible.
+    """Return the executions that leave if the first of ``staying`` is the strictest that stays; None if it cannot.
 
     ``movable`` are the others of ``staying`` that can move, the largest rate first.
     """

@@ -7,14 +7,14 @@ The data path reports once a second what it measured and predicts of each compon
 the communication times of their inputs, to the origins of the applications, and receives those of all other components
 with the feedback (:mod:`synergy_nb.lifecycle.feedback`).
 
-All applications of the peer form one graph: a tap is a component without execution time that follows the component
-whose stream it is. So the slack of a shared component is the least one of all applications that read its stream, and a
-violated path may lead through several applications. From this graph follows for each component of the peer the greatest
-age at which a tuple may leave it (:class:`~synergy_nb.control.driver_messages.DepartureLimits`), by which the data path
-computes the slack of each tuple.
+All applications of the peer form one graph: a tap is a component without execution time, behind the producer of its
+stream. So the slack of a shared component is the least one of all applications that read its stream, and a violated
+path may lead through several applications. From this graph the monitor computes the departure limit of each component
+of the peer (:class:`~synergy_nb.control.driver_messages.DepartureLimits`), and from that the data path computes the
+slack of each tuple.
 
-A component whose times nobody has reported yet has the processing time of its plan, and the communication times that
-the application was composed with.
+Until the times of a component are reported, the monitor assumes the processing time of its plan, and the communication
+times with which the application was composed.
 """
 
 from __future__ import annotations
@@ -90,13 +90,13 @@ class SlackMonitor:
         self._paths: PredictedPaths[ComponentId] | None = None
         self._computed = -math.inf
 
-    def predicted(self, report: PeerPrediction) -> None:
+    def predictions_reported(self, report: PeerPrediction) -> None:
         """Handle the report of the data path: inform the origins, and compute the departure limits anew."""
         self.predictions = {(each.application, each.operator): each for each in report.components}
         self.predicted_rate = report.predicted_rate
         self._paths = None
-        self._report()
-        self._limit()
+        self._report_times()
+        self._send_departure_limits()
 
     def hop(self, address: str, otherwise: float = 0.0) -> float:
         """Mean communication time t̂_c with another peer, seconds; ``otherwise`` if it was never measured."""
@@ -109,12 +109,12 @@ class SlackMonitor:
 
     @property
     def paths(self) -> PredictedPaths[ComponentId]:
-        """Predicted times from each component of all applications here to the sinks; computed once a report."""
+        """Predicted times from each component of all applications here to the sinks; computed once for each report."""
         if self._paths is None or self.peer.now - self._computed > self.config.report:
-            self._paths, self._computed = self._compute(), self.peer.now
+            self._paths, self._computed = self._compute_paths(), self.peer.now
         return self._paths
 
-    def _compute(self) -> PredictedPaths[ComponentId]:
+    def _compute_paths(self) -> PredictedPaths[ComponentId]:
         times: dict[ComponentId, float] = {}
         hops: dict[tuple[ComponentId, ComponentId], float] = {}
         limits: dict[ComponentId, float] = {}
@@ -131,10 +131,10 @@ class SlackMonitor:
                 if limit is not None and member.plan.operators[operator].kind == "sink":
                     limits[node] = limit
             for tap in member.graph.shared:
-                maker = producer_of(member.graph, member.plan, tap)
-                if maker is not None:
-                    hops[maker[:2], (application, tap)] = 0.0
-                    times.setdefault(maker[:2], self.times(maker[:2])[0])
+                producer = producer_of(member.graph, member.plan, tap)
+                if producer is not None:
+                    hops[producer[:2], (application, tap)] = 0.0
+                    times.setdefault(producer[:2], self.times(producer[:2])[0])
         return PredictedPaths(hops, times, limits)
 
     def times(self, component: ComponentId) -> tuple[float, float]:
@@ -167,14 +167,13 @@ class SlackMonitor:
 
     # -- reports -----------------------------------------------------------------------------------------------------
 
-    def _report(self) -> None:
+    def _report_times(self) -> None:
         """Send the predicted times of the components here to the origins of their applications."""
         found: dict[str, list[Times]] = {}
         for application, member in sorted(self.members.items()):
-            here = {each: self._times(member, each) for each in sorted(member.operators & member.deployed)}
-            here = {operator: times for operator, times in here.items() if times is not None}
-            if here and not member.ended:
-                times = {operator: each for operator, each in here.items() if each is not None}
+            here = sorted(member.operators & member.deployed)
+            times = {each: known for each in here if (known := self._times(member, each)) is not None}
+            if times and not member.ended:
                 found.setdefault(member.graph.origin, []).append(Times(application, member.graph.attempt, times))
         for origin, reported in found.items():
             self.peer.send(origin, TimesReported(tuple(reported)))
@@ -188,7 +187,7 @@ class SlackMonitor:
         hops = {up: seconds for up, seconds in upstream.items() if peers[up] != self.peer.address}
         return ComponentTimes(prediction.predicted, prediction.processing, hops)
 
-    def _limit(self) -> None:
+    def _send_departure_limits(self) -> None:
         """Inform the data path of the departure limits of the components here, if they have changed."""
         paths = self.paths
         found: dict[str, Limits] = {}
@@ -231,7 +230,7 @@ class SlackMonitor:
             return False
         since = max(known.age, 0.0) if age is None else age
         until = self.departure_limit(component)
-        for each, downstream in self._beside(component):
+        for each, downstream in self._others_on_path(component):
             if downstream:
                 until += max(each.predicted - each.processing, 0.0)
             else:
@@ -239,29 +238,30 @@ class SlackMonitor:
         return since + known.processing >= until
 
     def attainable_limit(self, component: ComponentId, age: float) -> float:
-        """Departure limit of a component in seconds once it has left this peer, where it is followed by others.
+        """Departure limit that a component would have after it has left this peer, seconds.
 
-        It is infinite if its tuples come too late, so that no peer can help.
+        The components downstream of it at this peer would then need less time. The limit is infinite if its tuples come
+        too late for any peer.
         """
         if self.comes_late(component, age):
             return math.inf
         until, remaining = self.departure_limit(component), self.predicted_rate
         if component in self.predictions:
             remaining -= self.predictions[component].predicted_rate
-        for each, downstream in self._beside(component):
+        for each, downstream in self._others_on_path(component):
             if downstream:
                 intercept, slope = self.line(each)
                 until += max(each.predicted - max(intercept + slope * remaining, each.processing), 0.0)
         return until
 
-    def _beside(self, component: ComponentId) -> Iterator[tuple[Prediction, bool]]:
+    def _others_on_path(self, component: ComponentId) -> Iterator[tuple[Prediction, bool]]:
         """Other components of this peer on the path of a component, and whether they are downstream of it."""
         path = self.path(component)
         for number, each in enumerate(path):
             if each != component and each in self.predictions:
                 yield self.predictions[each], number > path.index(component)
 
-    def limit(self, component: ComponentId) -> float:
+    def delay_limit(self, component: ComponentId) -> float:
         """Least delay limit of the applications that use a component of this peer, seconds; infinite for none."""
         found = self.components.get(component)
         users = {component[0]} if found is None else found.users
@@ -269,10 +269,10 @@ class SlackMonitor:
         return min((limit for limit in known if limit is not None), default=math.inf)
 
     def execution(self, component: ComponentId, prediction: Prediction, age: float | None = None) -> Execution:
-        """The execution of a component at this peer, with the line and the time that its limit allows.
+        """The execution of a component at this peer, with its line and the time that its limit allows.
 
-        Other components of this peer on the same path take less time, too, if something leaves the peer. So their lines
-        and times are added to those of the component.
+        If a component leaves the peer, the other components of this peer on the same path need less time, too. So their
+        lines and times are added to those of the component.
 
         Parameters
         ----------
@@ -281,13 +281,13 @@ class SlackMonitor:
         prediction
             Report of the data path about it.
         age
-            Age of its tuples on arrival, seconds; None for the mean one of the report. If they come too late for any
-            peer, the execution may take any time: nothing that stays or leaves would help.
+            Age of its tuples on arrival, seconds; None for the mean age of the report. If they come too late for any
+            peer, the execution may take any time, as no migration would help.
         """
         since = max(prediction.age, 0.0) if age is None else age
         allowed = math.inf if self.comes_late(component, age) else self.departure_limit(component) - since
         intercept, slope = self.line(prediction)
-        for each, downstream in self._beside(component):
+        for each, downstream in self._others_on_path(component):
             more = self.line(each)
             intercept, slope = intercept + more[0], slope + more[1]
             allowed += each.predicted if downstream else each.measured
@@ -305,7 +305,7 @@ class SlackMonitor:
         if prediction.basis == "line" and prediction.slope > 0.0:
             return prediction.intercept, prediction.slope
         if prediction.basis == "growing backlog" and self.predicted_rate > 0.0:
-            ahead = self.config.ahead(self.limit((prediction.application, prediction.operator)))
+            ahead = self.config.ahead(self.delay_limit((prediction.application, prediction.operator)))
             slope = ahead * self.utilisation() / self.predicted_rate
             return prediction.predicted - slope * self.predicted_rate, slope
         if self.predicted_rate > 0.0:
@@ -314,7 +314,7 @@ class SlackMonitor:
         return prediction.predicted, 0.0
 
     def utilisation(self) -> float:
-        """Predicted work of all components that takes the peer's server a second, Σ r̂ τ, as a share of its capacity."""
+        """Work that all components are predicted to need in a second, Σ r̂ τ, as a share of the server's capacity."""
         work = math.fsum(each.predicted_rate * each.processing for each in self.predictions.values())
         return work / self.capacity
 

@@ -1,17 +1,18 @@
 """The target's part of a migration: projection, reservation and reply (phases 1 to 3 of section 3.4.4).
 
-A peer that is asked to execute a component projects its own state with it: the execution times of all its components at
-its predicted total rate plus the newcomer's, and that of the newcomer itself. It accepts if the newcomer has slack, and
-no component loses its slack by it; one that has none anyway, because of another peer, does not count. It reserves what
-it has accepted for a limited time, so that two hot spots do not get the same capacity.
+A peer that is asked to execute a component (the *newcomer*) projects its own state with it: the execution times of all
+its components and of the newcomer, at its own predicted total rate plus that of the newcomer. It accepts if the
+newcomer has slack and no other component loses its slack. A component that has no slack anyway, because of another
+peer, does not count. The peer reserves capacity for what it has accepted, for a limited time, so that two hot spots do
+not get the same capacity.
 
-The times of the hops that change are replaced: a tuple arrives at the target later or earlier than at the source, and
-has less or more time left downstream. If the target never measured the round trip to one of these peers, it measures it
-first (:class:`~synergy_nb.algorithms.migration.messages.MeasureHop`).
+The times of the hops that change are replaced: a tuple arrives at the target later or earlier than at the peer that
+asks, and has less or more time left downstream. If the target never measured the round trip to one of the peers
+upstream or downstream, it measures it first (:class:`~synergy_nb.algorithms.migration.messages.MeasureHop`).
 
-The newcomer's execution time is the line of the target's own component of the same operator and plan, if it has one;
-else the line of the source; else, where no line is trusted, its processing time plus the mean queueing time of the
-components that the target executes. Above full utilisation no time is small enough: the target refuses.
+The execution time of the newcomer follows the line of the target's own component of the same operator and plan, if it
+has a trusted one; else the line of the peer that asks. If no line is trusted, it is the processing time plus the mean
+queueing time of the components that the target executes. If the utilisation would reach 1, the target refuses.
 """
 
 from __future__ import annotations
@@ -46,7 +47,7 @@ PATIENCE: Final = 1.0  # seconds to wait for the answers of peers whose round tr
 
 
 class _Question:
-    """A request that waits until round trips are measured."""
+    """A request that waits until the round trips to other peers are measured."""
 
     __slots__ = ("request", "sender", "waiting")
 
@@ -167,8 +168,8 @@ class Target:
             return f"its utilisation would be {work:.2f}", projection.rate, slacks
         if slacks[newcomer.name] <= margin:
             return f"the slack of {newcomer.name} would be {slacks[newcomer.name]:.3g} s", projection.rate, slacks
-        before = current_slacks(there)  # what has no slack anyway, such as by the fault of another peer, does not count
-        margins = {"/".join(each): self._margin(self.monitor.limit(each)) for each in self.monitor.predictions}
+        before = current_slacks(there)  # a component that has no slack anyway does not count
+        margins = {"/".join(each): self._margin(self.monitor.delay_limit(each)) for each in self.monitor.predictions}
         harmed = []
         for name, slack in before.items():
             least = margins.get(name, 0.0) if slack > margins.get(name, 0.0) else 0.0
@@ -187,14 +188,14 @@ class Target:
         return self.config.margin * limit if limit < math.inf else 0.0
 
     def _newcomer(self, departure: Departure, plan: Plan) -> Execution:
-        """The execution of a component if it were here."""
+        """The execution of the newcomer at this peer."""
         graph, operator = departure.graph, departure.operator
         peers, hops = graph.roles.peers, departure.hops
-        since = max((self._longer(peers[up], hops) for up in plan.upstream(operator) if peers[up]), default=0.0)
-        until = max((self._longer(peers[down], hops) for down in plan.downstream(operator) if peers[down]), default=0.0)
+        since = max((self._extra_delay(peers[up], hops) for up in plan.upstream(operator) if peers[up]), default=0.0)
+        until = max((self._extra_delay(peers[down], hops) for down in plan.downstream(operator) if peers[down]), default=0.0)
         allowed = departure.departure_limit - until - max(departure.age + since, 0.0)
         intercept, slope, processing = departure.intercept, departure.slope, departure.processing
-        own = self._own(plan, operator)
+        own = self._own_line(plan, operator)
         if own is not None:
             intercept, slope, processing = own
         elif slope < 0.0:
@@ -203,12 +204,12 @@ class Target:
             slope = 0.0
         return Execution(departure.name, departure.rate, intercept, slope, allowed, processing)
 
-    def _longer(self, address: str, hops: dict[str, float]) -> float:
-        """Seconds by which the hop between this peer and another is longer than that of the source."""
+    def _extra_delay(self, address: str, hops: dict[str, float]) -> float:
+        """Seconds by which the hop between this peer and another is longer than that of the peer that asks."""
         return self.monitor.hop(address, hops.get(address, 0.0)) - hops.get(address, 0.0)
 
-    def _own(self, plan: Plan, operator: str) -> tuple[float, float, float] | None:
-        """Line and processing time of this peer's component of the same operator, if it has a trusted one."""
+    def _own_line(self, plan: Plan, operator: str) -> tuple[float, float, float] | None:
+        """Line and processing time of this peer's own component of the same operator; None without a trusted line."""
         asked = plan.operators[operator]
         for (application, name), prediction in sorted(self.monitor.predictions.items()):
             found = self.monitor.components.get((application, name))
@@ -219,7 +220,7 @@ class Target:
                 return prediction.intercept, prediction.slope, prediction.processing
         return None
 
-    def arrived(self) -> None:
+    def release_arrived(self) -> None:
         """End the reservations of components that this peer executes now."""
         for component in self.monitor.predictions:
             self.reservations.release("/".join(component))

@@ -39,7 +39,7 @@ from synergy_nb.events import GraphSelected, ReplicasDeployed
 from synergy_nb.lifecycle.alternatives import Alternative, DirectoryEntries
 from synergy_nb.lifecycle.decider import Decided, Decision, Refusal, find_candidates
 from synergy_nb.lifecycle.request import Request
-from synergy_nb.lifecycle.selection_conditions import failing
+from synergy_nb.lifecycle.selection_conditions import violated_condition
 from synergy_nb.models.delay_matrix import Matrix
 from synergy_nb.overlay.latency import Latency
 from synergy_nb.plan import Plan
@@ -166,7 +166,7 @@ class ActivePlacement:
         where = {name: where[name] for name in expanded.operators}
         graph = _graph(expanded, where, answers)
         phi = graph.balance(expanded)
-        failed = failing(expanded, graph, self._late, phi, self._tolerated(plan))
+        failed = violated_condition(expanded, graph, self._late, phi, self._tolerated(plan))
         if failed:
             return Refusal(f"the deployment of least network cost does not qualify: {failed}")
         request.alternative = Alternative(expanded)

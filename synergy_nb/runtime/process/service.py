@@ -157,7 +157,7 @@ class Service:
         )
         if PART in synergy.config.components:
             runtime.on_start.append(self._spark_reports.publish)
-            synergy.alternatives.on_parts.append(lambda _application: self._notify())  # a Spark server may be needed
+            synergy.alternatives.on_spark_parts.append(lambda _application: self._notify())  # a Spark server may be needed
         synergy.pastry.on_joined.append(self._notify)
         synergy.directory.on_confirmed.append(self._notify)
         operations: dict[str, Callable[[bytes], Any]] = {
