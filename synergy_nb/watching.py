@@ -6,7 +6,7 @@ from synergy_nb.errors import user_facing
 from synergy_nb.runtime.client.async_application import AsyncApplication
 from synergy_nb.runtime.client.async_cluster import AsyncCluster
 from synergy_nb.runtime.client.cluster import Application, Cluster
-from synergy_nb.runtime.client.journal_follower import follow
+from synergy_nb.runtime.client.journal_follower import follow_journals
 from synergy_nb.widgets.qos_view import QoSView
 
 __all__ = ["watch"]
@@ -41,7 +41,7 @@ def watch(what: Application | Cluster | AsyncApplication | AsyncCluster) -> QoSV
         cluster, plan, application = what.cluster, what.plan, what.id
     if not isinstance(cluster, Cluster | AsyncCluster):
         raise TypeError(f"watch: a {type(what).__name__}; expected an application or a cluster")
-    follower = follow(cluster)
+    follower = follow_journals(cluster)
     view = QoSView(follower.journal, plan, application=application, names=follower.names, reading=follower.reading)
     view.follow(follower.listen)
     return view

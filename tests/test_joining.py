@@ -214,5 +214,5 @@ def test_patience_is_renewed_by_progress_alone() -> None:
 
 
 def test_a_text_names_a_few_of_many_missing_peers() -> None:
-    assert Progress(0, 12, "peers run", tuple(names(12))).absent == "p0, p1, p2, p3, p4, p5, p6, p7 and 4 more"
-    assert Progress(2, 4, "peers run", ("p1", "p3")).absent == "p1, p3"
+    assert Progress(0, 12, "peers run", tuple(names(12))).missing_text == "p0, p1, p2, p3, p4, p5, p6, p7 and 4 more"
+    assert Progress(2, 4, "peers run", ("p1", "p3")).missing_text == "p1, p3"

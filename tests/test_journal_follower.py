@@ -15,8 +15,8 @@ from synergy_nb import Cluster, source, start_cluster
 from synergy_nb.events import ApplicationFinished, ApplicationStopped, Event, PeerMeasured, PeerSilent, encode_events
 from synergy_nb.events.journal import Journal
 from synergy_nb.runtime.client import journal_follower
-from synergy_nb.runtime.client.journal_follower import Follower, follow
-from synergy_nb.runtime.process.requests import Follow, Followed, pack, unpack
+from synergy_nb.runtime.client.journal_follower import JournalFollower, follow_journals
+from synergy_nb.runtime.process.requests import FollowJournal, JournalPart, pack, unpack
 from synergy_nb.runtime.transport.link import LinkDown
 from tests.waiting import DEADLINE, turns, until
 
@@ -34,7 +34,7 @@ class Peers:
         self.peers = {name: f"mem://{name}" for name in names}
         self.journals = {address: (f"{address} 1", Journal()) for address in self.peers.values()}
         self.down: dict[str, type[Exception]] = {}
-        self.asked: list[tuple[str, Follow]] = []
+        self.asked: list[tuple[str, FollowJournal]] = []
         self.portion = 3
         self.links = self
 
@@ -50,16 +50,16 @@ class Peers:
         if to in self.down:
             raise self.down[to]("gone")
         assert operation == "follow"
-        asked = unpack(payload, Follow)
+        asked = unpack(payload, FollowJournal)
         self.asked.append((to, asked))
         name, journal = self.journals[to]
         since = asked.since if asked.journal == name else 0
         events = journal.since(since, self.portion)
         reached = events[-1].sequence + 1 if events else since
-        return pack(Followed(name, reached, reached < journal.next_sequence, msgspec.Raw(encode_events(events))))
+        return pack(JournalPart(name, reached, reached < journal.next_sequence, msgspec.Raw(encode_events(events))))
 
 
-async def told(follower: Follower, condition: Callable[[], object]) -> None:
+async def told(follower: JournalFollower, condition: Callable[[], object]) -> None:
     """Wait for news until ``condition`` holds."""
     news = asyncio.Event()
     leave = follower.listen(news.set)
@@ -71,13 +71,13 @@ async def told(follower: Follower, condition: Callable[[], object]) -> None:
     leave()
 
 
-def kinds(follower: Follower) -> list[str]:
+def kinds(follower: JournalFollower) -> list[str]:
     """Kinds of the events, and of those that a test wrote what it noted."""
     return [event.what if isinstance(event, Noted) else event.kind for event in follower.journal]
 
 
-async def followed(peers: Peers) -> Follower:
-    follower = Follower(peers, every=0.001)
+async def followed(peers: Peers) -> JournalFollower:
+    follower = JournalFollower(peers, every=0.001)
     follower.start()
     async with asyncio.timeout(DEADLINE):
         await follower.caught_up.wait()
@@ -186,7 +186,7 @@ def test_the_number_of_stored_events_is_bounded() -> None:
         peers = Peers("a")
         for number in range(100):
             peers.write("a", float(number), "k")
-        follower = Follower(peers, capacity=10, every=0.001)
+        follower = JournalFollower(peers, capacity=10, every=0.001)
         follower.start()
         await follower.caught_up.wait()
         assert [event.time for event in follower.journal] == [float(number) for number in range(90, 100)]
@@ -213,8 +213,8 @@ def test_a_listener_at_fault_does_not_end_it_for_the_others() -> None:
 def test_with_its_last_listener_it_ends() -> None:
     async def run() -> None:
         peers = Peers("a")
-        ended: list[Follower] = []
-        follower = Follower(peers, every=0.001, ended=ended.append)
+        ended: list[JournalFollower] = []
+        follower = JournalFollower(peers, every=0.001, ended=ended.append)
         follower.start()
         leave = follower.listen(lambda: None)
         thread = threading.Thread(target=leave)  # from any thread
@@ -238,7 +238,7 @@ def cluster() -> Iterator[Cluster]:
         yield started
 
 
-def heard(follower: Follower, condition: Callable[[list[Event]], object]) -> None:
+def heard(follower: JournalFollower, condition: Callable[[list[Event]], object]) -> None:
     """Wait in this thread until what has been followed fulfils ``condition``."""
     news = threading.Event()
     leave = follower.listen(news.set)
@@ -252,9 +252,9 @@ def heard(follower: Follower, condition: Callable[[list[Event]], object]) -> Non
 
 
 def test_peers_measure_themselves_while_they_are_followed(cluster: Cluster) -> None:
-    follower = follow(cluster)
+    follower = follow_journals(cluster)
     stay = follower.listen(lambda: None)
-    assert follow(cluster) is follower
+    assert follow_journals(cluster) is follower
     assert {event.kind for event in follower.journal} >= {"peer_started"}  # what had been before is there at once
     heard(follower, lambda events: len({event.peer for event in events if isinstance(event, PeerMeasured)}) == 2)
     measured = next(event for event in follower.journal if isinstance(event, PeerMeasured))
@@ -284,11 +284,11 @@ def test_peers_measure_themselves_while_they_are_followed(cluster: Cluster) -> N
 
 
 def test_a_follower_ends_with_its_cluster_and_tells_of_the_last_events() -> None:
-    async def run() -> Follower:
+    async def run() -> JournalFollower:
         cluster = await start_cluster(2)
         try:
-            follower = follow(cluster)
-            assert follow(cluster) is follower
+            follower = follow_journals(cluster)
+            assert follow_journals(cluster) is follower
             plan = source("packets", rate="10 tuples/s").sink("all", delay="5 s")
             application = await cluster.submit(plan)
             await told(follower, lambda: "application_running" in kinds(follower))
@@ -308,7 +308,7 @@ def test_a_follower_ends_with_its_cluster_and_tells_of_the_last_events() -> None
 
 def test_a_killed_peer_is_recorded_as_silent_and_dead() -> None:
     with Cluster(2, spark=False) as cluster:
-        follower = follow(cluster)
+        follower = follow_journals(cluster)
         stay = follower.listen(lambda: None)
         name, address = list(cluster.peers.items())[1]
         cluster.kill(name)

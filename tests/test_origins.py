@@ -122,8 +122,8 @@ class Scripted:
 PEERS = {f"peer-{name}": name for name in OFFERS}
 
 
-def order(scripted: Scripted, plan: Plan, origin: str | None, turn: int = 1, *, beside: bool = False) -> list[str]:
-    origins = Origins(scripted.ask, scripted.clock, beside=beside)
+def order(scripted: Scripted, plan: Plan, origin: str | None, turn: int = 1, *, same_machine: bool = False) -> list[str]:
+    origins = Origins(scripted.ask, scripted.clock, same_machine=same_machine)
     return asyncio.run(origins.order(plan, origin, PEERS, scripted.states, turn))
 
 
@@ -136,7 +136,7 @@ def test_by_default_the_peer_nearest_to_the_client_is_asked_first() -> None:
 
 def test_a_client_beside_its_peers_measures_nothing_and_takes_turns() -> None:
     scripted = Scripted({"a": 0.3, "b": 0.02, "c": 0.1})
-    assert [order(scripted, packets(), None, turn, beside=True)[0] for turn in (1, 2, 3, 4)] == ["a", "b", "c", "a"]
+    assert [order(scripted, packets(), None, turn, same_machine=True)[0] for turn in (1, 2, 3, 4)] == ["a", "b", "c", "a"]
     assert scripted.asked == []
 
 
@@ -158,7 +158,7 @@ def test_a_peer_by_its_name_needs_no_measurement() -> None:
 
 def test_the_clients_delays_are_measured_once_a_minute() -> None:
     scripted = Scripted({"a": 0.3, "b": 0.02, "c": 0.1})
-    origins = Origins(scripted.ask, scripted.clock, beside=False)
+    origins = Origins(scripted.ask, scripted.clock, same_machine=False)
 
     async def first() -> str:
         return (await origins.order(packets(), None, PEERS, scripted.states, 1))[0]
@@ -210,7 +210,7 @@ def test_near_the_source_is_set_up_faster_and_near_the_client_served_faster() ->
 
 
 def test_live_the_peer_between_two_sources_is_chosen() -> None:
-    """A line whose ends are far from each other; the client is beside all peers."""
+    """A line whose ends are far from each other; all peers are on the machine of the client."""
     area = WideArea([[0, 80, 700], [80, 0, 80], [700, 80, 0]])
     with Cluster(peers=3, wide_area=area) as cluster:
         ends = [source("packets", count=10, seed=k, id=f"s{k}", at=f"peer-{k}") for k in (1, 3)]

@@ -19,7 +19,7 @@ import synergy_nb
 from synergy_nb import Cluster, ClusterError, source, start_cluster
 from synergy_nb.events import ApplicationRejected, Event, PeerDeclaredDead, PeerStarted, RequestSubmitted, SessionLeft
 from synergy_nb.events.journal import Journal
-from synergy_nb.runtime.client.journal_follower import follow
+from synergy_nb.runtime.client.journal_follower import follow_journals
 from synergy_nb.widgets import qos_view
 from synergy_nb.widgets.qos_view import FORGOTTEN, BundleMissing, QoSView, bundle
 from tests.qos_story import NAMES, PEERS, START, qos, story, top_pairs
@@ -474,7 +474,7 @@ def test_a_real_application_is_watched_and_its_end_seen() -> None:
         assert "few: running" in view.to_text()  # what had happened before is there at once
         shows(view, lambda text: "Within its limit" in text and "not measured" not in text)
         shows(all_of_it, lambda text: "1 application runs" in text)
-        follower = follow(cluster)
+        follower = follow_journals(cluster)
         application.stop()
         shows(view, lambda text: "few: stopped" in text)
         view.close()
@@ -494,7 +494,7 @@ def test_the_same_with_coroutines() -> None:
             application = await cluster.submit(packets())
             view = synergy_nb.watch(application)
             seen = asyncio.Event()
-            follower = follow(cluster)
+            follower = follow_journals(cluster)
             follower.listen(lambda: seen.set() if "Within its limit" in view.to_text() else None)
             async with asyncio.timeout(DEADLINE):
                 await seen.wait()

@@ -14,7 +14,7 @@ from synergy_nb.reporting.tables import as_html, as_text
 from synergy_nb.runtime.client.async_application import AsyncApplication
 from synergy_nb.runtime.process.requests import ApplicationState, ClusterError
 
-__all__ = ["Applications", "Entry", "Identified", "UnknownApplication", "chosen"]
+__all__ = ["Applications", "ListedApplication", "Identified", "UnknownApplication", "chosen_id"]
 
 T = TypeVar("T")
 HEADING = ("application", "state", "delay", "tuples", "peers", "stop with")
@@ -36,8 +36,8 @@ class Identified(Protocol):
         """Id of the application."""
 
 
-class Entry(msgspec.Struct, frozen=True):
-    """One application: the facts of its row in the table."""
+class ListedApplication(msgspec.Struct, frozen=True):
+    """An application in the list of a cluster: its handle, and its state when the list was made."""
 
     handle: AsyncApplication
     state: ApplicationState
@@ -49,12 +49,12 @@ class Applications(Mapping[str, T], Generic[T]):
     Parameters
     ----------
     entries
-        Id to the state of the application and the facts of its row in the table.
+        Id of each application to its handle and state, for the table.
     handles
-        Id to the handle that this mapping returns for it.
+        Id of each application to the handle that this mapping returns.
     """
 
-    def __init__(self, entries: Mapping[str, Entry], handles: Mapping[str, T]) -> None:
+    def __init__(self, entries: Mapping[str, ListedApplication], handles: Mapping[str, T]) -> None:
         running = [name for name, entry in entries.items() if entry.state.status in LASTING]
         ended = [name for name in entries if name not in set(running)]
         self._entries = {name: entries[name] for name in (*running, *ended)}
@@ -63,7 +63,7 @@ class Applications(Mapping[str, T], Generic[T]):
 
     def __getitem__(self, application: str) -> T:
         try:
-            return self._handles[chosen(application, self._entries)]
+            return self._handles[chosen_id(application, self._entries)]
         except UnknownApplication:
             raise
         except ClusterError as error:  # several run, or all have ended: a mapping has no such key
@@ -93,8 +93,8 @@ class Applications(Mapping[str, T], Generic[T]):
         return as_html(self._caption, HEADING, self._rows())
 
 
-def chosen(named: str, entries: Mapping[str, Entry]) -> str:
-    """Return the id of the application with an id, or of the only running one with a plan of that name.
+def chosen_id(named: str, entries: Mapping[str, ListedApplication]) -> str:
+    """Return the id that ``named`` stands for: the id itself, or the name of the plan of exactly one that runs.
 
     Raises
     ------
@@ -115,7 +115,7 @@ def chosen(named: str, entries: Mapping[str, Entry]) -> str:
     raise UnknownApplication(_unknown(named, entries))
 
 
-def _unknown(named: Any, entries: Mapping[str, Entry]) -> str:
+def _unknown(named: Any, entries: Mapping[str, ListedApplication]) -> str:
     running = [name for name, entry in entries.items() if entry.state.status in LASTING]
     plans = {entry.handle.plan.name for entry in entries.values()}
     at_work = {entries[name].handle.plan.name for name in running}
@@ -126,7 +126,7 @@ def _unknown(named: Any, entries: Mapping[str, Entry]) -> str:
     return f"application: {named!r}; expected the id or the plan's name of one that runs: {', '.join(running)}{hint}"
 
 
-def _row(name: str, entry: Entry) -> Sequence[str]:
+def _row(name: str, entry: ListedApplication) -> Sequence[str]:
     state, handle = entry.state, entry.handle
     reason = handle.cluster.readable(state.reason)
     short = reason if len(reason) <= LONGEST else reason[: LONGEST - 1] + "…"

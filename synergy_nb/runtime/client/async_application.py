@@ -34,7 +34,7 @@ from synergy_nb.runtime.process.requests import (
     ClusterError,
     Dropped,
     Fetched,
-    Name,
+    ApplicationId,
     Push,
     Pushed,
     pack,
@@ -43,7 +43,7 @@ from synergy_nb.runtime.process.requests import (
 
 __all__ = ["AsyncApplication"]
 
-COLLECTED = 64 << 20  # limit of the bytes that stop() collects, which is as much as a sink retains
+COLLECTED = 64 << 20  # most bytes that stop() collects, which is as much as a sink retains
 
 
 class ClusterAccess(Protocol):
@@ -83,6 +83,12 @@ class AsyncApplication:
         The submitted plan.
     origin : str
         Address of the peer that composed it and retains its results.
+    last : ApplicationState
+        State that the origin reported last.
+    stopped : bool
+        Whether this handle has ended the application.
+    broken : ClusterError or None
+        Error of a feed that failed.
     """
 
     def __init__(self, cluster: ClusterAccess, plan: Plan, origin: str, state: ApplicationState) -> None:
@@ -91,13 +97,13 @@ class AsyncApplication:
         self.plan = plan
         self.origin = origin
         self.last = state
-        self.stopped = False  # whether this handle has ended it
+        self.stopped = False
         self._feeds: set[asyncio.Task[None]] = set()
         reader = uuid.uuid4().hex
         self._results = {sink: Results(self.id, sink, reader) for sink in plan.sinks}
         self._looped = 0  # rows that stream() has yielded, which are not stored
-        self._open: list[str] = []  # notices of stop() about lost tuples
-        self.broken: ClusterError | None = None  # error of a feed that failed
+        self._open_windows: list[str] = []  # notices of stop() about windows that were open
+        self.broken: ClusterError | None = None
 
     @property
     def graph(self) -> dict[str, str]:
@@ -119,15 +125,15 @@ class AsyncApplication:
         if self._looped:
             rows = formatting.counted(self._looped, "row")
             found.append(f"{rows} went to a loop over the application: results() and head() give the others")
-        return [*found, *self._open]
+        return [*found, *self._open_windows]
 
     async def state(self) -> ApplicationState:
-        """Return its state as the origin knows it now; ``failed`` where the origin itself does not answer.
+        """Return the state as the origin knows it now; ``failed`` if the origin does not answer.
 
         For a closed cluster, return the last known state.
         """
         try:
-            answer = await self.cluster.request(self.origin, "application", pack(Name(self.id)))
+            answer = await self.cluster.request(self.origin, "application", pack(ApplicationId(self.id)))
         except ClosedClusterError:
             return self.last
         except ClusterError as error:
@@ -135,7 +141,7 @@ class AsyncApplication:
         return self.record_state(unpack(answer, ApplicationState))
 
     def record_state(self, state: ApplicationState) -> ApplicationState:
-        """Record the state that its origin has reported."""
+        """Record the state that the origin has reported."""
         self.last = state
         if self.broken is not None:
             self.last = msgspec.structs.replace(state, status="failed", reason=str(self.broken))
@@ -167,7 +173,7 @@ class AsyncApplication:
     async def _next_state(self) -> ApplicationState:
         """Return the state as soon as it has changed, or the present one after some seconds."""
         try:
-            answer = await self.cluster.request(self.origin, "wait", pack(Name(self.id)), 10.0)
+            answer = await self.cluster.request(self.origin, "wait", pack(ApplicationId(self.id)), 10.0)
         except ClosedClusterError:
             raise
         except ClusterError:
@@ -261,7 +267,7 @@ class AsyncApplication:
         """Discard the results at the origin of a finished application that have all arrived here."""
         with contextlib.suppress(ClusterError, TimeoutError):
             if await self.wait(2.0) == "finished":
-                await self.cluster.request(self.origin, "release", pack(Name(self.id)))
+                await self.cluster.request(self.origin, "release", pack(ApplicationId(self.id)))
                 self.cluster.forget(self.id)
 
     @displays_waiting(lambda it, *_, **__: f"collecting results of {it.id}")
@@ -429,7 +435,7 @@ class AsyncApplication:
             self.broken = ClusterError(f"its feed raised {type(error).__name__}: {error}")
             self.broken.__cause__ = error  # with the traceback of the user's own code
         with contextlib.suppress(ClusterError):
-            await self.cluster.request(self.origin, "stop", pack(Name(self.id)))
+            await self.cluster.request(self.origin, "stop", pack(ApplicationId(self.id)))
 
     async def _feed(self, operator: str, rows: Rows) -> None:
         source, host = self.plan.operators[operator], self.last.roles.peers[operator]
@@ -455,10 +461,10 @@ class AsyncApplication:
 
     @displays_waiting(lambda it, **_: f"stopping {it.id}")
     async def stop(self, *, collect: bool = True) -> None:
-        """End it at all peers; the results so far remain readable by :meth:`results`.
+        """End the application at all peers; :meth:`results` still returns the results so far.
 
-        From then on :meth:`qos` returns its last measurements. Open windows have no result; :attr:`notices` names the
-        operators with open windows.
+        From then on :meth:`qos` returns the last measurements. Windows that are open give no result; :attr:`notices`
+        names their operators.
 
         Parameters
         ----------
@@ -469,9 +475,10 @@ class AsyncApplication:
             task.cancel()
         if collect and not self.stopped:
             if self.last.status in LASTING:
-                self._open = await open_windows(self.cluster.request, self.id, self.plan, self.last.roles.peers)
+                peers = self.last.roles.peers
+                self._open_windows = await open_windows(self.cluster.request, self.id, self.plan, peers)
             try:
-                await self.cluster.request(self.origin, "halt", pack(Name(self.id)))
+                await self.cluster.request(self.origin, "halt", pack(ApplicationId(self.id)))
                 await asyncio.gather(*(self._collect(sink) for sink in self.plan.sinks))
             except ClosedClusterError:
                 raise
@@ -479,7 +486,7 @@ class AsyncApplication:
                 pass
             self.stopped = True
         self.cluster.forget(self.id)
-        self.last = unpack(await self.cluster.request(self.origin, "stop", pack(Name(self.id))), ApplicationState)
+        self.last = unpack(await self.cluster.request(self.origin, "stop", pack(ApplicationId(self.id))), ApplicationState)
 
     async def _collect(self, sink: str) -> None:
         async with self._results[sink].fetching:
@@ -487,12 +494,12 @@ class AsyncApplication:
                 await self._fetch_all(sink)
 
     async def events(self) -> Events:
-        """Return all its events in the peers' journals, ordered by time. ``table()`` makes a table of them."""
+        """Return all events of the application in the peers' journals, by time; ``table()`` makes a table of them."""
         return await self.cluster.events(self.id)
 
     @displays_waiting(lambda it: f"asking the peers about {it.id}")
     async def explain(self) -> Explanation:
-        """Explain its placement, or its refusal: candidates, dropped probes, graphs, and later events."""
+        """Explain the placement of the application or its refusal: candidates, dropped probes, graphs, later events."""
         state = await self.state()
         events = await self.events()
         since = min((event.time for event in events), default=-math.inf)

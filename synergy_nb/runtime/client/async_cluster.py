@@ -26,9 +26,9 @@ from synergy_nb.plan.units import duration
 from synergy_nb.reporting.explanation import Explanation
 from synergy_nb.reporting.formatting import readable
 from synergy_nb.reporting.refused_delays import refused_delay
-from synergy_nb.runtime.client.applications import Applications, Entry, Identified, chosen
+from synergy_nb.runtime.client.applications import Applications, ListedApplication, Identified, chosen_id
 from synergy_nb.runtime.client.async_application import AsyncApplication
-from synergy_nb.runtime.client.error_notices import ErrorNotices, watched
+from synergy_nb.runtime.client.error_notices import ErrorNotices, user_sees_output
 from synergy_nb.runtime.client.feeds import Rows, check_rows
 from synergy_nb.runtime.client.origins import Origins
 from synergy_nb.runtime.client.progress import Progress
@@ -44,7 +44,7 @@ from synergy_nb.runtime.process.requests import (
     ListApplications,
     Listed,
     Move,
-    Name,
+    ApplicationId,
     NotAdmitted,
     Outcome,
     PeerState,
@@ -58,7 +58,7 @@ from synergy_nb.runtime.transport.link import LinkDown, LinkFull, Links, RemoteE
 
 __all__ = ["AsyncCluster"]
 
-DEPLOYS = 120.0  # seconds that the parts of a plan on Spark may take to get ready
+DEPLOYS = 120.0  # seconds that the parts of a plan on Spark may take until they take tuples
 MOST_ENDED = 1000  # ended applications that are retained with their results, so that they can be found again
 MOST_BYTES = 256 << 20  # limit of the bytes of their results; those that ended first are dropped
 UNREACHABLE = (LinkDown, TimeoutError, OSError)
@@ -119,7 +119,7 @@ class AsyncCluster:
         self.spark = SparkServers(spark, self._publish_spark)
         self.before_close: list[Callable[[], Awaitable[None]]] = []
         self._numbers = itertools.count(1)
-        self._origins = Origins(self._request_all, beside=local is not None)
+        self._origins = Origins(self._request_all, same_machine=local is not None)
         self._applications: dict[str, AsyncApplication] = {}  # submitted here; stopped when this closes
         self._ended: dict[str, AsyncApplication] = {}
         self._handles: weakref.WeakValueDictionary[str, AsyncApplication] = weakref.WeakValueDictionary()
@@ -148,7 +148,7 @@ class AsyncCluster:
         await asyncio.gather(*requests, return_exceptions=True)  # a peer that does not answer sends no errors
 
     async def warm(self) -> None:
-        """Let the peer to which resilient plans are submitted load the code of their placement, in the background."""
+        """Have the peer at which resilient plans are submitted load the code of resilient placement in advance."""
         with contextlib.suppress(*UNREACHABLE):
             await self.links.request(next(iter(self.peers.values())), "warm", b"", 5.0)
 
@@ -205,7 +205,6 @@ class AsyncCluster:
 
     async def states(self) -> dict[str, PeerState | None]:
         """Return the state of each peer; None for one that does not answer within a second."""
-
         answers = await self._request_all("state", b"", self.peers.values(), 1.0)
         found = {address: unpack(answer, PeerState) for address, answer in answers.items()}
         return {name: found.get(address) for name, address in self.peers.items()}
@@ -215,7 +214,7 @@ class AsyncCluster:
     ) -> dict[str, bytes]:
         """Send a request to peers; return address to answer for those that answer.
 
-        After the first answer, the others have ``straggling`` seconds from the last answer on.
+        Once a peer has answered, the call ends when no further answer comes for ``straggling`` seconds.
         """
         self._check_open()
         request = self.links.request
@@ -238,7 +237,10 @@ class AsyncCluster:
 
     @displays_waiting(lambda *_: "asking the peers for their journals")
     async def events(self, subject: str = "") -> Events:
-        """Return the events of all peers that answer, by time; of ``subject`` if given. ``table()`` makes a table."""
+        """Return the events in the journals of all peers that answer, by time; ``table()`` makes a table of them.
+
+        With ``subject``, the id of an application or the address of a peer, only the events about it.
+        """
         return Events(await self._journaled("events", subject))
 
     async def troubles(self, since: float) -> list[Event]:
@@ -323,7 +325,7 @@ class AsyncCluster:
         application = f"{plan.name}-{number}-{uuid.uuid4().hex[:6]}"
         request = pack(Submit(application, plan.to_bytes(), placement))
         state: ApplicationState | None = None
-        turn = number if placement == "composed" else 1  # placing has been loaded by one peer, see warm()
+        turn = number if placement == "composed" else 1  # one peer has loaded resilient placement, see warm()
         address = ""
         for address in await self._origins.order(plan, origin, self.peers, self.states, turn):
             try:
@@ -334,11 +336,11 @@ class AsyncCluster:
                 state = unpack(await self.request(address, "submit", request, patience), ApplicationState)
                 if state.needs_spark and state.status == "composing":
                     await self.spark.ready()
-                    name = pack(Name(application))
+                    name = pack(ApplicationId(application))
                     state = unpack(await self.request(address, "decision", name, patience + DEPLOYS), ApplicationState)
             except BaseException:  # it may still be admitted, and no handle would exist
                 with contextlib.suppress(ClusterError):
-                    await self.request(address, "stop", pack(Name(application)))
+                    await self.request(address, "stop", pack(ApplicationId(application)))
                 raise
             break
         if state is None:
@@ -350,7 +352,7 @@ class AsyncCluster:
         if state.status == "rejected":
             raise await self._refusal(running)
         self._applications[application] = self._handles[application] = running
-        if self.notices is not None and watched():
+        if self.notices is not None and user_sees_output():
             for notice in running.notices:
                 self.notices.write_line(f"synergy: {plan.name}: {notice}")
         try:
@@ -428,16 +430,16 @@ class AsyncCluster:
         held = self._handles.get(named)
         if held is None:
             entries = await self.entries()
-            held = entries[chosen(named, entries)].handle
+            held = entries[chosen_id(named, entries)].handle
         return held
 
-    async def entries(self) -> dict[str, Entry]:
-        """Return id to the state and the facts of each application, in the order of submission."""
+    async def entries(self) -> dict[str, ListedApplication]:
+        """Return id to the handle and state of each application, in the order of submission."""
         request = pack(ListApplications(list(self._handles)))
         answers = await self._request_all("applications", request, self.peers.values(), straggling=STRAGGLING)
         found = ((origin, each) for origin, answer in answers.items() for each in unpack(answer, Listed).applications)
         listed = sorted(found, key=lambda pair: pair[1].since)
-        entries: dict[str, Entry] = {}
+        entries: dict[str, ListedApplication] = {}
         for origin, each in listed:
             held = self._handles.get(each.state.application)
             if each.state.status == "rejected" or (held is None and not each.plan):
@@ -445,22 +447,20 @@ class AsyncCluster:
             if held is None:
                 held = AsyncApplication(self, Plan.from_bytes(each.plan), origin, each.state)
                 self._handles[held.id] = held
-            entries[held.id] = Entry(held, held.record_state(each.state))
-        unlisted = [
-            held for name, held in self._applications.items() if name not in entries
-        ]  # its origin may have died
+            entries[held.id] = ListedApplication(held, held.record_state(each.state))
+        unlisted = [held for name, held in self._applications.items() if name not in entries]  # an origin may have died
         for held, state in zip(unlisted, await asyncio.gather(*(held.state() for held in unlisted)), strict=True):
-            entries[held.id] = Entry(held, state)
+            entries[held.id] = ListedApplication(held, state)
         return entries
 
     async def _publish_spark(self, states: Sequence[SparkState]) -> None:
-        """Send news of Spark servers to all peers, in turn if there are several; ignore peers that do not answer."""
+        """Send the states of Spark servers to all peers, which share them in turn; ignore peers that do not answer."""
         messages = zip(self.peers.values(), itertools.cycle(states), strict=False)
         requests = (self.links.request(address, "spark", pack(each), 5.0) for address, each in messages)
         await asyncio.gather(*requests, return_exceptions=True)
 
     def forget(self, application: str) -> None:
-        """Exclude an application from those stopped at closing; retain it while there is room for its results."""
+        """Do not stop an application when the cluster closes; retain its handle while there is room for its results."""
         held = self._applications.pop(application, None) or self._handles.get(application)
         if held is None:
             return

@@ -165,6 +165,7 @@ class Cluster(Synchronous[AsyncCluster]):
 
     @property
     def _closed(self) -> bool:
+        """Whether :meth:`close` has begun."""
         return not self._finalizer.alive
 
     def _run(self, work: Coroutine[Any, Any, T]) -> T:

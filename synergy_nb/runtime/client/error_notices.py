@@ -17,7 +17,7 @@ from synergy_nb.reporting.formatting import readable
 from synergy_nb.reporting.troubles import Trouble, joined, observers, trouble
 from synergy_nb.runtime.transport.link import LinkFull
 
-__all__ = ["CHANNEL", "ErrorNotices", "ErrorPublisher", "watched"]
+__all__ = ["CHANNEL", "ErrorNotices", "ErrorPublisher", "user_sees_output"]
 
 CHANNEL: Final = "trouble"  # channel of the link for reports to clients
 AGAIN: Final = 60.0  # seconds until the same error is reported again
@@ -100,9 +100,7 @@ class ErrorNotices:
     def add(self, event: Event) -> None:
         """Handle an error of a peer."""
         text = trouble(event)
-        about = (
-            f"link {event.subject}" if isinstance(event, LinkBroken) else text
-        )  # a broken object cannot be reached later
+        about = f"link {event.subject}" if isinstance(event, LinkBroken) else text  # one notice for each broken link
         if self._closed or not text or about in self._reported:
             return
         if not self._waiting:
@@ -142,8 +140,8 @@ class ErrorNotices:
             self._write(f"synergy: {suppressed} more errors of peers; watch(cluster) and explain() show them")
 
 
-def watched() -> bool:
-    """Whether a user sees what is written: in a notebook, or at a terminal."""
+def user_sees_output() -> bool:
+    """Whether a user sees the standard error of this process: in a notebook, or at a terminal."""
     python = sys.modules.get("IPython")
     return (python is not None and python.get_ipython() is not None) or sys.stderr.isatty()
 

@@ -1,8 +1,8 @@
 """Rows for a ``python`` source of a notebook: frames, iterables of rows, and rows that it pushes.
 
-All of them pass through a :class:`Feed`, a bounded queue of rows. All rows in it become one batch when the stream is
-ready for more. So the rows of a fast generator are sent by thousands, those of a slow one singly at once, and no row
-waits for later ones.
+All of them pass through a :class:`Feed`, a bounded queue of rows. When the stream is ready for more, all rows in the
+queue become one batch. So no row waits for later ones: a fast generator is sent in batches of thousands of rows, a slow
+one row by row.
 """
 
 from __future__ import annotations
@@ -104,7 +104,7 @@ class Feed:
             If there was no room within ``timeout``.
         """
         patience = _patience(timeout)
-        piece, count = self._made(rows)
+        piece, count = self._converted(rows)
         with self._lock:
             if not self._has_room() and not self._changed.wait_for(self._has_room, patience):
                 raise self._no_room(patience)
@@ -113,7 +113,7 @@ class Feed:
     async def push_async(self, rows: Any, timeout: float | str | None = None) -> None:
         """Push like :meth:`push`, for coroutines: the event loop continues while there is no room."""
         patience = _patience(timeout)
-        piece, count = self._made(rows)
+        piece, count = self._converted(rows)
         try:
             async with asyncio.timeout(patience):
                 await self._append_async(piece, count)
@@ -169,17 +169,17 @@ class Feed:
                 raise FeedError(f"feed: application {self._application} reads it; expected a feed of its own for each")
             self._application = application
 
-    def supplied(self, piece: Any) -> None:
+    def queue(self, piece: Any) -> None:
         """Queue a piece of an iterable, on a thread that may wait."""
-        made, count = self._supply(piece)
+        made, count = self._converted_piece(piece)
         with self._lock:
             if not self._has_room():
                 self._changed.wait_for(self._has_room)
             self._append(made, count)
 
-    async def supplied_async(self, piece: Any) -> None:
+    async def queue_async(self, piece: Any) -> None:
         """Queue a piece of an asynchronous iterable."""
-        await self._append_async(*self._supply(piece))
+        await self._append_async(*self._converted_piece(piece))
 
     async def next_pieces(self) -> list[Any] | None:
         """Return the queued rows and tables, as soon as there are any; None at the end."""
@@ -199,14 +199,14 @@ class Feed:
                 self._asleep = asleep = loop.create_future()
             await asleep
 
-    def _made(self, rows: Any) -> tuple[Any, int]:
-        """Check and convert a push, so that errors are raised at the push."""
+    def _converted(self, rows: Any) -> tuple[Any, int]:
+        """Check and convert the rows of a push, so that errors are raised there; return them and their number."""
         if type(rows) is dict and self.reader.accepts(rows):
             return rows.copy(), 1
         table = self.reader.table(rows)
         return table, table.height
 
-    def _supply(self, piece: Any) -> tuple[Any, int]:
+    def _converted_piece(self, piece: Any) -> tuple[Any, int]:
         if self.reader.is_row(piece) or (isinstance(piece, Mapping) and not is_frame(piece)):
             return dict(piece), 1  # a generator may reuse the same dictionary
         table = self.reader.table(piece)
@@ -245,7 +245,7 @@ class Feed:
             await free
 
     def _wake(self) -> None:
-        """Wake all tasks that wait for rows or room."""
+        """Wake all threads and coroutines that wait for rows or for room."""
         self._changed.notify_all()
         if self._asleep is not None:
             _complete(self._asleep)
@@ -275,8 +275,7 @@ def _complete(future: asyncio.Future[None]) -> None:
         future.get_loop().call_soon_threadsafe(complete)
 
 
-# -- from rows of any form to a feed
-# -----------------------------------------------------------------------------------------
+# -- from rows of any form to a feed ---------------------------------------------------------------------------------
 
 
 def check_rows(rows: Rows, reader: RowReader) -> Rows:
@@ -334,7 +333,7 @@ def supply(rows: Rows, reader: RowReader) -> tuple[Feed, asyncio.Task[None] | No
 def _read(rows: Iterable[Any], feed: Feed) -> None:
     try:
         for made in rows:
-            feed.supplied(made)
+            feed.queue(made)
         feed.close()
     except BaseException as error:  # noqa: BLE001 - any error is the feed's
         feed.fail(error if isinstance(error, Exception) else RuntimeError(repr(error)))
@@ -343,7 +342,7 @@ def _read(rows: Iterable[Any], feed: Feed) -> None:
 async def _read_async(rows: AsyncIterable[Any], feed: Feed) -> None:
     try:
         async for made in rows:
-            await feed.supplied_async(made)
+            await feed.queue_async(made)
         feed.close()
     except Exception as error:  # noqa: BLE001 - any error is the feed's
         feed.fail(error)

@@ -21,16 +21,16 @@ from synergy_nb.events import ClusterClosed, Event, PeerAnswers, PeerSilent, dec
 from synergy_nb.events.journal import Journal
 from synergy_nb.runtime.client.async_cluster import AsyncCluster
 from synergy_nb.runtime.client.cluster import Cluster
-from synergy_nb.runtime.process.requests import ClosedClusterError, ClusterError, Follow, Followed, pack, unpack
+from synergy_nb.runtime.process.requests import ClosedClusterError, ClusterError, FollowJournal, JournalPart, pack, unpack
 from synergy_nb.runtime.transport.link import LinkDown, LinkFull, RemoteError
 
-__all__ = ["Follower", "follow"]
+__all__ = ["JournalFollower", "follow_journals"]
 
 EVERY: Final = 0.2  # seconds between two requests to a peer
-A_PEER: Final = 0.01  # seconds between requests to different peers: many peers are request less often
+A_PEER: Final = 0.01  # seconds for each peer of the cluster, between two requests to a peer: many are asked less often
 PATIENCE: Final = 2.0  # longest time to wait for an answer, seconds
 SLOWEST: Final = 3.0  # longest time between two requests to a peer that does not answer, seconds
-FIRST: Final = 0.02  # seconds between two checks for earlier events
+FIRST: Final = 0.02  # seconds between two publications while earlier events are read
 LAST: Final = 0.5  # longest time to wait for the last answers when the cluster closes, seconds
 CATCH_UP: Final = 3.0  # longest time to wait for earlier events, seconds
 SILENT: Final = (LinkDown, LinkFull, TimeoutError, OSError)
@@ -55,7 +55,7 @@ class FollowedCluster(Protocol):
         """Links of a client."""
 
 
-class Follower:
+class JournalFollower:
     """Maintains the journal of a whole cluster; created and used on the event loop of its client.
 
     Parameters
@@ -85,7 +85,7 @@ class Follower:
         *,
         capacity: int = 100_000,
         every: float = EVERY,
-        ended: Callable[[Follower], None] | None = None,
+        ended: Callable[[JournalFollower], None] | None = None,
     ) -> None:
         self.cluster = cluster
         self.journal = Journal(capacity)
@@ -95,11 +95,11 @@ class Follower:
         self._every = every
         self._ended = ended
         self._loop = asyncio.get_running_loop()
-        self._wall = time.time() - self._loop.time()
+        self._wall = time.time() - self._loop.time()  # seconds to add to the loop's time for wall-clock time
         self._listeners: list[Callable[[], None]] = []
         self._arrived: list[Event] = []
         self._following: dict[str, asyncio.Task[None]] = {}
-        self._reached: dict[str, tuple[str, int]] = {}  # peer to its journal and the next number
+        self._reached: dict[str, tuple[str, int]] = {}  # peer to the name of its journal and the next event's number
         self._silent: set[str] = set()
         self._behind: set[str] = set()  # peers that have not sent all earlier events yet
         self._task: asyncio.Task[None] | None = None
@@ -143,7 +143,7 @@ class Follower:
         answering = [address for address in self._following if address not in self._silent]
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(LAST):
-                await asyncio.gather(*map(self._portion, answering), return_exceptions=True)
+                await asyncio.gather(*map(self._fetch_events, answering), return_exceptions=True)
         self._arrived.append(ClusterClosed(*self._here, ""))
         self._publish()
         self._listeners.clear()
@@ -203,11 +203,11 @@ class Follower:
         failures, wait = 0, self._every
         while True:
             try:
-                more = await self._portion(address)
+                more = await self._fetch_events(address)
             except (*SILENT, RemoteError, ValueError) as error:
                 failures += 1
                 self._behind.discard(address)
-                # one link may fail and the next hold, but two seconds without an answer are a silence
+                # a link may fail once and work again; a peer that does not answer for two seconds is silent
                 if (failures > 1 or isinstance(error, TimeoutError)) and address not in self._silent:
                     self._silent.add(address)
                     self._arrived.append(PeerSilent(*self._here, address, f"{type(error).__name__}: {error}"[:200]))
@@ -219,10 +219,10 @@ class Follower:
                 self._behind.discard(address)
                 await asyncio.sleep(self._pace)
 
-    async def _portion(self, address: str) -> bool:
+    async def _fetch_events(self, address: str) -> bool:
         """Fetch the next events of a peer; return whether it has more already."""
-        request = Follow(*self._reached.get(address, ("", 0)))
-        answer = unpack(await self.cluster.links.request(address, "follow", pack(request), PATIENCE), Followed)
+        request = FollowJournal(*self._reached.get(address, ("", 0)))
+        answer = unpack(await self.cluster.links.request(address, "follow", pack(request), PATIENCE), JournalPart)
         self._reached[address] = answer.journal, answer.next
         if address in self._silent:
             self._silent.discard(address)
@@ -232,14 +232,14 @@ class Follower:
 
     @property
     def _here(self) -> tuple[float, str]:
-        """Return time and peer for events that are recorded here."""
+        """Return the time and the (empty) peer of events that this follower records itself."""
         return self._wall + self._loop.time(), ""
 
 
-_FOLLOWERS: weakref.WeakKeyDictionary[AsyncCluster, Follower] = weakref.WeakKeyDictionary()
+_FOLLOWERS: weakref.WeakKeyDictionary[AsyncCluster, JournalFollower] = weakref.WeakKeyDictionary()
 
 
-def follow(cluster: Cluster | AsyncCluster) -> Follower:
+def follow_journals(cluster: Cluster | AsyncCluster) -> JournalFollower:
     """Return the follower of a cluster: the existing one, or a new one.
 
     Parameters
@@ -262,23 +262,23 @@ def follow(cluster: Cluster | AsyncCluster) -> Follower:
     return _follower(cluster)
 
 
-def _follower(cluster: AsyncCluster) -> Follower:
+def _follower(cluster: AsyncCluster) -> JournalFollower:
     follower = _FOLLOWERS.get(cluster)
     if follower is None:
         if cluster.closed:
             raise ClosedClusterError
 
-        def ended(gone: Follower) -> None:
+        def ended(gone: JournalFollower) -> None:
             _FOLLOWERS.pop(cluster, None)
             cluster.before_close.remove(gone.close)
 
-        follower = _FOLLOWERS[cluster] = Follower(cluster, ended=ended)
+        follower = _FOLLOWERS[cluster] = JournalFollower(cluster, ended=ended)
         cluster.before_close.append(follower.close)
         follower.start()
     return follower
 
 
-async def _caught_up(cluster: AsyncCluster) -> Follower:
+async def _caught_up(cluster: AsyncCluster) -> JournalFollower:
     follower = _follower(cluster)
     with contextlib.suppress(TimeoutError):
         await asyncio.wait_for(follower.caught_up.wait(), CATCH_UP)

@@ -16,7 +16,7 @@ from synergy_nb.runtime.process.requests import MeasureDelays, PeerState, pack
 
 __all__ = ["Origins"]
 
-PINGS: Final = 3  # pings to each peer; the shortest counts, as others waited for other work of the peer
+PINGS: Final = 3  # pings to each peer; the shortest round trip counts, as the peer was busy during longer ones
 FRESH: Final = 60.0  # seconds for which the client's own delays are valid
 ANSWERS: Final = 2.0  # longest time for a peer to measure its delays to others, seconds
 
@@ -34,14 +34,14 @@ class Origins:
         to answer for those that answer.
     clock
         Function that returns the time in seconds.
-    beside
+    same_machine
         Whether the client is on the same machine as all peers, so that all of them are equally near to it.
     """
 
-    def __init__(self, request: RequestAll, clock: Callable[[], float] = time.monotonic, *, beside: bool) -> None:
+    def __init__(self, request: RequestAll, clock: Callable[[], float] = time.monotonic, *, same_machine: bool) -> None:
         self._request = request
         self._clock = clock
-        self._beside = beside
+        self._same_machine = same_machine
         self._known: dict[str, tuple[float, float]] = {}  # address to round trip, s, and its time
 
     async def order(
@@ -67,7 +67,7 @@ class Origins:
         addresses = list(peers.values())
         start = (turn - 1) % len(addresses)
         addresses = addresses[start:] + addresses[:start]
-        if origin is None and self._beside:
+        if origin is None and self._same_machine:
             return addresses
         if origin in (None, "client"):
             found = await self._to_client(addresses)
@@ -82,7 +82,7 @@ class Origins:
 
     async def _to_client(self, addresses: Sequence[str]) -> dict[str, float]:
         """Return address to the seconds of a round trip between the client and each peer that answers."""
-        if self._beside:
+        if self._same_machine:
             return dict.fromkeys(addresses, 0.0)
         clock = self._clock
 

@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 
 __all__ = ["Progress", "ProgressDeadline"]
 
-NAMED = 8  # most names of missing ones in a text
+NAMED = 8  # most names in the text about missing items
 
 
 class Progress(NamedTuple):
@@ -17,11 +17,11 @@ class Progress(NamedTuple):
     Parameters
     ----------
     done, of
-        Numbers of the finished ones, and of all.
+        Number of items (such as peers) that are done, and of all.
     what
         Words that follow the numbers, such as "peers are in the ring".
     missing
-        Names of the others.
+        Names of the items that are not done.
 
     Examples
     --------
@@ -38,10 +38,10 @@ class Progress(NamedTuple):
         return f"{self.done} of {self.of} {self.what}"
 
     @property
-    def absent(self) -> str:
-        """Names of the missing ones, and the number of further ones.
+    def missing_text(self) -> str:
+        """Names of some that are missing, and the number of the others.
 
-        >>> Progress(0, 10, "peers run", tuple("abcdefghij")).absent
+        >>> Progress(0, 10, "peers run", tuple("abcdefghij")).missing_text
         'a, b, c, d, e, f, g, h and 2 more'
         """
         named = ", ".join(self.missing[:NAMED])

@@ -66,7 +66,8 @@ def check_submission(
     Returns
     -------
     origin, feeding
-        Origin to use, which is a name where sinks are bound to a peer, and the rows of each fed source by operator id.
+        Origin to use (the peer to which a sink is bound, or else what was given), and the rows of each fed source by
+        operator id.
 
     Raises
     ------
@@ -115,7 +116,7 @@ def _feeding(plan: Plan, feeds: Mapping[str, Rows], wrong: list[str]) -> dict[st
         if plan.operators[each].params["connector"] == "python"
     }
     for name, operator in named.items():
-        given = next((all_of[key] for all_of in (feeds, plan.rows) for key in (operator, name) if key in all_of), None)
+        given = next((rows[key] for rows in (feeds, plan.rows) for key in (operator, name) if key in rows), None)
         if given is None:
             wrong.append(f"operator {operator!r}: feeds has no {name!r}; expected rows for this source")
         else:

@@ -32,7 +32,7 @@ R = TypeVar("R")
 S = TypeVar("S", bound="Synchronous[Any]")
 T = TypeVar("T")
 
-LISTEN: Final = 0.1  # seconds between checks for an interrupt: with Polars' signal handler, an interrupt ends no wait
+LISTEN: Final = 0.1  # seconds between checks for an interrupt: under Polars' signal handler, an interrupt ends no wait
 ENDING: Final = 5.0  # seconds for running coroutines to end when the loop closes
 
 

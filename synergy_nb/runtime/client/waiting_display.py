@@ -197,7 +197,7 @@ _silenced = False
 
 
 def quiet() -> None:
-    """Disable such lines in this process, which reports its progress in another form, as the command does."""
+    """Disable these lines in this process, because it reports its progress in another form, as the command does."""
     global _silenced  # noqa: PLW0603 - a property of the process
     _silenced = True
 

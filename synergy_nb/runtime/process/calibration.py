@@ -33,7 +33,7 @@ APART: Final = 10_000_000  # event time between two results of a case, microseco
 
 
 class CalibrationCase:
-    """An operator without readers, which shows the time that its kind takes for a few tuples.
+    """An operator without readers, by which the time that its kind takes for a few tuples is measured.
 
     Parameters
     ----------
@@ -97,7 +97,8 @@ class Calibration:
     overheads
         Overheads of the peer, to which the measurements are added; the peer receives them.
     busy
-        Predicate that tells whether an execution on this peer takes long, so that a measurement would block the loop.
+        Function that returns whether an operator runs for long in a thread of the peer; then nothing is measured,
+        since the loop would have to wait for it.
     """
 
     def __init__(
@@ -157,13 +158,13 @@ class Calibration:
         self._execute(next(self._others))
         self._overheads.publish()
 
-    def _execute(self, specimen: CalibrationCase) -> float:
-        """Measure one execution of a case; its very first one is cold and does not count."""
-        for _ in range(1 if specimen.kind in self._seen else 2):
-            items = specimen.items()
+    def _execute(self, case: CalibrationCase) -> float:
+        """Measure one execution of a case, in seconds; the very first one is cold and does not count."""
+        for _ in range(1 if case.kind in self._seen else 2):
+            items = case.items()
             began = self._clock()
-            specimen.execute(items)
+            case.execute(items)
             call = self._clock() - began
-        self._seen.add(specimen.kind)
-        self._overheads.calibrate(specimen.kind, call)
+        self._seen.add(case.kind)
+        self._overheads.calibrate(case.kind, call)
         return call

@@ -267,8 +267,8 @@ def _frames(buffer: bytearray) -> list[bytes]:
 # -- in the fork server's process ------------------------------------------------------------------------------------
 
 
-class _ForkedProcess:
-    """The fork server's side: forks children, forwards their reports, and reaps them."""
+class _ServerProcess:
+    """The fork server in its own process: forks children, forwards their reports, and reaps them."""
 
     def __init__(self, control: socket.socket) -> None:
         self._control = control
@@ -360,11 +360,11 @@ def _main(control: int, path: list[str], preload: list[str]) -> None:
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     sys.path[:] = path
     import_all(preload)
-    ward = _ForkedProcess(socket.socket(fileno=control))
+    server = _ServerProcess(socket.socket(fileno=control))
     try:
-        ward.serve()
+        server.serve()
     finally:
-        ward.kill()
+        server.kill()
         os._exit(0)
 
 

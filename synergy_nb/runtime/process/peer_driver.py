@@ -149,7 +149,7 @@ class PeerRuntime:
         )
         self.bandwidths = LinkBandwidths(self.loop.time, self.report)
         self.messages = 0
-        self._laid = area
+        self._imposed_area = area
         self._wall = time.time() - self.loop.time()
         self._effects: deque[Effect] = deque()
         self._carrying = False
@@ -180,8 +180,8 @@ class PeerRuntime:
         self._run("start", self.peer.start)
         for listener in self.on_start:
             listener()
-        if self._laid is not None:
-            self._lay(self._laid)
+        if self._imposed_area is not None:
+            self._impose(self._imposed_area)
 
     async def close(self) -> None:
         """Stop the timers, the host and the links, in this order; nothing remains."""
@@ -206,7 +206,7 @@ class PeerRuntime:
             effects = self.peer.receive(DRIVER, message, self.now)
         finally:
             self._schedule()
-        self._carry(effects)
+        self._carry_out_all(effects)
         self._schedule()
 
     def report(self, message: DriverMessage) -> None:
@@ -219,9 +219,9 @@ class PeerRuntime:
 
     def record(self, kind: Callable[Concatenate[float, str, P], Event], /, *fields: P.args, **named: P.kwargs) -> None:
         """Append an event of the driver or the host to the journal, on the loop's thread: subject and event fields."""
-        self._note(kind(self.now, self.address, *fields, **named))
+        self._append(kind(self.now, self.address, *fields, **named))
 
-    def _note(self, event: Event) -> None:
+    def _append(self, event: Event) -> None:
         self.journal.append(event)
         if isinstance(event, PeerTrouble) and not self._closed:
             for listener in self.on_trouble:
@@ -238,7 +238,7 @@ class PeerRuntime:
         except Exception as error:  # noqa: BLE001 - a protocol's bug must not end the peer
             self._error(what, error)
         else:
-            self._carry(effects)
+            self._carry_out_all(effects)
         self._schedule()
 
     def _receive(self, sender: str, message: Message) -> None:
@@ -247,7 +247,7 @@ class PeerRuntime:
     def _error(self, what: str, error: BaseException) -> None:
         self.record(HandlerFailed, what, error=f"{type(error).__name__}: {error}")
 
-    def _carry(self, effects: list[Effect]) -> None:
+    def _carry_out_all(self, effects: list[Effect]) -> None:
         """Carry out effects in order; the effects of nested calls come after them."""
         pending = self._effects
         pending.extend(effects)
@@ -263,7 +263,7 @@ class PeerRuntime:
                             self.messages += 1
                             self.links.send(to, self.codec.encode(message))
                         case Record(event):
-                            self._note(event)
+                            self._append(event)
                         case Instruct(instruction):
                             self.host.carry_out(instruction)
                 except Exception as error:  # noqa: BLE001 - the other effects must be carried out
@@ -333,10 +333,10 @@ class PeerRuntime:
         return encode_events(self.journal.since(since, limit=10_000))
 
     async def _area(self, payload: bytes) -> bytes:
-        self._lay(WideArea.from_bytes(payload) if payload else None)
+        self._impose(WideArea.from_bytes(payload) if payload else None)
         return b""
 
-    def _lay(self, area: WideArea | None) -> None:
+    def _impose(self, area: WideArea | None) -> None:
         self.links.shape = None if area is None else area.shape(self.address)
         for listener in self.on_area:
             listener(area)

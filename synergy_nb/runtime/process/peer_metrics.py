@@ -16,7 +16,7 @@ import msgspec
 from synergy_nb.events import ComponentMeasurements, PeerMeasured, Recorder, encode_events
 from synergy_nb.events.journal import Journal
 from synergy_nb.runtime.process.machine_monitor import resident
-from synergy_nb.runtime.process.requests import Follow, Followed, pack, unpack
+from synergy_nb.runtime.process.requests import FollowJournal, JournalPart, pack, unpack
 
 __all__ = ["PeerMetrics"]
 
@@ -92,15 +92,15 @@ class PeerMetrics:
             self._timer = None
 
     async def follow(self, payload: bytes) -> bytes:
-        """Answer a :class:`~synergy_nb.runtime.process.requests.Follow`."""
-        request = unpack(payload, Follow)
+        """Answer a :class:`~synergy_nb.runtime.process.requests.FollowJournal`."""
+        request = unpack(payload, FollowJournal)
         self._followed = self._runtime.loop.time()
         self.wake()
         since = request.since if request.journal == self._name else 0
         events = self._runtime.journal.since(since, PORTION)
         following = events[-1].sequence + 1 if events else since
         more = following < self._runtime.journal.next_sequence
-        return pack(Followed(self._name, following, more, msgspec.Raw(encode_events(events))))
+        return pack(JournalPart(self._name, following, more, msgspec.Raw(encode_events(events))))
 
     def _measure(self) -> None:
         self._timer = None

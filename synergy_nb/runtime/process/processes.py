@@ -79,7 +79,7 @@ class PeerProcess(ProcessInterface):
     name
         Name of the process.
     fork_server
-        Nursery that forks the process.
+        Fork server that forks the process.
     spec
         Parameters of the process, except the address of the scheduler.
     timeout

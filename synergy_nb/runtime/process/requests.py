@@ -1,4 +1,4 @@
-"""Requests of a notebook to a peer and their answers: typed values, MessagePack on the link."""
+"""The requests of clients to peers, and the answers: typed values, which are MessagePack on the link."""
 
 from __future__ import annotations
 
@@ -19,15 +19,15 @@ __all__ = [
     "Fetch",
     "Fetched",
     "FindHosts",
-    "Follow",
-    "Followed",
+    "FollowJournal",
+    "JournalPart",
     "HostsFound",
     "Join",
     "Joined",
     "ListApplications",
     "Listed",
     "MeasureDelays",
-    "Name",
+    "ApplicationId",
     "NotAdmitted",
     "PeerState",
     "Push",
@@ -110,8 +110,8 @@ class MeasureDelays(msgspec.Struct, frozen=True):
     addresses: list[str]
 
 
-class Name(msgspec.Struct, frozen=True):
-    """Names an application."""
+class ApplicationId(msgspec.Struct, frozen=True):
+    """A request about the application with this id."""
 
     application: str
 
@@ -288,7 +288,7 @@ class Pushed(msgspec.Struct, frozen=True):
 
 
 class Dropped(msgspec.Struct, frozen=True):
-    """Report to an origin how many rows for a source were dropped so far because they were late."""
+    """A report to an origin: the number of rows for a source that were dropped so far because they were late."""
 
     application: str
     source: str
@@ -307,8 +307,8 @@ class HostsFound(msgspec.Struct, frozen=True):
     hosts: dict[str, list[str]]
 
 
-class Follow(msgspec.Struct, frozen=True):
-    """Ask for the events of a peer's journal from number ``since`` on; answered by :class:`Followed`.
+class FollowJournal(msgspec.Struct, frozen=True):
+    """Ask for the events of a peer's journal from number ``since`` on; answered by :class:`JournalPart`.
 
     ``journal`` names the journal that the number belongs to, from an earlier answer; any other journal, such as that of
     a restarted peer, is read from its beginning.
@@ -318,8 +318,8 @@ class Follow(msgspec.Struct, frozen=True):
     since: int = 0
 
 
-class Followed(msgspec.Struct, frozen=True):
-    """A portion of a journal: its name, the next number to ask for, and whether there is ``more`` already."""
+class JournalPart(msgspec.Struct, frozen=True):
+    """A part of a journal: the journal's name, the next number to ask for, and whether there is ``more`` already."""
 
     journal: str
     next: int

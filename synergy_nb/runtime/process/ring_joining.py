@@ -66,7 +66,7 @@ def _given_up(waiting: ProgressDeadline) -> str:
     assert last is not None
     return (
         f"the peers have not formed a ring: {last}, and nothing has changed for {waiting.seconds:g} s; "
-        f"missing: {last.absent}"
+        f"missing: {last.missing_text}"
     )
 
 

@@ -47,7 +47,7 @@ from synergy_nb.runtime.process.requests import (
     Joined,
     ListApplications,
     Listed,
-    Name,
+    ApplicationId,
     PeerState,
     SparkState,
     Submit,
@@ -112,7 +112,7 @@ class Service:
         self._recorder = recorder
         self.runtime = runtime
         self.synergy = synergy
-        self._of: dict[str, _Measured] = {}  # by request of this peer
+        self._measurements: dict[str, _Measured] = {}  # by request of this peer
         self._changed = asyncio.Condition()
         self._tasks: set[asyncio.Task[None]] = set()
         self._counters: Counters | None = None
@@ -122,7 +122,7 @@ class Service:
         self._overheads = MeasuredOverheads(SPAN, runtime.loop, runtime.report)
         self._advertised = Advertised(runtime.clock, runtime.report)
         self._loads = LoadReports(runtime.report)
-        self._standbys = CopyReports(runtime.report_soon, runtime.loop, self.spark, keys)
+        self._copy_reports = CopyReports(runtime.report_soon, runtime.loop, self.spark, keys)
         self.host = Host(
             runtime,
             failed=self._failed,
@@ -131,7 +131,7 @@ class Service:
             measured=self._measured,
             keys=keys,
             prepared=self._prepared,
-            copies=self._standbys.handle,
+            copies=self._copy_reports.handle,
             samples=self._samples,
             measure_s=MEASURE,
             unused_cores=lambda: synergy.ledger.residual_cores(""),
@@ -152,7 +152,7 @@ class Service:
         self.measuring = PeerMetrics(
             runtime,
             lambda: (synergy.ledger.cores, synergy.ledger.load),
-            self._at_work,
+            self._executing_components,
             lambda: synergy.loads.load.predicted,
         )
         if PART in synergy.config.components:
@@ -218,7 +218,7 @@ class Service:
         self._overheads.close()
         for task in self._tasks:
             task.cancel()
-        self._standbys.close()
+        self._copy_reports.close()
         await self.host.close()
         await self.spark.close()
         if self._recorder is not None:
@@ -238,7 +238,7 @@ class Service:
         self.runtime.report(driver.ReaderStalled(application, operator, reader, reason))
 
     def _finished(self, application: str, operator: str) -> None:
-        of = self._of.get(application)
+        of = self._measurements.get(application)
         if of is None:
             return
         of.unfinished.discard(operator)
@@ -246,7 +246,7 @@ class Service:
             self.runtime.report_soon(driver.SinksEnded(application))
 
     def _measured(self, application: str, operator: str, _measured: Quality) -> None:
-        of = self._of.get(application)
+        of = self._measurements.get(application)
         if of is None:
             return
         record = of.qos[operator] = self.host.qos(application, operator)
@@ -255,7 +255,7 @@ class Service:
             self.runtime.report(driver.DelayMeasured(application, delay))
 
     def _link_down(self, address: str) -> None:
-        """Send again after a link failure, and check whether the other end is alive."""
+        """Send unacknowledged data again after a link has failed, and check whether the other peer lives."""
         self.host.link_down(address)
         self._error_publisher.lost(address)
         self.runtime.report(driver.LinkFailed(address))
@@ -264,7 +264,7 @@ class Service:
         limits = () if area is None else (area.bandwidths(self.runtime.address), area.sites)
         self.runtime.report(driver.BandwidthsLimited(*limits))
 
-    def _at_work(self) -> list[dict[str, Any]]:
+    def _executing_components(self) -> list[dict[str, Any]]:
         """Return the measurements of each component, except sinks of ended applications that only retain results.
 
         Other components of an ended application are there because their streams are shared.
@@ -314,7 +314,7 @@ class Service:
         async with self._changed:
             self._changed.notify_all()
 
-    async def _until(self, condition: Callable[[], bool], seconds: float) -> None:
+    async def _wait_until(self, condition: Callable[[], bool], seconds: float) -> None:
         try:
             async with asyncio.timeout(seconds), self._changed:
                 await self._changed.wait_for(condition)
@@ -327,7 +327,7 @@ class Service:
         request = unpack(payload, Join)
         self.runtime.request(driver.JoinRing(request.contact))
         pastry, directory = self.synergy.pastry, self.synergy.directory
-        await self._until(lambda: pastry.joined and directory.confirmed, POLL)
+        await self._wait_until(lambda: pastry.joined and directory.confirmed, POLL)
         if not pastry.joined:
             raise ValueError(f"contact: {request.contact!r}; the ring could not be joined through it in {POLL:g} s")
         self.calibration.renew()
@@ -352,35 +352,35 @@ class Service:
         plan = Plan.from_bytes(request.plan)
         on_spark = PART in self.synergy.config.components
         check_memory(plan, on_peers(plan, spark=on_spark), self.host.hosting.memory.limit)
-        self._of[application] = _Measured(plan)
+        self._measurements[application] = _Measured(plan)
         if on_spark:
             self._spark_reports.publish()
         try:
             await self._commands.submit(application, request.plan, request.placement)
         finally:
-            for forgotten in self._of.keys() - requests.keys():
-                del self._of[forgotten]
-        return pack(await self._composed(application))
+            for forgotten in self._measurements.keys() - requests.keys():
+                del self._measurements[forgotten]
+        return pack(await self._wait_for_decision(application))
 
-    async def _composed(self, application: str) -> ApplicationState:
+    async def _wait_for_decision(self, application: str) -> ApplicationState:
         """Return the state of an application once it is decided, or needs a Spark server that is missing."""
         request = self.synergy.requests[application]
 
         def decided() -> bool:
             return request.state not in UNDECIDED or (request.on_spark and not self.spark.ready)
 
-        await self._until(decided, DECIDED)
+        await self._wait_until(decided, DECIDED)
         return self._state_of(request)
 
     async def _decision(self, payload: bytes) -> bytes:
-        return pack(await self._composed(self._known(payload).name))
+        return pack(await self._wait_for_decision(self._named_request(payload).name))
 
     async def _spark_news(self, payload: bytes) -> bytes:
         self.spark.receive_state(unpack(payload, SparkState))
         return b""
 
-    def _known(self, payload: bytes) -> Request:
-        return self._submission(unpack(payload, Name).application)
+    def _named_request(self, payload: bytes) -> Request:
+        return self._submission(unpack(payload, ApplicationId).application)
 
     def _submission(self, name: str) -> Request:
         request = self.synergy.requests.get(name)
@@ -390,7 +390,7 @@ class Service:
 
     def _state_of(self, request: Request) -> ApplicationState:
         """Return what is known of an application."""
-        of = self._of[request.name]
+        of = self._measurements[request.name]
         return ApplicationState(
             request.name,
             request.status.value,
@@ -403,7 +403,7 @@ class Service:
         )
 
     async def _application(self, payload: bytes) -> bytes:
-        return pack(self._state_of(self._known(payload)))
+        return pack(self._state_of(self._named_request(payload)))
 
     async def _applications(self, payload: bytes) -> bytes:
         known = set(unpack(payload, ListApplications).plans)
@@ -414,28 +414,28 @@ class Service:
         return pack(Listed(listed))
 
     async def _wait(self, payload: bytes) -> bytes:
-        request = self._known(payload)
-        await self._until(lambda: request.status not in LASTING, POLL)
+        request = self._named_request(payload)
+        await self._wait_until(lambda: request.status not in LASTING, POLL)
         return pack(self._state_of(request))
 
     async def _stop(self, payload: bytes) -> bytes:
-        request = self._known(payload)
+        request = self._named_request(payload)
         self.runtime.request(driver.StopApplication(request.name))
         return pack(self._state_of(request))
 
     async def _halt(self, payload: bytes) -> bytes:
         """Stop the sinks of an application, so that their last measurement covers exactly the retained results."""
-        self.host.halt(self._known(payload).name)
+        self.host.halt(self._named_request(payload).name)
         return b""
 
     async def _release(self, payload: bytes) -> bytes:
         """Discard the results of a finished application: the client that requests it has them all."""
-        self.runtime.request(driver.ReleaseResults(self._known(payload).name))
+        self.runtime.request(driver.ReleaseResults(self._named_request(payload).name))
         return b""
 
     async def _dropped(self, payload: bytes) -> bytes:
         dropped = unpack(payload, Dropped)
-        self._of[self._submission(dropped.application).name].late[dropped.source] = dropped.rows
+        self._measurements[self._submission(dropped.application).name].late[dropped.source] = dropped.rows
         self.runtime.record(LateRows, dropped.application, operator=dropped.source, dropped=dropped.rows)
         return b""
 

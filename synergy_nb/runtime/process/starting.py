@@ -27,7 +27,7 @@ from synergy_nb.plan.units import WrongValue, duration, parse_size
 from synergy_nb.recording.recording_file import create
 from synergy_nb.reporting.formatting import seconds
 from synergy_nb.runtime.client.async_cluster import AsyncCluster
-from synergy_nb.runtime.client.error_notices import ErrorNotices, watched
+from synergy_nb.runtime.client.error_notices import ErrorNotices, user_sees_output
 from synergy_nb.runtime.client.progress import Progress
 from synergy_nb.runtime.client.waiting_display import waiting
 from synergy_nb.runtime.data.spark_servers import checked
@@ -49,8 +49,8 @@ LATE: Final = 0.05  # default share of the tuples that may miss a limit
 OPERATOR_SHARE = 0.5  # share of a machine's memory for the operators of all its peers
 
 
-class _Reached:
-    """The progress of a start, for the callback of the caller.
+class _StartProgress:
+    """The text of the present step of a start; it passes the progress on to the caller.
 
     Parameters
     ----------
@@ -122,9 +122,9 @@ async def start_cluster(
     where = checked(spark)
     config["pings"] = _pings(peers)
     config["spark"] = bool(where)
-    config["of"] = {name: dict(own) for name, own in (of or {}).items()}
+    config["of"] = {name: dict(settings) for name, settings in (of or {}).items()}
     area = _area(wide_area, peers, seed)
-    reached = _Reached(f"starting {peers} peers", on_progress)
+    reached = _StartProgress(f"starting {peers} peers", on_progress)
     with _recorded(record, config):
         async with waiting(lambda: reached.text):
             return await _started(peers, config, where, area, security, per_process, joining, reached)
@@ -163,7 +163,7 @@ async def _started(
     cluster = AsyncCluster(links, started.peers, close, local=started, spark=where, notices=notices)
     joined = await _joined(cluster, area, joining, on_progress)
     _record(joined, config)
-    if watched():
+    if user_sees_output():
         await joined.warm()
     return joined
 
@@ -214,7 +214,7 @@ async def connect_cluster(
     where = checked(spark)
     check_address("scheduler", scheduler)
     patience = duration("timeout", timeout)
-    reached = _Reached(f"connecting to {scheduler}", on_progress)
+    reached = _StartProgress(f"connecting to {scheduler}", on_progress)
     with _recorded(record, config):
         async with waiting(lambda: reached.text):
             return await _connected(scheduler, config, where, wide_area, seed, security, patience, reached)
@@ -269,7 +269,7 @@ async def _connected(
 
 @contextlib.contextmanager
 def _recorded(record: str | os.PathLike[str] | None, config: dict[str, Any]) -> Iterator[None]:
-    """Let peers record to a new file, which is removed if they do not start."""
+    """Have the peers record to a new file; the file is removed if they do not start."""
     if record is None:
         yield
         return
@@ -283,7 +283,7 @@ def _recorded(record: str | os.PathLike[str] | None, config: dict[str, Any]) -> 
 
 
 def _record(cluster: AsyncCluster, config: Mapping[str, Any]) -> None:
-    """Let all peers write their records before the cluster closes."""
+    """Have all peers write their records before the cluster closes."""
 
     async def flush() -> None:
         requests = (cluster.request(peer, "record") for peer in cluster.peers)
@@ -394,7 +394,7 @@ def _pings(peers: int) -> float:
 
 
 def _own_memory(workers: Mapping[str, Mapping[str, Any]]) -> list[float]:
-    """Return the bytes of memory of each worker: its limit, or else its share of a machine like this."""
+    """Return the memory of each worker in bytes: its limit, or else its share of a machine with as much as this one."""
     hosts = [info["host"] for info in workers.values()]
     return [info["memory_limit"] or MEMORY_LIMIT / hosts.count(info["host"]) for info in workers.values()]
 
