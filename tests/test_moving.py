@@ -15,7 +15,7 @@ from synergy_nb.control.peer import Message
 from synergy_nb.dataflow.streams.deployments import Deployment, Role
 from synergy_nb.events import ComponentMoved, MoveBegun, MoveGivenUp
 from synergy_nb.lifecycle.engine_choice import SparkOffer
-from synergy_nb.lifecycle.messages import Feedback, Follow, Followed, Measured, Moved, SessionConfig
+from synergy_nb.lifecycle.messages import Feedback, Follow, Followed, Measured, GraphChanged, SessionConfig
 from synergy_nb.plan import Plan, source
 from synergy_nb.plan.spark_parts import replace_parts
 from synergy_nb.reporting.explanation import Explanation
@@ -487,14 +487,14 @@ class lost:  # noqa: N801 - reads as what it is
         self.simulation.duplication = self.before
 
 
-@pytest.mark.parametrize("kind", [Follow, Followed, Moved])
+@pytest.mark.parametrize("kind", [Follow, Followed, GraphChanged])
 def test_what_is_lost_is_said_again(kind: type[Message]) -> None:
     ring = Movers(6, seed=9)
     running(ring)
     with lost(ring, kind):
         outcome = move(ring, "o0", "peer-4")
         ring.run(0.9)
-        assert kind is Moved or outcome == []
+        assert kind is GraphChanged or outcome == []
     ring.run(5.0)
     assert outcome == [""]
     assert where(ring) == PEERS | {"o0": "peer-4"}
@@ -504,7 +504,7 @@ def test_what_is_lost_is_said_again(kind: type[Message]) -> None:
 def test_who_never_heard_that_a_move_was_given_up_gives_its_share_back() -> None:
     ring = Movers(6, seed=9)
     running(ring)
-    with lost(ring, Followed, Moved):
+    with lost(ring, Followed, GraphChanged):
         outcome = move(ring, "o0", "peer-4")
         ring.run(8.0)
         assert outcome == ["peer-2 and peer-4 did not answer in time"]

@@ -96,8 +96,8 @@ def test_what_became_of_the_requests_is_in_the_recording(live: tuple[Path, dict[
     moved = exchanges_of(live[1]["stopped"], steps)
     names = [each.message for each in moved]
     assert names[0] == "SubmitPlan"
-    assert names.index("MoveComponent") < names.index("Follow") < names.index("Followed") < names.index("Moved")
-    assert names.index("Moved") < names.index("StopApplication")
+    assert names.index("MoveComponent") < names.index("Follow") < names.index("Followed") < names.index("GraphChanged")
+    assert names.index("GraphChanged") < names.index("StopApplication")
     assert {each.sender for each in moved} >= {"driver", "peer-1", "peer-3", "peer-4"}
     assert not any("tcp://" in each.text for each in moved)
     failed = exchanges_of(live[1]["failed"], steps)

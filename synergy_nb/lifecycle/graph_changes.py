@@ -1,6 +1,6 @@
 """Changes of the graph of a running application: the origin publishes the new graph, and all peers in it adopt it.
 
-The *epoch* of a graph counts its changes. The origin sends the latest graph several times (:class:`Moved`); receiving
+The *epoch* of a graph counts its changes. The origin sends the latest graph several times (:class:`GraphChanged`); receiving
 it again has no effect. A peer that adopts a graph commits the links of its components again if their inputs have moved,
 releases components that have moved away, and instructs its driver. A peer without a role in the graph leaves.
 
@@ -20,7 +20,7 @@ from synergy_nb.control.ledger import Ledger
 from synergy_nb.control.peer import Message, Peer
 from synergy_nb.lifecycle.deploying import Deploying
 from synergy_nb.lifecycle.members import Member, producer_of
-from synergy_nb.lifecycle.messages import Graph, Lost, Moved
+from synergy_nb.lifecycle.messages import Graph, Lost, GraphChanged
 from synergy_nb.lifecycle.request import Request
 from synergy_nb.overlay.membership import Membership
 from synergy_nb.plan import Plan
@@ -82,7 +82,7 @@ class GraphChanges:
         self.on_published: list[Callable[[str], None]] = []
         self.on_change_ended: list[Callable[[str], None]] = []
         self.on_joined: list[Callable[[str], None]] = []
-        self.handlers: dict[type[Message], Callable[[str, Any], None]] = {Moved: self._moved}
+        self.handlers: dict[type[Message], Callable[[str, Any], None]] = {GraphChanged: self._graph_changed}
 
     # -- at the origin -----------------------------------------------------------------------------------------------
 
@@ -115,7 +115,7 @@ class GraphChanges:
         if request.graph is not graph:  # a later graph is sent to its own peers: it may not name a peer that was left
             addresses = sorted(set(addresses).difference(request.graph.addresses))
         for address in addresses:
-            self.peer.send(address, Moved(request.graph))
+            self.peer.send(address, GraphChanged(request.graph))
         if addresses:
             self.peer.after(RESEND_INTERVAL, self._publish, application, graph, addresses, times - 1)
 
@@ -235,7 +235,7 @@ class GraphChanges:
         link = graph.roles.peers[operator], operator
         return self.ledger.commit(graph.application, operator, 0.0, {link: plan.bandwidth(operator)})
 
-    def _moved(self, sender: str, message: Moved) -> None:
+    def _graph_changed(self, sender: str, message: GraphChanged) -> None:
         graph, address = message.graph, self.peer.address
         member = self.member_of(graph)
         if (
@@ -243,7 +243,7 @@ class GraphChanges:
             and graph.application not in self.members
             and address in graph.producer_copies | graph.producer_peers
         ):
-            member = self.join(sender, graph, "Moved")
+            member = self.join(sender, graph, "GraphChanged")
             if member is not None:
                 member.started = True  # the application runs
         if member is not None and not member.ended:

@@ -24,7 +24,7 @@ __all__ = [
     "Graph",
     "Lost",
     "Measured",
-    "Moved",
+    "GraphChanged",
     "ProducersFollowed",
     "ProducersMoved",
     "Refused",
@@ -288,7 +288,7 @@ class Followed(Message, frozen=True):
     refusal: str
 
 
-class Moved(Message, frozen=True):
+class GraphChanged(Message, frozen=True):
     """The graph of a running application has changed; the receiver adopts the new one."""
 
     graph: Graph

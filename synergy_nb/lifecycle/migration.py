@@ -29,7 +29,7 @@ phase  dissertation                           here
 3      reply of the target                    :class:`Followed` of T, with a reason if it refuses
 4      update request to each upstream peer   subscription of the follower at each U (``Subscribe``): T sends it, not S
 5      reply with the last number sent to S   answer of each U (``Data``): the point from which it sends, and its end
-6      S ends after the last numbers          :class:`Moved`: S ends at once, as T has executed the same tuples
+6      S ends after the last numbers          :class:`GraphChanged`: S ends at once, as T has executed the same tuples
 =====  =====================================  ==========================================================================
 
 Until phase 6 S is active and T executes beside it; from the new epoch on T is active. No source, log or queue waits:
@@ -70,7 +70,7 @@ from synergy_nb.events import ComponentMoved, MoveBegun, MoveGivenUp
 from synergy_nb.events.application_states import State
 from synergy_nb.lifecycle.graph_changes import RESEND_INTERVAL, GraphChanges
 from synergy_nb.lifecycle.members import Member, other_replicas
-from synergy_nb.lifecycle.messages import End, Follow, Followed, Graph, Moved, SessionConfig
+from synergy_nb.lifecycle.messages import End, Follow, Followed, Graph, GraphChanged, SessionConfig
 from synergy_nb.lifecycle.request import Request
 from synergy_nb.overlay.membership import Membership
 from synergy_nb.plan import Plan
@@ -234,7 +234,7 @@ class Migrations:
             if sender != self.peer.address:  # at the origin itself, the sinks retain their results
                 self.peer.send(sender, End(application, message.attempt, "it has ended"))
         elif move is None or (request.graph.attempt, move.graph.epoch) != (message.attempt, message.epoch):
-            self.peer.send(sender, Moved(request.graph))  # the sender may not know that the move has been given up
+            self.peer.send(sender, GraphChanged(request.graph))  # the sender may not know that the move has been given up
         elif message.refusal:
             self.abort(application, f"{move.operator} at {sender}: {message.refusal}")
         elif move.orphaned:

@@ -19,17 +19,17 @@ __all__ = [
     "Register",
     "Registered",
     "Renew",
-    "Touch",
-    "Touched",
+    "RenewCopies",
+    "RenewedItem",
 ]  # fmt: skip
 
 Item = tuple[str, Kind, int]  # name, kind, version of an entry of the sender or the receiver
-Touched = tuple[str, Kind, str, int, float]  # name, kind, host, version, seconds left
+RenewedItem = tuple[str, Kind, str, int, float]  # name, kind, host, version, seconds left
 HostLoad = tuple[str, PeerLoad]  # host, its load
 
 
 class Register(Message, frozen=True, gc=False):
-    """A host registers entries; routed to the root of the first entry's key."""
+    """Entries that the sender (their host) registers; the message is routed to the root of the first entry's key."""
 
     copies: tuple[EntryCopy, ...]
 
@@ -53,19 +53,19 @@ class Registered(Message, frozen=True, gc=False):
 
 
 class Renew(Message, frozen=True, gc=False):
-    """A host renews the leases of its entries at a root."""
+    """Entries whose leases the sender (their host) renews at a root."""
 
     items: tuple[Item, ...]
 
 
 class LoadUpdate(Message, frozen=True, gc=False):
-    """The load of the sender has left its level; to a root of components of the sender."""
+    """The load of the sender, which has left its level, for a root of components of the sender."""
 
     load: PeerLoad
 
 
 class Copies(Message, frozen=True, gc=False):
-    """Entries, and loads of hosts, for a neighbour that is to store copies, or entries for a new root."""
+    """Copies of entries and of loads of hosts: for a neighbour of the root that stores copies, or for a new root."""
 
     number: int
     copies: tuple[EntryCopy, ...]
@@ -78,10 +78,10 @@ class CopiesStored(Message, frozen=True, gc=False):
     number: int
 
 
-class Touch(Message, frozen=True, gc=False):
-    """A root forwards renewals to the neighbours that store copies."""
+class RenewCopies(Message, frozen=True, gc=False):
+    """Renewals of entries, which a root forwards to the neighbours that store copies."""
 
-    items: tuple[Touched, ...]
+    items: tuple[RenewedItem, ...]
 
 
 class EntriesRequested(Message, frozen=True, gc=False):
@@ -91,7 +91,7 @@ class EntriesRequested(Message, frozen=True, gc=False):
 
 
 class Lookup(Message, frozen=True, gc=False):
-    """A look-up of names; routed to the root of the first name."""
+    """A look-up of names by the peer ``origin``; the message is routed to the root of the first name."""
 
     ticket: int
     origin: str

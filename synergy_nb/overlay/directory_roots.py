@@ -51,8 +51,8 @@ from synergy_nb.overlay.directory_messages import (
     Register,
     Registered,
     Renew,
-    Touch,
-    Touched,
+    RenewCopies,
+    RenewedItem,
 )
 from synergy_nb.overlay.membership import Membership
 from synergy_nb.overlay.pastry import Pastry
@@ -110,12 +110,12 @@ class DirectoryRoot(Protocol):
         self.lease = lease
         self.store = Store()
         self.pull_completed = False
-        self._dead: Callable[[str], bool] = _nobody if membership is None else membership.is_dead
+        self._is_dead: Callable[[str], bool] = _nobody if membership is None else membership.is_dead
         self._ticket = 0
-        self._touched: dict[tuple[str, Kind, str], None] = {}  # (name, kind, host) whose renewal is to be forwarded
+        self._renewed: dict[tuple[str, Kind, str], None] = {}  # (name, kind, host) whose renewal is to be forwarded
         self._copying: dict[int, _Copying] = {}
         self._copier: Timer | None = None
-        self._rooted: set[str] = set()  # names of which this peer was root when entries were last moved
+        self._rooted: set[str] = set()  # names of which this peer was root when it last copied entries to neighbours
         self._neighbours: tuple[str, ...] = ()  # neighbours of this peer at that time
         self._mover: Timer | None = None
         self._pull = 0
@@ -128,7 +128,7 @@ class DirectoryRoot(Protocol):
             LoadUpdate: self._on_load_update,
             Copies: self._on_copies,
             CopiesStored: self._on_copies_stored,
-            Touch: self._on_touch,
+            RenewCopies: self._on_renew_copies,
             EntriesRequested: self._on_entries_requested,
             Lookup: self._on_lookup,
             Pull: self._on_pull,
@@ -143,7 +143,7 @@ class DirectoryRoot(Protocol):
     def start(self) -> None:
         """Start forwarding renewals and expiring entries."""
         self._ticket = max(self._ticket, int(self.peer.now * 1e6))  # higher than all numbers before a restart
-        self.peer.after(self.lease / 6 * (0.5 + 0.5 * self.peer.rng.random()), self._pass_on)
+        self.peer.after(self.lease / 6 * (0.5 + 0.5 * self.peer.rng.random()), self._forward_renewals)
 
     # -- roots -------------------------------------------------------------------------------------------------------
 
@@ -159,12 +159,12 @@ class DirectoryRoot(Protocol):
             if index and not self._is_mine(entry.name):
                 self.pastry.route(key_of(entry.name), Register((copy,)))
                 continue
-            if not copy.removed and self._dead(entry.host):
+            if not copy.removed and self._is_dead(entry.host):
                 continue  # the host registers again after it has refuted its death
             if self.store.put(copy, now):
                 fresh.append(copy)
             self._rooted.add(entry.name)
-            self._touched[entry.name, entry.kind, entry.host] = None
+            self._renewed[entry.name, entry.kind, entry.host] = None
             taken.setdefault(entry.host, []).append((entry.name, entry.kind, copy.version))
         if fresh:
             for neighbour in self.pastry.root_neighbours(SIDE):
@@ -178,7 +178,7 @@ class DirectoryRoot(Protocol):
         for item in message.items:
             name, kind, version = item
             if self.pastry.joined and self._is_mine(name) and self.store.renew(name, kind, sender, version, now):
-                self._touched[name, kind, sender] = None
+                self._renewed[name, kind, sender] = None
                 held.append(item)
             else:
                 missing.append(item)
@@ -196,27 +196,27 @@ class DirectoryRoot(Protocol):
             for neighbour in self.pastry.root_neighbours(SIDE):
                 self._copy_to(neighbour, (), ((host, load),))
 
-    def _pass_on(self) -> None:
+    def _forward_renewals(self) -> None:
         """Forward renewals to the neighbours that store copies."""
         now = self.peer.now
-        items: list[Touched] = []
-        for name, kind, host in self._touched:
+        items: list[RenewedItem] = []
+        for name, kind, host in self._renewed:
             copy = self.store.copy(name, kind, host, now)
             if copy is not None and self._is_mine(name):
                 items.append((name, kind, host, copy.version, copy.remaining))
-        self._touched.clear()
+        self._renewed.clear()
         self.store.expire(now)
         if items and self.pastry.joined:
             for neighbour in self.pastry.root_neighbours(SIDE):
                 for start in range(0, len(items), PAGE):
-                    self.peer.send(neighbour, Touch(tuple(items[start : start + PAGE])))
-        self.peer.after(self.lease / 6 * (0.9 + 0.2 * self.peer.rng.random()), self._pass_on)
+                    self.peer.send(neighbour, RenewCopies(tuple(items[start : start + PAGE])))
+        self.peer.after(self.lease / 6 * (0.9 + 0.2 * self.peer.rng.random()), self._forward_renewals)
 
-    def _on_touch(self, sender: str, message: Touch) -> None:
+    def _on_renew_copies(self, sender: str, message: RenewCopies) -> None:
         now = self.peer.now
         missing = []
         for name, kind, host, version, remaining in message.items:
-            if self.store.renew(name, kind, host, version, now, remaining) or self._dead(host):
+            if self.store.renew(name, kind, host, version, now, remaining) or self._is_dead(host):
                 continue
             if self.store.version(name, kind, host) <= version:
                 missing.append((name, kind, host))
@@ -245,7 +245,7 @@ class DirectoryRoot(Protocol):
     def _copy_again(self) -> None:
         for number, copying in list(self._copying.items()):
             if copying.times >= COPIES or copying.to not in self.pastry.leaves:
-                del self._copying[number]  # the next change of the leaf set makes up for a dead or former neighbour
+                del self._copying[number]  # the next change of the leaf set brings another neighbour, which gets copies
                 continue
             copying.times += 1
             self.peer.send(copying.to, copying.message)
@@ -263,7 +263,7 @@ class DirectoryRoot(Protocol):
     def _store(self, copies: Iterable[EntryCopy]) -> None:
         now = self.peer.now
         for copy in copies:
-            if not self._dead(copy.entry.host):
+            if not self._is_dead(copy.entry.host):
                 self.store.put(copy, now)
 
     def _on_copies_stored(self, sender: str, message: CopiesStored) -> None:

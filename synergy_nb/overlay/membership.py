@@ -28,7 +28,7 @@ them. Once it learns that it was declared dead, it spreads its own verdicts no m
 late, and suspects nobody because of that time (compare Lifeguard's local health).
 
 The detector informs Pastry: it calls ``remove`` for dead peers and ``consider`` for peers that are alive again, decides
-which peers Pastry may add (:attr:`Pastry.vets`), and measures round trips for it.
+which peers Pastry may add (:attr:`Pastry.admission_checks`), and measures round trips for it.
 
 References
 ----------
@@ -53,7 +53,7 @@ from synergy_nb.overlay.pastry import Pastry
 
 __all__ = ["ALIVE", "DEAD", "LEFT", "SUSPECT", "Membership"]
 
-HELPERS: Final = 3  # k of SWIM
+INDIRECT_PINGS: Final = 3  # other peers that are asked to ping a peer that did not answer, k of SWIM
 SPREAD: Final = 3.0  # each piece of news is sent SPREAD * log2(ring size) times
 VERIFY_EVERY: Final = 4.0  # seconds between pings to one dead peer that others still mention
 WATCHED_A_PERIOD: Final = 8  # maximum number of pings to watched peers in one period
@@ -147,7 +147,7 @@ class Membership(Protocol):
             PingFor: self._on_ping_for,
             PingForAck: self._on_ping_for_ack,
         }
-        pastry.vets.append(self._vet)
+        pastry.admission_checks.append(self._may_add)
         pastry.on_silent.append(self.suspect)
         pastry.on_left.append(self._left)
         pastry.on_joined.append(self._run)
@@ -236,14 +236,14 @@ class Membership(Protocol):
         self.peer.after(self.period, self._tick, now + self.period, epoch)
 
     def _judge(self, now: float) -> None:
-        """Have others ping the peers whose acknowledgement is overdue, and later suspect them."""
+        """Have others ping the peers whose acknowledgement is overdue; suspect those that did not answer them either."""
         for address, probe in list(self._probes.items()):
             waited = now - probe.sent
             if waited < min(0.9 * self.period, self.latency.timeout(address)):
                 continue  # sent after the last period, by a watch or another protocol
             if not probe.indirect:
                 probe.indirect = True
-                self._request_pings(address, probe.number, HELPERS)
+                self._request_pings(address, probe.number, INDIRECT_PINGS)
             elif waited >= 1.8 * self.period:
                 del self._probes[address]
                 member = self._members.get(address)
@@ -262,7 +262,7 @@ class Membership(Protocol):
                 continue
             self.peer.record(PeerDeclaredDead, address, incarnation=member.incarnation)
             self._believe(address, DEAD, member.incarnation)
-            for other in self.pastry.leaves.members:  # these peers have most to repair
+            for other in self.pastry.leaves.members:  # the neighbours of the dead peer, which repair most, are among them
                 self._number += 1
                 self._ping(other, self._number)
 
@@ -308,6 +308,7 @@ class Membership(Protocol):
         self.peer.after(delay, self._retry_dead, epoch)
 
     def _may_return(self, member: _Member, now: float) -> bool:
+        """Whether a dead peer did not leave, and died so lately that it is still pinged."""
         return member.status == DEAD and now - member.since < RETRY_FOR
 
     # -- messages ----------------------------------------------------------------------------------------------------
@@ -416,7 +417,7 @@ class Membership(Protocol):
         """Refute news about this peer with a higher incarnation; return whether the sender needs the refutation."""
         if piece.status >= DEAD and piece.incarnation > self._died:
             self._died = piece.incarnation  # so that each death is reported once
-            self._gossip.clear()  # those whom it did not reach may live
+            self._gossip.clear()  # peers that it declared dead while it was cut off may live
             self._probes.clear()
             self._suspects = dict.fromkeys(self._suspects, self.peer.now + self.suspicion)
             self.peer.record(PeerRefutedDeath, piece.address, incarnation=piece.incarnation)
@@ -432,7 +433,7 @@ class Membership(Protocol):
         member = self._members.get(address)
         if member is None:
             if status == SUSPECT and address not in self._watched and address not in self.pastry.known():
-                return  # this peer does not depend on it unless it dies
+                return  # this peer need not know that before the peer is dead
             member = self._remember(address, -1, ALIVE)
             if status == ALIVE:
                 member.incarnation = incarnation
@@ -480,7 +481,7 @@ class Membership(Protocol):
         member = self._members.get(address)
         self._believe(address, LEFT, 0 if member is None else member.incarnation)
 
-    def _vet(self, address: str) -> bool:
+    def _may_add(self, address: str) -> bool:
         """Whether Pastry may add ``address``; a dead peer that others mention is pinged from time to time."""
         if address not in self._dead:
             return True

@@ -21,7 +21,7 @@ neighbours exchange leaf sets every second after a change, and less often while 
 *Leaving* is announced, with the leaf set, to all known peers.
 
 This module does not decide which peers are dead. The failure detector (:mod:`synergy_nb.overlay.membership`) is one of
-:attr:`Pastry.vets`, which decide whether a peer may be added; it calls :meth:`Pastry.remove` and
+:attr:`Pastry.admission_checks`, which decide whether a peer may be added; it calls :meth:`Pastry.remove` and
 :meth:`Pastry.consider`.
 
 References

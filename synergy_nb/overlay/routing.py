@@ -93,7 +93,7 @@ class Routing(Protocol):
         Number of messages that this peer has received as root after 0, 1, 2, ... hops.
     on_silent : list of callables (address)
         Listeners, called when a peer has not acknowledged a hop.
-    vets : list of callables (address) -> bool
+    admission_checks : list of callables (address) -> bool
         Functions that decide whether a mentioned peer may be added; all of them have to agree.
     """
 
@@ -104,7 +104,7 @@ class Routing(Protocol):
         self.joined = False
         self.hops = [0] * (HOP_LIMIT + 1)
         self.on_silent: list[Callable[[str], None]] = []
-        self.vets: list[Callable[[str], bool]] = []
+        self.admission_checks: list[Callable[[str], bool]] = []
         self.leaves = LeafSet(peer.address, HALF_LEAVES)
         self.table = RoutingTable(peer.address)
         self._known: tuple[str, ...] | None = ()  # None when it has to be computed anew
@@ -142,7 +142,7 @@ class Routing(Protocol):
 
     def admissible(self, address: str) -> bool:
         """Whether a mentioned peer may be added to leaf set and routing table."""
-        return all(agrees(address) for agrees in self.vets)
+        return all(accepts(address) for accepts in self.admission_checks)
 
     def is_root(self, key: str) -> bool:
         """Whether this peer is nearer to ``key`` than all peers that it knows."""

@@ -173,7 +173,7 @@ DESCRIPTIONS: Final[Mapping[type[Message], Say]] = {
     directory.LoadUpdate: lambda m: f"the load of the sender is {m.load.load:.3g}, {share(m.load.promised)} promised",
     directory.Copies: lambda m: f"copies of {len(m.copies)} entries and {len(m.loads)} loads",
     directory.CopiesStored: "has the copies",
-    directory.Touch: lambda m: f"{len(m.items)} entries live on",
+    directory.RenewCopies: lambda m: f"{len(m.items)} entries live on",
     directory.EntriesRequested: lambda m: f"lacks {len(m.items)} entries",
     directory.Lookup: lambda m: f"who hosts {_several(map(_short, m.names))}?",
     directory.Found: lambda m: "; ".join(
@@ -201,7 +201,7 @@ DESCRIPTIONS: Final[Mapping[type[Message], Say]] = {
     sessions.TookOver: lambda m: _reason(f"{'cannot take' if m.refusal else 'takes'} {m.operator} over", m.refusal),
     sessions.Follow: "follow {m.operator}, or let it be followed",
     sessions.Followed: _followed,
-    sessions.Moved: lambda m: f"the components are: {_peers(m.graph.roles.peers)}",
+    sessions.GraphChanged: lambda m: f"the components are: {_peers(m.graph.roles.peers)}",
     sessions.CopiesLag: _behind,
     sessions.ProducersMoved: lambda m: f"{m.owner} has {'ended' if m.ended else 'its components elsewhere'}",
     sessions.ProducersFollowed: "knows where the components of {m.owner} are",
@@ -228,10 +228,10 @@ DESCRIPTIONS: Final[Mapping[type[Message], Say]] = {
     # active replicas
     streams.WeightsReported: lambda m: f"which streams came first at {_several(m.inputs)}",
     streams.RevivalRequested: "all streams of input {m.port} of {m.operator} are {m.delay:.3g} s late",
-    candidates.AskCandidate: lambda m: (
+    candidates.CandidateQuestion: lambda m: (
         f"what could you execute, and how far are {_several(m.peers)}?" if m.plan else "how long does an answer take?"
     ),
-    candidates.Candidate: lambda m: (
+    candidates.CandidateAnswer: lambda m: (
         f"{_several(m.hops)}, with {m.free:.3g} of {m.cores:.3g} cores" if m.hops else "an answer"
     ),
 }
@@ -250,7 +250,7 @@ HOUSEKEEPING: Final[frozenset[type[Message]]] = frozenset(
         directory.LoadUpdate,
         directory.Copies,
         directory.CopiesStored,
-        directory.Touch,
+        directory.RenewCopies,
         directory.EntriesRequested,
         directory.Pull,
         directory.Pulled,

@@ -3,7 +3,7 @@
 Theory of operation
 -------------------
 The deployment of replicas needs delays between any two candidates, of which their origin has measured only its own. So
-it asks all candidates at once (:class:`AskCandidate`). Each answers (:class:`Candidate`) with its capacity, with its
+it asks all candidates at once (:class:`CandidateQuestion`). Each answers (:class:`CandidateAnswer`) with its capacity, with its
 links from the other candidates, and, for each operator that it offers, with the projected execution time, or with the
 reason why it would refuse: the impact on the applications that run there. A peer that has never measured its delay from
 another one asks that peer first: a question without a plan is answered at once, and the round trip is the measurement.
@@ -27,7 +27,7 @@ from synergy_nb.models.projection import Impact, refused
 from synergy_nb.overlay.latency import Latency
 from synergy_nb.plan import Plan
 
-__all__ = ["AskCandidate", "Candidate", "CandidateSurvey", "IncomingLink"]
+__all__ = ["CandidateAnswer", "CandidateQuestion", "CandidateSurvey", "IncomingLink"]
 
 Project = Callable[[str, Plan, str, Sequence[str], float], tuple[float, list[Impact]]]
 
@@ -55,7 +55,7 @@ class IncomingLink(msgspec.Struct, frozen=True, gc=False, array_like=True):
     variance: float
 
 
-class AskCandidate(Message, frozen=True):
+class CandidateQuestion(Message, frozen=True):
     """Ask for what the receiver could execute of an encoded plan, and for its links from ``peers``.
 
     Without a plan only the time until the answer counts.
@@ -67,8 +67,8 @@ class AskCandidate(Message, frozen=True):
     peers: tuple[str, ...]
 
 
-class Candidate(Message, frozen=True):
-    """The answer to :class:`AskCandidate`.
+class CandidateAnswer(Message, frozen=True):
+    """The answer to :class:`CandidateQuestion`.
 
     Parameters
     ----------
@@ -97,11 +97,11 @@ class _Question:
 
     __slots__ = ("answers", "asked", "done", "message", "sent", "timer", "waiting")
 
-    def __init__(self, message: AskCandidate, waiting: set[str], done: Callable[[dict[str, Candidate]], None]) -> None:
+    def __init__(self, message: CandidateQuestion, waiting: set[str], done: Callable[[dict[str, CandidateAnswer]], None]) -> None:
         self.message = message
         self.waiting = waiting
         self.done = done
-        self.answers: dict[str, Candidate] = {}
+        self.answers: dict[str, CandidateAnswer] = {}
         self.asked = 0  # number of times
         self.sent = 0.0  # time of the first question, seconds
         self.timer: Timer | None = None
@@ -139,7 +139,7 @@ class CandidateSurvey(Protocol):
         self._number = 0
         self._questions: dict[int, _Question] = {}
         self._answering: set[tuple[str, int]] = set()  # questions whose answer waits for measurements
-        self.handlers = {AskCandidate: self._asked, Candidate: self._answered}
+        self.handlers = {CandidateQuestion: self._asked, CandidateAnswer: self._answered}
 
     def start(self) -> None:
         """Start with numbers that this peer has not used before a restart."""
@@ -151,7 +151,7 @@ class CandidateSurvey(Protocol):
         return not self._questions and not self._answering
 
     def ask(
-        self, request: str, plan: Plan, peers: Collection[str], done: Callable[[dict[str, Candidate]], None]
+        self, request: str, plan: Plan, peers: Collection[str], done: Callable[[dict[str, CandidateAnswer]], None]
     ) -> None:
         """Ask peers what they could execute of a plan, and call ``done`` with the answers by address.
 
@@ -164,7 +164,7 @@ class CandidateSurvey(Protocol):
         done
             Callback for the answers, which may lack some.
         """
-        self._ask(AskCandidate(self._next(), request, plan.to_bytes(), tuple(sorted(peers))), peers, PATIENCE, done)
+        self._ask(CandidateQuestion(self._next(), request, plan.to_bytes(), tuple(sorted(peers))), peers, PATIENCE, done)
 
     def _next(self) -> int:
         self._number += 1
@@ -172,10 +172,10 @@ class CandidateSurvey(Protocol):
 
     def _ask(
         self,
-        message: AskCandidate,
+        message: CandidateQuestion,
         peers: Collection[str],
         patience: float,
-        done: Callable[[dict[str, Candidate]], None],
+        done: Callable[[dict[str, CandidateAnswer]], None],
     ) -> None:
         question = self._questions[message.number] = _Question(message, set(peers), done)
         question.sent = self.peer.now
@@ -196,7 +196,7 @@ class CandidateSurvey(Protocol):
         del self._questions[question.message.number]
         question.done(question.answers)
 
-    def _answered(self, sender: str, message: Candidate) -> None:
+    def _answered(self, sender: str, message: CandidateAnswer) -> None:
         question = self._questions.get(message.number)
         if question is None or sender not in question.waiting:
             return
@@ -209,14 +209,14 @@ class CandidateSurvey(Protocol):
 
     # -- at candidates -------------------------------------------------------------------------------------------------
 
-    def _asked(self, sender: str, message: AskCandidate) -> None:
+    def _asked(self, sender: str, message: CandidateQuestion) -> None:
         if not message.plan:
-            self.peer.send(sender, Candidate(message.number, self._ledger.cores, 0.0, {}, {}, {}))
+            self.peer.send(sender, CandidateAnswer(message.number, self._ledger.cores, 0.0, {}, {}, {}))
             return
         try:
             plan = Plan.from_bytes(message.plan)
         except ValueError as error:
-            self.peer.record(MessageRefused, sender, message="AskCandidate", reason=str(error))
+            self.peer.record(MessageRefused, sender, message="CandidateQuestion", reason=str(error))
             return
         key = sender, message.number
         if key in self._answering:
@@ -224,17 +224,17 @@ class CandidateSurvey(Protocol):
         others = [each for each in message.peers if each != self.peer.address]
         unknown = [each for each in others if self._latency.one_way(each) is None]
 
-        def answer(_: dict[str, Candidate]) -> None:
+        def answer(_: dict[str, CandidateAnswer]) -> None:
             self._answering.discard(key)
             self.peer.send(sender, self._candidate(message, plan, others))
 
         if unknown:
             self._answering.add(key)
-            self._ask(AskCandidate(self._next(), message.request, b"", ()), unknown, MEASURING, answer)
+            self._ask(CandidateQuestion(self._next(), message.request, b"", ()), unknown, MEASURING, answer)
         else:
             answer({})
 
-    def _candidate(self, message: AskCandidate, plan: Plan, others: Sequence[str]) -> Candidate:
+    def _candidate(self, message: CandidateQuestion, plan: Plan, others: Sequence[str]) -> CandidateAnswer:
         request = message.request
         hops: dict[str, Hop] = {}
         refusals: dict[str, str] = {}
@@ -253,7 +253,7 @@ class CandidateSurvey(Protocol):
                 operator, self.peer.address, free, float("inf"), processing + overhead.mean, 0.0, variance
             )
         links = {each: link for each in others if (link := self._link(request, each)) is not None}
-        return Candidate(message.number, self._ledger.cores, free, hops, refusals, links)
+        return CandidateAnswer(message.number, self._ledger.cores, free, hops, refusals, links)
 
     def _link(self, request: str, upstream: str) -> IncomingLink | None:
         """The link from another peer; None if its delay is not known."""

@@ -28,7 +28,7 @@ from typing import Final
 import msgspec
 import numpy as np
 
-from synergy_nb.algorithms.replication.candidate_survey import Candidate, CandidateSurvey, IncomingLink
+from synergy_nb.algorithms.replication.candidate_survey import CandidateAnswer, CandidateSurvey, IncomingLink
 from synergy_nb.algorithms.replication.deployment import ALPHA, Deployed, Limits, deploy
 from synergy_nb.algorithms.replication.local_search import best_deployment, improve
 from synergy_nb.algorithms.replication.spring_relaxation import first_placement
@@ -110,7 +110,7 @@ class ActivePlacement:
         attempt = self._tries[request.name] = self._tries.get(request.name, 0) + 1
         candidates = {name: self._selected(request, name, peers) for name, peers in known.candidates.items()}
 
-        def surveyed(answers: dict[str, Candidate]) -> None:
+        def surveyed(answers: dict[str, CandidateAnswer]) -> None:
             if self._tries.get(request.name) == attempt:  # else it has ended meanwhile
                 decided(request, self._place(request, candidates, answers))
 
@@ -139,7 +139,7 @@ class ActivePlacement:
     # -- placement -----------------------------------------------------------------------------------------------------
 
     def _place(
-        self, request: Request, candidates: Mapping[str, Sequence[str]], answers: Mapping[str, Candidate]
+        self, request: Request, candidates: Mapping[str, Sequence[str]], answers: Mapping[str, CandidateAnswer]
     ) -> Decision | Refusal:
         plan, peers = request.plan, sorted(answers)
         able = {
@@ -202,7 +202,7 @@ class ActivePlacement:
         return own if own in able else self._latency.nearest(able, 1)[0]
 
 
-def _delays(peers: Sequence[str], answers: Mapping[str, Candidate], origin: str) -> Matrix:
+def _delays(peers: Sequence[str], answers: Mapping[str, CandidateAnswer], origin: str) -> Matrix:
     """One-way delays between peers, seconds; of two that neither has measured, what is certain by the origin's."""
     count = len(peers)
     found = np.zeros((count, count))
@@ -223,7 +223,7 @@ def _delays(peers: Sequence[str], answers: Mapping[str, Candidate], origin: str)
 def _deployed(
     plan: Plan,
     peers: Sequence[str],
-    answers: Mapping[str, Candidate],
+    answers: Mapping[str, CandidateAnswer],
     able: Mapping[str, Sequence[str]],
     fixed: Mapping[str, str],
     delays: Matrix,
@@ -296,7 +296,7 @@ def _bandwidth(plan: Plan, degrees: Mapping[str, int]) -> float:
     )
 
 
-def _graph(plan: Plan, where: Mapping[str, str], answers: Mapping[str, Candidate]) -> ComponentGraph:
+def _graph(plan: Plan, where: Mapping[str, str], answers: Mapping[str, CandidateAnswer]) -> ComponentGraph:
     """The component graph of an expanded plan, with what the candidates projected."""
     hops: dict[str, Hop] = {}
     links: dict[tuple[str, str], tuple[float, float]] = {}
