@@ -8,7 +8,7 @@ import msgspec
 import numpy as np
 import pytest
 
-from synergy_nb.algorithms.replication.candidate_survey import CandidateQuestion, CandidateAnswer
+from synergy_nb.algorithms.replication.candidate_survey import CandidateAnswer, CandidateQuestion
 from synergy_nb.assembly import PeerConfig
 from synergy_nb.control.driver_messages import StopApplication
 from synergy_nb.control.graph import ComponentGraph, Hop
@@ -287,7 +287,9 @@ def test_the_delay_is_that_of_the_fastest_replica_of_each_port_as_by_enumeration
 def test_messages_survive_their_encoding() -> None:
     for message in (
         CandidateQuestion(3, "r", query().to_bytes(), ("a", "b")),
-        CandidateAnswer(3, 1.0, 0.5, {"f": Hop("f", "a", 0.5, float("inf"), 1e-3, 0.0)}, {"g": "no capacity is left"}, {}),
+        CandidateAnswer(
+            3, 1.0, 0.5, {"f": Hop("f", "a", 0.5, float("inf"), 1e-3, 0.0)}, {"g": "no capacity is left"}, {}
+        ),
     ):
         data = msgspec.msgpack.encode(message)
         assert msgspec.msgpack.decode(data, type=type(message)) == message

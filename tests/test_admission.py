@@ -277,7 +277,7 @@ def test_missing_capacity_is_reported_as_such() -> None:
     assert ring.until_decided("burst").status == "running"
     components = ring.synergy["peer-1"].session.components
     bursts = (Segment(0.0, 1.0, 0.1, 10.0), Segment(1.0, 1.0, 1.2, 1000.0))
-    ring.simulation.call("peer-1", components.observed, ("burst", "filter"), bursts)
+    ring.simulation.call("peer-1", components.load_measured, ("burst", "filter"), bursts)
     ring.submit("peer-1", "next", filtered("1 s"))
     report = ring.until_decided("next")
     assert report.status == "rejected"

@@ -510,7 +510,7 @@ def test_a_peer_forgets_applications_that_ended_long_ago(monkeypatch: pytest.Mon
                 await done.wait(DEADLINE)
             host = runtime_of(next(iter(existing.workers.values()))).host
             assert isinstance(host, service.Service)
-            kept = [len(known) for known in (host.synergy.requests, host._of)]
+            kept = [len(known) for known in (host.synergy.requests, host._measurements)]
             held = sorted(host.synergy.session.applications)
             assert running.id in held
             await cluster.close()

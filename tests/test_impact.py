@@ -199,7 +199,7 @@ def test_running_applications_are_projected_by_their_plans_until_they_are_measur
     assert report.status == "rejected"
     assert "QoS impact" in report.reason
     even = (Segment(0.0, 5.0, 0.1, 10.0), Segment(5.0, 5.0, 0.12, 12.0))
-    made.simulation.call("peer-1", made.synergy["peer-1"].session.components.observed, ("a", "work"), even)
+    made.simulation.call("peer-1", made.synergy["peer-1"].session.components.load_measured, ("a", "work"), even)
     made.submit("peer-3", "c", work("11.75 ms"))
     assert made.until_decided("c").status == "running"
 
@@ -211,11 +211,11 @@ def test_a_varying_load_counts_at_its_maximum() -> None:
     made.until_decided("a")
     made.run(2.0)
     burst = (Segment(0.0, 2.0, 0.85, 85.0), Segment(2.0, 8.0, 0.04, 4.0))
-    made.simulation.call("peer-1", made.synergy["peer-1"].session.components.observed, ("a", "work"), burst)
+    made.simulation.call("peer-1", made.synergy["peer-1"].session.components.load_measured, ("a", "work"), burst)
     made.submit("peer-3", "b", work("7 ms"))  # load 0.14: 0.99 with the burst
     report = made.until_decided("b")
     assert report.status == "rejected"
     assert "QoS impact" in report.reason
-    made.simulation.call("peer-1", made.synergy["peer-1"].session.components.observed, ("a", "work"), ())
+    made.simulation.call("peer-1", made.synergy["peer-1"].session.components.load_measured, ("a", "work"), ())
     made.submit("peer-3", "c", work("7 ms"))
     assert made.until_decided("c").status == "running"

@@ -15,7 +15,7 @@ from synergy_nb.control.peer import Message
 from synergy_nb.dataflow.streams.deployments import Deployment, Role
 from synergy_nb.events import ComponentMoved, MoveBegun, MoveGivenUp
 from synergy_nb.lifecycle.engine_choice import SparkOffer
-from synergy_nb.lifecycle.messages import Feedback, Follow, Followed, Measured, GraphChanged, SessionConfig
+from synergy_nb.lifecycle.messages import Feedback, Follow, Followed, GraphChanged, Measured, SessionConfig
 from synergy_nb.plan import Plan, source
 from synergy_nb.plan.spark_parts import replace_parts
 from synergy_nb.reporting.explanation import Explanation

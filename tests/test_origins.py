@@ -122,7 +122,9 @@ class Scripted:
 PEERS = {f"peer-{name}": name for name in OFFERS}
 
 
-def order(scripted: Scripted, plan: Plan, origin: str | None, turn: int = 1, *, same_machine: bool = False) -> list[str]:
+def order(
+    scripted: Scripted, plan: Plan, origin: str | None, turn: int = 1, *, same_machine: bool = False
+) -> list[str]:
     origins = Origins(scripted.ask, scripted.clock, same_machine=same_machine)
     return asyncio.run(origins.order(plan, origin, PEERS, scripted.states, turn))
 
@@ -136,7 +138,12 @@ def test_by_default_the_peer_nearest_to_the_client_is_asked_first() -> None:
 
 def test_a_client_beside_its_peers_measures_nothing_and_takes_turns() -> None:
     scripted = Scripted({"a": 0.3, "b": 0.02, "c": 0.1})
-    assert [order(scripted, packets(), None, turn, same_machine=True)[0] for turn in (1, 2, 3, 4)] == ["a", "b", "c", "a"]
+    assert [order(scripted, packets(), None, turn, same_machine=True)[0] for turn in (1, 2, 3, 4)] == [
+        "a",
+        "b",
+        "c",
+        "a",
+    ]
     assert scripted.asked == []
 
 

@@ -269,7 +269,9 @@ def test_the_origin_holds_graphs_to_the_same_limit_as_peers_on_the_way(share: fl
     graph = ComponentGraph(hops, dict.fromkeys(edges, (math.inf, 0.0)))
     found = violated_condition(plan, graph, None, graph.balance(plan), 0.1)
     assert found == (f"delay {0.1 * share:.4g} s {reason}" if reason else "")
-    assert violated_condition(plan, graph, None, graph.balance(plan)) == f"delay {0.1 * share:.4g} s exceeds 0.1 s (2.2)"
+    assert (
+        violated_condition(plan, graph, None, graph.balance(plan)) == f"delay {0.1 * share:.4g} s exceeds 0.1 s (2.2)"
+    )
 
 
 # -- what comes of it --------------------------------------------------------------------------------------------------

@@ -109,7 +109,8 @@ def choose(plan: Plan, offer: SparkOffer | None, profiles: Mapping[str, Profile]
     otherwise = replace_parts(plan, rest, offer.micro_batch) if rest else plan
     limit, added = plan.qos.delay, _added_delay(placed)
     if limit is not None and added >= limit:
-        late = f"a micro-batch adds {format_duration(round(added, 3))}, and results must come within {format_duration(limit)}"
+        adds = format_duration(round(added, 3))
+        late = f"a micro-batch adds {adds}, and results must come within {format_duration(limit)}"
         for name in chosen - rest:
             if name in reasons:
                 reasons[name] = ("peer", f"{late}, though {reasons[name][1]}")
@@ -144,7 +145,9 @@ def _on_spark(
                 measured,
                 name,
                 offer,
-                measured_rate=any(known[above].rate is not None for above in _with_upstream(plan, name) if above in known),
+                measured_rate=any(
+                    known[above].rate is not None for above in _with_upstream(plan, name) if above in known
+                ),
             )
             reasons[name] = engine, why
             if engine == "spark":

@@ -1,8 +1,8 @@
 """Changes of the graph of a running application: the origin publishes the new graph, and all peers in it adopt it.
 
-The *epoch* of a graph counts its changes. The origin sends the latest graph several times (:class:`GraphChanged`); receiving
-it again has no effect. A peer that adopts a graph commits the links of its components again if their inputs have moved,
-releases components that have moved away, and instructs its driver. A peer without a role in the graph leaves.
+The *epoch* of a graph counts its changes. The origin sends the latest graph several times (:class:`GraphChanged`); a
+repetition has no effect. A peer that adopts a graph commits the links of its components again if their inputs have
+moved, releases components that have moved away, and instructs its driver. A peer without a role in the graph leaves.
 
 By this message, a peer with a copy of a shared component joins the applications that share it. A peer that had a shared
 component stays a member of these applications until the graph of the component's own application shows that it has
@@ -20,7 +20,7 @@ from synergy_nb.control.ledger import Ledger
 from synergy_nb.control.peer import Message, Peer
 from synergy_nb.lifecycle.deploying import Deploying
 from synergy_nb.lifecycle.members import Member, producer_of
-from synergy_nb.lifecycle.messages import Graph, Lost, GraphChanged
+from synergy_nb.lifecycle.messages import Graph, GraphChanged, Lost
 from synergy_nb.lifecycle.request import Request
 from synergy_nb.overlay.membership import Membership
 from synergy_nb.plan import Plan
@@ -169,7 +169,9 @@ class GraphChanges:
                 self.commit_backup(member, operator)
         followed = {name for name, peer in graph.roles.followers.items() if peer == address}
         member.ready &= followed.union(graph.roles.backed_up(address))
-        member.failed_followers = {name: reason for name, reason in member.failed_followers.items() if name in graph.roles.followers}
+        member.failed_followers = {
+            name: reason for name, reason in member.failed_followers.items() if name in graph.roles.followers
+        }
         self.components.update_producers(graph)
         if member.running:
             self.components.offer(application, member.sharable_operators)

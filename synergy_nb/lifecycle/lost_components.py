@@ -15,7 +15,7 @@ from synergy_nb.events import ComponentFailed
 from synergy_nb.lifecycle.deploying import needed_by
 from synergy_nb.lifecycle.hosted_components import Components
 from synergy_nb.lifecycle.members import Member
-from synergy_nb.lifecycle.messages import Lost, GraphChanged
+from synergy_nb.lifecycle.messages import GraphChanged, Lost
 from synergy_nb.lifecycle.migration import Migrations
 from synergy_nb.lifecycle.request import Request
 from synergy_nb.lifecycle.takeover import TakeOvers
@@ -88,7 +88,9 @@ class LostComponents:
             return  # the message is about an earlier graph: the component has moved since
         graph = request.graph
         if sender not in {*graph.roles.addresses, *graph.producer_peers}:
-            self._peer.send(sender, GraphChanged(graph))  # it has a copy of a shared component, and does not know the graph
+            self._peer.send(
+                sender, GraphChanged(graph)
+            )  # it has a copy of a shared component, and does not know the graph
             return
         if message.attempt != graph.attempt:
             return

@@ -234,7 +234,9 @@ class Migrations:
             if sender != self.peer.address:  # at the origin itself, the sinks retain their results
                 self.peer.send(sender, End(application, message.attempt, "it has ended"))
         elif move is None or (request.graph.attempt, move.graph.epoch) != (message.attempt, message.epoch):
-            self.peer.send(sender, GraphChanged(request.graph))  # the sender may not know that the move has been given up
+            self.peer.send(
+                sender, GraphChanged(request.graph)
+            )  # the sender may not know that the move has been given up
         elif message.refusal:
             self.abort(application, f"{move.operator} at {sender}: {message.refusal}")
         elif move.orphaned:

@@ -25,7 +25,9 @@ def by_more_than(tolerated: float) -> str:
     return f" by more than {share(tolerated)}" if tolerated else ""
 
 
-def violated_condition(plan: Plan, graph: ComponentGraph, late: float | None, phi: float, tolerated: float = 0.0) -> str:
+def violated_condition(
+    plan: Plan, graph: ComponentGraph, late: float | None, phi: float, tolerated: float = 0.0
+) -> str:
     """Describe the first selection condition that a complete graph violates; return an empty text if it meets all.
 
     Condition 2.1 holds for every merged graph.

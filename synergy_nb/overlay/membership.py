@@ -236,7 +236,7 @@ class Membership(Protocol):
         self.peer.after(self.period, self._tick, now + self.period, epoch)
 
     def _judge(self, now: float) -> None:
-        """Have others ping the peers whose acknowledgement is overdue; suspect those that did not answer them either."""
+        """Have others ping the peers whose acknowledgement is overdue; suspect those that do not answer them either."""
         for address, probe in list(self._probes.items()):
             waited = now - probe.sent
             if waited < min(0.9 * self.period, self.latency.timeout(address)):
@@ -262,7 +262,9 @@ class Membership(Protocol):
                 continue
             self.peer.record(PeerDeclaredDead, address, incarnation=member.incarnation)
             self._believe(address, DEAD, member.incarnation)
-            for other in self.pastry.leaves.members:  # the neighbours of the dead peer, which repair most, are among them
+            for (
+                other
+            ) in self.pastry.leaves.members:  # the neighbours of the dead peer, which repair most, are among them
                 self._number += 1
                 self._ping(other, self._number)
 

@@ -18,8 +18,8 @@ from synergy_nb.simulator.stream_world import StreamWorld
 
 __all__ = ["ReplicaWorld"]
 
-_TRIES = 200  # times that the director looks whether the state of a replica has arrived
-_WAIT_S = 0.05  # seconds between them
+_TRIES = 200  # number of times that the director checks whether the state of a replica has arrived
+_WAIT_S = 0.05  # seconds between two checks
 
 
 class ReplicaWorld(StreamWorld):
@@ -27,7 +27,7 @@ class ReplicaWorld(StreamWorld):
 
     def __init__(self, *arguments: Any, **settings: Any) -> None:
         super().__init__(*arguments, **settings)
-        self._built = 99  # number of the last replica that was rebuilt
+        self._built = 99  # number of the last rebuilt replica: those of a plan have lower numbers
 
     def replicas(self, application: str, operator: str) -> list[str]:
         """Return the replicas of an operator whose peers live."""
@@ -52,7 +52,7 @@ class ReplicaWorld(StreamWorld):
         self._assign(application, reader, _without(found, Feed(application, producer)))
 
     def revive(self, application: str, producer: str, reader: str, port: int) -> None:
-        """Have a reader read a replica (again)."""
+        """Have a reader read the stream from a replica, again or for the first time."""
         found = self.deployments[application].assignments[reader]
         self._assign(application, reader, _with(found, Feed(application, producer), port))
 
@@ -137,13 +137,13 @@ class ReplicaWorld(StreamWorld):
 
 
 def _without(assignment: Assignment, feed: Feed) -> Assignment:
-    """An assignment with an empty place for a stream; the numbers of the other inputs do not change."""
+    """Return an assignment without a stream; its input stays, empty, so the numbers of the others do not change."""
     empty = Feed(feed.application, "")
     return msgspec.structs.replace(assignment, inputs=tuple(empty if one == feed else one for one in assignment.inputs))
 
 
 def _with(assignment: Assignment, feed: Feed, port: int) -> Assignment:
-    """An assignment with one more stream for a port of the operator."""
+    """Return an assignment with one more stream for a port of the operator."""
     if feed in assignment.inputs:
         return assignment
     ports = assignment.ports or tuple(range(len(assignment.inputs)))
@@ -151,10 +151,11 @@ def _with(assignment: Assignment, feed: Feed, port: int) -> Assignment:
 
 
 def _is_of(feed: Feed, known: Mapping[str, Assignment], operator: str) -> bool:
+    """Whether a feed is the stream from a replica of an operator."""
     return feed.operator in known and known[feed.operator].replica_of == operator
 
 
 def _port_of(assignment: Assignment, known: Mapping[str, Assignment], operator: str) -> int:
-    """Port that the replicas of an operator feed."""
+    """Return the port that the replicas of an operator feed."""
     number = next(at for at, feed in enumerate(assignment.inputs) if _is_of(feed, known, operator))
     return assignment.port(number)

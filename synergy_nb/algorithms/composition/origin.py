@@ -222,7 +222,9 @@ class Composition(Protocol):
         shown, tolerated_excess = 0, self.probing.tolerated_excess(plan)
         for graph in graphs:
             delay, phi = graph.delay(plan), graph.balance(plan)
-            failed = violated_condition(plan, graph, self.config.late, phi, tolerated_excess) if self.config.enforce else ""
+            failed = (
+                violated_condition(plan, graph, self.config.late, phi, tolerated_excess) if self.config.enforce else ""
+            )
             if not failed:
                 pending.qualified.append((phi, graph))
                 pending.unqualified = ""

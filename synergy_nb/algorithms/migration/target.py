@@ -192,7 +192,9 @@ class Target:
         graph, operator = departure.graph, departure.operator
         peers, hops = graph.roles.peers, departure.hops
         since = max((self._extra_delay(peers[up], hops) for up in plan.upstream(operator) if peers[up]), default=0.0)
-        until = max((self._extra_delay(peers[down], hops) for down in plan.downstream(operator) if peers[down]), default=0.0)
+        until = max(
+            (self._extra_delay(peers[down], hops) for down in plan.downstream(operator) if peers[down]), default=0.0
+        )
         allowed = departure.departure_limit - until - max(departure.age + since, 0.0)
         intercept, slope, processing = departure.intercept, departure.slope, departure.processing
         own = self._own_line(plan, operator)

@@ -2,11 +2,11 @@
 
 Theory of operation
 -------------------
-The deployment of replicas needs delays between any two candidates, of which their origin has measured only its own. So
-it asks all candidates at once (:class:`CandidateQuestion`). Each answers (:class:`CandidateAnswer`) with its capacity, with its
-links from the other candidates, and, for each operator that it offers, with the projected execution time, or with the
-reason why it would refuse: the impact on the applications that run there. A peer that has never measured its delay from
-another one asks that peer first: a question without a plan is answered at once, and the round trip is the measurement.
+The deployment of replicas needs the delays between any two candidates, and the origin has measured only its own. So it
+asks all candidates at once (:class:`CandidateQuestion`). Each answers (:class:`CandidateAnswer`) with its capacity,
+with its links from the other candidates, and, for each operator that it offers, with the projected execution time, or
+with the reason why it would refuse: the impact on the applications that run there. A peer that has never measured its
+delay from another one asks that peer first: a question without a plan is answered at once, and measures the round trip.
 
 A question is asked again until it is answered, and an answer counts once. Peers that stay silent are left out.
 """
@@ -32,7 +32,7 @@ __all__ = ["CandidateAnswer", "CandidateQuestion", "CandidateSurvey", "IncomingL
 Project = Callable[[str, Plan, str, Sequence[str], float], tuple[float, list[Impact]]]
 
 PATIENCE: Final = 1.5  # seconds until candidates that have not answered are left out
-MEASURING: Final = 0.5  # seconds until the same for peers of which only the delay is measured
+MEASURING: Final = 0.5  # seconds until peers are left out of which only the delay is measured
 SENDS: Final = 3  # number of times that a question is asked
 
 
@@ -56,9 +56,9 @@ class IncomingLink(msgspec.Struct, frozen=True, gc=False, array_like=True):
 
 
 class CandidateQuestion(Message, frozen=True):
-    """Ask for what the receiver could execute of an encoded plan, and for its links from ``peers``.
+    """A question: what could the receiver execute of an encoded plan, and how far are ``peers`` from it?
 
-    Without a plan only the time until the answer counts.
+    Without a plan, the question only measures the time until the answer.
     """
 
     number: int
@@ -68,7 +68,7 @@ class CandidateQuestion(Message, frozen=True):
 
 
 class CandidateAnswer(Message, frozen=True):
-    """The answer to :class:`CandidateQuestion`.
+    """The answer of a candidate to :class:`CandidateQuestion`.
 
     Parameters
     ----------
@@ -97,7 +97,9 @@ class _Question:
 
     __slots__ = ("answers", "asked", "done", "message", "sent", "timer", "waiting")
 
-    def __init__(self, message: CandidateQuestion, waiting: set[str], done: Callable[[dict[str, CandidateAnswer]], None]) -> None:
+    def __init__(
+        self, message: CandidateQuestion, waiting: set[str], done: Callable[[dict[str, CandidateAnswer]], None]
+    ) -> None:
         self.message = message
         self.waiting = waiting
         self.done = done
@@ -113,7 +115,7 @@ class CandidateSurvey(Protocol):
     Parameters
     ----------
     peer, ledger, latency, overheads
-        The peer, its resources, how far others are, and its measured overheads.
+        The peer, its resources, its latencies to other peers, and its measured overheads.
     project
         Function that returns the execution time of a component here and its impact on the applications here, see
         :meth:`~synergy_nb.lifecycle.impact.Impacts.project`.
@@ -164,7 +166,9 @@ class CandidateSurvey(Protocol):
         done
             Callback for the answers, which may lack some.
         """
-        self._ask(CandidateQuestion(self._next(), request, plan.to_bytes(), tuple(sorted(peers))), peers, PATIENCE, done)
+        self._ask(
+            CandidateQuestion(self._next(), request, plan.to_bytes(), tuple(sorted(peers))), peers, PATIENCE, done
+        )
 
     def _next(self) -> int:
         self._number += 1
@@ -202,7 +206,7 @@ class CandidateSurvey(Protocol):
             return
         question.waiting.discard(sender)
         question.answers[sender] = message
-        if not question.message.plan and question.asked == 1:  # of a repeated question, it is not known which was first
+        if not question.message.plan and question.asked == 1:  # else it is not known which repetition was answered
             self._latency.sample(sender, self.peer.now - question.sent)
         if not question.waiting:
             self._complete(question)

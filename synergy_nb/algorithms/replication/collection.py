@@ -1,9 +1,9 @@
 """Collection of the stream and operator replicas that are least useful for their cost (algorithm 6 in [1]_).
 
 While the network cost exceeds θ, the group of dependent streams with the least utility per cost is discarded. Each
-operator retains at least ``k_min`` replicas, and each application a stream for each of its inputs. That is not enough
-to survive a crash: all remaining replicas of an operator may read the same replica of another. So a group also remains
-if an application would get nothing after a single crash without it.
+operator retains at least ``k_min`` replicas, and each application a stream for each of its inputs. That alone does not
+survive every crash: all remaining replicas of an operator may read the same replica of another one. So a group also
+remains if an application would get no results without it after a single crash.
 
 .. [1] J.-H. Hwang, U. Çetintemel, S. Zdonik. Fast and highly-available stream processing over wide area networks.
    ICDE 2008. Section V-B.
@@ -61,8 +61,8 @@ def collect(
     k_min
         Number of replicas that each operator retains.
     failures
-        Replicas that may fail together, such as those of a server. No group is discarded without which such a failure
-        would cut an application off. Default: each replica alone if ``k_min`` is at least 2, else none.
+        Sets of replicas that may fail together, such as those of a server. A group remains if an application would get
+        no results without it after such a failure. Default: each replica alone if ``k_min`` is at least 2, else none.
     """
     if failures is None:
         failures = [{replica} for replica in graph.operators] if k_min > 1 else []
@@ -71,7 +71,7 @@ def collect(
     while graph.cost > theta:  # line 1
         utilities, _ = graph.utilities(weights)
         groups: list[tuple[float, int, tuple[StreamReplica, ...], float, float]] = []
-        without = set[str]()  # readers of which the only stream of an input was considered: all such have one group
+        without = set[str]()  # readers that lose the only stream of an input: whichever it is, the group is the same
         for number, stream in enumerate(graph.streams):  # lines 2 and 3
             if len(graph.merged[stream.consumer, stream.stream]) == 1:
                 if stream.consumer in without:
@@ -95,7 +95,7 @@ def collect(
 
 
 def dependents(graph: ReplicaGraph, stream: StreamReplica, k_min: int) -> tuple[StreamReplica, ...]:
-    """Return the streams that have to be discarded with a stream: itself, and those of replicas that become useless.
+    """Return the streams that are discarded with a stream: itself, and those of replicas that become useless.
 
     Parameters
     ----------
@@ -139,8 +139,8 @@ def dependents(graph: ReplicaGraph, stream: StreamReplica, k_min: int) -> tuple[
 def _delivers(graph: ReplicaGraph, failed: Collection[str]) -> bool:
     """Whether every application gets each of its inputs although some replicas failed."""
     silent = set(failed)
-    for end in reversed(graph.upwards):  # from the sources
-        inputs = graph.streams_of.get(end, ())
+    for end in reversed(graph.readers_first):  # sources first
+        inputs = graph.input_groups.get(end, ())
         if any(all(each.producer in silent for each in group) for group in inputs):
             if end not in graph.operators:
                 return False

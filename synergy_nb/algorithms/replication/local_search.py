@@ -1,9 +1,9 @@
 """Local search from the deployments of algorithm 5, which is greedy: on five servers it is up to twice the optimum.
 
-A step replaces all replicas of one operator by the best set of servers while the others stay, or moves one replica of
-each of two neighbouring operators. Within an operator the costs of replicas do not depend on each other, only their
-distance and the loads do; so the best set is found by branch and bound. The greedy algorithm errs mostly in its first
-choice; so the search starts once from each server of the first operator, and once from the greedy choice.
+A step moves all replicas of one operator to the best set of servers while the others stay, or moves one replica of each
+of two neighbouring operators. The costs of the replicas of one operator do not depend on each other; only distances and
+loads restrict which servers go together. So branch and bound finds the best set. The greedy algorithm errs mostly in
+its first choice; so the search starts once from each server of the first operator, and once from the greedy choice.
 """
 
 from __future__ import annotations

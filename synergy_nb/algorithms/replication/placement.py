@@ -12,7 +12,7 @@ refuses, the replicas are placed once more without it.
 - Replicas of an operator are at different peers, further apart than ``qos.replica_distance`` where a plan has that.
   If there is no further candidate, an operator has fewer replicas, and the journal names it.
 - Sources, sinks and operators that a plan pins to a peer are not replicated. The application ends with their peers. So
-  replicas are at other peers as long as there are enough; and a source is at the origin, if that offers it.
+  replicas are at other peers as long as there are enough; and a source is at the origin if the origin offers it.
 
 .. [1] J.-H. Hwang, U. Çetintemel, S. Zdonik. Fast and highly-available stream processing over wide area networks.
    ICDE 2008. Section V-A.
@@ -154,7 +154,7 @@ class ActivePlacement:
         fixed = {name: self._single(found) for name, found in able.items() if not is_replicable(plan.operators[name])}
         delays = _delays(peers, answers, self._peer.address)
         distance = plan.qos.replica_distance
-        deployed, cost, alone = _deployed(plan, peers, answers, able, fixed, delays)
+        deployed, cost, alone = _compute_deployment(plan, peers, answers, able, fixed, delays)
         refusal = _unplaced(plan, deployed, able, peers, delays)
         if refusal:
             return Refusal(refusal)
@@ -203,13 +203,16 @@ class ActivePlacement:
 
 
 def _delays(peers: Sequence[str], answers: Mapping[str, CandidateAnswer], origin: str) -> Matrix:
-    """One-way delays between peers, seconds; of two that neither has measured, what is certain by the origin's."""
+    """One-way delays between peers, seconds.
+
+    If neither of two peers has measured it, it is at least the difference of their delays from the origin.
+    """
     count = len(peers)
     found = np.zeros((count, count))
 
     def known(one: str, other: str) -> float | None:
-        ways = [answers[to].links[at].delay for at, to in ((one, other), (other, one)) if at in answers[to].links]
-        return sum(ways) / len(ways) if ways else None
+        both = [answers[to].links[at].delay for at, to in ((one, other), (other, one)) if at in answers[to].links]
+        return sum(both) / len(both) if both else None
 
     for i, one in enumerate(peers):
         for j, other in enumerate(peers[:i]):
@@ -220,7 +223,7 @@ def _delays(peers: Sequence[str], answers: Mapping[str, CandidateAnswer], origin
     return found
 
 
-def _deployed(
+def _compute_deployment(
     plan: Plan,
     peers: Sequence[str],
     answers: Mapping[str, CandidateAnswer],
@@ -268,7 +271,7 @@ def _unplaced(
     peers: Sequence[str],
     delays: Matrix,
 ) -> str:
-    """The reason why a deployment is none: an operator without room, or a distance that no two candidates have."""
+    """The reason why a deployment cannot be used: no room for an operator, or candidates that are all too near."""
     for name, found in deployed.replicas.items():
         if not found:
             load = plan.load(name)

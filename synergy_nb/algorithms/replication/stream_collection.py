@@ -5,8 +5,8 @@ Theory of operation
 The data path reports once a second what has come on each input of the replicas here and of those that read them
 (:class:`~synergy_nb.control.driver_messages.InputsReported`). Each peer sends the weights of the last period, with the
 measured rates and delays, to the origins of the applications (:class:`WeightsReported`). While the network cost exceeds
-the target θ, an origin discards the streams of least utility for their cost, as far as each operator retains ``k_min``
-replicas, and as each crash that the application survived before is survived after it. A replica whose streams are all
+the target θ, an origin discards the streams of least utility for their cost. It retains ``k_min`` replicas of each
+operator, and what the application needs to survive each crash that it survived before. A replica whose streams are all
 discarded ends. The changed graph reaches all peers like any other (:mod:`synergy_nb.lifecycle.graph_changes`).
 
 A reader whose input is late on all of its streams asks the origin (:class:`RevivalRequested`), and asks again while
@@ -63,7 +63,10 @@ class WeightsReported(Message, frozen=True, gc=False):
 
 
 class RevivalRequested(Message, frozen=True, gc=False):
-    """All streams of a port of ``operator`` at the sender are late, in the graph of ``epoch``, by ``delay`` seconds."""
+    """A request to the origin: in the graph of ``epoch``, all streams of a port of ``operator`` are late.
+
+    ``delay`` is the least time by which one of them is late, seconds.
+    """
 
     application: str
     attempt: int
@@ -73,8 +76,8 @@ class RevivalRequested(Message, frozen=True, gc=False):
     delay: float
 
 
-class _Led:
-    """What the origin knows of the streams of an application.
+class _LedStreams:
+    """What the origin knows of the streams of an application that it leads.
 
     Attributes
     ----------
@@ -83,7 +86,7 @@ class _Led:
     delays
         Input to the last known delay of its stream, seconds.
     helpless
-        Readers and ports that nothing was found for.
+        Readers and ports for which no stream could be revived.
     changed
         Reader to the epoch of the graph in which a stream was last revived for it.
     late
@@ -138,7 +141,7 @@ class StreamCollection(Protocol):
         self._config = config
         self._inputs: dict[tuple[str, str], InputProgress] = {}  # by application and operator here
         self._reported = 0.0  # time of the last report, seconds
-        self._led: dict[str, _Led] = {}
+        self._led: dict[str, _LedStreams] = {}
         self.handlers = {WeightsReported: self._weights_reported, RevivalRequested: self._revival_requested}
 
     def start(self) -> None:
@@ -197,12 +200,12 @@ class StreamCollection(Protocol):
 
     # -- at origins ----------------------------------------------------------------------------------------------------
 
-    def _of(self, application: str, attempt: int) -> _Led:
+    def _of(self, application: str, attempt: int) -> _LedStreams:
         for ended in self._led.keys() - self._changes.led.keys():
             del self._led[ended]
         known = self._led.get(application)
         if known is None or known.attempt != attempt:
-            known = self._led[application] = _Led(attempt)
+            known = self._led[application] = _LedStreams(attempt)
         return known
 
     def _weights_reported(self, sender: str, message: WeightsReported) -> None:
@@ -237,7 +240,7 @@ class StreamCollection(Protocol):
         if plan.qos.active is None or not known.measured or self._config.share is None:
             return
         if self.peer.now - known.late < max(2.0 * self._config.report, 3.0 * self._config.late):
-            return  # weights may be older than what was revived; who is late still has asked again by then
+            return  # weights may be older than a revived stream; a reader that is still late asks again before that
         running, bound = streams.functioning, self._config.share * streams.cost_of_all
         retained = self._config.retained(plan.qos.active)
         hosts = [frozenset(group) for group in replicas_by_peer(running, graph.roles).values()]

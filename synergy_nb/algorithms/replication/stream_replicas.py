@@ -2,8 +2,8 @@
 
 Each duplicate filter gives the streams that it merges weights by order of arrival: 1 for the first that delivers a
 tuple, 1/2 for the second, 1/3 for the third
-(:attr:`~synergy_nb.dataflow.streams.duplicate_filter.DuplicateFilter.weights`). Utilities follow from these weights,
-from the applications upwards.
+(:attr:`~synergy_nb.dataflow.streams.duplicate_filter.DuplicateFilter.weights`). Utilities are computed
+from these weights, from the applications up to the sources.
 
 .. [1] J.-H. Hwang, U. Çetintemel, S. Zdonik. Fast and highly-available stream processing over wide area networks.
    ICDE 2008.
@@ -102,16 +102,16 @@ class ReplicaGraph:
         return {key: tuple(streams) for key, streams in found.items()}
 
     @cached_property
-    def streams_of(self) -> dict[str, list[tuple[StreamReplica, ...]]]:
-        """Streams of each input of each replica and application."""
+    def input_groups(self) -> dict[str, list[tuple[StreamReplica, ...]]]:
+        """Replica or application to its inputs; each input is the group of the streams that are merged for it."""
         found: dict[str, list[tuple[StreamReplica, ...]]] = {}
         for (consumer, _), streams in self.merged.items():
             found.setdefault(consumer, []).append(streams)
         return found
 
     @cached_property
-    def upwards(self) -> tuple[str, ...]:
-        """All ends of streams, each after those that it feeds."""
+    def readers_first(self) -> tuple[str, ...]:
+        """Names of all ends of streams: each source, replica and application after all that read from it."""
         left = {end: len(self.outputs.get(end, ())) for end in dict.fromkeys((*self.outputs, *self.inputs))}
         ready = [end for end, count in left.items() if not count]
         found: list[str] = []
@@ -156,7 +156,7 @@ class ReplicaGraph:
         """
         streams: dict[StreamReplica, float] = {}
         ends: dict[str, float] = {}
-        for end in self.upwards:
+        for end in self.readers_first:
             outputs = self.outputs.get(end, ())
             is_application = end not in self.operators and not outputs
             ends[end] = 1.0 if is_application else sum(streams[stream] for stream in outputs)

@@ -30,13 +30,13 @@ class Role(enum.IntEnum):
 
 
 class Feed(NamedTuple):
-    """The stream that one input of a component reads; that application's deployment says where it is made.
+    """The stream that one input of a component reads; the deployment of its application says which peer emits it.
 
     Parameters
     ----------
     application, operator
-        Component that makes the stream; of another application where the stream is shared. An empty operator stands for
-        a stream that was discarded: the numbers of the other inputs do not change.
+        Component that emits the stream; of another application if the stream is shared. The operator is empty if the
+        stream was discarded: the input stays, so that the numbers of the other inputs do not change.
     """
 
     application: str
@@ -98,14 +98,14 @@ class Assignment(msgspec.Struct, frozen=True):
     sink
         Whether a client collects its output.
     external
-        Whether another engine executes it: nobody can follow it, but another peer can resume where the engine is.
+        Whether another engine (Spark) executes it: it has no follower, but another peer can resume where the engine is.
     ports
         Port of the operator that each input belongs to, where stream replicas feed a port together; empty where each
         input has a port of its own.
     replica_of
         Operator of which it is one of several active replicas; empty for every other component.
     state_from
-        Component of which the copy on this peer is the state that it starts from; empty: it starts without one.
+        Component whose copy at this peer is the state from which it starts; empty: it starts without a state.
     """
 
     active: str
@@ -148,8 +148,8 @@ class Deployment(msgspec.Struct, frozen=True):
     witnesses
         Peers of other applications that share streams and may depend on the order of the tuples.
     requires
-        Application to the least version of its deployment that belongs to this one: a peer that knows only an earlier
-        version may still accept frames of a component that has been replaced.
+        Application to the least version of its deployment that goes with this one: a peer that knows only an earlier
+        version may still accept frames of a replaced component.
     producer_epochs
         Application and operator to the epoch of each component of another application that contributes to its streams,
         where these are not deployed to the same peers.

@@ -53,7 +53,7 @@ def _kernel() -> ModuleType:
 
 
 class _Head(msgspec.Struct, frozen=True, array_like=True):
-    """Saved state beside tables: of each stream its name, from when it is complete, and its last promise."""
+    """The saved state without its tables: name of each stream, the time from which it is complete, last promise."""
 
     streams: list[tuple[str, int | None, tuple[int, float] | None]]
     promise: int
@@ -112,12 +112,12 @@ class DuplicateFilter:
 
     @property
     def texts(self) -> int:
-        """Number of distinct texts and bytes that are retained."""
+        """Number of distinct texts and byte strings that are retained."""
         return 0 if self._identity is None else self._identity.named
 
     @property
     def nbytes(self) -> int:
-        """Bytes that are retained, without texts."""
+        """Bytes of the retained tuples and counters, without those of texts."""
         return self._words.nbytes + self._counts.nbytes + self._greatest.nbytes + self._index.nbytes
 
     @property
@@ -254,7 +254,7 @@ class DuplicateFilter:
         return self._streams[stream]
 
     def _advance(self) -> Punctuation | None:
-        """Execute lines 7 to 11 for the greatest valid promise; one that becomes valid may make another valid."""
+        """Execute lines 7 to 11 for the greatest valid promise; it may make the promises of other streams valid."""
         greatest: Punctuation | None = None
         while True:
             valid = [

@@ -1,7 +1,7 @@
-"""Reports of the inputs of active replicas and their readers, from which the utility of each stream follows.
+"""Reports about the inputs of active replicas and of their readers, from which utilities of streams are computed.
 
-Weights and tuples are counted since the component began here; who receives reports computes differences. So an
-execution in another thread need not be interrupted.
+Weights and tuples are counted since the component began at this peer; the receiver of the reports computes differences.
+So the counters are never reset, and an execution in another thread need not be interrupted.
 """
 
 from __future__ import annotations
@@ -22,12 +22,12 @@ INTERVAL_S: Final = 1.0  # seconds between two reports
 
 
 class InputReport(msgspec.Struct, frozen=True, gc=False, array_like=True):
-    """What has come on an input.
+    """What has arrived on an input.
 
     Parameters
     ----------
     producer
-        Operator that makes the stream.
+        Operator that emits the stream.
     port
         Port of the reading operator that the stream feeds.
     weight
@@ -46,7 +46,7 @@ class InputReport(msgspec.Struct, frozen=True, gc=False, array_like=True):
 
 
 class StreamsMeasured(msgspec.Struct, frozen=True, gc=False, array_like=True):
-    """What has come on the inputs of a component that is an active replica or reads some, by number of the input."""
+    """What has arrived on the inputs of a component, which is an active replica or reads some; by number of input."""
 
     application: str
     operator: str
@@ -54,7 +54,7 @@ class StreamsMeasured(msgspec.Struct, frozen=True, gc=False, array_like=True):
 
 
 class InputsMeasured(msgspec.Struct, frozen=True):
-    """Report what has come on the inputs of active replicas and their readers to the control side.
+    """A report to the control side: what has arrived on the inputs of active replicas and of their readers.
 
     Parameters
     ----------
@@ -104,10 +104,7 @@ def _measured(component: Component) -> StreamsMeasured:
     inputs: dict[int, InputReport] = {}
     for number, (feed, port) in enumerate(zip(component.feeds, component.ports, strict=True)):
         if feed.operator and not port.closed:
-            ports = component.feed_ports
-            received = port.received
-            inputs[number] = InputReport(
-                feed.operator, ports[number] if ports else number, weights.get(number, 0.0), received.position,
-                received.until,
-            )  # fmt: skip
+            of, weight, received = component.feed_ports, weights.get(number, 0.0), port.received
+            read_by = of[number] if of else number
+            inputs[number] = InputReport(feed.operator, read_by, weight, received.position, received.until)
     return StreamsMeasured(component.application, component.operator, inputs)

@@ -31,8 +31,8 @@ __all__ = ["SortedInput"]
 
 _BORN: Final = "@born"  # column with the time at which the item of a tuple entered the system
 _RELEASING: Final = 5.0  # memory that a release needs, bytes for each byte of tuples
-_FORMAT: Final = 1
-TRIMMED: Final = 1024  # released tuples of a run from which on the memory of the others is worth a copy
+_FORMAT: Final = 1  # version of the saved state
+TRIMMED: Final = 1024  # least number of released tuples of a run for which the others are copied to free memory
 
 
 @dataclass
@@ -253,7 +253,7 @@ def _joined(tables: Sequence[pl.DataFrame]) -> pl.DataFrame:
 
 
 def _arranged(table: pl.DataFrame, order: Any) -> pl.DataFrame:
-    """Return the rows of a table in an order that is given by their numbers."""
+    """Return the rows of a table in the order of the given row numbers."""
     return table if np.all(order[1:] > order[:-1]) else table[order]
 
 

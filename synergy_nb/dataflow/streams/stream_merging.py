@@ -1,9 +1,9 @@
 """The logic of a component with active replicas: duplicate filters in front of the operator. No IO, no clock.
 
-Each stream replica is an input of its own: the component reads and acknowledges it as any other, and its place in the
-order of reading is recorded. What a port of the operator reads is the merged stream of several inputs. So the filters
-are a part of what the component executes, and of its snapshots: a copy of it resumes with the counters that belong to
-the points from which it reads again.
+Each stream replica is an input of its own: the component reads and acknowledges it as any other, and records the order
+in which it reads its inputs. A port of the operator reads the merged stream of several inputs. The filters are a part
+of the component's logic, and so of its snapshots: a copy resumes with the counters that belong to the points from which
+it reads again.
 
 An input that is added later begins with a promise that states from when the stream is complete (:attr:`.InOrder.late`).
 """
@@ -31,7 +31,7 @@ __all__ = ["MergedLogic", "merged"]
 
 
 class _Head(msgspec.Struct, frozen=True, array_like=True):
-    """Saved state beside tables: of each part its head and the numbers of its tables."""
+    """The saved state without its tables: for each part, its own head and the numbers of its tables."""
 
     latest: int
     ports: list[int]
@@ -106,15 +106,18 @@ class MergedLogic:
 
     @property
     def weights(self) -> dict[int, float]:
-        """Number of each input to its weight (V-B), since this instance began; any thread may ask."""
+        """Number of each input to its weight (V-B) since this instance began; thread-safe."""
         return {int(name): weight for each in self._filters for name, weight in each.weights.items()}
 
     def set_ports(self, ports: Sequence[int]) -> None:
-        """Add inputs, whose streams join those that are read already."""
+        """Add inputs; ``ports`` has the port of every input, those that are read already first."""
         self._ports += ports[len(self._ports) :]
 
     def incomplete(self, inputs: Collection[int]) -> int | None:
-        """Return a port of which none of some inputs has all tuples that have not passed yet; None if there is none."""
+        """Return a port that would lose tuples if it read only the given inputs; None if there is none.
+
+        It would, if none of these inputs contains every tuple that has not passed its filter yet.
+        """
         for port, merged in enumerate(self._filters):
             names = [str(number) for number in inputs if self._ports[number] == port]
             if merged.promise < END and not any(merged.is_complete(name) for name in names):
@@ -127,7 +130,7 @@ class MergedLogic:
         return self._operator.needs(number, item) + (self._sorted[number].needs(item) if self._sorted else 0.0)
 
     def execute(self, port: int, item: Item, /) -> Iterator[Item]:
-        """Process what is new of an item of an input, and produce its output piece by piece."""
+        """Process the part of an item of an input that the filter passes, and yield its output piece by piece."""
         number = self._ports[port]
         merged, name = self._filters[number], str(port)
         if name not in merged.streams:

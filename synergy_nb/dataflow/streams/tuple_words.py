@@ -50,11 +50,11 @@ class TupleWords:
 
     @property
     def named(self) -> int:
-        """Number of distinct texts and bytes that have a number."""
+        """Number of distinct texts and byte strings that have a number."""
         return sum(map(len, self._numbers.values()))
 
     def texts(self) -> list[pl.DataFrame]:
-        """Return the texts and bytes of each column that has such values, in the order of their numbers."""
+        """Return a table for each column of texts or bytes: its values in the order of their numbers."""
         kinds = self.schema.dtypes()
         return [pl.DataFrame({"value": pl.Series(list(each), dtype=kinds[at])}) for at, each in self._numbers.items()]
 
@@ -84,7 +84,7 @@ class TupleWords:
         return found
 
     def renumber(self, words: Words) -> None:
-        """Forget all texts and bytes that none of some words stands for, and change the numbers in these words."""
+        """Forget the texts and bytes that do not occur in some words, and number the others anew in these words."""
         for column, numbers in self._numbers.items():
             used, words[:, column] = np.unique(words[:, column], return_inverse=True)
             values = list(numbers)

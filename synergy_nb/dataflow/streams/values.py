@@ -62,9 +62,7 @@ __all__ = [
 ]
 
 OVERHEAD: Final = 64  # bytes of an item beside its table; they make the size of each item positive
-COPY: Final = (
-    -1
-)  # port of a reader that holds a copy of a stream: a backup or a follower of the component that makes it
+COPY: Final = -1  # port of a reader that holds a copy of a stream: a backup or a follower of its component
 CLIENT: Final = -2  # port of a reader outside of the peers: the client that collects the results of a sink
 
 

@@ -14,7 +14,7 @@ from synergy_nb.reporting.tables import as_html, as_text
 from synergy_nb.runtime.client.async_application import AsyncApplication
 from synergy_nb.runtime.process.requests import ApplicationState, ClusterError
 
-__all__ = ["Applications", "ListedApplication", "Identified", "UnknownApplication", "chosen_id"]
+__all__ = ["Applications", "Identified", "ListedApplication", "UnknownApplication", "chosen_id"]
 
 T = TypeVar("T")
 HEADING = ("application", "state", "delay", "tuples", "peers", "stop with")

@@ -29,12 +29,12 @@ from synergy_nb.runtime.client.waiting_display import displays_waiting, waiting
 from synergy_nb.runtime.data.open_windows import open_windows
 from synergy_nb.runtime.data.rows import row_reader
 from synergy_nb.runtime.process.requests import (
+    ApplicationId,
     ApplicationState,
     ClosedClusterError,
     ClusterError,
     Dropped,
     Fetched,
-    ApplicationId,
     Push,
     Pushed,
     pack,
@@ -83,12 +83,6 @@ class AsyncApplication:
         The submitted plan.
     origin : str
         Address of the peer that composed it and retains its results.
-    last : ApplicationState
-        State that the origin reported last.
-    stopped : bool
-        Whether this handle has ended the application.
-    broken : ClusterError or None
-        Error of a feed that failed.
     """
 
     def __init__(self, cluster: ClusterAccess, plan: Plan, origin: str, state: ApplicationState) -> None:
@@ -96,14 +90,14 @@ class AsyncApplication:
         self.id = state.application
         self.plan = plan
         self.origin = origin
-        self.last = state
-        self.stopped = False
+        self.last = state  # reported by the origin
+        self.stopped = False  # whether this handle has ended it
         self._feeds: set[asyncio.Task[None]] = set()
         reader = uuid.uuid4().hex
         self._results = {sink: Results(self.id, sink, reader) for sink in plan.sinks}
         self._looped = 0  # rows that stream() has yielded, which are not stored
         self._open_windows: list[str] = []  # notices of stop() about windows that were open
-        self.broken: ClusterError | None = None
+        self.broken: ClusterError | None = None  # error of a feed that failed
 
     @property
     def graph(self) -> dict[str, str]:
@@ -378,12 +372,10 @@ class AsyncApplication:
 
     async def _fetch_all(self, sink: str) -> None:
         """Fetch the present results of a sink, at most as much as it retains: a fast stream always has more."""
-        size = 0
-        while not self._results[sink].ended and size < COLLECTED:
-            came = await self._fetch_once(sink, 0.0)
-            if not came:
-                return
-            size += came
+        size, received = 0, 1
+        while received and size < COLLECTED and not self._results[sink].ended:
+            received = await self._fetch_once(sink, 0.0)
+            size += received
 
     async def _refuse_endless(self, sink: str) -> None:
         """Raise an error where waiting for the end of a stream would never end."""
@@ -475,8 +467,7 @@ class AsyncApplication:
             task.cancel()
         if collect and not self.stopped:
             if self.last.status in LASTING:
-                peers = self.last.roles.peers
-                self._open_windows = await open_windows(self.cluster.request, self.id, self.plan, peers)
+                self._open_windows = await open_windows(self.cluster.request, self.id, self.plan, self.last.roles.peers)
             try:
                 await self.cluster.request(self.origin, "halt", pack(ApplicationId(self.id)))
                 await asyncio.gather(*(self._collect(sink) for sink in self.plan.sinks))
@@ -486,7 +477,8 @@ class AsyncApplication:
                 pass
             self.stopped = True
         self.cluster.forget(self.id)
-        self.last = unpack(await self.cluster.request(self.origin, "stop", pack(ApplicationId(self.id))), ApplicationState)
+        answer = await self.cluster.request(self.origin, "stop", pack(ApplicationId(self.id)))
+        self.last = unpack(answer, ApplicationState)
 
     async def _collect(self, sink: str) -> None:
         async with self._results[sink].fetching:

@@ -26,7 +26,7 @@ from synergy_nb.plan.units import duration
 from synergy_nb.reporting.explanation import Explanation
 from synergy_nb.reporting.formatting import readable
 from synergy_nb.reporting.refused_delays import refused_delay
-from synergy_nb.runtime.client.applications import Applications, ListedApplication, Identified, chosen_id
+from synergy_nb.runtime.client.applications import Applications, Identified, ListedApplication, chosen_id
 from synergy_nb.runtime.client.async_application import AsyncApplication
 from synergy_nb.runtime.client.error_notices import ErrorNotices, user_sees_output
 from synergy_nb.runtime.client.feeds import Rows, check_rows
@@ -38,13 +38,13 @@ from synergy_nb.runtime.data.rows import row_reader
 from synergy_nb.runtime.data.spark_servers import SparkServers, unavailable
 from synergy_nb.runtime.process.peer_commands import MOVES_WITHIN
 from synergy_nb.runtime.process.requests import (
+    ApplicationId,
     ApplicationState,
     ClosedClusterError,
     ClusterError,
     ListApplications,
     Listed,
     Move,
-    ApplicationId,
     NotAdmitted,
     Outcome,
     PeerState,

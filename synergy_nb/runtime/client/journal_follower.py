@@ -21,7 +21,14 @@ from synergy_nb.events import ClusterClosed, Event, PeerAnswers, PeerSilent, dec
 from synergy_nb.events.journal import Journal
 from synergy_nb.runtime.client.async_cluster import AsyncCluster
 from synergy_nb.runtime.client.cluster import Cluster
-from synergy_nb.runtime.process.requests import ClosedClusterError, ClusterError, FollowJournal, JournalPart, pack, unpack
+from synergy_nb.runtime.process.requests import (
+    ClosedClusterError,
+    ClusterError,
+    FollowJournal,
+    JournalPart,
+    pack,
+    unpack,
+)
 from synergy_nb.runtime.transport.link import LinkDown, LinkFull, RemoteError
 
 __all__ = ["JournalFollower", "follow_journals"]

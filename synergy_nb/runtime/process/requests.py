@@ -12,6 +12,7 @@ from synergy_nb.errors import SynergyError
 from synergy_nb.reporting.explanation import Explanation
 
 __all__ = [
+    "ApplicationId",
     "ApplicationState",
     "ClosedClusterError",
     "ClusterError",
@@ -20,14 +21,13 @@ __all__ = [
     "Fetched",
     "FindHosts",
     "FollowJournal",
-    "JournalPart",
     "HostsFound",
     "Join",
     "Joined",
+    "JournalPart",
     "ListApplications",
     "Listed",
     "MeasureDelays",
-    "ApplicationId",
     "NotAdmitted",
     "PeerState",
     "Push",

@@ -39,6 +39,7 @@ from synergy_nb.runtime.process.peer_recorder import PeerRecorder
 from synergy_nb.runtime.process.peer_reports import Advertised, LoadReports, MeasuredOverheads, SparkReports
 from synergy_nb.runtime.process.profiles import Profiles
 from synergy_nb.runtime.process.requests import (
+    ApplicationId,
     ApplicationState,
     Dropped,
     FindHosts,
@@ -47,7 +48,6 @@ from synergy_nb.runtime.process.requests import (
     Joined,
     ListApplications,
     Listed,
-    ApplicationId,
     PeerState,
     SparkState,
     Submit,
@@ -157,7 +157,9 @@ class Service:
         )
         if PART in synergy.config.components:
             runtime.on_start.append(self._spark_reports.publish)
-            synergy.alternatives.on_spark_parts.append(lambda _application: self._notify())  # a Spark server may be needed
+            synergy.alternatives.on_spark_parts.append(
+                lambda _application: self._notify()
+            )  # a Spark server may be needed
         synergy.pastry.on_joined.append(self._notify)
         synergy.directory.on_confirmed.append(self._notify)
         operations: dict[str, Callable[[bytes], Any]] = {
