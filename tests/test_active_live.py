@@ -29,7 +29,7 @@ def rows(of: Iterable[int]) -> list[dict[str, float]]:
 
 
 @pytest.mark.slow
-def test_results_continue_although_nobody_knows_that_two_of_three_replicas_have_ended(
+def test_results_continue_before_any_peer_knows_that_two_of_three_replicas_have_ended(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(starting, "_pings", lambda peers: 600.0)  # the failure detector finds nothing

@@ -82,7 +82,7 @@ def test_streams_of_replicas_are_not_shared() -> None:
     assert {operator for (_, operator), component in offered if component.offered} == {"packets"}
 
 
-def test_where_no_other_peer_is_left_an_operator_has_fewer_replicas_and_the_journal_says_so() -> None:
+def test_without_a_further_peer_an_operator_has_fewer_replicas_and_the_journal_names_it() -> None:
     ring = ring_of(3, 3)
     ring.submit("peer-0", "r", query("active 3", replica_distance="1 us"))
     report = ring.until_decided("r")
@@ -117,7 +117,7 @@ def test_replicas_are_further_apart_than_the_plan_requires() -> None:
         assert sum(way for way in seen if way is not None) / sum(way is not None for way in seen) > 0.03
 
 
-def test_without_capacity_it_is_refused_by_name() -> None:
+def test_a_plan_without_capacity_for_its_replicas_is_refused_by_name() -> None:
     ring = ring_of(4, 6, cores=1e-6)
     ring.submit("peer-0", "r", query())
     report = ring.until_decided("r")
@@ -186,7 +186,7 @@ def test_peers_that_do_not_answer_are_left_out() -> None:
 # -- deaths ----------------------------------------------------------------------------------------------------------
 
 
-def test_it_goes_on_without_replicas_until_the_last_one_of_an_operator_dies() -> None:
+def test_an_application_goes_on_until_the_last_replica_of_an_operator_dies() -> None:
     ring = ring_of(8, 8)
     ring.submit("peer-0", "r", query())
     report = ring.until_decided("r")
@@ -284,7 +284,7 @@ def test_the_delay_is_that_of_the_fastest_replica_of_each_port_as_by_enumeration
         assert longest == pytest.approx(graph.delay(expanded))
 
 
-def test_messages_survive_their_encoding() -> None:
+def test_messages_of_the_survey_survive_their_encoding() -> None:
     for message in (
         CandidateQuestion(3, "r", query().to_bytes(), ("a", "b")),
         CandidateAnswer(
@@ -298,7 +298,7 @@ def test_messages_survive_their_encoding() -> None:
 # -- bad input -------------------------------------------------------------------------------------------------------
 
 
-def test_bad_input_is_one_clear_error() -> None:
+def test_wrong_requirements_of_replicas_are_one_error_each() -> None:
     expected = "qos.availability: 'active 9'; expected at most 8, a peer for each replica"
     with pytest.raises(ValueError, match=expected):
         check_placement(query("active 9"), "composed", 8)

@@ -69,7 +69,7 @@ def test_a_limit_below_what_a_peer_needs_for_any_item_is_refused_with_what_it_ne
     assert "0.001 s is allowed" in report.reason
 
 
-def test_a_limit_that_leaves_room_for_it_is_admitted_and_the_projection_has_it() -> None:
+def test_a_limit_with_room_for_overheads_is_admitted_and_its_projection_contains_them() -> None:
     ring = measured_ring(1, 0.002)
     ring.submit("peer-1", "r", filtered("50 ms"))
     assert ring.until_decided("r").status == "running"

@@ -46,7 +46,7 @@ def test_a_dropped_application_is_found_again_and_stopped(cluster: Cluster) -> N
     cluster.stop(name)  # again: it has ended, as was asked
 
 
-def test_what_runs_is_a_table_with_delay_limit_peers_and_how_to_stop(cluster: Cluster) -> None:
+def test_applications_are_a_table_with_delay_limit_peers_and_how_to_stop(cluster: Cluster) -> None:
     application = cluster.submit(endless("<b>shown</b>"))
     application.head(1)
     heading, *rows = repr(cluster.applications).splitlines()[1:]
@@ -76,7 +76,7 @@ def test_running_applications_come_first_and_the_mapping_is_one(cluster: Cluster
     running.stop()
 
 
-def test_a_cluster_without_applications_says_so() -> None:
+def test_a_cluster_without_applications_displays_that_none_runs() -> None:
     with Cluster(peers=1, spark=False) as empty:
         assert repr(empty.applications) == "Applications: 0 running, 0 ended"
         assert len(empty.applications) == 0
@@ -84,7 +84,7 @@ def test_a_cluster_without_applications_says_so() -> None:
             empty.stop("x")
 
 
-def test_another_client_of_the_same_peers_finds_what_runs_and_shares_its_results(cluster: Cluster) -> None:
+def test_another_client_of_the_same_peers_finds_running_applications_and_shares_their_results(cluster: Cluster) -> None:
     mine = cluster.submit(short("of another"))
     assert mine.wait(DEADLINE) == "finished"
     running = cluster.submit(endless("left running"))
@@ -109,7 +109,7 @@ def test_a_client_that_closes_leaves_what_others_submitted(cluster: Cluster) -> 
     running.stop()
 
 
-def test_coroutines_find_and_stop_applications_too(cluster: Cluster) -> None:
+def test_coroutines_find_and_stop_applications(cluster: Cluster) -> None:
     running = cluster.submit(endless("for coroutines"))
 
     async def main() -> tuple[str, int, str]:
@@ -144,7 +144,7 @@ def test_a_plan_name_that_runs_once_is_enough_to_stop_it(cluster: Cluster) -> No
         cluster.stop("twice")
 
 
-def test_a_wrong_name_is_told_with_what_is_near(cluster: Cluster) -> None:
+def test_a_wrong_name_is_refused_with_the_nearest_one(cluster: Cluster) -> None:
     application = cluster.submit(endless("temperatures"))
     with pytest.raises(ClusterError, match=r"'temperature'; expected the id .* did you mean 'temperatures'\?"):
         cluster.stop("temperature")
@@ -167,7 +167,7 @@ def test_collected_results_stay_after_stop_and_in_what_is_found_again(cluster: C
     assert cluster.applications[name].results().equals(rows)
 
 
-def test_stop_collects_what_waits_at_the_sinks(cluster: Cluster) -> None:
+def test_stop_collects_the_results_that_wait_at_the_sinks(cluster: Cluster) -> None:
     application = cluster.submit(short())
     assert application.wait(DEADLINE) == "finished"
     tuples = application.qos()["tuples"]
@@ -177,7 +177,7 @@ def test_stop_collects_what_waits_at_the_sinks(cluster: Cluster) -> None:
     assert list(application) == []
 
 
-def test_a_stopped_endless_stream_gives_what_it_had_found(cluster: Cluster) -> None:
+def test_a_stopped_endless_stream_returns_the_results_so_far(cluster: Cluster) -> None:
     application = cluster.submit(endless("ended"))
     some = application.head(20)
     application.stop()
@@ -266,7 +266,7 @@ def test_head_gives_the_first_rows_and_the_same_again(cluster: Cluster) -> None:
     application.stop()
 
 
-def test_seconds_take_what_comes_and_add_up(cluster: Cluster) -> None:
+def test_results_of_several_seconds_add_up(cluster: Cluster) -> None:
     application = cluster.submit(endless("timed"))
     first = application.head(7)
     more = application.results(seconds=0.2)
@@ -282,7 +282,7 @@ def test_seconds_take_what_comes_and_add_up(cluster: Cluster) -> None:
     application.stop()
 
 
-def test_a_stream_that_ends_gives_what_there_is(cluster: Cluster) -> None:
+def test_head_and_results_of_a_stream_that_ends_return_all_of_its_rows(cluster: Cluster) -> None:
     application = cluster.submit(short())
     rows = application.results(seconds=30)
     assert application.head(1_000_000).equals(rows)

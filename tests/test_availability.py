@@ -202,7 +202,7 @@ def nearby(one: str, other: str) -> float:
 
 
 @pytest.mark.parametrize("degree", [1, 2, 3])
-def test_baselines_place_as_they_say(degree: int) -> None:
+def test_each_baseline_places_by_its_own_rule(degree: int) -> None:
     rng, plan, pinned = random.Random(4), chain(9), {"source": "v3", "sink": "v1", "o4": "v9"}
     groups = groups_of(PEERS, degree, rng)
     assert len({peer for group in groups for peer in group}) == degree * (20 // degree)
@@ -334,7 +334,7 @@ def test_costs_and_delays_of_a_placement() -> None:
     assert costs(plan, alone, nearby) == (0.0, 0.0, 0.0, 0.0)
 
 
-def test_what_nothing_dominates() -> None:
+def test_the_placements_that_no_other_dominates_are_found() -> None:
     assert nondominated({"a": (0.9, 0.1), "b": (0.9, 0.1), "c": (0.95, 0.2), "d": (0.8, 0.2)}) == ["a", "b", "c"]
 
 
@@ -380,7 +380,7 @@ def test_what_nothing_dominates() -> None:
         ),
     ],
 )  # fmt: skip
-def test_bad_input_is_one_clear_error(make: Callable[[], object], message: str) -> None:
+def test_wrong_input_of_availability_is_one_error_each(make: Callable[[], object], message: str) -> None:
     with pytest.raises(ValueError) as caught:  # noqa: PT011 - the text is what is compared
         make()
     assert message in str(caught.value)

@@ -111,7 +111,7 @@ def test_no_overbooking_no_leak_no_doubled_component_in_many_schedules(block: in
             raise AssertionError(f"schedule {seed}: {error}") from error
 
 
-def test_the_schedules_place_and_fail() -> None:
+def test_schedules_of_the_campaign_place_refuse_and_fail() -> None:
     worlds = [run(seed) for seed in range(6)]
     outcomes = [graph for world in worlds for graph, _ in world.outcomes.values()]
     events = {event.kind for world in worlds for event in world.simulation.journal}

@@ -135,7 +135,7 @@ def test_where_a_peer_is_full_peers_in_use_come_first_and_the_nearest_of_them() 
     assert world.wrong_books() == []
 
 
-def test_what_is_pinned_stays() -> None:
+def test_pinned_operators_stay_at_their_peers() -> None:
     stream = begin("peer-1").delay(LOAD, id="a").delay(LOAD, id="b", at="peer-7").delay(LOAD, id="c")
     world = ring()
     graph = world.placed("peer-0", stream.sink("out", at="peer-9"), degree=2)
@@ -397,7 +397,7 @@ def test_a_pinned_peer_that_dies_is_named() -> None:
     assert world.wrong_books({}) == []
 
 
-def test_what_a_dead_origin_has_placed_is_given_back() -> None:
+def test_replicas_of_a_dead_origin_are_released() -> None:
     world = ring()
     world.placed("peer-8", chain(3), degree=2)
     world.run(1.0)
@@ -408,7 +408,7 @@ def test_what_a_dead_origin_has_placed_is_given_back() -> None:
     assert {event.reason for event in world.events("r1", ReplicasLeft)} == {"its origin has sent no renewal"}
 
 
-def test_replicas_that_are_lost_are_told_of() -> None:
+def test_the_origin_records_replicas_that_are_lost() -> None:
     world = ring()
     world.placed("peer-8", chain(2), degree=2)
     world.crash("peer-2")
@@ -417,7 +417,7 @@ def test_replicas_that_are_lost_are_told_of() -> None:
     assert (lost.at, lost.replicas) == ("peer-2", {"o0": "backup", "o1": "backup"})
 
 
-def test_failure_gives_back_everything_and_says_where_it_failed() -> None:
+def test_a_failed_placement_releases_everything_and_names_the_peer() -> None:
     world = ring(peers=4, cores=0.11)
     reason = world.refused("peer-0", chain(12), degree=2)
     assert reason.startswith("no peer for the primary of o")
@@ -428,7 +428,7 @@ def test_failure_gives_back_everything_and_says_where_it_failed() -> None:
     assert not world.placement("peer-0").pending
 
 
-def test_a_placement_that_is_given_up_leaves_nothing() -> None:
+def test_an_aborted_placement_leaves_no_commitment() -> None:
     world = ring()
     world.place("peer-8", "r1", chain(6), degree=3)
     until(world, "replica_placed", operator="o2", role="backup")
@@ -538,7 +538,7 @@ def test_where_peers_have_no_room_for_all_the_degree_is_raised_until_the_target_
     assert availability(graph, IndependentFailures(dict.fromkeys(world.synergy, 0.1))) >= 0.989
 
 
-def test_a_target_beyond_reach_is_refused_with_what_can_be_had() -> None:
+def test_an_unreachable_availability_is_refused_with_the_greatest_possible() -> None:
     reason = ring(peers=3, failure=0.2).refused("peer-0", chain(2, at="peer-1"), target=0.999)
     assert reason == "availability: 0.999; expected at most 0.992, which degree 3 reaches"
 
@@ -552,7 +552,7 @@ def test_a_degree_above_the_number_of_peers_is_one_clear_error() -> None:
     )
 
 
-def test_what_nobody_has_is_named() -> None:
+def test_an_operator_that_no_peer_offers_is_named() -> None:
     world = ring(peers=4, components=("sink", "source:python"))
     assert (
         world.refused("peer-0", chain(2, at="peer-1"), degree=1)
@@ -572,7 +572,7 @@ def test_what_nobody_has_is_named() -> None:
         ({"degree": 2, "target": 0.9}, "degree, target: 2, 0.9; expected one of them"),
     ],
 )
-def test_bad_requests_are_one_clear_error(asked: dict[str, Any], message: str) -> None:
+def test_wrong_requests_of_placement_are_one_error_each(asked: dict[str, Any], message: str) -> None:
     world = ring(peers=3)
     with pytest.raises(ValueError, match=message):
         world.place("peer-0", "r1", chain(1), **asked)
@@ -591,7 +591,7 @@ def test_bad_requests_are_one_clear_error(asked: dict[str, Any], message: str) -
         ({"lease": 10.0}, "lease: 10.0 s; expected more than 20 s, the greater of placement and refresh"),
     ],
 )
-def test_bad_parameters_are_one_clear_error(settings: dict[str, Any], message: str) -> None:
+def test_wrong_parameters_of_placement_are_one_error_each(settings: dict[str, Any], message: str) -> None:
     with pytest.raises(ValueError, match=message):
         PlacementConfig(**settings)
     with pytest.raises(ValueError, match=r"rack: 1.5; expected a probability from 0 to 1"):
@@ -663,7 +663,7 @@ def test_late_messages_of_an_attempt_change_nothing() -> None:
     assert answer(world, "peer-0", PlacementReport(9, "unknown", 1, "", graph), sender="peer-1") == ""
 
 
-def test_a_task_is_checked_once() -> None:
+def test_an_encoded_task_is_decoded_and_checked_once() -> None:
     data = task_of(chain(2))
     assert decode_task(data)[1] is decode_task(data)[1]
     with pytest.raises((ValueError, msgspec.MsgspecError)):
@@ -673,7 +673,7 @@ def test_a_task_is_checked_once() -> None:
 # -- beside the rest ---------------------------------------------------------------------------------------------------
 
 
-def test_the_journal_tells_why_each_replica_is_where_it_is() -> None:
+def test_the_journal_states_why_each_replica_is_at_its_peer() -> None:
     world = ring(cores=lambda number: 0.11 if number == 3 else 0.5)
     world.placed("peer-8", chain(4), degree=2)
     account = Explanation("r1", world.events("r1"), {f"peer-{n}": f"P{n}" for n in range(10)})
@@ -697,7 +697,7 @@ def test_the_journal_tells_why_each_replica_is_where_it_is() -> None:
     assert why == "not placed: degree: 3; expected at most 2, the peers that can have o0"
 
 
-def test_a_session_finds_what_it_needs_committed() -> None:
+def test_a_session_finds_its_resources_committed() -> None:
     """What is placed stands in the ledgers under the names that a session commits."""
     world = ring()
     graph = world.placed("peer-8", chain(2), degree=2)
@@ -708,7 +708,7 @@ def test_a_session_finds_what_it_needs_committed() -> None:
     assert graph.at("peer-2") == {"o0": "backup", "o1": "backup"}
 
 
-def test_a_peer_may_go_without() -> None:
+def test_a_peer_without_placement_has_none_of_its_messages() -> None:
     world = Placements(3, 1, config=lambda number: PeerConfig(name=f"peer-{number}", placement=None))
     assert world.synergy["peer-0"].placement is None
     assert not any(kind.__name__.startswith("Placement") for kind in world.synergy["peer-0"].peer.message_types)
@@ -723,7 +723,7 @@ def test_all_messages_survive_the_wire() -> None:
     assert not [event for event in world.simulation.journal if isinstance(event, MessageRefused | MessageOutdated)]
 
 
-def test_what_is_held_counts_beside_what_the_request_holds_already() -> None:
+def test_reservations_of_one_request_add_up_with_what_it_holds() -> None:
     ledger = Ledger(cores=1.0, bandwidth=1000.0)
     assert ledger.reserve_additional("r", "a", 0.6, {("p", "x"): 600.0}) == ""
     assert ledger.reserve_additional("r", "a", 0.6, {("p", "x"): 600.0}) == ""  # once
@@ -792,7 +792,7 @@ def test_the_same_protocol_places_on_live_peers() -> None:
     run(main())
 
 
-def test_peers_of_the_simulator_that_take_no_part_hear_nothing() -> None:
+def test_simulated_peers_without_a_part_receive_no_message() -> None:
     world = ring(peers=6)
     told: set[str] = set()
     transmit = world.simulation._transmit

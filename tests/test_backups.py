@@ -214,7 +214,7 @@ def test_backups_take_over_one_after_the_other() -> None:
     play(scenario)
 
 
-def test_only_what_was_on_the_lost_peer_moves() -> None:
+def test_only_components_of_the_lost_peer_are_taken_over() -> None:
     batches = 20
     expected = undisturbed(windowed(), batches)
 

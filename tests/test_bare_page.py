@@ -68,7 +68,7 @@ def test_views_of_one_model_follow_it_from_any_thread(bare: BarePage, echo: Echo
         bare.until("name => document.getElementById(name).textContent === 'changed 4'", view.get_attribute("id"))
 
 
-def test_what_is_done_in_the_page_reaches_the_widget(bare: BarePage, echo: Echo) -> None:
+def test_actions_in_the_page_reach_the_widget(bare: BarePage, echo: Echo) -> None:
     first, second = bare.show(echo), bare.show(echo)
     first.click()
     bare.until_here(lambda: (echo.word, echo.data) == ("clicked", b"\x07\x08\x09"))

@@ -55,7 +55,7 @@ def check(result: dict[str, Any], name: str) -> None:
     assert json.loads(json.dumps(result, allow_nan=False)) == result
 
 
-def test_names_are_the_documented_ones() -> None:
+def test_the_documented_measurements_are_those_that_exist() -> None:
     assert set(suite.NAMES) == set(DETAIL)
 
 
@@ -169,7 +169,7 @@ def test_the_engines_compared_run_the_same_query_on_the_same_file(engine: Engine
             assert rows == expected
 
 
-def test_an_engine_that_is_not_there_is_told_with_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_missing_engine_is_named_with_the_package_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
     here = Engine("Nowhere", "nowhere-at-all", "csv", "")
     assert missing_reason(here) == "not installed: pip install nowhere-at-all"
     elsewhere = Engine("Nowhere", "nowhere-at-all", "csv", "", variable="SYNERGY_NOWHERE_PYTHON")

@@ -21,14 +21,14 @@ from tests.conftest import ROOT
 BUILT = sorted(path.name for path in hatch_build.BUNDLE.glob("*"))
 
 
-def test_it_is_built_from_the_present_sources() -> None:
+def test_the_bundle_is_built_from_the_present_sources() -> None:
     assert hatch_build.is_fresh(), "build it anew: .ci/setup test, or python hatch_build.py"
     views = {path.stem for path in (hatch_build.SOURCES / "src").glob("*.js")}
     assert views
     assert {f"{view}.js" for view in views} <= set(BUILT)
 
 
-def test_it_needs_nothing_from_elsewhere() -> None:
+def test_the_bundle_imports_nothing_at_run_time() -> None:
     for name in BUILT:
         text = (hatch_build.BUNDLE / name).read_text("utf-8")
         assert "sourceMappingURL" not in text
@@ -38,7 +38,7 @@ def test_it_needs_nothing_from_elsewhere() -> None:
             assert not re.search(r"@import|url\(\s*[\"']?https?:", text), f"{name} loads at run time"
 
 
-def test_licences_of_what_is_in_it_go_with_it() -> None:
+def test_the_bundle_has_the_licences_of_its_packages() -> None:
     assert "Permission is hereby granted" in (hatch_build.BUNDLE / "uplot.LICENSE.txt").read_text("utf-8")
 
 
@@ -54,7 +54,7 @@ def _hatch(folder: Path, target: str, to: Path, **environment: str) -> Path:
     return next(to.glob("*.whl" if target == "wheel" else "*.tar.gz"))
 
 
-def test_wheel_and_sdist_hold_it_and_a_wheel_from_the_sdist_needs_no_node(tmp_path: Path) -> None:
+def test_wheel_and_sdist_contain_the_bundle_and_a_wheel_from_the_sdist_needs_no_node(tmp_path: Path) -> None:
     sdist = _hatch(ROOT, "sdist", tmp_path / "sdist")
     with tarfile.open(sdist) as files:
         names = {name.partition("/")[2] for name in files.getnames()}
@@ -130,7 +130,7 @@ def test_else_the_node_of_the_package_is(checkout: Path, tmp_path: Path, monkeyp
     assert hatch_build.find_npm() == [str(package / "bin" / "node"), str(script)]
 
 
-def test_it_is_built_once_and_again_when_a_source_changes(
+def test_the_bundle_is_built_once_and_again_when_a_source_changes(
     checkout: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     npm = f'echo "$1" >> "{tmp_path}/calls"\n/bin/mkdir -p "{tmp_path}/static"'
@@ -141,7 +141,7 @@ def test_it_is_built_once_and_again_when_a_source_changes(
     assert (tmp_path / "calls").read_text("utf-8").split() == ["install", "run"] * 2
 
 
-def test_without_node_a_build_says_so_and_an_editable_installation_goes_on(
+def test_without_node_a_build_names_it_and_an_editable_installation_succeeds(
     checkout: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.setenv("PATH", str(tmp_path / "none"))
@@ -159,7 +159,7 @@ def test_without_node_a_build_says_so_and_an_editable_installation_goes_on(
     assert hook.dependencies() == []
 
 
-def test_what_fails_is_told_and_leaves_nothing_that_looks_built(
+def test_a_failed_build_is_reported_and_leaves_no_bundle(
     checkout: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.setenv("PATH", _node(tmp_path / "bin", npm="echo 'no such package' >&2; exit 1"))

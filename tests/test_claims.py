@@ -94,7 +94,9 @@ def test_a_set_up_has_values_at_both_scales() -> None:
         (parameters.several("c", ["one", "two", "three"]), "three,one", ("three", "one")),
     ],
 )
-def test_values_are_read(parameter: parameters.Parameter, text: str, value: parameters.Value) -> None:
+def test_parameters_are_parsed_to_their_values(
+    parameter: parameters.Parameter, text: str, value: parameters.Value
+) -> None:
     assert parameters.parse([f"name={text}"], [{"name": parameter}]) == [{"name": value}]
 
 
@@ -133,7 +135,7 @@ def test_a_name_that_no_experiment_has_is_refused_with_the_nearest() -> None:
 # -- intervals, comparisons and verdicts -------------------------------------------------------------------------------
 
 
-def test_intervals_are_students() -> None:
+def test_confidence_intervals_are_those_of_student() -> None:
     from scipy import stats  # importing it takes a second
 
     values = [3.1, 2.9, 4.0, 3.6, 2.2]
@@ -179,7 +181,7 @@ def test_comparisons_are_within_repetitions() -> None:
         (verdicts.unlike("", 1.0, 2.0, "another machine"), "not comparable"),
     ],
 )
-def test_verdicts_follow_their_rules(check: Check, verdict: str) -> None:
+def test_each_rule_gives_its_verdict(check: Check, verdict: str) -> None:
     assert check.verdict == verdict
     assert check.rule
 
@@ -208,7 +210,7 @@ def test_a_run_is_a_function_of_its_seed_whatever_measures() -> None:
     assert run(seed=4, processes=2).rows == run(seed=4).rows
 
 
-def test_seeds_of_repetitions_are_apart() -> None:
+def test_each_repetition_has_a_seed_of_its_own() -> None:
     one, two = run(seed=1, repeat=1), run(seed=1, repeat=2)
     first = [row.value for row in one.rows if row.algorithm == "fair"]
     assert first == throw_means(seed=1000)
@@ -231,7 +233,7 @@ def test_a_cell_that_two_claims_share_is_measured_once() -> None:
 
 
 @pytest.mark.slow
-def test_what_is_measured_on_the_clock_is_measured_alone() -> None:
+def test_claims_measured_by_the_clock_run_alone() -> None:
     """In this process, whatever the others do."""
 
     def cells(setup: parameters.Setup) -> Iterator[Cell]:
@@ -289,7 +291,7 @@ def test_a_figure_is_drawn_as_vectors_with_the_papers_numbers(tmp_path: Path) ->
     assert figures.draw(run(), tmp_path).read_text("utf-8") == text
 
 
-def test_bars_are_drawn_over_groups(tmp_path: Path) -> None:
+def test_a_panel_of_bars_is_drawn_with_its_bound(tmp_path: Path) -> None:
     bars = replace(DICE, panels=(Panel("eyes", "eyes", "bars", bounds=((3.5, "half"),)),))
     assert ">half<" in figures.draw(run(bars, repeat=1), tmp_path).read_text("utf-8")
 
@@ -310,7 +312,7 @@ def synergy(*arguments: str) -> Result:
     return CliRunner().invoke(app, ["reproduce", *arguments, "--processes", "1"])
 
 
-def test_the_command_prints_ours_beside_the_papers(known: Path) -> None:
+def test_the_command_prints_our_values_beside_those_of_the_papers(known: Path) -> None:
     result = synergy("x1", "--repeat", "2", "--set", "throws=50", "--plot", str(known / "figures"))
     assert result.exit_code == 0, result.output
     for text in ("X1  dice", "throws 50", "fair", "±", "0.4", "holds", "X1.svg"):
@@ -319,7 +321,7 @@ def test_the_command_prints_ours_beside_the_papers(known: Path) -> None:
     assert (known / "figures" / "X1.svg").is_file()
 
 
-def test_the_command_gives_json(known: Path) -> None:
+def test_the_command_prints_results_as_json(known: Path) -> None:
     one = json.loads(synergy("X2", "--json", "--scale", "paper", "--seed", "3", "--repeat", "1").stdout)
     assert (one["id"], one["setup"]["scale"], one["setup"]["seed"]) == ("X2", "paper", 3)
     assert [each["id"] for each in json.loads(synergy("all", "--json").stdout)] == ["X1", "X2"]
@@ -357,7 +359,7 @@ def unthrown(sides: int, seed: int) -> list[Point]:
     raise ValueError(f"sides: {sides}; expected a die that there is")
 
 
-def test_values_that_do_not_go_together_end_it_with_one_message(known: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_contradicting_values_end_the_command_with_one_message(known: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     impossible = replace(DICE, cells=lambda _setup: [Cell(unthrown, (7,), 7, "fair")])
     monkeypatch.setattr(chapters, "_claims", lambda module: {"X1": impossible})
     result = synergy("X1")

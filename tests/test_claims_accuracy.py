@@ -63,7 +63,7 @@ def values(points: list[Point]) -> dict[tuple[str, str], float]:
 # -- what is executed and learnt ---------------------------------------------------------------------------------------
 
 
-def test_what_is_learnt_is_what_arrived(bursty: Run) -> None:
+def test_the_learnt_signature_is_that_of_the_arrivals(bursty: Run) -> None:
     assert len(bursty.births) == len(bursty.delays) == len(bursty.alone) == pytest.approx(20 * 300, rel=0.05)
     assert (np.diff(bursty.births) >= 0.0).all()
     assert bursty.births[-1] < 300.0
@@ -119,7 +119,7 @@ def test_found_segments_are_compared_where_the_truth_is_not_known(bursty: Run) -
 # -- how it is scored --------------------------------------------------------------------------------------------------
 
 
-def test_scores_by_hand() -> None:
+def test_scores_equal_a_calculation_by_hand() -> None:
     """Four segments of 10, 30, 20 and 20 tuples; a projection that is twice the first and right elsewhere."""
     actual, tuples = np.array([1.0, 2.0, 1.0, 3.0]), np.array([10, 30, 20, 20])
     high = np.array([True, True, False, False])
@@ -152,7 +152,7 @@ def test_changes_are_caught_in_time_and_place(bursty: Run) -> None:
     assert caught(Run(**{**vars(bursty), "learnt": [Learnt([], [], [])]}), changes, 4.0) == 0.0
 
 
-def test_curves_are_of_one_window(bursty: Run) -> None:
+def test_curves_show_projected_and_actual_delays_of_one_window(bursty: Run) -> None:
     points = list(curves(bursty, "delay"))
     names = {point.algorithm for point in points}
     assert names == {f"projected, {PAPER}", "projected, mm1", "projected, transient", "actual", "isolated"}
@@ -168,7 +168,7 @@ def test_curves_are_of_one_window(bursty: Run) -> None:
 # -- patterns ----------------------------------------------------------------------------------------------------------
 
 
-def test_what_the_docstring_says_of_bursts() -> None:
+def test_the_docstring_about_bursts_is_true() -> None:
     found = values(synthetic("30/10, 5 s", 0.45, 0.3, 1.0, 10.0, 60, 300.0, 3))
     assert found["signature", "found"] > 0.9
     assert found[PAPER, "conservative"] > 0.95
@@ -183,7 +183,7 @@ def test_what_the_docstring_says_of_bursts() -> None:
     assert short["signature", "found"] < 0.05
 
 
-def test_what_the_docstring_says_of_a_newcomer() -> None:
+def test_the_docstring_about_a_newcomer_is_true() -> None:
     found = values(synthetic("30/10, 5 s", 0.45, 0.3, 1.0, 10.0, 40, 300.0, 3))
     error = {reading: found[f"transient, {reading}", "impact error"] for reading in READINGS}
     assert error["signature"] < 0.3
@@ -203,7 +203,7 @@ def test_a_regular_newcomer_is_the_same_by_all_readings() -> None:
         assert ratios == pytest.approx([ratios[0]] * len(ratios), rel=1e-6)
 
 
-def test_what_the_docstring_says_of_unequal_components() -> None:
+def test_the_docstring_about_unequal_components_is_true() -> None:
     found = values(synthetic("300/100, 2.5 s", 0.45, 0.3, 3.0, 10.0, 15, 300.0, 2))
     assert found["mm1", "at high rate"] < 0.9
     assert found["mm1", "at low rate"] < 0.8
@@ -234,7 +234,7 @@ def test_generated_packets_are_as_many_as_asked_for() -> None:
     assert (arrivals_of(PACKETS, 2000, 2) != times).any()
 
 
-def test_what_is_logged_to_the_second_comes_some_time_in_it(tmp_path: Path) -> None:
+def test_requests_logged_to_the_second_arrive_within_it(tmp_path: Path) -> None:
     counts = [0, 3, 0, 2, 5, 1, 0, 4]
     path = tmp_path / "nasa-http-requests-per-second.txt.gz"
     path.write_bytes(gzip.compress("\n".join(map(str, counts)).encode()))
@@ -276,7 +276,7 @@ def test_an_input_that_is_too_short_is_one_clear_error(tmp_path: Path) -> None:
         recorded(str(path), "trace 1", 0.25, 0.2, 1.0, 2000, 450, 300.0, 1)
 
 
-def test_what_stands_in_for_the_papers_traces_is_not_compared(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_substitutes_of_the_papers_traces_are_not_compared(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(accuracy, "AT_HAND", ())
     (result,) = runner.reproduce([(C13, {"tuples": 2000, "a_window": 200})], repeat=1)
     assert {row.x for row in result.rows if row.metric == "error"} == {PACKETS, SENSORS}
@@ -309,6 +309,6 @@ def test_patterns_are_reproduced_and_judged() -> None:
     assert {panel.metric for panel in C14.panels if panel.kind == "curves"} == {f"delay, {name}" for name in PATTERNS}
 
 
-def test_windows_hold_whole_periods() -> None:
+def test_a_window_that_holds_no_whole_periods_is_refused() -> None:
     with pytest.raises(ValueError, match=r"window: 11 s; expected whole periods of 2\.5 s"):
         list(runner.reproduce([(C14, {"window": 11.0, "patterns": ("30/10, 2.5 s",)})]))

@@ -123,7 +123,7 @@ def test_failed_replicas_are_counted() -> None:
     assert points["median here"] <= 0.25
 
 
-def test_replicas_are_dealt_evenly() -> None:
+def test_replicas_are_spread_evenly_over_the_used_peers() -> None:
     rng = random.Random(1)
     for used in range(2, 11):
         peers = [f"v{each}" for each in range(used)]
@@ -149,7 +149,7 @@ def test_the_distance_to_the_optimum_is_never_negative() -> None:
         assert 0.0 <= distance(tight, 2, seed)["small"] <= 0.15
 
 
-def test_availability_against_delay() -> None:
+def test_the_optimum_is_most_available_and_synergy_nearer_than_random() -> None:
     names = ("synergy", "latency", "optimal", "random", "partition")
     found = tradeoffs(GIVEN, names, 2, 1)
     assert list(found) == list(names)
@@ -170,7 +170,7 @@ def test_availability_against_delay() -> None:
     assert {point.algorithm for point in drawn} == set(names)
 
 
-def test_gathering_takes_round_trips() -> None:
+def test_gathering_takes_the_longest_round_trip_or_their_sum() -> None:
     found = gathered(GIVEN, 1)
     delays = 2.0 * world(GIVEN, 1).topology.delays()
     assert found["together"] == pytest.approx(delays.max(axis=1).mean(), rel=1e-6)

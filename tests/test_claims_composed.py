@@ -137,7 +137,7 @@ def test_a_measured_network_has_its_delays(tmp_path: Any) -> None:
     assert composed.topology.mean_delay() == pytest.approx(0.04)
 
 
-def test_a_scenario_takes_what_a_set_up_says() -> None:
+def test_a_scenario_has_the_values_of_its_set_up() -> None:
     setup = {**parameters.at_scale(SIMULATED, "quick"), "costs": (0.001, 0.002), "peers": 30, "choice": "nearest"}
     found = scenario(setup, policy="composition", slack=0.1)
     assert (found.peers, found.choice, found.policy) == (30, "nearest", "composition")

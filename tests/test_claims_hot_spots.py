@@ -64,7 +64,7 @@ def test_components_take_the_stated_share_of_the_capacity() -> None:
         assert len({component.peer for component in application.components.values()}) == 8
 
 
-def test_requests_vary_over_minutes(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+def test_generated_requests_vary_over_minutes_as_real_ones(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     """Without the recorded requests, generated ones vary as much as real ones, and more than by chance."""
     monkeypatch.delenv("SYNERGY_DATA", raising=False)
     monkeypatch.chdir(tmp_path)
@@ -121,7 +121,7 @@ def test_verdicts_hold_where_the_measurements_are_the_papers() -> None:
         ("P6", points(0.1, migrations=0.0), "migrations an application over all loads, prediction"),
     ],
 )
-def test_verdicts_can_fail(claim: str, measured: list[Point], wrong: str) -> None:
+def test_a_wrong_measurement_makes_its_verdict_fail(claim: str, measured: list[Point], wrong: str) -> None:
     assert verdicts(claim, measured)[wrong] != "holds"
 
 

@@ -119,7 +119,7 @@ def test_tuples_carry_what_was_measured_when_they_went_through(packets: Packets,
         assert (np.diff(items.times) >= 0.0).all(), "hops keep the order"
 
 
-def test_constant_delays_change_no_pair(packets: Packets) -> None:
+def test_constant_delays_change_no_pair_of_rates(packets: Packets) -> None:
     """Pairs by tuple are the same on slow hops: what is paired by the time of day would not be."""
     near, far = (monitored(packets, SECOND, 10.0, 2.0, (delay, 0.0), np.random.default_rng(1)) for delay in (0.0, 3.0))
     for component in ("filter", "project", "aggregate"):
@@ -165,7 +165,7 @@ def test_errors_are_those_of_a_literal_count() -> None:
     assert found.mean("project", LAST, metric) == pytest.approx(np.mean(at))
 
 
-def test_what_the_docstring_says_of_the_monitor() -> None:
+def test_the_docstring_about_the_monitor_is_true() -> None:
     found = monitored_errors()
     name = "ratio at predictions, count of 1 s, every 75 tuples and 1 s"
     ratio = {x: found.mean(x, LITERAL, name) for x in COMPONENTS}
@@ -186,14 +186,14 @@ def test_an_error_at_every_tuple_says_nothing() -> None:
     assert error < 0.01, "below what the paper states for its predictions"
 
 
-def test_thinned_streams_are_beside_theory() -> None:
+def test_errors_on_thinned_streams_agree_with_theory() -> None:
     found = {each.algorithm: each.value for each in thinned(0.5, 500.0, 1500, 1)}
     assert found["theory of 3.6: √(1 - p)"] == math.sqrt(0.5)
     assert found[LITERAL] == pytest.approx(math.sqrt(0.5), rel=0.05)
     assert found[COMBINED] < 0.8 * found[LITERAL]
 
 
-def test_requests_are_thinned_twice(tmp_path: Path) -> None:
+def test_the_combination_predicts_thinned_requests_best(tmp_path: Path) -> None:
     path = tmp_path / "nasa-http-requests-per-second.txt.gz"
     rng = np.random.default_rng(3)
     counts = rng.poisson(5.0 + 4.0 * np.sin(np.arange(20_000) / 700.0))
@@ -207,7 +207,7 @@ def test_requests_are_thinned_twice(tmp_path: Path) -> None:
 # -- rivals ------------------------------------------------------------------------------------------------------------
 
 
-def test_forecasters_know_nothing_of_what_comes() -> None:
+def test_forecasters_see_no_later_values() -> None:
     rng = np.random.default_rng(4)
     own = 100.0 + 20.0 * np.sin(np.arange(200) / 5.0) + rng.normal(0.0, 1.0, 200)
     carried = {"source": own * 2.0 + rng.normal(0.0, 1.0, 200)}
@@ -318,7 +318,7 @@ def test_a_trace_of_the_user_is_compared(tmp_path: Path) -> None:
     assert all(check.verdict != "not comparable" for check in result.checks if check.name.startswith("error of"))
 
 
-def test_a_prediction_has_a_time() -> None:
+def test_the_time_of_a_prediction_is_measured() -> None:
     points = predicting("compare", 3, 200, 1)
     assert {(point.x, point.metric) for point in points} == {("compare", "time"), ("compare", "time, 99 %")}
     assert all(point.value > 0.0 for point in points)
@@ -335,7 +335,7 @@ def test_the_verdict_on_times_can_fail() -> None:
         assert {check.verdict for check in checks if check.name.startswith("time of")} == {expected}
 
 
-def test_times_of_a_node_are_predicted_as_they_were() -> None:
+def test_lines_predict_execution_times_better_than_the_last_measurement() -> None:
     found = {(each.algorithm, each.metric): each.value for each in executed(0.6, 3, 100.0, 40.0, 0.5, 2)}
     algorithms = {algorithm for algorithm, metric in found if metric == "error"}
     assert len(algorithms) == 4
@@ -345,7 +345,7 @@ def test_times_of_a_node_are_predicted_as_they_were() -> None:
     assert light["last measurement", "weighted error"] < found["last measurement", "weighted error"]
 
 
-def test_when_tuples_leave_is_what_a_loop_finds() -> None:
+def test_departures_of_tuples_equal_those_of_a_loop() -> None:
     arrived = np.cumsum(np.random.default_rng(9).exponential(0.1, 300))
     expected, free = [], 0.0
     for time in arrived:

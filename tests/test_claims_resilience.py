@@ -70,7 +70,7 @@ def test_r1_is_near_the_optimum_whatever_the_seed(seed: int) -> None:
 # -- R2, R3 and R7 -----------------------------------------------------------------------------------------------------
 
 
-def test_r2_has_the_papers_order() -> None:
+def test_r2_orders_the_algorithms_as_the_paper() -> None:
     result = reproduced("R2", {"operators": (30, 60), "inputs": 3, "nodes": 6, "draws": 6}, repeat=3)
     found = values(result, "ratio")
     assert {algorithm for _, algorithm in found} == set(ALGORITHMS)

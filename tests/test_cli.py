@@ -75,7 +75,7 @@ def command(*arguments: str, timeout: float = 100.0) -> subprocess.CompletedProc
 # -- the command itself ------------------------------------------------------------------------------------------------
 
 
-def test_help_and_version() -> None:
+def test_help_names_all_commands_and_version_is_that_of_the_package() -> None:
     helped = synergy("--help")
     assert helped.exit_code == 0
     for name in ("demo", "run", "plan", "up", "data", "bench", "reproduce", "doctor"):
@@ -94,7 +94,7 @@ def test_help_imports_nothing_that_takes_time() -> None:
     subprocess.run([sys.executable, "-c", code], env=environment(), check=True, timeout=200)
 
 
-def test_exit_codes_of_the_process() -> None:
+def test_the_process_exits_with_0_or_2_and_writes_to_one_stream() -> None:
     right, wrong, unknown = (
         command(*each) for each in (("plan", "check", "plan.yaml"), ("plan", "check", "no"), ("x",))
     )
@@ -108,7 +108,7 @@ def test_exit_codes_of_the_process() -> None:
 # -- plans -------------------------------------------------------------------------------------------------------------
 
 
-def test_a_plan_is_shown(folder: Path) -> None:
+def test_plan_show_prints_and_draws_the_plan(folder: Path) -> None:
     shown = synergy("plan", "show", "plan.yaml", "--svg", "plan.svg")
     assert shown.exit_code == 0
     for text in (
@@ -128,7 +128,7 @@ def test_a_plan_is_shown(folder: Path) -> None:
     assert found["operators"]["large"]["key"] == plan.stream_key("large")
 
 
-def test_everything_that_is_wrong_with_a_plan_is_said_at_once(folder: Path) -> None:
+def test_all_faults_of_a_plan_are_printed_at_once(folder: Path) -> None:
     (folder / "bad.yaml").write_text(PLAN.replace("kind: aggregate", "kind: agregate").replace("30 s", "5 parsec"))
     said = refused("plan", "check", "bad.yaml")
     assert said.startswith("bad.yaml: the plan has 2 problems:")
@@ -138,7 +138,7 @@ def test_everything_that_is_wrong_with_a_plan_is_said_at_once(folder: Path) -> N
     assert refused("run", "bad.yaml") == said == refused("plan", "show", "bad.yaml")
 
 
-def test_problems_as_json(folder: Path) -> None:
+def test_problems_of_a_plan_are_printed_as_json(folder: Path) -> None:
     assert json.loads(synergy("plan", "check", "plan.yaml", "--json").stdout) == {"valid": True, "problems": []}
     (folder / "bad.yaml").write_text(PLAN.replace("where: bytes", "where: byts"))
     result = synergy("plan", "check", "bad.yaml", "--json")
@@ -151,7 +151,7 @@ def test_problems_as_json(folder: Path) -> None:
 
 
 @pytest.mark.parametrize("what", ["check", "show"])
-def test_files_that_hold_no_plan(folder: Path, what: str) -> None:
+def test_a_file_that_holds_no_plan_is_named_with_the_reason(folder: Path, what: str) -> None:
     (folder / "syntax.yaml").write_text("format: 1\n  x: [unclosed\n")
     assert "syntax.yaml: the plan has a problem:\n  - line 2: " in refused("plan", what, "syntax.yaml")
     assert refused("plan", what, "plan.yml").endswith("no such file; expected a query plan; did you mean 'plan.yaml'?")
@@ -219,12 +219,12 @@ def nothing_starts(monkeypatch: pytest.MonkeyPatch) -> None:
     ],
     ids=lambda value: " ".join(value)[:40] if isinstance(value, list) else "",
 )
-def test_bad_input_is_named(arguments: list[str], said: str) -> None:
+def test_wrong_arguments_are_named_in_one_line(arguments: list[str], said: str) -> None:
     assert said in refused(*arguments)
 
 
 @pytest.mark.usefixtures("nothing_starts")
-def test_what_cannot_run_from_here_is_refused(folder: Path) -> None:
+def test_a_plan_that_this_machine_cannot_run_is_refused(folder: Path) -> None:
     def run(old: str, new: str, *options: str) -> str:
         (folder / "other.yaml").write_text(PLAN.replace(old, new))
         return refused("run", "other.yaml", "--peers", "2", *options)
@@ -253,7 +253,7 @@ def test_what_cannot_run_from_here_is_refused(folder: Path) -> None:
 # -- data --------------------------------------------------------------------------------------------------------------
 
 
-def test_data_is_listed(folder: Path) -> None:
+def test_data_list_shows_known_traces_and_how_to_fetch_them(folder: Path) -> None:
     listed = synergy("data", "list")
     assert listed.exit_code == 0
     assert "sdsc-http" in listed.stdout
@@ -262,7 +262,7 @@ def test_data_is_listed(folder: Path) -> None:
     assert {each["name"]: each["path"] for each in found}["lbl-tcp-3"] is None
 
 
-def test_data_is_described(folder: Path) -> None:
+def test_data_info_describes_a_trace(folder: Path) -> None:
     line = "1+1: Tue Aug 22 00:00:{:02d} 1995 (/a/b.gif): Sent binary: GET /a/b.gif\n"
     (folder / "log.txt").write_text("".join(line.format(second) for second in (0, 5, 4)))
     described = synergy("data", "info", "log.txt")
@@ -316,7 +316,7 @@ def measurements(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.mark.usefixtures("measurements")
-def test_measurements() -> None:
+def test_a_measurement_is_shown_as_text_and_as_json() -> None:
     one = synergy("bench", "ready", "--json")
     assert one.exit_code == 0
     assert json.loads(one.stdout)["value"] == 1.25
@@ -334,7 +334,7 @@ def test_measurements() -> None:
     assert refused("bench", "redy") == "NAME: 'redy'; expected all, or one of ready, hop; did you mean 'ready'?"
 
 
-def test_the_doctor_says_what_to_do(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_doctor_states_a_remedy_for_each_problem(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(doctor, "_peers", lambda: Finding("peers", "good", "2 started"))
     monkeypatch.setattr(doctor, "_spark", lambda: Finding("Spark", "good", "ran a query"))
     monkeypatch.delenv("JAVA_HOME", raising=False)
@@ -376,7 +376,7 @@ def test_the_doctor_says_which_java(monkeypatch: pytest.MonkeyPatch, tmp_path: P
 
 
 @pytest.mark.slow
-def test_the_doctor_tries_spark() -> None:
+def test_the_doctor_starts_spark_and_runs_a_query() -> None:
     found = doctor._spark()
     assert found.state == "good", found
     assert re.search(
@@ -477,7 +477,7 @@ def test_a_refusal_is_one_line_with_the_parts_of_the_delay(capsys: pytest.Captur
     assert capsys.readouterr().err == "synergy: tight: the delay of 2 ms is about: source 2 ms\n"
 
 
-def test_help_says_what_holds_where_an_option_is_left_out() -> None:
+def test_help_states_the_default_of_each_option() -> None:
     said = " ".join(synergy("run", "--help").stdout.replace("│", " ").split())
     assert "Peers to start on this machine. [default: (8)]" in said
     assert "[default: (at the end)]" in said

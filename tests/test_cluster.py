@@ -102,7 +102,7 @@ def test_results_can_be_read_as_they_come(cluster: Cluster) -> None:
     application.stop()
 
 
-def test_what_a_notebook_shows(cluster: Cluster) -> None:
+def test_a_finished_application_and_its_cluster_display_in_a_notebook(cluster: Cluster) -> None:
     application = cluster.submit(by_key(), feeds={"numbers": numbers(100).iter_slices(50)})
     application.results()
     assert application.wait(DEADLINE) == "finished"
@@ -119,7 +119,7 @@ def test_what_a_notebook_shows(cluster: Cluster) -> None:
     application.stop()
 
 
-def test_what_happened_is_a_table_and_a_file(cluster: Cluster, tmp_path: Path) -> None:
+def test_events_can_be_had_as_a_table_and_a_file(cluster: Cluster, tmp_path: Path) -> None:
     application = cluster.submit(by_key(), feeds={"numbers": numbers(100).iter_slices(50)})
     rows = application.results()
     assert application.wait(DEADLINE) == "finished"
@@ -235,7 +235,7 @@ def test_a_fetch_that_comes_again_is_answered_as_before(cluster: Cluster) -> Non
     application.stop()
 
 
-def test_results_of_a_stopped_application_are_those_that_it_had_found(cluster: Cluster) -> None:
+def test_results_of_a_stopped_application_are_those_so_far(cluster: Cluster) -> None:
     application = cluster.submit(all_of_them(), feeds={"numbers": numbers(50).iter_slices(10)})
     assert application.wait(DEADLINE) == "finished"
     application.stop()
@@ -254,14 +254,14 @@ def test_a_submission_that_is_given_up_leaves_no_application(cluster: Cluster) -
     _until(lambda: applications() <= before)
 
 
-def test_submissions_take_turns(cluster: Cluster) -> None:
+def test_submissions_use_the_peers_in_turn_as_origins(cluster: Cluster) -> None:
     applications = [cluster.submit(_endless()) for _ in range(3)]
     for application in applications:
         application.stop()
     assert len({application._asynchronous.origin for application in applications}) == 3
 
 
-def test_who_waits_while_a_cluster_closes_is_told() -> None:
+def test_calls_that_wait_while_a_cluster_closes_end_with_an_error() -> None:
     blocked, held = threading.Event(), threading.Event()
 
     def feed() -> Iterator[pl.DataFrame]:
@@ -294,7 +294,7 @@ def test_who_waits_while_a_cluster_closes_is_told() -> None:
     assert "status" in repr(application)
 
 
-def test_a_cluster_that_nobody_holds_ends() -> None:
+def test_a_cluster_without_references_ends() -> None:
     cluster = Cluster(peers=1)
     process = cluster._process("peer-1")
     del cluster
@@ -383,7 +383,7 @@ def test_results_are_kept_where_the_sink_is_bound_to(cluster: Cluster) -> None:
     assert application.results().height == 10
 
 
-def test_a_refusal_has_its_account(cluster: Cluster) -> None:
+def test_a_refusal_explains_the_failed_condition(cluster: Cluster) -> None:
     with pytest.raises(NotAdmitted, match=r"delay at .*\n.*error\.explain\(\)") as caught:
         cluster.submit(source("packets", rate="1000 tuples/s").sink("all", delay="1 us"))
     account = caught.value.explain()
@@ -436,7 +436,7 @@ def test_a_scheduler_that_does_not_answer_is_named() -> None:
         asyncio.run(connect())
 
 
-def test_what_was_known_last_is_told_when_the_cluster_is_closed() -> None:
+def test_a_closed_cluster_returns_the_last_known_states() -> None:
     with Cluster(peers=1, spark=False) as closing:
         application = closing.submit(source("packets", count=10, speed=0).sink("all"))
         rows = application.results().height
@@ -450,7 +450,7 @@ def test_what_was_known_last_is_told_when_the_cluster_is_closed() -> None:
             call()
 
 
-def test_a_closed_cluster_says_so() -> None:
+def test_calls_of_a_closed_cluster_are_refused_by_name() -> None:
     cluster = Cluster(peers=1)
     cluster.close()
     cluster.close()
@@ -473,7 +473,7 @@ async def _run_once(cluster: AsyncCluster) -> int:
     return rows.height
 
 
-def test_coroutines_hold_a_cluster_too() -> None:
+def test_coroutines_start_use_and_close_a_cluster() -> None:
     async def main() -> int:
         cluster = await start_cluster(2)
         try:
@@ -641,7 +641,7 @@ def test_a_feed_that_goes_back_in_time_is_refused_and_not_thinned(cluster: Clust
         _times(cluster, {"time": 1.0, "v": 1}, {"time": 5.0, "v": 5}, {"time": 3.0, "v": 3})
 
 
-def test_what_a_feed_raises_is_named_with_its_cause(cluster: Cluster) -> None:
+def test_an_error_of_a_feed_is_named_with_its_cause(cluster: Cluster) -> None:
     def broken() -> Iterator[object]:
         yield {"time": 1.0, "v": 1}
         raise KeyError("kaboom")
@@ -670,7 +670,7 @@ def test_an_application_whose_results_have_all_come_leaves_its_peers(cluster: Cl
 
 
 @pytest.mark.slow
-def test_what_a_failed_application_had_found_is_not_lost() -> None:
+def test_results_of_a_failed_application_are_not_lost() -> None:
     with Cluster(peers=3, cores=1.0) as cluster:
         plan = source("packets", rate="500 tuples/s", duration="1 min", speed=1, at="peer-3").sink("all")
         application = cluster.submit(plan, origin="peer-1")

@@ -134,7 +134,7 @@ def test_no_overbooking_and_no_leak_in_many_schedules(block: int) -> None:
             raise AssertionError(f"schedule {seed}: {error}") from error
 
 
-def test_the_schedules_share_streams() -> None:
+def test_schedules_of_the_campaign_share_streams() -> None:
     shared = 0
     for seed in range(6):
         ring, requests = run(seed)

@@ -48,13 +48,13 @@ def rows_of(frame: Any, **options: Any) -> pl.DataFrame:
     ],
     ids=lambda frame: type(frame).__name__,
 )
-def test_any_frame_goes_in_as_it_is(frame: Any) -> None:
+def test_every_kind_of_frame_is_a_source(frame: Any) -> None:
     query = source(frame).sink("all")
     assert query.schema("source") == {"time": "time", "user": "str", "amount": "float"}
     assert_frame_equal(rows_of(frame), TABLE)
 
 
-def test_what_exports_arrow_goes_in_too() -> None:
+def test_objects_that_export_arrow_are_sources() -> None:
     assert_frame_equal(rows_of(duckdb.from_arrow(TABLE.to_arrow())), TABLE)
 
 
@@ -106,7 +106,7 @@ def test_rows_of_one_table_are_put_in_order() -> None:
     assert rows_of({"time": [3, 1, 2], "v": [3, 1, 2]})["v"].to_list() == [1, 2, 3]
 
 
-def test_columns_choose_and_convert() -> None:
+def test_stated_columns_select_and_convert_those_of_a_frame() -> None:
     found = rows_of({"time": ["1", "2"], "n": ["7", None], "rest": [0, 0]}, columns={"n": "int"})
     assert found["n"].to_list() == [7, None]
     assert found.columns == ["time", "n"]
@@ -132,7 +132,7 @@ def test_columns_choose_and_convert() -> None:
         (pl.DataFrame({"time": [1], "n": [2**63]}), {}, "column 'n': 9223372036854775808 in row 0"),
     ],
 )  # fmt: skip
-def test_what_is_wrong_with_a_frame_is_told_by_column(frame: Any, options: dict[str, Any], message: str) -> None:
+def test_faults_of_a_frame_are_named_by_column(frame: Any, options: dict[str, Any], message: str) -> None:
     with pytest.raises(ValueError, match=r"column|time") as caught:
         rows_of(frame, **options)
     assert message in str(caught.value)
@@ -153,7 +153,7 @@ def test_what_is_wrong_with_a_frame_is_told_by_column(frame: Any, options: dict[
         (TABLE, {"tim": "time"}, None),
     ],
 )
-def test_what_is_no_source_of_rows_is_refused(rows: Any, options: dict[str, Any], message: str | None) -> None:
+def test_objects_without_rows_are_refused(rows: Any, options: dict[str, Any], message: str | None) -> None:
     with pytest.raises((TypeError, ValueError)) as caught:
         source(rows, **options).sink()
     assert message is None or message in str(caught.value)
@@ -189,7 +189,7 @@ ROW = {"when": 1.0, "user": "ann", "amount": 2, "n": 3, "ok": True, "seen": EPOC
         ({"seen": "yesterday"}, "clicks: column 'seen': 'yesterday' in row 0; expected a time"),
     ],
 )
-def test_a_wrong_value_is_told_with_its_column_and_row(change: dict[str, Any], message: str) -> None:
+def test_a_wrong_value_is_named_with_its_column_and_row(change: dict[str, Any], message: str) -> None:
     row = {**ROW, **change}
     with pytest.raises(FeedError) as caught:
         READER.table(row)
@@ -197,7 +197,7 @@ def test_a_wrong_value_is_told_with_its_column_and_row(change: dict[str, Any], m
     assert not READER.accepts(row)
 
 
-def test_a_missing_column_is_told_with_what_is_near() -> None:
+def test_a_missing_column_is_named_with_the_nearest_one() -> None:
     with pytest.raises(FeedError, match=r"clicks: column 'amount' is missing in row .* did you mean 'amout'\?"):
         READER.table({**{name: value for name, value in ROW.items() if name != "amount"}, "amout": 2.0})
     with pytest.raises(FeedError, match="clicks: 7; expected a dictionary with when, user, amount, n, ok, seen"):

@@ -61,7 +61,7 @@ def left_in(folder: Path) -> list[str]:
     return sorted(path.name for path in folder.iterdir()) if folder.exists() else []
 
 
-def test_the_table_is_complete() -> None:
+def test_every_known_dataset_has_title_terms_and_format() -> None:
     assert len({dataset.name for dataset in DATASETS}) == len(DATASETS)
     for dataset in DATASETS:
         assert dataset.title
@@ -123,7 +123,7 @@ def test_a_failed_download_leaves_nothing(tmp_path: Path, server: str, kind: str
     assert left_in(tmp_path / "to") == []
 
 
-def test_another_content_is_not_kept(tmp_path: Path, original: Path) -> None:
+def test_a_file_with_another_checksum_is_not_kept(tmp_path: Path, original: Path) -> None:
     with pytest.raises(ValueError, match=f"sha256 {SHA256}; expected {'0' * 64}; nothing is stored"):
         fetch("lbl-tcp-3", original.as_uri(), "0" * 64, tmp_path / "to")
     assert left_in(tmp_path / "to") == []
@@ -149,7 +149,9 @@ def test_a_file_of_another_content_is_left_alone(tmp_path: Path, original: Path)
         ("lbl-tcp-3", "file:///no/such/file", SHA256, "file:///no/such/file: not downloaded after 0 bytes"),
     ],
 )
-def test_wrong_arguments_are_named(tmp_path: Path, name: str, url: str, sha256: str, message: str) -> None:
+def test_a_wrong_argument_of_fetch_is_named_and_nothing_is_stored(
+    tmp_path: Path, name: str, url: str, sha256: str, message: str
+) -> None:
     with pytest.raises(ValueError, match=message):
         fetch(name, url, sha256, tmp_path / "to")
     assert left_in(tmp_path / "to") == []

@@ -148,7 +148,7 @@ def served(each: Request) -> bool:
     ],
     ids=["http", "tcp", "csv", "parquet"],
 )
-def test_duckdb_computes_what_the_query_says(
+def test_duckdb_computes_the_result_of_the_query(
     tmp_path: Path,
     write: Callable[[Path, list[Request]], None],
     name: str,

@@ -144,7 +144,7 @@ def test_a_deployed_component_is_found_by_the_next_request() -> None:
 
 
 @pytest.mark.parametrize("policy", ["nearest", "random"])
-def test_other_policies_take_other_peers(policy: str) -> None:
+def test_each_deployment_policy_takes_its_own_peers(policy: str) -> None:
     made = ring(7, deployment=policy)
     made.submit("peer-0", "r", middle(0.5))
     assert made.until_decided("r").status == "running"

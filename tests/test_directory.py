@@ -95,7 +95,7 @@ def test_a_store_expires_drops_hosts_and_is_bounded() -> None:
 
 
 @pytest.mark.parametrize("count", [1, 2, 3, 8, 60])
-def test_what_is_registered_is_found_from_everywhere(count: int) -> None:
+def test_a_registered_entry_is_found_by_every_peer(count: int) -> None:
     world = ring(count, seed=count)
     register(world, "p0", "filter", load=0.5)
     register(world, world.live[-1], "filter", "join", load=0.25)
@@ -460,12 +460,12 @@ def test_waiting_lookups_and_remembered_roots_are_bounded() -> None:
     assert not directory._pending
 
 
-def test_an_answer_that_nobody_waits_for_is_ignored() -> None:
+def test_an_answer_to_no_pending_lookup_is_ignored() -> None:
     world = ring(4)
     assert world.directory["p1"].peer.receive("p2", Found(12345, {"x": ()}), 1.0) == []
 
 
-def test_renewals_are_batched() -> None:
+def test_renewals_of_all_names_at_a_root_share_a_message() -> None:
     world = ring(8, lease=30.0)
     for address in world.live:
         register(world, address, *[f"{address}/{number}" for number in range(10)])

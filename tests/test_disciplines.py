@@ -160,7 +160,7 @@ def explained(scheduling: str, *disciplines: str) -> list[str]:
     return [line.strip() for line in told if "scheduling" in line]
 
 
-def test_an_explanation_tells_the_discipline() -> None:
+def test_an_explanation_names_the_discipline_and_who_chose_it() -> None:
     assert explained("") == []
     assert explained("edf", "edf") == ["scheduling: earliest deadline first, as the plan states"]
     assert explained("", "fcfs", "fcfs") == ["scheduling: first come, first served, the default of its peers"]

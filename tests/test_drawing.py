@@ -30,7 +30,7 @@ def graphs(draw: st.DrawFn) -> tuple[list[Node], list[tuple[str, str]]]:
     return nodes, draw(st.lists(st.sampled_from(pairs), unique=True, max_size=12)) if pairs else []
 
 
-def test_the_monitoring_plan_as_text() -> None:
+def test_the_monitoring_plan_is_drawn_as_text_with_its_peers() -> None:
     assert (
         monitoring().to_text({"sort": "peer-1", "compare": "peer-3"})
         == """\
@@ -47,7 +47,7 @@ def test_the_monitoring_plan_as_text() -> None:
     )
 
 
-def test_figure_2_6_as_text() -> None:
+def test_figure_2_6_is_drawn_as_text() -> None:
     nodes = [Node(f"o{number}", f"o{number}") for number in range(1, 7)]
     edges = [("o1", "o2"), ("o1", "o3"), ("o2", "o4"), ("o3", "o5"), ("o4", "o6"), ("o5", "o6")]
     assert (
@@ -82,7 +82,7 @@ def test_an_edge_across_a_lane_passes_behind_it_as_text() -> None:
     )
 
 
-def test_details_and_states_as_text() -> None:
+def test_a_text_drawing_shows_details_and_states() -> None:
     drawn = monitoring().to_text({"sort": "peer-1", "count": "peer-2"}, {"sort": "running", "count": "failed"})
     assert "● │  sort                peer-1" in drawn
     assert "│ ✕  count               peer-2" in drawn
@@ -131,7 +131,7 @@ def test_boxes_stay_apart_and_inside() -> None:
                 )
 
 
-def test_wide_plans_go_down() -> None:
+def test_a_long_chain_is_drawn_downwards() -> None:
     chain = [Node(f"n{number}", f"operator number {number}") for number in range(12)]
     edges = [(f"n{number}", f"n{number + 1}") for number in range(11)]
     root = ET.fromstring(svg(chain, edges))
@@ -147,7 +147,9 @@ def test_wide_plans_go_down() -> None:
         ([Node("a", "a"), Node("b", "b")], [("a", "b"), ("b", "a")], "a cycle through a, b"),
     ],
 )
-def test_what_cannot_be_drawn(nodes: list[Node], edges: list[tuple[str, str]], said: str) -> None:
+def test_a_graph_that_cannot_be_drawn_is_refused_by_name(
+    nodes: list[Node], edges: list[tuple[str, str]], said: str
+) -> None:
     for draw in (svg, text):
         with pytest.raises(ValueError, match=re.escape(said)):
             draw(nodes, edges)
@@ -155,7 +157,7 @@ def test_what_cannot_be_drawn(nodes: list[Node], edges: list[tuple[str, str]], s
         svg([], [], direction="up")
 
 
-def test_nothing_is_drawn_of_nothing() -> None:
+def test_an_empty_graph_is_an_empty_drawing() -> None:
     assert text([], []) == ""
     ET.fromstring(svg([], []))
 

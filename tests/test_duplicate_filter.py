@@ -60,7 +60,7 @@ def two() -> DuplicateFilter:
 # -- sequences -------------------------------------------------------------------------------------------------------
 
 
-def test_figure_1_tuple_by_tuple() -> None:
+def test_the_filter_passes_the_tuples_of_figure_1() -> None:
     steps = (
         "S1(0,B,80)+; S2(0,C,50)+; S1(1,B,90)+; S2(1,C,40)+; S1(0,C,50)-; S1 P0+; "
         "S2(0,B,80)-; S1(1,C,40)-; S2(1,B,90)-; S2 P0-; S2 P1+; S1 P1-"
@@ -187,7 +187,7 @@ def test_texts_are_the_same_in_large_and_small_tables() -> None:
 # -- weights ---------------------------------------------------------------------------------------------------------
 
 
-def test_weights_by_order_of_arrival() -> None:
+def test_weights_follow_the_order_of_arrival() -> None:
     merged = DuplicateFilter(["0", "1", "2"])
     for number, order in enumerate(["012", "210", "012", "10"]):
         for stream in order:

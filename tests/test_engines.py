@@ -188,7 +188,7 @@ def test_operators_that_spark_cannot_execute_stay_on_peers() -> None:
     assert parts_of(choose(written, SparkOffer(state_bytes=0.0), {}).plan)
 
 
-def test_a_measured_rate_decides() -> None:
+def test_a_measured_rate_sends_a_heavy_operator_to_spark() -> None:
     traffic = source("trace", path="a.parquet", format="parquet", columns={"size": "int"}, speed=1)
     plan = traffic.aggregate("size", "1 h", n="count(*)").sink()
     assert not parts_of(choose(plan, SparkOffer(), {}).plan)
@@ -197,7 +197,7 @@ def test_a_measured_rate_decides() -> None:
     assert "1,000,000 tuples/s, measured" in choice.reasons["aggregate"][1]
 
 
-def test_a_limit_without_room_for_a_micro_batch_keeps_it_on_peers() -> None:
+def test_a_limit_without_room_for_a_micro_batch_keeps_operators_on_peers() -> None:
     plan = top("auto", rate="100000 tuples/s", delay="200 ms")
     choice = choose(plan, SparkOffer(), {})
     assert choice.plan == plan
@@ -244,7 +244,7 @@ def test_members_of_a_part_are_where_the_part_is() -> None:
     assert Explanation("r", ring.events("r"), {}).why("filter")
 
 
-def test_without_spark_it_is_refused_by_name() -> None:
+def test_a_plan_that_names_spark_is_refused_by_name_without_it() -> None:
     ring = Ring(4, seed=3)
     ring.submit("peer-1", "r", top())
     report = ring.until_decided("r")

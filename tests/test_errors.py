@@ -108,7 +108,7 @@ def test_an_error_that_went_through_the_loops_thread_is_shown_alike(
         ("from synergy_nb import WideArea\nWideArea([[0, 1], [1, 0]], bandwidth=0)", "ValueError: bandwidth: 0"),
     ],
 )  # fmt: skip
-def test_plain_errors_that_we_raise_on_purpose_are_brief_too(notebook: Notebook, cell: str, said: str) -> None:
+def test_expected_errors_of_plain_types_are_brief(notebook: Notebook, cell: str, said: str) -> None:
     shown = notebook.run(cell)
     assert f"----> 2 {cell.splitlines()[1]}" in shown
     assert said in shown
@@ -124,7 +124,7 @@ def test_plain_errors_that_we_raise_on_purpose_are_brief_too(notebook: Notebook,
         ("async for _ in application.stream('nowhere'): pass", "ClusterError: sink: 'nowhere'; expected one of sink"),
     ],
 )
-def test_awaited_methods_are_brief_too(notebook: Notebook, line: str, said: str) -> None:
+def test_errors_of_awaited_methods_are_brief(notebook: Notebook, line: str, said: str) -> None:
     plan = source("packets").sink()
     application = AsyncApplication(None, plan, "", ApplicationState("r1", "running"))  # type: ignore[arg-type]
     shown = notebook.run(f"pass\n{line}", application=application)
@@ -160,7 +160,7 @@ def test_errors_of_others_and_our_own_bugs_are_shown_in_full(notebook: Notebook)
     assert not hasattr(ValueError("another's"), "_render_traceback_")
 
 
-def test_what_is_raised_again_later_is_brief_again(notebook: Notebook) -> None:
+def test_an_error_that_is_raised_again_is_brief_again(notebook: Notebook) -> None:
     error = ClusterError(MESSAGE)
     for cell in ("raise error", "\nraise error"):
         shown = notebook.run(cell, error=error)
@@ -177,7 +177,7 @@ def test_without_a_line_of_the_user_every_frame_is_shown(monkeypatch: pytest.Mon
     )
 
 
-def test_only_what_ours_raises_on_purpose_is_marked() -> None:
+def test_only_expected_errors_of_this_package_are_marked() -> None:
     def users() -> None:
         raise ValueError("the user's own")
 

@@ -117,6 +117,6 @@ def test_keys_may_be_null_and_nan() -> None:
     assert sorted(found["sum"].to_list()) == [1.5, 2.25, 12.0]
 
 
-def test_nulls_are_no_terms() -> None:
+def test_a_sum_skips_nulls_and_a_group_of_nulls_alone_has_none() -> None:
     table = pl.DataFrame({"key": [1, 1, 2], "term": [None, 1.5, None]}, schema={"key": pl.Int64, "term": pl.Float64})
     assert rounded(split(table, "term", ["key"]).lazy(), ["key"], "sum", 1).rows() == [(1, 1.5)]

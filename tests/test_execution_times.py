@@ -28,7 +28,7 @@ def regressed(times: Iterable[float], rates: Iterable[float] = RATES, window: in
 # -- the worked examples -----------------------------------------------------------------------------------------------
 
 
-def test_a_line_through_eight_pairs() -> None:
+def test_a_line_through_eight_pairs_has_the_fitted_numbers() -> None:
     line = regressed(STEADY).line()
     assert line is not None
     assert line.intercept == pytest.approx(0.005510714, abs=5e-10)
@@ -46,7 +46,7 @@ def test_a_line_through_the_last_five_pairs() -> None:
     assert line.error == pytest.approx(5.744562647e-6, rel=1e-9)
 
 
-def test_a_line_through_noise() -> None:
+def test_a_line_through_noise_has_the_fitted_numbers() -> None:
     line = regressed(NOISY).line()
     assert line is not None
     assert line.intercept == pytest.approx(0.015642857, abs=5e-10)
@@ -94,7 +94,7 @@ def test_no_prediction_is_below_the_processing_time() -> None:
     assert ExecutionTimes.of([(1.0, 0.004)], floor=0.009).predict(1.0, 1.0).seconds == 0.009
 
 
-def test_extrapolation_is_marked() -> None:
+def test_a_prediction_outside_the_measured_rates_is_marked_as_extrapolated() -> None:
     times = regressed(STEADY)
     assert [times.predict(rate, 1.0).extrapolated for rate in (99.0, 100.0, 380.0, 380.5)] == [True, False, False, True]
 
@@ -184,7 +184,7 @@ def test_digits_are_not_lost_in_a_hundred_thousand_pairs() -> None:
     assert line.error == pytest.approx(fitted.bse[1], rel=1e-10)
 
 
-def test_an_outlier_leaves_no_trace() -> None:
+def test_an_outlier_that_has_left_the_window_leaves_no_trace() -> None:
     rng = np.random.default_rng(4)
     rates, times = rng.uniform(100, 400, 400), rng.uniform(0.01, 0.02, 400)
     rates[100], times[100] = 1e9, 1e6

@@ -300,7 +300,7 @@ def test_values_have_the_type_that_is_inferred(pair: Pair) -> None:
         ("9223372036854775807 + 1", -(2**63)),
     ],
 )
-def test_points_that_engines_see_differently(text: str, value: Any) -> None:
+def test_expressions_on_which_engines_differ_have_their_defined_value(text: str, value: Any) -> None:
     found = pl.DataFrame({"time": [0]}).select("time", v=compile_expression(text, {"time": "time"}))["v"].item()
     assert same(found, value)
 

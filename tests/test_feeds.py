@@ -332,7 +332,7 @@ def test_an_error_in_the_block_of_a_feed_fails_its_application(cluster: Cluster)
         application.results()
 
 
-def test_a_feed_whose_application_has_ended_says_so(cluster: Cluster) -> None:
+def test_a_feed_of_an_ended_application_refuses_rows_by_name(cluster: Cluster) -> None:
     feed = Feed(COLUMNS)
     application = cluster.submit(source(feed).sink("all"))
     feed.push(rows(0)[0])
@@ -362,7 +362,7 @@ def test_late_rows_are_dropped_counted_and_journaled(cluster: Cluster) -> None:
     assert (told[-1].operator, told[-1].dropped) == ("source", 2)
 
 
-def test_coroutines_push_and_yield(cluster: Cluster) -> None:
+def test_coroutines_push_to_feeds_and_yield_rows(cluster: Cluster) -> None:
     async def main() -> tuple[list[int], list[int]]:
         client = await connect_cluster(cluster.scheduler, spark=False)
         try:

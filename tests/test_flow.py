@@ -78,7 +78,7 @@ def _some_applications(rng: random.Random) -> list[tuple[Application, float]]:
 
 
 @pytest.mark.parametrize("first", range(0, 120, 20))
-def test_it_equals_its_slow_twin(first: int) -> None:
+def test_simulated_flows_equal_a_slow_implementation(first: int) -> None:
     for seed in range(first, first + 20):
         rng = random.Random(seed)
         network = Uniform(0.0, 0.2, seed)
@@ -146,7 +146,7 @@ class Serving(Protocol):
             self.peer.send(to, Arrived(message.application, following, message.born))
 
 
-def test_it_runs_as_peers_on_the_kernel_do() -> None:
+def test_simulated_flows_equal_peers_on_the_kernel() -> None:
     rng = random.Random(4)
     network = transit_stub(6, seed=4)
     chains = [[(rng.choice(network.peers), rng.uniform(0.01, 0.04)) for _ in range(5)] for _ in range(4)]
@@ -203,7 +203,7 @@ def test_selectivity_by_chance_has_its_mean() -> None:
     assert flow.delays("a").tuples == pytest.approx(5000, abs=4 * math.sqrt(20_000 * 0.25 * 0.75))
 
 
-def test_a_tuple_is_many() -> None:
+def test_a_selectivity_of_three_gives_three_results_for_each_tuple() -> None:
     parts = {"f": OUTSIDE, "x": Component("v", Service.constant(0.1), ["f"], selectivity=3.0)}
     parts["y"] = Component("v", Service.constant(0.1), ["x"])
     assert delays_of(Application("a", parts, {"f": Arrivals.trace([0.0])})) == [0.2, 0.3, 0.4]
@@ -227,7 +227,7 @@ def test_matched_branches_take_as_long_as_the_longest_path() -> None:
     assert delays_of(branches(match=True)) == [0.45, 0.45]
 
 
-def test_what_runs_far_ahead_of_its_partners_is_given_up() -> None:
+def test_tuples_that_run_far_ahead_of_their_partners_are_dropped() -> None:
     parts = {"f": OUTSIDE, "g": OUTSIDE, "both": Component("v", inputs=["f", "g"], match=True)}
     late = Arrivals.trace([100.0 + number for number in range(20)])
     flow = Flow()
@@ -238,7 +238,7 @@ def test_what_runs_far_ahead_of_its_partners_is_given_up() -> None:
     assert flow.lost == 20
 
 
-def test_outside_nothing_queues() -> None:
+def test_tuples_at_components_outside_the_peers_do_not_queue() -> None:
     slow = Component(None, Service.constant(1.0))
     assert delays_of(chain("a", Arrivals.trace([0.0, 0.0, 0.5]), slow)) == [1.0, 1.0, 1.0]
 
@@ -315,7 +315,7 @@ def test_placed_elsewhere_an_application_meets_the_same_arrivals_and_work() -> N
 # -- running -----------------------------------------------------------------------------------------------------------
 
 
-def test_same_seed_same_run_and_in_pieces_too() -> None:
+def test_a_run_in_pieces_equals_one_with_the_same_seed() -> None:
     runs = []
     for pieces in (1, 1, 7):
         flow = Flow(seed=2)
@@ -399,7 +399,7 @@ def placed_at_random(network: Topology, requests: int) -> Flow:
 # -- plans, and what is refused ----------------------------------------------------------------------------------------
 
 
-def test_a_plan_becomes_an_application() -> None:
+def test_a_plan_is_translated_to_a_simulated_application() -> None:
     asked = source("peers", rate=50).delay("2 ms", selectivity=0.5).delay("4 ms").sink("all", delay="1 s")
     places = {"source": "u", "delay": "v", "delay_2": "v", "sink": "u"}
     application = from_plan("a", asked, places, service="constant")
@@ -449,12 +449,12 @@ def test_a_plan_on_streams_that_run_already() -> None:
         (lambda: Flow().run(until=math.inf), "until: inf; expected a finite time"),
     ],
 )
-def test_what_means_nothing_is_refused_by_name(make: Callable[[], Any], message: str) -> None:
+def test_meaningless_parameters_are_refused_by_name(make: Callable[[], Any], message: str) -> None:
     with pytest.raises(ValueError, match=message):
         make()
 
 
-def test_what_cannot_be_added_is_refused_by_name() -> None:
+def test_applications_that_cannot_be_added_are_refused_by_name() -> None:
     flow = Flow()
     flow.add(chain("a", 1.0, OUTSIDE))
     with pytest.raises(ValueError, match="application: 'a'; expected a name that none had before"):
@@ -468,7 +468,7 @@ def test_what_cannot_be_added_is_refused_by_name() -> None:
         flow.delays("zz")
 
 
-def test_without_a_place_for_its_cache_it_is_compiled_all_the_same(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_without_a_folder_for_the_cache_the_simulator_is_compiled_anyway(monkeypatch: pytest.MonkeyPatch) -> None:
     asked: list[bool] = []
 
     def njit(*, cache: bool = False, **_options: object) -> Callable[[Any], Any]:

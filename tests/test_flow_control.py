@@ -55,7 +55,7 @@ def decided(control: FlowControl) -> float:
     return control.migrations[0].decided
 
 
-def test_prediction_misses_fewer_than_reaction_and_reaction_fewer_than_nothing() -> None:
+def test_prediction_misses_fewer_limits_than_reaction_and_reaction_fewer_than_no_migration() -> None:
     found = {}
     for name, config in (
         ("prediction", HotSpotConfig()),
@@ -191,7 +191,7 @@ def test_loads_are_reported_when_they_leave_their_level() -> None:
     assert 0 < steady < control.reports < 20
 
 
-def test_what_cannot_be_controlled_is_refused() -> None:
+def test_flows_that_cannot_be_controlled_are_refused() -> None:
     control = FlowControl(Flow(), ["p"])
     with pytest.raises(ValueError, match="'a', 'x', peer: 'q'; expected one of those that are controlled"):
         control.add(Application("a", {"x": Component("q")}, {"x": Arrivals.poisson(1.0)}))

@@ -71,7 +71,7 @@ def test_the_earlier_a_move_the_fewer_miss(drop: Drop, numbers: tuple[int, ...])
     assert tuple(found) == numbers
 
 
-def test_delays_of_tuples_in_time() -> None:
+def test_a_move_changes_the_mean_delay_of_timely_tuples_as_in_the_worked_example() -> None:
     for move, mean in ((math.inf, 0.154457), (14.0, 0.122422)):
         flow = rising("none")
         if move < math.inf:
@@ -132,7 +132,7 @@ def test_tuples_go_to_the_old_peer_until_their_sender_switches() -> None:
     assert not flow.moving("a", "c")
 
 
-def test_what_a_component_retains_moves_with_it() -> None:
+def test_retained_tuples_move_with_their_component() -> None:
     """A union of two branches that are matched moves, and so does one of the branches: no tuple loses its partner."""
     hops = Hops({"u v": 20, "u w": 40, "u x": 5, "v y": 30, "w y": 20, "w x": 30, "v x": 10})
     parts = {
@@ -161,7 +161,7 @@ def test_what_a_component_retains_moves_with_it() -> None:
     assert found[0] == pytest.approx(found[1], abs=0.0301), "a partner may be counted with the next one at a move"
 
 
-def test_what_waits_for_a_link_is_sent_to_the_new_peer() -> None:
+def test_tuples_that_wait_for_a_link_are_sent_to_the_new_peer() -> None:
     """Ten tuples wait for a link that takes 0.1 s for each; after 0.35 s the rest takes the other link."""
     flow = Flow(Hops({"u v": 10, "u w": 20}), bandwidth=lambda *_: 1000.0, keep=64)
     parts = {"f": Component("u", size=100.0), "c": Component("v", inputs=["f"])}

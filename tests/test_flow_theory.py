@@ -39,7 +39,7 @@ def agrees(found: Sequence[float], theory: float, within: float) -> None:
 
 
 @pytest.mark.parametrize("load", [0.3, 0.8])
-def test_mm1(load: float) -> None:
+def test_simulated_queues_agree_with_the_formulas_of_mm1(load: float) -> None:
     rate, tau = load / 0.1, 0.1
     flow = replicated(lambda n: chain(f"a{n}", rate, Component(f"v{n}", Service.exponential(tau))), 400, 12_000)
     theory = mm1(rate, tau)
@@ -51,7 +51,7 @@ def test_mm1(load: float) -> None:
     agrees([flow.delays(name).deviation for name in names], theory.time, 0.1)  # the time is exponential
 
 
-def test_md1_and_mg1() -> None:
+def test_simulated_queues_agree_with_the_formulas_of_md1_and_mg1() -> None:
     rate, tau = 7.0, 0.1
     rng = np.random.default_rng(1)
     times = np.where(rng.random(24_000) < 0.1, 0.55, 0.05)
@@ -85,7 +85,7 @@ def test_a_peer_that_executes_unequal_components_makes_them_wait_equally() -> No
         agrees([flow.executed(f"a{n}", operator).waiting for n in range(REPLICATES)], theory, 0.1)
 
 
-def test_a_row_of_queues() -> None:
+def test_simulated_queues_agree_with_the_formulas_of_queues_in_tandem() -> None:
     rate, taus = 6.0, [0.1, 0.05, 0.12]
     flow = replicated(
         lambda n: chain(
@@ -98,7 +98,7 @@ def test_a_row_of_queues() -> None:
     agrees([flow.delays(f"a{n}").miss_rate for n in range(REPLICATES)], tandem_tail(rate, taus, 1.0), 0.1)
 
 
-def test_a_jackson_network() -> None:
+def test_simulated_queues_agree_with_the_formulas_of_a_jackson_network() -> None:
     """Tuples leave the first queue by chance, to the second or to the third, which lead back over the first."""
     gamma, taus = 2.0, [0.1, 0.15, 0.2]
 

@@ -57,7 +57,7 @@ def message(*frames: Any) -> bytes:
     return LENGTH.pack(len(body)) + body
 
 
-def test_frames_come_as_they_went() -> None:
+def test_frames_arrive_as_they_were_written() -> None:
     async def check(one: FramedComm, other: FramedComm) -> None:
         await one.write((b"control", ("stream", b"data"), (1, 7, "ping", b""), (2, 7, True, b"x" * 300_000)))
         came: list[Any] = list(await other.read())
@@ -102,7 +102,7 @@ def test_a_length_beyond_the_bound_is_refused_before_memory_is_taken() -> None:
     over(check)
 
 
-def test_what_is_no_list_of_frames_is_refused() -> None:
+def test_a_message_that_is_no_list_of_frames_is_refused() -> None:
     async def check(one: FramedComm, other: FramedComm) -> None:
         body = msgspec.msgpack.encode("text")
         await one.stream.write(LENGTH.pack(len(body)) + body)
@@ -122,7 +122,7 @@ def test_a_message_that_does_not_go_on_is_refused(size: int) -> None:
     over(check, Limits(patience=0.01))
 
 
-def test_a_closed_end_is_told() -> None:
+def test_messages_before_an_abort_arrive_and_reading_then_fails() -> None:
     async def check(one: FramedComm, other: FramedComm) -> None:
         await one.stream.write(message(b"last") + b"\0")
         one.abort()

@@ -55,7 +55,7 @@ def test_the_account_has_the_equation_with_its_values_and_what_the_time_was_pred
     assert "worst of the path: f0, 100 ms above its processing time" in text
 
 
-def test_the_account_has_what_leaves_who_was_asked_and_how_long_it_took(relieved: Loaded) -> None:
+def test_the_account_names_the_component_that_leaves_the_peers_asked_and_the_duration(relieved: Loaded) -> None:
     text = account(relieved, caused(relieved).subject)
     assert "f0 leaves peer-2: 1,000 tuples/s before, 700 tuples/s without; slack of what stays: f0 of b 18.9 ms" in text
     assert "refused: the slack of c/f0 would be" in text
@@ -63,7 +63,7 @@ def test_the_account_has_what_leaves_who_was_asked_and_how_long_it_took(relieved
     assert "moved to peer-3 after " in text
 
 
-def test_a_peer_that_observes_states_what_it_would_do_and_repeats_itself_once() -> None:
+def test_an_observing_peer_states_its_decision_once() -> None:
     ring = ran(Loaded(6, 1, config=PeerConfig(hotspots=HotSpotConfig(mode="observe"))))
     decided = next(event for event in ring.simulation.journal if isinstance(event, MigrationDecided))
     text = account(ring, decided.cause[0])
@@ -130,7 +130,7 @@ def test_a_component_of_another_application_that_leaves_is_in_the_accounts_of_bo
     assert "moved to three after 500 ms" in other
 
 
-def test_what_did_not_move_is_explained() -> None:
+def test_the_account_explains_why_a_component_did_not_move() -> None:
     ended = MigrationEnded(10.6, "peer-2", "b", "f1", ("a", "f0"), "", failure="no peer accepts it", seconds=0.5)
     refused = MigrationAnswered(
         10.2, "peer-2", "b", "f1", ("a", "f0"), "peer-3", accepted=False, reason="its utilisation would be 1.20",

@@ -105,20 +105,20 @@ def test_the_growing_backlog_is_seen_before_the_first_miss() -> None:
     assert 10.0 < outcome.decided < outcome.missed
 
 
-def test_a_line_through_steady_times_sees_it_too_late() -> None:
+def test_a_line_through_steady_times_predicts_a_hot_spot_too_late() -> None:
     """Equation 3.4 to the letter: the times of the window lag behind a queue that grows."""
     outcome = story(backlog=False)
     assert outcome.decided > outcome.missed + 1.0
 
 
 @pytest.mark.parametrize("seed", range(20))
-def test_it_is_seen_in_time_whatever_the_jitter(seed: int) -> None:
+def test_a_hot_spot_is_predicted_in_time_whatever_the_jitter(seed: int) -> None:
     outcome = story(backlog=True, jitter=0.01, seed=seed, until=12.5)
     assert outcome.decided < outcome.missed
 
 
 @pytest.mark.slow
-def test_it_is_seen_in_time_in_a_thousand_runs() -> None:
+def test_a_hot_spot_is_predicted_in_time_in_a_thousand_runs() -> None:
     """After 5 s, in which all estimates have settled."""
     late = [
         seed

@@ -136,7 +136,9 @@ def predicted() -> tuple[Whole, float]:
     return two(HotSpotConfig())
 
 
-def test_it_is_decided_before_the_first_tuple_misses_and_hardly_any_does(predicted: tuple[Whole, float]) -> None:
+def test_a_migration_is_decided_before_the_first_miss_and_hardly_any_tuple_misses(
+    predicted: tuple[Whole, float],
+) -> None:
     ring, start = predicted
     first = ring.journaled(HotSpotDetected)[0]
     decided = ring.journaled(MigrationDecided)[0]
@@ -155,7 +157,7 @@ def test_nothing_is_lost_doubled_or_reordered(predicted: tuple[Whole, float]) ->
         assert result.rows.height == len(ring.streams._emissions[name, "n"])
 
 
-def test_prediction_misses_less_than_reaction_and_that_less_than_nothing(predicted: tuple[Whole, float]) -> None:
+def test_prediction_misses_less_than_reaction_and_that_less_than_no_migration(predicted: tuple[Whole, float]) -> None:
     reaction, _ = two(HotSpotConfig(predict=False))
     nothing, _ = two(HotSpotConfig(mode="observe"))
     assert missed(predicted[0]) < missed(reaction) < missed(nothing)

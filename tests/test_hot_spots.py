@@ -198,7 +198,7 @@ def test_only_the_component_that_exceeds_its_processing_time_by_most_acts() -> N
     assert len(journaled(ring, ComponentMoved)) == 1
 
 
-def test_who_only_observes_journals_what_it_would_decide_and_asks_nobody() -> None:
+def test_an_observing_peer_journals_its_decisions_and_asks_no_other() -> None:
     ring = Loaded(6, 1, config=configured(mode="observe"))
     hot(ring)
     until(ring, 45.0)

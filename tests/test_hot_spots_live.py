@@ -252,9 +252,7 @@ def test_a_stream_of_two_applications_leaves_a_hot_spot_and_both_read_all_rows(
 
 
 @pytest.mark.parametrize("mode", ["observe", "off"])
-def test_peers_that_only_observe_move_nothing_and_those_that_do_neither_record_nothing(
-    tmp_path: Path, mode: str
-) -> None:
+def test_observing_peers_move_nothing_and_peers_without_hot_spots_record_nothing(tmp_path: Path, mode: str) -> None:
     even, risen = tmp_path / "even.parquet", tmp_path / "risen.parquet"
     wanted = written(even, STEADY), written(risen, RISING)
     with Cluster(peers=3, cores=1.0, spark=False, hotspots=mode) as cluster:

@@ -53,7 +53,7 @@ def test_an_admission_is_refused_for_the_harm_that_it_would_do() -> None:
     assert all(drop.available > drop.required == pytest.approx(0.15) for drop in drops)
 
 
-def test_without_projection_it_is_admitted() -> None:
+def test_without_projection_a_harmful_request_is_admitted() -> None:
     made = ring(1, None)
     made.submit("peer-2", "a", work("10 ms", delay="150 ms"))
     made.until_decided("a")
@@ -100,7 +100,7 @@ def test_an_explanation_contains_the_projected_delays_of_running_applications() 
     assert "of 500 ms (work at peer-1)" in str(explained)
 
 
-def test_measurements_replace_projections() -> None:
+def test_the_impact_is_projected_from_the_measured_delay() -> None:
     made = ring(4, ProjectionConfig())
     made.submit("peer-2", "a", work("10 ms", delay="150 ms"))
     made.until_decided("a")

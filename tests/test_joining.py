@@ -151,7 +151,7 @@ class Peers:
         return pack(Joined(["filter", "sink"]))
 
 
-def test_it_says_how_far_it_is_until_all_are_in_the_ring_and_in_the_directory() -> None:
+def test_joining_reports_progress_until_all_peers_are_in_the_ring_and_the_directory() -> None:
     peers = Peers(9)
     peers.hidden = iter(["tcp://p4"])
     told: list[Progress] = []
@@ -167,7 +167,7 @@ def test_it_says_how_far_it_is_until_all_are_in_the_ring_and_in_the_directory() 
     assert peers.asked == {"join": 9, "where": 4}
 
 
-def test_it_gives_up_when_nothing_has_progressed_and_names_who_is_missing() -> None:
+def test_joining_without_progress_fails_and_names_the_missing_peers() -> None:
     peers = Peers(5, down=("p2", "p4"))
     with pytest.raises(ClusterError) as refused:
         asyncio.run(form_ring(peers.addresses, peers.ask, 0.05))

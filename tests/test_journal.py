@@ -50,7 +50,7 @@ def test_the_oldest_go_first_and_a_reader_sees_the_gap() -> None:
         Journal(0)
 
 
-def test_events_are_found_by_what_they_are_about_and_by_kind() -> None:
+def test_events_are_found_by_subject_and_kind() -> None:
     journal = filled(12)
     assert [event.detail["n"] for event in journal.about("r1")] == [1, 4, 7, 10]
     assert [event.n for event in journal.about("r1", Counted)] == [1, 4, 7, 10]
@@ -75,7 +75,7 @@ def test_older_events_that_are_encoded_read_like_those_that_are_not(events: int,
     assert packed.to_json_lines() == plain.to_json_lines()
 
 
-def test_what_a_journal_keeps_is_bounded_in_bytes() -> None:
+def test_the_events_of_a_journal_are_bounded_in_bytes() -> None:
     journal = Journal(volume=200_000)
     for number in range(50_000):
         components = [

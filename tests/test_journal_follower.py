@@ -165,7 +165,7 @@ def test_a_peer_that_starts_again_is_read_from_its_beginning() -> None:
     asyncio.run(run())
 
 
-def test_peers_come_and_go() -> None:
+def test_peers_that_join_and_leave_are_followed() -> None:
     async def run() -> None:
         peers = Peers("a")
         follower = await followed(peers)
@@ -195,7 +195,7 @@ def test_the_number_of_stored_events_is_bounded() -> None:
     asyncio.run(run())
 
 
-def test_a_listener_at_fault_does_not_end_it_for_the_others() -> None:
+def test_a_listener_that_raises_does_not_end_the_follower() -> None:
     async def run() -> None:
         faults: list[dict[str, Any]] = []
         asyncio.get_running_loop().set_exception_handler(lambda _, context: faults.append(context))
@@ -210,7 +210,7 @@ def test_a_listener_at_fault_does_not_end_it_for_the_others() -> None:
     asyncio.run(run())
 
 
-def test_with_its_last_listener_it_ends() -> None:
+def test_the_follower_ends_with_its_last_listener() -> None:
     async def run() -> None:
         peers = Peers("a")
         ended: list[JournalFollower] = []

@@ -403,7 +403,7 @@ def test_a_wrong_hello_is_refused_by_name(hello: dict[str, Any], reason: str) ->
         ({"welcome": 99, "ordinal": 1}, "not a Synergy peer"),
     ],
 )
-def test_an_opener_names_what_it_met(answer: Any, reason: str) -> None:
+def test_a_link_that_is_not_accepted_fails_with_the_reason(answer: Any, reason: str) -> None:
     async def main() -> None:
         here, there = pair()
 
@@ -457,7 +457,7 @@ def test_bad_frames_and_failing_callbacks_do_not_end_the_link() -> None:
 # -- closing -----------------------------------------------------------------------------------------------------------
 
 
-def test_closing_lets_what_is_queued_leave_and_ends_everything() -> None:
+def test_closing_sends_queued_messages_and_ends_all_tasks() -> None:
     async def main() -> None:
         net = Net()
         a, at_a = net.join(A)
@@ -556,12 +556,12 @@ def test_a_wide_area_is_the_same_for_every_peer() -> None:
         (lambda: WideArea([[0]]).set_sites({A: 1}), "site of mem://a: 1; expected 0 to 0"),
     ],
 )
-def test_a_bad_area_is_refused(make: Any, message: str) -> None:
+def test_a_wrong_wide_area_is_refused_by_name(make: Any, message: str) -> None:
     with pytest.raises(ValueError, match=message):
         make()
 
 
-def test_measured_round_trip_times(real_data: Any) -> None:
+def test_a_wide_area_has_the_delays_of_a_measured_matrix(real_data: Any) -> None:
     area = WideArea.from_file(real_data / "planetlab-rtt-490.npz", sites=8, seed=1)
     assert len(area) == 8
     delays = [area.delay(one, other) for one in range(8) for other in range(one)]

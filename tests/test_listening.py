@@ -317,7 +317,7 @@ def test_a_scan_of_ports_does_not_fill_a_journal() -> None:
 # -- peers -----------------------------------------------------------------------------------------------------------
 
 
-def test_a_peer_journals_what_it_refuses_and_goes_on() -> None:
+def test_a_peer_journals_refused_messages_and_goes_on() -> None:
     async def main() -> None:
         async with (
             LocalCluster(
@@ -377,7 +377,7 @@ def test_messages_that_the_receiver_would_refuse_are_not_sent() -> None:
     run(main())
 
 
-def test_a_closed_comm_says_so() -> None:
+def test_reading_a_closed_comm_fails_by_name() -> None:
     async def scenario(world: World) -> None:
         comm = BoundedComm.__new__(BoundedComm)
         comm.stream = None

@@ -108,7 +108,7 @@ def test_setting_up_one_more_application_projects_only_that_one_anew(monkeypatch
     assert "one more" not in ring.synergy["peer-2"].session.impacts.running()
 
 
-def test_what_is_left_of_a_resource_is_known_without_adding_up_what_was_promised(
+def test_residual_resources_are_known_without_summing_commitments(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     ledger = Ledger(cores=100.0, bandwidth=1e9)
@@ -161,7 +161,7 @@ def test_running_sums_equal_adding_up_all_that_was_promised(seed: int) -> None:
     assert ledger.load == 0.0
 
 
-def test_the_journal_of_a_set_up_does_not_grow_with_what_runs() -> None:
+def test_the_journal_of_a_set_up_does_not_grow_with_running_applications() -> None:
     ring = ring_of(12)
     told = {
         len(event.impacts)

@@ -109,7 +109,7 @@ def test_a_watched_peer_outside_the_table_is_found_dead_in_time() -> None:
     assert told[0] - start < 4.5
 
 
-def test_watching_is_counted() -> None:
+def test_a_peer_is_pinged_until_every_watch_is_cancelled() -> None:
     peer, _, membership = bench()
     membership.watch("far")
     membership.watch("far")
@@ -122,7 +122,7 @@ def test_watching_is_counted() -> None:
     assert all(effect.to != "far" for effect in sent(peer.tick(108.0), Ping))
 
 
-def test_what_did_not_answer_elsewhere_is_pinged_at_once() -> None:
+def test_a_peer_that_did_not_answer_another_protocol_is_pinged_at_once() -> None:
     peer, _, membership = bench("a")
     (effect,) = sent(peer.call(100.01, membership.suspect, "a"), Ping)
     assert effect.to == "a"
@@ -229,7 +229,7 @@ def test_a_charge_is_refuted_at_once_and_to_whoever_believes_it() -> None:
     assert ack.message.incarnation == own + 1
 
 
-def test_a_dead_peer_that_speaks_is_told_so() -> None:
+def test_a_dead_peer_that_sends_is_told_of_its_death() -> None:
     peer, _, membership = bench("a", "b")
     peer.receive("b", Ping(1, 1, (News("a", DEAD, 5),)), 100.1)
     assert membership.is_dead("a")
@@ -240,7 +240,7 @@ def test_a_dead_peer_that_speaks_is_told_so() -> None:
     assert not membership.is_dead("a")
 
 
-def test_what_a_dead_peer_says_of_others_counts_once_it_has_refuted_its_death() -> None:
+def test_news_of_a_dead_peer_counts_after_it_has_refuted_its_death() -> None:
     peer, _, membership = bench("a", "b", "c")
     peer.receive("b", Ping(1, 1, (News("a", DEAD, 5),)), 100.1)
     peer.receive("a", Ping(1, 5, (News("c", DEAD, 1),)), 100.2)
@@ -328,7 +328,7 @@ def test_malformed_news_is_ignored() -> None:
     assert membership.status("a") == ALIVE
 
 
-def test_a_period_that_comes_late_judges_nobody() -> None:
+def test_a_late_period_suspects_no_peer() -> None:
     peer, _, membership = bench("a", "b")
     peer.tick(101.0)
     for now in (110.0, 120.0, 130.0):  # stopped again and again: no ping was ever given its time
@@ -336,7 +336,7 @@ def test_a_period_that_comes_late_judges_nobody() -> None:
     assert [membership.status(address) for address in "ab"] == [ALIVE, ALIVE]
 
 
-def test_state_is_bounded() -> None:
+def test_a_flood_of_news_and_pings_keeps_the_state_bounded() -> None:
     peer, _, membership = bench("a")
     for number in range(20_000):
         peer.receive("a", Ping(number, 1, (News(f"x{number}", DEAD if number % 2 else ALIVE, 1),)), 100.1)
@@ -348,7 +348,7 @@ def test_state_is_bounded() -> None:
     assert len(membership._gossip) <= 256
 
 
-def test_gossip_sends_each_piece_as_often_as_told_and_a_few_at_once() -> None:
+def test_gossip_sends_each_piece_its_number_of_times_and_few_in_a_message() -> None:
     gossip = Gossip(at_once=3, capacity=10)
     for number in range(10):
         gossip.add(News(f"x{number}", DEAD, 1), times=4)

@@ -44,7 +44,7 @@ E3 = [Execution("a", 10, 0.001, 1e-5, 0.0105)] + [
 # -- what leaves -------------------------------------------------------------------------------------------------------
 
 
-def test_one_move_is_enough() -> None:
+def test_the_least_number_of_components_leaves() -> None:
     present = slacks(E1)
     assert round(present["p"], 9) == -0.0016
     assert all(value > 0.0 for name, value in present.items() if name != "p")
@@ -92,7 +92,7 @@ def test_nothing_leaves_where_all_have_slack() -> None:
         assert empty.moved == ()
 
 
-def test_slack_of_zero_is_none() -> None:
+def test_an_execution_with_a_slack_of_zero_leaves() -> None:
     exactly = [Execution("x", 100, 0.25, 0.0, 0.25)]
     for choose in (largest_first, fewest):
         found = choose(exactly)
@@ -100,7 +100,7 @@ def test_slack_of_zero_is_none() -> None:
         assert found.moved == ("x",)
 
 
-def test_what_cannot_move_stays() -> None:
+def test_fixed_components_stay_and_others_leave() -> None:
     heuristic, exact = largest_first(E2, {"big"}), fewest(E2, {"strict"})
     assert heuristic is not None
     assert exact is not None

@@ -33,7 +33,7 @@ def test_load_is_the_difference_of_two_readings() -> None:
     ]
 
 
-def test_no_load_without_a_difference() -> None:
+def test_equal_readings_give_no_row_of_cpu_load() -> None:
     reading = Counters(1.0, 10.0, 90.0, 0, 0, 2)
     assert [row.metric for row in sample(None, reading)] == ["memory", "memory"]
     assert [row.metric for row in sample(reading, reading)] == ["memory", "memory"]
@@ -45,7 +45,7 @@ def test_counters_that_run_backwards_never_give_a_load_outside_0_to_1() -> None:
     assert rows[:2] == [Row("cpu", "process", 1.0), Row("cpu", "machine", 1.0)]
 
 
-def test_this_machine() -> None:
+def test_counters_of_this_machine_never_fall() -> None:
     first = read_counters()
     second = read_counters()
     assert second.process >= first.process > 0

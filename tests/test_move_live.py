@@ -157,7 +157,7 @@ def test_of_an_application_that_does_not_run_nothing_moves(cluster: Cluster, run
         cluster.move(ended, "packets", "peer-3")
 
 
-def test_coroutines_move_components_too(cluster: Cluster) -> None:
+def test_coroutines_move_components(cluster: Cluster) -> None:
     async def main() -> tuple[str, str]:
         others = await connect_cluster(cluster.scheduler, spark=False)
         try:

@@ -92,7 +92,7 @@ def stopped(ring: Ring) -> None:
         assert not each.membership._watched
 
 
-def test_a_component_moves_and_gives_back_what_it_took() -> None:
+def test_a_moved_component_releases_the_resources_of_its_old_peer() -> None:
     ring = Movers(6, seed=1, codec=True)
     running(ring)
     before = ring.synergy["peer-2"].ledger.load
@@ -121,7 +121,7 @@ def test_a_component_moves_and_gives_back_what_it_took() -> None:
     stopped(ring)
 
 
-def test_what_was_told_of_a_move_is_explained() -> None:
+def test_a_move_is_explained_from_its_events() -> None:
     ring = Movers(6, seed=1)
     running(ring)
     move(ring, "o0", "peer-4")
@@ -186,7 +186,7 @@ def test_a_component_moves_to_the_peer_of_its_backup() -> None:
     stopped(ring)
 
 
-def test_who_shares_a_stream_is_told_where_its_reader_has_moved() -> None:
+def test_producers_of_a_shared_stream_know_the_new_peer_of_a_moved_reader() -> None:
     ring = Movers(8, seed=1)
 
     def by(column: str) -> Plan:
@@ -266,7 +266,7 @@ def test_an_origin_of_a_sharer_that_hangs_holds_a_move_up_for_a_lease_at_most(de
         ("r", "o0", "", "to: ''; expected a peer that lives"),
     ],
 )
-def test_what_cannot_move_is_refused_at_once(application: str, operator: str, to: str, reason: str) -> None:
+def test_a_component_that_cannot_move_is_refused_at_once(application: str, operator: str, to: str, reason: str) -> None:
     ring = Movers(6, seed=1)
     running(ring)
     ring.crash("peer-5")
@@ -415,7 +415,7 @@ def test_a_follower_that_dies_harms_nobody(after: float, backup: str) -> None:
 
 
 @pytest.mark.parametrize("ready", [True, False])
-def test_a_component_that_dies_while_it_moves_has_its_follower_if_that_is_ready(ready: bool) -> None:
+def test_the_ready_follower_takes_over_from_a_component_that_dies_in_a_move(ready: bool) -> None:
     ring = Movers(6, seed=8, takes=1e6)
     running(ring)
     outcome = move(ring, "o0", "peer-4")
@@ -440,7 +440,7 @@ def test_a_component_that_dies_while_it_moves_has_its_follower_if_that_is_ready(
     stopped(ring)
 
 
-def test_a_component_that_dies_while_it_moves_has_its_backup() -> None:
+def test_a_backup_takes_over_from_a_component_that_dies_in_a_move() -> None:
     ring = Movers(6, seed=8, takes=1e6)
     running(ring, {"o0": ("peer-5",)})
     outcome = move(ring, "o0", "peer-4")
@@ -488,7 +488,7 @@ class lost:  # noqa: N801 - reads as what it is
 
 
 @pytest.mark.parametrize("kind", [Follow, Followed, GraphChanged])
-def test_what_is_lost_is_said_again(kind: type[Message]) -> None:
+def test_lost_messages_of_a_move_are_sent_again(kind: type[Message]) -> None:
     ring = Movers(6, seed=9)
     running(ring)
     with lost(ring, kind):
@@ -501,7 +501,7 @@ def test_what_is_lost_is_said_again(kind: type[Message]) -> None:
     stopped(ring)
 
 
-def test_who_never_heard_that_a_move_was_given_up_gives_its_share_back() -> None:
+def test_a_peer_that_missed_the_end_of_a_move_releases_its_share() -> None:
     ring = Movers(6, seed=9)
     running(ring)
     with lost(ring, Followed, GraphChanged):
@@ -517,7 +517,7 @@ def test_who_never_heard_that_a_move_was_given_up_gives_its_share_back() -> None
     stopped(ring)
 
 
-def test_feedback_that_comes_late_to_where_a_component_was_harms_nobody() -> None:
+def test_late_feedback_to_the_old_peer_of_a_component_harms_nothing() -> None:
     ring = Movers(6, seed=9)
     running(ring)
     outcome = move(ring, "o0", "peer-4")

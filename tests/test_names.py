@@ -54,7 +54,7 @@ TEXT = st.text(min_size=1, max_size=20) | st.text("%/>:a\n", min_size=1, max_siz
 
 
 @given(TEXT, TEXT, TEXT, TEXT, st.integers(-2, 99), st.integers(0, 1 << 40))
-def test_a_frame_names_exactly_what_it_was_made_of(
+def test_a_decoded_frame_has_exactly_the_names_it_was_made_with(
     application: str, upstream: str, operator: str, peer: str, port: int, epoch: int
 ) -> None:
     output, reader = Output(application, upstream, epoch), Reader(application, operator, port, peer, epoch)
@@ -70,7 +70,7 @@ def test_a_frame_names_exactly_what_it_was_made_of(
 
 
 @given(TEXT, TEXT, TEXT, TEXT)
-def test_a_deployment_names_exactly_what_it_was_made_of(
+def test_a_decoded_deployment_has_exactly_the_names_it_was_made_with(
     application: str, upstream: str, operator: str, peer: str
 ) -> None:
     readers = (SharedReader(application, operator, 0, peer),)
@@ -132,7 +132,7 @@ def test_a_plan_of_any_name_is_the_same_after_a_journey(name: str) -> None:
 @pytest.mark.parametrize(
     "name", ["", " ", "x" * 201, "\n", "half a pair \ud83d", "a\0b", "\x1b[31m", "\uffff", None, 7]
 )
-def test_what_is_no_name_is_refused(name: Any) -> None:
+def test_texts_that_are_no_names_are_refused(name: Any) -> None:
     assert not is_name(name)
     with pytest.raises(PlanError, match=r"name: .*; expected a name of 1 to 200 characters"):
         Plan(trace().sink().operators.values(), name=name)

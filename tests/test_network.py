@@ -75,7 +75,7 @@ def test_stub_domains_hang_on_transit_routers() -> None:
     assert (domain[:, 0] == domain[:, 1]).all()
 
 
-def test_same_seed_same_network() -> None:
+def test_equal_seeds_make_equal_networks() -> None:
     one, same, other = (transit_stub(40, SMALL, seed=seed) for seed in (3, 3, 4))
     assert np.array_equal(one.delays(), same.delays())
     assert np.array_equal(one.bandwidths(), same.bandwidths())
@@ -107,7 +107,7 @@ def test_the_real_matrix_is_laid_under_peers(real_data: Path) -> None:
     assert len(measured(path, 88, seed=1)) == 88
 
 
-def test_a_published_network() -> None:
+def test_a_published_network_has_its_sites_and_delays() -> None:
     topology = of_topohub("sndlib/germany50", seed=1)
     assert len(topology) == 50
     delays = topology.delays()
@@ -156,7 +156,7 @@ def test_messages_take_their_time_in_the_simulator() -> None:
         (lambda: measured("nowhere.npz"), r"rtt_ms: 'nowhere.npz'; expected an .npz file"),
     ],
 )
-def test_what_is_no_network_is_refused_by_name(make: Callable[[], Topology], message: str) -> None:
+def test_wrong_descriptions_of_networks_are_refused_by_name(make: Callable[[], Topology], message: str) -> None:
     with pytest.raises(ValueError, match=message):
         make()
 

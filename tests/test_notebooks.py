@@ -16,7 +16,7 @@ NOTEBOOKS = sorted((ROOT / "notebooks").glob("*.ipynb"))
 WIDTH = 88  # characters of a line, as JupyterLab shows them beside its side bar
 
 
-def test_there_are_notebooks() -> None:
+def test_notebooks_are_found_for_the_other_tests() -> None:
     assert NOTEBOOKS
 
 
@@ -36,7 +36,7 @@ def test_cells_are_narrow_enough_to_read_without_scrolling(path: Path) -> None:
 @pytest.mark.slow
 @pytest.mark.timeout(900)  # they take less than a minute where nothing else runs
 @pytest.mark.parametrize("path", NOTEBOOKS, ids=lambda path: path.stem)
-def test_every_cell_runs(path: Path) -> None:
+def test_every_cell_of_every_notebook_runs(path: Path) -> None:
     options = "-q -p no:cacheprovider -o addopts= --nbval-lax --nbval-cell-timeout=400"
     command = [sys.executable, "-m", "pytest", *options.split()]
     done = subprocess.run([*command, str(path)], cwd=ROOT, capture_output=True, text=True, timeout=880, check=False)

@@ -117,7 +117,7 @@ def test_a_row_of_a_growing_state_is_saved_a_few_times_however_often_that_is_sav
 
 
 @pytest.mark.parametrize("name", ALL)
-def test_what_comes_to_more_than_a_piece_is_made_piece_by_piece(name: str) -> None:
+def test_large_outputs_are_emitted_piece_by_piece(name: str) -> None:
     it = built(name)
     items = feed(it.tables, 0, 40)
     logic = it.fresh()
@@ -154,7 +154,7 @@ def test_rows_that_wait_to_be_reduced_count(name: str) -> None:
 
 
 @pytest.mark.parametrize("name", ALL)
-def test_no_item_needs_more_than_was_said_before(name: str) -> None:
+def test_no_item_needs_more_memory_than_estimated(name: str) -> None:
     it = built(name)
     logic = it.fresh()
     for port, item in feed(it.tables, 2, 100):

@@ -167,7 +167,7 @@ def test_a_join_keeps_only_rows_that_can_still_meet_a_partner() -> None:
     st.integers(1, 40), st.integers(1, 40), st.lists(st.integers(-100, 100), min_size=1, max_size=8),
     st.none() | st.integers(-90, 90), st.none() | st.integers(-90, 90),
 )  # fmt: skip
-def test_windows_are_what_a_loop_over_all_of_them_gives(
+def test_windows_equal_those_of_a_loop_over_all_tuples(
     one: int, two: int, times: list[int], previous: int | None, low: int | None
 ) -> None:
     length, slide = max(one, two), min(one, two)

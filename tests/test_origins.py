@@ -39,7 +39,7 @@ def packets(at: str | None = None, **options: str) -> Plan:
 # -- the rule ----------------------------------------------------------------------------------------------------------
 
 
-def test_each_policy_has_its_ends() -> None:
+def test_each_policy_considers_its_own_ends() -> None:
     fed = source("python", name="rows", columns={"bytes": "int"}, id="fed")
     free_source, bound_source = source("packets", id="free"), source("packets", id="bound", at="second")
     plan = fed.union(free_source.project("bytes"), bound_source.project("bytes")).sink()
@@ -75,7 +75,7 @@ def test_peers_that_are_equally_near_keep_their_order() -> None:
     assert nearest("cab", [CLIENT], far, between) == ["a", "b", "c"]
 
 
-def test_what_was_not_measured_counts_for_nothing_or_goes_last() -> None:
+def test_peers_without_a_measured_delay_come_last() -> None:
     assert nearest("abc", [CLIENT], {}, between) == ["a", "b", "c"]
     assert nearest("abc", [CLIENT], {"c": 0.2, "b": 0.4}, between) == ["c", "b", "a"]
     assert nearest("abc", [frozenset("d"), frozenset("c")], {}, between) == ["c", "b", "a"], "nobody knows how far d is"

@@ -89,7 +89,7 @@ def test_a_kind_that_has_not_run_takes_as_much_more_than_the_reference_as_its_ca
     assert overheads.expected("aggregate").mean == pytest.approx(0.009)  # what has run counts
 
 
-def test_what_was_measured_while_a_peer_started_is_soon_outweighed() -> None:
+def test_measurements_during_a_start_soon_count_little() -> None:
     """Seen: on a busy machine a new cluster refused its first plans, as its threads had waited for its own start."""
     loop = asyncio.new_event_loop()
     overheads = MeasuredOverheads(0.0, loop, lambda _: None)
@@ -115,7 +115,7 @@ def test_what_was_measured_while_a_peer_started_is_soon_outweighed() -> None:
 # -- the way of data ---------------------------------------------------------------------------------------------------
 
 
-def test_the_way_of_data_is_told_by_pings_alone() -> None:
+def test_the_delay_of_data_is_estimated_from_pings_alone() -> None:
     """Seen: ways were projected at twice what they took, as acknowledgements of control messages come in bursts."""
     latency = Latency()
     assert latency.one_way_overhead("b") is None
@@ -228,7 +228,7 @@ def test_a_plan_is_refused_for_its_limit_only_beyond_the_guard_band(late: float 
     assert ", more than 10 % over" in str(Explanation("far", ring.events("far"), {}))
 
 
-def test_the_guard_band_is_what_the_configuration_says() -> None:
+def test_a_refusal_tolerates_the_excess_of_the_configuration_only() -> None:
     ring = ring_of(CompositionConfig(late=0.05, guard_band=0.0), measured=True)
     takes = projected(ring)
     ring.submit("peer-1", "r", bound(takes / 1.01))

@@ -27,7 +27,7 @@ def reported(loads: Sequence[float], levels: int, overlap: float = 0.2) -> list[
 @pytest.mark.parametrize(
     ("overlap", "expected"), [(0.0, [16, 16, 23, 19, 27]), (0.2, [8, 10, 17, 17, 20]), (0.5, [8, 10, 13, 15, 17])]
 )
-def test_reports_over_a_walk(overlap: float, expected: list[int]) -> None:
+def test_the_number_of_reports_over_a_walk_depends_on_levels_and_overlap(overlap: float, expected: list[int]) -> None:
     assert [len(reported(WALK, levels, overlap)) for levels in range(3, 8)] == expected
 
 
@@ -54,7 +54,7 @@ def test_a_jump_is_one_report_however_many_levels_it_crosses(levels: int) -> Non
     assert len(reported(ramp, levels)) == 2 * (levels - 1)
 
 
-def test_what_is_reported_is_the_load() -> None:
+def test_a_report_contains_the_load_itself() -> None:
     levels = OverlappingLevels()
     assert levels.reported is None
     assert levels.leaves(3.3)

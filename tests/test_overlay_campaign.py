@@ -137,11 +137,11 @@ def failing(schedule: object, seeds: range) -> dict[int, list[str]]:
     return {seed: wrong for seed in seeds if (wrong := schedule(seed))}
 
 
-def test_a_few_mixed_schedules() -> None:
+def test_a_few_mixed_schedules_lose_no_entry() -> None:
     assert failing(mixed, range(12)) == {}
 
 
-def test_a_few_double_crashes() -> None:
+def test_a_few_schedules_of_two_crashes_lose_no_entry() -> None:
     assert failing(two_crashes, range(30)) == {}
 
 
@@ -160,11 +160,11 @@ def test_a_schedule_replays_from_its_seed() -> None:
 
 @pytest.mark.slow
 @pytest.mark.parametrize("first", range(100, 400, 50))
-def test_mixed_schedules(first: int) -> None:
+def test_many_mixed_schedules_lose_no_entry(first: int) -> None:
     assert failing(mixed, range(first, first + 50)) == {}
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("first", range(100, 400, 100))
-def test_double_crashes(first: int) -> None:
+def test_many_schedules_of_two_crashes_lose_no_entry(first: int) -> None:
     assert failing(two_crashes, range(first, first + 100)) == {}

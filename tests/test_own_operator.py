@@ -57,7 +57,7 @@ def clip() -> Iterator[None]:
     del declared._declared["clip"], base._REGISTRY["clip"]
 
 
-def test_a_plan_asks_for_it_like_for_any_other() -> None:
+def test_a_plan_uses_an_own_operator_like_any_other() -> None:
     plan = source("packets", seed=1, count=50).operator("clip", column="bytes", id="small").filter("bytes > 40").sink()
     assert plan.stream_name("small") == "clip[column='bytes'](packets[count=50, seed=1])"
     assert plan == Plan.from_yaml(plan.to_yaml()) == Plan.from_bytes(plan.to_bytes())
@@ -71,13 +71,13 @@ def test_a_plan_asks_for_it_like_for_any_other() -> None:
     assert off_spark("clip", plan.operators["small"].params) == "it is there for peers only"
 
 
-def test_what_is_wrong_with_it_is_said_like_for_any_other() -> None:
+def test_faults_of_an_own_operator_are_named_like_those_of_any_other() -> None:
     (kind, column) = problems_of(lambda: source("packets").operator("clip", column="byte", most=-1).sink())
     assert str(kind) == "operator 'clip', most: -1; expected an integer of at least 0"
     assert column.nearest == "bytes"
 
 
-def test_it_is_calibrated_by_its_example() -> None:
+def test_an_own_operator_is_calibrated_by_its_example() -> None:
     packets = source("packets")
     assert CLIP.example is not None
     specimen = CalibrationCase(CLIP.example.make(packets, packets).sink(), "clip")

@@ -178,7 +178,7 @@ def test_wrong_parameters_are_named_before_anything_starts(given: dict[str, Any]
         (np.ones(1000), "rs", "method: 'rs'; expected 'variance' or 'wavelet'"),
     ],
 )
-def test_the_estimator_refuses_what_it_cannot_judge(counts: Any, method: str, message: str) -> None:
+def test_the_estimator_refuses_unsuitable_series(counts: Any, method: str, message: str) -> None:
     with pytest.raises(ValueError, match=message):
         hurst(counts, method)
 

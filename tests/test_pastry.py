@@ -57,7 +57,7 @@ def naive_root(number: int, addresses: list[str]) -> str:
 
 
 @given(st.lists(st.sampled_from(ADDRESSES), max_size=60), st.lists(st.sampled_from(ADDRESSES), max_size=20), KEYS)
-def test_leaf_set_equals_sorting(added: list[str], discarded: list[str], key: str) -> None:
+def test_a_leaf_set_holds_the_nearest_peers_of_a_full_sort(added: list[str], discarded: list[str], key: str) -> None:
     leaves = LeafSet("me", half=4)
     here: set[str] = set()
     for address in added:
@@ -315,7 +315,7 @@ def proximity(world: World, network: Lines) -> float:
 
 
 @pytest.mark.parametrize(("count", "bound"), [(20, 1.2), (88, 1.8), (500, 2.2)])
-def test_hops(count: int, bound: float) -> None:
+def test_messages_reach_the_root_within_the_expected_hops(count: int, bound: float) -> None:
     world = World(count, seed=count, assembled=True, network=Flat())
     rng = random.Random(count)
     keys = [key_of(f"{count}/{number}") for number in range(1500)]
@@ -327,7 +327,7 @@ def test_hops(count: int, bound: float) -> None:
     assert sum(number * times for number, times in enumerate(hops)) / sum(hops) <= bound
 
 
-def test_hops_after_real_joins() -> None:
+def test_messages_reach_the_root_within_the_expected_hops_after_real_joins() -> None:
     world = World(100, seed=1, network=Flat())
     world.run(20.0)
     for pastry in world.pastry.values():
@@ -409,7 +409,7 @@ def test_a_peer_that_has_not_joined_does_not_acknowledge() -> None:
     assert peer.receive("other", Routed(key_of("x"), RoutedLabel(1), "other", 1, 1, 1), 1.0) == []
 
 
-def test_what_is_routed_before_the_join_is_sent_after_it_and_the_queue_is_bounded() -> None:
+def test_messages_routed_before_the_join_wait_in_a_bounded_queue() -> None:
     peer, pastry, arrived = lone()
     for label in range(QUEUE):
         assert peer.call(1.0, pastry.route, key_of("x"), RoutedLabel(label)) == []

@@ -62,7 +62,7 @@ def test_a_message_to_oneself_is_handled_in_the_same_call() -> None:
     assert peer()[0].receive("b", Count(0), 1.0) == []
 
 
-def test_a_message_of_a_type_that_nobody_knows_is_refused_by_name() -> None:
+def test_a_message_of_an_unknown_type_is_refused_by_name() -> None:
     effects = peer()[0].receive("a", Wrapped("k", None), 1.0)
     assert [type(effect) for effect in effects] == [Record]
     event = effects[0].event  # type: ignore[union-attr]
@@ -113,7 +113,7 @@ def codec() -> Codec:
 
 
 @given(st.integers(-(2**63), 2**63 - 1), st.text(max_size=50))
-def test_what_is_encoded_is_decoded(number: int, key: str) -> None:
+def test_an_encoded_message_is_decoded_to_an_equal_one(number: int, key: str) -> None:
     message = Wrapped(key, Count(number))
     assert codec().decode(codec().encode(message)) == message
 

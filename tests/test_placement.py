@@ -51,7 +51,7 @@ def test_a_plan_is_set_up_where_it_withstands_most() -> None:
     assert {address for address, each in ring.synergy.items() if each.ledger.load > 0} == set(where.values())
 
 
-def test_what_others_have_taken_counts() -> None:
+def test_capacity_that_others_have_taken_is_not_placed_again() -> None:
     ring = ring_of(3, peer_2=0.02)
     ring.submit("peer-0", "r", example(), "resilient")
     assert ring.until_decided("r").status == "running"

@@ -21,7 +21,7 @@ from tests.example_plans import figure_2_6, monitoring, plans, problems_of
 # -- the papers' plans -----------------------------------------------------------------------------------------------
 
 
-def test_the_network_monitoring_application() -> None:
+def test_the_monitoring_plan_has_its_operators_and_streams() -> None:
     query = monitoring()
     assert [(each.id, each.kind) for each in query.operators.values()] == [
         ("source", "source"), ("filter", "filter"), ("project", "project"), ("aggregate", "aggregate"),
@@ -48,7 +48,7 @@ def test_the_network_monitoring_application() -> None:
     assert query.validate() == []
 
 
-def test_its_names_say_what_was_done() -> None:
+def test_stream_names_say_how_a_stream_is_made() -> None:
     query = monitoring()
     assert query.stream_name("source") == "packets[seed=1]"
     assert query.stream_name("filter") == "filter[link = 'B'](packets[seed=1])"
@@ -62,7 +62,7 @@ def test_its_names_say_what_was_done() -> None:
         assert query.stream_key(operator) == key_of(query.stream_name(operator))
 
 
-def test_figure_2_6() -> None:
+def test_the_plan_of_figure_2_6_has_its_two_routes() -> None:
     query = figure_2_6()
     assert query.downstream("o1") == ("o2", "o3")
     assert (query.downstream("o2"), query.downstream("o3")) == (("o4",), ("o5",))
@@ -96,7 +96,7 @@ def test_rates_and_loads_follow_from_sources_and_selectivities() -> None:
     assert query.bandwidth("filter") == 500 * query.tuple_bytes("filter") == 500 * (3 * 8 + 3 * 16 + 8)
 
 
-def test_default_profiles() -> None:
+def test_operators_without_a_stated_profile_have_the_default_one() -> None:
     packets = source("packets")
     query = packets.encrypt("bytes", key="k").delay("2 ms").sink()
     assert query.rate("source") == 1000
@@ -251,7 +251,7 @@ def test_a_plan_does_not_change() -> None:
     assert "x" not in query.schema("filter")
 
 
-def test_plans_are_values() -> None:
+def test_equal_plans_are_equal_values_and_survive_encoding() -> None:
     assert monitoring() == monitoring("'B' = link")
     assert hash(monitoring()) == hash(monitoring())
     assert monitoring() != monitoring("link = 'A'")
@@ -337,7 +337,7 @@ def test_damaged_bytes_are_refused(junk: bytes, at: int) -> None:
             assert read.bandwidth(operator) >= 0
 
 
-def test_validate_finds_what_bytes_can_hide() -> None:
+def test_validation_finds_faults_of_decoded_plans() -> None:
     raw = msgspec.msgpack.decode(monitoring().to_bytes())
     raw[3][1]["params"]["where"] = "lnk = 'B'"
     read = Plan.from_bytes(msgspec.msgpack.encode(raw))
@@ -355,7 +355,7 @@ def test_yaml_has_units_and_is_read_back() -> None:
     assert Plan.from_yaml(text) == monitoring(source="peer-3")
 
 
-def test_yaml_by_hand() -> None:
+def test_a_plan_written_by_hand_in_yaml_is_read() -> None:
     query = Plan.from_yaml("""
 format: 1
 operators:

@@ -334,12 +334,12 @@ WRONG: list[tuple[str, Callable[[], Plan], str]] = [
 
 
 @pytest.mark.parametrize(("make", "message"), [each[1:] for each in WRONG], ids=[each[0] for each in WRONG])
-def test_what_is_wrong_is_said(make: Callable[[], Plan], message: str) -> None:
+def test_each_fault_of_a_plan_has_its_message(make: Callable[[], Plan], message: str) -> None:
     found = [str(problem) for problem in problems_of(make)]
     assert message in found, "\n".join(found)
 
 
-def test_everything_wrong_is_said_at_once() -> None:
+def test_all_faults_of_a_plan_are_named_at_once() -> None:
     stream = source("packets", seeds=3).filter("lnk = 1").aggregate("sorce", "20 mi", total="sm(bytes)")
     found = problems_of(lambda: stream.compare("total", "195 %").sink(delay="2 parsecs", availability=2))
     assert [(each.operator, each.field) for each in found] == [
@@ -428,7 +428,7 @@ def test_a_plan_with_too_many_paths_is_refused() -> None:
         ("format: 1\noperators: {a: {source: function}}", f"source: 'function'; expected connector, {CONNECTOR}"),
     ],
 )
-def test_yaml_faults(text: str, said: str) -> None:
+def test_faults_in_yaml_are_named(text: str, said: str) -> None:
     found = problems_of(lambda: Plan.from_yaml(text))
     assert said in "\n".join(map(str, found))
 
@@ -495,7 +495,7 @@ def test_a_damaged_file_is_read_or_refused(query: Plan, at: int, junk: str) -> N
         assert error.problems  # noqa: PT017 - either outcome is right
 
 
-def test_what_does_not_go_together_is_said_with_the_rest() -> None:
+def test_contradicting_parameters_are_named_with_the_other_faults() -> None:
     rows = [source("python", id=name, name="n", columns={"v": "int"}) for name in ("a", "b")]
     trace = source("trace", path="a.csv", format="csv", columns={"v": "int"}, engine="spark", id="t")
     stream = rows[0].union(rows[1]).union(trace).filter("vv > 1", engine="spark")
@@ -503,14 +503,14 @@ def test_what_does_not_go_together_is_said_with_the_rest() -> None:
     assert [(each.operator, each.field) for each in found] == [("filter", "where"), ("b", "name"), ("t", "engine")]
 
 
-def test_operators_that_will_not_fit_into_their_memory_are_told_together() -> None:
+def test_operators_that_exceed_their_memory_are_named_together() -> None:
     packets = source("packets", rate="1000 tuples/s")
     left, right = (packets.sort(column, window="1 h", engine="peer") for column in ("bytes", "link"))
     found = problems_of(lambda: left.join(right, "link", "1 s").sink(memory="20 MB"))
     assert [(each.operator, each.field) for each in found] == [("sort", "memory"), ("sort_2", "memory")]
 
 
-def test_several_wrong_types_of_one_parameter_are_told_together() -> None:
+def test_several_wrong_types_of_one_parameter_are_named_together() -> None:
     columns = {"a": "in", "b": "int", "c": "flot"}
     found = problems_of(source("trace", path="x", format="csv", columns=columns).sink)
     assert [(each.field, each.nearest) for each in found] == [("columns.a", "int"), ("columns.c", "float")]

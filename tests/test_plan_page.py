@@ -101,7 +101,7 @@ def run(pieces: list[str]) -> dict[str, Any]:
     return names
 
 
-def test_the_python_runs() -> None:
+def test_the_python_examples_of_the_page_run() -> None:
     names = run(python())
     assert {type(names["query"]), type(names["both"])} == {Plan}
     kinds = {value._kind for value in names.values() if isinstance(value, Stream)}

@@ -99,7 +99,7 @@ def test_effects_are_carried_out() -> None:
     run(main())
 
 
-def test_an_instruction_goes_to_the_host_and_what_came_of_it_back() -> None:
+def test_an_instruction_reaches_the_host_and_its_outcome_the_peer() -> None:
     async def main() -> None:
         driven = Driven()
         driven.a.request(Order("filter"))
@@ -171,7 +171,7 @@ def test_unknown_and_malformed_messages_are_refused_by_name() -> None:
     run(main())
 
 
-def test_data_reaches_the_host() -> None:
+def test_data_frames_reach_the_host_of_the_other_peer() -> None:
     async def main() -> None:
         driven = Driven()
         driven.a.links.send_data(B, "echo", b"batch")
@@ -201,7 +201,7 @@ def test_a_wide_area_is_laid_over_running_links() -> None:
     run(main())
 
 
-def test_what_only_a_driver_may_send_is_refused_from_other_peers() -> None:
+def test_messages_of_drivers_are_refused_from_other_peers() -> None:
     async def main() -> None:
         driven = Driven()
         driven.a.links.send(B, Codec([Order]).encode(Order("sort")))
@@ -277,7 +277,7 @@ async def converse(made: Any, client: Any, connection_args: Any) -> None:
 
 
 @pytest.mark.parametrize("protocol", ["inproc://", "tcp://"])
-def test_peers_on_an_existing_cluster(protocol: str) -> None:
+def test_workers_of_an_existing_cluster_become_peers(protocol: str) -> None:
     async def main() -> None:
         async with cluster(protocol=protocol) as (made, client):
             peers = await install(client, FACTORY)
@@ -420,7 +420,7 @@ def certificates(folder: Path) -> Security:
     return Security(require_encryption=True, **fields)
 
 
-def test_links_over_tls(tmp_path: Path) -> None:
+def test_peers_and_clients_talk_over_tls_and_refuse_strangers(tmp_path: Path) -> None:
     async def main() -> None:
         security = certificates(tmp_path)
         async with cluster(protocol="tls://", security=security) as (made, client):

@@ -222,7 +222,7 @@ def limited(config: HotSpotConfig | None = None, limit: float = 0.45) -> tuple[P
     return peer, one
 
 
-def test_slack_is_what_is_left_of_the_departure_limit() -> None:
+def test_slack_is_the_rest_of_the_departure_limit() -> None:
     peer, one = limited()
     of(one).received(chunk(1, born=9.9), 10.0)
     assert of(one).slack == pytest.approx(0.45 - 0.1 - 0.05)
@@ -247,7 +247,7 @@ def test_only_tuples_that_persistently_have_no_slack_are_reported_and_once_a_sec
     assert times == [11.0, 12.0], "the first ones did not persist"
 
 
-def test_zero_slack_is_none() -> None:
+def test_a_slack_of_zero_counts_as_lost() -> None:
     slacks = [0.1, 0.0, 0.0, -1.0, 0.1, 0.0, 0.0, 0.0]
     for tuples, seconds in [(1, 0.0), (3, 0.0), (2, 1.5)]:
         fast, slow = Persistence(tuples, seconds), Persistence(tuples, seconds)
@@ -277,7 +277,7 @@ def test_nothing_is_measured_where_hot_spots_are_off() -> None:
     assert one.stats(1.0)["slack"] is None
 
 
-def test_what_arrives_in_a_chain_arrived_when_its_execution_began() -> None:
+def test_tuples_in_a_chain_count_as_arrived_when_its_execution_began() -> None:
     bench = Bench({"a": ["source"], "b": ["a"]}, delays={"b": 0.5})
     bench.hosting.predictions.limit("a", {"b": 0.5})
     bench.offer("a", 5, born=0.8, now=1.0)

@@ -209,7 +209,7 @@ def test_a_cluster_that_does_not_come_up_on_a_running_loop_is_closed() -> None:
 
 
 @pytest.mark.parametrize("name", PRELOAD)
-def test_what_a_fork_server_imports_and_calls_exists(name: str) -> None:
+def test_every_module_and_function_that_a_fork_server_loads_exists(name: str) -> None:
     """It goes on without what is not there, and each process then does that work itself."""
     module, _, function = name.partition(":")
     imported = importlib.import_module(module)

@@ -28,7 +28,7 @@ MEANS = ("mm1", "mg1", "gg1")
 # -- numbers by hand ---------------------------------------------------------------------------------------------------
 
 
-def test_a_worked_example() -> None:
+def test_the_impact_equals_the_worked_example_of_constant_loads() -> None:
     """A peer of load 0.6: a runs a filter (20 ms) before a sort (10 ms), b an aggregation (40 ms) beside.
 
     c asks for 0.15 more. Stretch 1 / (1 - p) goes from 2.5 to 4: a takes 30 (4 - 2.5) = 45 ms more, b 60 ms, c's 5 ms
@@ -54,7 +54,7 @@ def test_a_worked_example() -> None:
         assert refused(less) is None
 
 
-def test_a_worked_example_of_bursts() -> None:
+def test_the_impact_equals_the_worked_example_of_bursts() -> None:
     """Equation 2.11: loads .2 and .6 by turns, .2 more; x = 10 ms / (1 - p) goes from 12.5 and 25 to 16.7 and 50 ms."""
     signature = tuple(Segment(k * 2.5, 2.5, (0.2, 0.6)[k % 2]) for k in range(4))
     running = Application("a", [Local("o", 0.01, signature)], time=0.1, limit=0.12)
@@ -267,7 +267,7 @@ def covers_window(running: Sequence[Application], window: float) -> bool:
 
 @settings(max_examples=120, deadline=None)
 @given(peers(bursty=False), st.sampled_from(MEANS), st.sampled_from(LOADS))
-def test_regular_traffic_equals_the_twin(
+def test_the_impact_of_constant_loads_equals_a_slow_implementation(
     peer: tuple[list[Application], Application, dict[str, Any]], projector: str, load: str
 ) -> None:
     running, asking, plans = peer
@@ -283,7 +283,7 @@ def test_regular_traffic_equals_the_twin(
     st.sampled_from(["every", "mean", "minimum", "maximum"]),
     st.sampled_from(LOADS),
 )
-def test_bursty_traffic_equals_the_twin(
+def test_the_impact_of_bursty_loads_equals_a_slow_implementation(
     peer: tuple[list[Application], Application, dict[str, Any]], projector: str, segments: str, load: str
 ) -> None:
     running, asking, plans = peer
@@ -364,7 +364,7 @@ def test_a_projector_with_segments_tolerates_a_short_overload() -> None:
     assert found[0].segment == 1
 
 
-def test_load_of_no_application_counts() -> None:
+def test_load_that_belongs_to_no_application_counts() -> None:
     running = [Application("a", [Local("o", 0.1, 0.2)], time=0.2)]
     asking = Application("b", [Local("n", 0.1, 0.2)], time=0.1)
     for projector in MEANS:
@@ -441,7 +441,7 @@ def test_a_config_that_cannot_be_is_refused(values: dict[str, Any], message: str
         msgspec.convert(values, ProjectionConfig)
 
 
-def test_a_projection_is_cheap() -> None:
+def test_a_projection_of_20_components_takes_microseconds() -> None:
     """Once a probe: 20 components in less than 30 µs where nothing else runs; here three times as long is borne."""
     running = [Application(f"a{k}", [Local("o", 0.01, 0.03)], time=0.1, limit=1.0) for k in range(20)]
     upstream = {"x": ("a", "b"), "a": (), "b": ()}

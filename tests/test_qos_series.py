@@ -117,14 +117,14 @@ def test_a_gap_in_time_interrupts_a_line() -> None:
     assert len(found) == 6
 
 
-def test_rare_points_are_connected() -> None:
+def test_points_that_are_regularly_rare_are_connected() -> None:
     line = Line()
     for number in range(40):
         line.append(20.0 * number, 1.0)
     assert not any(math.isnan(value) for _, value in points(line)[20:])  # it has learnt their distance
 
 
-def test_time_only_goes_forwards() -> None:
+def test_points_with_earlier_times_are_dropped_from_a_line() -> None:
     line = Line()
     for time in (1.0, 1.0, 0.5, 2.0):
         line.append(time, 0.0)
@@ -290,7 +290,7 @@ def test_a_finished_application_stays_finished_when_its_results_are_released() -
     assert head(readings(journal))[1] == "finished"
 
 
-def test_status_before_the_first_result() -> None:
+def test_the_status_before_the_first_result_says_what_is_awaited() -> None:
     assert head(readings(Journal())) == (
         "○",
         "being composed",
@@ -456,7 +456,7 @@ def test_the_application_that_had_no_slack_shows_that_another_left_its_peer() ->
     ],
     ids=lambda event: event.kind,
 )
-def test_a_peer_comes_back(back: Event) -> None:
+def test_an_application_runs_again_when_a_dead_peer_comes_back(back: Event) -> None:
     found = happened(
         PeerSilent(START + 11, "", PEERS[1], reason=""),
         PeerDeclaredDead(START + 11, PEERS[0], PEERS[1], incarnation=0),
@@ -507,7 +507,7 @@ def test_the_view_of_a_cluster_shows_all_peers_and_running_applications() -> Non
         ([PeerStarted(1.0, PEERS[0], PEERS[0], name="peer-1")], "No application runs."),
     ],
 )
-def test_of_a_cluster_at_rest(events: Sequence[Event], said: str) -> None:
+def test_the_status_of_a_cluster_at_rest_is_one_sentence(events: Sequence[Event], said: str) -> None:
     found = JournalSeries()
     found.add_events(events)
     assert status_pieces(found)["head"]["sentence"] == said
@@ -520,7 +520,7 @@ def test_peers_are_sorted_by_the_numbers_in_their_names() -> None:
     assert [peer.name for peer in shown_peers(found)] == ["peer-1", "peer-2", "peer-10"]
 
 
-def test_only_what_has_changed_differs() -> None:
+def test_only_the_changed_pieces_of_a_status_differ() -> None:
     journal = story(10)
     found = readings(journal)
     before = status_pieces(found)

@@ -174,7 +174,7 @@ def _asked(view: Watched, copy: str) -> Watched:
     return view
 
 
-def test_several_pages_show_the_same(view: Watched, journal: Journal, clock: Clock) -> None:
+def test_pages_that_open_later_show_the_same_lines(view: Watched, journal: Journal, clock: Clock) -> None:
     view.on_page_message("ready", "one")
     clock.now += 1
     more(journal)
@@ -487,7 +487,7 @@ def test_a_real_application_is_watched_and_its_end_seen() -> None:
     assert "few: stopped" in view.to_text()
 
 
-def test_the_same_with_coroutines() -> None:
+def test_a_view_of_a_coroutine_application_shows_its_journal() -> None:
     async def run() -> None:
         cluster = await start_cluster(2)
         try:

@@ -376,7 +376,7 @@ def test_an_endless_line_is_thinned_in_the_page(bare: BarePage) -> None:
     assert peak == 7
 
 
-def test_interruptions_are_gaps(bare: BarePage) -> None:
+def test_an_interruption_is_drawn_as_a_gap(bare: BarePage) -> None:
     journal = story(20)
     rng = random.Random(1)
     for half in range(1, 41):  # half a minute later

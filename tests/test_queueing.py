@@ -49,7 +49,7 @@ def test_mg1_contains_mm1_and_md1_and_is_contained_in_gg1() -> None:
     assert gg1(3.0, 0.2, 4.0, 0.0).waiting == pytest.approx(2 * mm1(3.0, 0.2).waiting)
 
 
-def test_mg1_is_the_residual_time_of_what_is_found() -> None:
+def test_mg1_waiting_equals_the_residual_time_of_work_found() -> None:
     """A tuple waits for the queue that it finds (Little) and for the rest of the service in progress (PASTA)."""
     rate, times, chances = 2.0, np.array([0.1, 0.9]), np.array([0.7, 0.3])
     mean = float((times * chances).sum())
@@ -76,7 +76,7 @@ def test_variability_of_streams_is_weighted_by_their_rates() -> None:
     assert superposed([]) == (0.0, 0.0)
 
 
-def test_loads_by_segment_equal_one_by_one() -> None:
+def test_delays_for_all_segments_equal_those_one_by_one() -> None:
     loads = np.array([0.0, 0.3, 0.999, 1.0, 1.7])
     assert execution_time(0.01, loads).tolist() == [execution_time(0.01, float(load)) for load in loads]
     assert waiting_time(0.01, loads, 0.5, 3.0).tolist() == [waiting_time(0.01, float(p), 0.5, 3.0) for p in loads]
@@ -142,13 +142,13 @@ def test_without_a_steady_state_all_is_infinite() -> None:
     assert math.isfinite(network.time[1])
 
 
-def test_nothing_comes_then_nothing_waits() -> None:
+def test_an_empty_queue_has_no_load_and_no_wait() -> None:
     assert mm1(0.0, 0.3) == (0.0, 0.0, 0.3, 0.0, 0.0)
     assert jackson([0.0], [[0.0]], [0.3]).passage == 0.0
     assert tandem_tail(1.0, [], 0.0) == 0.0
 
 
-def test_what_means_nothing_is_refused_by_name() -> None:
+def test_meaningless_rates_and_times_are_refused_by_name() -> None:
     with pytest.raises(ValueError, match=r"rate: -1.0; expected a number of tuples/s from 0"):
         mm1(-1.0, 0.1)
     with pytest.raises(ValueError, match=r"tau: nan; expected seconds from 0"):

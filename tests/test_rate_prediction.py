@@ -62,7 +62,7 @@ def errors(predictor: RatePredictor, own: Sequence[float], carried: Mapping[str,
     ],
     ids=["A", "B", "B of four pairs", "C"],
 )
-def test_rates_of_the_worked_examples(
+def test_predicted_rates_equal_the_worked_examples(
     own: list[float], carried: Series, window: int | None, rates: list[float], mape: float, last: float
 ) -> None:
     found = predicted_series(literal(carried, window), own, carried)
@@ -75,7 +75,7 @@ def test_weighted_error_of_the_first_example() -> None:
     assert round(100 * errors(literal(A), OWN_A, A).wape, 6) == 3.424658
 
 
-def test_correlations_of_the_worked_examples() -> None:
+def test_correlations_equal_the_worked_examples() -> None:
     def correlations(own: list[float], carried: Series, ancestor: str) -> dict[int, float | None]:
         predictor, found = literal(carried), {}
         for k, rate in enumerate(own, start=1):
@@ -98,7 +98,7 @@ def test_the_best_correlated_ancestor_is_followed() -> None:
     assert found == [None] * 2 + ["source"] * 4 + ["map"] * 5
 
 
-def test_what_other_readings_would_give() -> None:
+def test_other_readings_of_the_equations_give_other_rates() -> None:
     """The errors of wrong readings, so that it is seen that they are not taken."""
     nearest = predicted_series(literal({"filter": A["filter"]}), OWN_A, {"filter": A["filter"]})
     expected = [5.0] + [
@@ -118,7 +118,7 @@ def test_of_equal_correlations_the_nearest_ancestor_is_followed() -> None:
     assert (found.ancestor, found.rate) == ("near", 6.0)
 
 
-def test_without_what_it_needs_the_last_value_is_predicted() -> None:
+def test_without_a_correlated_ancestor_the_last_value_is_predicted() -> None:
     assert CorrelatedRate([]).predict({}).rate == 0.0
     predictor = CorrelatedRate(["a"])
     for rate in (2.0, 3.0, 5.0):
@@ -303,7 +303,7 @@ def test_requests_of_a_real_server_are_predicted(real_data: Path) -> None:
     assert ratios["alone 60"] < 0.95
 
 
-def test_what_a_real_server_sent_is_predicted(real_data: Path) -> None:
+def test_rates_of_a_real_server_are_predicted(real_data: Path) -> None:
     log = traces.table({"connector": "trace", "path": str(real_data / "sdsc-http.txt.gz")})
     times = log["time"].to_physical().to_numpy() / 1e6
     times = times - times[0]

@@ -172,7 +172,7 @@ def test_the_first_difference_of_effects_in_words(
 # -- the file --------------------------------------------------------------------------------------------------------
 
 
-def test_a_recording_that_was_cut_is_used_as_far_as_it_is_whole(file: Path, tmp_path: Path) -> None:
+def test_a_cut_recording_is_read_up_to_the_cut(file: Path, tmp_path: Path) -> None:
     data = file.read_bytes()
     cut = tmp_path / "cut.rec"
     before = -1
@@ -226,7 +226,7 @@ def test_a_recording_needs_a_new_file_in_a_folder_that_exists(tmp_path: Path) ->
         create(tmp_path / "nowhere" / "run.rec")
 
 
-def test_who_cannot_write_any_more_says_so_once_and_goes_on(tmp_path: Path) -> None:
+def test_a_peer_that_cannot_write_records_that_once_and_goes_on(tmp_path: Path) -> None:
     path = create(tmp_path / "run.rec")
     failed: list[str] = []
     writer = ChunkWriter(path, "a", failed=failed.append)
@@ -271,7 +271,7 @@ def stepped(file: Path) -> Callable[[str], list[Exchange]]:
     return lambda request: exchanges_of(request, steps)
 
 
-def test_the_requests_of_a_recording(file: Path) -> None:
+def test_the_requests_of_a_recording_are_listed_with_their_origins(file: Path) -> None:
     found = requests_of(compare(read(file)).steps)
     assert [(each.request, each.plan, each.origin) for each in found] == [
         ("runs", "large packets", "peer-1"),
@@ -311,7 +311,7 @@ def test_a_decision_is_stepped_through_message_by_message(file: Path, stepped: C
     assert told[-1].message in ("DelayMeasured", "Registered", "Lookup", "Found", "Lost", "End", "")
 
 
-def test_why_a_probe_was_dropped_is_told_where_it_was(stepped: Callable[[str], list[Exchange]]) -> None:
+def test_the_reason_of_a_dropped_probe_is_shown_at_its_step(stepped: Callable[[str], list[Exchange]]) -> None:
     told = stepped("refused")
     dropped = [each for each in told if each.message == "Dropped"]
     assert dropped
@@ -322,7 +322,7 @@ def test_why_a_probe_was_dropped_is_told_where_it_was(stepped: Callable[[str], l
     assert any(said.startswith(f"dropped: {text}") for each in checked for said in each.outcomes)
 
 
-def test_what_nobody_received_is_told(tmp_path: Path) -> None:
+def test_messages_that_nobody_received_are_reported(tmp_path: Path) -> None:
     ring = RecordedRing(tmp_path / "run.rec", peers=3, seed=3)
     ring.run(10.0)
     ring.simulation.loss = 0.5
@@ -348,7 +348,7 @@ def test_every_message_is_described() -> None:
     assert describe(drop) == "filter at peer-3: processing capacity: needs 2 cores, there is 1.25 cores"
 
 
-def test_recording_changes_nothing(tmp_path: Path) -> None:
+def test_a_recorded_run_equals_one_without_recording(tmp_path: Path) -> None:
     journals = []
     for record in (True, False):
         ring = RecordedRing(tmp_path / f"{record}.rec", peers=3, seed=5, record=record)

@@ -86,7 +86,7 @@ def test_a_replay_on_other_inputs_has_other_effects(live: tuple[Path, dict[str, 
     assert "replayed 'somebody-elses'" in found.text
 
 
-def test_what_became_of_the_requests_is_in_the_recording(live: tuple[Path, dict[str, str]]) -> None:
+def test_a_live_recording_contains_the_outcome_of_each_request(live: tuple[Path, dict[str, str]]) -> None:
     steps = compare(read(live[0])).steps
     requests = {each.request: each for each in requests_of(steps)}
     assert len(requests) == 4

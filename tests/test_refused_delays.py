@@ -58,7 +58,7 @@ def test_the_parts_are_those_of_the_path_and_make_up_the_sum() -> None:
     )
 
 
-def test_a_complete_graph_that_is_too_slow_is_told_too() -> None:
+def test_the_delay_of_a_complete_graph_that_is_too_slow_is_explained() -> None:
     peers = dict.fromkeys(("source", "filter", "sink"), "a")
     failed = "delay 0.008 s exceeds 0.005 s (2.2)"
     graph = GraphEvaluated(2.0, "a", "r", peers=peers, phi=None, delay_s=0.008, unqualified=failed)
@@ -69,6 +69,6 @@ def test_a_complete_graph_that_is_too_slow_is_told_too() -> None:
     assert "hop" not in str(found)
 
 
-def test_what_was_refused_for_other_reasons_has_no_such_account() -> None:
+def test_requests_refused_for_other_reasons_have_no_parts_of_a_delay() -> None:
     events = [asked(), dropped("a", "filter", 0.3, "processing capacity")]
     assert refused_delay(plan(), Explanation("r", events, NAMES), MEASURED) is None

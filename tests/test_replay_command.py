@@ -106,7 +106,7 @@ def test_other_effects_are_named_and_the_command_fails(file: Path, tmp_path: Pat
     assert "the effects of 1 peer differ from those recorded" in result.stderr
 
 
-def test_what_is_missing_is_said(file: Path, tmp_path: Path) -> None:
+def test_an_incomplete_recording_is_replayed_and_the_loss_reported(file: Path, tmp_path: Path) -> None:
     cut = tmp_path / "cut.rec"
     cut.write_bytes(file.read_bytes()[:-100])
     result = synergy(str(cut))

@@ -33,7 +33,7 @@ def at(graph: ReplicaGraph, name: str) -> StreamReplica:
     return next(stream for stream in graph.streams if str(stream) == name)
 
 
-def test_utilities_by_hand() -> None:
+def test_utilities_equal_a_calculation_by_hand() -> None:
     graph, weights = example()
     assert graph.cost == pytest.approx(6.15, rel=1e-12)
     streams, ends = graph.utilities(weights)
@@ -51,7 +51,7 @@ def test_streams_without_any_weight_have_equal_shares() -> None:
     assert ends["U1a"] == ends["U1b"] == pytest.approx(0.5)
 
 
-def test_dependents_by_hand() -> None:
+def test_dependents_equal_those_found_by_hand() -> None:
     graph, _ = example()
 
     def names(stream: str, k_min: int) -> set[str]:

@@ -60,7 +60,7 @@ def optimum(query: Query, servers: Servers, limits: Limits) -> float:
     ],
     ids=["D1", "D2", "D3"],
 )
-def test_five_servers_by_hand(
+def test_deployments_on_five_servers_equal_those_by_hand(
     limits: Limits,
     third: float,
     union: str,
@@ -171,7 +171,7 @@ def test_algorithm_5_starts_from_a_placement() -> None:
     assert [found.replicas[name][0] for name in ("union", "filter")] == [1, 4]
 
 
-def test_errors_name_what_is_wrong() -> None:
+def test_wrong_queries_and_servers_are_refused_by_name() -> None:
     with pytest.raises(ValueError, match="edges: 'x'; expected an operator"):
         Query({"o": 0.1}, [Edge("x", "o", 1.0)], {})
     with pytest.raises(ValueError, match="a cycle through o, p; expected none"):

@@ -54,7 +54,7 @@ def counted(duration: str | None = None) -> Stream:
 
 
 @pytest.mark.slow
-def test_who_shares_a_stream_follows_it_when_the_peer_that_makes_it_is_killed() -> None:
+def test_sharers_follow_a_stream_whose_peer_is_killed() -> None:
     with Cluster(6, spark=False) as cluster:
         undisturbed = cluster.submit(counted("60 s").sink("out"), origin="peer-6").results().rows()
         owner = cluster.submit(counted().sink("out", availability="degree 2"), origin="peer-1")

@@ -73,7 +73,7 @@ def test_a_plan_that_would_harm_another_application_is_refused_with_the_numbers(
     assert ring.status("a") == "running"
 
 
-def test_it_is_placed_where_nobody_is_harmed() -> None:
+def test_replicas_are_placed_where_they_harm_no_application() -> None:
     ring = ring_of(2)
     ring.submit("peer-2", "a", work("10 ms", delay="150 ms", replicas=False))
     assert ring.until_decided("a").status == "running"

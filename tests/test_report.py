@@ -122,7 +122,7 @@ def parsed(page: str) -> Structure:
     return structure
 
 
-def test_it_holds_plan_graph_chart_and_reasons() -> None:
+def test_a_report_has_plan_graph_chart_and_reasons() -> None:
     page = made()
     assert page.count('class="synergy-drawing"') == 3  # the plan, and the graph for wide and for narrow pages
     assert page.count('class="synergy-chart"') == 2
@@ -137,7 +137,7 @@ def test_it_holds_plan_graph_chart_and_reasons() -> None:
     assert "set up in 200 ms" in text
 
 
-def test_it_is_one_file_and_runs_nothing() -> None:
+def test_a_report_is_one_file_without_scripts() -> None:
     page = made(tables=[Table("T", ("a",), [("http://example.org",)])], data={"a": "https://example.org"})
     seen = parsed(page).seen
     assert not seen & {"script", "link", "img", "iframe", "object", "embed", "a"}
@@ -149,7 +149,7 @@ def test_it_is_one_file_and_runs_nothing() -> None:
     assert not re.search(r"\s(on\w+|src|href|xmlns)=", without_text)
 
 
-def test_it_follows_light_and_dark_and_narrow_pages() -> None:
+def test_a_report_follows_light_dark_and_narrow_pages() -> None:
     page = made()
     assert "color-scheme: light dark" in page
     assert "@media (prefers-color-scheme: dark)" in page
@@ -157,7 +157,7 @@ def test_it_follows_light_and_dark_and_narrow_pages() -> None:
     assert "@media (max-width: 720px)" in page
 
 
-def test_no_text_becomes_markup() -> None:
+def test_foreign_texts_in_a_report_are_escaped() -> None:
     nasty = "<script>alert(1)</script>\" onload='x' &"
     page = made(
         title=nasty,
@@ -226,7 +226,7 @@ def test_labels_that_would_meet_are_moved_apart() -> None:
     assert abs(ends[0] - ends[1]) >= 14
 
 
-def test_operators_in_a_few_words() -> None:
+def test_operators_are_summarised_in_a_few_words() -> None:
     said = {name: summary(operator) for name, operator in monitoring_plan().operators.items()}
     assert said == {
         "source": "packets",

@@ -92,7 +92,7 @@ def test_refinement_begins_where_nothing_is_feasible() -> None:
     assert sorted(found.tolist()) == [0, 0, 1, 1]
 
 
-def test_groups_are_refined_as_one() -> None:
+def test_operators_of_a_group_stay_together_in_a_refinement() -> None:
     load = linearised(random_trees(24, 2, seed=4)).load
     groups = np.arange(24) // 2
     start = rod(load, np.ones(4), groups=groups)
@@ -269,7 +269,7 @@ def test_correlated_loads_are_separated() -> None:
     assert balanced.max() < (1.0 + baselines.SLACK) * balanced.mean() * 1.1
 
 
-def test_all_meet_heterogeneous_capacities() -> None:
+def test_every_algorithm_uses_unequal_capacities() -> None:
     model = linearised(random_trees(100, 2, seed=7))
     capacity, rates = np.array([1.0, 3.0]), np.random.default_rng(2).random((20, 2)) / model.load.sum(axis=0)
     for placed in (

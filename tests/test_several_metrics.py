@@ -55,7 +55,7 @@ def test_what_cannot_be_promised_is_refused_by_name(qos: dict[str, str], reason:
     assert reason in report.reason
 
 
-def test_what_can_be_is_admitted() -> None:
+def test_a_plan_whose_limits_can_all_be_met_is_admitted() -> None:
     ring = Ring(4, seed=1, config=lambda n: PeerConfig(f"peer-{n}", seed=n))
     ring.submit("peer-0", "r", row(rate=20.0, delay="1 s", miss_rate="1 %", throughput="50 tuples/s"))
     assert ring.until_decided("r").status == "running"

@@ -178,7 +178,7 @@ OBSERVATIONS = st.lists(
 
 @settings(max_examples=150, deadline=None)
 @given(OBSERVATIONS)
-def test_nothing_is_lost(observations: list[tuple[float, int, float]]) -> None:
+def test_segments_cover_all_observed_tuples_and_work(observations: list[tuple[float, int, float]]) -> None:
     signature = Signature(window=1e6, start=5.0, false_alarm=200.0)
     now, tuples, work = 5.0, 0, 0.0
     for gap, count, seconds in observations:
@@ -196,7 +196,7 @@ def test_nothing_is_lost(observations: list[tuple[float, int, float]]) -> None:
     assert sum(each.rate * each.length for each in segments) == pytest.approx(tuples)
 
 
-def test_the_window_slides() -> None:
+def test_segments_older_than_the_window_are_dropped() -> None:
     signature = Signature(window=10.0)
     for time in bursts(1, 60.0, 10.0, 2.0, 100.0).tolist():
         signature.observe(time, 1, 0.005)
@@ -263,7 +263,7 @@ def test_what_cannot_be_observed_is_refused(wrong: tuple[float, int, float]) -> 
 # -- aggregation -------------------------------------------------------------------------------------------------------
 
 
-def test_figure_2_9() -> None:
+def test_aggregated_signatures_equal_those_of_figure_2_9() -> None:
     """Two streams, the shortest segment a third of the window's sixth: the sum in each piece of its length."""
     one = [Segment(0.0, 3.0, 0.2), Segment(3.0, 3.0, 0.4)]
     two = [Segment(0.0, 2.0, 0.1), Segment(2.0, 1.0, 0.3), Segment(3.0, 3.0, 0.1)]

@@ -34,7 +34,7 @@ def slack_at(paths: PredictedPaths[str], *path: str) -> float:
 # -- the worked example ------------------------------------------------------------------------------------------------
 
 
-def test_slack_in_the_diamond(diamond: PredictedPaths[str]) -> None:
+def test_slack_in_a_diamond_is_that_of_its_slowest_path(diamond: PredictedPaths[str]) -> None:
     assert slack_at(diamond, "A") == -0.028
     assert slack_at(diamond, "A", "B") == 0.25
     assert slack_at(diamond, "A", "C") == -0.028
@@ -42,7 +42,7 @@ def test_slack_in_the_diamond(diamond: PredictedPaths[str]) -> None:
     assert slack_at(diamond, "A", "C", "D") == 0.005
 
 
-def test_slack_of_single_paths() -> None:
+def test_slack_of_a_single_path_ignores_the_other_branch() -> None:
     """The path through B does not see that C is overloaded."""
     for middle, at_first, at_middle in (("B", 0.246, 0.25), ("C", -0.028, -0.028)):
         hops = {hop: seconds for hop, seconds in MEANS.items() if middle in hop}
@@ -78,7 +78,7 @@ def test_of_equal_excesses_the_most_upstream_acts() -> None:
     assert [each for each, _ in paths.excesses("c", {"a": 0.0, "b": 0.25, "c": 0.25})] == ["a", "b", "c"]
 
 
-def test_no_slack_is_a_violation() -> None:
+def test_a_tuple_without_slack_violates_the_limit() -> None:
     paths = PredictedPaths({("a", "b"): 0.25}, {"a": 0.125, "b": 0.125}, {"b": 1.0})
     assert paths.violated("a", [0.25, 0.5, 0.75]).tolist() == [False, True, True]
     assert paths.violated("b", [0.8, 0.875]).tolist() == [False, True]
@@ -239,6 +239,6 @@ def test_graphs_that_make_no_sense_are_refused(
         PredictedPaths(hops, times, limits)
 
 
-def test_persistence_needs_a_tuple() -> None:
+def test_persistence_over_no_tuple_is_refused() -> None:
     with pytest.raises(ValueError, match=r"tuples, seconds: 0, 1\.0; expected at least 1 tuple"):
         Persistence(tuples=0)

@@ -145,7 +145,7 @@ def test_expressions_mean_what_they_mean_on_peers(evaluators: Callable[[str], Ev
 
 
 @pytest.mark.slow
-def test_points_at_which_engines_part(evaluators: Callable[[str], Evaluate]) -> None:
+def test_peers_and_spark_agree_where_engines_usually_differ(evaluators: Callable[[str], Evaluate]) -> None:
     long = ["k" + " - 1" * 250, " OR ".join(f"m = {number}" for number in range(250)), "NOT " * 80 + "f > g"]
     hold([*ODD, *long], EDGES, edges(), evaluators("edges"))
 
@@ -173,11 +173,11 @@ def test_names_are_never_read_as_anything_else(spark_server: Server) -> None:
         ("sum(NULL)", "int", "sum(CAST(NULL AS BIGINT))"),
     ],
 )
-def test_aggregate_calls(text: str, kind: str, written: str) -> None:
+def test_aggregate_calls_are_written_for_spark(text: str, kind: str, written: str) -> None:
     assert aggregate(text, SCHEMA, kind) == written
 
 
-def test_text_is_escaped() -> None:
+def test_texts_and_names_are_escaped_for_spark() -> None:
     assert literal("it's \\ $x") == "'it\\'s \\\\ \\u0024x'"
     assert quote("a`b") == "`a``b`"
 

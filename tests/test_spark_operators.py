@@ -381,7 +381,9 @@ def test_a_value_that_cannot_be_decrypted_ends_the_query(session: SparkSession, 
         (PARTS["join, then windows"], ["packets", "replies"], [], 3 * SECOND + 2000),
     ],
 )
-def test_what_a_part_reads(make: Callable[[], Stream], read: list[str], positions: list[str], behind: int) -> None:
+def test_a_part_has_the_readings_positions_and_lag_of_its_operators(
+    make: Callable[[], Stream], read: list[str], positions: list[str], behind: int
+) -> None:
     plan = make().sink()
     members, end = part_of(plan)
     assert list(readings(plan, members, end)) == read

@@ -357,7 +357,7 @@ def wait_for(condition: Callable[[], bool]) -> None:
 # -- addresses and sessions --------------------------------------------------------------------------------------------
 
 
-def test_addresses_are_read() -> None:
+def test_spark_addresses_are_parsed() -> None:
     assert parse_url("sc://spark") == Address("spark", 15002, {})
     assert parse_url("sc://[::1]:7/;token=a%20b;use_ssl=true") == Address("::1", 7, {"token": "a b", "use_ssl": "true"})
 
@@ -390,7 +390,7 @@ def test_an_address_where_nothing_answers_is_one_clear_error() -> None:
 
 
 @pytest.mark.slow
-def test_sessions_are_apart(spark: SparkSession, spark_server: Server) -> None:
+def test_settings_of_one_session_do_not_reach_another(spark: SparkSession, spark_server: Server) -> None:
     from pyspark.errors import AnalysisException
 
     from spark_stream.session import connect, disconnect

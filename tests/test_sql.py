@@ -77,7 +77,7 @@ SCHEMA = {
         ("max(time)", "max(time)", "time"),
     ],
 )  # fmt: skip
-def test_canonical_text_and_type(text: str, canonical: str, kind: str) -> None:
+def test_the_canonical_text_is_stable_and_has_the_inferred_type(text: str, canonical: str, kind: str) -> None:
     assert sql.canonical(text, SCHEMA) == canonical
     assert sql.canonical(canonical, SCHEMA) == canonical
     assert sql.infer_type(text, SCHEMA) == kind
@@ -159,7 +159,7 @@ def test_aggregate_calls_that_are_refused(text: str) -> None:
         sql.parse(text, SCHEMA, aggregate=True)
 
 
-def test_columns() -> None:
+def test_the_columns_of_an_expression_are_found() -> None:
     assert sql.columns('CASE WHEN "Source IP" = s THEN i ELSE j + i END') == ("Source IP", "i", "j", "s")
     assert sql.columns(sql.parse("count(*)", SCHEMA, aggregate=True)) == ()
 
@@ -285,7 +285,7 @@ def _with_pipes(text: str) -> str:
 
 @given(CONDITIONS, CONDITIONS, INTS, INTS)
 @settings(max_examples=60)
-def test_operands_commute(p: str, q: str, a: str, b: str) -> None:
+def test_canonical_texts_ignore_the_order_of_commutative_operands(p: str, q: str, a: str, b: str) -> None:
     def same(left: str, right: str) -> None:
         assert sql.canonical(left, RANDOM_SCHEMA) == sql.canonical(right, RANDOM_SCHEMA)
 

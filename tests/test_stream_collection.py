@@ -189,7 +189,7 @@ def test_weights_and_rates_are_those_of_the_period() -> None:
     ],
     ids=lambda each: type(each).__name__,
 )
-def test_messages_survive_their_encoding(message: Message) -> None:
+def test_messages_of_collection_survive_their_encoding(message: Message) -> None:
     assert msgspec.msgpack.decode(msgspec.msgpack.encode(message), type=type(message)) == message
 
 

@@ -162,7 +162,7 @@ def test_chunks_follow_one_another() -> None:
         log.append(chunks_of([Punctuation(9, 0, 0.0)], ORIGIN))
 
 
-def test_bytes_are_right_after_trimming() -> None:
+def test_the_bytes_between_two_points_are_right_after_trimming() -> None:
     log = filled(6)
     had(log, READER, 4)
     emit(log, 2)

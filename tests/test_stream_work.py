@@ -275,7 +275,7 @@ def test_deferred_work_is_removed_with_its_component() -> None:
 # -- measurements ----------------------------------------------------------------------------------------------------
 
 
-def test_measurements_of_a_component() -> None:
+def test_a_component_measures_rates_costs_and_late_rows() -> None:
     bench = Bench({"o": ["s"]}, {"o": ["t"]})
     for step in range(200):
         now = step / 10

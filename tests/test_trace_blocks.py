@@ -311,7 +311,7 @@ def test_a_survey_knows_what_a_look_at_all_times_says(blocks: list[list[int]], b
     assert survey.bounds().tolist() == [min(times[start:]) for start in range(0, len(times), batch)]
 
 
-def test_a_full_disk_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_full_disk_is_reported_by_name(monkeypatch: pytest.MonkeyPatch) -> None:
     class Full:
         def seek(self, *_: int) -> int:
             return 0

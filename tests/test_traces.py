@@ -57,7 +57,7 @@ def micros(*values: int) -> pl.DataFrame:
 # -- formats -------------------------------------------------------------------------------------------------------
 
 
-def test_http_log(write: Any) -> None:
+def test_an_http_log_is_read_with_its_columns(write: Any) -> None:
     trace = load(write(HTTP), "http")
     assert trace.malformed is None
     assert trace.table.rows() == [
@@ -76,7 +76,7 @@ def test_http_log(write: Any) -> None:
     ]
 
 
-def test_ncsa_log_in_utc(write: Any) -> None:
+def test_an_ncsa_log_is_read_with_times_in_utc(write: Any) -> None:
     table = load(write(NCSA), "ncsa").table
     assert table.select("time", "host", "file", "directory", "status", "bytes").rows() == [
         (
@@ -129,12 +129,12 @@ def test_csv_with_quotes_and_line_ends_inside_them(write: Any) -> None:
         ("-1", "1969-12-31T23:59:59"),
     ],
 )
-def test_event_times_in_text(write: Any, text: str, expected: str) -> None:
+def test_event_times_of_every_text_form_are_read(write: Any, text: str, expected: str) -> None:
     assert load(write(f"time,x\n{text},1\n")).table["time"][0] == at(expected)
 
 
 @pytest.mark.parametrize("dtype", [pl.Datetime("ns", "Europe/Paris"), pl.Datetime("ms"), pl.Float64, pl.Int32])
-def test_parquet(tmp_path: Path, dtype: Any) -> None:
+def test_parquet_traces_of_every_clock_type_have_the_same_times(tmp_path: Path, dtype: Any) -> None:
     moment = [1.0, 2.0] if dtype in (pl.Float64, pl.Int32) else [at("1970-01-01T00:00:01"), at("1970-01-01T00:00:02")]
     clock = pl.Series(moment).cast(pl.Datetime("us") if isinstance(moment[0], dt.datetime) else dtype)
     if isinstance(dtype, pl.Datetime):
@@ -279,7 +279,7 @@ def test_bad_files_give_one_clear_error_before_anything_starts(
     assert "\n" not in str(caught.value)
 
 
-def test_files_that_are_not_there(tmp_path: Path, write: Any) -> None:
+def test_a_missing_trace_file_is_named_with_the_nearest_name(tmp_path: Path, write: Any) -> None:
     write(HTTP, "sdsc-http.txt")
     with pytest.raises(ValueError, match=r"sdsc-htp.txt: no such file; .*did you mean 'sdsc-http.txt'"):
         read({"path": str(tmp_path / "sdsc-htp.txt")})
@@ -298,7 +298,7 @@ def test_files_that_are_not_there(tmp_path: Path, write: Any) -> None:
         ({"path": "x", "batch": 0}, "batch: 0; expected a number of tuples of at least 1"),
     ],
 )
-def test_bad_parameters(params: dict[str, Any], message: str) -> None:
+def test_wrong_parameters_of_a_trace_are_named(params: dict[str, Any], message: str) -> None:
     with pytest.raises(ValueError, match=message):
         read(params)
 
@@ -387,7 +387,7 @@ def test_punctuations_of_any_trace_are_true_and_greatest(
     check_promises(list(read(params)))
 
 
-def test_info(write: Any) -> None:
+def test_info_states_format_rows_times_and_disorder(write: Any) -> None:
     path = write(CSV + "1.25,c,4,true\n" + "4,d,5,false\n" * 200 + "5,e\n")
     found = info(path)
     assert (found.format, found.rows, found.size) == ("csv", 204, path.stat().st_size)
@@ -494,7 +494,7 @@ def test_pacing_refuses_what_is_no_pace(arguments: dict[str, float], message: st
 # -- the real trace ------------------------------------------------------------------------------------------------
 
 
-def test_the_day_at_sdsc(real_data: Path) -> None:
+def test_the_real_log_of_sdsc_is_read_completely(real_data: Path) -> None:
     path = real_data / "sdsc-http.txt.gz"
     if not path.exists():
         pytest.skip(f"no {path.name} in the folder of real data")

@@ -113,7 +113,7 @@ def test_a_batch_knows_its_size() -> None:
         hash(batch)
 
 
-def test_batches_differ_in_any_field() -> None:
+def test_batches_that_differ_in_one_field_are_not_equal() -> None:
     batch = Batch(sample(3), 5, 1.0)
     for other in (
         Batch(sample(3), 6, 1.0),
@@ -179,7 +179,7 @@ def test_only_items_are_encoded() -> None:
         encode(sample(1))  # type: ignore[arg-type]
 
 
-def test_no_damage_passes() -> None:
+def test_a_damaged_item_is_refused_whichever_byte_changed() -> None:
     """Any change of any byte and any cut is refused: the checksum sees it before Arrow does."""
     data = encode(Batch(sample(3), 1, 2.0))
     rng = random.Random(3)

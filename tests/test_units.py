@@ -50,14 +50,14 @@ AMOUNTS = st.one_of(
         ("1 day", 86400),
     ],
 )
-def test_durations(text: object, seconds: float) -> None:
+def test_durations_of_every_form_are_parsed(text: object, seconds: float) -> None:
     assert parse_duration(text) == seconds
 
 
 @pytest.mark.parametrize(
     "wrong", ["-3 s", "", "x", "2 parsecs", "3 kB", "s 2", True, None, math.nan, math.inf, [1], 10**400]
 )
-def test_what_is_no_duration(wrong: object) -> None:
+def test_a_text_that_is_no_duration_is_refused(wrong: object) -> None:
     with pytest.raises(WrongValue, match="expected a duration such as '2 s'"):
         parse_duration(wrong)
 
@@ -70,12 +70,12 @@ def test_the_nearest_unit_is_named() -> None:
 @pytest.mark.parametrize(
     ("text", "fraction"), [("5 %", 0.05), ("95%", 0.95), (0.05, 0.05), (1, 1), ("0.5", 0.5), ("0.1 percent", 0.001)]
 )
-def test_fractions(text: object, fraction: float) -> None:
+def test_fractions_of_every_form_are_parsed(text: object, fraction: float) -> None:
     assert parse_fraction(text) == fraction
 
 
 @pytest.mark.parametrize("wrong", ["105 %", -0.1, 1.5, "5 s", True, None, math.nan, "half"])
-def test_what_is_no_fraction(wrong: object) -> None:
+def test_a_text_that_is_no_fraction_is_refused(wrong: object) -> None:
     with pytest.raises(WrongValue, match="a fraction between 0 and 1"):
         parse_fraction(wrong)
 
@@ -91,17 +91,17 @@ def test_what_is_no_fraction(wrong: object) -> None:
         (7, (7.0, None)),
     ],
 )
-def test_throughputs(text: object, throughput: tuple[float | None, float | None]) -> None:
+def test_throughputs_of_every_form_are_parsed(text: object, throughput: tuple[float | None, float | None]) -> None:
     assert parse_throughput(text) == throughput
 
 
 @pytest.mark.parametrize("wrong", ["5 MB", "5", "/s", "5 MB/fortnight", "10 furlongs/s", "-5 MB/s", None])
-def test_what_is_no_throughput(wrong: object) -> None:
+def test_a_text_that_is_no_throughput_is_refused(wrong: object) -> None:
     with pytest.raises(WrongValue, match="a throughput such as"):
         parse_throughput(wrong)
 
 
-def test_sizes_and_rates() -> None:
+def test_sizes_and_rates_are_parsed_and_others_refused() -> None:
     assert (parse_size("64 kB"), parse_size("1 MiB"), parse_size(12)) == (64e3, 2.0**20, 12)
     assert (parse_rate("1000 tuples/s"), parse_rate("50/s"), parse_rate("50"), parse_rate(2)) == (1000, 50, 50, 2)
     with pytest.raises(WrongValue, match="a rate such as"):
@@ -132,7 +132,7 @@ def test_foreign_values_are_read_or_refused(value: object) -> None:
             assert wrong.expected in str(wrong)  # noqa: PT017 - either outcome is right
 
 
-def test_nearest_names() -> None:
+def test_the_nearest_name_ignores_case_and_typing_errors() -> None:
     assert nearest("fliter", ["filter", "sort"]) == "filter"
     assert nearest("Filter", ["filter", "sort"]) == "filter"
     assert nearest("xyzzy", ["filter", "sort"]) is None
@@ -158,6 +158,6 @@ def test_availability_is_a_share_or_replicas(
 @pytest.mark.parametrize(
     "value", ["degree 0", "degree two", "degree -1", "active 0", "active", "2 replicas", 2, "101 %", None, True]
 )
-def test_other_availabilities_are_refused(value: object) -> None:
+def test_an_availability_of_another_form_is_refused(value: object) -> None:
     with pytest.raises(WrongValue, match="or a number of replicas such as 'degree 2'"):
         parse_availability(value)

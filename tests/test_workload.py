@@ -54,7 +54,7 @@ def test_popularity_follows_zipf() -> None:
 
 
 @pytest.mark.parametrize("share", [0.0, 0.4, 1.0])
-def test_repetitions_are_of_requests_before(share: float) -> None:
+def test_repeated_requests_have_a_query_of_an_earlier_request(share: float) -> None:
     _, workload = small(requests=500, repetitions=share)
     seen: set[int] = set()
     repeated = 0
@@ -123,7 +123,7 @@ def test_the_time_in_isolation_is_that_of_the_least_or_of_the_mean_placement(see
             assert request.isolated == pytest.approx(expected)
 
 
-def test_branches_meet_in_a_union() -> None:
+def test_the_branches_of_a_query_meet_in_a_union() -> None:
     topology, workload = small(2, operators=(3, 5), branching=1.0, isolated="least", requests=8)
     for request in workload.requests:
         query, plan = workload.queries[request.query], workload.plan(request)
