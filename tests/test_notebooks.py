@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -18,6 +19,12 @@ WIDTH = 88  # characters of a line, as JupyterLab shows them beside its side bar
 
 def test_notebooks_are_found_for_the_other_tests() -> None:
     assert NOTEBOOKS
+
+
+def test_the_readme_names_every_notebook() -> None:
+    readme = (ROOT / "README.md").read_text("utf-8")
+    named = {word.removesuffix(".ipynb") for word in re.findall(r"notebooks/(\w+\.ipynb)", readme)}
+    assert named == {path.stem for path in NOTEBOOKS}
 
 
 @pytest.mark.parametrize("path", NOTEBOOKS, ids=lambda path: path.stem)

@@ -10,12 +10,12 @@ import importlib.util
 import os
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any, Final, NamedTuple
+from typing import Any, BinaryIO, Final, NamedTuple
 
 from synergy_experiments.framework.claim import Panel, Result
 from synergy_experiments.framework.measurements import Place, Point, Row
 
-__all__ = ["check", "draw"]
+__all__ = ["check", "draw", "write"]
 
 SIZE: Final = (5.2, 3.6)  # inches of a panel
 COLUMNS: Final = 4  # largest number of panels in a row
@@ -68,6 +68,14 @@ def check(folder: Path) -> None:
 
 def draw(result: Result, folder: Path) -> Path:
     """Draw the results of a claim to ``ID.svg`` in ``folder``."""
+    path = folder / f"{result.claim.id}.svg"
+    with path.open("wb") as file:
+        write(result, file)
+    return path
+
+
+def write(result: Result, file: BinaryIO) -> None:
+    """Write the figure of a claim's results as SVG to a file."""
     import matplotlib as mpl  # noqa: PLC0415 - needed for drawing only
     from matplotlib.figure import Figure  # noqa: PLC0415
 
@@ -101,9 +109,7 @@ def draw(result: Result, folder: Path) -> Path:
                 axes.axhline(value * panel.factor, color="#000000", linewidth=0.8, linestyle=":", label=label)
             axes.legend(fontsize=7.5, framealpha=0.8)
         figure.suptitle(f"{claim.id}: {claim.title}", fontsize=10)
-        path = folder / f"{claim.id}.svg"
-        figure.savefig(path, format="svg", metadata={"Date": None})
-    return path
+        figure.savefig(file, format="svg", metadata={"Date": None})
 
 
 def _styles(algorithms: Sequence[str]) -> dict[str, _Style]:

@@ -11,6 +11,7 @@ bursts           bursts of load in a queue, against the projections of admission
 duplicates       the duplicate filter of active replicas, step by step
 load_levels      when a peer reports its load (section 3.4.3)
 check            checks the answer to an exercise
+exercise         makes an exercise of your own
 ===============  ====================================================================================================
 
 Each explorer shows what the functions of :mod:`synergy_nb.models`, :mod:`synergy_nb.algorithms` and
@@ -26,12 +27,14 @@ from typing import TYPE_CHECKING, Any
 from synergy_nb.errors import user_facing
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     import numpy.typing as npt
 
     from synergy_nb.explore.exercises import Checked, Exercise
     from synergy_nb.explore.explorer import Explorer
 
-__all__ = ["availability", "bursts", "check", "duplicates", "feasible_set", "load_levels"]
+__all__ = ["availability", "bursts", "check", "duplicates", "exercise", "feasible_set", "load_levels"]
 
 
 @user_facing
@@ -105,8 +108,7 @@ def check(exercise: str | Exercise, answer: Any = None) -> Checked:
     Parameters
     ----------
     exercise
-        Name of the exercise, such as ``"availability 1"``, or an exercise of your own
-        (:class:`synergy_nb.explore.exercises.Exercise`).
+        Name of the exercise, such as ``"availability 1"``, or one that :func:`exercise` has made.
     answer
         Answer, a number or a text; ``...`` as long as there is none.
 
@@ -123,3 +125,28 @@ def check(exercise: str | Exercise, answer: Any = None) -> Checked:
     from synergy_nb.explore import exercises  # noqa: PLC0415 - a notebook that explores one loads only that
 
     return exercises.check(exercise, answer)
+
+
+@user_facing
+def exercise(question: str, answer: Callable[[], float | str], hint: str, tolerance: float = 0.005) -> Exercise:
+    """Make an exercise of your own, whose answers :func:`check` checks.
+
+    Parameters
+    ----------
+    question
+        Question, with the unit of the answer.
+    answer
+        Function that computes the answer, a number or a text.
+    hint
+        Hint for those whose answer is wrong.
+    tolerance
+        Difference up to which a number is right, relative to the answer.
+
+    Examples
+    --------
+    >>> check(exercise("How much is 6 by 7?", lambda: 42.0, "add 7 six times."), 41)
+    ✗ Not yet. Hint: add 7 six times.
+    """
+    from synergy_nb.explore.exercises import Exercise  # noqa: PLC0415 - a notebook that explores one loads only that
+
+    return Exercise(question, answer, hint, tolerance)

@@ -1,0 +1,87 @@
+"""A figure of a paper beside ours, in a notebook: measured now, at a small scale, with the verdicts.
+
+>>> paper_figure("A2", placements=2, components="3,5").result.claim.id
+'A2'
+"""
+
+from __future__ import annotations
+
+import base64
+import io
+from dataclasses import dataclass
+from html import escape
+
+from synergy_experiments.chapters import find
+from synergy_experiments.framework.claim import Result
+from synergy_experiments.framework.figures import write
+from synergy_experiments.framework.parameters import parse
+from synergy_experiments.framework.runner import reproduce
+from synergy_nb.reporting.formatting import cell
+from synergy_nb.reporting.tables import as_text
+
+__all__ = ["PaperFigure", "paper_figure"]
+
+
+@dataclass(frozen=True)
+class PaperFigure:
+    """What was measured of a claim, and the paper's numbers.
+
+    Parameters
+    ----------
+    result
+        Result of the experiment.
+    """
+
+    result: Result
+
+    def __repr__(self) -> str:
+        rows = [(each.name, cell(each.paper), cell(each.ours), each.verdict) for each in self.result.checks]
+        claim = self.result.claim
+        return f"{claim.id}: {claim.title} ({claim.source})\n" + as_text(
+            "", ("claim", "paper", "ours", "verdict"), rows
+        )
+
+    def to_svg(self) -> str:
+        """The figure: our numbers as lines or bars, the paper's numbers as stars."""
+        file = io.BytesIO()
+        write(self.result, file)
+        return file.getvalue().decode("utf-8")
+
+    def _repr_html_(self) -> str:
+        claim = self.result.claim
+        image = base64.b64encode(self.to_svg().encode("utf-8")).decode("ascii")
+        rows = "".join(
+            "<tr>" + "".join(f"<td style='text-align:left'>{escape(text)}</td>" for text in row) + "</tr>"
+            for row in ((each.name, cell(each.paper), cell(each.ours), each.verdict) for each in self.result.checks)
+        )
+        head = "".join(f"<th style='text-align:left'>{text}</th>" for text in ("claim", "paper", "ours", "verdict"))
+        title = f"{escape(claim.id)}: {escape(claim.title)}"
+        return (
+            f"<p><strong>{title}</strong> ({escape(claim.source)})<br>The paper: {escape(claim.says)}.</p>"
+            f"<img alt='{title}' src='data:image/svg+xml;base64,{image}' style='max-width:100%;background:#fff'>"
+            f"<table><thead><tr>{head}</tr></thead><tbody>{rows}</tbody></table>"
+        )
+
+
+def paper_figure(claim: str, *, repeat: int = 1, seed: int = 1, **setup: object) -> PaperFigure:
+    """Measure a claim of the papers at a small scale, and show it beside the paper's numbers.
+
+    Parameters
+    ----------
+    claim
+        Id of the claim, such as ``"A2"``; ``synergy reproduce --list`` lists all.
+    repeat
+        Number of repetitions.
+    seed
+        Seed of all random choices.
+    **setup
+        Parameters of the set-up by name, as of ``synergy reproduce --set``.
+
+    Raises
+    ------
+    ValueError
+        If there is no such claim or parameter, or a value is invalid.
+    """
+    found = find([claim])[0]
+    chosen = parse([f"{name}={value}" for name, value in setup.items()], [found.parameters])[0]
+    return PaperFigure(next(reproduce([(found, chosen)], seed=seed, repeat=repeat)))
