@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from synergy_nb.algorithms.composition import CompositionConfig
     from synergy_nb.models.hot_spot_config import HotSpotConfig
     from synergy_nb.models.replication_config import ReplicationConfig
+    from synergy_nb.plan_editors import edit
     from synergy_nb.runtime.client.async_application import AsyncApplication
     from synergy_nb.runtime.client.async_cluster import AsyncCluster
     from synergy_nb.runtime.client.cluster import Application, Cluster
@@ -49,6 +50,7 @@ __all__ = [
     "SynergyError",
     "WideArea",
     "connect_cluster",
+    "edit",
     "explore",
     "plan",
     "source",
@@ -72,6 +74,7 @@ _LATER: Final = {
     "WideArea": "synergy_nb.runtime.transport.wide_area",
     "explore": "synergy_nb.explore",
     "connect_cluster": "synergy_nb.runtime.process.starting",
+    "edit": "synergy_nb.plan_editors",
     "start_cluster": "synergy_nb.runtime.process.starting",
     "watch": "synergy_nb.watching",
 }

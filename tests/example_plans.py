@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import Any
 
 import pytest
 from hypothesis import strategies as st
@@ -105,7 +106,7 @@ def streams(draw: st.DrawFn) -> list[Stream]:
 def plans(draw: st.DrawFn) -> Plan:
     """Valid plans of up to about ten operators, with any QoS."""
     delay = draw(st.one_of(st.none(), st.floats(1e-6, 1e6)))
-    qos = {
+    qos: dict[str, Any] = {
         "delay": delay,
         "miss_rate": draw(st.one_of(st.none(), st.floats(0, 1))) if delay is not None else None,
         "throughput": draw(st.one_of(st.none(), st.floats(0, 1e12), st.just("1000 tuples/s"))),

@@ -38,6 +38,7 @@ LAYERS = (
     ("reporting",),
     ("dataflow",),
     ("traces",),
+    ("editing",),
     (SPARK,),
     ("control",),
     ("overlay",),
@@ -46,7 +47,7 @@ LAYERS = (
     ("assembly",),
     ("recording",),
     ("widgets", "simulator", "runtime"),
-    ("watching", "explore"),
+    ("watching", "plan_editors", "explore"),
     (EXPERIMENTS, "cli", "demo", "__init__", "__main__"),
 )
 LEVEL = {part: level for level, layer in enumerate(LAYERS, start=1) for part in layer}

@@ -25,15 +25,17 @@ from synergy_nb.errors import user_facing
 from synergy_nb.plan.catalogue import KINDS
 from synergy_nb.plan.methods import Methods
 from synergy_nb.plan.operators.sources import CONNECTORS
+from synergy_nb.plan.profile_fields import PROFILE
 from synergy_nb.plan.query_plan import Plan
 from synergy_nb.plan.requirements import EQUAL, QOS_FIELDS
+from synergy_nb.plan.stream_ids import chosen, needed
 from synergy_nb.plan.units import nearest
 from synergy_nb.plan.validation import Operator, PlanError, Problem, QoS
 
-__all__ = ["Stream", "plan", "source"]
+__all__ = ["Stream", "plan", "source", "with_rows"]
 
-_PROFILE: Final = ("id", "cost", "selectivity", "at", "engine")
 #: Arguments of methods that are not parameters of the operator.
+_PROFILE: Final = ("id", *PROFILE)
 
 
 class Stream(Methods):
@@ -83,9 +85,11 @@ class Stream(Methods):
         id
             Id of the operator in the plan.
         params
-            Parameters of the operator by name.
+            Parameters of the operator by name, and ``cost``, ``selectivity``, ``at``, ``engine`` as for all operators.
         """
-        return self._then(kind, others, params, _not_none(id=id))
+        own = KINDS[kind].parameters if kind in KINDS else {}
+        profile = {name: params.pop(name) for name in PROFILE if name in params and name not in own}
+        return self._then(kind, others, params, _not_none(id=id, **profile))
 
     def _then(self, kind: str, others: Sequence[Self], params: Mapping[str, Any], profile: Mapping[str, Any]) -> Self:
         return type(self)(kind, params, [self, *others], profile)
@@ -198,11 +202,23 @@ source.__doc__ = (source.__doc__ or "").replace("        .. parameters\n", _para
 
 
 @user_facing
-def plan(*plans: Plan, name: str | None = None, **qos: Any) -> Plan:
+def plan(*plans: Plan, name: str | None = None, order: Sequence[str] | None = None, **qos: Any) -> Plan:
     """Combine plans to one with several sinks: ``plan(a.sink("x"), b.sink("y"), delay="2 s")``.
 
     It contains common streams once. For fields that ``qos`` omits, the strictest requirement of ``plans`` applies;
     their ``scheduling``, ``overdue`` and ``hotspots`` must be equal.
+
+    Parameters
+    ----------
+    plans
+        Plans to combine.
+    name
+        Name of the plan. Default: those of ``plans``.
+    order
+        Ids of all operators in the order in which files and views list them, inputs before their readers. Default:
+        depth first from the sinks.
+    qos
+        Fields of the QoS requirement, as for :meth:`Stream.sink`.
 
     Raises
     ------
@@ -225,35 +241,23 @@ def plan(*plans: Plan, name: str | None = None, **qos: Any) -> Plan:
         if wanted:
             combined[field] = min(wanted) if field in ("delay", "miss_rate", "memory") else max(wanted)
     title = name or (" and ".join(dict.fromkeys(each.name for each in plans))[:200] if plans else "plan")
-    return _built(ends, {**combined, **qos}, title)
+    return _built(ends, {**combined, **qos}, title, order)
 
 
 def _not_none(**values: Any) -> dict[str, Any]:
     return {name: value for name, value in values.items() if value is not None}
 
 
-def _built(ends: Sequence[Stream], qos: Mapping[str, Any], name: str) -> Plan:
-    """Build the plan of all streams that ``ends`` need."""
-    order: list[Stream] = []
-    waiting = [(end, False) for end in reversed(ends)]
-    seen: set[int] = set()
-    while waiting:  # depth first, inputs before the operator
-        stream, done = waiting.pop()
-        if done:
-            order.append(stream)
-        elif id(stream) not in seen:
-            seen.add(id(stream))
-            waiting.append((stream, True))
-            waiting += [(up, False) for up in reversed(stream._inputs)]
-    names: dict[int, str] = {id(stream): stream._profile["id"] for stream in order if stream._profile.get("id")}
-    taken = set(names.values())
-    for stream in order:
-        if id(stream) not in names:
-            number = 1
-            while (own := stream._kind if number == 1 else f"{stream._kind}_{number}") in taken:
-                number += 1
-            taken.add(own)
-            names[id(stream)] = own
+def _built(ends: Sequence[Stream], qos: Mapping[str, Any], name: str, listed: Sequence[str] | None = None) -> Plan:
+    """Build the plan of all streams that ``ends`` need, in the order of ``listed`` ids or else depth first."""
+    streams = {id(stream): stream for stream in needed(ends, lambda stream: stream._inputs, id)}
+    names = chosen({key: (stream._kind, stream._profile.get("id")) for key, stream in streams.items()})
+    order = list(streams.values())
+    if listed is not None:
+        if sorted(listed) != sorted(names.values()):
+            expected = f"the ids of all operators, each once ({', '.join(names.values())})"
+            raise PlanError([Problem("", "order", list(listed), expected)])
+        order.sort(key=lambda stream: listed.index(names[id(stream)]))
     operators = [
         Operator(
             names[id(stream)],
@@ -268,6 +272,26 @@ def _built(ends: Sequence[Stream], qos: Mapping[str, Any], name: str) -> Plan:
     object.__setattr__(built, "_drafts", tuple(ends))
     given = {names[id(stream)]: stream._rows for stream in order if stream._rows is not None}
     object.__setattr__(built, "_rows", given)
+    return built
+
+
+def with_rows(built: Plan, rows: Mapping[str, Any]) -> Plan:
+    """Give the sources of a plan their rows, by the name of the source.
+
+    Parameters
+    ----------
+    built
+        Plan without rows.
+    rows
+        Name of a source of connector ``python`` to its rows, as ``source(rows)`` takes them.
+    """
+    given = {
+        name: rows[operator.params["name"]]
+        for name, operator in built.operators.items()
+        if operator.params.get("connector") == "python" and operator.params["name"] in rows
+    }
+    if given:
+        object.__setattr__(built, "_rows", given)
     return built
 
 

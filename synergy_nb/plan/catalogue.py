@@ -18,13 +18,17 @@ from synergy_nb.plan.declaration import Declaration, Parameter
 from synergy_nb.plan.operators import aggregates, crypto, joins, ordered, rows
 from synergy_nb.plan.operators.sources import CONNECTORS, SINK, SOURCE
 
-__all__ = ["ALL_COMPONENTS", "KINDS", "PART", "TAP", "declare", "parameters_of"]
+__all__ = ["ALL_COMPONENTS", "FAMILIES", "KINDS", "PART", "TAP", "declare", "parameters_of"]
 
 #: Kind of the operator that replaces a part on Spark (see :mod:`synergy_nb.plan.spark_parts`); users cannot state it.
 PART: Final = "spark"
 #: Kind of the operator that replaces the producers of a running stream (see :mod:`synergy_nb.plan.stream_sharing`);
 #: users cannot state it.
 TAP: Final = "stream"
+
+_families: Final[dict[str, str]] = {"source": "sources", "sink": "sinks"}
+#: Family of each kind that is part of the platform; others are users' own.
+FAMILIES: Final[Mapping[str, str]] = MappingProxyType(_families)
 
 _declared: Final[dict[str, Declaration]] = {}
 #: All kinds of operators.
@@ -52,6 +56,7 @@ for _family in (rows, joins, aggregates, ordered, crypto):
     for _each in vars(_family).values():
         if isinstance(_each, Declaration):
             declare(_each)
+            _families[_each.kind] = _family.__name__.rpartition(".")[2]
 declare(SINK)
 
 #: Names of the components that peers may offer: the kinds, and one source for each connector.

@@ -32,14 +32,17 @@ import yaml
 
 from synergy_nb.plan.catalogue import KINDS, parameters_of
 from synergy_nb.plan.naming import NAME, is_name
+from synergy_nb.plan.profile_fields import PROFILE
 from synergy_nb.plan.units import format_duration, format_fraction, format_rate, format_size, format_throughput, nearest
 from synergy_nb.plan.validation import Operator, Problem, QoS
 
-__all__ = ["Written", "read", "write"]
+__all__ = ["INPUT_FIELDS", "Written", "compose", "dump", "read", "write", "written_qos"]
 
 _FORMAT: Final = 1
 _LONGEST: Final = 1_000_000  # characters of a file
-_PROFILE: Final = ("cost", "selectivity", "at", "engine")
+_PROFILE: Final = tuple(PROFILE)
+#: Fields that may name the inputs of an operator.
+INPUT_FIELDS: Final = ("input", "inputs")
 _TOP: Final = ("format", "name", "qos", "operators")
 
 
@@ -73,7 +76,8 @@ class _Loader(yaml.SafeLoader):
                 else:
                     first[name] = key, value
                     self.note_doubled(value, (*path, name))
-            node.value = list(first.values())
+            if len(first) < len(node.value):
+                node.value = list(first.values())
         elif isinstance(node, yaml.SequenceNode):
             for value in node.value:
                 self.note_doubled(value, path)
@@ -152,10 +156,18 @@ class Written(NamedTuple):
         ]
 
 
-def read(text: str) -> Written:
-    """Read a plan as a file states it, with the problems of its form."""
+def read(text: str, nodes: yaml.Node | None = None) -> Written:
+    """Read a plan as a file states it, with the problems of its form.
+
+    Parameters
+    ----------
+    text
+        YAML text.
+    nodes
+        Nodes of the text, if :func:`compose` has made them already; keys that occur twice are dropped from them.
+    """
     problems: list[Problem] = []
-    document = _document(text, problems)
+    document = _document(text, problems, nodes)
     if document is None:
         return Written("plan", {}, None, {}, problems)
     version = document.get("format")
@@ -179,13 +191,37 @@ def read(text: str) -> Written:
     return Written(name, {str(field): value for field, value in qos.items()}, operators, fields, problems)
 
 
-def _document(text: Any, problems: list[Problem]) -> Mapping[str, Any] | None:
+def compose(text: str) -> yaml.Node | None:
+    """Nodes of a YAML text with their marks; None for a text without a document.
+
+    Raises
+    ------
+    yaml.YAMLError
+        If the text is not one YAML document.
+    """
+    try:
+        node: yaml.Node | None = _Loader(text).get_single_node()
+    except (RecursionError, ValueError, OverflowError) as error:
+        raise yaml.YAMLError(str(error) or "too deep") from None
+    return node
+
+
+def dump(value: Any, style: str | None = None) -> str:
+    """Write a value as flow YAML on one line; ``style`` is the quote of all texts in it, or None."""
+    text: str = yaml.dump(
+        value, Dumper=_Dumper, default_flow_style=True, default_style=style, sort_keys=False, allow_unicode=True,
+        width=float("inf"),
+    )  # fmt: skip
+    return text.removesuffix("\n").removesuffix("\n...")
+
+
+def _document(text: Any, problems: list[Problem], nodes: yaml.Node | None) -> Mapping[str, Any] | None:
     if not isinstance(text, str) or len(text) > _LONGEST:
         problems.append(Problem("", "file", type(text).__name__, f"YAML text of at most {_LONGEST} characters"))
         return None
     try:
-        loader = _Loader(text)
-        node = loader.get_single_node()
+        loader = _Loader("" if nodes is not None else text)
+        node = nodes if nodes is not None else loader.get_single_node()
         loader.note_doubled(node)
         document = loader.construct_document(node) if node is not None else None
     except _Refused as error:
@@ -291,14 +327,15 @@ def _operator(name: str, spec: dict[str, Any], field: str, problems: list[Proble
 def write(name: str, qos: QoS, operators: Iterable[Operator]) -> str:
     """Write a plan as YAML, with units and without values that are the defaults."""
     document: dict[str, Any] = {"format": _FORMAT, "name": name}
-    required = _qos(qos)
+    required = written_qos(qos)
     if required:
         document["qos"] = required
     document["operators"] = {operator.id: _spec(operator) for operator in operators}
     return yaml.dump(document, Dumper=_Dumper, sort_keys=False, allow_unicode=True, width=110)
 
 
-def _qos(qos: QoS) -> dict[str, Any]:
+def written_qos(qos: QoS) -> dict[str, Any]:
+    """Fields of a QoS requirement for a YAML file, with units."""
     given = {field: value for field, value in msgspec.structs.asdict(qos).items() if value is not None}
     fields: dict[str, Any] = {}
     for field, value in given.items():
@@ -312,8 +349,10 @@ def _qos(qos: QoS) -> dict[str, Any]:
             )
         elif field == "memory":
             fields[field] = format_size(value)
-        elif field in ("degree", "active"):
-            fields["availability"] = f"{field} {value}"
+        elif field in ("degree", "active"):  # beside a share of the time, it is a field of its own
+            fields["availability" if "availability" not in given else field] = (
+                f"{field} {value}" if "availability" not in given else value
+            )
         elif isinstance(value, str):
             fields[field] = value
         else:

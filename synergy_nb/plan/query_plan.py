@@ -307,6 +307,25 @@ class Plan:
 
         return write(self.name, self.qos, self.operators.values())
 
+    def to_python(self) -> str:
+        """Write Python that builds an equal plan as the variable ``query``, with ``source``, ``plan`` and streams.
+
+        Rows of sources made by ``source(rows)`` are not part of it; ``submit(..., feeds={name: rows})`` gives them.
+
+        Examples
+        --------
+        >>> from synergy_nb import source
+        >>> print(source("packets").filter("bytes > 40").sink("large", delay="2 s").to_python(), end="")
+        from synergy_nb import source
+        <BLANKLINE>
+        packets = source("packets")
+        filter_ = packets.filter("bytes > 40")
+        query = filter_.sink("large", delay="2 s")
+        """
+        from synergy_nb.plan.python_source import python_source  # noqa: PLC0415 - peers never write Python
+
+        return python_source(self.name, self.qos, self.operators)
+
     @classmethod
     def from_yaml(cls, text: str) -> Plan:
         """Read the plan in a YAML text of format version 1.

@@ -5,13 +5,14 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, Final
 
-from synergy_nb.plan.parameter_types import parse_number
+from synergy_nb.plan.parameter_types import DURATION, FRACTION, ValueType, choice, parse_number
 from synergy_nb.plan.units import (
     WrongValue,
+    format_duration,
+    format_size,
     nearest,
     parse_availability,
     parse_duration,
-    parse_fraction,
     parse_size,
     parse_throughput,
 )
@@ -24,6 +25,7 @@ __all__ = [
     "LEAST_MEMORY",
     "OVERDUE",
     "QOS_FIELDS",
+    "QOS_TYPES",
     "check_discipline",
     "check_hotspots",
     "check_qos",
@@ -36,11 +38,6 @@ DISCIPLINES: Final = ("fcfs", "edf", "least_slack")
 OVERDUE: Final = ("keep", "drop")
 #: What peers may do about hot spots: predict and migrate, predict and journal only, or nothing.
 HOTSPOTS: Final = ("on", "observe", "off")
-#: Fields of a QoS requirement in plans.
-QOS_FIELDS: Final = (
-    "delay", "miss_rate", "throughput", "availability", "replica_distance", "memory", "scheduling", "overdue",
-    "hotspots",
-)  # fmt: skip
 #: Fields without a strictest value, which must be equal where plans are combined.
 EQUAL: Final = ("scheduling", "overdue", "hotspots")
 #: Fields that need a delay limit: the value that needs none, and the reason why the others do.
@@ -51,6 +48,35 @@ _NEEDS_DELAY: Final[Mapping[str, tuple[str | None, str]]] = {
 }
 #: Least memory of an operator, bytes: one without state needs several copies of a batch, which is up to 2 MiB.
 LEAST_MEMORY: Final = 16_000_000
+
+
+def _delay(value: Any) -> float:
+    seconds = parse_duration(value)
+    if not seconds:
+        raise WrongValue(value, "a delay above 0")
+    return seconds
+
+
+def _memory(value: Any) -> float:
+    size = parse_size(value)
+    if size < LEAST_MEMORY:
+        raise WrongValue(value, "at least 16 MB, which operators without state need for their batches")
+    return size
+
+
+#: Fields of a QoS requirement in plans, with the types of their values.
+QOS_TYPES: Final[Mapping[str, ValueType]] = {
+    "delay": ValueType("duration", _delay, format_duration, "s", least=0.0),
+    "miss_rate": FRACTION,
+    "throughput": ValueType("throughput", parse_throughput, unit="bytes/s or tuples/s"),
+    "availability": ValueType("availability", parse_availability),
+    "replica_distance": DURATION,
+    "memory": ValueType("size", _memory, format_size, "bytes", least=float(LEAST_MEMORY)),
+    "scheduling": choice(*DISCIPLINES),
+    "overdue": choice(*OVERDUE),
+    "hotspots": choice(*HOTSPOTS),
+}
+QOS_FIELDS: Final = tuple(QOS_TYPES)
 
 
 def check_qos(given: Mapping[str, Any], problems: list[Problem]) -> QoS:
@@ -64,27 +90,11 @@ def check_qos(given: Mapping[str, Any], problems: list[Problem]) -> QoS:
         if value is None:
             continue
         try:
-            if name == "delay":
-                found[name] = parse_duration(value)
-                if not found[name]:
-                    raise WrongValue(value, "a delay above 0")
-            elif name == "throughput":
+            if name == "throughput":
                 found["throughput"], tuples = parse_throughput(value)
                 found["throughput_tuples"] = tuples if tuples is not None else found.get("throughput_tuples")
-            elif name == "memory":
-                found[name] = parse_size(value)
-                if found[name] < LEAST_MEMORY:
-                    raise WrongValue(value, "at least 16 MB, which operators without state need for their batches")
             elif name == "throughput_tuples":
                 found[name] = parse_number(value, "a number of tuples/s")
-            elif name == "replica_distance":
-                found[name] = parse_duration(value)
-            elif name == "scheduling":
-                found[name] = _one_of(value, DISCIPLINES)
-            elif name == "overdue":
-                found[name] = _one_of(value, OVERDUE)
-            elif name == "hotspots":
-                found[name] = _one_of(value, HOTSPOTS)
             elif name in ("availability", "degree", "active"):
                 share, degree, active = parse_availability(value if name == "availability" else f"{name} {value}")
                 if share == 1.0:
@@ -92,7 +102,7 @@ def check_qos(given: Mapping[str, Any], problems: list[Problem]) -> QoS:
                 chosen = {"availability": share, "degree": degree, "active": active}
                 found.update({field: each for field, each in chosen.items() if each is not None})
             else:
-                found[name] = parse_fraction(value)
+                found[name] = QOS_TYPES[name].parse(value)
         except WrongValue as wrong:
             problems.append(Problem("", f"qos.{name}", wrong.value, wrong.expected, wrong.nearest))
     passive = [name for name in ("degree", "availability") if given.get(name) is not None and name in found]
@@ -118,7 +128,7 @@ def check_discipline(field: str, value: object) -> str:
         If there is no discipline of this name; the text names the field.
     """
     try:
-        return _one_of(value, DISCIPLINES)
+        return str(QOS_TYPES["scheduling"].parse(value))
     except WrongValue as wrong:
         raise ValueError(f"{field}: {wrong}") from None
 
@@ -126,15 +136,9 @@ def check_discipline(field: str, value: object) -> str:
 def check_hotspots(field: str, value: object) -> str:
     """Validate the mode of hot spots, as :func:`check_discipline` a discipline."""
     try:
-        return _one_of(value, HOTSPOTS)
+        return str(QOS_TYPES["hotspots"].parse(value))
     except WrongValue as wrong:
         raise ValueError(f"{field}: {wrong}") from None
-
-
-def _one_of(value: object, valid: tuple[str, ...]) -> str:
-    if not isinstance(value, str) or value not in valid:
-        raise WrongValue(value, f"one of {', '.join(valid)}", nearest(value, valid))
-    return value
 
 
 def check_together(checked: Checked, qos: QoS, problems: list[Problem]) -> None:

@@ -1,0 +1,58 @@
+"""Plans to start from: the plan of the quickstart, and the queries of ``notebooks/plans``."""
+
+from __future__ import annotations
+
+from functools import cache
+from importlib import resources
+from pathlib import Path
+from typing import NamedTuple
+
+from synergy_nb.plan.plan_file import read
+
+__all__ = ["Template", "templates"]
+
+
+class Template(NamedTuple):
+    """A plan to start from.
+
+    Parameters
+    ----------
+    name
+        Name of its file, without the ending.
+    title
+        Title for people.
+    text
+        YAML text.
+    """
+
+    name: str
+    title: str
+    text: str
+
+
+@cache
+def templates() -> tuple[Template, ...]:
+    """All templates: those that a wheel holds, or the files of the checkout that they are made from."""
+    packaged = Path(str(resources.files("synergy_nb.editing"))) / "templates"
+    notebooks = Path(__file__).resolve().parents[2] / "notebooks"
+    files = sorted(packaged.glob("*.yaml")) or [
+        notebooks / "top_pairs.yaml",
+        *sorted((notebooks / "plans").glob("*.yaml")),
+    ]
+    found = []
+    for file in files:
+        if file.is_file():
+            text = file.read_text("utf-8")
+            found.append(Template(file.stem, _title(text), text))
+    return tuple(found)
+
+
+def _title(text: str) -> str:
+    """First sentence of the comment at the top, or the name of the plan."""
+    lines = []
+    for line in text.splitlines():
+        if not line.startswith("#") or line == "#":
+            break
+        lines.append(line.removeprefix("#").strip())
+    sentence = " ".join(lines).partition(". ")[0].partition(", every")[0]
+    return sentence.removesuffix(".") or read(text).name

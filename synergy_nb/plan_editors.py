@@ -1,0 +1,113 @@
+"""Opens editors of plans, and keeps them, so that a cell that runs again shows what was edited.
+
+An editor is kept under what it was opened with: the path of a file, a name, or a plan in its cell of a notebook. To
+open the same again returns the same editor, with all that was changed in it and its history; ``anew=True`` starts from
+the file or the plan again.
+"""
+
+from __future__ import annotations
+
+import re
+import sys
+from pathlib import Path
+from typing import Any, Final
+
+from synergy_nb.editing.operations import EditError
+from synergy_nb.editing.plan_text import EMPTY, PlanText
+from synergy_nb.errors import user_facing
+from synergy_nb.plan import Plan, Problem
+from synergy_nb.plan.naming import NAME, is_name
+from synergy_nb.widgets.plan_editor import PlanEditor
+
+__all__ = ["edit"]
+
+_ENDINGS: Final = (".yaml", ".yml")
+_open: Final[dict[tuple[str, str], PlanEditor]] = {}
+_stamps: Final[dict[tuple[str, str], str]] = {}  # text of the file when it was read
+
+
+@user_facing
+def edit(what: Plan | str | Path | None = None, *, anew: bool = False) -> PlanEditor:
+    """Edit a plan on a canvas, in forms, and as text.
+
+    Parameters
+    ----------
+    what
+        Plan to edit; path of a YAML file, which need not exist yet; or a name, under which a new plan is kept while
+        this program runs. None: a new plan of this cell.
+    anew
+        Whether to start again from the plan or the file, without what was edited so far.
+
+    Returns
+    -------
+    PlanEditor
+        Editor of the plan; as the last value of a notebook's cell it is displayed. ``plan``, ``yaml`` and ``python``
+        are the present plan; ``undo()``, ``redo()``, ``apply(...)`` edit it; ``save(path)`` writes it.
+
+    Raises
+    ------
+    EditError
+        If ``what`` is neither a plan, nor a path, nor a name.
+    OSError
+        If the file cannot be read.
+
+    Examples
+    --------
+    >>> editor = edit("traffic")
+    >>> editor.apply({"op": "add", "kind": "source", "operator": "packets", "fields": {"connector": "packets"}})
+    >>> edit("traffic") is editor, edit("traffic", anew=True).yaml
+    (True, 'format: 1\\nname: traffic\\noperators:\\n')
+    """
+    key, text, file = _start(what)
+    known = _open.get(key)
+    if known is not None and not known.closed and not anew:
+        if file is not None and _stamps.get(key) != text and known.saved:
+            known.yaml = text  # another program changed the file, and nothing is unsaved
+            known.mark_saved()
+            _stamps[key] = text
+        return known
+    if known is not None:
+        known.close()
+    rows = (
+        {what.operators[name].params["name"]: rows for name, rows in what.rows.items()}
+        if isinstance(what, Plan)
+        else {}
+    )
+    editor = PlanEditor(text, file=file, rows=rows)
+    _open[key] = editor
+    _stamps[key] = text
+    return editor
+
+
+def _start(what: object) -> tuple[tuple[str, str], str, Path | None]:
+    """Key of an editor, its first text, and its file."""
+    if isinstance(what, Plan):
+        return (f"plan {_cell()}", what.to_bytes().hex()), what.to_yaml(), None
+    if what is None:
+        cell = _cell()
+        return ("cell", cell or f"new {len(_open)}"), EMPTY, None
+    if isinstance(what, Path) or (isinstance(what, str) and (what.endswith(_ENDINGS) or re.search(r"[/\\]", what))):
+        file = Path(what)
+        if file.suffix.lower() not in _ENDINGS:
+            raise EditError([Problem("", "path", str(what), f"a file that ends with {' or '.join(_ENDINGS)}")])
+        text = file.read_text("utf-8") if file.exists() else _named(file.stem)
+        return ("file", str(file.resolve())), text, file
+    if isinstance(what, str) and is_name(what):
+        return ("name", what), _named(what), None
+    shown = what if isinstance(what, str) else type(what).__name__
+    raise EditError([Problem("", "edit", shown, f"a plan, the path of a YAML file, {NAME}, or nothing")])
+
+
+def _named(name: str) -> str:
+    return PlanText(EMPTY).set_top("name", name).text
+
+
+def _cell() -> str:
+    """Id of the notebook's cell that runs; empty where there is none."""
+    python: Any = sys.modules.get("IPython")
+    shell = None if python is None else python.get_ipython()
+    kernel = getattr(shell, "kernel", None)
+    if kernel is None:
+        return ""
+    parent = kernel.get_parent() or {}
+    return str(parent.get("metadata", {}).get("cellId") or "")

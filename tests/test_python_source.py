@@ -1,0 +1,98 @@
+"""Plans as Python: what is written builds an equal plan, whatever the plan."""
+
+# ruff: noqa: E501 - texts of plans are easier to compare on one line
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+
+from synergy_nb.plan import Plan, PlanError, plan, source
+from synergy_nb.plan.catalogue import KINDS
+from synergy_nb.plan.spark_parts import replace_parts
+from tests.example_plans import figure_2_6, monitoring, plans
+
+NOTEBOOKS = Path(__file__).resolve().parent.parent / "notebooks"
+
+
+def built(text: str) -> Plan:
+    """The plan that Python makes."""
+    names: dict[str, Any] = {}
+    exec(compile(text, "query.py", "exec"), names)
+    query = names["query"]
+    assert isinstance(query, Plan)
+    return query
+
+
+@settings(max_examples=60, deadline=None)
+@given(plans())
+def test_python_of_a_plan_builds_an_equal_plan(query: Plan) -> None:
+    assert built(query.to_python()) == query
+    assert built(query.to_python()).to_python() == query.to_python()
+
+
+@pytest.mark.parametrize("file", sorted(NOTEBOOKS.rglob("*.yaml")), ids=lambda file: file.stem)
+def test_python_of_a_file_builds_its_plan(file: Path) -> None:
+    query = Plan.from_yaml(file.read_text("utf-8"))
+    assert built(query.to_python()) == query
+
+
+@pytest.mark.parametrize("kind", [kind for kind, each in KINDS.items() if each.example is not None])
+def test_python_of_each_kind_of_operator(kind: str) -> None:
+    example = KINDS[kind].example
+    assert example is not None
+    query = example.make(source("packets", seed=1), source("packets", seed=2)).sink("result", id=f"a {kind}")
+    assert built(query.to_python()) == query
+    pinned = example.make(source("packets", at="peer-1"), source("packets", engine="peer"))
+    other = plan(pinned.sink("x", selectivity=0.5, at="peer-2"), name="y", delay="2 s", availability="active 3")
+    assert built(other.to_python()) == other
+
+
+def test_python_is_what_a_person_would_write() -> None:
+    assert monitoring().to_python() == (
+        "from synergy_nb import source\n\n"
+        'packets = source("packets", seed=1)\n'
+        "filter_ = packets.filter(\"link = 'B'\")\n"
+        'project = filter_.project("source", "destination", "bytes")\n'
+        'aggregate = project.aggregate(by=["destination", "source"], window="20 min", total="sum(bytes)")\n'
+        'sort = aggregate.sort("total desc")\n'
+        "count = aggregate.count()\n"
+        'compare = sort.compare("total", "95 %", count=count)\n'
+        'query = compare.sink("top pairs", delay="20 s", miss_rate="5 %", id="destination")\n'
+    )
+    assert "order=" not in figure_2_6().to_python()
+
+
+def test_the_order_of_a_file_is_stated_where_the_builder_has_another() -> None:
+    text = (
+        "format: 1\nname: two\nqos: {throughput: 1 kB/s, throughput_tuples: 5, degree: 2, availability: 99 %}\noperators:\n"
+        "  a: {kind: source, connector: packets}\n  b: {kind: source, connector: packets, seed: 2}\n"
+        "  fa: {kind: filter, input: a, where: bytes > 1}\n  fb: {kind: filter, input: b, where: bytes > 1}\n"
+        "  both: {kind: union, inputs: [fa, fb]}\n  early: {kind: sink, input: a}\n  end: {kind: sink, input: both}\n"
+    )
+    query = Plan.from_yaml(text)
+    assert list(query.operators) == ["a", "b", "fa", "fb", "both", "early", "end"]
+    assert 'order=["a", "b", "fa", "fb", "both", "early", "end"]' in query.to_python()
+    assert built(query.to_python()) == query == Plan.from_yaml(query.to_yaml())
+    with pytest.raises(PlanError, match=r"order: \['a'\]; expected the ids of all operators"):
+        plan(query, order=["a"])
+
+
+def test_names_of_columns_and_operators_that_python_could_not_have() -> None:
+    packets = source("packets", id="if")
+    odd = packets.project("link", {"a b": "bytes", "id": "bytes + 1", "class": "link"}, id="1st größte-7.2")
+    sums = odd.aggregate("link", "1 min", {"by": "count(*)", "x y": 'sum("a b")'}, id="source").filter(
+        '"x y" > 5', id="plan"
+    )
+    query = sums.top(3, "by desc", per="link").sink('it\'s "quoted"', id="query")
+    query = plan(query, name='it\'s "quoted"\n')
+    assert built(query.to_python()) == query
+
+
+def test_parts_on_spark_are_no_python() -> None:
+    query = source("packets", count=10, speed=0).filter("bytes > 1", engine="spark").sink()
+    with pytest.raises(PlanError, match="expected an operator that plans can state"):
+        replace_parts(query, {"filter"}, 1.0).to_python()
