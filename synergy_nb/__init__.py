@@ -14,6 +14,7 @@ import gc
 import importlib
 from typing import TYPE_CHECKING, Any, Final
 
+from synergy_nb.drawing.notebook_views import show_with
 from synergy_nb.errors import SynergyError
 from synergy_nb.plan import Plan, PlanError, QoS, plan, source
 
@@ -23,13 +24,14 @@ if TYPE_CHECKING:
     from synergy_nb.models.hot_spot_config import HotSpotConfig
     from synergy_nb.models.replication_config import ReplicationConfig
     from synergy_nb.plan_editors import edit
+    from synergy_nb.reporting.cluster_errors import ClusterError, NotAdmitted
     from synergy_nb.runtime.client.async_application import AsyncApplication
     from synergy_nb.runtime.client.async_cluster import AsyncCluster
     from synergy_nb.runtime.client.cluster import Application, Cluster
     from synergy_nb.runtime.client.feeds import Feed, FeedError
-    from synergy_nb.runtime.process.requests import ClusterError, NotAdmitted
     from synergy_nb.runtime.process.starting import connect_cluster, start_cluster
     from synergy_nb.runtime.transport.wide_area import WideArea
+    from synergy_nb.simulator.simulation import Simulation
     from synergy_nb.watching import watch
 
 __all__ = [
@@ -47,6 +49,7 @@ __all__ = [
     "PlanError",
     "QoS",
     "ReplicationConfig",
+    "Simulation",
     "SynergyError",
     "WideArea",
     "connect_cluster",
@@ -64,13 +67,14 @@ _LATER: Final = {
     "AsyncApplication": "synergy_nb.runtime.client.async_application",
     "AsyncCluster": "synergy_nb.runtime.client.async_cluster",
     "Cluster": "synergy_nb.runtime.client.cluster",
-    "ClusterError": "synergy_nb.runtime.process.requests",
+    "ClusterError": "synergy_nb.reporting.cluster_errors",
     "CompositionConfig": "synergy_nb.algorithms.composition",
     "Feed": "synergy_nb.runtime.client.feeds",
     "FeedError": "synergy_nb.runtime.client.feeds",
     "HotSpotConfig": "synergy_nb.models.hot_spot_config",
     "ReplicationConfig": "synergy_nb.models.replication_config",
-    "NotAdmitted": "synergy_nb.runtime.process.requests",
+    "Simulation": "synergy_nb.simulator.simulation",
+    "NotAdmitted": "synergy_nb.reporting.cluster_errors",
     "WideArea": "synergy_nb.runtime.transport.wide_area",
     "explore": "synergy_nb.explore",
     "connect_cluster": "synergy_nb.runtime.process.starting",
@@ -78,6 +82,8 @@ _LATER: Final = {
     "start_cluster": "synergy_nb.runtime.process.starting",
     "watch": "synergy_nb.watching",
 }
+
+show_with("watch", lambda shown: importlib.import_module("synergy_nb.watching").watch(shown))
 
 
 def __getattr__(name: str) -> Any:

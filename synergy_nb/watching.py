@@ -1,25 +1,30 @@
-"""Connects a cluster or an application with its live view, neither of which imports the other."""
+"""Connects a cluster, a simulation or an application with its live view, neither of which imports the other."""
 
 from __future__ import annotations
 
 from synergy_nb.errors import user_facing
+from synergy_nb.plan import Plan
 from synergy_nb.runtime.client.async_application import AsyncApplication
 from synergy_nb.runtime.client.async_cluster import AsyncCluster
 from synergy_nb.runtime.client.cluster import Application, Cluster
 from synergy_nb.runtime.client.journal_follower import follow_journals
+from synergy_nb.simulator.simulated_application import SimulatedApplication
+from synergy_nb.simulator.simulation import Simulation
 from synergy_nb.widgets.qos_view import QoSView
 
 __all__ = ["watch"]
 
 
 @user_facing
-def watch(what: Application | Cluster | AsyncApplication | AsyncCluster) -> QoSView:
-    """Watch an application, or all of a cluster, live.
+def watch(
+    what: Application | Cluster | AsyncApplication | AsyncCluster | SimulatedApplication | Simulation,
+) -> QoSView:
+    """Watch an application, or all of a cluster or a simulation, live.
 
     Parameters
     ----------
     what
-        Application or cluster to show; those of coroutines are watched on their event loop.
+        Application, cluster or simulation to show; those of coroutines are watched on their event loop.
 
     Returns
     -------
@@ -35,13 +40,24 @@ def watch(what: Application | Cluster | AsyncApplication | AsyncCluster) -> QoSV
     ClusterError
         If its cluster is closed, or one of coroutines is not watched on its event loop.
     """
+    if isinstance(what, SimulatedApplication):
+        return _simulated(what.simulation, what.plan, what.id)
+    if isinstance(what, Simulation):
+        return _simulated(what)
     plan, application = None, None
     cluster: object = what
     if isinstance(what, Application | AsyncApplication):
         cluster, plan, application = what.cluster, what.plan, what.id
     if not isinstance(cluster, Cluster | AsyncCluster):
-        raise TypeError(f"watch: a {type(what).__name__}; expected an application or a cluster")
+        raise TypeError(f"watch: a {type(what).__name__}; expected an application, a cluster or a simulation")
     follower = follow_journals(cluster)
     view = QoSView(follower.journal, plan, application=application, names=follower.names, reading=follower.reading)
     view.follow(follower.listen)
+    return view
+
+
+def _simulated(simulation: Simulation, plan: Plan | None = None, application: str | None = None) -> QoSView:
+    """Watch a simulation, or one application in it; the view changes while virtual time passes."""
+    view = QoSView(simulation.journal, plan, application=application, names=simulation.names)
+    view.follow(simulation.listen)
     return view

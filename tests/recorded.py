@@ -8,6 +8,7 @@ from pathlib import Path
 import msgspec
 
 from synergy_nb.assembly import PeerConfig, SynergyPeer
+from synergy_nb.assembly.resilient_placement import decided
 from synergy_nb.control.driver_messages import (
     DelayMeasured,
     JoinRing,
@@ -23,7 +24,6 @@ from synergy_nb.plan import Plan, source
 from synergy_nb.recording.construction import Construction, construct
 from synergy_nb.recording.recorder import RecordedPeer
 from synergy_nb.recording.recording_file import ChunkWriter, beginning_of, create
-from synergy_nb.runtime.process.resilient_placement import decided
 from synergy_nb.simulator.kernel import Simulation, Uniform
 
 

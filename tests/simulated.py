@@ -8,6 +8,7 @@ from typing import Any, TypeVar, overload
 import msgspec
 
 from synergy_nb.assembly import PeerConfig, SynergyPeer
+from synergy_nb.assembly.resilient_placement import decided
 from synergy_nb.control.driver_messages import Answer, OfferComponents, SubmitPlan
 from synergy_nb.control.graph import ComponentGraph, PlacementRequest, Report, Roles
 from synergy_nb.control.peer import Peer
@@ -21,7 +22,6 @@ from synergy_nb.lifecycle.request import Request
 from synergy_nb.overlay.prebuilt_ring import assemble
 from synergy_nb.plan import Plan
 from synergy_nb.plan.catalogue import ALL_COMPONENTS
-from synergy_nb.runtime.process.resilient_placement import decided
 from synergy_nb.simulator.kernel import Network, Simulation, Uniform
 
 E = TypeVar("E", bound=Event)

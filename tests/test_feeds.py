@@ -17,7 +17,7 @@ from synergy_nb import Cluster, ClusterError, Feed, FeedError, NotAdmitted, Plan
 from synergy_nb.dataflow.tuples import END, Batch, Item, Punctuation
 from synergy_nb.events import LateRows
 from synergy_nb.runtime.client.feeds import BATCH_ROWS, check_rows, items, supply
-from synergy_nb.runtime.data.rows import RowReader
+from synergy_nb.traces.rows import RowReader
 from tests.waiting import DEADLINE
 
 COLUMNS = {"v": "int"}

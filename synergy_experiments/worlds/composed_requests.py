@@ -49,14 +49,13 @@ from synergy_nb.dataflow.meters import Ewma
 from synergy_nb.dataflow.streams.deployments import Deployment
 from synergy_nb.events import Event
 from synergy_nb.events.journal import Journal
-from synergy_nb.overlay.latency import Latency
 from synergy_nb.overlay.prebuilt_ring import assemble
 from synergy_nb.plan import Plan
 from synergy_nb.plan.stream_sharing import provider, taps_of
 from synergy_nb.simulator.flow import Flow
 from synergy_nb.simulator.flow_applications import Application, Component, Tap, from_plan
 from synergy_nb.simulator.kernel import Simulation
-from synergy_nb.simulator.network import Topology
+from synergy_nb.simulator.network import KnownDelays, Topology
 from synergy_nb.simulator.workload import Request, Workload
 
 __all__ = ["Composed", "compose", "executed"]
@@ -68,21 +67,6 @@ SMOOTHING: Final = 0.5  # weight of a new measurement
 DECIDED: Final = 60.0  # virtual seconds after the last request until all must be decided
 NEAREST: Final = 8  # number of nearest peers that a peer knows, for deployment by delay
 WARM_UP: Final = 10.0  # virtual seconds of tuples before the counted ones
-
-
-class _Known(Latency):
-    """The true delays from a peer to all others."""
-
-    __slots__ = ("_own", "_topology")
-
-    def __init__(self, topology: Topology, own: str) -> None:
-        super().__init__()
-        self._topology = topology
-        self._own = own
-
-    def one_way(self, address: str) -> float | None:
-        """Return the delay of one direction in seconds."""
-        return self._topology.delay(self._own, address)
 
 
 class _Story(Journal):
@@ -318,4 +302,4 @@ def _machine(topology: Topology, address: str, cores: float, settings: PeerConfi
         return heapq.nsmallest(NEAREST, others, key=lambda peer: topology.delay(address, peer))
 
     known = nearest if settings.composition.deployment == "nearest" else None
-    return Machine(bandwidth_from, processing, latency=_Known(topology, address), nearest=known)
+    return Machine(bandwidth_from, processing, latency=KnownDelays(topology, address), nearest=known)

@@ -90,7 +90,8 @@ class SubmitPlan(DriverMessage, frozen=True):
     plan
         Query plan, as ``Plan.to_bytes()`` gives it.
     placement
-        Algorithm that finds peers for components: ``composed`` or ``resilient``.
+        Algorithm that finds peers for components: ``composed``, ``resilient``, or ``spread``, which is composition that
+        prefers the graphs with the most peers.
     number
         Number of the command.
     """

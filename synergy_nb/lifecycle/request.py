@@ -28,6 +28,8 @@ class Request:
         Name of the decider that chooses the peers of its components.
     now
         Time of the submission, seconds.
+    spread
+        Whether the graphs with the most peers are preferred.
 
     Attributes
     ----------
@@ -62,15 +64,17 @@ class Request:
         "plan",
         "reason",
         "refused_by",
+        "spread",
         "submitted",
         "timer",
         "unconfirmed",
     )
 
-    def __init__(self, name: str, plan: Plan, decided_by: str, now: float) -> None:
+    def __init__(self, name: str, plan: Plan, decided_by: str, now: float, *, spread: bool = False) -> None:
         self.name = name
         self.plan = plan
         self.decided_by = decided_by
+        self.spread = spread
         self.submitted = now
         self.began: float | None = None
         self.reason = ""

@@ -28,7 +28,7 @@ from synergy_nb.lifecycle.request import Request
 from synergy_nb.lifecycle.sessions import Session
 from synergy_nb.overlay.directory import Directory
 from synergy_nb.plan import Plan
-from synergy_nb.plan.placement_modes import check_placement, replicates
+from synergy_nb.plan.placement_modes import SPREAD, check_placement, replicates
 from synergy_nb.plan.spark_parts import parts_of
 
 __all__ = ["MAX_RETAINED", "Requests"]
@@ -102,7 +102,8 @@ class Requests(Mapping[str, Request]):
         plan
             Query plan to run.
         placement
-            Decider of a plan that does not ask for replicas: ``composed`` or ``resilient``.
+            Decider of a plan that does not ask for replicas: ``composed`` or ``resilient``; ``spread`` for
+            composition that prefers the graphs with the most peers.
 
         Raises
         ------
@@ -110,6 +111,7 @@ class Requests(Mapping[str, Request]):
             If the id is in use, or if this peer cannot place the plan with that decider.
         """
         check_placement(plan, placement)
+        spread, placement = placement == SPREAD, "composed" if placement == SPREAD else placement
         known = self._requests.get(name)
         if known is not None and known.status not in ENDED:
             raise ValueError(f"request: {name!r}; expected an identifier that is not in use")
@@ -117,7 +119,7 @@ class Requests(Mapping[str, Request]):
         if decided_by not in self._deciders:
             raise ValueError("qos.availability: this peer places no replicas; expected none")
         self._discard_ended()
-        request = self._requests[name] = Request(name, plan, decided_by, self._peer.now)
+        request = self._requests[name] = Request(name, plan, decided_by, self._peer.now, spread=spread)
         self._peer.record(
             RequestSubmitted,
             name,

@@ -7,15 +7,46 @@ from typing import Final
 from synergy_nb.plan.query_plan import Plan
 from synergy_nb.plan.units import WrongValue, nearest
 
-__all__ = ["PLACEMENTS", "check_placement", "replicates"]
+__all__ = ["PLACEMENTS", "SPREAD", "check_placement", "placement_of", "replicates"]
 
 #: Composition by probes that balance the load, or placement that withstands the largest set of source rates (ROD).
 PLACEMENTS: Final = ("composed", "resilient")
+#: Composition that prefers the graphs with the most peers, as ``submit(plan, spread=True)`` asks for it.
+SPREAD: Final = "spread"
 
 
 def replicates(plan: Plan) -> bool:
     """Whether a plan asks for replicas, active ones or backups."""
     return plan.qos.degree is not None or plan.qos.availability is not None or plan.qos.active is not None
+
+
+def placement_of(placement: str, *, spread: bool = False) -> str:
+    """Return the placement mode of a submission.
+
+    Parameters
+    ----------
+    placement
+        Placement mode that was asked for, an element of :data:`PLACEMENTS`.
+    spread
+        Whether the graphs with the most peers are preferred.
+
+    Raises
+    ------
+    ValueError
+        If ``spread`` is no truth value, or is set beside another mode than composition.
+
+    Examples
+    --------
+    >>> placement_of("composed", spread=True), placement_of("resilient")
+    ('spread', 'resilient')
+    """
+    if not isinstance(spread, bool):
+        raise ValueError(f"spread: {spread!r}; expected True or False")
+    if not spread:
+        return placement
+    if placement != "composed":
+        raise ValueError(f"spread: True; expected False with placement {placement!r}, which selects peers otherwise")
+    return SPREAD
 
 
 def check_placement(plan: Plan, placement: str, peers: int | None = None) -> None:
@@ -26,7 +57,7 @@ def check_placement(plan: Plan, placement: str, peers: int | None = None) -> Non
     plan
         Query plan to place.
     placement
-        Placement mode, an element of :data:`PLACEMENTS`.
+        Placement mode, an element of :data:`PLACEMENTS`, or :data:`SPREAD`.
     peers
         Number of peers, if it is known.
 
@@ -36,6 +67,10 @@ def check_placement(plan: Plan, placement: str, peers: int | None = None) -> Non
         If the mode does not exist, cannot place replicas or the number of them, or cannot place operators that are
         bound to Spark, which only composition can.
     """
+    if placement == SPREAD:
+        if replicates(plan):
+            raise ValueError("spread: True; expected False where qos.availability places replicas on different peers")
+        placement = "composed"
     if placement not in PLACEMENTS:
         raise ValueError(f"placement: {WrongValue(placement, ' or '.join(PLACEMENTS), nearest(placement, PLACEMENTS))}")
     if replicates(plan) and placement != "composed":

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, Protocol
 
 import msgspec
 
@@ -18,7 +18,7 @@ from synergy_nb.recording.construction import construct
 from synergy_nb.recording.recorder import INSTRUCT, SEND, decode_effects, encode_effects, text_of
 from synergy_nb.recording.recording_file import Input, Life, Received, Recording, Started
 
-__all__ = ["Delivery", "Difference", "Outcome", "Step", "compare", "replay"]
+__all__ = ["Delivery", "DeliveryNotingPeer", "Difference", "Named", "Outcome", "Step", "compare", "replay"]
 
 
 @dataclass
@@ -67,14 +67,26 @@ class Difference:
         return f"{self.peer}, input {self.number:,} ({self.input}): {self.text}"
 
 
+class Named(Protocol):
+    """A peer whose inputs are known."""
+
+    @property
+    def address(self) -> str:
+        """Address of the peer."""
+
+    @property
+    def name(self) -> str:
+        """Name of the peer for people."""
+
+
 @dataclass
 class Step:
-    """One input of one peer, replayed.
+    """One input of one peer, replayed or noted while it happened.
 
     Attributes
     ----------
     life
-        Recorded peer.
+        Peer of the input.
     number
         Number of the input, from 1.
     at
@@ -83,26 +95,28 @@ class Step:
         Messages that were handled, in order; none or more where timers fired.
     effects
         Effects of the replayed peer.
+    arrived
+        Whether a message came in, which is the first delivery; otherwise the peer started, or timers fired.
     difference
         First difference from the recording, in words; empty if there is none.
     """
 
-    life: Life
+    life: Named
     number: int
     at: float
     deliveries: list[Delivery]
     effects: list[Effect]
+    arrived: bool = False
     difference: str = ""
 
     @property
     def received(self) -> Message | None:
         """The message that came in; None where the peer started or timers fired."""
-        given = self.life.inputs[self.number - 1]
-        return self.deliveries[0].message if isinstance(given, Received) and self.deliveries else None
+        return self.deliveries[0].message if self.arrived and self.deliveries else None
 
 
-class _Replayed(Peer):
-    """A kernel that records the messages that its protocols handle."""
+class DeliveryNotingPeer(Peer):
+    """A kernel that notes the messages that its protocols handle."""
 
     __slots__ = ("deliveries",)
 
@@ -122,8 +136,8 @@ def replay(life: Life) -> Iterator[Step]:
 
     Where the effects of an input differ from those recorded, or its message is unknown, the replay of this peer ends.
     """
-    peer = construct(life.beginning.construction, _Replayed).peer
-    assert isinstance(peer, _Replayed)
+    peer = construct(life.beginning.construction, DeliveryNotingPeer).peer
+    assert isinstance(peer, DeliveryNotingPeer)
     codec = Codec((*peer.message_types, *peer.driver_message_types))
     for number, given in enumerate(life.inputs, start=1):
         peer.deliveries = []
@@ -134,7 +148,9 @@ def replay(life: Life) -> Iterator[Step]:
             try:
                 message = codec.decode(bytes(given.message))
             except (UnknownMessage, MalformedMessage) as unknown:
-                yield Step(life, number, given.at, [], [], f"this version cannot read the message: {unknown}")
+                yield Step(
+                    life, number, given.at, [], [], difference=f"this version cannot read the message: {unknown}"
+                )
                 return
         try:
             effects = _apply(peer, given, message)
@@ -143,7 +159,7 @@ def replay(life: Life) -> Iterator[Step]:
         deliveries = peer.deliveries
         if message is not None and isinstance(given, Received):
             deliveries = [Delivery(given.sender, message, 0, len(effects)), *deliveries]
-        step = Step(life, number, given.at, deliveries, effects)
+        step = Step(life, number, given.at, deliveries, effects, isinstance(given, Received))
         if error != given.error:
             step.difference = f"recorded {given.error or 'no error'}, replayed {error or 'no error'}"
         elif not error:
@@ -191,15 +207,15 @@ def compare(recording: Recording) -> Outcome:
             found.inputs += 1
             found.effects += len(step.effects)
             if step.difference:
-                name = _name(step)
+                name = _name(life, step)
                 found.differences.append(Difference(life.name, step.number, step.at, name, step.difference))
     found.steps.sort(key=lambda step: step.at)
     found.differences.sort(key=lambda each: each.at)
     return found
 
 
-def _name(step: Step) -> str:
-    given = step.life.inputs[step.number - 1]
+def _name(life: Life, step: Step) -> str:
+    given = life.inputs[step.number - 1]
     if isinstance(given, Received):
         return str(msgspec.msgpack.decode(given.message)[0])
     return "start" if isinstance(given, Started) else "timers"

@@ -10,6 +10,8 @@ import re
 from collections import defaultdict, deque
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
+from enum import StrEnum
+from typing import Final
 
 from synergy_nb import events
 from synergy_nb.algorithms.composition.messages import Dropped
@@ -21,7 +23,19 @@ from synergy_nb.recording.recorder import encode_message
 from synergy_nb.recording.replay import Delivery, Step
 from synergy_nb.reporting.formatting import counted, seconds
 
-__all__ = ["Exchange", "Requested", "exchanges_of", "requests_of"]
+__all__ = [
+    "Exchange",
+    "Handled",
+    "Names",
+    "Requested",
+    "Tone",
+    "ending",
+    "exchanges_of",
+    "fact",
+    "handled",
+    "requests_of",
+    "tone",
+]
 
 
 @dataclass(frozen=True)
@@ -74,7 +88,37 @@ class Exchange:
     received: bool = True
 
 
-class _Names:
+class Tone(StrEnum):
+    """What a consequence means for a request."""
+
+    GOOD = "good"
+    BAD = "bad"
+    NOTE = "note"
+
+
+@dataclass(frozen=True)
+class Handled:
+    """One message of a request with what belongs to it.
+
+    Attributes
+    ----------
+    exchange
+        The message in words, with its consequences.
+    message
+        The message; None where timers fired.
+    tones
+        What each consequence in ``exchange.outcomes`` means.
+    events
+        Events about the request that its receiver recorded.
+    """
+
+    exchange: Exchange
+    message: Message | None
+    tones: tuple[Tone, ...] = ()
+    events: tuple[events.Event, ...] = ()
+
+
+class Names:
     """Names of peers for people."""
 
     def __init__(self, steps: Iterable[Step]) -> None:
@@ -99,7 +143,7 @@ def requests_of(steps: Iterable[Step]) -> list[Requested]:
         Replayed inputs of all peers, in the order of their times.
     """
     steps = list(steps)
-    names = _Names(steps)
+    names = Names(steps)
     found: dict[str, Requested] = {}
     outcomes: dict[str, str] = {}
     for step in steps:
@@ -111,7 +155,7 @@ def requests_of(steps: Iterable[Step]) -> list[Requested]:
             )
         for effect in step.effects:
             if isinstance(effect, Record):
-                text = _ending(effect.event)
+                text = ending(effect.event)
                 if text:
                     outcomes[effect.event.subject] = names.inside(text)
     return [
@@ -120,7 +164,7 @@ def requests_of(steps: Iterable[Step]) -> list[Requested]:
     ]
 
 
-def _ending(event: events.Event) -> str:
+def ending(event: events.Event) -> str:
     """The state of a request after an event, in words; empty if the event does not change it."""
     match event:
         case events.ApplicationRunning():
@@ -132,6 +176,12 @@ def _ending(event: events.Event) -> str:
 
 
 def exchanges_of(request: str, steps: Iterable[Step]) -> list[Exchange]:
+    """The messages of a request in words, in the order of their times; parameters are those of :func:`handled`."""
+    found = [each.exchange for each in handled(request, steps)]
+    return [each for each in found if each.message or each.outcomes]
+
+
+def handled(request: str, steps: Iterable[Step]) -> list[Handled]:
     """The messages of a request, in the order of their times.
 
     Parameters
@@ -142,17 +192,18 @@ def exchanges_of(request: str, steps: Iterable[Step]) -> list[Exchange]:
         Replayed inputs of all peers, in the order of their times.
     """
     steps = list(steps)
-    names = _Names(steps)
+    names = Names(steps)
     receivers, lost = _matched(steps)
-    found: list[Exchange] = []
+    found: list[Handled] = []
     for number in sorted(_belonging(request, steps, receivers)):
         step = steps[number]
         found.extend(_handled(step, request, names))
         for position, effect in enumerate(step.effects):
             if isinstance(effect, Send) and (number, position) in lost and _about(effect.message, request):
                 name, text = type(effect.message).__name__, names.inside(describe(effect.message))
-                found.append(Exchange(step.at, step.life.name, names(effect.to), name, text, received=False))
-    return sorted(found, key=lambda each: each.at)
+                exchange = Exchange(step.at, step.life.name, names(effect.to), name, text, received=False)
+                found.append(Handled(exchange, effect.message))
+    return sorted(found, key=lambda each: each.exchange.at)
 
 
 def _about(message: Message, request: str) -> bool:
@@ -209,29 +260,62 @@ def _concerns(effect: Effect, request: str) -> bool:
     return False
 
 
-def _handled(step: Step, request: str, names: _Names) -> Iterator[Exchange]:
+def _handled(step: Step, request: str, names: Names) -> Iterator[Handled]:
     """What a peer handled for a request in one step; the timers, if something about the request came of them."""
-    outcomes: dict[int, list[str]] = defaultdict(list)  # by number of the delivery; -1: of none
+    outcomes: dict[int, list[tuple[str, Tone]]] = defaultdict(list)  # by number of the delivery; -1: of none
+    recorded: dict[int, list[events.Event]] = defaultdict(list)
     for position, effect in enumerate(step.effects):
+        innermost = [index for index, each in enumerate(step.deliveries) if each.first <= position < each.last] or [-1]
         text = _outcome(effect, request)
         if text:
-            innermost = [index for index, each in enumerate(step.deliveries) if each.first <= position < each.last] or [
-                -1
-            ]
-            outcomes[innermost[-1]].append(names.inside(text))
-    if outcomes[-1]:
-        yield Exchange(step.at, "timer", step.life.name, "", "", tuple(outcomes[-1]))
+            outcomes[innermost[-1]].append((names.inside(text), tone(effect)))
+        if isinstance(effect, Record) and effect.event.subject == request:
+            recorded[innermost[-1]].append(effect.event)
+    if outcomes[-1] or recorded[-1]:
+        texts, tones = _parted(outcomes[-1])
+        yield Handled(Exchange(step.at, "timer", step.life.name, "", "", texts), None, tones, tuple(recorded[-1]))
     unwrapped = {id(each.message) for each in step.deliveries}
     for index, delivery in enumerate(step.deliveries):
         arrived = id(getattr(delivery.message, "payload", None)) in unwrapped  # what it carries has a line of its own
         if (_about(delivery.message, request) and not arrived) or outcomes[index]:
-            yield _exchange(step, delivery, tuple(outcomes[index]), names)
+            texts, tones = _parted(outcomes[index])
+            exchange = _exchange(step, delivery, texts, names)
+            yield Handled(exchange, delivery.message, tones, tuple(recorded[index]))
 
 
-def _exchange(step: Step, delivery: Delivery, outcomes: tuple[str, ...], names: _Names) -> Exchange:
+def _parted(outcomes: list[tuple[str, Tone]]) -> tuple[tuple[str, ...], tuple[Tone, ...]]:
+    return tuple(text for text, _ in outcomes), tuple(meaning for _, meaning in outcomes)
+
+
+def _exchange(step: Step, delivery: Delivery, outcomes: tuple[str, ...], names: Names) -> Exchange:
     text = names.inside(describe(delivery.message))
     sender = names(delivery.sender)
     return Exchange(step.at, sender, step.life.name, type(delivery.message).__name__, text, outcomes)
+
+
+_GOOD: Final = (
+    events.ProbeAccepted,
+    events.GraphSelected,
+    events.ApplicationRunning,
+    events.ApplicationFinished,
+    events.TakenOver,
+    events.ComponentMoved,
+    events.PlacementCompleted,
+    events.ReplicasDeployed,
+)
+
+
+def tone(effect: Effect) -> Tone:
+    """What an effect means for a request."""
+    match effect:
+        case Record(event):
+            if isinstance(event, _GOOD):
+                return Tone.GOOD
+            unqualified = isinstance(event, events.GraphEvaluated) and event.unqualified
+            return Tone.BAD if unqualified or event.severity >= events.Severity.WARNING else Tone.NOTE
+        case Send(_, Dropped()) | Instruct():
+            return Tone.BAD
+    return Tone.NOTE
 
 
 def _outcome(effect: Effect, request: str) -> str:
@@ -240,7 +324,7 @@ def _outcome(effect: Effect, request: str) -> str:
         case Send(_, Dropped() as message) if message.request == request:
             return f"dropped: {dropped(message)}"
         case Record(event) if event.subject == request:
-            return _fact(event)
+            return fact(event)
         case Record(events.MessageRefused() as event):
             return f"refused: {event.reason}"
         case Instruct(driver.Answer() as answer) if answer.refusal:
@@ -248,11 +332,11 @@ def _outcome(effect: Effect, request: str) -> str:
     return ""
 
 
-def _fact(event: events.Event) -> str:
+def fact(event: events.Event) -> str:
     """An event about a request, in a few words."""
-    ending = _ending(event)
-    if ending:
-        return ending
+    ends = ending(event)
+    if ends:
+        return ends
     match event:
         case events.MessageOutdated():
             return f"ignored: {event.reason}"

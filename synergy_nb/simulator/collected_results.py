@@ -63,6 +63,11 @@ class Results:
         return isinstance(last, Punctuation) and last.time == END
 
     @property
+    def height(self) -> int:
+        """Number of tuples that were collected."""
+        return sum(item.rows for item in self.items if isinstance(item, Batch))
+
+    @property
     def rows(self) -> pl.DataFrame:
         """All tuples that were collected, in their order."""
         tables = [item.table for item in self.items if isinstance(item, Batch)]

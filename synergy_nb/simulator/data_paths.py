@@ -18,7 +18,7 @@ from __future__ import annotations
 import heapq
 import math
 import random
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
 import polars as pl
@@ -153,9 +153,13 @@ class DataPaths:
     def crash(self, peer: str) -> None:
         """Crash a peer; the links to it break a little later."""
         self._nodes[peer].crashed = True
-        for other in self._nodes:
+        for other in self._linked(peer):
             if other != peer:
                 self._later(self.rng.uniform(0.0, 0.1), self._link_down, other, peer)
+
+    def _linked(self, peer: str) -> Iterable[str]:
+        """Return the peers that notice at once that a peer has crashed."""
+        return self._nodes
 
     def hang(self, peer: str, seconds: float) -> None:
         """Stop a peer for some time; it then handles all that has arrived meanwhile."""

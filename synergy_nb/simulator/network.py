@@ -37,8 +37,9 @@ from scipy.sparse import csr_array
 from scipy.sparse.csgraph import dijkstra
 
 from synergy_nb.models.delay_matrix import Matrix, one_way, read_rtt
+from synergy_nb.overlay.latency import Latency
 
-__all__ = ["ACCESS", "CAPACITIES", "Topology", "TransitStub", "measured", "of_topohub", "transit_stub"]
+__all__ = ["ACCESS", "CAPACITIES", "KnownDelays", "Topology", "TransitStub", "measured", "of_topohub", "transit_stub"]
 
 #: Classes of peers: processing capacity in cores to the percentage of the peers.
 CAPACITIES: Final[Mapping[float, float]] = {0.5: 25.0, 1.0: 50.0, 2.0: 25.0}
@@ -180,6 +181,29 @@ class Topology:
         count = np.bincount(self._places, minlength=len(self._delays)).astype(np.float64)
         total = float(count @ self._delays @ count - count @ np.diagonal(self._delays))
         return total / max(len(self) * (len(self) - 1), 1)
+
+
+class KnownDelays(Latency):
+    """The true delays from a peer to all others, as a perfect delay monitoring service gives them.
+
+    Parameters
+    ----------
+    topology
+        Network of the peers.
+    own
+        Address of the peer.
+    """
+
+    __slots__ = ("_own", "_topology")
+
+    def __init__(self, topology: Topology, own: str) -> None:
+        super().__init__()
+        self._topology = topology
+        self._own = own
+
+    def one_way(self, address: str) -> float | None:
+        """Return the delay of one direction in seconds."""
+        return self._topology.delay(self._own, address)
 
 
 # -- the networks ------------------------------------------------------------------------------------------------------

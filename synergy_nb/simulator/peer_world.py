@@ -30,6 +30,7 @@ True
 
 from __future__ import annotations
 
+import heapq
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
@@ -70,7 +71,19 @@ class _Control(Simulation):
     def _plain(self) -> bool:
         return False
 
+    def resume(self, address: str) -> None:
+        """Have a peer that hangs handle now all that has arrived meanwhile."""
+        until = self._hung.pop(address, None)
+        if until is None:
+            return
+        waiting = [each for each in self._heap if each[0] == until and each[2] == address]
+        self._heap = [each for each in self._heap if not (each[0] == until and each[2] == address)]
+        heapq.heapify(self._heap)
+        for _, _, _, sender, message in sorted(waiting, key=lambda each: each[1]):
+            self._push(self.now, address, sender, message)
+
     def _transmit(self, sender: str, to: str, message: Message) -> None:
+        self._links.spoken(sender, to)
         if sender == to:
             self._push(self.now, to, sender, message)
             return
@@ -118,23 +131,32 @@ class PeerWorld(DataPaths):
         self.synergy: dict[str, SynergyPeer] = {}
         chosen = config or PeerConfig(components=(), cores=16.0, placement=None)
         for number, address in enumerate(peers):
-            own = PeerConfig(
-                name=address,
-                components=chosen.components,
-                cores=chosen.cores,
-                placement=chosen.placement,
-                session=chosen.session,
-                replication=chosen.replication,
-                seed=1000 * seed + number,
-            )
-            each = self.synergy[address] = SynergyPeer(address, own)
-            each.session.on_setup_ended.clear()  # graphs are given: no decider is asked
-            each.session.on_ended.clear()
+            each = self.synergy[address] = self._make_peer(address, 1000 * seed + number, chosen)
             self.control.add(each.peer)
-        assemble([each.pastry for each in self.synergy.values()], seed=seed)
+        assemble([each.pastry for each in self.synergy.values()], self._round_trip(), seed)
         for address in peers:
             self.control.start(address)
         self._origins: dict[str, str] = {}
+
+    def _make_peer(self, address: str, seed: int, config: PeerConfig) -> SynergyPeer:
+        """Create a peer, whose sessions set up graphs that are given: no decider is asked."""
+        own = PeerConfig(
+            name=address,
+            components=config.components,
+            cores=config.cores,
+            placement=config.placement,
+            session=config.session,
+            replication=config.replication,
+            seed=seed,
+        )
+        made = SynergyPeer(address, own)
+        made.session.on_setup_ended.clear()
+        made.session.on_ended.clear()
+        return made
+
+    def _round_trip(self) -> Callable[[str, str], float] | None:
+        """Return the function that gives the round-trip time of two peers, seconds; None: the ring ignores delays."""
+        return None
 
     # -- applications --------------------------------------------------------------------------------------------
 

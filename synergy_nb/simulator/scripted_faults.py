@@ -71,7 +71,22 @@ class Links:
         self._free: dict[tuple[str, str], float] = {}  # time at which a link has sent all that it was given
         self._distances: dict[frozenset[str], float] = {}
         self._broken: dict[frozenset[str], float] = {}
+        self._linked: dict[str, dict[str, None]] = {}
         self._last: dict[tuple[str, str], float] = {}  # arrival of the last frame from one peer to another
+
+    def spoken(self, one: str, other: str) -> None:
+        """Note that two peers have a link."""
+        if one != other:
+            self._linked.setdefault(one, {})[other] = None
+            self._linked.setdefault(other, {})[one] = None
+
+    def of(self, peer: str) -> list[str]:
+        """Return the peers to which a peer has a link, in the order in which the links were made."""
+        return list(self._linked.get(peer, ()))
+
+    def mend(self, one: str, other: str) -> None:
+        """End the cut of the link between two peers."""
+        self._broken.pop(frozenset((one, other)), None)
 
     def cut(self, one: str, other: str, until: float) -> None:
         """The link between two peers is broken until a time in seconds."""

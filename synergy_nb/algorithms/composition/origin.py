@@ -243,10 +243,13 @@ class Composition(Protocol):
         by_delay = self.config.objective == "delay"
         equal = min((phi for phi, _ in pending.qualified), default=0.0) * (1.0 + self.config.tolerance)
 
-        def rank(qualified: tuple[float, ComponentGraph]) -> tuple[float, float, list[tuple[str, str]]]:
+        spread = pending.submitted.spread
+
+        def rank(qualified: tuple[float, ComponentGraph]) -> tuple[int, float, float, list[tuple[str, str]]]:
             phi, graph = qualified
             phi, delay = round(max(phi, equal), 9), graph.delay(plan)
-            return *((delay, phi) if by_delay else (phi, delay)), sorted(graph.peers.items())
+            apart = -len({*graph.peers.values()}) if spread else 0
+            return apart, *((delay, phi) if by_delay else (phi, delay)), sorted(graph.peers.items())
 
         pending.qualified.sort(key=rank, reverse=True)
         self.peer.record(
@@ -281,10 +284,12 @@ class Composition(Protocol):
             delay_s=graph.delay(plan),
             quantile_s=graph.delay_quantile(plan, late),
             late=late,
-            rule=self.config.rule,
+            rule=f"most peers, then {self.config.rule}" if pending.submitted.spread else self.config.rule,
         )
         backups = {} if pending.proposed is None else pending.proposed.backups
-        pending.decided(pending.submitted, Decision(Roles(graph.peers, backups), graph.reached(plan)))
+        # a peer beyond its capacity, which only peers that enforce nothing admit, has no time that could be projected
+        reached = {operator: time if math.isfinite(time) else 0.0 for operator, time in graph.reached(plan).items()}
+        pending.decided(pending.submitted, Decision(Roles(graph.peers, backups), reached))
 
     def _retry_or_refuse(self, pending: Pending, reason: str) -> None:
         """Ask for another round with more probes or with new components, or else refuse with the reasons."""

@@ -27,7 +27,6 @@ from synergy_nb.runtime.client.feeds import Feed, Rows, items, supply
 from synergy_nb.runtime.client.results import Results
 from synergy_nb.runtime.client.waiting_display import displays_waiting, waiting
 from synergy_nb.runtime.data.open_windows import open_windows
-from synergy_nb.runtime.data.rows import row_reader
 from synergy_nb.runtime.process.requests import (
     ApplicationId,
     ApplicationState,
@@ -40,6 +39,7 @@ from synergy_nb.runtime.process.requests import (
     pack,
     unpack,
 )
+from synergy_nb.traces.rows import row_reader
 
 __all__ = ["AsyncApplication"]
 

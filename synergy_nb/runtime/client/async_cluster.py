@@ -20,6 +20,7 @@ import msgspec
 from synergy_nb.events import Event, decode_events
 from synergy_nb.events.application_states import LASTING
 from synergy_nb.events.table import Events
+from synergy_nb.lifecycle.submission import check_submission, known_peers_phrase, unknown_peers
 from synergy_nb.plan import Plan
 from synergy_nb.plan.placement_modes import check_placement
 from synergy_nb.plan.units import duration
@@ -32,9 +33,7 @@ from synergy_nb.runtime.client.error_notices import ErrorNotices, user_sees_outp
 from synergy_nb.runtime.client.feeds import Rows, check_rows
 from synergy_nb.runtime.client.origins import Origins
 from synergy_nb.runtime.client.progress import Progress
-from synergy_nb.runtime.client.submission import check_submission, known_peers_phrase, unknown_peers
 from synergy_nb.runtime.client.waiting_display import displays_waiting
-from synergy_nb.runtime.data.rows import row_reader
 from synergy_nb.runtime.data.spark_servers import SparkServers, unavailable
 from synergy_nb.runtime.process.peer_commands import MOVES_WITHIN
 from synergy_nb.runtime.process.requests import (
@@ -55,6 +54,7 @@ from synergy_nb.runtime.process.requests import (
 )
 from synergy_nb.runtime.process.ring_joining import form_ring
 from synergy_nb.runtime.transport.link import LinkDown, LinkFull, Links, RemoteError
+from synergy_nb.traces.rows import row_reader
 
 __all__ = ["AsyncCluster"]
 

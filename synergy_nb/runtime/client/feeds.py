@@ -24,7 +24,7 @@ from synergy_nb.plan.data_frames import is_frame, single_use
 from synergy_nb.plan.parameter_types import TYPES
 from synergy_nb.plan.units import duration, nearest
 from synergy_nb.reporting.formatting import seconds
-from synergy_nb.runtime.data.rows import FeedError, RowReader
+from synergy_nb.traces.rows import FeedError, RowReader
 
 __all__ = ["Feed", "FeedError", "Rows", "check_rows", "items", "supply"]
 

@@ -17,7 +17,9 @@ from synergy_nb.control.driver_messages import DepartureLimits, InputsReported, 
 from synergy_nb.control.peer import DriverMessage
 from synergy_nb.dataflow.memory_shares import Memory, MemoryExceeded, Share
 from synergy_nb.dataflow.prediction_reports import PeerPrediction, SlackViolation
+from synergy_nb.dataflow.sink_quality import Quality
 from synergy_nb.dataflow.streams.component import Component
+from synergy_nb.dataflow.streams.component_settings import configure
 from synergy_nb.dataflow.streams.deployments import Deployment
 from synergy_nb.dataflow.streams.effects import Fact, FactKind
 from synergy_nb.dataflow.streams.execution import Logic, Outcome, Work
@@ -34,7 +36,6 @@ from synergy_nb.plan import Plan
 from synergy_nb.plan.spark_parts import PART
 from synergy_nb.runtime.data.instances import (
     ExecutionContext,
-    configure,
     feed_of,
     logic_of,
     part_of,
@@ -42,7 +43,7 @@ from synergy_nb.runtime.data.instances import (
     warm,
     warm_filters,
 )
-from synergy_nb.runtime.data.sinks import Portion, Quality, Sink, Sinks
+from synergy_nb.runtime.data.sinks import Portion, Sink, Sinks
 from synergy_nb.runtime.data.sources import Feed, PushFeed, Sample, Stream
 from synergy_nb.runtime.data.spark_part import SparkPart
 from synergy_nb.runtime.data.spark_servers import SparkHost

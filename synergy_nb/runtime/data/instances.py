@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import math
 import time
 from collections.abc import Callable, Iterable, Mapping
 from functools import partial
@@ -17,7 +16,6 @@ from synergy_nb import traces
 from synergy_nb.dataflow.logic import ANYTHING
 from synergy_nb.dataflow.operators import create
 from synergy_nb.dataflow.streams.component import Component
-from synergy_nb.dataflow.streams.deployments import Deployment
 from synergy_nb.dataflow.streams.duplicate_filter import DuplicateFilter
 from synergy_nb.dataflow.streams.execution import Logic
 from synergy_nb.dataflow.streams.log import Limits
@@ -25,7 +23,6 @@ from synergy_nb.dataflow.streams.stream_merging import merged
 from synergy_nb.dataflow.streams.values import Point
 from synergy_nb.dataflow.tuples import END, Batch, Punctuation, empty
 from synergy_nb.plan import Operator, Plan
-from synergy_nb.plan.spark_parts import PART
 from synergy_nb.runtime.data.sources import Feed, PeerFeed, PushFeed, Sample, Stream, ThreadFeed
 from synergy_nb.runtime.data.spark_part import SparkPart
 from synergy_nb.runtime.data.spark_servers import SparkHost
@@ -33,8 +30,6 @@ from synergy_nb.runtime.data.spark_servers import SparkHost
 __all__ = [
     "SPAN",
     "ExecutionContext",
-    "configure",
-    "downstream_s",
     "feed_of",
     "logic_of",
     "part_of",
@@ -101,21 +96,6 @@ class ExecutionContext(msgspec.Struct, frozen=True):
     def most(self) -> int:
         """Limit of a chunk of a feed, bytes."""
         return max(self.limits.window // 2, 1)
-
-
-def configure(component: Component, plan: Plan, deployment: Deployment) -> None:
-    """Configure a component by its plan and deployment: limit, scheduling, cost and memory."""
-    name = component.operator
-    kind = plan.operators[name].kind
-    component.kind, component.stream = kind, plan.stream_name(name)
-    component.limit = math.inf if plan.qos.delay is None else plan.qos.delay
-    component.discipline = plan.qos.scheduling or ""
-    component.drops = plan.qos.overdue == "drop" and kind != PART
-    component.planned_s, component.remaining = plan.processing_time(name), downstream_s(plan, name)
-    component.transit = max(deployment.remaining.get(name, 0.0) - component.remaining, 0.0)
-    component.share.kind = kind
-    if plan.qos.memory is not None:
-        component.share.limit = min(component.share.limit, plan.qos.memory)
 
 
 def logic_of(operator: Operator, plan: Plan, component: Component, around: ExecutionContext) -> Logic:
@@ -205,14 +185,6 @@ def feed_of(operator: Operator, plan: Plan, component: Component, since: Point, 
                 failed=partial(around.failed, component),
                 name=f"synergy {component.application}/{operator.id}",
             )
-
-
-def downstream_s(plan: Plan, operator: str) -> float:
-    """Return the processing time of the longest path downstream of an operator, in seconds a tuple."""
-    known: dict[str, float] = {}
-    for name in reversed(list(plan.operators)):
-        known[name] = max((plan.processing_time(down) + known[down] for down in plan.downstream(name)), default=0.0)
-    return known[operator]
 
 
 def warm(operator: Operator, plan: Plan) -> None:

@@ -10,14 +10,13 @@ from __future__ import annotations
 import asyncio
 import contextlib
 from collections.abc import Callable, Iterable
-from typing import Final, NamedTuple, TypedDict
+from typing import Final, NamedTuple
 
-from synergy_nb.dataflow.meters import DelayHistogram
-from synergy_nb.dataflow.streams.values import ORIGIN, Chunk, Loss, Point
-from synergy_nb.dataflow.tuples import END
+from synergy_nb.dataflow.sink_quality import Quality, SinkQuality
+from synergy_nb.dataflow.streams.values import ORIGIN, Loss, Point
 from synergy_nb.events import Recorder, SinkMeasured
 
-__all__ = ["Portion", "Quality", "Sink", "Sinks"]
+__all__ = ["Portion", "Sink", "Sinks"]
 
 READERS: Final = 4  # readers whose last portion may be requested again; portions of earlier ones count as received
 
@@ -41,26 +40,7 @@ class Portion(NamedTuple):
     finished: bool
 
 
-class Quality(TypedDict):
-    """Quality of service at a sink, with the fields of :class:`~synergy_nb.events.SinkMeasured`."""
-
-    operator: str
-    delay_p50_s: float | None
-    delay_p95_s: float | None
-    delay_p99_s: float | None
-    delay_mean_s: float | None
-    delay_max_s: float | None
-    miss_rate: float | None
-    limit_s: float | None
-    tuples_per_s: float
-    bytes_per_s: float
-    tuples: int
-    finished: bool
-    dropped: dict[str, int]
-    lost: float
-
-
-class Sink:
+class Sink(SinkQuality):
     """One sink of an application: its quality of service, and the delivery of its results.
 
     Parameters
@@ -78,6 +58,8 @@ class Sink:
     ----------
     given : Point
         Point up to which results have been sent to some reader.
+    upto : Point or None
+        Point after which nothing is delivered.
     """
 
     def __init__(
@@ -89,70 +71,12 @@ class Sink:
         now: float,
         lost: Callable[[Iterable[Loss]], float] = lambda _: 0.0,
     ) -> None:
+        super().__init__(operator, limit=limit, now=now, lost=lost)
         self.application = application
-        self.operator = operator
-        self.limit = limit
-        self.ended = False
-        self.halted = False  # whether it accepts no more tuples
-        self.reported = False  # whether the record with the end was reported
         self.given = ORIGIN
-        self.upto: Point | None = None  # point after which nothing is delivered
+        self.upto: Point | None = None
         self._portions: dict[str, Portion] = {}  # reader to its last portion that it has not acknowledged
         self._news = asyncio.Event()
-        self._delays = DelayHistogram(limit)
-        self._recent = DelayHistogram(limit)
-        self._bytes = 0
-        self._recent_bytes = 0
-        self._lost_of = lost
-        self._losses: tuple[Loss, ...] = ()
-        self._lost_before = 0.0  # lost results before the last interval
-        self._first: float | None = None  # time at which its first tuple entered the system
-        self._last = now
-        self._since = now
-
-    @property
-    def unmeasured(self) -> bool:
-        """Whether tuples or the end of the stream arrived, or tuples were dropped, since the last interval."""
-        return self._recent.count > 0 or self._lost > self._lost_before or (self.ended and not self.reported)
-
-    @property
-    def _lost(self) -> float:
-        """Return the number of results lost because of dropped tuples."""
-        return self._lost_of(self._losses) if self._losses else 0.0
-
-    def measure(self, *, rows: int, size: int, born: float, now: float) -> None:
-        """Count the arrival of ``rows`` tuples of ``size`` bytes that entered the system at ``born``."""
-        if self.halted:
-            return
-        delay = now - born
-        self._delays.add(delay, rows)
-        self._recent.add(delay, rows)
-        self._bytes += size
-        self._recent_bytes += size
-        self._first = born if self._first is None else min(self._first, born)
-        self._last = now
-
-    def arrived(self, chunks: list[Chunk], now: float, losses: tuple[Loss, ...] = ()) -> bool:
-        """Count chunks that arrived, or were dropped; True if the end of the stream is among them.
-
-        Parameters
-        ----------
-        chunks
-            Chunks in the sink's output.
-        now
-            Time in seconds.
-        losses
-            Tuples dropped so far, here and upstream.
-        """
-        ends = False
-        if losses and not self.halted:
-            self._losses = losses
-        for chunk in chunks:
-            if chunk.rows:
-                self.measure(rows=chunk.rows, size=chunk.item.nbytes, born=chunk.born, now=now)  # type: ignore[union-attr]
-            elif chunk.end.until == END and not self.halted and not self.ended:
-                self.ended = ends = True
-        return ends
 
     def notify_readers(self) -> None:
         """Wake requests that wait for results."""
@@ -189,42 +113,6 @@ class Sink:
         while len(self._portions) > READERS:
             del self._portions[next(iter(self._portions))]
         self.given = max(self.given, portion.end)
-
-    def qos(self) -> Quality:
-        """Return the quality of service so far: delays in seconds (within 1 %), shares, tuples/s and bytes/s."""
-        seconds = 0.0 if self._first is None else self._last - self._first
-        return self._record(self._delays, self._bytes, seconds, self._lost)
-
-    def interval(self, now: float) -> Quality:
-        """Return the quality of service since the last call; delays are None if no tuple has arrived."""
-        self.reported = self.ended
-        lost = self._lost
-        record = self._record(self._recent, self._recent_bytes, now - self._since, lost - self._lost_before)
-        self._lost_before = lost
-        self._recent = DelayHistogram(self.limit)
-        self._recent_bytes = 0
-        self._since = now
-        return record
-
-    def _record(self, delays: DelayHistogram, size: int, seconds: float, lost: float) -> Quality:
-        lost, all_lost = max(lost, 0.0), self._lost
-        every = delays.count + lost
-        return {
-            "operator": self.operator,
-            "delay_p50_s": delays.quantile(0.50),
-            "delay_p95_s": delays.quantile(0.95),
-            "delay_p99_s": delays.quantile(0.99),
-            "delay_mean_s": delays.mean,
-            "delay_max_s": delays.most,
-            "miss_rate": (delays.missed + lost) / every if self.limit is not None and every else None,
-            "limit_s": self.limit,
-            "tuples_per_s": delays.count / seconds if seconds > 0.0 else 0.0,
-            "bytes_per_s": size / seconds if seconds > 0.0 else 0.0,
-            "tuples": self._delays.count,
-            "finished": self.ended,
-            "dropped": {loss.operator: loss.dropped for loss in self._losses if loss.dropped},
-            "lost": all_lost,
-        }
 
 
 class Sinks:

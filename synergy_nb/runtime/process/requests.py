@@ -8,8 +8,7 @@ from typing import Any, TypeVar
 import msgspec
 
 from synergy_nb.control.graph import Roles
-from synergy_nb.errors import SynergyError
-from synergy_nb.reporting.explanation import Explanation
+from synergy_nb.reporting.cluster_errors import ClosedClusterError, ClusterError, NotAdmitted
 
 __all__ = [
     "ApplicationId",
@@ -41,47 +40,6 @@ __all__ = [
 ]
 
 T = TypeVar("T")
-
-
-class ClusterError(SynergyError, RuntimeError):
-    """A cluster, or one of its peers, cannot carry out a request."""
-
-
-class ClosedClusterError(ClusterError):
-    """The cluster has been closed; it sends no requests to peers."""
-
-    def __init__(self) -> None:
-        super().__init__("the cluster is closed; expected an open one")
-
-
-class NotAdmitted(ClusterError):
-    """The peers refused the plan; the message names each condition that failed, and where.
-
-    Parameters
-    ----------
-    reason
-        Conditions that failed, and the parts of the projected delay if it exceeds its limit.
-    explanation
-        Explanation from the journals of the peers; None: there is none.
-    """
-
-    def __init__(self, reason: str, explanation: Explanation | None = None) -> None:
-        self.reason = reason
-        self._explanation = explanation
-        hint = "\n(`except NotAdmitted as error: print(error.explain())` shows what each peer found)"
-        super().__init__(reason if explanation is None else f"{reason}{hint}")
-
-    def explain(self) -> Explanation:
-        """Explain the refusal: candidates, dropped probes, graphs, and the parts of the delay.
-
-        Raises
-        ------
-        ClusterError
-            If there is no explanation.
-        """
-        if self._explanation is None:
-            raise ClusterError("there is no explanation of this refusal")
-        return self._explanation
 
 
 class Join(msgspec.Struct, frozen=True):

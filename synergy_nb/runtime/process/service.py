@@ -13,8 +13,10 @@ from typing import Any, Final
 import msgspec
 
 from synergy_nb.assembly import SynergyPeer
+from synergy_nb.assembly.resilient_placement import decided, warm
 from synergy_nb.control import driver_messages as driver
 from synergy_nb.control.graph import PlacementRequest, Report
+from synergy_nb.dataflow.sink_quality import Quality
 from synergy_nb.events import LateRows, PeerTrouble, encode_events
 from synergy_nb.events.application_states import LASTING, UNDECIDED
 from synergy_nb.lifecycle.request import Request
@@ -27,7 +29,6 @@ from synergy_nb.runtime.data.copy_reports import CopyReports
 from synergy_nb.runtime.data.deliveries import POLL, Deliveries
 from synergy_nb.runtime.data.host import Host
 from synergy_nb.runtime.data.instances import SPAN
-from synergy_nb.runtime.data.sinks import Quality
 from synergy_nb.runtime.data.spark_servers import SparkHost
 from synergy_nb.runtime.process.calibration import Calibration
 from synergy_nb.runtime.process.delays import Delays
@@ -55,7 +56,6 @@ from synergy_nb.runtime.process.requests import (
     pack,
     unpack,
 )
-from synergy_nb.runtime.process.resilient_placement import decided, warm
 from synergy_nb.runtime.transport.arenas import machine
 from synergy_nb.runtime.transport.wide_area import WideArea
 

@@ -9,8 +9,7 @@ from typing import Any
 from synergy_nb.lifecycle.origins import POLICIES
 from synergy_nb.plan import Plan
 from synergy_nb.plan.units import nearest
-from synergy_nb.runtime.client.feeds import Rows
-from synergy_nb.runtime.process.requests import ClusterError
+from synergy_nb.reporting.cluster_errors import ClusterError
 
 __all__ = ["check_submission", "known_peers_phrase", "unknown_peers"]
 
@@ -37,13 +36,13 @@ def known_peers_phrase(living: Iterable[str]) -> str:
 def check_submission(
     plan: Plan,
     origin: str | None,
-    feeds: Mapping[str, Rows],
+    feeds: Mapping[str, Any],
     names: Mapping[str, str],
     living: Iterable[str],
     no_spark: str,
     *,
     local: bool,
-) -> tuple[str | None, dict[str, Rows]]:
+) -> tuple[str | None, dict[str, Any]]:
     """Check a submission and raise one error for all that the cluster lacks, before anything is started.
 
     Parameters
@@ -107,9 +106,9 @@ def check_submission(
     return bound or origin, feeding
 
 
-def _feeding(plan: Plan, feeds: Mapping[str, Rows], wrong: list[str]) -> dict[str, Rows]:
+def _feeding(plan: Plan, feeds: Mapping[str, Any], wrong: list[str]) -> dict[str, Any]:
     """Return the rows of each fed source by operator id; append errors to ``wrong``."""
-    feeding: dict[str, Rows] = {}
+    feeding: dict[str, Any] = {}
     named = {
         plan.operators[each].params["name"]: each
         for each in plan.sources

@@ -16,7 +16,7 @@ from synergy_nb.dataflow.tuples import TYPES
 from synergy_nb.plan import Plan
 from synergy_nb.plan.data_frames import DataFrameError, is_frame, normal, tables
 from synergy_nb.plan.units import nearest
-from synergy_nb.runtime.process.requests import ClusterError
+from synergy_nb.reporting.cluster_errors import ClusterError
 from synergy_nb.traces.typed_columns import convert
 
 __all__ = ["FeedError", "RowReader", "row_reader"]

@@ -1,0 +1,121 @@
+"""Steps that are noted while they happen, without a file: what peers handle for requests, as a replay gives it.
+
+A :class:`NotedPeer` is made with this kernel in place of :class:`~synergy_nb.control.peer.Peer`, as a recorded one is.
+Messages that keep the ring, the directory and links in order are not noted, so that many peers can be watched.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable
+from typing import Any
+
+from synergy_nb.control.peer import Effect, Message, Peer, Record, Send
+from synergy_nb.recording.descriptions import HOUSEKEEPING
+from synergy_nb.recording.replay import Delivery, DeliveryNotingPeer, Step
+
+__all__ = ["NotedPeer", "NotedSteps"]
+
+MOST = 200_000  # latest steps that are kept
+
+
+class NotedSteps:
+    """The latest steps of all peers of a simulation, in the order of their times.
+
+    Parameters
+    ----------
+    most
+        Number of the latest steps that are kept.
+
+    Attributes
+    ----------
+    noting : bool
+        Whether steps are noted at present.
+    messages : int
+        Number of noted steps in which a message arrived.
+    """
+
+    def __init__(self, most: int = MOST) -> None:
+        self.steps: deque[Step] = deque(maxlen=most)
+        self.noting = False
+        self.messages = 0
+
+    def add(self, step: Step) -> None:
+        """Note a step, unless it is one of those that keep the ring in order."""
+        if self.noting and (any(map(_tells, step.deliveries)) or any(map(_shows, step.effects))):
+            self.steps.append(step)
+            self.messages += step.arrived
+
+    def kernel(self, name: str) -> Callable[[str, int], Peer]:
+        """Return the constructor of the kernel of a peer with that name, from address and seed."""
+        return lambda address, seed: NotedPeer(address, seed, name, self)
+
+
+class NotedPeer(DeliveryNotingPeer):
+    """A kernel that notes its inputs and their effects.
+
+    Parameters
+    ----------
+    address, seed
+        See :class:`~synergy_nb.control.peer.Peer`.
+    name
+        Name of the peer for people.
+    noted
+        Steps, to which its own are added.
+    """
+
+    __slots__ = ("_number", "name", "noted")
+
+    def __init__(self, address: str, seed: int, name: str, noted: NotedSteps) -> None:
+        super().__init__(address, seed)
+        self.name = name
+        self.noted = noted
+        self._number = 0
+
+    def receive(self, sender: str, message: Message, now: float) -> list[Effect]:
+        """Handle one message, and note it."""
+        if not self.noted.noting:
+            return super().receive(sender, message, now)
+        self.deliveries = []
+        effects = super().receive(sender, message, now)
+        deliveries = [Delivery(sender, message, 0, len(effects)), *self.deliveries]
+        self._note(now, deliveries, effects, arrived=True)
+        return effects
+
+    def tick(self, now: float) -> list[Effect]:
+        """Fire the timers that are due, and note it."""
+        if not self.noted.noting:
+            return super().tick(now)
+        self.deliveries = []
+        effects = super().tick(now)
+        if effects:
+            self._note(now, self.deliveries, effects)
+        return effects
+
+    def call(self, now: float, function: Callable[..., Any], *arguments: Any) -> list[Effect]:
+        """Call a method of a protocol, and note it."""
+        self.deliveries = []
+        effects = super().call(now, function, *arguments)
+        self._note(now, self.deliveries, effects)
+        return effects
+
+    def _note(self, now: float, deliveries: list[Delivery], effects: list[Effect], *, arrived: bool = False) -> None:
+        self._number += 1
+        self.noted.add(Step(self, self._number, now, deliveries, effects, arrived))
+
+
+def _tells(delivery: Delivery) -> bool:
+    """Whether a message may be one of a request."""
+    return _says_something(delivery.message)
+
+
+def _shows(effect: Effect) -> bool:
+    """Whether an effect may be one of a request."""
+    if isinstance(effect, Record):
+        return True
+    return isinstance(effect, Send) and _says_something(effect.message)
+
+
+def _says_something(message: Message) -> bool:
+    inner = getattr(message, "payload", None)  # of a routed message
+    return type(inner if isinstance(inner, Message) else message) not in HOUSEKEEPING

@@ -1,0 +1,325 @@
+"""Whole peers that compose what is submitted, and execute it: the drivers of a simulated cluster.
+
+Theory of operation
+-------------------
+Plans are submitted to the origins as on live peers, probes find their components, and sessions deploy them. The data
+paths are those of :class:`~synergy_nb.simulator.paced_world.PacedWorld`. Each driver journals and reports what a live
+one does: the quality of service at sinks, the measurements of peers once a second, the predictions of hot spots.
+
+Nothing reads a clock, so a run is a function of its seed and of what is called between two times.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from functools import partial
+from typing import Any, Final
+
+import msgspec
+
+from synergy_nb import events
+from synergy_nb.assembly import Machine, PeerConfig, SynergyPeer
+from synergy_nb.assembly.resilient_placement import decided
+from synergy_nb.control import driver_messages as driver
+from synergy_nb.control.graph import PlacementRequest, Report
+from synergy_nb.control.peer import DriverMessage
+from synergy_nb.dataflow.operators import create
+from synergy_nb.dataflow.prediction_reports import PeerPrediction, SlackViolation
+from synergy_nb.dataflow.sink_quality import SinkQuality
+from synergy_nb.dataflow.streams.component import Component
+from synergy_nb.dataflow.streams.component_settings import configure
+from synergy_nb.dataflow.streams.deployments import Deployment
+from synergy_nb.dataflow.streams.effects import Effect, Fact, FactKind
+from synergy_nb.dataflow.streams.execution import Logic
+from synergy_nb.dataflow.streams.hosting import Hosting
+from synergy_nb.dataflow.streams.losses import lost_results
+from synergy_nb.dataflow.streams.stream_merging import merged
+from synergy_nb.dataflow.streams.values import Chunk
+from synergy_nb.events.application_states import LASTING, Status
+from synergy_nb.plan import Plan
+from synergy_nb.plan.active_replicas import original
+from synergy_nb.recording.noted_steps import NotedSteps
+from synergy_nb.simulator.collected_results import Results
+from synergy_nb.simulator.network import KnownDelays, Topology
+from synergy_nb.simulator.paced_world import COLLECT, PacedWorld
+from synergy_nb.simulator.scripted_faults import Faults
+
+__all__ = ["STABLE", "ComposedWorld"]
+
+STABLE: Final = 12.0  # virtual seconds after which the directory knows all components of a fresh ring
+MEASURE: Final = 0.5  # seconds between two measurements of a sink
+STATS: Final = events.ComponentMeasurements.__struct_fields__
+Key = tuple[str, str]
+"""Application and operator."""
+
+
+class ComposedWorld(PacedWorld):
+    """Whole peers on the sites of a network, which compose, execute and measure what is submitted.
+
+    Parameters
+    ----------
+    seed
+        Seed of all that is drawn.
+    topology
+        Network, with the capacity of each peer in cores.
+    config
+        Configuration of the peers; names, seeds and cores are their own.
+    faults
+        Faults of the network.
+    discipline
+        Scheduling discipline of the peers.
+    keys
+        Secrets of ``encrypt`` and ``decrypt``, by their names in plans.
+
+    Attributes
+    ----------
+    noted : NotedSteps
+        What peers have handled for requests.
+    answers : dict
+        Number of a command to the answer of the peer.
+    hosts : dict
+        Number of a look-up in the directory to what it found.
+    """
+
+    def __init__(
+        self,
+        seed: int,
+        topology: Topology,
+        config: PeerConfig,
+        faults: Faults,
+        *,
+        discipline: str = "fcfs",
+        keys: Mapping[str, bytes] | None = None,
+    ) -> None:
+        self.noted = NotedSteps()
+        self.answers: dict[int, driver.Answer] = {}
+        self.hosts: dict[int, dict[str, list[str]] | None] = {}
+        self._decoded: dict[bytes, Plan] = {}
+        self._qualities: dict[Key, SinkQuality] = {}
+        super().__init__(seed, topology, config, faults, discipline=discipline)
+        self.keys = dict(keys or {})
+        for address in topology.peers:
+            self._record(address, events.PeerStarted, address, name=address)
+            self.control.report(address, driver.OfferComponents())
+        self._later(MEASURE, self._measure_sinks)
+        self._later(1.0, self._measure_peers)
+
+    def _make_peer(self, address: str, seed: int, config: PeerConfig) -> SynergyPeer:
+        """Create a peer of the kind that runs live, with the true delays of the network."""
+        cores = self.topology.cores[address]
+        own = msgspec.structs.replace(config, name=address, seed=seed, cores=cores)
+
+        def bandwidth_from(upstream: str) -> float:
+            return min(self.topology.bandwidth(upstream, address), config.bandwidth)
+
+        def processing(plan: Plan, operator: str) -> float:
+            return plan.processing_time(operator) / cores
+
+        machine = Machine(bandwidth_from, processing, latency=KnownDelays(self.topology, address))
+        return SynergyPeer(address, own, machine, self.noted.kernel(address))
+
+    # -- applications --------------------------------------------------------------------------------------------
+
+    def submit(
+        self, application: str, plan: Plan, origin: str, rows: Mapping[str, Any], placement: str, number: int
+    ) -> None:
+        """Submit a plan at its origin now; the answer has the number.
+
+        Parameters
+        ----------
+        application, plan
+            Id and plan.
+        origin
+            Address of the peer that decides on it.
+        rows
+            Rows of sources with connector ``python``, by operator.
+        placement
+            Algorithm that finds the peers.
+        number
+            Number of the command.
+        """
+        self._origins[application] = origin
+        self.plans[application] = plan
+        self.rows[application] = rows
+        for sink in plan.sinks:
+            self.results[application, sink] = Results(application, sink, plan.qos.delay)
+            self.clients.setdefault((application, sink), COLLECT)
+        self.control.report(origin, driver.SubmitPlan(application, plan.to_bytes(), placement, number))
+
+    def origin(self, application: str) -> str:
+        """Return the address of the peer at which an application was submitted."""
+        return self._origins[application]
+
+    def command(self, application: str, message: DriverMessage) -> None:
+        """Have the driver of the origin send it a message now; nothing happens where that peer has crashed."""
+        self._report(self._origins[application], message)
+
+    def _collect(self, application: str, sink: str) -> None:
+        """Collect the results of a sink again and again, until there can be no more."""
+        origin, results = self._origins[application], self.results[application, sink]
+        if self.dead(origin):
+            return
+        if origin not in self._suspended:
+            self._at(origin, lambda hosting: results.collect(hosting, self.now))
+        status = self.status(application)
+        if not results.ended and (status in LASTING or status in ("", Status.FINISHED)):
+            self._later(COLLECT, self._collect, application, sink)
+        elif status == Status.FINISHED and all(
+            self.results[application, each].ended for each in self.plans[application].sinks
+        ):
+            self._report(origin, driver.ReleaseResults(application))
+
+    def quality(self, application: str, sink: str) -> SinkQuality | None:
+        """Return the quality of service of a sink; None before it is deployed."""
+        return self._qualities.get((application, sink))
+
+    def _plan(self, data: bytes) -> Plan:
+        found = self._decoded.get(data)
+        if found is None:
+            found = self._decoded[data] = Plan.from_bytes(data)
+        return found
+
+    def _create(self, deployment: Deployment, component: Component) -> Logic | None:
+        plan = self._plan(deployment.plan)
+        configure(component, plan, deployment)
+        declared = plan.operators.get(component.operator) or plan.operators[original(component.operator)]
+        if declared.kind == "source":
+            return None
+        return merged(create(declared, plan, keys=self.keys, wait=lambda _: None), component, plan)
+
+    # -- instructions of peers -----------------------------------------------------------------------------------
+
+    def _instructed(self, address: str, instruction: object) -> None:
+        self.now = max(self.now, self.control.now)
+        match instruction:
+            case driver.Answer():
+                self.answers[instruction.number] = instruction
+            case driver.HostsLookedUp():
+                self.hosts[instruction.number] = instruction.hosts
+            case driver.DepartureLimits():
+                self._at(address, partial(self._limit, instruction))
+            case PlacementRequest():
+                self._later(0.0, self._report, address, decided(instruction))
+            case Report() | Deployment():
+                super()._instructed(address, instruction)
+
+    def _limit(self, instruction: driver.DepartureLimits, hosting: Hosting) -> list[Effect]:
+        hosting.predictions.limit(instruction.application, instruction.ages)
+        return []
+
+    def _deploy_at(self, address: str, deployment: Deployment) -> None:
+        application = deployment.application
+        if address == self._origins.get(application) and deployment.assignments:
+            if application not in self.deployments:
+                for sink in self.plans[application].sinks:
+                    self._later(COLLECT, self._collect, application, sink)
+            self.deployments[application] = deployment
+        self._at(address, partial(self._converge, address, deployment))
+
+    def _converge(self, address: str, deployment: Deployment, hosting: Hosting) -> list[Effect]:
+        application = deployment.application
+        before = _of(hosting, application)
+        effects = hosting.converge(deployment, self.now)
+        after = _of(hosting, application)
+        for operator, component in before.items():
+            if after.get(operator) is not component:
+                if component.kind == "sink":
+                    self._measure_sink(address, application, operator)
+                self._record(address, events.ComponentUndeployed, application, operator=operator)
+        for operator, component in after.items():
+            if before.get(operator) is component:
+                continue
+            if component.kind == "sink":
+                limit = None if component.limit == math.inf else component.limit
+                lost = partial(lost_results, plan=self._plan(deployment.plan), sink=operator)
+                self._qualities[application, operator] = SinkQuality(operator, limit=limit, now=self.now, lost=lost)
+            discipline = component.discipline or hosting.discipline
+            self._record(address, events.ComponentDeployed, application, operator=operator, discipline=discipline)
+        return effects
+
+    # -- measurements --------------------------------------------------------------------------------------------
+
+    def _arrived(self, peer: str, component: Component, chunks: list[Chunk]) -> None:
+        """Measure what has arrived at a sink, and report the end of its stream."""
+        application, operator = component.application, component.operator
+        quality = self._qualities.get((application, operator))
+        losses = component.losses.carried(component.log.end.position)
+        self.results[application, operator].arrived(chunks, self.now)
+        if quality is None or not quality.arrived(chunks, self.now, losses):
+            return
+        self._measure_sink(peer, application, operator)
+        self._record(peer, events.SinkFinished, application, operator=operator)
+        if all(self.ended(application, sink) for sink in self.plans[application].sinks):
+            self._later(0.0, self._report, self._origins[application], driver.SinksEnded(application))
+
+    def ended(self, application: str, sink: str) -> bool:
+        """Whether the end of a sink's stream has arrived there."""
+        quality = self._qualities.get((application, sink))
+        return quality is not None and quality.ended
+
+    def _measure_sinks(self) -> None:
+        self._later(MEASURE, self._measure_sinks)
+        for (application, sink), quality in self._qualities.items():
+            if quality.reported or self.status(application) not in LASTING:
+                continue
+            origin = self._origins[application]
+            if not self.dead(origin) and origin not in self._suspended:
+                self._measure_sink(origin, application, sink)
+
+    def _measure_sink(self, peer: str, application: str, sink: str) -> None:
+        quality = self._qualities.get((application, sink))
+        if quality is None or quality.reported:
+            return
+        record = quality.interval(self.now)
+        self._record(peer, events.SinkMeasured, application, **record)
+        mean = quality.qos()["delay_mean_s"]
+        if mean is not None:
+            self._later(0.0, self._report, peer, driver.DelayMeasured(application, mean))
+
+    def _measure_peers(self) -> None:
+        self._later(1.0, self._measure_peers)
+        for address, each in self.synergy.items():
+            if address in self._suspended:
+                continue
+            stats = [component.stats(self.now) for component in self._nodes[address].hosting.components.values()]
+            busy = self._busy.pop(address, 0.0)
+            work = [found for found in stats if found["kind"] != "sink" or self.status(found["application"]) in LASTING]
+            other = self.load_of.get(address, 0.0) * each.ledger.cores
+            if not (work or other or busy):
+                continue
+            self._record(
+                address,
+                events.PeerMeasured,
+                "",
+                cpu=min(busy, 1.0) * self.speed(address) + other,
+                memory=sum(found["memory_bytes"] for found in stats),
+                cores=each.ledger.cores,
+                promised=each.ledger.load,
+                components=[events.ComponentMeasurements(**{name: found[name] for name in STATS}) for found in work],
+                predicted_load=each.loads.load.predicted,
+            )
+
+    def _carry_out(self, peer: str, effects: list[Effect]) -> None:
+        for effect in effects:
+            if isinstance(effect, PeerPrediction):
+                self._later(0.0, self._report, peer, driver.PredictionsMade(effect))
+            elif isinstance(effect, SlackViolation):
+                self._later(0.0, self._report, peer, driver.SlackLost(effect))
+        super()._carry_out(peer, effects)
+
+    def _stated(self, peer: str, fact: Fact) -> None:
+        super()._stated(peer, fact)
+        match fact.kind:
+            case FactKind.COMPONENT_FAILED:
+                self._record(peer, events.OperatorFailed, fact.application, operator=fact.operator, reason=fact.reason)
+            case FactKind.INPUT_LOST:
+                self._record(
+                    peer, events.StreamReplicaLost, fact.application, operator=fact.operator, reason=fact.reason
+                )
+            case FactKind.TAKEN_OVER:
+                self._record(peer, events.ComponentTakenOver, fact.application, operator=fact.operator)
+
+
+def _of(hosting: Hosting, application: str) -> dict[str, Component]:
+    return {name: each for (owner, name), each in hosting.components.items() if owner == application}

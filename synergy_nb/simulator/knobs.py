@@ -1,0 +1,169 @@
+"""Knobs of a simulation: what may be changed while applications run, with the names that a live cluster has for it."""
+
+from __future__ import annotations
+
+import math
+from typing import TYPE_CHECKING
+
+from synergy_nb.errors import user_facing
+from synergy_nb.plan.units import WrongValue, duration, nearest
+from synergy_nb.reporting.cluster_errors import ClusterError
+
+if TYPE_CHECKING:
+    from synergy_nb.simulator.composed_world import ComposedWorld
+    from synergy_nb.simulator.simulated_application import SimulatedApplication
+
+__all__ = ["Knobs"]
+
+FOREVER = 1e9  # virtual seconds of a cut without an end
+MOST_LOAD = 0.99  # greatest share of a peer's cores that other programs may use
+
+
+class Knobs:
+    """Changes of a running simulation; :class:`~synergy_nb.simulator.simulation.Simulation` has them."""
+
+    world: ComposedWorld
+
+    def _found(self, application: str | SimulatedApplication) -> SimulatedApplication:
+        raise ClusterError(f"application: {application!r}; expected one of a simulation")
+
+    # -- peers and links ---------------------------------------------------------------------------------------------
+
+    @user_facing
+    def kill(self, peer: str) -> None:
+        """End a peer without warning, to see how the others react.
+
+        Parameters
+        ----------
+        peer
+            Name of the peer.
+        """
+        self.world.crash(self._living("peer", peer))
+
+    @user_facing
+    def suspend(self, peer: str) -> None:
+        """Stop a peer: it hangs until :meth:`resume`, and then handles what has arrived meanwhile.
+
+        Parameters
+        ----------
+        peer
+            Name of the peer.
+        """
+        self.world.suspend(self._living("peer", peer))
+
+    @user_facing
+    def resume(self, peer: str) -> None:
+        """Have a suspended peer go on.
+
+        Parameters
+        ----------
+        peer
+            Name of the peer.
+        """
+        self.world.resume(self._living("peer", peer))
+
+    @user_facing
+    def cut(self, peer: str, other: str, seconds: float | str | None = None) -> None:
+        """Cut the link between two peers; what is under way on it is lost.
+
+        Parameters
+        ----------
+        peer, other
+            Names of the peers.
+        seconds
+            Time after which the link works again, in seconds or as ``"2 min"``; None: until :meth:`mend`.
+        """
+        one, two = self._living("peer", peer), self._living("other", other)
+        if one == two:
+            raise ClusterError(f"other: {other!r}; expected another peer than {peer!r}")
+        self.world.cut(one, two, FOREVER if seconds is None else duration("seconds", seconds))
+
+    @user_facing
+    def mend(self, peer: str, other: str) -> None:
+        """Mend the link between two peers.
+
+        Parameters
+        ----------
+        peer, other
+            Names of the peers.
+        """
+        self.world.mend(self._living("peer", peer), self._living("other", other))
+
+    @user_facing
+    def load(self, peer: str, share: float) -> None:
+        """Have other programs use a share of a peer's cores, from 0 to 0.99; its tuples take longer.
+
+        Parameters
+        ----------
+        peer
+            Name of the peer.
+        share
+            Share of the cores.
+        """
+        if isinstance(share, bool) or not isinstance(share, int | float) or not 0.0 <= share <= MOST_LOAD:
+            raise ClusterError(f"share: {share!r}; expected a share of the peer's cores from 0 to {MOST_LOAD}")
+        self.world.load_of[self._living("peer", peer)] = float(share)
+
+    # -- applications ------------------------------------------------------------------------------------------------
+
+    @user_facing
+    def pace(self, application: str | SimulatedApplication, source: str, factor: float) -> None:
+        """Have the tuples of a source come at another pace than its own, from now on.
+
+        Parameters
+        ----------
+        application
+            Application or its id.
+        source
+            Operator id of the source.
+        factor
+            Factor of its own pace: 2 is twice as fast, 0 stops it.
+        """
+        found = self._found(application)
+        self._operator(found, source)
+        if found.plan.operators[source].kind != "source":
+            raise ClusterError(f"source: {source!r}; expected a source of the plan: {', '.join(found.plan.sources)}")
+        if isinstance(factor, bool) or not isinstance(factor, int | float) or not 0.0 <= factor < math.inf:
+            raise ClusterError(f"factor: {factor!r}; expected a finite number of at least 0")
+        self.world.set_pace(found.id, source, float(factor))
+
+    @user_facing
+    def cost(self, application: str | SimulatedApplication, operator: str, seconds: float | str) -> None:
+        """Have an operator need another time for each tuple than its plan states, from now on.
+
+        Parameters
+        ----------
+        application
+            Application or its id.
+        operator
+            Operator id.
+        seconds
+            Processing time of a tuple on one core, in seconds or as ``"2 ms"``.
+        """
+        found = self._found(application)
+        self._operator(found, operator)
+        try:
+            self.world.cost_of[found.id, operator] = duration("seconds", seconds, least=0.0)
+        except WrongValue as wrong:
+            raise ClusterError(f"seconds: {wrong}") from None
+
+    # -- checks ------------------------------------------------------------------------------------------------------
+
+    def _living(self, field: str, peer: str) -> str:
+        """Return the name of a peer that lives."""
+        known = self.world.topology.peers
+        if peer not in known:
+            near = nearest(peer, known) if isinstance(peer, str) else None
+            hint = f"; did you mean {near!r}?" if near is not None else ""
+            shown = ", ".join(known[:8]) + (f" ... {known[-1]}" if len(known) > 8 else "")
+            raise ClusterError(f"{field}: {peer!r}; expected a peer of this simulation: {shown}{hint}")
+        if self.world.dead(peer):
+            raise ClusterError(f"{field}: {peer!r} was killed; expected a peer that lives")
+        return peer
+
+    def _operator(self, application: SimulatedApplication, operator: str) -> None:
+        if operator not in application.plan.operators:
+            known = ", ".join(application.plan.operators)
+            near = nearest(operator, application.plan.operators) if isinstance(operator, str) else None
+            hint = f"; did you mean {near!r}?" if near is not None else ""
+            raise ClusterError(f"operator: {operator!r}; expected one of the plan: {known}{hint}")

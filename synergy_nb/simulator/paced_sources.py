@@ -1,0 +1,259 @@
+"""Sources in virtual time: traces, generated packets, tables and the samples of peers, each item when it is due.
+
+A :class:`PacedSource` has the items of a stream with their due times, in seconds since its start. Its pace can change
+while it is read: with a factor of 2 the rest of the stream comes twice as fast. The tuples of a source without a pace
+enter as fast as its readers take them.
+
+Examples
+--------
+>>> import polars as pl
+>>> table = pl.DataFrame({"time": pl.Series([0, 1, 2, 3], dtype=pl.Datetime("us")), "v": [1, 2, 3, 4]})
+>>> source = PacedSource(timed(table, rate=2.0), paced=True, now=10.0)
+>>> source.due
+10.0
+>>> [item.rows for item, _ in source.take(10.6) if isinstance(item, Batch)], source.due
+([1, 1], 11.0)
+>>> source.speed_up(4.0, now=10.8)
+>>> round(source.due, 3)
+10.85
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from typing import Any, Final
+
+import msgspec
+import polars as pl
+
+from synergy_nb import traces
+from synergy_nb.dataflow.streams.values import ORIGIN, Point
+from synergy_nb.dataflow.tuples import END, TYPES, Batch, Item, Punctuation
+from synergy_nb.plan.data_frames import is_frame
+from synergy_nb.traces.rows import FeedError, RowReader
+
+__all__ = ["Entry", "PacedSource", "opened", "sampled", "tabled", "timed"]
+
+Entry = tuple[float, Item | Callable[[], Item]]
+"""An item, or a function that makes it when it is due, with the seconds since the start of its stream until then."""
+SPAN: Final = 0.005  # seconds of a stream in one batch, as in live peers
+UNPACED: Final = 2048  # tuples in a batch of a stream without a pace
+TOGETHER: Final = 8192  # rows of an iterable that are converted together
+Samples = Callable[[], Iterable[tuple[str, str, float]]]
+
+
+def opened(params: Mapping[str, Any]) -> tuple[Iterator[Entry], bool]:
+    """Open a trace or generated packets: the items with their due times, and whether these count.
+
+    Parameters
+    ----------
+    params
+        Parameters of the source.
+    """
+    speed = float(params.get("speed", 1.0 if params["connector"] == "packets" else 0.0))
+    found = params if speed > 0.0 or "batch" in params else {**params, "batch": UNPACED}
+    return iter(traces.paced(traces.read(found), speed, SPAN)), speed > 0.0
+
+
+def timed(table: pl.DataFrame, rate: float, position: int = 0) -> Iterator[Entry]:
+    """Yield the rows of a table, which are in order of time, at a rate in tuples/s.
+
+    Parameters
+    ----------
+    table
+        Rows of the source, ordered by event time.
+    rate
+        Rate at which they enter, tuples/s.
+    position
+        Number of rows that have entered before.
+    """
+    together = max(int(rate * SPAN), 1)
+    times = table.get_column("time").to_physical()
+    for start in range(0, table.height, together):
+        piece = table.slice(start, together)
+        position += piece.height
+        due = (position - 1) / rate
+        yield due, Batch(piece, position - piece.height, 0.0)
+        yield due, Punctuation(int(times[start + piece.height - 1]), position, 0.0)
+
+
+def tabled(rows: Any, reader: RowReader, rate: float) -> Iterator[Entry]:
+    """Yield the rows of a table, or of an iterable of dictionaries or tables, at a rate in tuples/s, and their end.
+
+    Parameters
+    ----------
+    rows
+        Rows of a source, as ``feeds`` or ``source(rows)`` state them.
+    reader
+        Reader of these rows.
+    rate
+        Rate at which they enter, tuples/s.
+
+    Raises
+    ------
+    FeedError
+        If a row is not as declared, or older than a row before it.
+    """
+    position, latest = 0, -math.inf
+    for table in _tables(rows, reader):
+        if table.height:
+            first = int(table.get_column("time").to_physical()[0])
+            if first < latest:
+                raise FeedError(
+                    f"{reader.source}: a row of {table['time'][0]} comes after a later one; "
+                    "expected event times in order"
+                )
+            latest = int(table.get_column("time").to_physical()[-1])
+        yield from timed(table, rate, position)
+        position += table.height
+    yield max(position - 1, 0) / rate, Punctuation(END, position, 0.0)
+
+
+def _tables(rows: Any, reader: RowReader) -> Iterator[pl.DataFrame]:
+    if is_frame(rows) or isinstance(rows, pl.DataFrame | pl.LazyFrame):
+        yield reader.table(rows)
+        return
+    waiting: list[Any] = []
+    for row in rows:
+        if not reader.is_row(row):
+            if waiting:
+                yield reader.table(waiting)
+                waiting = []
+            yield reader.table(row)
+            continue
+        waiting.append(row)
+        if len(waiting) >= TOGETHER:
+            yield reader.table(waiting)
+            waiting = []
+    if waiting:
+        yield reader.table(waiting)
+
+
+def sampled(address: str, interval: float, samples: Samples, now: Callable[[], float]) -> Iterator[Entry]:
+    """Yield samples of a peer's load and delays, without an end.
+
+    Parameters
+    ----------
+    address
+        Address of the peer.
+    interval
+        Time between two samples, seconds.
+    samples
+        Function that returns metric, target and value of each sample.
+    now
+        Function that returns the virtual time in seconds.
+    """
+    position, latest, number = 0, -1, 0
+
+    def sample() -> Item:
+        nonlocal position, latest
+        latest = max(latest + 1, round(now() * 1e6))
+        found = list(samples())
+        columns = {
+            "time": [latest] * len(found),
+            "peer": [address] * len(found),
+            "metric": [metric for metric, _, _ in found],
+            "target": [target for _, target, _ in found],
+            "value": [float(value) for _, _, value in found],
+        }
+        position += len(found)
+        table = pl.DataFrame(columns, schema_overrides={"time": TYPES["time"]})
+        return Batch(table, position - len(found), 0.0)
+
+    while True:
+        yield number * interval, sample
+        yield number * interval, lambda: Punctuation(latest + 1, position, 0.0)
+        number += 1
+
+
+class PacedSource:
+    """A stream that is read in virtual time.
+
+    Parameters
+    ----------
+    entries
+        Items with their due times.
+    paced
+        Whether the due times count; otherwise each batch is due at once.
+    now
+        Virtual time at which it is opened, seconds.
+    since
+        Point in the stream after which it starts; the pace counts from the first item that is emitted.
+    factor
+        Pace at which it is read: 2 is twice as fast as the stream itself.
+
+    Attributes
+    ----------
+    turn : int
+        Number of the present pace: wake-ups that were planned for an earlier one do not count.
+    """
+
+    def __init__(
+        self, entries: Iterable[Entry], *, paced: bool, now: float, since: Point = ORIGIN, factor: float = 1.0
+    ) -> None:
+        self._entries = iter(entries) if since == ORIGIN else _after(entries, since)
+        self.turn = 0
+        self._paced = paced
+        self._factor = factor
+        self._next = next(self._entries, None)
+        self._from = self._next[0] if self._next is not None else 0.0  # due time in the stream at which `_at` is now
+        self._at = now
+
+    @property
+    def due(self) -> float:
+        """Virtual time at which the next item is due, seconds; infinite after the last one."""
+        if self._next is None:
+            return math.inf
+        return self._when(self._next[0]) if self._paced else self._at
+
+    def _when(self, due: float) -> float:
+        return self._at + (due - self._from) / self._factor if self._factor > 0.0 else math.inf
+
+    def speed_up(self, factor: float, now: float) -> None:
+        """Read at another pace from now on; 0 stops the stream until the next change."""
+        if self._paced:
+            self._from += max(now - self._at, 0.0) * self._factor
+            self._at = max(now, self._at)
+        self._factor = factor
+        self.turn += 1
+
+    def take(self, now: float) -> list[tuple[Item, float]]:
+        """Return the items that are due, each with the time at which it was due; of a stream without a pace, one batch.
+
+        Parameters
+        ----------
+        now
+            Virtual time, seconds.
+        """
+        found: list[tuple[Item, float]] = []
+        while self._next is not None:
+            due, item = self._next
+            if self._paced and self._when(due) > now:
+                break
+            if not self._paced and found and isinstance(item, Batch):
+                break
+            made = item() if callable(item) else item
+            found.append((made, self._when(due) if self._paced else now))
+            self._next = next(self._entries, None)
+        return found
+
+    def wait(self, now: float) -> None:
+        """Begin again at a time: a stream without a pace has the next batch then."""
+        if not self._paced:
+            self._at = now
+
+
+def _after(entries: Iterable[Entry], since: Point) -> Iterator[Entry]:
+    """Yield what follows a point of a stream."""
+    for due, item in entries:
+        if callable(item):
+            yield due, item
+        elif isinstance(item, Batch):
+            if item.end_position <= since.position:
+                continue
+            skipped = max(since.position - item.position, 0)
+            rest = item.table.tail(item.rows - skipped)
+            yield due, msgspec.structs.replace(item, table=rest, position=item.position + skipped)
+        elif item.position >= since.position and item.time > since.until:
+            yield due, item

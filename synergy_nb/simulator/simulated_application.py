@@ -1,0 +1,263 @@
+"""A plan that was submitted to a simulation: its state, its results and its measurements in virtual time."""
+
+from __future__ import annotations
+
+import html
+from collections.abc import Callable, Mapping
+from typing import TYPE_CHECKING, Any, Final
+
+import polars as pl
+
+from synergy_nb.control import driver_messages as driver
+from synergy_nb.control.graph import Roles
+from synergy_nb.dataflow.tuples import empty
+from synergy_nb.drawing.notebook_views import view_of
+from synergy_nb.errors import user_facing
+from synergy_nb.events.application_states import ENDED, LASTING, Status
+from synergy_nb.events.table import Events
+from synergy_nb.plan import Plan
+from synergy_nb.plan.stream_sharing import endless_sources
+from synergy_nb.plan.units import duration
+from synergy_nb.reporting.cluster_errors import ClusterError
+from synergy_nb.reporting.explanation import Explanation
+from synergy_nb.reporting.formatting import amount, rate
+from synergy_nb.reporting.formatting import seconds as span
+
+if TYPE_CHECKING:
+    from synergy_nb.simulator.simulation import Simulation
+
+__all__ = ["SimulatedApplication"]
+
+PATIENCE: Final = 3600.0  # virtual seconds that results() and wait() run at most without a time of their own
+
+
+class SimulatedApplication:
+    """A plan that was submitted to a simulation, with the methods of a live application.
+
+    Virtual time passes only in calls that need it: :meth:`results`, :meth:`head`, :meth:`wait`, and
+    ``simulation.run()``.
+
+    Attributes
+    ----------
+    id : str
+        Id of the application at all peers.
+    plan : Plan
+        The submitted plan.
+    origin : str
+        Name of the peer that composed it and retains its results.
+    """
+
+    def __init__(self, simulation: Simulation, application: str, plan: Plan, origin: str) -> None:
+        self.simulation = simulation
+        self.id = application
+        self.plan = plan
+        self.origin = origin
+
+    # -- state -------------------------------------------------------------------------------------------------------
+
+    @property
+    def status(self) -> str:
+        """``composing``, ``running``, ``finished``, ``failed``, ``stopped`` or ``rejected``."""
+        world = self.simulation.world
+        if world.dead(self.origin) and world.status(self.id) in (*LASTING, ""):
+            return Status.FAILED.value
+        return world.status(self.id) or Status.COMPOSING.value
+
+    @property
+    def reason(self) -> str:
+        """Why it failed or was stopped; empty otherwise."""
+        world = self.simulation.world
+        if world.dead(self.origin) and world.status(self.id) in (*LASTING, ""):
+            return f"its origin {self.origin} has died"
+        reports = world.reports.get(self.id)
+        return reports[-1].reason if reports else ""
+
+    @property
+    def roles(self) -> Roles:
+        """The peers of each operator, as the origin knows them."""
+        origin = self.simulation.world.synergy.get(self.origin)
+        request = origin.requests.get(self.id) if origin is not None else None
+        if request is not None and request.began is not None:
+            return request.roles
+        reports = self.simulation.world.reports.get(self.id, [])
+        return next((each.roles for each in reversed(reports) if each.roles.peers), Roles())
+
+    @property
+    def graph(self) -> dict[str, str]:
+        """Component graph λ: operator id to the name of its peer."""
+        return dict(self.roles.peers)
+
+    @property
+    def backups(self) -> dict[str, list[str]]:
+        """Replication graph ρ: id of each replicated operator to the names of its backups' peers."""
+        return {operator: list(peers) for operator, peers in self.roles.backups.items()}
+
+    @user_facing
+    def qos(self, sink: str | None = None) -> dict[str, Any]:
+        """Return measurements of a sink: delays in seconds, miss rate and tuples/s, with the limit of the plan.
+
+        Parameters
+        ----------
+        sink
+            Operator id of the sink; needed only where the plan has several.
+        """
+        quality = self.simulation.world.quality(self.id, self._sink(sink))
+        return {} if quality is None else dict(quality.qos())
+
+    # -- results -----------------------------------------------------------------------------------------------------
+
+    def _sink(self, sink: str | None) -> str:
+        sinks = self.plan.sinks
+        if sink is None and len(sinks) == 1:
+            return sinks[0]
+        if sink is None or sink not in sinks:
+            stated = "not given" if sink is None else repr(sink)
+            raise ClusterError(f"sink: {stated}; expected one of {', '.join(sinks)}")
+        return sink
+
+    @user_facing
+    def results(
+        self, sink: str | None = None, *, wait: bool = True, seconds: float | str | None = None
+    ) -> pl.DataFrame:
+        """Return all results so far as one table; by default virtual time passes until the stream has ended.
+
+        Parameters
+        ----------
+        sink
+            Operator id of the sink; needed only where the plan has several.
+        wait
+            Whether to run until the end (True), or to return the results that are available now (False).
+        seconds
+            Virtual time to run at most, in seconds or as ``"2 min"``.
+
+        Raises
+        ------
+        ClusterError
+            If the application fails before the end; if its stream is endless, and neither ``seconds`` nor
+            ``wait=False`` is given.
+        """
+        name = self._sink(sink)
+        if seconds is not None and not wait:
+            raise ValueError(f"seconds: {seconds!r}; expected none together with wait=False, which waits for nothing")
+        collected = self.simulation.world.results[self.id, name]
+        if seconds is not None:
+            self._until(lambda: collected.ended, duration("seconds", seconds))
+        elif wait:
+            endless = endless_sources(self.plan, name)
+            if endless and not collected.ended and self.status in LASTING:
+                raise ClusterError(
+                    f"{self.id}: its stream is endless, as its source {', '.join(map(repr, endless))} never ends; "
+                    "expected results(seconds=5) or results(wait=False)"
+                )
+            self._until(lambda: collected.ended, PATIENCE)
+            if not collected.ended:
+                raise ClusterError(f"{self.id}: {self._why_not_ended()}")
+        return self._table(name)
+
+    @user_facing
+    def head(self, n: int = 10, sink: str | None = None, *, seconds: float | str | None = None) -> pl.DataFrame:
+        """Return the first ``n`` rows of the results; virtual time passes until they have arrived.
+
+        Parameters
+        ----------
+        n
+            Number of rows.
+        sink
+            Operator id of the sink; needed only where the plan has several.
+        seconds
+            Virtual time to run at most, in seconds or as ``"2 min"``.
+        """
+        name = self._sink(sink)
+        if isinstance(n, bool) or not isinstance(n, int) or n < 0:
+            raise ValueError(f"n: {n!r}; expected a number of rows, at least 0")
+        limit = PATIENCE if seconds is None else duration("seconds", seconds)
+        collected = self.simulation.world.results[self.id, name]
+        self._until(lambda: collected.ended or collected.height >= n, limit)
+        return self._table(name).head(n)
+
+    @user_facing
+    def wait(self, timeout: float | str | None = None) -> str:
+        """Let virtual time pass until it has ended; return its status.
+
+        Parameters
+        ----------
+        timeout
+            Longest virtual time, in seconds or as ``"2 min"``; None: one hour.
+
+        Raises
+        ------
+        TimeoutError
+            If it still runs then.
+        """
+        limit = PATIENCE if timeout is None else duration("timeout", timeout, least=0.0)
+        if not self._until(lambda: self.status in ENDED, limit):
+            raise TimeoutError(f"{self.id} still runs after {span(limit)} of virtual time")
+        return self.status
+
+    def _until(self, condition: Callable[[], bool], limit: float) -> bool:
+        """Run until a condition holds, or nothing can make it hold any more."""
+        over = (Status.FAILED, Status.STOPPED, Status.REJECTED)
+        self.simulation.until(lambda: condition() or self.status in over, limit)
+        return condition()
+
+    def _why_not_ended(self) -> str:
+        status = self.status
+        if status in LASTING:
+            return f"its stream has not ended after {span(PATIENCE)} of virtual time; expected results(seconds=...)"
+        had = sum(self.simulation.world.results[self.id, each].height for each in self.plan.sinks)
+        rest = f" ({had} rows had arrived: results(wait=False) gives them)" if had else ""
+        return f"{status}: {self.reason or 'on request'}{rest}"
+
+    def _table(self, sink: str) -> pl.DataFrame:
+        found = self.simulation.world.results[self.id, sink].rows
+        return found if found.width else empty(self.plan.schema(sink))
+
+    # -- accounts ----------------------------------------------------------------------------------------------------
+
+    def events(self) -> Events:
+        """Return its events, ordered by time. ``table()`` makes a table of them."""
+        return self.simulation.events(self.id)
+
+    def explain(self) -> Explanation:
+        """Explain its placement, or its refusal: candidates, dropped probes, graphs, and later events."""
+        return Explanation(self.id, self.events(), self.simulation.names, (self.status, self.reason))
+
+    def watch(self) -> Any:
+        """Return the live view of it, as ``watch(application)`` does."""
+        return view_of("watch", self)
+
+    # -- changes -----------------------------------------------------------------------------------------------------
+
+    def stop(self) -> None:
+        """End it at all peers; the results so far remain readable by :meth:`results`."""
+        self.simulation.world.command(self.id, driver.StopApplication(self.id))
+        self.simulation.until(lambda: self.status in ENDED, 10.0)
+
+    # -- displays ----------------------------------------------------------------------------------------------------
+
+    def _summary(self) -> list[tuple[str, str]]:
+        rows = [("status", f"{self.status}: {self.reason}" if self.reason else self.status)]
+        for sink in self.plan.sinks:
+            record: Mapping[str, Any] = self.qos(sink)
+            if record.get("delay_p50_s") is None:
+                continue
+            limit = "no limit" if record["limit_s"] is None else f"limit {span(record['limit_s'])}"
+            delay = f"p50 {span(record['delay_p50_s'])}, p99 {span(record['delay_p99_s'])} ({limit})"
+            rows.append((f"delay at {sink}", delay))
+            rows.append((f"tuples at {sink}", f"{amount(record['tuples'])}, {rate(record['tuples_per_s'])}"))
+        rows.append(("runs on", ", ".join(f"{name}@{peer}" for name, peer in self.graph.items()) or "-"))
+        if self.backups:
+            copies = (f"{name}@{peer}" for name, peers in self.backups.items() for peer in peers)
+            rows.append(("backups", ", ".join(copies) or "none is left"))
+        return rows
+
+    def __repr__(self) -> str:
+        return "\n".join([f"Simulated application {self.id}", *(f"  {name}: {text}" for name, text in self._summary())])
+
+    def _repr_html_(self) -> str:
+        rows = "".join(
+            f"<tr><th style='text-align: left'>{html.escape(name)}</th>"
+            f"<td style='text-align: left'>{html.escape(text)}</td></tr>"
+            for name, text in self._summary()
+        )
+        return f"<table><caption>Simulated application {html.escape(self.id)}</caption>{rows}</table>"

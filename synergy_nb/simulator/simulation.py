@@ -1,0 +1,481 @@
+"""A simulated cluster for notebooks: many whole peers in virtual time, with the methods of a live cluster.
+
+The peers are the very ones that run on Dask workers. Time passes only when a call lets it pass, and a run is a function
+of the seed and of the calls.
+
+Examples
+--------
+>>> from synergy_nb.plan import source
+>>> simulation = Simulation(peers=8, seed=1)
+>>> packets = source("packets", seed=1, rate="200 tuples/s", duration="2 s")
+>>> application = simulation.submit(packets.filter("bytes > 1000").sink(delay="2 s"))
+>>> application.status, application.results().height > 50, application.status
+('running', True, 'finished')
+"""
+
+from __future__ import annotations
+
+import html
+import os
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import Any, Final, TypeAlias
+
+import msgspec
+import numpy as np
+
+from synergy_nb.algorithms.availability import PlacementConfig
+from synergy_nb.algorithms.composition import CompositionConfig
+from synergy_nb.assembly import PeerConfig
+from synergy_nb.control import driver_messages as driver
+from synergy_nb.drawing.notebook_views import view_of
+from synergy_nb.errors import user_facing
+from synergy_nb.events.application_states import ENDED, LASTING, Status
+from synergy_nb.events.journal import Journal
+from synergy_nb.events.table import Events
+from synergy_nb.lifecycle.origins import CLIENT, ends_of, nearest
+from synergy_nb.lifecycle.submission import check_submission
+from synergy_nb.models.hot_spot_config import HotSpotConfig, hot_spot_config
+from synergy_nb.models.replication_config import ReplicationConfig
+from synergy_nb.plan import Plan
+from synergy_nb.plan.placement_modes import check_placement, placement_of
+from synergy_nb.plan.requirements import check_discipline
+from synergy_nb.plan.units import duration
+from synergy_nb.plan.units import nearest as nearest_name
+from synergy_nb.recording.descriptions import describe
+from synergy_nb.recording.replay import Step
+from synergy_nb.reporting.cluster_errors import ClusterError, NotAdmitted
+from synergy_nb.reporting.explanation import Explanation
+from synergy_nb.reporting.formatting import amount, counted, share
+from synergy_nb.reporting.formatting import seconds as span
+from synergy_nb.reporting.tables import as_html, as_text
+from synergy_nb.simulator.composed_world import STABLE, ComposedWorld
+from synergy_nb.simulator.knobs import Knobs
+from synergy_nb.simulator.network import CAPACITIES, Topology, measured, of_topohub, transit_stub
+from synergy_nb.simulator.scripted_faults import Faults
+from synergy_nb.simulator.simulated_application import SimulatedApplication
+
+__all__ = ["Simulation"]
+
+Network: TypeAlias = Any
+"""``"wide area"``, ``"local"``, a matrix or the path of one, the name of a published network, or a Topology."""
+KEY_BYTES: Final = (16, 24, 32)  # lengths of a secret
+LATE: Final = 0.05  # default share of the tuples that may miss a limit, as on live peers
+SLICE: Final = 0.25  # virtual seconds between two looks of the views
+LOCAL_MS: Final = 1.0  # round-trip time of a local network, ms
+FEW: Final = 50  # peers up to which the failure detector pings as often as on live peers
+SHOWN: Final = 20  # peers in the display of a simulation
+HEADING: Final = ("peer", "other load", "promised", "cores", "components")
+
+
+class Simulation(Knobs):
+    """Peers in virtual time, with the methods of a :class:`~synergy_nb.Cluster`.
+
+    Parameters
+    ----------
+    peers
+        Number of peers, named ``peer-1`` and so on, or their names.
+    network
+        Network between the peers: ``"wide area"``, a generated transit-stub network; ``"local"``, 1 ms between any two;
+        round-trip times in ms, as a square array or the path of an ``.npz`` file with ``rtt_ms``; the name of a
+        published network such as ``"sndlib/germany50"``, which needs the package ``topohub``; or a ``Topology``.
+    cores
+        Processing capacity of each peer, in cores; None: 0.5, 1 or 2, as in the dissertation (section 2.4.2).
+    bandwidth
+        Greatest bandwidth of each virtual link that may be promised, bytes/s.
+    loss, duplication, reordering
+        Probabilities that a message is lost, arrives twice, or is overtaken by later ones.
+    keys
+        Secrets of ``encrypt`` and ``decrypt``, by name: 16, 24 or 32 bytes each.
+    composition
+        Parameters of composition, such as the probing ratio.
+    discipline
+        Order in which peers execute waiting tuples: ``"fcfs"``, ``"edf"`` or ``"least_slack"``.
+    hotspots
+        Treatment of hot spots: ``"on"``, ``"observe"`` or ``"off"``, or all parameters as a ``HotSpotConfig``.
+    replication
+        Parameters of the streams between active replicas, as a ``ReplicationConfig``.
+    overload
+        Whether peers admit plans beyond their capacity and in spite of limits, to show how promises break.
+    seed
+        Seed of the network, of the peers and of all faults.
+
+    Attributes
+    ----------
+    world : ComposedWorld
+        The peers, their data paths and the network.
+    journal : Journal
+        The events of all peers.
+    """
+
+    @user_facing
+    def __init__(
+        self,
+        peers: int | Sequence[str] = 100,
+        *,
+        network: Network = "wide area",
+        cores: float | None = None,
+        bandwidth: float = 125e6,
+        loss: float = 0.0,
+        duplication: float = 0.0,
+        reordering: float = 0.0,
+        keys: Mapping[str, bytes] | None = None,
+        composition: CompositionConfig | None = None,
+        discipline: str = "fcfs",
+        hotspots: str | HotSpotConfig = "on",
+        replication: ReplicationConfig | None = None,
+        overload: bool = False,
+        seed: int = 0,
+    ) -> None:
+        for field, value in (("cores", cores), ("bandwidth", bandwidth)):
+            if value is not None and not (isinstance(value, int | float) and value > 0):
+                raise ValueError(f"{field}: {value!r}; expected a positive number")
+        for field, value in (("loss", loss), ("duplication", duplication), ("reordering", reordering)):
+            if not isinstance(value, int | float) or not 0.0 <= value < 1.0:
+                raise ValueError(f"{field}: {value!r}; expected a probability from 0 to less than 1")
+        if composition is not None and not isinstance(composition, CompositionConfig):
+            raise ValueError(f"composition: {composition!r}; expected a CompositionConfig")
+        if replication is not None and not isinstance(replication, ReplicationConfig):
+            raise ValueError(f"replication: {replication!r}; expected a ReplicationConfig")
+        if isinstance(seed, bool) or not isinstance(seed, int) or seed < 0:
+            raise ValueError(f"seed: {seed!r}; expected an integer of at least 0")
+        for name, secret in (keys or {}).items():
+            if not isinstance(secret, bytes) or len(secret) not in KEY_BYTES:
+                raise ValueError(f"keys: {name!r}; expected 16, 24 or 32 bytes")
+        topology = _topology(_names(peers), network, cores, seed)
+        composing = composition or CompositionConfig(late=LATE)
+        config = PeerConfig(
+            bandwidth=bandwidth,
+            pings=PeerConfig().pings * max(1.0, len(topology) / FEW),
+            composition=msgspec.structs.replace(composing, enforce=False) if overload else composing,
+            hotspots=hot_spot_config("hotspots", hotspots),
+            placement=PlacementConfig(room_first=True, apart_first=True),
+            replication=replication or ReplicationConfig(),
+        )
+        faults = Faults(loss, duplication, reordering, delay=(0.0, 0.0), deployment=0.0)
+        discipline = check_discipline("discipline", discipline)
+        self.world = ComposedWorld(seed, topology, config, faults, discipline=discipline, keys=keys)
+        self.world.run(STABLE)
+        self.world.noted.noting = True
+        self._applications: dict[str, SimulatedApplication] = {}
+        self._listeners: list[Callable[[], None]] = []
+        self._count = 0
+        self._commands = 0
+
+    # -- peers -------------------------------------------------------------------------------------------------------
+
+    @property
+    def now(self) -> float:
+        """Virtual time in seconds; the ring of the peers has settled by second 12."""
+        return self.world.now
+
+    @property
+    def journal(self) -> Journal:
+        """The events of all peers."""
+        return self.world.control.journal
+
+    @property
+    def peers(self) -> dict[str, str]:
+        """Peer name to address, which are the same here; without peers that were killed."""
+        return {name: name for name in self.world.topology.peers if not self.world.dead(name)}
+
+    @property
+    def names(self) -> dict[str, str]:
+        """Peer address to name, also of peers that were killed."""
+        return {name: name for name in self.world.topology.peers}
+
+    def events(self, subject: str = "") -> Events:
+        """Return the events of all peers by time; those about ``subject`` if it is given. ``table()`` makes a table."""
+        journal = self.journal
+        return Events(journal.about(subject) if subject else journal)
+
+    # -- time --------------------------------------------------------------------------------------------------------
+
+    @user_facing
+    def run(self, seconds: float | str) -> Simulation:
+        """Let virtual time pass; return the simulation, so that a notebook shows it.
+
+        Parameters
+        ----------
+        seconds
+            Time in seconds or as ``"2 min"``.
+        """
+        self.until(lambda: False, duration("seconds", seconds, least=0.0))
+        return self
+
+    @user_facing
+    def until(self, condition: Callable[[], bool], seconds: float | str = 60.0) -> bool:
+        """Let virtual time pass until a condition holds; return whether it does.
+
+        Parameters
+        ----------
+        condition
+            Function that is asked after each event.
+        seconds
+            Longest time, in seconds or as ``"2 min"``.
+        """
+        if not callable(condition):
+            raise ClusterError(f"condition: {condition!r}; expected a function, such as lambda: application.status ...")
+        end = self.now + duration("seconds", seconds, least=0.0)
+        while not condition() and self.now < end:
+            self.world.until(condition, min(SLICE, end - self.now))
+            self._tell()
+        self._tell()
+        return condition()
+
+    @user_facing
+    def step(self, messages: int = 1) -> list[str]:
+        """Let virtual time pass until so many messages of requests have been handled; return them in words.
+
+        Messages that keep the ring and the directory in order are not counted. Fewer are returned if none follows
+        within a minute.
+
+        Parameters
+        ----------
+        messages
+            Number of messages.
+        """
+        if isinstance(messages, bool) or not isinstance(messages, int) or messages < 1:
+            raise ClusterError(f"messages: {messages!r}; expected a number of messages, at least 1")
+        noted = self.world.noted
+        before = noted.messages
+        self.until(lambda: noted.messages >= before + messages, 60.0)
+        found = (
+            [each for each in noted.steps if each.arrived][-(noted.messages - before) :]
+            if noted.messages > before
+            else []
+        )
+        return [_words(each) for each in found]
+
+    def listen(self, listener: Callable[[], None]) -> Callable[[], None]:
+        """Call a function after each slice of time that has passed; return a function that ends that."""
+        self._listeners.append(listener)
+
+        def leave() -> None:
+            if listener in self._listeners:
+                self._listeners.remove(listener)
+
+        return leave
+
+    def _tell(self) -> None:
+        for listener in tuple(self._listeners):
+            listener()
+
+    # -- applications ------------------------------------------------------------------------------------------------
+
+    @property
+    def applications(self) -> dict[str, SimulatedApplication]:
+        """All applications that were admitted, by id, in the order of submission."""
+        return dict(self._applications)
+
+    @user_facing
+    def submit(
+        self,
+        plan: Plan,
+        *,
+        origin: str | None = None,
+        feeds: Mapping[str, Any] | None = None,
+        placement: str = "composed",
+        spread: bool = False,
+        timeout: float | str = 30.0,
+    ) -> SimulatedApplication:
+        """Let the peers compose and start a plan; virtual time passes until they have decided.
+
+        Parameters
+        ----------
+        plan
+            Query plan, as ``.sink(...)`` returns it.
+        origin
+            Peer at which the plan is submitted: its name, or ``"source"``, ``"sink"`` or ``"near"`` for the one with
+            the least delays to the plan's sources, sinks, or all of them. By default the peers take turns.
+        feeds
+            Rows of each source with connector ``python``: a table, or an iterable of dictionaries or tables. They enter
+            at the rate that the source states.
+        placement
+            Algorithm that selects peers for components: ``composed`` or ``resilient``.
+        spread
+            Whether to prefer the graphs with the most peers, as a light plan is otherwise executed by few.
+        timeout
+            Longest virtual time until composition is decided, in seconds or as ``"1 min"``.
+
+        Raises
+        ------
+        NotAdmitted
+            If composition was refused; the message names the failed conditions and peers; ``explain()`` has the rest.
+        ClusterError
+            If a name is unknown, or a source cannot be simulated.
+        """
+        patience = duration("timeout", timeout)
+        living = list(self.peers)
+        names = self.names
+        chosen, rows = check_submission(plan, origin, feeds or {}, names, living, "a simulation has none", local=True)
+        for operator, given in rows.items():
+            if hasattr(given, "source_columns") or not (hasattr(given, "__iter__") or hasattr(given, "collect")):
+                raise ClusterError(
+                    f"operator {operator!r}: feeds: a {type(given).__name__}; expected a table or an iterable of rows, "
+                    "as virtual time does not wait for a program that pushes rows"
+                )
+        try:
+            mode = placement_of(placement, spread=spread)
+            check_placement(plan, mode, len(living))
+        except ValueError as error:
+            raise ClusterError(str(error)) from None
+        at = self._origin(plan, chosen, living)
+        self._count += 1
+        name = f"{plan.name}-{self._count}"
+        number = self._number()
+        self.world.submit(name, plan, at, rows, mode, number)
+        answer = self.world.answers.get(number)
+        if answer is not None and answer.refusal:
+            raise ClusterError(f"{plan.name}: {answer.refusal}")
+        application = SimulatedApplication(self, name, plan, at)
+        if not self.until(lambda: application.status != Status.COMPOSING, patience):
+            application.stop()
+            raise ClusterError(f"{plan.name}: not decided after {span(patience)} of virtual time")
+        if application.status == Status.REJECTED:
+            events = self.events(name)
+            explanation = Explanation(name, events, names, ("rejected", application.reason))
+            raise NotAdmitted(f"{plan.name}: {application.reason}", explanation)
+        self._applications[name] = application
+        return application
+
+    def _number(self) -> int:
+        self._commands += 1
+        return self._commands
+
+    def _origin(self, plan: Plan, origin: str | None, living: Sequence[str]) -> str:
+        """Return the peer at which a plan is submitted."""
+        if origin in self.world.topology.peers:
+            if origin not in living:
+                raise ClusterError(f"origin: {origin!r} was killed; expected a peer that lives")
+            return str(origin)
+        start = self._count % len(living)
+        turn = [*living[start:], *living[:start]]
+        if origin in (None, "client"):
+            return turn[0]
+        offers = {name: self.world.synergy[name].config.components for name in turn}
+        ends = [end for end in ends_of(plan, str(origin), offers, self.names) if end is not CLIENT]
+        delay = self.world.topology.delay
+        return nearest(turn, ends, {}, lambda one, other: 2.0 * delay(one, other))[0]
+
+    @user_facing
+    def stop(self, application: str | SimulatedApplication) -> None:
+        """End an application, given itself or its id."""
+        self._found(application).stop()
+
+    @user_facing
+    def move(self, application: str | SimulatedApplication, operator: str, to: str) -> None:
+        """Move a component to another peer while its application runs; virtual time passes until it has moved.
+
+        Parameters
+        ----------
+        application
+            Application or its id.
+        operator
+            Operator id of the component.
+        to
+            Name of the peer to move it to.
+
+        Raises
+        ------
+        ClusterError
+            If there is no such application, operator or peer, or the component cannot move; the message says why.
+        """
+        found = self._found(application)
+        self._operator(found, operator)
+        self._living("to", to)
+        number = self._number()
+        self.world.command(found.id, driver.MoveComponent(found.id, operator, to, number))
+        answers = self.world.answers
+        self.until(lambda: number in answers or found.status in ENDED, 150.0)
+        if number not in answers:
+            raise ClusterError(f"{found.id}: {operator} did not move: {found.status}")
+        if answers[number].refusal:
+            raise ClusterError(f"{found.id}: {operator} did not move: {answers[number].refusal}")
+
+    def _found(self, application: str | SimulatedApplication) -> SimulatedApplication:
+        named = application if isinstance(application, str) else getattr(application, "id", None)
+        found = self._applications.get(str(named))
+        if found is None:
+            alike = [each for each in self._applications.values() if each.plan.name == named and each.status in LASTING]
+            if len(alike) == 1:
+                return alike[0]
+            near = nearest_name(str(named), [*self._applications])
+            hint = f"; did you mean {near!r}?" if near else ""
+            known = ", ".join(self._applications) or "none was submitted"
+            raise ClusterError(f"application: {named!r}; expected one of this simulation: {known}{hint}")
+        return found
+
+    def watch(self) -> Any:
+        """Return the live view of all applications and peers, as ``watch(simulation)`` does."""
+        return view_of("watch", self)
+
+    # -- displays ----------------------------------------------------------------------------------------------------
+
+    def _rows(self) -> list[Sequence[str]]:
+        """Return a row for each peer that has components."""
+        parts: dict[str, list[str]] = {}
+        for application in self._applications.values():
+            for operator, at in application.graph.items() if application.status in LASTING else ():
+                parts.setdefault(at, []).append(operator)
+        rows: list[Sequence[str]] = []
+        for name in (each for each in self.peers if each in parts):
+            ledger = self.world.synergy[name].ledger
+            other = self.world.load_of.get(name, 0.0)
+            state = "suspended" if self.world.suspended(name) else share(other) if other else "-"
+            rows.append((name, state, share(ledger.load), amount(ledger.cores), ", ".join(sorted(parts[name]))))
+        return rows
+
+    @property
+    def _caption(self) -> str:
+        running = sum(app.status in LASTING for app in self._applications.values())
+        peers = counted(len(self.peers), "peer")
+        return f"Simulation of {peers} at {span(self.now)}: {counted(running, 'application')} running"
+
+    def __repr__(self) -> str:
+        rows = self._rows()[:SHOWN]
+        return as_text(self._caption, HEADING, rows) if rows else self._caption
+
+    def _repr_html_(self) -> str:
+        rows = self._rows()[:SHOWN]
+        return as_html(self._caption, HEADING, rows) if rows else f"<p>{html.escape(self._caption)}</p>"
+
+
+def _words(step: Step) -> str:
+    """Return a step in words: its time, its way, and its message."""
+    message = step.received
+    assert message is not None
+    way = f"{step.deliveries[0].sender or 'driver'} → {step.life.name}"
+    return f"{step.at:.4f} s  {way}  {type(message).__name__}  {describe(message)}".rstrip()
+
+
+def _names(peers: Any) -> list[str]:
+    if isinstance(peers, int) and not isinstance(peers, bool) and peers >= 1:
+        return [f"peer-{number}" for number in range(1, peers + 1)]
+    if isinstance(peers, Sequence) and not isinstance(peers, str) and peers:
+        names = [str(each) for each in peers]
+        if len(set(names)) == len(names) and all(isinstance(each, str) and each for each in peers):
+            return names
+    raise ValueError(f"peers: {peers!r}; expected a number of peers, at least 1, or their names, each once")
+
+
+def _topology(names: list[str], network: Any, cores: float | None, seed: int) -> Topology:
+    capacities = CAPACITIES if cores is None else {float(cores): 100.0}
+    if isinstance(network, Topology):
+        return network
+    if isinstance(network, str) and network in ("wide area", "local"):
+        if network == "wide area":
+            return transit_stub(names, seed=seed, capacities=capacities)
+        return measured(np.full((len(names), len(names)), LOCAL_MS), names, seed=seed, capacities=capacities)
+    if isinstance(network, os.PathLike) or (isinstance(network, str) and network.endswith(".npz")):
+        return measured(Path(network), names, seed=seed, capacities=capacities)
+    if isinstance(network, str) and "/" in network:
+        return of_topohub(network, names, seed=seed, capacities=capacities)
+    if isinstance(network, str) or not hasattr(network, "__len__"):
+        near = nearest_name(network, ("wide area", "local")) if isinstance(network, str) else None
+        hint = f"; did you mean {near!r}?" if near else ""
+        raise ValueError(
+            f"network: {network!r}; expected 'wide area', 'local', round-trip times in ms or the path of an .npz file "
+            f"with them, a published network such as 'sndlib/germany50', or a Topology{hint}"
+        )
+    return measured(network, names, seed=seed, capacities=capacities)

@@ -1,0 +1,404 @@
+"""The simulation for notebooks: whole peers that compose and execute what is submitted, and its knobs."""
+
+from __future__ import annotations
+
+import math
+import subprocess
+import sys
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import polars as pl
+import pytest
+
+from synergy_nb import NotAdmitted, Plan, Simulation, source, traces, watch
+from synergy_nb.dataflow.tuples import Batch
+from synergy_nb.events import ComponentMoved, HotSpotDetected, PeerDeclaredDead, PeerMeasured, TakenOver
+from synergy_nb.plan.query_plan import PlanError
+from synergy_nb.reporting.cluster_errors import ClusterError
+from synergy_nb.simulator.paced_sources import PacedSource, opened, timed
+
+ROWS = pl.DataFrame({"time": [0.0, 1.0, 2.0, 3.0], "v": [1, 2, 3, 4]})
+PACKETS: dict[str, Any] = {"seed": 1, "rate": "200 tuples/s"}
+TRACE: dict[str, Any] = {"seed": 1, "rate": 200.0}
+
+
+def local(peers: int = 6, **options: Any) -> Simulation:
+    return Simulation(peers, **{"network": "local", "cores": 1, "seed": 3} | options)
+
+
+def sums(seconds: int = 6, **requirements: Any) -> Plan:
+    packets = source("packets", duration=f"{seconds} s", id="packets", **PACKETS)
+    wide = packets.filter("bytes > 1000", id="wide")
+    return wide.aggregate(by="source", window="1 s", total="sum(bytes)", id="sums").sink(**requirements)
+
+
+def expected(seconds: int = 6) -> dict[Any, int]:
+    """The greatest window of each source, computed on the trace itself."""
+    rows = traces.table({"connector": "packets", "duration": float(seconds), **TRACE})
+    found = rows.filter(pl.col("bytes") > 1000)
+    windows = found.group_by("source", pl.col("time").dt.truncate("1s").alias("at")).agg(pl.col("bytes").sum())
+    return dict(windows.group_by("source").agg(pl.col("bytes").max()).iter_rows())
+
+
+def greatest(results: pl.DataFrame) -> dict[Any, int]:
+    return dict(results.group_by("source").agg(pl.col("total").max()).iter_rows())
+
+
+# -- what runs ---------------------------------------------------------------------------------------------------------
+
+
+def test_a_submitted_plan_has_the_results_of_its_query() -> None:
+    simulation = local()
+    application = simulation.submit(sums(delay="1 s"))
+    assert application.status == "running"
+    assert set(application.graph) == {"packets", "wide", "sums", "sink"}
+    assert greatest(application.results()) == expected()
+    assert application.status == "finished"
+    record = application.qos()
+    assert record["miss_rate"] == 0.0
+    assert record["finished"]
+    assert "chosen: φ" in str(application.explain())
+
+
+def test_a_run_is_a_function_of_its_seed() -> None:
+    def run(seed: int) -> tuple[dict[str, str], list[Any]]:
+        simulation = Simulation(12, seed=seed)
+        application = simulation.submit(sums(2))
+        application.results()
+        return application.graph, [(event.kind, event.time, event.peer) for event in simulation.events()]
+
+    assert run(5) == run(5)
+    assert run(5) != run(6)
+
+
+def test_a_source_is_read_at_its_own_pace() -> None:
+    simulation = local()
+    application = simulation.submit(source("packets", duration="4 s", **PACKETS).sink(delay="1 s"))
+    began = simulation.now
+    application.results()
+    assert 3.9 < simulation.now - began < 4.3  # virtual seconds
+    assert application.qos()["tuples"] == traces.table({"connector": "packets", "duration": 4.0, **TRACE}).height
+
+
+def test_tables_and_generators_are_sources() -> None:
+    simulation = local(2)
+    plan = source(ROWS).filter("v > 1").sink()
+    assert simulation.submit(plan).results()["v"].to_list() == [2, 3, 4]
+    rows = ({"time": float(number), "v": number} for number in range(5))
+    plan = source("python", name="rows", columns={"v": "int"}, rate="10/s", id="rows").sink()
+    assert simulation.submit(plan, feeds={"rows": rows}).results()["v"].to_list() == [0, 1, 2, 3, 4]
+
+
+def test_peers_measure_themselves() -> None:
+    simulation = local(3)
+    samples = simulation.submit(source("peers", interval="1 s").sink()).results(seconds=3.5)
+    assert {"cpu", "ping"} == set(samples["metric"])
+    assert samples.filter(pl.col("metric") == "ping")["value"].max() == pytest.approx(0.001)
+    assert samples["time"].is_sorted()
+
+
+def test_an_endless_stream_is_taken_in_parts() -> None:
+    simulation = local(2)
+    application = simulation.submit(source("packets", **PACKETS).sink())
+    with pytest.raises(ClusterError, match="endless"):
+        application.results()
+    assert application.head(20).height == 20
+    application.stop()
+    assert application.status == "stopped"
+    before = application.results(wait=False).height
+    simulation.run(1.0)
+    assert application.results(wait=False).height == before
+
+
+def test_results_do_not_depend_on_losses_and_repeated_messages() -> None:
+    simulation = local(loss=0.03, duplication=0.05, reordering=0.05, seed=7)
+    assert greatest(simulation.submit(sums(3)).results()) == expected(3)
+
+
+def test_nothing_is_admitted_beyond_what_peers_have() -> None:
+    simulation = local(2)
+    plan = source("packets", rate="2000/s").delay(cost="5 ms").sink(delay="1 s")
+    with pytest.raises(NotAdmitted, match="processing capacity") as refused:
+        simulation.submit(plan)
+    assert refused.value.explain().dropped
+    assert simulation.applications == {}
+
+
+def test_an_overload_on_purpose_breaks_its_promise() -> None:
+    simulation = local(3, overload=True, hotspots="off")
+    application = simulation.submit(source("packets", **PACKETS).delay(cost="8 ms").sink(delay="100 ms"))
+    simulation.run(6)
+    assert application.qos()["miss_rate"] > 0.5
+
+
+# -- knobs -------------------------------------------------------------------------------------------------------------
+
+
+def test_a_backup_takes_over_from_a_killed_peer() -> None:
+    simulation = local(8)
+    application = simulation.submit(sums(8, availability="degree 2"))
+    victim = application.graph["sums"]
+    assert victim != application.origin
+    simulation.run(2.5)
+    simulation.kill(victim)
+    assert greatest(application.results()) == expected(8)
+    assert application.events().of(TakenOver)
+    assert victim not in application.graph.values()
+    assert victim not in simulation.peers
+    assert {event.subject for event in simulation.events().of(PeerDeclaredDead)} == {victim}
+
+
+def test_a_suspended_peer_is_declared_dead_and_comes_back() -> None:
+    simulation = local(5)
+    application = simulation.submit(sums(60, delay="1 s"), origin="peer-1")
+    idle = next(peer for peer in simulation.peers if peer not in {*application.graph.values(), "peer-1"})
+    simulation.suspend(idle)
+    simulation.run(15)
+    dead = {event.subject for event in simulation.events().of(PeerDeclaredDead)}
+    assert dead == {idle}
+    simulation.resume(idle)
+    simulation.run(10)
+    assert not any(each.membership.is_dead(idle) for each in simulation.world.synergy.values())
+    assert application.status == "running"
+
+
+def test_a_short_suspension_delays_and_loses_nothing() -> None:
+    simulation = local()
+    application = simulation.submit(sums(4))
+    simulation.run(1.2)
+    at = application.graph["sums"]
+    simulation.suspend(at)
+    simulation.run(0.4)
+    simulation.resume(at)
+    assert greatest(application.results()) == expected(4)
+
+
+def test_a_cut_link_stalls_a_stream_until_it_is_mended() -> None:
+    simulation = local(4)
+    plan = source("packets", duration="6 s", id="packets", at="peer-2", **PACKETS).sink(at="peer-1")
+    application = simulation.submit(plan)
+    simulation.run(1.0)
+    simulation.cut("peer-1", "peer-2")
+    simulation.run(0.5)
+    before = application.results(wait=False).height
+    simulation.run(1.5)
+    assert application.results(wait=False).height == before
+    simulation.mend("peer-2", "peer-1")
+    whole = traces.table({"connector": "packets", "duration": 6.0, **TRACE}).height
+    assert application.results().height == whole
+
+
+def test_a_component_moves_and_loses_nothing() -> None:
+    simulation = local()
+    application = simulation.submit(sums(4))
+    simulation.run(1.0)
+    to = next(peer for peer in simulation.peers if peer not in application.graph.values())
+    simulation.move(application, "sums", to)
+    assert application.graph["sums"] == to
+    assert [event.to for event in application.events().of(ComponentMoved)] == [to]
+    assert greatest(application.results()) == expected(4)
+
+
+def test_the_pace_of_a_source_and_the_load_of_a_peer_can_be_changed() -> None:
+    simulation = local(3, hotspots="observe")
+    rows = pl.DataFrame({"time": [float(number) for number in range(4000)], "v": range(4000)})
+    plan = source(rows, rate="100/s", id="rows").delay(cost="4 ms", id="work").sink(delay="200 ms")
+    application = simulation.submit(plan)
+    simulation.run(2)
+    at = application.graph["work"]
+
+    def arrived(seconds: float) -> int:
+        before = application.qos()["tuples"]
+        simulation.run(seconds)
+        return int(application.qos()["tuples"]) - before
+
+    assert arrived(2) == pytest.approx(200, abs=3)
+    simulation.pace(application, "rows", 2.0)
+    assert arrived(2) == pytest.approx(400, abs=6)
+    simulation.load(at, 0.6)  # 200 tuples/s of 4 ms need .8 of the core, and .4 is left
+    assert arrived(3) == pytest.approx(300, abs=30)
+    assert [event for event in simulation.events().of(PeerMeasured) if event.peer == at][-1].cpu > 0.9
+    assert application.events().of(HotSpotDetected)
+    assert application.qos()["delay_max_s"] > 1.0
+    simulation.load(at, 0.0)
+    simulation.pace(application, "rows", 0.0)
+    simulation.run(3)
+    assert arrived(1) == 0
+    simulation.pace(application, "rows", 1.0)
+    assert arrived(1) == pytest.approx(100, abs=3)
+
+
+def test_a_hot_spot_is_cured_by_a_migration() -> None:
+    simulation = local(4)
+    plan = source("packets", id="packets", **PACKETS).delay(cost="2 ms", id="work").sink(delay="200 ms")
+    application = simulation.submit(plan)
+    simulation.run(4)
+    before = application.graph["work"]
+    simulation.load(before, 0.9)
+    assert simulation.until(lambda: application.graph["work"] != before, 30.0)
+
+
+def test_the_cost_of_an_operator_can_be_changed() -> None:
+    simulation = local(2, hotspots="off")
+    plan = source("packets", id="packets", **PACKETS).delay(cost="1 ms", id="work").sink()
+    application = simulation.submit(plan)
+    simulation.cost(application, "work", "50 ms")
+    simulation.run(4)
+    assert application.qos()["delay_max_s"] > 0.5
+
+
+def test_a_light_plan_can_be_spread() -> None:
+    together, apart = local(8).submit(sums()), local(8).submit(sums(), spread=True)
+    assert len({*apart.graph.values()}) > len({*together.graph.values()})
+    selected = apart.explain().selected
+    assert selected is not None
+    assert selected.rule.startswith("most peers")
+
+
+# -- time, views and networks ------------------------------------------------------------------------------------------
+
+
+def test_time_passes_only_when_it_is_let_pass() -> None:
+    simulation = local(3)
+    assert simulation.now == 12.0
+    assert simulation.run("500 ms").now == 12.5
+    assert simulation.until(lambda: simulation.now >= 13.0, 10.0)
+    assert simulation.now < 13.5
+    simulation.submit(sums(1))
+    words = simulation.step(3)
+    assert len(words) == 3
+    assert all("→" in each for each in words)
+
+
+def test_a_view_follows_while_time_passes() -> None:
+    simulation = local(3)
+    application = simulation.submit(sums(5, delay="1 s"))
+    view = application.watch()
+    assert "running" in view.to_text()
+    simulation.run(3)
+    assert "tuples/s" in view.to_text()
+    assert simulation._listeners
+    view.close()
+    assert not simulation._listeners
+    whole = watch(simulation)
+    assert "Cluster of 3 peers" in whole.to_text()
+    whole.close()
+
+
+def test_networks() -> None:
+    matrix = [[0.0, 80.0], [80.0, 0.0]]
+    apart = Simulation(2, network=matrix, cores=2)
+    assert apart.world.topology.delay("peer-1", "peer-2") == pytest.approx(0.04)
+    names = Simulation(["ann", "bob"], network="local")
+    assert list(names.peers) == ["ann", "bob"]
+    assert set(Simulation(40).world.topology.cores.values()) == {0.5, 1.0, 2.0}
+
+
+@pytest.mark.slow
+def test_five_hundred_peers() -> None:
+    simulation = Simulation(500, seed=1)
+    assert greatest(simulation.submit(sums(2, delay="2 s")).results()) == expected(2)
+
+
+def test_a_stream_continues_after_a_point() -> None:
+    params = {"connector": "packets", "duration": 1.0, "seed": 1, "rate": 100.0, "speed": 1.0}
+
+    def positions(since: Any) -> list[int]:
+        entries, paced = opened(params)
+        reading = PacedSource(entries, paced=paced, now=0.0, since=since)
+        return [item.position for item, _ in reading.take(math.inf) if isinstance(item, Batch)]
+
+    from synergy_nb.dataflow.streams.values import ORIGIN, Point
+
+    whole = positions(ORIGIN)
+    rest = positions(Point(whole[5], -(1 << 63)))
+    assert rest == whole[5:]
+
+
+def test_rows_enter_at_a_rate() -> None:
+    reading = PacedSource(timed(ROWS.with_columns(pl.col("time").cast(pl.Datetime("us"))), 2.0), paced=True, now=5.0)
+    born = [at for item, at in reading.take(math.inf) if isinstance(item, Batch)]
+    assert born == [5.0, 5.5, 6.0, 6.5]
+
+
+# -- bad input ---------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("make", "message"),
+    [
+        (lambda: Simulation(0), "peers: 0; expected a number of peers"),
+        (lambda: Simulation(["a", "a"]), "each once"),
+        (lambda: Simulation(2, network="wid area"), "did you mean 'wide area'"),
+        (lambda: Simulation(2, network="none.npz"), "expected an .npz file"),
+        (lambda: Simulation(2, network=np.ones((2, 3))), "expected a square matrix"),
+        (lambda: Simulation(2, network=3), "network: 3; expected"),
+        (lambda: Simulation(2, cores=-1), "cores: -1; expected a positive number"),
+        (lambda: Simulation(2, loss=1.0), "loss: 1.0; expected a probability"),
+        (lambda: Simulation(2, hotspots="maybe"), "hotspots: 'maybe'"),
+        (lambda: Simulation(2, discipline="lifo"), "discipline: 'lifo'"),
+        (lambda: Simulation(2, composition=3), "composition: 3; expected a CompositionConfig"),  # type: ignore[arg-type]
+        (lambda: Simulation(2, keys={"k": b"short"}), "keys: 'k'; expected 16, 24 or 32 bytes"),
+        (lambda: Simulation(2, seed=-1), "seed: -1; expected an integer"),
+    ],
+)
+def test_a_wrong_argument_is_refused_by_name(make: Callable[[], Simulation], message: str) -> None:
+    with pytest.raises(ValueError, match="^" if message.startswith("^") else None) as refused:
+        make()
+    assert message in str(refused.value)
+
+
+@pytest.fixture(scope="module")
+def small() -> Simulation:
+    simulation = local(3)
+    simulation.submit(source("packets", id="packets", **PACKETS).filter("bytes > 0", id="all").sink())
+    return simulation
+
+
+@pytest.mark.parametrize(
+    ("act", "message"),
+    [
+        (lambda it: it.kill("peer-9"), "peer: 'peer-9'; expected a peer of this simulation: peer-1"),
+        (lambda it: it.cut("peer-1", "peer-1"), "expected another peer"),
+        (lambda it: it.cut("peer-1", "peer-2", "soon"), "seconds: 'soon'; expected a duration"),
+        (lambda it: it.load("peer-1", 1.0), "share: 1.0; expected a share"),
+        (lambda it: it.pace("packet-1", "packets", 2), "application: 'packet-1'; expected one of this simulation"),
+        (lambda it: it.pace("plan-1", "packet", 2), "did you mean 'packets'"),
+        (lambda it: it.pace("plan-1", "all", 2), "source: 'all'; expected a source of the plan: packets"),
+        (lambda it: it.pace("plan-1", "packets", -1), "factor: -1; expected a finite number"),
+        (lambda it: it.cost("plan-1", "all", "-1 s"), "seconds: '-1 s'"),
+        (lambda it: it.move("plan-1", "all", "peer-8"), "to: 'peer-8'; expected a peer"),
+        (lambda it: it.move("plan-1", "sink", "peer-2"), "sink"),
+        (lambda it: it.run("x"), "seconds: 'x'; expected a duration"),
+        (lambda it: it.step(0), "messages: 0; expected a number"),
+        (lambda it: it.until(True), "condition: True; expected a function"),
+        (lambda it: it.submit(3), "expected a Plan"),
+        (lambda it: it.submit(sums(), origin="peer-7"), "origin: 'peer-7'; expected"),
+        (lambda it: it.submit(sums(), placement="best"), "placement: 'best'"),
+        (lambda it: it.submit(sums(), placement="resilient", spread=True), "spread: True; expected False"),
+        (lambda it: it.submit(sums(), spread=1), "spread: 1; expected True or False"),
+        (lambda it: it.submit(sums(availability="degree 2"), spread=True), "spread: True; expected False"),
+        (lambda it: it.applications["plan-1"].results("out"), "sink: 'out'; expected one of sink"),
+    ],
+)
+def test_a_wrong_request_is_refused_by_name(small: Simulation, act: Callable[[Simulation], Any], message: str) -> None:
+    with pytest.raises((ClusterError, ValueError, PlanError)) as refused:
+        act(small)
+    assert message in str(refused.value)
+
+
+def test_a_killed_peer_is_named(small: Simulation) -> None:
+    origin = small.applications["plan-1"].origin
+    victim = next(peer for peer in small.peers if peer not in {origin, *small.applications["plan-1"].graph.values()})
+    small.kill(victim)
+    with pytest.raises(ClusterError, match=f"'{victim}' was killed"):
+        small.suspend(victim)
+
+
+@pytest.mark.slow
+def test_a_simulation_loads_no_runtime() -> None:
+    code = "import sys, synergy_nb; synergy_nb.Simulation; print('distributed' in sys.modules, 'dask' in sys.modules)"
+    found = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert found.stdout.split() == ["False", "False"]
