@@ -12,10 +12,9 @@ import numpy as np
 import polars as pl
 import pytest
 
-from synergy_nb import NotAdmitted, Plan, Simulation, source, traces, watch
+from synergy_nb import NotAdmitted, Plan, PlanError, Simulation, source, traces, watch
 from synergy_nb.dataflow.tuples import Batch
 from synergy_nb.events import ComponentMoved, HotSpotDetected, PeerDeclaredDead, PeerMeasured, TakenOver
-from synergy_nb.plan.query_plan import PlanError
 from synergy_nb.reporting.cluster_errors import ClusterError
 from synergy_nb.simulator.paced_sources import PacedSource, opened, timed
 
@@ -25,7 +24,8 @@ TRACE: dict[str, Any] = {"seed": 1, "rate": 200.0}
 
 
 def local(peers: int = 6, **options: Any) -> Simulation:
-    return Simulation(peers, **{"network": "local", "cores": 1, "seed": 3} | options)
+    settings: dict[str, Any] = {"network": "local", "cores": 1, "seed": 3} | options
+    return Simulation(peers, **settings)
 
 
 def sums(seconds: int = 6, **requirements: Any) -> Plan:
@@ -210,9 +210,10 @@ def test_the_pace_of_a_source_and_the_load_of_a_peer_can_be_changed() -> None:
     at = application.graph["work"]
 
     def arrived(seconds: float) -> int:
-        before = application.qos()["tuples"]
+        before: int = application.qos()["tuples"]
         simulation.run(seconds)
-        return int(application.qos()["tuples"]) - before
+        after: int = application.qos()["tuples"]
+        return after - before
 
     assert arrived(2) == pytest.approx(200, abs=3)
     simulation.pace(application, "rows", 2.0)

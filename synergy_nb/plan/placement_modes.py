@@ -20,32 +20,34 @@ def replicates(plan: Plan) -> bool:
     return plan.qos.degree is not None or plan.qos.availability is not None or plan.qos.active is not None
 
 
-def placement_of(placement: str, *, spread: bool = False) -> str:
+def placement_of(plan: Plan, placement: str, *, spread: bool, peers: int | None = None) -> str:
     """Return the placement mode of a submission.
 
     Parameters
     ----------
+    plan
+        Query plan to place.
     placement
         Placement mode that was asked for, an element of :data:`PLACEMENTS`.
     spread
         Whether the graphs with the most peers are preferred.
+    peers
+        Number of peers, if it is known.
 
     Raises
     ------
     ValueError
-        If ``spread`` is no truth value, or is set beside another mode than composition.
-
-    Examples
-    --------
-    >>> placement_of("composed", spread=True), placement_of("resilient")
-    ('spread', 'resilient')
+        If the mode cannot place the plan, see :func:`check_placement`, or is not composition and the peers are to be
+        spread.
     """
     if not isinstance(spread, bool):
         raise ValueError(f"spread: {spread!r}; expected True or False")
+    check_placement(plan, placement, peers)
     if not spread:
         return placement
     if placement != "composed":
         raise ValueError(f"spread: True; expected False with placement {placement!r}, which selects peers otherwise")
+    check_placement(plan, SPREAD, peers)
     return SPREAD
 
 

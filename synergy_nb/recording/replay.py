@@ -125,6 +125,7 @@ class DeliveryNotingPeer(Peer):
         self.deliveries: list[Delivery] = []
 
     def deliver(self, sender: str, message: Message) -> None:
+        """Handle at once a message that another protocol has unwrapped, and note it."""
         delivery = Delivery(sender, message, len(self._effects))
         self.deliveries.append(delivery)
         super().deliver(sender, message)

@@ -107,7 +107,7 @@ class Handled:
     message
         The message; None where timers fired.
     tones
-        What each consequence in ``exchange.outcomes`` means.
+        Meaning of each consequence in ``exchange.outcomes``.
     events
         Events about the request that its receiver recorded.
     """

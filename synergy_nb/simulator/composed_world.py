@@ -75,7 +75,7 @@ class ComposedWorld(PacedWorld):
     Attributes
     ----------
     noted : NotedSteps
-        What peers have handled for requests.
+        Messages that peers have handled for requests, and their effects.
     answers : dict
         Number of a command to the answer of the peer.
     hosts : dict

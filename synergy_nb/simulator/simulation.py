@@ -38,7 +38,7 @@ from synergy_nb.lifecycle.submission import check_submission
 from synergy_nb.models.hot_spot_config import HotSpotConfig, hot_spot_config
 from synergy_nb.models.replication_config import ReplicationConfig
 from synergy_nb.plan import Plan
-from synergy_nb.plan.placement_modes import check_placement, placement_of
+from synergy_nb.plan.placement_modes import placement_of
 from synergy_nb.plan.requirements import check_discipline
 from synergy_nb.plan.units import duration
 from synergy_nb.plan.units import nearest as nearest_name
@@ -139,6 +139,8 @@ class Simulation(Knobs):
             raise ValueError(f"replication: {replication!r}; expected a ReplicationConfig")
         if isinstance(seed, bool) or not isinstance(seed, int) or seed < 0:
             raise ValueError(f"seed: {seed!r}; expected an integer of at least 0")
+        if not isinstance(overload, bool):
+            raise ValueError(f"overload: {overload!r}; expected True or False")
         for name, secret in (keys or {}).items():
             if not isinstance(secret, bytes) or len(secret) not in KEY_BYTES:
                 raise ValueError(f"keys: {name!r}; expected 16, 24 or 32 bytes")
@@ -316,8 +318,7 @@ class Simulation(Knobs):
                     "as virtual time does not wait for a program that pushes rows"
                 )
         try:
-            mode = placement_of(placement, spread=spread)
-            check_placement(plan, mode, len(living))
+            mode = placement_of(plan, placement, spread=spread, peers=len(living))
         except ValueError as error:
             raise ClusterError(str(error)) from None
         at = self._origin(plan, chosen, living)

@@ -22,7 +22,7 @@ from synergy_nb.events.application_states import LASTING
 from synergy_nb.events.table import Events
 from synergy_nb.lifecycle.submission import check_submission, known_peers_phrase, unknown_peers
 from synergy_nb.plan import Plan
-from synergy_nb.plan.placement_modes import check_placement
+from synergy_nb.plan.placement_modes import placement_of
 from synergy_nb.plan.units import duration
 from synergy_nb.reporting.explanation import Explanation
 from synergy_nb.reporting.formatting import readable
@@ -277,6 +277,7 @@ class AsyncCluster:
         origin: str | None = None,
         feeds: Mapping[str, Rows] | None = None,
         placement: str = "composed",
+        spread: bool = False,
         timeout: float | str = 30.0,
     ) -> AsyncApplication:
         """Let the peers compose and start a plan.
@@ -297,6 +298,8 @@ class AsyncCluster:
         placement
             Algorithm that selects peers for components: ``composed``, by probes that balance the load, or
             ``resilient``, for the largest set of rates of the plan's sources that the peers withstand (ROD).
+        spread
+            Whether to prefer graphs with many peers; a light plan is otherwise executed by one or two.
         timeout
             Longest time until composition is decided, in seconds or as ``"1 min"``.
 
@@ -310,15 +313,14 @@ class AsyncCluster:
         self._check_open()
         patience = duration("timeout", timeout)
         living = _alive(await self.states()) if unknown_peers(plan, origin, self._names) else list(self.peers)
-        spark = "" if self.spark.where else unavailable() or "it was started without"
-        beside = self.local is not None
-        origin, named = check_submission(plan, origin, feeds or {}, self._names, living, spark, local=beside)
+        spark, local = "" if self.spark.where else unavailable() or "it was started without", self.local is not None
+        origin, named = check_submission(plan, origin, feeds or {}, self._names, living, spark, local=local)
         feeding = {
             operator: await asyncio.to_thread(check_rows, rows, row_reader(plan, operator))
             for operator, rows in named.items()
         }
         try:
-            check_placement(plan, placement, len(self.peers))
+            placement = placement_of(plan, placement, spread=spread, peers=len(self.peers))
         except ValueError as error:
             raise ClusterError(str(error)) from None
         number = next(self._numbers)

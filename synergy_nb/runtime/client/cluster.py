@@ -87,6 +87,8 @@ class Cluster(Synchronous[AsyncCluster]):
         Parameters of the streams between active replicas, as a :class:`~synergy_nb.ReplicationConfig`: the share of
         their network cost that may remain (``theta``), and the replicas that each operator retains (``k_min``). None:
         no stream is discarded.
+    overload
+        Whether peers admit plans beyond their capacity and in spite of limits, so that a promise can be seen to break.
     seed
         Seed of the peers' random generators, and of the sites in a wide area.
     spark
@@ -121,6 +123,7 @@ class Cluster(Synchronous[AsyncCluster]):
         discipline: str = "fcfs",
         hotspots: str | HotSpotConfig = "on",
         replication: ReplicationConfig | None = None,
+        overload: bool = False,
         seed: int = 0,
         spark: bool | str | Sequence[str] = True,
         security: Any = None,
@@ -139,6 +142,7 @@ class Cluster(Synchronous[AsyncCluster]):
             "discipline": discipline,
             "hotspots": hotspots,
             "replication": replication,
+            "overload": overload,
             "seed": seed,
             "spark": spark,
             "security": security,

@@ -84,6 +84,7 @@ async def start_cluster(
     discipline: str = "fcfs",
     hotspots: str | HotSpotConfig = "on",
     replication: ReplicationConfig | None = None,
+    overload: bool = False,
     seed: int = 0,
     spark: bool | str | Sequence[str] = True,
     security: Security | None = None,
@@ -118,6 +119,7 @@ async def start_cluster(
         hotspots,
         seed,
         replication,
+        overload=overload,
     )
     where = checked(spark)
     config["pings"] = _pings(peers)
@@ -181,6 +183,7 @@ async def connect_cluster(
     discipline: str = "fcfs",
     hotspots: str | HotSpotConfig = "on",
     replication: ReplicationConfig | None = None,
+    overload: bool = False,
     seed: int = 0,
     spark: bool | str | Sequence[str] = True,
     security: Security | None = None,
@@ -210,6 +213,7 @@ async def connect_cluster(
         hotspots,
         seed,
         replication,
+        overload=overload,
     )
     where = checked(spark)
     check_address("scheduler", scheduler)
@@ -343,6 +347,8 @@ def _config(
     hotspots: str | HotSpotConfig,
     seed: int,
     replication: ReplicationConfig | None = None,
+    *,
+    overload: bool = False,
 ) -> dict[str, Any]:
     """Return checked plain values for the peers' factory."""
     measured = bandwidth == MEASURED
@@ -371,9 +377,19 @@ def _config(
         "discipline": check_discipline("discipline", discipline),
         "replication": msgspec.to_builtins(_replication(replication)),
         "hotspots": msgspec.to_builtins(hot_spot_config("hotspots", hotspots)),
-        "composition": msgspec.to_builtins(composition or CompositionConfig(late=LATE)),
+        "composition": msgspec.to_builtins(_composition(composition, overload)),
         "placement": msgspec.to_builtins(PlacementConfig(room_first=True, apart_first=True)),
     }
+
+
+def _composition(given: object, overload: object) -> CompositionConfig:
+    """Return the parameters of composition; with overload, peers admit plans whatever they have left."""
+    if given is not None and not isinstance(given, CompositionConfig):
+        raise ValueError(f"composition: {given!r}; expected a CompositionConfig, such as CompositionConfig(ratio=0.2)")
+    if not isinstance(overload, bool):
+        raise ValueError(f"overload: {overload!r}; expected True or False")
+    chosen = given or CompositionConfig(late=LATE)
+    return msgspec.structs.replace(chosen, enforce=False) if overload else chosen
 
 
 def _replication(given: object) -> ReplicationConfig:
