@@ -54,7 +54,7 @@ def page(text: str) -> str:
 
 
 def overview() -> str:
-    """All kinds, and what is assumed of them."""
+    """The table of all kinds of operators with their default profiles."""
     lines = ["| operator | cost a tuple | selectivity | keeps | active replicas | on Spark |"]
     lines += ["|---|---|---|---|---|---|"]
     for each in KINDS.values():
@@ -70,7 +70,7 @@ def overview() -> str:
 
 
 def section(each: Declaration) -> str:
-    """All that there is to say about a kind of operator."""
+    """The section of the page about a kind of operator."""
     code = [f"    {line}" for line in (*each.python, *each.yaml)]
     blocks = [f"### {each.kind}\n{_wrapped(each.help)}", table(each.parameters).rstrip() if each.parameters else ""]
     blocks += ["\n".join(code), _wrapped(each.note)]
@@ -78,7 +78,7 @@ def section(each: Declaration) -> str:
 
 
 def table(parameters: Mapping[str, Parameter]) -> str:
-    """Parameters with what they mean and what they are by default."""
+    """The table of parameters, with their meanings and defaults."""
     lines = ["| parameter | meaning | default |", "|---|---|---|"]
     lines += [f"| `{name}` | {each.help} | {each.default_text} |" for name, each in parameters.items()]
     return "\n".join(lines) + "\n"
@@ -98,6 +98,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Self
 
+from synergy_nb.plan.method_arguments import column_names, columns_with_expressions, without_none
+
 __all__ = ["Methods"]
 
 
@@ -111,36 +113,11 @@ class Methods:
         raise TypeError(f"{kind}: {self!r}; expected a stream")
 '''
 
-_TAIL: Final = """
-
-def _names(names: str | Iterable[str] | None) -> list[str] | None:
-    return None if names is None else [names] if isinstance(names, str) else list(names)
-
-
-def _columns(columns: Iterable[str | Sequence[str] | Mapping[str, str]], named: Mapping[str, str]) -> dict[str, Any]:
-    from synergy_nb.plan.sql import quoted  # noqa: PLC0415 - kept beside its only use
-
-    result: dict[str, Any] = {}
-    for each in columns:
-        if isinstance(each, Mapping):
-            result.update(each)
-            continue
-        for name in (each,) if isinstance(each, str) or not isinstance(each, Sequence) else each:
-            if not isinstance(name, str):
-                raise TypeError(f"columns: {each!r}; expected names of columns, or columns with their expressions")
-            result[name] = quoted(name)
-    return {**result, **named}
-
-
-def _not_none(**values: Any) -> dict[str, Any]:
-    return {name: value for name, value in values.items() if value is not None}
-"""
-
 
 def methods() -> str:
     """The module with the methods of streams."""
     kinds = [each for each in KINDS.values() if each.kind not in ("source", "sink")]
-    return _HEAD + "".join(f"\n{method(each)}" for each in kinds) + _TAIL
+    return _HEAD + "".join(f"\n{method(each)}" for each in kinds)
 
 
 def method(each: Declaration) -> str:
@@ -152,7 +129,7 @@ def method(each: Declaration) -> str:
         profile += ["selectivity: float | None = None", "at: str | None = None", "engine: str | None = None"]
         keyword += [*profile, "**named: str"]
         documented.append((", ".join(_PROFILE), "Options, see :class:`Stream`."))
-        handed = f"_not_none({', '.join(f'{name}={name}' for name in _PROFILE)})"
+        handed = f"without_none({', '.join(f'{name}={name}' for name in _PROFILE)})"
     else:
         keyword.append("**profile: Any")
         said = ", ".join(f"`{name}`" for name in _PROFILE if name != each.cost_from)
@@ -195,7 +172,7 @@ def _arguments(each: Declaration) -> tuple[list[str], list[str], dict[str, str],
         may = annotation if annotation == "Any" else f"{annotation} | None"
         plain = f"{name}: {may} = None" if optional else f"{name}: {annotation}"
         told, label = parameter.help, name
-        value = f"_names({name})" if parameter.type.name == "columns" else name
+        value = f"column_names({name})" if parameter.type.name == "columns" else name
         match parameter.spelling:
             case "many":
                 free.append(f"*{name}: str")
@@ -203,7 +180,7 @@ def _arguments(each: Declaration) -> tuple[list[str], list[str], dict[str, str],
                 value = f"list({name})" if needed else f"list({name}) or None"
             case "columns":
                 free.append(f"*{name}: str | Sequence[str] | Mapping[str, str]")
-                value, label = f"_columns({name}, named)", f"{name}, named"
+                value, label = f"columns_with_expressions({name}, named)", f"{name}, named"
                 optional = True
             case "values":
                 free.append(f"{name}: Mapping[str, str] | None = None")

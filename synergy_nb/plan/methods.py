@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Self
 
+from synergy_nb.plan.method_arguments import column_names, columns_with_expressions, without_none
+
 __all__ = ["Methods"]
 
 
@@ -54,8 +56,8 @@ class Methods:
         return self._then(
             "project",
             (),
-            {"columns": _columns(columns, named)},
-            _not_none(id=id, cost=cost, selectivity=selectivity, at=at, engine=engine),
+            {"columns": columns_with_expressions(columns, named)},
+            without_none(id=id, cost=cost, selectivity=selectivity, at=at, engine=engine),
         )
 
     def sample(self, fraction: Any, seed: int | None = None, **profile: Any) -> Self:
@@ -130,7 +132,12 @@ class Methods:
         profile
             Options ``id``, ``cost``, ``selectivity``, ``at``, ``engine``, see :class:`Stream`.
         """
-        return self._then("join", (other,), {"on": _names(on), "within": within, "suffix": suffix, "how": how}, profile)
+        return self._then(
+            "join",
+            (other,),
+            {"on": column_names(on), "within": within, "suffix": suffix, "how": how},
+            profile,
+        )
 
     def aggregate(
         self,
@@ -167,8 +174,8 @@ class Methods:
         return self._then(
             "aggregate",
             (),
-            {"by": _names(by), "window": window, "values": {**(values or {}), **named}, "half_life": half_life},
-            _not_none(id=id, cost=cost, selectivity=selectivity, at=at, engine=engine),
+            {"by": column_names(by), "window": window, "values": {**(values or {}), **named}, "half_life": half_life},
+            without_none(id=id, cost=cost, selectivity=selectivity, at=at, engine=engine),
         )
 
     def count(self, name: str | None = None, window: Any = None, **profile: Any) -> Self:
@@ -231,7 +238,7 @@ class Methods:
         return self._then(
             "compare",
             () if count is None else (count,),
-            {"value": value, "fraction": fraction, "by": _names(by)},
+            {"value": value, "fraction": fraction, "by": column_names(by)},
             profile,
         )
 
@@ -266,7 +273,7 @@ class Methods:
         profile
             Options ``id``, ``cost``, ``selectivity``, ``at``, ``engine``, see :class:`Stream`.
         """
-        return self._then("top", (), {"k": k, "by": list(by), "per": _names(per), "window": window}, profile)
+        return self._then("top", (), {"k": k, "by": list(by), "per": column_names(per), "window": window}, profile)
 
     def percentile(
         self,
@@ -301,7 +308,7 @@ class Methods:
         return self._then(
             "percentile",
             (),
-            {"value": value, "fraction": fraction, "by": _names(by), "name": name, "window": window},
+            {"value": value, "fraction": fraction, "by": column_names(by), "name": name, "window": window},
             profile,
         )
 
@@ -336,26 +343,3 @@ class Methods:
             Options ``id``, ``cost``, ``selectivity``, ``at``, ``engine``, see :class:`Stream`.
         """
         return self._then("decrypt", (), {"columns": columns, "key": key}, profile)
-
-
-def _names(names: str | Iterable[str] | None) -> list[str] | None:
-    return None if names is None else [names] if isinstance(names, str) else list(names)
-
-
-def _columns(columns: Iterable[str | Sequence[str] | Mapping[str, str]], named: Mapping[str, str]) -> dict[str, Any]:
-    from synergy_nb.plan.sql import quoted  # noqa: PLC0415 - kept beside its only use
-
-    result: dict[str, Any] = {}
-    for each in columns:
-        if isinstance(each, Mapping):
-            result.update(each)
-            continue
-        for name in (each,) if isinstance(each, str) or not isinstance(each, Sequence) else each:
-            if not isinstance(name, str):
-                raise TypeError(f"columns: {each!r}; expected names of columns, or columns with their expressions")
-            result[name] = quoted(name)
-    return {**result, **named}
-
-
-def _not_none(**values: Any) -> dict[str, Any]:
-    return {name: value for name, value in values.items() if value is not None}
