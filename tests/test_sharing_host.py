@@ -345,7 +345,7 @@ def test_what_is_made_on_spark_is_shared_like_anything_else(monkeypatch: pytest.
         full, late, state_bytes, uncovered_bytes = False, 0, 0, 0
 
         def __init__(self, ready: Callable[[], None], clock: Callable[[], float], **options: Any) -> None:
-            super().__init__(ready, clock, encode=options["encode"], most=options["most"])
+            super().__init__(ready, clock, most=options["most"])
             self.taken = ORIGIN
 
         def prepare(self, since: Point = ORIGIN) -> None:

@@ -103,7 +103,6 @@ def test_a_live_stream_has_positions_true_punctuations_and_the_schema_of_its_pla
         feed = PeerFeed(
             lambda: None,
             lambda: next(clock),
-            encode=None,
             most=1 << 20,
             loop=asyncio.get_running_loop(),
             address="a",
@@ -148,7 +147,6 @@ class Replay:
         self.feed = ThreadFeed(
             self._drain,
             self.clock,
-            encode=None,
             most=1 << 20,
             since=since,
             loop=asyncio.get_running_loop(),
@@ -435,9 +433,8 @@ def test_skipped_tuples_are_not_retained_and_skipping_can_be_cancelled() -> None
 
 
 def test_a_pushed_source_continues_behind_a_position() -> None:
-    feed = PushFeed(
-        lambda: None, lambda: 7.0, encode=encoded, most=500, since=Point(10, 5000), schema=COLUMNS | TIME, room=1 << 20
-    )
+    feed = PushFeed(lambda: None, lambda: 7.0, most=500, since=Point(10, 5000), schema=COLUMNS | TIME, room=1 << 20)
+    feed.encode = encoded
 
     def push(item: Item) -> list[Chunk]:
         assert feed.push(encode(item))
@@ -470,7 +467,6 @@ def test_samples_of_a_peer_follow_those_of_the_one_before() -> None:
         feed = PeerFeed(
             lambda: None,
             lambda: 10.0,
-            encode=None,
             most=1 << 20,
             since=since,
             loop=asyncio.get_running_loop(),
@@ -497,7 +493,6 @@ def test_results_of_a_query_continue_behind_a_position_and_wait_until_they_are_r
         part = SparkPart(
             lambda: None,
             lambda: 9.0,
-            encode=None,
             most=1 << 20,
             since=since,
             host=SparkHost(loop, lambda: 9.0, lambda *_, **__: None),

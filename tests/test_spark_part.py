@@ -77,7 +77,6 @@ class Part:
         self.part = SparkPart(
             lambda: None,
             lambda: 9.0,
-            encode=None,
             most=1 << 20,
             host=host,
             application="app",

@@ -126,7 +126,6 @@ class World:
             return ThreadFeed(
                 ready,
                 wire.clock,
-                encode=None,
                 most=1 << 20,
                 since=since,
                 loop=wire.loop,

@@ -119,7 +119,6 @@ async def _run(keys: int, count: int, copied: bool) -> dict[str, float]:
         return ThreadFeed(
             ready,
             time.time,
-            encode=None,
             most=1 << 20,
             since=since,
             loop=asyncio.get_running_loop(),

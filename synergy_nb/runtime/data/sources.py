@@ -50,8 +50,6 @@ class Feed:
         Callback on the event loop when a chunk is pending.
     clock
         Function that returns wall-clock seconds.
-    encode
-        Encoder of a chunk; None: chunks are not encoded. It may change while the feed emits.
     most
         Limit of a chunk, bytes.
     since
@@ -61,6 +59,8 @@ class Feed:
     ----------
     point : Point
         Point in the stream at which the next chunk begins.
+    encode : callable or None
+        Encoder of a chunk; None: chunks are not encoded. It may change while the feed emits.
     """
 
     def __init__(
@@ -68,7 +68,6 @@ class Feed:
         ready: Callable[[], None],
         clock: Callable[[], float],
         *,
-        encode: Callable[[Chunk], None] | None,
         most: int,
         since: Point = ORIGIN,
     ) -> None:
@@ -78,7 +77,7 @@ class Feed:
         self.timed = True  # whether tuples have due times, instead of being emitted as fast as possible
         self.point = since
         self.stopped = False
-        self.encode = encode
+        self.encode: Callable[[Chunk], None] | None = None
         self._most = most
 
     def prepare(self) -> None:
@@ -135,7 +134,6 @@ class ThreadFeed(Feed):
         ready: Callable[[], None],
         clock: Callable[[], float],
         *,
-        encode: Callable[[Chunk], None] | None,
         most: int,
         since: Point = ORIGIN,
         loop: asyncio.AbstractEventLoop,
@@ -143,7 +141,7 @@ class ThreadFeed(Feed):
         failed: Callable[[BaseException], None],
         name: str,
     ) -> None:
-        super().__init__(ready, clock, encode=encode, most=most, since=since)
+        super().__init__(ready, clock, most=most, since=since)
         self._loop = loop
         self._open = read
         self._failed = failed
@@ -308,7 +306,6 @@ class PeerFeed(Feed):
         ready: Callable[[], None],
         clock: Callable[[], float],
         *,
-        encode: Callable[[Chunk], None] | None,
         most: int,
         since: Point = ORIGIN,
         loop: asyncio.AbstractEventLoop,
@@ -316,7 +313,7 @@ class PeerFeed(Feed):
         interval: float,
         samples: Callable[[], Iterable[Sample]],
     ) -> None:
-        super().__init__(ready, clock, encode=encode, most=most, since=since)
+        super().__init__(ready, clock, most=most, since=since)
         self._loop = loop
         self._address = address
         self._interval = interval
@@ -375,13 +372,12 @@ class PushFeed(Feed):
         ready: Callable[[], None],
         clock: Callable[[], float],
         *,
-        encode: Callable[[Chunk], None] | None,
         most: int,
         since: Point = ORIGIN,
         schema: Mapping[str, str],
         room: int,
     ) -> None:
-        super().__init__(ready, clock, encode=encode, most=most, since=since)
+        super().__init__(ready, clock, most=most, since=since)
         self._schema = schema
         self._room = room
         self._waiting = 0

@@ -77,7 +77,6 @@ class SparkPart(Feed):
         ready: Callable[[], None],
         clock: Callable[[], float],
         *,
-        encode: Callable[[Chunk], None] | None,
         most: int,
         since: Point = ORIGIN,
         host: SparkHost,
@@ -91,7 +90,7 @@ class SparkPart(Feed):
         committed: Callable[[], None] = lambda: None,
         epoch: int = 0,
     ) -> None:
-        super().__init__(ready, clock, encode=encode, most=most, since=since)
+        super().__init__(ready, clock, most=most, since=since)
         self._host = host
         self._application = application
         self._operator = operator
