@@ -286,7 +286,7 @@ def test_substitutes_of_the_papers_traces_are_not_compared(monkeypatch: pytest.M
     assert all("--set traces=FILE" in check.rule for check in theirs)
 
 
-def test_the_log_of_a_real_server(real_data: Path) -> None:
+def test_the_log_of_a_real_server_is_projected(real_data: Path) -> None:
     found = values(recorded(str(real_data / "sdsc-http.txt.gz"), "x", 0.25, 0.2, 1.0, 10_000, 1000, 300.0, 1))
     assert found["transient", "same window: error"] < found["mm1", "same window: error"]
     assert found["transient", "same window: error of means"] < 0.2

@@ -364,7 +364,7 @@ def test_verdicts_on_execution_times_can_fail(better: float, expected: str) -> N
     assert [check.verdict for check in checks[:3]] == [expected] * 3
 
 
-def test_the_log_of_a_real_server(real_data: Path) -> None:
+def test_the_log_of_a_real_server_is_read_and_predicted(real_data: Path) -> None:
     trace = str(real_data / "sdsc-http.txt.gz")
     found = Measured([components(trace, SECOND, (75, 1.0), (1200.0, 0.4), (0.02, 0.0005), (0.0, 0.0), 2000, 1)])
     name = "ratio at predictions, count of 1 s, every 75 tuples and 1 s"

@@ -449,7 +449,7 @@ def test_peers_stay_up_for_others_until_they_are_told_to_end(
             socket.create_connection((host, int(port)), timeout=2.0).close()
 
 
-def test_a_scheduler_that_does_not_answer(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_scheduler_that_does_not_answer_is_one_line(monkeypatch: pytest.MonkeyPatch) -> None:
     from synergy_nb.runtime.process import starting
 
     closed: list[bool] = []

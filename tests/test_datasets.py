@@ -157,6 +157,6 @@ def test_a_wrong_argument_of_fetch_is_named_and_nothing_is_stored(
     assert left_in(tmp_path / "to") == []
 
 
-def test_a_folder_that_cannot_be_made(tmp_path: Path, original: Path) -> None:
+def test_a_folder_that_cannot_be_made_is_named(tmp_path: Path, original: Path) -> None:
     with pytest.raises(ValueError, match=r"to: .*; expected a folder that can be written"):
         fetch("lbl-tcp-3", original.as_uri(), SHA256, original / "below-a-file")

@@ -167,7 +167,7 @@ def test_duckdb_computes_the_result_of_the_query(
     inputs.query(given, 100.0)  # a valid plan
 
 
-def test_a_log_that_is_not_utf_8(tmp_path: Path) -> None:
+def test_a_log_that_is_not_utf_8_is_read(tmp_path: Path) -> None:
     made = requests()
     ncsa(tmp_path / "access_log", made)
     given = inputs.choose(tmp_path / "access_log")
@@ -292,7 +292,7 @@ def test_the_demo_on_a_trace_goes_on_when_a_peer_is_killed(tmp_path: Path) -> No
 
 @pytest.mark.slow
 @pytest.mark.timeout(630)
-def test_the_demo_on_the_real_trace(tmp_path: Path, real_data: Path) -> None:
+def test_the_demo_on_the_real_trace_equals_duckdb(tmp_path: Path, real_data: Path) -> None:
     code, found, said = demo(tmp_path, "--peers", "3", "--speed", "40000", "--spark", "off", data=real_data)
     assert code == 0, said
     checked(found, peers=3, rows=282)

@@ -110,7 +110,7 @@ def test_limbs_do_not_overflow_however_often_they_are_merged() -> None:
     assert found == float(sum(map(Fraction, terms)) * 2**42)
 
 
-def test_keys_may_be_null_and_nan() -> None:
+def test_groups_may_have_null_and_nan_keys() -> None:
     keys = [None, NAN, None, NAN, 0.0, -0.0]
     table = pl.DataFrame({"key": keys, "term": [1.0, 2.0, 0.5, 0.25, 4.0, 8.0]})
     found = rounded(split(table, "term", ["key"]).lazy(), ["key"], "sum", 6)

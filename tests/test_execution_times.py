@@ -109,7 +109,7 @@ def test_the_time_of_one_application_rises_with_the_rate_of_another() -> None:
     assert times.predict(50.0 + 500.0, 1e-6).seconds == pytest.approx(0.0155, rel=1e-9)
 
 
-def test_at_another_node_times_are_scaled() -> None:
+def test_times_at_another_node_are_scaled_by_capacity() -> None:
     twice = regressed(STEADY).scaled(2.0)
     assert twice.predict(300.0, 1e-4).seconds == pytest.approx(2 * 0.020903571, abs=1e-8)
     assert twice.pairs == tuple((rate, 2.0 * seconds) for rate, seconds in zip(RATES, STEADY, strict=True))

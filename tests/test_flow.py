@@ -250,7 +250,7 @@ def test_fast_peers_take_less_time() -> None:
     assert flow.delays("a").mean == pytest.approx(0.05)
 
 
-def test_bursts_come_in_their_segments() -> None:
+def test_bursts_arrive_in_their_segments() -> None:
     flow = Flow(seed=5, keep=100_000)
     arrivals = Arrivals.on_off(30.0, 10.0, 1.25, 1.25)
     flow.add(chain("a", arrivals, OUTSIDE))
@@ -364,7 +364,7 @@ def test_many_at_one_time_stay_in_order() -> None:
     assert flow.in_flight == 0
 
 
-def test_the_future_may_come_before_what_was_the_next() -> None:
+def test_an_event_may_be_added_before_the_next_one() -> None:
     flow = Flow()
     flow.add(chain("late", Arrivals.trace([900.0]), Component("v", Service.constant(1.0))))
     flow.run(until=10.0)
@@ -416,7 +416,7 @@ def test_a_plan_is_translated_to_a_simulated_application() -> None:
     assert 0.026 < flow.delays("a").mean < 0.03
 
 
-def test_a_plan_on_streams_that_run_already() -> None:
+def test_a_plan_may_read_streams_of_a_running_application() -> None:
     asked = source("peers", rate=50).delay("2 ms").delay("4 ms").sink("all", delay="1 s")
     flow = Flow()
     flow.add(from_plan("a", asked, {"source": "u", "delay": "v", "delay_2": "v", "sink": "u"}))

@@ -43,7 +43,7 @@ def path(plan: Plan, route: tuple[str, ...], peers: dict[str, str], capacity: fl
     return tuple(hops)
 
 
-def test_the_routes_of_figure_2_6() -> None:
+def test_the_plan_of_figure_2_6_has_two_routes() -> None:
     assert set(diamond().routes) == set(ROUTES)
 
 

@@ -206,7 +206,7 @@ def test_a_source_that_cannot_be_read_fails() -> None:
     play(scenario)
 
 
-def test_damaged_data_and_data_without_a_reader_harm_nobody() -> None:
+def test_damaged_data_and_data_without_a_reader_are_ignored() -> None:
     async def scenario() -> None:
         pair = Pair(read=reading(10, 100))
         chunks = tuple(chunks_of([Batch(table(0, 3), 0, 0.0)], ORIGIN))
@@ -336,7 +336,7 @@ def test_each_kind_of_operator_has_run_once_before_the_first_tuple(monkeypatch: 
 # -- the end of it ---------------------------------------------------------------------------------------------------
 
 
-def test_undeploying_in_the_middle_leaves_nothing() -> None:
+def test_undeploying_during_execution_leaves_nothing() -> None:
     async def scenario() -> None:
         pair = Pair(read=reading(10**9, 100), limits=Limits(20_000))
         peers = {"source": "a", "filter": "b", "sink": "a"}

@@ -95,7 +95,7 @@ def story(
     return Outcome(math.inf, first)
 
 
-def test_the_first_miss_is_where_the_queue_says() -> None:
+def test_the_first_miss_is_where_the_formula_of_the_queue_has_it() -> None:
     outcome = story(backlog=False)
     assert outcome.missed == pytest.approx(11.95, abs=0.06), "two tuples that come together take 10 ms more by turns"
 

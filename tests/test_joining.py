@@ -53,7 +53,7 @@ def test_waves_shrink_where_peers_do_not_keep_up_and_grow_again() -> None:
     assert sizes == [1, 1, 2, 4, 8, 4, 2, 4]
 
 
-def test_who_did_not_join_comes_again_through_another_member() -> None:
+def test_a_peer_that_did_not_join_tries_again_through_another_member() -> None:
     waves = JoinWaves(names(4))
     waves.ended(waves.next(), 0.1)
     waves.ended(waves.next(), 0.1)

@@ -252,7 +252,7 @@ def test_news_of_a_dead_peer_counts_after_it_has_refuted_its_death() -> None:
     assert membership.is_dead("c")
 
 
-def test_who_was_declared_dead_spreads_its_verdicts_no_more() -> None:
+def test_a_peer_that_was_declared_dead_spreads_its_verdicts_no_more() -> None:
     peer, _, membership = bench("a", "b")
     peer.receive("b", Ping(1, 1, (News("c", DEAD, 5),)), 100.1)
     own = membership.incarnation

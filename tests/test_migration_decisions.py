@@ -206,7 +206,7 @@ def test_a_margin_asks_for_more_slack() -> None:
     assert not project(T2, newcomer(0.022), margin=0.0025).accepted
 
 
-def test_who_runs_has_to_keep_its_limit_too() -> None:
+def test_running_components_have_to_keep_their_slack_at_the_target() -> None:
     found = project([Execution("z", 400, 0.002, 2e-5, 0.0135)], newcomer(0.022))
     assert (found.accepted, found.tightest) == (False, "z")
 

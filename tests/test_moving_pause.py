@@ -95,7 +95,7 @@ AT = {"u": "U", "x": "S", "out": "O"}
         pytest.param({"U S": 200.0, "U T": 200.0, "S O": 200.0, "T O": 200.0}, 0.0, id="all far"),
     ],
 )
-def test_results_arrive_with_no_gap_beyond_what_the_new_links_are_longer(
+def test_results_arrive_with_no_gap_beyond_the_added_delay_of_the_links(
     delays: dict[str, float], longer: float
 ) -> None:
     world, began = run(ONE, AT, delays, "T")

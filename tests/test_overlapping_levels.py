@@ -38,7 +38,7 @@ def test_a_load_on_the_boundary_is_in_the_higher_level(overlap: float, expected:
     assert len(reported(below, 4, overlap)) == expected != len(reported(WALK, 4, overlap))
 
 
-def test_which_loads_of_the_walk_are_reported() -> None:
+def test_the_reported_loads_of_a_walk_are_those_by_hand() -> None:
     assert reported(WALK, 3) == [12, 17, 21, 26, 28, 29, 36, 39]
 
 

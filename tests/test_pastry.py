@@ -512,7 +512,7 @@ def test_leaf_sets_heal_after_a_partition() -> None:
     assert not world.false_deaths()
 
 
-def test_hearsay_announces_to_those_who_enter_the_leaf_set() -> None:
+def test_a_peer_announces_itself_to_new_members_of_its_leaf_set() -> None:
     peer, pastry, _ = lone()
     peer.call(0.0, pastry.join, None)
     effects = peer.receive("a", Leaves(("b",), False), 1.0)

@@ -238,7 +238,7 @@ def head(found: JournalSeries) -> tuple[str, str, str]:
     return said["glyph"], said["status"], said["sentence"]
 
 
-def test_an_application_that_runs_within_its_limit() -> None:
+def test_an_application_within_its_limit_is_described_as_running() -> None:
     said = status_pieces(readings(story(60)))
     assert said["head"]["title"] == "top pairs"
     assert said["head"]["facts"] == "top-1 · 7 operators on 5 peers"

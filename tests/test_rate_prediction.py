@@ -71,7 +71,7 @@ def test_predicted_rates_equal_the_worked_examples(
     assert (round(100 * error.mape, 6), round(100 * error.last_mape, 6)) == (mape, last)
 
 
-def test_weighted_error_of_the_first_example() -> None:
+def test_the_weighted_error_equals_that_of_the_first_example() -> None:
     assert round(100 * errors(literal(A), OWN_A, A).wape, 6) == 3.424658
 
 

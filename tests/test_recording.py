@@ -162,7 +162,7 @@ def test_an_error_of_a_handler_is_recorded_and_replayed() -> None:
         ([[2, ["ended", b"abc"]]], [[2, ["ended", b"abcd"]]], None),
     ],
 )
-def test_the_first_difference_of_effects_in_words(
+def test_the_first_difference_of_effects_is_described_in_words(
     recorded: list[list[object]], replayed: list[list[object]], text: str | None
 ) -> None:
     found = differs(recorded, replayed, {"Hi": ("number",)})

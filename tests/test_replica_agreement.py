@@ -182,7 +182,9 @@ UNION["second"] = [UNION["first"][at] for at in (2, 3, 0, 1)]
 
 
 @pytest.mark.parametrize(("rows", "plain"), [(2, ([85.0, 45.0], [45.0, 85.0])), (3, ([220 / 3], [170 / 3]))])
-def test_windows_of_rows_over_the_paper_s_union(rows: int, plain: tuple[list[float], list[float]]) -> None:
+def test_windows_of_rows_over_the_papers_union_agree_when_sorted(
+    rows: int, plain: tuple[list[float], list[float]]
+) -> None:
     """Replicas of figure 1's union emit in different orders; windows of rows then differ, and sorted ones do not."""
     columns = {"server": "str", "load": "float"}
     plan = (

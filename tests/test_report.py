@@ -214,7 +214,7 @@ def test_a_chart_says_its_values_and_keeps_within_its_frame() -> None:
 
 
 @pytest.mark.parametrize("width", [400.0, 1030.0])
-def test_a_chart_of_one_point_without_a_limit(width: float) -> None:
+def test_a_chart_of_one_point_without_a_limit_is_drawn(width: float) -> None:
     chart = delay_chart([Delay(0.0, 0.01, 0.01, 1)], None, size=(width, 300.0))
     assert "limit" not in chart
     assert "p50 10 ms" in chart

@@ -280,7 +280,7 @@ def test_even_loads_reach_the_ideal_set_and_idle_streams_bound_nothing() -> None
     assert mmad_bound(EXAMPLE, [1.0], [0] * 4) == pytest.approx(1.0)
 
 
-def test_what_is_overloaded_at_the_lower_bound_has_no_feasible_set() -> None:
+def test_a_node_overloaded_at_the_lower_bound_leaves_no_feasible_set() -> None:
     bound = [0.6 * 2 / 20, 0.0]
     assert (
         feasible_ratio(EXAMPLE, [1, 1], PLANS["a"], bound)
@@ -298,7 +298,7 @@ def test_communication_takes_from_the_feasible_set() -> None:
     assert feasible_ratio(EXAMPLE, [1, 1], PLANS["c"], arcs=arcs) < feasible_ratio(EXAMPLE, [1, 1], PLANS["c"])
 
 
-def test_a_size_is_a_number_and_travels() -> None:
+def test_a_size_is_a_number_and_survives_encoding() -> None:
     sampled = feasible_ratio(EXAMPLE, [1, 1], PLANS["b"])
     copied = pickle.loads(pickle.dumps(sampled))
     assert isinstance(copied, Ratio)
@@ -332,7 +332,7 @@ def literal_rod(load: Array, capacity: Array, bound: Array | None = None) -> lis
 
 
 @given(st.integers(0, 10_000))
-def test_rod_is_what_the_pseudocode_says(seed: int) -> None:
+def test_rod_equals_its_pseudocode(seed: int) -> None:
     load, capacity, _ = problem(seed)
     assert rod(load, capacity).tolist() == literal_rod(load, capacity)
     bound = np.random.default_rng(seed).random(load.shape[1]) * 0.9 * capacity.sum() / load.sum(axis=0) / load.shape[1]
@@ -363,7 +363,7 @@ def test_a_known_lower_bound_helps_beyond_it() -> None:
     assert np.mean(gains) > 0.05
 
 
-def test_groups_stay_together_and_what_is_pinned_stays() -> None:
+def test_groups_stay_together_and_pinned_operators_at_their_nodes() -> None:
     load = linearised(random_trees(24, 2, seed=2)).load
     groups = np.arange(24) // 3
     placed = rod(load, np.ones(4), groups=groups)
@@ -418,7 +418,7 @@ def test_among_harmless_nodes_the_one_with_the_neighbours_may_be_taken() -> None
         ({"arcs": Arcs(np.array([[0, 1]]), -np.ones((1, 2)))}, "arcs: a coefficient below 0"),
     ],
 )
-def test_bad_input_of_rod_is_one_clear_error(arguments: dict[str, Any], message: str) -> None:
+def test_wrong_input_of_rod_is_one_error_each(arguments: dict[str, Any], message: str) -> None:
     good: dict[str, Any] = {"load": [[1.0, 0.0], [0.0, 1.0]], "capacity": [0.5, 0.5]}
     with pytest.raises(ValueError, match=message):
         rod(**{**good, **arguments})
@@ -436,7 +436,7 @@ def test_bad_input_of_rod_is_one_clear_error(arguments: dict[str, Any], message:
         ({"rates": [[50.0, 50.0]]}, "rates: every point exceeds the capacity of all nodes"),
     ],
 )
-def test_bad_input_of_sizes_is_one_clear_error(arguments: dict[str, Any], message: str) -> None:
+def test_wrong_input_of_sizes_is_one_error_each(arguments: dict[str, Any], message: str) -> None:
     good: dict[str, Any] = {"load": [[1.0, 0.0], [0.0, 1.0]], "capacity": [1.0, 1.0], "assignment": [0, 1]}
     with pytest.raises(ValueError, match=message):
         feasible_ratio(**{**good, **arguments})

@@ -37,7 +37,7 @@ def test_a_plan_is_placed_as_its_loads_are() -> None:
     assert set(found.assignment) == set(example().operators)
 
 
-def test_what_the_plan_pins_stays_and_load_goes_elsewhere() -> None:
+def test_pinned_operators_stay_and_load_goes_elsewhere() -> None:
     one = source("packets", id="one", rate=10, at="v2")
     heavy = one.delay("50 ms", id="heavy", at="v2").delay("20 ms", id="light").sink("a")
     found = place(heavy, PEERS, {"sink": "v2"})
@@ -102,7 +102,7 @@ def test_joins_and_varying_operators_are_placed() -> None:
         ({"rates": [[1.0]]}, "rates: .* expected a column for each of 2 variables"),
     ],
 )
-def test_what_cannot_be_placed_is_one_clear_error(arguments: dict[str, Any], message: str) -> None:
+def test_plans_that_cannot_be_placed_are_refused_by_name(arguments: dict[str, Any], message: str) -> None:
     with pytest.raises(ValueError, match=message):
         place(**{"plan": example(), "capacities": PEERS, **arguments})
 

@@ -49,7 +49,7 @@ def slow_value(load: Array, capacity: Array, placed: Ints, bound: Array, arcs: A
 
 
 @pytest.mark.parametrize("seed", range(4))
-def test_no_move_and_no_swap_betters_what_was_refined(seed: int) -> None:
+def test_no_move_and_no_swap_improves_a_refined_placement(seed: int) -> None:
     """Nor does it when communication costs something, there is a lower bound, and capacities differ."""
     rng = np.random.default_rng(seed)
     model = linearised(random_trees(10, 2, rng), transfer=1e-4 * (seed % 2))
@@ -231,7 +231,7 @@ def test_random_has_equal_counts_and_a_seed() -> None:
     assert placed.tolist() == random_placement(23, 5, seed=4).tolist() != random_placement(23, 5, seed=5).tolist()
 
 
-def test_load_balancing_follows_the_rates_that_it_is_told() -> None:
+def test_load_balancing_follows_the_given_rates() -> None:
     load = np.eye(2)[[0, 1, 0, 1]]
     rates = [[4.0, 1.0], [0.0, 1.0]]  # 2 and 1 on average, 4 and 1 at most
     assert largest_load_first(load, [1, 1], rates).tolist() == [0, 0, 1, 1]

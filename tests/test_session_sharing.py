@@ -109,7 +109,7 @@ def test_the_readers_of_a_stream_that_moves_follow() -> None:
     assert account.peers["end"] == "peer-3"
 
 
-def test_what_is_shared_has_the_earliest_deadline_of_all_who_use_it() -> None:
+def test_a_shared_component_has_the_earliest_deadline_of_its_users() -> None:
     ring = Sharing(1)
     ring.begin("peer-0", "a", owner(AT, 1))
     ring.run(0.2)
@@ -225,7 +225,7 @@ def run_sharing(seed: int) -> None:
 
 
 @pytest.mark.parametrize("seed", [*range(5), *(pytest.param(seed, marks=pytest.mark.slow) for seed in range(5, 12))])
-def test_who_shares_a_stream_has_all_of_it_whatever_happens(seed: int) -> None:
+def test_a_sharer_has_the_whole_stream_whatever_happens(seed: int) -> None:
     run_sharing(seed)
 
 
@@ -261,5 +261,5 @@ def run_left_alone(seed: int) -> None:
 
 
 @pytest.mark.parametrize("seed", range(6))
-def test_a_stream_goes_on_for_who_shares_it_when_its_owner_ends(seed: int) -> None:
+def test_a_stream_goes_on_for_its_sharers_when_its_owner_ends(seed: int) -> None:
     run_left_alone(seed)

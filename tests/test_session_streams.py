@@ -231,7 +231,7 @@ def disturbed(seed: int) -> Both:
 
 
 @pytest.mark.parametrize("seed", [*range(4), *(pytest.param(seed, marks=pytest.mark.slow) for seed in range(4, 8))])
-def test_deaths_and_moves_of_what_has_backups_lose_and_double_nothing(seed: int) -> None:
+def test_deaths_and_moves_of_components_with_backups_lose_and_double_nothing(seed: int) -> None:
     ring = disturbed(seed)
     rows = ring.until_ended("r")
     assert ring.status("r") == "running"
@@ -240,7 +240,7 @@ def test_deaths_and_moves_of_what_has_backups_lose_and_double_nothing(seed: int)
     assert rows == sorted_rows(pl.concat([both, tables[2]]))
 
 
-def test_a_shared_stream_goes_on_for_who_shares_it() -> None:
+def test_a_shared_stream_goes_on_for_its_sharers() -> None:
     ring = Both(7, 5, sources=1, rows=400)
     query = packets(0).filter("bytes > 100", id="f")
     ring.submit("peer-0", "a", query.project("destination_port", id="p").sink(id="sink"))

@@ -47,7 +47,7 @@ def test_throughput_is_that_of_the_bottleneck() -> None:
         ({"throughput": "100 kB/s"}, "throughput"),
     ],
 )
-def test_what_cannot_be_promised_is_refused_by_name(qos: dict[str, str], reason: str) -> None:
+def test_a_limit_that_cannot_be_met_is_refused_by_name(qos: dict[str, str], reason: str) -> None:
     ring = Ring(4, seed=1, config=lambda n: PeerConfig(f"peer-{n}", seed=n))
     ring.submit("peer-0", "r", row(rate=60.0, **qos))
     report = ring.until_decided("r")

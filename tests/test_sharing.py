@@ -67,7 +67,7 @@ def left(ring: Ring) -> bool:
     )
 
 
-def test_the_same_query_needs_nothing_but_a_sink() -> None:
+def test_a_repeated_query_deploys_only_a_sink() -> None:
     ring = Ring(8, seed=1, codec=True)
     first = started(ring, "peer-3", "a", by_link())
     loads = {address: each.ledger.load for address, each in ring.synergy.items()}
@@ -148,7 +148,7 @@ def test_retained_results_of_a_sink_do_not_delay_sharers() -> None:
     assert not left(ring)
 
 
-def test_a_stream_of_a_stream_keeps_all_that_it_is_made_of() -> None:
+def test_a_shared_stream_retains_all_producers_upstream() -> None:
     ring = Ring(10, seed=5)
     first = started(ring, "peer-1", "a", by_link())
     ranked = packets().aggregate("link", "1 s", n="count(*)", cost="1 ms", id="by_link").sort("n desc", id="ranked")
@@ -197,7 +197,7 @@ def test_a_failed_component_fails_all_its_applications() -> None:
     assert {operator for _, _, operator in ring.deployed} == {"sink"}  # with its results
 
 
-def test_a_reader_that_takes_nothing_fails_its_application_and_nobody_else() -> None:
+def test_a_reader_that_consumes_nothing_fails_its_application_alone() -> None:
     ring = Ring(8, seed=2)
     first = started(ring, "peer-3", "a", by_link())
     started(ring, "peer-5", "b", by_source())
@@ -251,7 +251,7 @@ def test_without_sharing_nothing_is_offered_or_found() -> None:
 
 
 @pytest.mark.parametrize("seed", range(4))
-def test_a_stream_that_ends_while_it_is_being_shared_harms_nobody(seed: int) -> None:
+def test_a_stream_that_ends_during_sharing_harms_no_application(seed: int) -> None:
     ring = Ring(8, seed=20 + seed)
     started(ring, "peer-1", "a", by_link())
     ring.submit("peer-2", "b", by_source())

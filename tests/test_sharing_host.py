@@ -241,7 +241,7 @@ def encoded(made: Component) -> bool:
 
 @pytest.mark.parametrize("at", ["a", "b"])
 @pytest.mark.parametrize("point", ["source", "filter"])
-def test_who_joins_gets_the_last_promise_and_all_that_follows_it(
+def test_a_sharer_gets_the_last_promise_and_all_that_follows(
     point: str, at: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     seen: list[Item] = []
@@ -278,7 +278,7 @@ def test_who_joins_gets_the_last_promise_and_all_that_follows_it(
     play(scenario)
 
 
-def test_a_stream_that_has_promised_nothing_is_joined_all_the_same() -> None:
+def test_a_stream_without_a_promise_can_be_joined() -> None:
     async def scenario() -> None:
         pair = Sharing()
         pair.deploy("first", pushed(), HERE)
@@ -309,7 +309,7 @@ def test_a_stream_that_has_ended_gives_its_end_at_once() -> None:
 
 
 @pytest.mark.parametrize("seed", range(12))
-def test_whoever_joins_whenever_gets_a_suffix_of_the_stream(seed: int) -> None:
+def test_a_sharer_gets_a_suffix_of_the_stream_whenever_it_joins(seed: int) -> None:
     rng = random.Random(seed)
 
     async def scenario() -> None:
@@ -338,7 +338,7 @@ def test_whoever_joins_whenever_gets_a_suffix_of_the_stream(seed: int) -> None:
     play(scenario)
 
 
-def test_what_is_made_on_spark_is_shared_like_anything_else(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_stream_made_on_spark_is_shared_like_any_other(monkeypatch: pytest.MonkeyPatch) -> None:
     class Part(Feed):
         """Takes items and commits them at once."""
 
@@ -386,7 +386,7 @@ def test_what_is_made_on_spark_is_shared_like_anything_else(monkeypatch: pytest.
     play(scenario)
 
 
-def test_a_stream_is_kept_once_for_all_and_encoded_once_if_anybody_is_elsewhere() -> None:
+def test_a_shared_stream_is_retained_once_and_encoded_once_for_remote_readers() -> None:
     async def scenario() -> None:
         pair = Sharing(limits=Limits(2_000, results=2_000))
         pair.deploy("first", pushed(), HERE)
@@ -413,7 +413,7 @@ def test_a_stream_is_kept_once_for_all_and_encoded_once_if_anybody_is_elsewhere(
 # -- what is measured ------------------------------------------------------------------------------------------------
 
 
-def test_saved_work_shows_in_what_is_measured() -> None:
+def test_shared_work_is_measured_once() -> None:
     async def scenario() -> None:
         pair = Sharing()
         pair.deploy("first", pushed(), HERE)
@@ -437,7 +437,7 @@ def test_saved_work_shows_in_what_is_measured() -> None:
 # -- whom it never stops ---------------------------------------------------------------------------------------------
 
 
-def test_who_falls_behind_fails_by_name_and_stops_nobody() -> None:
+def test_a_sharer_that_falls_behind_fails_by_name_and_delays_no_other() -> None:
     async def scenario() -> None:
         pair = Sharing(limits=Limits(20_000, 50_000, 20_000))
         pair.deploy("first", pushed(), HERE)
@@ -534,7 +534,7 @@ def test_one_of_several_consumers_may_go() -> None:
     play(scenario)
 
 
-def test_on_its_own_for_others_a_component_goes_at_the_pace_of_the_fastest() -> None:
+def test_sharers_alone_set_the_pace_by_the_fastest_of_them() -> None:
     async def scenario() -> None:
         taken: list[int] = []
         pair = Sharing(read=reading(500, 100, taken), limits=Limits(20_000, 60_000, 20_000))
@@ -584,7 +584,7 @@ def raising(monkeypatch: pytest.MonkeyPatch, since: int) -> None:
 
 
 @pytest.mark.parametrize("at", ["a", "b"])
-def test_what_has_failed_cannot_be_shared_and_says_so(at: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_sharing_a_failed_component_is_refused_by_name(at: str, monkeypatch: pytest.MonkeyPatch) -> None:
     raising(monkeypatch, 0)
 
     async def scenario() -> None:

@@ -145,7 +145,7 @@ def likelihood_ratio(times: Array, counts: list[int], start: int, end: int, memo
 
 
 @pytest.mark.parametrize("seed", range(6))
-def test_the_first_change_is_where_the_twin_finds_it(seed: int) -> None:
+def test_the_first_change_is_where_a_slow_implementation_finds_it(seed: int) -> None:
     rng = np.random.default_rng(seed)
     gaps = np.concatenate([rng.exponential(0.05, 200), rng.exponential(0.012, 200)])
     times = np.concatenate([[0.0], np.cumsum(gaps)])
@@ -252,7 +252,7 @@ def test_a_window_that_cannot_be_is_refused(options: dict[str, float], message: 
 
 
 @pytest.mark.parametrize("wrong", [(0.5, 1, 0.0), (2.0, -1, 0.0), (2.0, 1, -0.1), (math.nan, 1, 0.0)])
-def test_what_cannot_be_observed_is_refused(wrong: tuple[float, int, float]) -> None:
+def test_wrong_observations_are_refused(wrong: tuple[float, int, float]) -> None:
     signature = Signature()
     signature.observe(1.0)
     with pytest.raises(ValueError, match=r"expected a time from 1\.0 on, and numbers from 0"):
@@ -328,7 +328,7 @@ def test_aggregation_is_the_mean_of_each_piece(streams: list[list[Segment]], cut
 
 
 @pytest.mark.parametrize(("streams", "window"), [([], 1.0), ([[]], 1.0), ([constant(0.1)], 0.0)])
-def test_what_cannot_be_aggregated_is_refused(streams: list[list[Segment]], window: float) -> None:
+def test_wrong_arguments_of_an_aggregation_are_refused(streams: list[list[Segment]], window: float) -> None:
     with pytest.raises(ValueError, match="expected a positive number of seconds, and segments"):
         aggregate(streams, 0.0, window)
 

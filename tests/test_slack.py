@@ -51,7 +51,7 @@ def test_slack_of_a_single_path_ignores_the_other_branch() -> None:
         assert slack_at(paths, "A", middle) == at_middle
 
 
-def test_the_local_time_that_the_limit_allows(diamond: PredictedPaths[str]) -> None:
+def test_the_allowed_local_time_follows_from_the_limit(diamond: PredictedPaths[str]) -> None:
     at_b, at_c = (elapsed(("A", each), EXECUTED, COMMUNICATED) for each in "BC")
     assert float(diamond.allowed("B", at_b)) == pytest.approx(0.305)
     assert float(diamond.allowed("C", at_c)) == pytest.approx(0.312)

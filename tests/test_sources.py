@@ -30,7 +30,7 @@ COLUMNS = {
 }
 
 
-def test_a_pushed_source_takes_each_item_once_and_turns_away_what_does_not_fit() -> None:
+def test_a_pushed_source_takes_each_item_once_and_refuses_wrong_ones() -> None:
     async def scenario() -> None:
         pair = Pair(limits=Limits(window=20_000, results=20_000))
         one = pair.net["a"]
@@ -222,7 +222,7 @@ def pieces(number: int, every: float) -> Stream:
     yield (number - 1) * every, Punctuation(END, number, 0.0)
 
 
-def test_a_source_that_is_behind_hands_over_what_is_overdue_in_few_items() -> None:
+def test_a_source_that_is_behind_merges_overdue_items() -> None:
     """The thread gets the processor at the start, and then not for 0.5 s."""
     looks = itertools.chain([1000.0], itertools.repeat(1000.5))
 
@@ -238,7 +238,7 @@ def test_a_source_that_is_behind_hands_over_what_is_overdue_in_few_items() -> No
     play(scenario)
 
 
-def test_a_source_in_time_hands_over_each_item_as_it_is() -> None:
+def test_a_source_in_time_emits_each_item_unchanged() -> None:
     """The clock is the due time of the item."""
     dues = [due for due, _ in pieces(20, 0.1) for _ in range(2)]
     looks = itertools.chain([1000.0], (1000.0 + due for due in dues))
@@ -459,7 +459,7 @@ def test_a_pushed_source_continues_behind_a_position() -> None:
         assert decode(chunk.payload) == chunk.item
 
 
-def test_samples_of_a_peer_follow_those_of_the_one_before() -> None:
+def test_samples_of_a_peer_follow_those_of_its_predecessor() -> None:
     """Its clock is behind, and yet no sample breaks a promise of the other."""
 
     async def scenario() -> None:

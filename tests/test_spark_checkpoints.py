@@ -84,7 +84,7 @@ def test_a_copy_ends_with_the_micro_batch_that_the_peer_knows_of(tmp_path: Path,
     assert (tmp_path / "new" / "offsets" / "3").read_text() == "offsets/3"
 
 
-def test_what_a_lost_run_still_writes_does_not_reach_the_copy(tmp_path: Path) -> None:
+def test_later_writes_of_a_lost_run_do_not_reach_the_copy(tmp_path: Path) -> None:
     old = checkpoint(tmp_path / "old", committed=3, planned=3)
     assert copied(str(old), str(tmp_path / "new"), 3) == ""
     before = names(tmp_path / "new")
@@ -94,7 +94,7 @@ def test_what_a_lost_run_still_writes_does_not_reach_the_copy(tmp_path: Path) ->
     assert (tmp_path / "new" / "state/0/0/4.delta").read_text() == "state/0/0/4.delta"
 
 
-def test_states_of_every_form_are_cut_and_what_is_being_written_is_left_out(tmp_path: Path) -> None:
+def test_states_of_every_form_are_cut_and_unfinished_files_left_out(tmp_path: Path) -> None:
     old = checkpoint(tmp_path / "old", committed=1, planned=1)
     kept = ["state/0/0/000012-1a2b.sst", *state(range(1, 3), "{}.zip"), *state(range(1, 3), "{}_1a.changelog")]
     late = [*state(range(3, 4), "{}.zip"), *state(range(3, 4), "{}_1a.changelog"), *state(range(3, 4), "{}.snapshot")]

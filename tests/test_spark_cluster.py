@@ -34,7 +34,7 @@ def ordered(table: pl.DataFrame) -> pl.DataFrame:
     return table.select("window_start", "source", "total").sort("window_start", "source")
 
 
-def test_a_part_on_spark_gives_what_peers_give(spark_peers: Cluster) -> None:
+def test_a_part_on_spark_gives_the_rows_of_peers(spark_peers: Cluster) -> None:
     application = spark_peers.submit(sums("spark", speed=0.0), timeout=240.0)
     assert ordered(application.results()).equals(expected())
     explained = application.explain()

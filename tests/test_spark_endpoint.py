@@ -349,7 +349,7 @@ def test_only_rows_that_the_commit_names_are_handed_over() -> None:
         query.exchange.finish(query.run, 1, ["of a task that failed"])
 
 
-def test_rows_of_windows_were_born_with_what_has_closed_them() -> None:
+def test_rows_of_windows_have_the_birth_time_of_the_tuple_that_closed_them() -> None:
     query = Query(columns=WINDOWED, windowed=True, lag=0)
     spark = Spark(query, no_data=True)
     for time, born in ((10_000, 1.0), (20_000, 2.0), (30_000, 3.0), (30_500, 3.1)):
@@ -364,7 +364,7 @@ def test_rows_of_windows_were_born_with_what_has_closed_them() -> None:
     assert query.items[-1] == Punctuation(30_000, 3, 3.0)
 
 
-def test_rows_that_are_no_windows_are_as_old_as_what_was_read() -> None:
+def test_rows_without_windows_have_the_birth_time_of_their_input() -> None:
     query = Query()
     spark = Spark(query)
     query.exchange.append(0, batch([5], 0, born=7.0))
@@ -373,7 +373,7 @@ def test_rows_that_are_no_windows_are_as_old_as_what_was_read() -> None:
     assert [item.born for item in query.items] == [7.0, 9.0]
 
 
-def test_ages_are_kept_for_what_follows_only() -> None:
+def test_birth_times_are_retained_only_for_later_rows() -> None:
     ages = BirthTimes(0.0)
     for number in range(100):
         ages.passed(10 * number, float(number))

@@ -182,7 +182,7 @@ def test_texts_and_names_are_escaped_for_spark() -> None:
     assert quote("a`b") == "`a``b`"
 
 
-def test_what_spark_writes_otherwise_is_refused() -> None:
+def test_functions_that_spark_writes_otherwise_are_refused() -> None:
     with pytest.raises(UntranslatableExpression, match=r"Spark writes floats differently, as in CAST\(x AS STRING\)"):
         translate("lower(CAST(x AS str)) = 'a'", SCHEMA)
     with pytest.raises(UntranslatableExpression, match="characters of Spark SQL"):

@@ -210,7 +210,7 @@ def _off_spark(name: str) -> str:
 UNSUPPORTED = {name: reason for name in CASES if (reason := _off_spark(name))}
 
 
-def test_what_spark_cannot_execute_says_why() -> None:
+def test_operators_that_spark_cannot_execute_state_the_reason() -> None:
     found = {}
     for name in CASES:
         it = built(name)
@@ -234,7 +234,7 @@ def test_what_spark_cannot_execute_says_why() -> None:
         (P().count(window="1 us gap"), "sessions in Spark have gaps of at least 2 us"),
     ],
 )
-def test_what_spark_sees_differently_is_left_to_peers(stream: Stream, reason: str) -> None:
+def test_operators_that_spark_computes_differently_stay_on_peers(stream: Stream, reason: str) -> None:
     plan = stream.sink()
     members, end = part_of(plan)
     assert supported(plan.operators[end], plan, members).startswith(reason)
@@ -246,7 +246,7 @@ def _never_read(name: str) -> Any:
     raise AssertionError(f"{name} is read before all is checked")
 
 
-def test_a_sample_of_what_comes_in_is_supported_behind_nothing_else() -> None:
+def test_a_sample_is_supported_on_the_input_of_a_part_only() -> None:
     plan = P().sample("10 %").filter("ok").sink()
     assert not supported(plan.operators["sample"], plan, ["sample", "filter"])
 
@@ -269,7 +269,7 @@ def test_rows_equal_those_of_peers_and_of_duckdb(name: str, cases: dict[str, Run
 
 @pytest.mark.slow
 @pytest.mark.parametrize("name", PARTS)
-def test_parts_give_what_peers_give(name: str, parts: dict[str, Run]) -> None:
+def test_parts_on_spark_give_the_rows_of_peers(name: str, parts: dict[str, Run]) -> None:
     run = parts[name]
     in_time = [table.drop("pos") for table in accepted(run.tables, run.items)[0]]
     wanted = through(run.plan, run.end, dict(zip(run.plan.sources, in_time, strict=True))).rows()

@@ -189,7 +189,7 @@ def expected(plan: Plan, end: str, tables: dict[str, pl.DataFrame], items: Feed)
 @pytest.mark.parametrize(
     ("name", "ordered"), [("stateless", False), ("windows", True), ("chained", True), ("by position", False)]
 )
-def test_a_query_gives_what_peers_give(run: Callable[..., Run], name: str, ordered: bool) -> None:
+def test_a_query_on_spark_gives_the_rows_of_peers(run: Callable[..., Run], name: str, ordered: bool) -> None:
     made = {
         "stateless": lambda: stream().filter("k > 2", id="f").project("text", id="end", k="k * 2"),
         "windows": lambda: stream().filter("k > 0", id="f").aggregate(by="k", window="10 s", id="end", n="count(*)"),
@@ -225,7 +225,7 @@ def test_a_join_reads_two_inputs(run: Callable[..., Run]) -> None:
     assert wanted.height > 100
 
 
-def test_a_stream_that_is_read_twice(run: Callable[..., Run]) -> None:
+def test_a_query_may_read_a_stream_twice(run: Callable[..., Run]) -> None:
     both = stream()
     plan = both.filter("k > 3", id="f").union(both.filter("k < 5", id="g"), id="end").sink()
     table = rows(200, seed=6)
@@ -233,7 +233,7 @@ def test_a_stream_that_is_read_twice(run: Callable[..., Run]) -> None:
     same(run(plan, "f g end").give(items).table(), expected(plan, "end", {"a": table}, items)[0])
 
 
-def test_what_comes_bit_by_bit_goes_on_bit_by_bit(run: Callable[..., Run]) -> None:
+def test_input_in_small_portions_gives_output_in_small_portions(run: Callable[..., Run]) -> None:
     plan = stream().aggregate(by="k", window="10 s", id="end", n="count(*)").sink()
     started = run(plan, "end")
     for number in range(3):
@@ -282,7 +282,7 @@ def test_spark_reads_a_source_itself(run: Callable[..., Run], tmp_path: Path, fo
         assert path.exists()
 
 
-def test_a_trace_that_cannot_be_read_is_told(run: Callable[..., Run], tmp_path: Path) -> None:
+def test_a_trace_that_cannot_be_read_fails_the_query_by_name(run: Callable[..., Run], tmp_path: Path) -> None:
     read = source("trace", id="a", path=str(tmp_path / "none.csv"), format="csv", columns={"n": "int"})
     started = run(read.filter("n > 1", id="end").sink(), "a end")
     started.wait(lambda: started.failure is not None)
@@ -291,7 +291,7 @@ def test_a_trace_that_cannot_be_read_is_told(run: Callable[..., Run], tmp_path: 
     assert not started.is_ready
 
 
-def test_a_failure_of_the_query_is_told_in_one_line(run: Callable[..., Run]) -> None:
+def test_a_failure_of_the_query_is_one_line(run: Callable[..., Run]) -> None:
     sealed = stream("a", {"sealed": "bytes"})
     plan = sealed.decrypt({"sealed": "str"}, key="alpha", id="end").sink()
     started = run(plan, "end")
@@ -351,7 +351,7 @@ def test_a_killed_server_loses_nothing_and_doubles_nothing(endpoint: PeerEndpoin
     assert (late, sum(lost.values()), sum(doubled.values())) == (0, 0, 0)
 
 
-def test_who_reads_slowly_slows_what_comes_in(run: Callable[..., Run]) -> None:
+def test_a_slow_reader_slows_the_input_of_a_query(run: Callable[..., Run]) -> None:
     plan = stream("a", {"text": "str"}).filter("text <> ''", id="end").sink()
     started = run(plan, "end")
     started.held = True

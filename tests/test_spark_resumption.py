@@ -169,7 +169,7 @@ def test_a_query_goes_on_at_another_peer_wherever_it_is_stopped(
     assert sorted(known) == list(range(sum(each.rows for each in batches)))
 
 
-def test_what_comes_while_a_query_gets_ready_comes_behind_what_was_there(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_input_during_the_start_of_a_query_follows_earlier_input(monkeypatch: pytest.MonkeyPatch) -> None:
     stream = source("python", name="n", columns={"n": "int", "text": "str"}, rate=1.0, id="s")
     plan = stream.filter("n >= 0", engine="spark", id="f").sink()
     taken: list[int] = []

@@ -256,7 +256,9 @@ def test_a_server_that_is_not_ready_in_time_is_ended(watched: Callable[..., Watc
         waiting.server.ready(0.1)
 
 
-def test_closing_a_server_that_is_starting_tells_who_waits(watched: Callable[..., Watched], tmp_path: Path) -> None:
+def test_closing_a_starting_server_ends_the_calls_that_wait_for_it(
+    watched: Callable[..., Watched], tmp_path: Path
+) -> None:
     run = watched(FOREVER)
     told: queue.Queue[BaseException] = queue.Queue()
 
@@ -299,7 +301,7 @@ print(json.dumps([server.pid, endpoint.folder]), flush=True)
         "os._exit(0)",
     ],
 )
-def test_a_server_goes_with_its_owner_however_that_ends(tmp_path: Path, end: str) -> None:
+def test_a_server_ends_with_its_owner_however_that_ends(tmp_path: Path, end: str) -> None:
     program = stand_in(tmp_path, WORKER + READY + "import time\nuntil = time.time() + 60\n" + FOREVER).executable
     environment = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)}
     line = [sys.executable, "-c", OWNER.format(end=end), str(program)]
@@ -365,7 +367,7 @@ def test_spark_addresses_are_parsed() -> None:
 @pytest.mark.parametrize(
     "url", ["", "spark", "http://spark:1", "sc://", "sc://:15002", "sc://a:b", "sc://a:99999", "sc://a/b", "sc://a:0"]
 )
-def test_what_is_no_address_is_refused(url: str) -> None:
+def test_texts_that_are_no_address_are_refused(url: str) -> None:
     with pytest.raises(ValueError, match=r"^Spark URL: .*expected sc://HOST or sc://HOST:PORT"):
         parse_url(url)
 

@@ -138,7 +138,7 @@ def test_floating_point_sums_keep_their_grouping() -> None:
         ("i" + " + i" * 4000, "at most 10000 characters"),
     ],
 )
-def test_what_is_refused_is_named(text: str, said: str) -> None:
+def test_refused_expressions_are_named_with_the_reason(text: str, said: str) -> None:
     with pytest.raises(sql.SqlError) as caught:
         sql.parse(text, SCHEMA)
     assert said in str(caught.value)
@@ -154,7 +154,7 @@ def test_every_fault_of_an_expression_is_reported() -> None:
 @pytest.mark.parametrize(
     "text", ["sum(s)", "sum(count(*))", "sum(distinct i)", "count(distinct i, j)", "i", "sum(i) + 1", "max(p)"]
 )
-def test_aggregate_calls_that_are_refused(text: str) -> None:
+def test_aggregate_calls_outside_the_subset_are_refused(text: str) -> None:
     with pytest.raises(sql.SqlError):
         sql.parse(text, SCHEMA, aggregate=True)
 

@@ -196,12 +196,12 @@ def test_results_are_those_of_the_undisturbed_run(seed: int) -> None:
 
 
 @pytest.mark.parametrize("seed", range(20))
-def test_whoever_takes_over_reads_in_the_order_that_somebody_depends_on(seed: int) -> None:
+def test_a_successor_reads_in_the_order_on_which_others_depend(seed: int) -> None:
     run_deep(seed)
 
 
 @pytest.mark.parametrize("seed", range(10))
-def test_who_shares_a_stream_has_all_of_it_or_fails_alone_by_name(seed: int) -> None:
+def test_a_sharer_has_the_whole_stream_or_fails_alone_by_name(seed: int) -> None:
     run_sharing(seed)
 
 
@@ -218,13 +218,13 @@ def test_results_are_those_of_the_undisturbed_run_in_many_schedules(block: int) 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("block", range(13))
-def test_whoever_takes_over_reads_in_order_in_many_schedules(block: int) -> None:
+def test_a_successor_reads_in_order_in_many_schedules(block: int) -> None:
     in_blocks(run_deep, block)
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("block", range(8))
-def test_who_shares_a_stream_has_all_of_it_in_many_schedules(block: int) -> None:
+def test_a_sharer_has_the_whole_stream_in_many_schedules(block: int) -> None:
     in_blocks(run_sharing, block)
 
 

@@ -208,6 +208,6 @@ def test_messages_of_collection_survive_their_encoding(message: Message) -> None
         ({"late": float("nan")}, "late: nan; expected a positive number of seconds"),
     ],
 )
-def test_bad_parameters_are_one_clear_error(settings: dict[str, Any], expected: str) -> None:
+def test_wrong_parameters_of_collection_are_one_error_each(settings: dict[str, Any], expected: str) -> None:
     with pytest.raises(ValueError, match=re.escape(expected)):
         ReplicationConfig(**settings)

@@ -510,7 +510,7 @@ def test_nothing_is_executed_on_the_loop_while_an_operator_takes_long_elsewhere(
 
 
 @pytest.mark.parametrize("at", ["execute", "snapshot"])
-def test_what_panics_in_a_thread_fails_by_name_and_leaves_nothing_behind(at: str) -> None:
+def test_an_operator_that_panics_in_a_thread_fails_by_name(at: str) -> None:
     async def scenario() -> World:
         world = World(chain(), {"n": tables(5, 2000)})
         for driver in world.drivers.values():

@@ -313,7 +313,7 @@ def test_a_subscription_before_the_deployment_is_answered_after_it() -> None:
     assert peers.said("taken_over") == ["y app u"]
 
 
-def test_who_only_shares_answers_although_it_knows_an_earlier_deployment_that_it_left() -> None:
+def test_a_sharer_that_left_an_earlier_deployment_still_answers() -> None:
     """Seen in a campaign: no later deployment is sent to it, and the component that took over waited for ever."""
     peers = Peers(2).begin()
     interleaved(peers)

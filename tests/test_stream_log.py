@@ -65,7 +65,7 @@ def test_nothing_is_sent_before_a_reader_subscribes() -> None:
     assert untils(log.due(log.subscribe(READER, None))) == [1, 2]
 
 
-def test_what_is_sent_and_not_consumed_fits_into_the_window() -> None:
+def test_tuples_sent_and_not_consumed_fit_into_the_window() -> None:
     log = filled(9, window=4 * ROOM)
     cursor = log.subscribe(READER, None)
     assert untils(log.due(cursor)) == [1, 2, 3, 4]

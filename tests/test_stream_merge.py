@@ -51,7 +51,7 @@ def taken_out(merge: InOrder, upto: Point | None, most: int) -> list[Chunk]:
 # -- what arrives --------------------------------------------------------------------------------------------------
 
 
-def test_what_has_been_here_is_cut_off() -> None:
+def test_tuples_that_were_received_before_are_cut_off() -> None:
     merge = InOrder(ORIGIN)
     assert merge.receive(0, chunk(batch(0, 4))) is Receipt.NEW
     assert merge.receive(0, chunk(batch(2, 4))) is Receipt.NEW
@@ -61,7 +61,7 @@ def test_what_has_been_here_is_cut_off() -> None:
     assert [entry.chunk.start.position for entry in merge.queue] == [0, 4]
 
 
-def test_what_is_beyond_is_a_gap_and_changes_nothing() -> None:
+def test_a_chunk_beyond_the_expected_point_is_a_gap_and_changes_nothing() -> None:
     merge = InOrder(ORIGIN)
     merge.receive(0, chunk(batch(0, 2)))
     assert merge.receive(0, chunk(batch(3, 2))) is Receipt.GAP
@@ -80,7 +80,7 @@ def test_a_missing_promise_is_a_gap_as_it_may_carry_an_order() -> None:
     assert waiting(merge) == [[0, 1], 5, [2, 3]]
 
 
-def test_a_promise_that_stands_elsewhere_in_a_later_epoch_is_heard_once() -> None:
+def test_a_promise_at_another_position_in_a_later_epoch_is_received_once() -> None:
     merge = InOrder(ORIGIN)
     merge.receive(0, chunk(batch(0, 4)))
     merge.receive(0, chunk(promise(15, 4)))
@@ -90,7 +90,7 @@ def test_a_promise_that_stands_elsewhere_in_a_later_epoch_is_heard_once() -> Non
     assert merge.received == Point(6, 15)
 
 
-def test_a_promise_before_tuples_that_are_here_is_applied_behind_them() -> None:
+def test_a_promise_before_received_tuples_is_applied_behind_them() -> None:
     merge = InOrder(ORIGIN)
     merge.receive(0, chunk(batch(0, 4)))
     merge.epoch = 1
@@ -99,7 +99,7 @@ def test_a_promise_before_tuples_that_are_here_is_applied_behind_them() -> None:
     assert merge.receive(1, chunk(batch(2, 3), until=15)) is Receipt.OLD
 
 
-def test_an_old_promise_is_no_promise() -> None:
+def test_a_promise_that_is_not_greater_is_dropped() -> None:
     merge = InOrder(Point(3, 20))
     assert merge.receive(0, chunk(promise(20, 3), until=10)) is Receipt.OLD
     assert merge.receive(0, chunk(promise(15, 3))) is Receipt.OLD
@@ -115,13 +115,13 @@ def test_another_epoch_is_refused(epoch: int) -> None:
     assert not merge.subscribed
 
 
-def test_what_comes_in_order_shows_that_the_producer_knows_the_reader() -> None:
+def test_a_chunk_in_order_confirms_the_subscription() -> None:
     merge = InOrder(ORIGIN)
     merge.receive(0, chunk(batch(0, 4)))
     assert merge.subscribed
 
 
-def test_who_joins_begins_where_the_producer_says_and_not_at_the_first_chunk_that_comes() -> None:
+def test_a_reader_that_joins_begins_at_the_point_that_the_producer_states() -> None:
     merge = InOrder(None)
     assert merge.since is None
     assert merge.receive(0, chunk(batch(9, 4))) is Receipt.GAP
@@ -133,7 +133,7 @@ def test_who_joins_begins_where_the_producer_says_and_not_at_the_first_chunk_tha
     assert merge.receive(0, chunk(batch(5, 4), until=40)) is Receipt.NEW
 
 
-def test_a_producer_that_begins_behind_what_is_expected_is_asked_again() -> None:
+def test_a_producer_that_begins_after_the_expected_point_is_asked_again() -> None:
     merge = InOrder(Point(5, 40))
     assert not merge.begin(Point(6, 40))
     assert not merge.subscribed
@@ -142,7 +142,7 @@ def test_a_producer_that_begins_behind_what_is_expected_is_asked_again() -> None
     assert waiting(merge) == [50]  # the log has let go of that promise's chunk
 
 
-def test_bytes_that_wait_and_that_were_consumed_are_counted() -> None:
+def test_waiting_and_consumed_bytes_are_counted() -> None:
     merge = InOrder(ORIGIN)
     merge.receive(0, chunk(batch(0, 4)))
     merge.receive(0, chunk(promise(5, 4)))
@@ -178,7 +178,7 @@ def test_a_prescribed_run_splits_a_chunk() -> None:
     assert merge.queued == merge.queue[0].chunk.size
 
 
-def test_a_prescribed_run_that_has_not_come_as_a_whole_goes_in_parts() -> None:
+def test_a_prescribed_run_of_which_a_part_is_missing_is_read_in_parts() -> None:
     merge = InOrder(ORIGIN)
     merge.receive(0, chunk(batch(0, 2)))
     merge.receive(0, chunk(promise(12, 2)))
@@ -192,7 +192,7 @@ def test_a_prescribed_run_that_has_not_come_as_a_whole_goes_in_parts() -> None:
     assert waiting(merge) == [[4]]
 
 
-def test_promises_that_were_not_there_when_the_order_was_made_are_withheld_and_come_afterwards() -> None:
+def test_promises_that_a_prescribed_order_lacks_are_withheld_until_its_end() -> None:
     merge = InOrder(ORIGIN)
     merge.receive(0, chunk(batch(0, 2)))
     merge.receive(0, chunk(promise(12, 2)))
@@ -277,7 +277,7 @@ def heard(chunks: list[Chunk]) -> list[int]:
 
 
 @given(epochs(), st.data())
-def test_whatever_is_cut_doubled_and_overtaken_gives_the_same_tuples_and_true_promises(
+def test_cut_doubled_and_overtaken_chunks_give_the_same_tuples_and_true_promises(
     cut: list[list[Chunk]], data: st.DataObject
 ) -> None:
     merge = InOrder(ORIGIN)
@@ -307,7 +307,7 @@ def test_whatever_is_cut_doubled_and_overtaken_gives_the_same_tuples_and_true_pr
 
 
 @given(epochs(), st.data())
-def test_each_order_that_came_is_handed_on(cut: list[list[Chunk]], data: st.DataObject) -> None:
+def test_every_received_determinant_is_passed_on(cut: list[list[Chunk]], data: st.DataObject) -> None:
     sent = cut[0]
     stream = Stream("app", "upper")
     for each in sent:
@@ -332,7 +332,7 @@ def test_each_order_that_came_is_handed_on(cut: list[list[Chunk]], data: st.Data
 
 
 @given(epochs())
-def test_a_chunk_is_its_two_halves(cut: list[list[Chunk]]) -> None:
+def test_a_chunk_equals_its_two_halves(cut: list[list[Chunk]]) -> None:
     for each in cut[0]:
         for position in range(each.start.position + 1, each.end.position):
             first, rest = each.before(position), each.since(position)

@@ -65,7 +65,7 @@ def test_operators_pass_segments_on_and_windows_even_them_out() -> None:
     assert signature(plan, "aggregate") == arrivals(plan, "project") == arrivals(plan, "sink") == ()
 
 
-def test_streams_that_meet_add_up() -> None:
+def test_a_union_adds_the_signatures_of_its_inputs() -> None:
     even = bursty(rate="30/s", id="even")
     joined = bursty(signature=BURSTS, id="bursty").union(even).sink()
     assert arrivals(joined, "union") == ((2.0, 430.0), (8.0, 55.0))
@@ -83,7 +83,7 @@ def test_a_signature_travels_with_the_plan_and_with_what_is_left_of_it() -> None
     assert arrivals(Plan.from_bytes(tapped.to_bytes()), "project") == ((2.0, 100.0), (8.0, 6.25))
 
 
-def test_what_was_measured_is_scaled_to_what_is_stated() -> None:
+def test_a_measured_signature_is_scaled_to_the_stated_rate() -> None:
     measured = {"source": Profile(signature=((1.0, 9.0), (1.0, 1.0)))}
     plan = profiled(bursty(rate="10/s").sink(), measured)
     assert signature(plan, "source") == ((1.0, 18.0), (1.0, 2.0))
@@ -103,7 +103,7 @@ def test_what_was_measured_is_scaled_to_what_is_stated() -> None:
         ([["2 s", "fast"]], "a rate such as"),
     ],
 )
-def test_what_is_no_signature_is_refused(value: Any, expected: str) -> None:
+def test_texts_that_are_no_signature_are_refused(value: Any, expected: str) -> None:
     with pytest.raises(PlanError, match=expected):
         bursty(signature=value).sink()
 
@@ -117,7 +117,7 @@ def test_a_tap_with_a_wrong_signature_is_refused() -> None:
 
 @settings(max_examples=100, deadline=None)
 @given(st.lists(rates, min_size=2, max_size=3), st.floats(0.001, 0.999))
-def test_the_sum_of_patterns_equals_the_twin(patterns: list[Rates], where: float) -> None:
+def test_the_sum_of_patterns_equals_a_slow_implementation(patterns: list[Rates], where: float) -> None:
     window = max(sum(seconds for seconds, _ in pattern) for pattern in patterns)
     found = together(patterns)
     assert sum(seconds for seconds, _ in found) == pytest.approx(window)
@@ -153,5 +153,5 @@ def test_a_text_is_read_as_it_was_written(pattern: Rates) -> None:
 
 
 @pytest.mark.parametrize("text", ["", "2", "2:x", "nan:3", "2:inf", "2:-1", " ".join(["1:1"] * 33), 5.0, math.inf])
-def test_what_others_say_is_no_error(text: Any) -> None:
+def test_a_malformed_signature_of_another_peer_is_ignored(text: Any) -> None:
     assert read(text) == ()

@@ -67,7 +67,7 @@ class Fed(Peers):
 
 
 @pytest.mark.parametrize("known", [True, False])
-def test_nobody_waits_for_a_silent_copy(known: bool) -> None:
+def test_components_do_not_wait_for_a_silent_copy(known: bool) -> None:
     """Be it that it had a snapshot, be it that it never came."""
     peers = Fed()
     if not known:

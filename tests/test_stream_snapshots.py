@@ -122,7 +122,7 @@ def test_a_small_state_comes_with_its_announcement() -> None:
 
 
 @pytest.mark.parametrize("kind", [State, PieceRequest, PieceReply, Ack])
-def test_what_is_lost_of_a_snapshot_is_made_up_for(kind: type) -> None:
+def test_lost_pieces_of_a_snapshot_are_requested_again(kind: type) -> None:
     peers = Counting().begin()
     peers.emit("n", batch(0, 500))
     peers.lose = once(kind, 5)
@@ -160,7 +160,7 @@ def test_pieces_that_come_twice_late_or_in_another_order_make_the_same_state(see
     peers.end(position)
 
 
-def test_a_copy_that_begins_anew_in_the_middle_gets_all() -> None:
+def test_a_copy_that_begins_anew_during_a_transfer_gets_all_pieces() -> None:
     peers = Counting().begin()
     peers.emit("n", batch(0, 1000))
     peers.lose = lambda frame: isinstance(frame, PieceReply) and frame.piece.number > 5
@@ -178,7 +178,7 @@ def test_a_copy_that_begins_anew_in_the_middle_gets_all() -> None:
     peers.end(1000)
 
 
-def test_a_new_copy_gets_what_others_have_had_for_long() -> None:
+def test_a_new_copy_gets_tables_that_others_have_already() -> None:
     peers = Counting().begin()
     peers.emit("n", batch(0, 1000))
     peers.later(2.0)
@@ -193,7 +193,7 @@ def test_a_new_copy_gets_what_others_have_had_for_long() -> None:
     peers.end(1000)
 
 
-def test_who_dies_in_the_middle_is_followed_from_the_last_whole_snapshot() -> None:
+def test_a_successor_of_a_peer_that_died_during_a_transfer_uses_the_last_whole_snapshot() -> None:
     peers = Counting().begin()
     peers.emit("n", batch(0, 600))
     peers.later(1.0)
@@ -229,7 +229,7 @@ def test_a_piece_for_nobody_is_ignored() -> None:
 # -- increments ------------------------------------------------------------------------------------------------------
 
 
-def test_what_has_not_changed_is_not_sent_again() -> None:
+def test_unchanged_tables_are_not_sent_again() -> None:
     peers = Counting().begin()
     peers.emit("n", batch(0, 40_000))  # more than are gathered: partial results of their own
     peers.later(3.0)
@@ -244,7 +244,7 @@ def test_what_has_not_changed_is_not_sent_again() -> None:
     peers.end(40_050)
 
 
-def test_a_new_epoch_takes_nothing_for_known() -> None:
+def test_a_new_epoch_sends_all_tables_again() -> None:
     peers = Counting().begin()
     peers.emit("n", batch(0, 500))
     peers.later(1.0)
@@ -259,7 +259,7 @@ def test_a_new_epoch_takes_nothing_for_known() -> None:
     peers.end(1000)
 
 
-def test_a_follower_gets_what_it_does_not_need_and_falls_back_on_it() -> None:
+def test_a_follower_receives_snapshots_and_may_fall_back_on_them() -> None:
     peers = Counting().begin()
     assignment = peers.deployment.assignments["u"]
     peers.emit("n", batch(0, 500))
@@ -318,7 +318,7 @@ def test_a_component_goes_on_while_its_snapshot_is_encoded() -> None:
     peers.end(300)
 
 
-def test_the_next_snapshot_waits_for_those_who_ask_for_pieces_of_the_last() -> None:
+def test_the_next_snapshot_waits_while_copies_request_pieces_of_the_last() -> None:
     peers = Counting().begin()
     peers.emit("n", batch(0, 500))
     peers.lose = once(PieceReply, 10**9)
@@ -334,7 +334,7 @@ def test_the_next_snapshot_waits_for_those_who_ask_for_pieces_of_the_last() -> N
     assert peers.number >= 2
 
 
-def test_who_neither_asks_nor_has_the_last_snapshot_gets_another_one() -> None:
+def test_a_copy_that_requests_no_pieces_gets_another_snapshot() -> None:
     peers = Counting().begin()
     peers.lose = lambda frame: isinstance(frame, PieceRequest)
     peers.emit("n", batch(0, 500))
@@ -364,7 +364,7 @@ def test_snapshots_take_a_twentieth_of_the_time_unless_their_inputs_wait_for_one
     assert bool(peers.captures) is not soon
 
 
-def test_bytes_that_all_copies_have_are_kept_no_longer() -> None:
+def test_bytes_that_all_copies_have_are_released() -> None:
     peers = Counting().begin()
     peers.emit("n", batch(0, 500))
     peers.later(2.0)
@@ -436,7 +436,7 @@ def test_pieces_of_several_tables_are_refused() -> None:
         decoded([one, other])
 
 
-def test_an_archive_keeps_what_somebody_lacks() -> None:
+def test_an_archive_retains_the_tables_that_a_copy_lacks() -> None:
     archive = Archive()
     table = pl.DataFrame({"v": range(100)})
     (part,) = archive.file(0, {7: encoded(table, 300)})

@@ -114,7 +114,7 @@ def test_removal_leaves_no_state_and_discards_the_result_of_running_work() -> No
         st.tuples(st.integers(0, 3), st.integers(0, 20), st.integers(1, 5), st.booleans()), min_size=1, max_size=40
     ),
 )
-def test_disciplines_equal_a_naive_twin(
+def test_disciplines_equal_a_slow_implementation(
     discipline: str, limits: list[int | None], arrivals: list[tuple[int, int, int, bool]]
 ) -> None:
     """The twin keeps one list of all that waits and sorts it by the definition each time."""
@@ -298,7 +298,7 @@ def test_a_component_measures_rates_costs_and_late_rows() -> None:
     assert (stats["late"], stats["queue_bytes"], stats["queue_tuples"]) == (1, 120, 5)
 
 
-def test_a_tuple_costs_what_it_took_and_what_punctuations_took_meanwhile() -> None:
+def test_the_cost_of_a_tuple_includes_that_of_punctuations() -> None:
     bench = Bench({"o": ["s"]})
     component = bench["o"]
     assert component.stats(0.0)["cost"] is None
@@ -345,7 +345,7 @@ def test_a_signature_begins_with_the_first_tuples() -> None:
     assert segment.rate == pytest.approx(20.0, rel=0.01)
 
 
-def test_a_stream_has_the_signature_of_what_is_made() -> None:
+def test_an_output_has_a_signature_of_its_own() -> None:
     component = Component(
         "a", "o", "p", Assignment("p"), Role.ACTIVE, None, share=Memory().share("a", "o"), measure_s=1.0
     )

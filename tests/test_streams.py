@@ -164,7 +164,7 @@ def test_of_several_profiles_that_of_the_busiest_host_counts() -> None:
     assert _profiles(entries) == {"s": Profile(rate=50.0, selectivity=0.5)}
 
 
-def test_a_peer_has_its_streams() -> None:
+def test_a_peer_has_a_protocol_of_published_streams() -> None:
     synergy = SynergyPeer("p", PeerConfig())
     synergy.peer.call(0.0, synergy.streams.offer, "s", "a", "filter")
     assert [(entry.name, entry.kind) for entry in synergy.directory.registered] == [("s", "stream")]

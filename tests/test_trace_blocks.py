@@ -178,7 +178,7 @@ def test_tcp_traces_in_blocks_are_what_a_literal_reader_makes_of_them(
 
 
 @given(data=st.lists(st.sampled_from([*b'",\n\ra']), min_size=1, max_size=300).map(bytes), last=st.booleans())
-def test_what_is_within_quotes_is_found_as_one_would_by_counting(data: bytes, last: bool) -> None:
+def test_text_within_quotes_is_found_as_by_counting_quotes(data: bytes, last: bool) -> None:
     within = [data.count(b'"', 0, place + 1) % 2 == 1 for place in range(len(data))]
     ends = [place + 1 for place, mark in enumerate(data) if mark == ord("\n") and not within[place]]
     end = len(data) * (not within[-1]) if last else max(ends, default=0)
@@ -205,7 +205,7 @@ def test_clean_files_do_not_need_the_line_parser(tmp_path: Path, monkeypatch: py
     assert found.equals(table.with_columns((pl.col("time") * 1e6).cast(pl.Int64).cast(TYPES["time"])))
 
 
-def test_a_quote_that_is_not_closed_is_told_by_its_line(tmp_path: Path) -> None:
+def test_a_quote_that_is_not_closed_is_named_by_its_line(tmp_path: Path) -> None:
     path = tmp_path / "open.csv"
     path.write_text('time,s\n1,a\n2,"b\n' + "3,c\n" * 50_000)
     with pytest.raises(ValueError, match=r"open.csv: line 3: field larger than field limit .*; .*is a quote closed\?"):
@@ -274,7 +274,7 @@ def tables_of(blocks: list[list[int]]) -> list[pl.DataFrame]:
     rows=st.integers(1, 9),
 )
 @settings(max_examples=150, deadline=None)
-def test_rows_on_file_or_not_are_sorted_and_ties_keep_their_order(
+def test_rows_are_sorted_in_memory_or_on_disk_and_ties_keep_their_order(
     blocks: list[list[int]], kept: int, run: int, piece: int, rows: int
 ) -> None:
     tables = tables_of(blocks)
@@ -295,7 +295,7 @@ def test_rows_on_file_or_not_are_sorted_and_ties_keep_their_order(
 
 
 @given(blocks=st.lists(TIMES, min_size=1, max_size=9), batch=st.integers(1, 12))
-def test_a_survey_knows_what_a_look_at_all_times_says(blocks: list[list[int]], batch: int) -> None:
+def test_a_survey_of_blocks_equals_one_of_all_times(blocks: list[list[int]], batch: int) -> None:
     survey = Survey(batch)
     for times in blocks:
         survey.add(np.array(times, dtype=np.int64))
@@ -397,7 +397,7 @@ print(rows, (peak() - before) >> 20)
 @pytest.mark.slow
 @pytest.mark.skipif(sys.platform == "win32", reason="Windows tells no peak of memory this way")
 @pytest.mark.parametrize("ordered", [True, False])
-def test_a_trace_larger_than_what_it_may_take_is_read(tmp_path: Path, ordered: bool) -> None:
+def test_a_trace_larger_than_its_memory_is_read(tmp_path: Path, ordered: bool) -> None:
     path = tmp_path / "large.csv.gz"
     text = "".join(
         f'{number if ordered else number * 7919 % 100_000},{number},"{"x" * 90},"\n' for number in range(100_000)

@@ -92,7 +92,7 @@ def test_an_ncsa_log_is_read_with_times_in_utc(write: Any) -> None:
     ]
 
 
-def test_tcp_trace_to_the_microsecond(write: Any) -> None:
+def test_a_tcp_trace_has_times_to_the_microsecond(write: Any) -> None:
     table = load(write(TCP), "tcp").table
     assert table["time"].to_physical().to_list() == [10_445, 23_775, 26_558]
     assert table.drop("time").row(0) == ("2", "1", 2436, 23, 2)
@@ -103,7 +103,7 @@ def test_tcp_traces_with_other_blanks_are_the_same(write: Any, text: str) -> Non
     assert load(write(text), "tcp").table.equals(load(write(TCP, "plain"), "tcp").table)
 
 
-def test_csv_with_stated_and_with_found_types(write: Any) -> None:
+def test_csv_columns_have_the_stated_or_the_inferred_types(write: Any) -> None:
     path = write(CSV)
     found = load(path)
     assert found.schema == {"time": "time", "pair": "str", "bytes": "int", "ok": "bool"}
@@ -113,7 +113,7 @@ def test_csv_with_stated_and_with_found_types(write: Any) -> None:
     assert stated.table["time"].to_physical().to_list() == [1_500_000, 2_000_000, 3_250_000]
 
 
-def test_csv_with_quotes_and_line_ends_inside_them(write: Any) -> None:
+def test_csv_values_may_contain_quotes_and_line_ends(write: Any) -> None:
     table = load(write('time;x;"y"\r\n1;"a;b\nc";2\r\n2;d;"3"\r\n')).table
     assert table.rows() == [(at("1970-01-01T00:00:01"), "a;b\nc", 2), (at("1970-01-01T00:00:02"), "d", 3)]
 
@@ -216,7 +216,7 @@ def test_both_ways_of_splitting_agree_on_what_is_malformed(write: Any, line: str
     assert (trace.malformed.count, trace.malformed.rows, trace.table.height) == (1, 201, 200)
 
 
-def test_the_first_of_several_malformed_lines_is_told(write: Any) -> None:
+def test_the_first_of_several_malformed_lines_is_named(write: Any) -> None:
     lines = TCP.splitlines() * 200
     lines[300] = "1 2 3"
     lines[200] = "inf 2 1 2436 23 1"
@@ -232,7 +232,7 @@ def test_more_than_a_share_malformed_is_an_error(write: Any) -> None:
     assert load(path, "tcp", tolerance=0.05).table.height == 60
 
 
-def test_skipping_is_told_in_the_log(write: Any, caplog: pytest.LogCaptureFixture) -> None:
+def test_skipped_lines_are_logged(write: Any, caplog: pytest.LogCaptureFixture) -> None:
     path = write(TCP * 100 + "1 2 3\n")
     with caplog.at_level("WARNING", "synergy_nb.traces"):
         list(read({"connector": "trace", "path": str(path), "format": "tcp"}))
@@ -303,7 +303,7 @@ def test_wrong_parameters_of_a_trace_are_named(params: dict[str, Any], message: 
         read(params)
 
 
-def test_a_parquet_column_that_no_tuple_can_hold(tmp_path: Path) -> None:
+def test_a_parquet_column_that_no_tuple_can_hold_is_refused(tmp_path: Path) -> None:
     path = tmp_path / "x.parquet"
     pl.DataFrame({"time": [1.0], "nested": [[1, 2]]}).write_parquet(path)
     with pytest.raises(ValueError, match=r"column 'nested' of type List\(Int64\); expected int, float"):
@@ -405,7 +405,7 @@ def test_info_states_format_rows_times_and_disorder(write: Any) -> None:
 # -- pacing --------------------------------------------------------------------------------------------------------
 
 
-def test_speed_zero_is_everything_at_once_and_whole() -> None:
+def test_speed_zero_reads_the_whole_trace_at_once() -> None:
     items: list[Item] = [Batch(micros(0, 10**9), 0, 0.0), Punctuation(END, 2, 0.0)]
     assert list(paced(items, 0)) == [(0.0, items[0]), (0.0, items[1])]
 
@@ -435,7 +435,7 @@ def test_heartbeats_tell_how_far_a_silent_stream_is() -> None:
     assert told == [(1.0, 2_000_000), (2.0, 4_000_000), (2.5, 5_000_000)]
 
 
-def test_no_heartbeat_where_nothing_promises_what_follows() -> None:
+def test_without_a_promise_there_is_no_heartbeat() -> None:
     items: list[Item] = [Batch(micros(0, 9_000_000), 0, 0.0), Batch(micros(1_000_000), 2, 0.0)]
     assert not [item for _, item in paced(items, 1, heartbeat=1.0) if isinstance(item, Punctuation)]
 
@@ -486,7 +486,7 @@ def test_pacing_keeps_the_stream_and_its_promises(times: list[int], rows: int, s
         ({"speed": 1.0, "heartbeat": 0.0}, "heartbeat: 0.0; expected a finite number of at least 1e-06"),
     ],
 )
-def test_pacing_refuses_what_is_no_pace(arguments: dict[str, float], message: str) -> None:
+def test_a_wrong_pace_is_refused(arguments: dict[str, float], message: str) -> None:
     with pytest.raises(ValueError, match=message):
         paced([], **arguments)
 

@@ -64,7 +64,7 @@ punctuations = st.builds(Punctuation, st.integers(-(2**63), END), st.integers(0,
 
 @settings(max_examples=80)
 @given(batches | punctuations)
-def test_bytes_come_back_as_the_same_item(item: Item) -> None:
+def test_an_encoded_item_is_decoded_to_an_equal_one(item: Item) -> None:
     data = encode(item)
     assert decode(data) == item
     assert decode(memoryview(data)) == item
@@ -169,7 +169,7 @@ BATCH = ["batch", 0, 0.0]
         ),
     ],
 )
-def test_what_is_no_item_is_refused_by_what_is_wrong(data: bytes, message: str) -> None:
+def test_bytes_that_are_no_item_are_refused_by_their_fault(data: bytes, message: str) -> None:
     with pytest.raises(ValueError, match=message):
         decode(data)
 
@@ -210,7 +210,7 @@ def test_crafted_tables_with_a_right_checksum_are_refused_or_read_but_never_cras
     capfd.readouterr()  # the reader's own assertions write to stderr before they are caught
 
 
-def test_conform_casts_what_loses_nothing_and_names_what_does_not_fit() -> None:
+def test_conform_casts_without_loss_and_names_other_columns() -> None:
     schema = {"time": "time", "n": "int", "x": "float"}
     table = pl.DataFrame({"x": [1, 2], "n": pl.Series([1, 2], dtype=pl.Int8), "time": [5, 6], "more": [0, 0]})
     fitted = conform(table, schema)

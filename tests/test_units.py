@@ -111,7 +111,7 @@ def test_sizes_and_rates_are_parsed_and_others_refused() -> None:
 
 
 @given(AMOUNTS)
-def test_what_is_written_is_read_as_the_same_number(amount: float) -> None:
+def test_written_durations_and_sizes_are_read_as_the_same_number(amount: float) -> None:
     assert parse_duration(format_duration(amount)) == amount
     assert parse_size(format_size(amount)) == amount
     assert parse_rate(format_rate(amount)) == amount

@@ -134,7 +134,7 @@ def test_the_branches_of_a_query_meet_in_a_union() -> None:
         assert request.isolated == pytest.approx(min(tried(topology, workload, request)))
 
 
-def test_missing_components_are_offered_by_nobody() -> None:
+def test_no_peer_offers_a_missing_component() -> None:
     topology, workload = small(missing=1)
     offered = {name for peer in topology.peers for name in workload.offers(peer)}
     for request in workload.requests:
@@ -144,7 +144,7 @@ def test_missing_components_are_offered_by_nobody() -> None:
         assert workload.plan(request).operators
 
 
-def test_same_seed_same_workload_and_more_requests_begin_alike() -> None:
+def test_equal_seeds_make_equal_workloads_and_more_requests_begin_alike() -> None:
     _, one = small()
     _, same = small()
     assert one == same
@@ -210,6 +210,6 @@ def test_a_request_is_composed_and_takes_its_time() -> None:
         ({"replication": 25}, "replication: 25; expected at most 24, the number of peers"),
     ],
 )
-def test_what_makes_no_workload_is_refused_by_name(wrong: dict[str, Any], message: str) -> None:
+def test_wrong_parameters_of_a_workload_are_refused_by_name(wrong: dict[str, Any], message: str) -> None:
     with pytest.raises(ValueError, match=message):
         small(**wrong)
