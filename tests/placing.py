@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from synergy_nb.algorithms.availability import Limits, PlacementOrigin
-from synergy_nb.control.graph import Roles
+from synergy_nb.control.roles import Roles
 from synergy_nb.plan import Plan
 from tests.simulated import Ring
 

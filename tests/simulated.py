@@ -10,8 +10,9 @@ import msgspec
 from synergy_nb.assembly import PeerConfig, SynergyPeer
 from synergy_nb.assembly.resilient_placement import decided
 from synergy_nb.control.driver_messages import Answer, OfferComponents, SubmitPlan
-from synergy_nb.control.graph import ComponentGraph, PlacementRequest, Report, Roles
+from synergy_nb.control.graph import ComponentGraph, PlacementRequest, Report
 from synergy_nb.control.peer import Peer
+from synergy_nb.control.roles import Roles
 from synergy_nb.dataflow.streams.deployments import Assignment as Where
 from synergy_nb.dataflow.streams.deployments import Deployment
 from synergy_nb.events import Event

@@ -4,14 +4,18 @@ from __future__ import annotations
 
 import random
 from itertools import pairwise
+from typing import TypeVar
 
 import polars as pl
 import pytest
 
+from synergy_nb.assembly import PeerConfig
+from synergy_nb.control.driver_messages import OfferComponents
 from synergy_nb.dataflow.streams.execution import Outcome, Work
-from synergy_nb.events import ActiveReplicasLost
+from synergy_nb.events import ActiveReplicasLost, Event, RebuildImpossible, ReplicaRebuilt
 from synergy_nb.plan import Plan, source
 from synergy_nb.plan.active_replicas import replicated
+from synergy_nb.plan.catalogue import ALL_COMPONENTS
 from synergy_nb.simulator.peer_world import PeerWorld
 from synergy_nb.simulator.scripted_faults import Faults
 
@@ -20,6 +24,9 @@ COLUMNS = {"k": "int", "v": "int"}
 WINDOW_S = 0.05  # a result for each
 HOP_S = 0.012  # longest delay of a link
 HOPS = 4  # links from the sources to the sink
+LOST = {"union": "union", "filter": "filter", "sums": "aggregate"}  # replicas at the second peer, and their kinds
+
+E = TypeVar("E", bound=Event)
 
 
 def rows(seed: int, count: int = 600) -> pl.DataFrame:
@@ -37,8 +44,9 @@ def query() -> Plan:
 class Timed(PeerWorld):
     """Whole peers, with the times at which results arrive at the sink."""
 
-    def __init__(self, seed: int) -> None:
-        super().__init__(seed, PEERS, Faults(delay=(0.002, HOP_S)))
+    def __init__(self, seed: int, components: tuple[str, ...] = ()) -> None:
+        own = PeerConfig(components=components, cores=16.0, placement=None)
+        super().__init__(seed, PEERS, Faults(delay=(0.002, HOP_S)), config=own)
         self.arrived: list[float] = []
 
     def _measure(self, work: Work, outcome: Outcome) -> None:
@@ -46,14 +54,20 @@ class Timed(PeerWorld):
         if work.component.kind == "sink" and any(chunk.rows for chunk in work.chunks):
             self.arrived.append(self.now)
 
+    def of(self, kind: type[E]) -> list[E]:
+        return [each for each in self.control.journal.about("app") if isinstance(each, kind)]
+
     @property
     def lost(self) -> list[ActiveReplicasLost]:
-        return [each for each in self.control.journal.about("app") if isinstance(each, ActiveReplicasLost)]
+        return self.of(ActiveReplicasLost)
 
 
-def running(seed: int, degree: int) -> Timed:
+def running(seed: int, degree: int, components: tuple[str, ...] = (), since: float = 0.0) -> Timed:
     """A world with the query: sources and sink at the first peer, replicas in columns at the others."""
-    world, plan = Timed(seed), replicated(query(), degree)
+    world, plan = Timed(seed, components), replicated(query(), degree)
+    for peer in PEERS if components else ():
+        world.control.report(peer, OfferComponents())
+    world.run(since)
     peers = dict.fromkeys(plan.operators, PEERS[0])
     for name in plan.operators:
         base, _, number = name.partition("~")
@@ -99,7 +113,7 @@ def test_results_go_on_before_a_death_is_known(dead: int, seed: int, expected: l
     assert world.status("app") in ("running", "finished")
 
 
-def test_a_replica_that_hangs_until_it_counts_as_dead_leaves_when_it_comes_back(
+def test_a_replica_that_hangs_until_it_counts_as_dead_leaves_when_it_comes_back_and_is_rebuilt_there(
     expected: list[tuple[object, ...]],
 ) -> None:
     world = running(3, 2)
@@ -107,7 +121,34 @@ def test_a_replica_that_hangs_until_it_counts_as_dead_leaves_when_it_comes_back(
     world.hang(PEERS[1], 9.0)
     assert world.until(lambda: bool(world.lost))
     assert results(world) == expected
-    world.run(12.0)
-    hosting = world._nodes[PEERS[1]].hosting
-    assert not [key for key in hosting.components if key[0] == "app"], "it has left"
+
+    def left() -> bool:
+        return not [key for key in world._nodes[PEERS[1]].hosting.components if key[0] == "app"]
+
+    assert world.until(left), "it has left"
     assert "app" not in world.synergy[PEERS[1]].session.applications
+    impossible = {each.operator: each.reason for each in world.of(RebuildImpossible)}
+    assert impossible == {name: f"no other peer offers {kind!r}" for name, kind in LOST.items()}
+    assert world.until(lambda: len(world.of(ReplicaRebuilt)) == len(LOST)), "there is a place once it is alive again"
+    assert {name: world.where("app")[name] for name in LOST} == dict.fromkeys(LOST, PEERS[1])
+    assert len(world.of(RebuildImpossible)) == len(LOST), "once for each, however often it was tried"
+
+
+def test_a_lost_replica_is_rebuilt_so_that_the_death_of_the_other_one_delays_no_result() -> None:
+    world = running(4, 2, ALL_COMPONENTS, since=2.0)
+    world.pace *= 4.0  # so that the sources last
+    world.run(1.0)
+    world.crash(PEERS[1])
+    assert world.until(lambda: len(world.of(ReplicaRebuilt)) == len(LOST))
+    assert {each.operator for each in world.of(ReplicaRebuilt)} == set(LOST)
+    where, crashed = world.where("app"), world.now
+    assert PEERS[1] not in where.values()
+    assert all(where[name] not in (PEERS[0], where[f"{name}~1"]) for name in LOST), "not where all depends on one peer"
+    world.crash(PEERS[2])
+    assert world.until(lambda: len(world.lost) == 2)
+    found_at = world.now
+    undisturbed = running(4, 2, ALL_COMPONENTS, since=2.0)
+    undisturbed.pace *= 4.0
+    undisturbed.run(found_at - undisturbed.now)
+    assert gap(world, crashed, found_at) <= gap(undisturbed, 0.0, found_at) + HOPS * HOP_S
+    assert results(world) == results(undisturbed)

@@ -33,7 +33,7 @@ from synergy_nb.algorithms.availability import (
     random_placement,
     sampled_availability,
 )
-from synergy_nb.control.graph import Roles
+from synergy_nb.control.roles import Roles
 from synergy_nb.plan import Plan, source
 
 PEERS = [f"v{number}" for number in range(20)]

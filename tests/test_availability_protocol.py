@@ -26,9 +26,9 @@ from synergy_nb.algorithms.availability.messages import (
 )
 from synergy_nb.algorithms.availability.selection import agreed, ordered
 from synergy_nb.assembly import PeerConfig
-from synergy_nb.control.graph import Roles
 from synergy_nb.control.ledger import Ledger
 from synergy_nb.control.peer import Message, Send
+from synergy_nb.control.roles import Roles
 from synergy_nb.events import (
     CandidatePassed,
     DegreeChosen,

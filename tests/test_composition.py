@@ -12,8 +12,9 @@ from synergy_nb.algorithms.composition.adaptive import History, adapted
 from synergy_nb.algorithms.composition.messages import Probe, ProbedRequest, Release, encode_request
 from synergy_nb.assembly import PeerConfig, SynergyPeer
 from synergy_nb.control.driver_messages import StopApplication
-from synergy_nb.control.graph import Hop, Roles
+from synergy_nb.control.graph import Hop
 from synergy_nb.control.peer import Effect, Instruct, Record, Send
+from synergy_nb.control.roles import Roles
 from synergy_nb.dataflow.streams.deployments import Deployment
 from synergy_nb.events import (
     GraphEvaluated,

@@ -7,8 +7,8 @@ import pytest
 
 from synergy_nb.assembly import PeerConfig, SynergyPeer
 from synergy_nb.control import driver_messages as driver
-from synergy_nb.control.graph import Roles
 from synergy_nb.control.peer import DRIVER, Codec, DriverMessage, Instruct, Record, UnknownMessage
+from synergy_nb.control.roles import Roles
 from synergy_nb.dataflow.prediction_reports import PeerPrediction, Prediction, SlackViolation
 from synergy_nb.dataflow.streams.input_reports import InputReport, StreamsMeasured
 from synergy_nb.models.signatures import Segment

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from synergy_nb.control.graph import Roles
+from synergy_nb.control.roles import Roles
 from synergy_nb.events import ENDINGS
 from synergy_nb.events.application_states import (
     ENDED,

@@ -27,7 +27,7 @@ from synergy_experiments.framework.verdicts import at_all, near
 from synergy_experiments.worlds.replica_placements import Requests, mean, placements, world
 from synergy_experiments.worlds.sweeps import algorithms
 from synergy_nb.algorithms.availability import ExactlyFailed
-from synergy_nb.control.graph import Roles
+from synergy_nb.control.roles import Roles
 
 __all__ = ["CLAIMED", "ratios"]
 

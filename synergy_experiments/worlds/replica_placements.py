@@ -33,7 +33,7 @@ from synergy_nb.algorithms.availability import (
 )
 from synergy_nb.assembly import Machine, PeerConfig, SynergyPeer
 from synergy_nb.control.driver_messages import OfferComponents
-from synergy_nb.control.graph import Roles
+from synergy_nb.control.roles import Roles
 from synergy_nb.overlay.prebuilt_ring import assemble
 from synergy_nb.plan import Plan, source
 from synergy_nb.plan.builder import Stream

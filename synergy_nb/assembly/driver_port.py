@@ -118,7 +118,7 @@ class DriverPort(Protocol):
             ),
             driver.LoadsMeasured: self._loads_measured,
             driver.PredictionsMade: self._predictions_made,
-            driver.InputsReported: lambda _, message: parts.collection.inputs_reported(message),
+            driver.InputsReported: self._inputs_reported,
             driver.SlackLost: lambda _, message: parts.hot_spots.slack_lost(message.violation),
             driver.StreamProfiled: lambda _, message: streams.profile(message.stream, message.measured),
             driver.ProfileExpired: lambda _, message: streams.forget(message.stream),
@@ -187,6 +187,10 @@ class DriverPort(Protocol):
         report, capacity = message.report, self._parts.hot_spots.monitor.capacity
         self._parts.loads.report(report.load / capacity, report.predicted_load / capacity)
         self._parts.hot_spots.predictions_reported(report)
+
+    def _inputs_reported(self, _driver: str, message: driver.InputsReported) -> None:
+        self._parts.session.rebuilds.inputs_reported(message)
+        self._parts.collection.inputs_reported(message)
 
     def _loads_measured(self, _driver: str, message: driver.LoadsMeasured) -> None:
         session = self._parts.session

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from synergy_nb.control.driver_messages import PlacementDecided
-from synergy_nb.control.graph import PlacementRequest, Roles
+from synergy_nb.control.graph import PlacementRequest
+from synergy_nb.control.roles import Roles
 from synergy_nb.plan import Plan, source
 
 __all__ = ["decided", "warm"]

@@ -15,6 +15,7 @@ from synergy_nb.algorithms.composition import Composition, CompositionConfig, Pr
 from synergy_nb.algorithms.migration import HotSpots
 from synergy_nb.algorithms.replication.candidate_survey import CandidateSurvey
 from synergy_nb.algorithms.replication.placement import ActivePlacement
+from synergy_nb.algorithms.replication.rebuilding import ReplicaRebuilding
 from synergy_nb.algorithms.replication.stream_collection import StreamCollection
 from synergy_nb.assembly.driver_port import DriverPort, Parts, SparkSupport
 from synergy_nb.control.ledger import Ledger
@@ -255,12 +256,18 @@ class SynergyPeer:
             self._offers,
             config.cores if machine.server is None else machine.server,
         )
+        rebuilding = None
+        if config.replication.rebuild:
+            rebuilding = ReplicaRebuilding(
+                peer, self.session, self.directory, self.membership, self.survey, machine.latency or self.latency
+            )
         self.collection = StreamCollection(
             peer,
             self.session.changes,
             machine.latency or self.latency,
             self.membership.is_dead,
             config.replication,
+            (lambda *_: None) if rebuilding is None else rebuilding.want,
         )
         self.loads.on_overload.append(self._overloaded)
         parts = Parts(

@@ -12,8 +12,8 @@ from __future__ import annotations
 
 import msgspec
 
-from synergy_nb.control.graph import Roles
 from synergy_nb.control.peer import DriverMessage
+from synergy_nb.control.roles import Roles
 from synergy_nb.dataflow.prediction_reports import PeerPrediction, SlackViolation
 from synergy_nb.dataflow.streams.input_reports import StreamsMeasured
 from synergy_nb.models.signatures import Segment

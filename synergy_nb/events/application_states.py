@@ -1,7 +1,7 @@
 """The states of an application and their transitions, for its origin, for notebooks and for views.
 
 An application is *composing* until its origin has decided whether and where it runs. The origin distinguishes three
-states of composing, and two more states of a *running* application whose graph changes. Notebooks and views see only
+states of composing, and three more states of a *running* application whose graph changes. Notebooks and views see only
 the :class:`Status`, to which :data:`STATUS` maps each state.
 
 =================  =================================================================================================
@@ -11,6 +11,7 @@ establishing       the peers of a graph commit resources and deploy its componen
 running            its sources emit
 taking over        backups replace components whose peer has died; other components continue
 moving             a follower copies a component, to replace it
+rebuilding         a lost active replica gets a copy of another one at a new peer
 finished           all its streams have ended; its results are retained until they have been collected
 failed             it cannot continue; the results that have arrived at its sinks are retained
 rejected           no graph was admitted
@@ -61,13 +62,14 @@ class State(StrEnum):
     RUNNING = "running"
     TAKING_OVER = "taking over"
     MOVING = "moving"
+    REBUILDING = "rebuilding"
     FINISHED = "finished"
     FAILED = "failed"
     REJECTED = "rejected"
     STOPPED = "stopped"
 
 
-_RUNS_ON = {State.RUNNING, State.TAKING_OVER, State.MOVING, State.FINISHED, State.FAILED, State.STOPPED}
+_ENDS = {State.FINISHED, State.FAILED, State.STOPPED}
 
 #: State to the states that may follow it.
 FOLLOWS: Final[Mapping[State, frozenset[State]]] = MappingProxyType(
@@ -75,9 +77,10 @@ FOLLOWS: Final[Mapping[State, frozenset[State]]] = MappingProxyType(
         State.DISCOVERING: frozenset({State.DECIDING, State.REJECTED, State.STOPPED}),
         State.DECIDING: frozenset({State.DISCOVERING, State.ESTABLISHING, State.REJECTED, State.STOPPED}),
         State.ESTABLISHING: frozenset({State.DECIDING, State.RUNNING, State.STOPPED}),
-        State.RUNNING: frozenset(_RUNS_ON - {State.RUNNING}),
-        State.TAKING_OVER: frozenset(_RUNS_ON - {State.MOVING}),  # another peer may die meanwhile
-        State.MOVING: frozenset(_RUNS_ON - {State.MOVING, State.TAKING_OVER}),  # a move is abandoned first
+        State.RUNNING: frozenset(_ENDS | {State.TAKING_OVER, State.MOVING, State.REBUILDING}),
+        State.TAKING_OVER: frozenset(_ENDS | {State.RUNNING, State.TAKING_OVER}),  # another peer may die meanwhile
+        State.MOVING: frozenset(_ENDS | {State.RUNNING}),  # before a take-over it is given up
+        State.REBUILDING: frozenset(_ENDS | {State.RUNNING}),  # likewise
         State.FINISHED: frozenset({State.STOPPED}),  # stopping discards its results
         State.FAILED: frozenset(),
         State.REJECTED: frozenset(),
@@ -94,6 +97,7 @@ STATUS: Final[Mapping[State, Status]] = MappingProxyType(
         State.RUNNING: Status.RUNNING,
         State.TAKING_OVER: Status.RUNNING,
         State.MOVING: Status.RUNNING,
+        State.REBUILDING: Status.RUNNING,
         State.FINISHED: Status.FINISHED,
         State.FAILED: Status.FAILED,
         State.REJECTED: Status.REJECTED,

@@ -21,10 +21,13 @@ __all__ = [
     "PlacementNegotiated",
     "PlacementReleased",
     "PlacementSubmitted",
+    "RebuildGivenUp",
+    "RebuildImpossible",
     "ReplicaAccepted",
     "ReplicaDecided",
     "ReplicaDenied",
     "ReplicaPlaced",
+    "ReplicaRebuilt",
     "ReplicasDeployed",
     "ReplicasLeft",
     "ReplicasLost",
@@ -152,6 +155,56 @@ class ActiveReplicasLost(RequestEvent, frozen=True, gc=False):
     at: str
     operators: Sequence[str]
     left: Mapping[str, int]
+    reason: str
+
+
+class ReplicaRebuilt(RequestEvent, frozen=True, gc=False):
+    """A lost active replica executes again, and everybody that reads it could do without the others.
+
+    Parameters
+    ----------
+    operator, source
+        Ids of the replica, and of the one from whose state it began.
+    at
+        Address of its new peer.
+    seconds
+        Time since the origin began to rebuild it.
+    left
+        Number of replicas of the operator now.
+    peers
+        Operator to the address of its peer.
+    """
+
+    operator: str
+    source: str
+    at: str
+    seconds: float
+    left: int
+    peers: Mapping[str, str]
+
+
+class RebuildGivenUp(RequestEvent, frozen=True, gc=False):
+    """An attempt to rebuild an active replica at a peer ended without it, for a ``reason``; others follow."""
+
+    severity: ClassVar[Severity] = Severity.DETAIL
+
+    operator: str
+    at: str
+    reason: str
+
+
+class RebuildImpossible(RequestEvent, frozen=True, gc=False):
+    """A lost active replica cannot be rebuilt at present.
+
+    Parameters
+    ----------
+    operator, reason
+        Id of the replica, and the reason.
+    """
+
+    severity: ClassVar[Severity] = Severity.WARNING
+
+    operator: str
     reason: str
 
 

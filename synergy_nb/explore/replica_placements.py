@@ -27,7 +27,7 @@ from synergy_nb.algorithms.availability import (
     random_availability,
     random_placement,
 )
-from synergy_nb.control.graph import Roles
+from synergy_nb.control.roles import Roles
 from synergy_nb.drawing.plane import Axis, Plane
 from synergy_nb.explore.explorer import Choice, Drawn, Explorer, Range, Value
 from synergy_nb.plan import Plan, source

@@ -23,8 +23,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import NamedTuple, Protocol, TypeAlias
 
-from synergy_nb.control.graph import Roles
 from synergy_nb.control.peer import Peer
+from synergy_nb.control.roles import Roles
 from synergy_nb.events import CandidatesFound
 from synergy_nb.lifecycle.alternatives import DirectoryEntries
 from synergy_nb.lifecycle.request import Request

@@ -195,6 +195,7 @@ class Deploying:
         backups, follower = graph.roles.backups.get(operator, ()), graph.roles.followers.get(operator, "")
         if not member.backups_committed:
             backups = tuple(peer for peer in backups if peer != address)
+        backups += graph.roles.copied_for(operator)
         if follower == address and operator not in member.deployed:
             follower = ""
         feeds = []
@@ -213,6 +214,8 @@ class Deploying:
             node.kind == PART,
             ports=graph.roles.ports(member.plan, operator),
             replica_of=replica_of,
+            state_from=graph.roles.rebuilds.get(operator, ("", ""))[0],
+            rebuilt=graph.roles.rebuilt.get(operator, 0),
         )
 
     def _remaining_deployment(self, known: Deployment, sinks: Collection[str]) -> Deployment:

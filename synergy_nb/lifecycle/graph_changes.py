@@ -154,8 +154,10 @@ class GraphChanges:
         member.backups_committed = True  # the backups of the new graph are committed below
         member.operators = {name for name, peer in graph.roles.peers.items() if peer == address}
         users: set[str] = set()
+        rebuilds = {name: source for name, (source, peer) in graph.roles.rebuilds.items() if peer == address}
         for operator in sorted(member.deployed):
-            if operator not in member.operators and graph.roles.followers.get(operator) != address:
+            stays = operator in member.operators or operator in rebuilds
+            if not stays and graph.roles.followers.get(operator) != address:
                 member.deployed.discard(operator)
                 users |= self.components.discard(application, operator)
             elif _links(before, member.plan, operator) != _links(graph, member.plan, operator):
@@ -168,7 +170,7 @@ class GraphChanges:
             if operator not in member.deployed and address not in graph.roles.backups.get(operator, ()):
                 self.commit_backup(member, operator)
         followed = {name for name, peer in graph.roles.followers.items() if peer == address}
-        member.ready &= followed.union(graph.roles.backed_up(address))
+        member.ready &= followed.union(graph.roles.backed_up(address), rebuilds, rebuilds.values())
         member.failed_followers = {
             name: reason for name, reason in member.failed_followers.items() if name in graph.roles.followers
         }

@@ -112,6 +112,7 @@ class LaggingCopies:
         """Return each peer that has reported, or was reported, to have a copy that cannot take over, to the reason."""
         roles = self.led[application].graph.roles
         active, copies = roles.peers[operator], {*roles.backups.get(operator, ()), roles.followers.get(operator, "")}
+        copies.update(roles.copied_for(operator))
         found: dict[str, str] = {}
         for (name, sender), message in self._received.get(application, {}).items():
             if name == operator and sender in (active, *copies):

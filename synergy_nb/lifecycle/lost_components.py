@@ -17,6 +17,7 @@ from synergy_nb.lifecycle.hosted_components import Components
 from synergy_nb.lifecycle.members import Member
 from synergy_nb.lifecycle.messages import GraphChanged, Lost
 from synergy_nb.lifecycle.migration import Migrations
+from synergy_nb.lifecycle.rebuilds import Rebuilds
 from synergy_nb.lifecycle.request import Request
 from synergy_nb.lifecycle.takeover import TakeOvers
 
@@ -32,8 +33,8 @@ class LostComponents:
         The peer and its components.
     led, members
         Applications that the peer leads, and member records of those in which it takes part, by id.
-    moves, takeovers
-        Moves and take-overs of the applications that the peer leads.
+    moves, rebuilds, takeovers
+        Moves, rebuilds and take-overs of the applications that the peer leads.
     fail
         Callback with (application, attempt, reason) when an application that this peer leads cannot go on.
     """
@@ -45,6 +46,7 @@ class LostComponents:
         led: Mapping[str, Request],
         members: Mapping[str, Member],
         moves: Migrations,
+        rebuilds: Rebuilds,
         takeovers: TakeOvers,
         fail: Callable[[str, int, str], None],
     ) -> None:
@@ -53,6 +55,7 @@ class LostComponents:
         self._led = led
         self._members = members
         self._moves = moves
+        self._rebuilds = rebuilds
         self._takeovers = takeovers
         self._fail = fail
         self.handlers: dict[type[Message], Callable[[str, Any], None]] = {Lost: self._lost}
@@ -98,6 +101,7 @@ class LostComponents:
         lost = here & {message.operator} if message.operator else here
         if request.running and self._takeovers.dispensable(application, lost):
             self._moves.interrupt(application, message.reason)
+            self._rebuilds.interrupt(application, message.reason)
             if self._takeovers.begin(application, sender, message.reason, lost):
                 return
         self._fail(application, message.attempt, message.reason)

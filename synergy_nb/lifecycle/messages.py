@@ -6,8 +6,9 @@ from typing import Any
 
 import msgspec
 
-from synergy_nb.control.graph import Producer, Roles
+from synergy_nb.control.graph import Producer
 from synergy_nb.control.peer import Message
+from synergy_nb.control.roles import Roles
 from synergy_nb.plan import Plan
 from synergy_nb.plan.spark_parts import PART
 
@@ -27,6 +28,10 @@ __all__ = [
     "Measured",
     "ProducersFollowed",
     "ProducersMoved",
+    "ReadersComplete",
+    "ReadersQuestion",
+    "Rebuild",
+    "Rebuilt",
     "Refused",
     "SessionConfig",
     "Share",
@@ -286,6 +291,49 @@ class Followed(Message, frozen=True):
     operator: str
     ready: bool
     refusal: str
+
+
+class Rebuild(Message, frozen=True):
+    """Prepare to execute the lost replica ``operator`` from a copy of another one; or confirm that it executes."""
+
+    graph: Graph
+    operator: str
+
+
+class Rebuilt(Message, frozen=True):
+    """The answer to :class:`Rebuild`: the sender agrees, or refuses.
+
+    ``ready`` states that its copy could take over or, once the graph has it execute the replica, that the replica is
+    subscribed to all of its inputs.
+    """
+
+    application: str
+    attempt: int
+    epoch: int
+    operator: str
+    ready: bool
+    refusal: str
+
+
+class ReadersQuestion(Message, frozen=True):
+    """Ask whether the readers at the receiver could do without the replicas other than ``operator``.
+
+    ``rebuilt`` is the epoch in which ``operator`` was rebuilt.
+    """
+
+    application: str
+    attempt: int
+    operator: str
+    rebuilt: int
+
+
+class ReadersComplete(Message, frozen=True):
+    """The answer to :class:`ReadersQuestion`, once each reader at the sender has all that has not passed its filter."""
+
+    application: str
+    attempt: int
+    operator: str
+    rebuilt: int
 
 
 class GraphChanged(Message, frozen=True):

@@ -192,6 +192,8 @@ class Migrations:
         operator = _component(plan, operator)
         if not graph.roles.peers[operator]:
             raise ValueError(f"operator: {operator!r}; it was lost; expected a replica that some peer executes")
+        if request.state is State.REBUILDING:
+            raise ValueError(f"application: {application!r}; a lost replica is being rebuilt; expected a later move")
         if to in other_replicas(graph, plan, operator):
             raise ValueError(f"to: {to!r}; another replica of {original(operator)} is there; expected another peer")
         if to == graph.roles.peers[operator]:

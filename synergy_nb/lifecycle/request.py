@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import msgspec
 
-from synergy_nb.control.graph import Report, Roles
+from synergy_nb.control.graph import Report
 from synergy_nb.control.peer import Timer
+from synergy_nb.control.roles import Roles
 from synergy_nb.events.application_states import RUNS, STATUS, State, Status, check
 from synergy_nb.lifecycle.alternatives import Alternative
 from synergy_nb.lifecycle.messages import Graph

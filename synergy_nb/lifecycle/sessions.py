@@ -28,9 +28,9 @@ import math
 from collections.abc import Callable
 
 from synergy_nb import events
-from synergy_nb.control.graph import Roles
 from synergy_nb.control.ledger import Ledger
 from synergy_nb.control.peer import Peer, Protocol
+from synergy_nb.control.roles import Roles
 from synergy_nb.events.application_states import State
 from synergy_nb.lifecycle.commitments import Commitments
 from synergy_nb.lifecycle.deploying import Deploying
@@ -54,6 +54,7 @@ from synergy_nb.lifecycle.messages import (
     Share,
 )
 from synergy_nb.lifecycle.migration import Migrations
+from synergy_nb.lifecycle.rebuilds import Rebuilds
 from synergy_nb.lifecycle.request import Request
 from synergy_nb.lifecycle.shared_streams import SharedStreams
 from synergy_nb.lifecycle.takeover import TakeOvers
@@ -101,6 +102,8 @@ class Session(Protocol):
         Copies of components that cannot take over, as drivers have reported them.
     commitments : Commitments
         Components that this peer commits during set-up.
+    rebuilds : Rebuilds
+        Rebuilds of lost active replicas.
     on_setup_ended : list of callables (request, refusal)
         Listeners, called when the set-up of a request has ended: with an empty text if its application runs, else with
         the reason why the set-up has failed.
@@ -154,10 +157,13 @@ class Session(Protocol):
             sharers=self._shared_by,
             cannot_take_over=self.copies.cannot_take_over,
         )
-        self.copies.on_ready.append(self.moves.ready)
+        self.rebuilds = Rebuilds(
+            peer, membership, self.changes, self.config, self._join, self.impacts.refusal, self.copies.cannot_take_over
+        )
+        self.copies.on_ready += [self.moves.ready, self.rebuilds.ready]
         self.copies.on_failed.append(self.moves.failed)
         self.lost = LostComponents(
-            peer, self.components, self._led, self.members, self.moves, self.takeovers, self._fail
+            peer, self.components, self._led, self.members, self.moves, self.rebuilds, self.takeovers, self._fail
         )
         self.sharers = SharedStreams(*common, self.moves, self._fail)
         self.commitments = Commitments(peer, self.changes, self.impacts, self._join, self.sharers.admit)
@@ -172,6 +178,7 @@ class Session(Protocol):
             **self.takeovers.handlers,
             **self.lost.handlers,
             **self.moves.handlers,
+            **self.rebuilds.handlers,
             **self.copies.handlers,
             **self.sharers.handlers,
         }
@@ -396,6 +403,7 @@ class Session(Protocol):
 
     def _peer_died(self, address: str) -> None:
         for application in list(self._led):
+            self.rebuilds.died(application, address)
             if not self.moves.died(application, address):
                 self._peer_lost(application, address)
             if application in self._led:
@@ -431,6 +439,7 @@ class Session(Protocol):
         del self._led[application]
         self.takeovers.end(application)
         self.moves.end(application)
+        self.rebuilds.end(application)
         for address in graph.watched:
             self.membership.unwatch(address)
         for address in graph.addresses:

@@ -37,7 +37,7 @@ from synergy_nb.plan.catalogue import TAP
 __all__ = ["SharedStreams"]
 
 SHARER_ENDED: Final = -1  # epoch in an acknowledgement: the sharer has ended
-CHANGING: Final = (State.TAKING_OVER, State.MOVING)
+CHANGING: Final = (State.TAKING_OVER, State.MOVING, State.REBUILDING)
 DEAD: Final = 1 << 60  # later than any epoch: the origin has died
 
 

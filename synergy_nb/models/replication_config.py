@@ -1,4 +1,4 @@
-"""Parameters of the collection and revival of streams between active replicas (V-B and V-C of Hwang et al., 2008)."""
+"""Parameters of active replicas that run: their streams are collected and revived, lost ones are rebuilt (V-B, V-C)."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ __all__ = ["ReplicationConfig"]
 
 
 class ReplicationConfig(msgspec.Struct, frozen=True):
-    """Parameters of the collection and revival of streams between active replicas.
+    """Parameters of the collection and revival of streams between active replicas, and of their rebuilding.
 
     Parameters
     ----------
@@ -29,6 +29,8 @@ class ReplicationConfig(msgspec.Struct, frozen=True):
     late
         Delay of all streams of an input beyond their usual interval, above which a discarded stream is revived,
         seconds.
+    rebuild
+        Whether replicas that were lost are rebuilt at other peers.
 
     Examples
     --------
@@ -43,6 +45,7 @@ class ReplicationConfig(msgspec.Struct, frozen=True):
     report: float = 30.0
     collect: float = 300.0
     late: float = 10.0
+    rebuild: bool = True
 
     def __post_init__(self) -> None:
         if self.theta is not None:
@@ -54,6 +57,8 @@ class ReplicationConfig(msgspec.Struct, frozen=True):
         whole = isinstance(self.k_min, int) and not isinstance(self.k_min, bool)
         if self.k_min is not None and (not whole or self.k_min < 1):
             raise ValueError(f"k_min: {self.k_min!r}; expected a whole number from 1, or None")
+        if not isinstance(self.rebuild, bool):
+            raise ValueError(f"rebuild: {self.rebuild!r}; expected True or False")
         for field in ("report", "collect", "late"):
             value = getattr(self, field)
             number = isinstance(value, int | float) and not isinstance(value, bool)

@@ -201,6 +201,14 @@ DESCRIPTIONS: Final[Mapping[type[Message], Say]] = {
     sessions.TookOver: lambda m: _reason(f"{'cannot take' if m.refusal else 'takes'} {m.operator} over", m.refusal),
     sessions.Follow: "follow {m.operator}, or let it be followed",
     sessions.Followed: _followed,
+    sessions.Rebuild: "rebuild {m.operator} from a copy, or confirm that it executes",
+    sessions.Rebuilt: lambda m: (
+        _reason(f"cannot rebuild {m.operator}", m.refusal)
+        if m.refusal
+        else f"{m.operator} {'is ready for the next step' if m.ready else 'is prepared'}"
+    ),
+    sessions.ReadersQuestion: "can the readers do without the replicas other than {m.operator}?",
+    sessions.ReadersComplete: "the readers have all of {m.operator}",
     sessions.GraphChanged: lambda m: f"the components are: {_peers(m.graph.roles.peers)}",
     sessions.CopiesLag: _behind,
     sessions.ProducersMoved: lambda m: f"{m.owner} has {'ended' if m.ended else 'its components elsewhere'}",

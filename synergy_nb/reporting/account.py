@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Final
 
 from synergy_nb.events import (
     GraphSelected,
     ProbeDropped,
+    RebuildImpossible,
+    ReplicaRebuilt,
     ReplicasDeployed,
     RevivalImpossible,
     StreamRevived,
     StreamsDiscarded,
 )
+from synergy_nb.plan.active_replicas import original
 from synergy_nb.reporting.formatting import DISCIPLINE_NAMES, HOTSPOT_MODES, counted, rate, seconds, share, size
 from synergy_nb.reporting.reasons import Reasons, replica_reason
 
@@ -159,15 +162,18 @@ def lines(explanation: Reasons) -> list[str]:
         f"  lost: {', '.join(lost.operators)} at {lost.at}: {lost.reason}; {counts(lost.left)}"
         for lost in explanation.replicas_lost
     )
-    written.extend(f"  {_stream(each)}" for each in explanation.streams)
+    written.extend(f"  {_stream(each, explanation.readable)}" for each in explanation.streams)
     written.extend(
         f"    {each.operator} ({each.role}) at {each.at}: {replica_reason(each)}" for each in explanation.replicas
     )
     return written
 
 
-def _stream(event: StreamsDiscarded | StreamRevived | RevivalImpossible) -> str:
-    """What happened to streams between active replicas, in words."""
+def _stream(
+    event: StreamsDiscarded | StreamRevived | RevivalImpossible | ReplicaRebuilt | RebuildImpossible,
+    readable: Callable[[str], str],
+) -> str:
+    """What happened to active replicas and the streams between them, in words."""
     match event:
         case StreamsDiscarded():
             names = ", ".join(f"{producer} to {reader}" for producer, reader in event.streams)
@@ -177,6 +183,12 @@ def _stream(event: StreamsDiscarded | StreamRevived | RevivalImpossible) -> str:
         case StreamRevived():
             late = seconds(event.delay)
             return f"revived stream: {event.producer} to {event.reader}, whose other streams were {late} late"
+        case ReplicaRebuilt():
+            left = counts({original(event.operator): event.left})
+            what = f"{event.operator} at {event.at} from the state of {event.source}"
+            return f"rebuilt: {what} in {seconds(event.seconds)}; {left}"
+        case RebuildImpossible():
+            return f"not rebuilt: {event.operator}: {readable(event.reason)}"
     return f"late: {event.upstream} at {event.reader} by {seconds(event.delay)}; nothing was revived: {event.reason}"
 
 

@@ -42,7 +42,9 @@ from synergy_nb.events import (
     ProbeAccepted,
     ProbeDropped,
     ProbingEnded,
+    RebuildImpossible,
     ReplicaDecided,
+    ReplicaRebuilt,
     ReplicasDeployed,
     RequestSubmitted,
     RevivalImpossible,
@@ -137,8 +139,10 @@ class Facts:
         Active replicas that it has lost, at the time of each loss.
     replicas_ended : set of str
         Active replicas that ended as all of their streams were discarded.
-    streams : list of StreamsDiscarded, StreamRevived or RevivalImpossible
-        Streams between active replicas that were discarded and revived, in this order.
+    streams : list of StreamsDiscarded, StreamRevived, RevivalImpossible, ReplicaRebuilt or RebuildImpossible
+        Streams between active replicas that were discarded and revived, and replicas that were rebuilt, in this order.
+    rebuilt : dict
+        Active replica that was rebuilt to the replica from whose state it began.
     replicated : PlacementCompleted or None
         Present placement of replicas.
     takeovers : list of str
@@ -213,7 +217,8 @@ class Facts:
         self.replicas_deployed: ReplicasDeployed | None = None
         self.replicas_lost: list[ActiveReplicasLost] = []
         self.replicas_ended: set[str] = set()
-        self.streams: list[StreamsDiscarded | StreamRevived | RevivalImpossible] = []
+        self.streams: list[StreamsDiscarded | StreamRevived | RevivalImpossible | ReplicaRebuilt | RebuildImpossible]
+        self.streams, self.rebuilt = [], dict[str, str]()
         self.delay: Delay | None = None
         self.outcome = "being composed"
         self.setup_s: float | None = None
@@ -340,18 +345,27 @@ class Facts:
     @SHOWN.add
     def _active_replicas_lost(self, event: ActiveReplicasLost) -> None:
         self.replicas_lost.append(replace(event, at=self._name(event.at), reason=self.readable(event.reason)))
+        self._end_replicas(event.operators)
+
+    def _end_replicas(self, replicas: Iterable[str]) -> None:
+        for name in replicas:
+            self._moved.pop(name, None)
+            self.rebuilt.pop(name, None)
+
+    @SHOWN.add
+    def _replica_rebuilt(self, event: ReplicaRebuilt) -> None:
+        self._moved = self._graph(event.peers)
+        self.rebuilt[event.operator] = event.source
+        self.streams.append(replace(event, at=self._name(event.at)))
 
     @SHOWN.add
     def _streams_discarded(self, event: StreamsDiscarded) -> None:
         self.replicas_ended.update(event.ended)
+        self._end_replicas(event.ended)
         self.streams.append(event)
 
     @SHOWN.add
-    def _stream_revived(self, event: StreamRevived) -> None:
-        self.streams.append(event)
-
-    @SHOWN.add
-    def _revival_impossible(self, event: RevivalImpossible) -> None:
+    def _stream(self, event: StreamRevived | RevivalImpossible | RebuildImpossible) -> None:
         self.streams.append(event)
 
     @SHOWN.add

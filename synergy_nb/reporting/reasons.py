@@ -34,6 +34,8 @@ class Reasons(Facts):
 
     def why(self, operator: str) -> str:
         """Reason in a sentence why an operator runs at its peer."""
+        if operator in self.rebuilt:
+            return f"it was rebuilt there from the state of {self.rebuilt[operator]}"
         if operator in self._from:
             return f"it was moved there from {self._from[operator]}"
         if self.selected is None or self.replicated is not None:

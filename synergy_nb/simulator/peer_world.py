@@ -38,8 +38,9 @@ import polars as pl
 
 from synergy_nb.assembly import PeerConfig, SynergyPeer
 from synergy_nb.control import driver_messages as driver
-from synergy_nb.control.graph import Producer, Report, Roles
+from synergy_nb.control.graph import Producer, Report
 from synergy_nb.control.peer import DriverMessage, Message
+from synergy_nb.control.roles import Roles
 from synergy_nb.dataflow.streams.deployments import Deployment
 from synergy_nb.dataflow.streams.effects import Effect, Fact, FactKind
 from synergy_nb.dataflow.streams.input_reports import InputsMeasured

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, Final
 import polars as pl
 
 from synergy_nb.control import driver_messages as driver
-from synergy_nb.control.graph import Roles
+from synergy_nb.control.roles import Roles
 from synergy_nb.dataflow.tuples import empty
 from synergy_nb.drawing.notebook_views import view_of
 from synergy_nb.errors import user_facing

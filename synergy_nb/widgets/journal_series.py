@@ -14,7 +14,6 @@ from typing import Final
 from msgspec.structs import replace
 
 from synergy_nb.events import (
-    ActiveReplicasLost,
     ApplicationEnded,
     ApplicationRunning,
     ClusterClosed,
@@ -44,7 +43,7 @@ from synergy_nb.events import (
     PeerStarted,
     PeerTrouble,
     PlacementCompleted,
-    ReplicasDeployed,
+    ReplicaRebuilt,
     ReplicasLost,
     RequestEvent,
     RequestSubmitted,
@@ -61,6 +60,7 @@ from synergy_nb.reporting.hot_spots import component_text, slack_text
 from synergy_nb.reporting.troubles import Trouble, joined, trouble
 from synergy_nb.widgets.latest_values import Component, Flow, Peer, Run
 from synergy_nb.widgets.line_history import Line
+from synergy_nb.widgets.replica_events import ReplicaEvent, note
 
 __all__ = ["JournalSeries"]
 
@@ -329,19 +329,10 @@ class JournalSeries:
         self._lose(self.run(event.subject), event.at, event.time)
 
     @SHOWN.add
-    def _active_replicas_placed(self, event: ReplicasDeployed) -> None:
-        run = self.run(event.subject)
-        run.active, run.replicated, run.lost_replicas = event.degree, list(event.replicas), {}
-        run.times_cost = event.cost / event.cost_alone if event.cost_alone else None
-
-    @SHOWN.add
-    def _active_replicas_lost(self, event: ActiveReplicasLost) -> None:
-        run = self.run(event.subject)
-        run.lost_replicas = run.lost_replicas | dict.fromkeys(event.operators, (event.at, event.reason))
-        run.roles = run.roles.without(event.operators)
-        left = ", ".join(f"{count} of {run.active} left of {name}" for name, count in event.left.items())
-        text = f"{', '.join(event.operators)} at {event.at} lost, {event.reason}: {left}"
-        run.mark(event.time, "bad", "" if event.at in run.lost else "replica lost", text)
+    def _active_replicas(self, event: ReplicaEvent) -> None:
+        note(self.run(event.subject), event)
+        if isinstance(event, ReplicaRebuilt):
+            self._graph(event.subject, event.peers)
 
     @SHOWN.add
     def _taking_over(self, event: TakeoverBegun) -> None:

@@ -7,7 +7,7 @@ from typing import Final
 
 import msgspec
 
-from synergy_nb.control.graph import Roles
+from synergy_nb.control.roles import Roles
 from synergy_nb.events import ComponentMeasurements
 from synergy_nb.plan.active_replicas import original
 

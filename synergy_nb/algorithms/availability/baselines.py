@@ -22,7 +22,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import nullcontext
 
 from synergy_nb.algorithms.availability.limits import InsufficientCapacity, Limits, check_degree, components_of
-from synergy_nb.control.graph import Roles
+from synergy_nb.control.roles import Roles
 from synergy_nb.plan import Plan
 
 __all__ = ["groups_of", "latency_placement", "optimal_placement", "partition_placement", "random_placement"]

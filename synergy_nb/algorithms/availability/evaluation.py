@@ -19,7 +19,7 @@ from typing import Final, NamedTuple
 import numpy as np
 
 from synergy_nb.algorithms.availability.failures import Failures
-from synergy_nb.control.graph import Roles
+from synergy_nb.control.roles import Roles
 
 __all__ = [
     "Estimate",

@@ -10,8 +10,8 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 
-from synergy_nb.control.graph import Roles
 from synergy_nb.control.ledger import ROUNDING
+from synergy_nb.control.roles import Roles
 from synergy_nb.errors import SynergyError
 from synergy_nb.plan import Plan
 

@@ -15,9 +15,9 @@ from typing import Final, NamedTuple
 
 from synergy_nb.algorithms.availability.failures import IndependentFailures
 from synergy_nb.algorithms.availability.messages import PlacementConfig, Survey, Surveyed, Task
-from synergy_nb.control.graph import Roles
 from synergy_nb.control.ledger import Ledger
 from synergy_nb.control.peer import Peer, Protocol, Timer
+from synergy_nb.control.roles import Roles
 from synergy_nb.overlay.latency import Latency
 
 __all__ = ["Link", "LinkSurvey", "failures_of"]

@@ -7,8 +7,8 @@ from functools import lru_cache
 import msgspec
 
 from synergy_nb.algorithms.availability.limits import components_of
-from synergy_nb.control.graph import Roles
 from synergy_nb.control.peer import Message
+from synergy_nb.control.roles import Roles
 from synergy_nb.plan import Plan
 
 __all__ = [

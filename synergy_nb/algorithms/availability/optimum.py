@@ -30,7 +30,7 @@ import numpy as np
 from synergy_nb.algorithms.availability.evaluation import availability
 from synergy_nb.algorithms.availability.failures import Failures
 from synergy_nb.algorithms.availability.limits import InsufficientCapacity, Limits, check_degree, components_of
-from synergy_nb.control.graph import Roles
+from synergy_nb.control.roles import Roles
 from synergy_nb.plan import Plan
 
 __all__ = ["Optimum", "on_one_group", "optimum"]

@@ -42,9 +42,9 @@ from synergy_nb.algorithms.availability.messages import (
 )
 from synergy_nb.algorithms.availability.primary_host import PrimaryHost
 from synergy_nb.algorithms.availability.replica_host import ReplicaHost
-from synergy_nb.control.graph import Roles
 from synergy_nb.control.ledger import Ledger
 from synergy_nb.control.peer import Peer, Protocol, Timer
+from synergy_nb.control.roles import Roles
 from synergy_nb.events import (
     DegreeChosen,
     PlacementAttemptFailed,

@@ -39,8 +39,8 @@ from synergy_nb.algorithms.availability.messages import (
     decode_task,
 )
 from synergy_nb.algorithms.availability.selection import agreed, ordered
-from synergy_nb.control.graph import Roles
 from synergy_nb.control.peer import Message, Peer, Protocol
+from synergy_nb.control.roles import Roles
 from synergy_nb.events import CandidatePassed, MessageRefused, PlacementNegotiated, ReplicaDecided
 
 __all__ = ["PrimaryHost"]

@@ -25,9 +25,9 @@ from synergy_nb.algorithms.availability.messages import (
     Task,
     decode_task,
 )
-from synergy_nb.control.graph import Roles
 from synergy_nb.control.ledger import ROUNDING, Ledger
 from synergy_nb.control.peer import Peer, Protocol, Timer
+from synergy_nb.control.roles import Roles
 from synergy_nb.events import (
     MessageOutdated,
     MessageRefused,

@@ -18,8 +18,9 @@ from synergy_nb.algorithms.composition.messages import (
 )
 from synergy_nb.algorithms.composition.probe_results import Pending
 from synergy_nb.algorithms.composition.probing import Probing
-from synergy_nb.control.graph import ComponentGraph, Roles, merge
+from synergy_nb.control.graph import ComponentGraph, merge
 from synergy_nb.control.peer import Peer, Protocol
+from synergy_nb.control.roles import Roles
 from synergy_nb.events import (
     AttemptFailed,
     DeploymentConsidered,

@@ -5,8 +5,9 @@ from __future__ import annotations
 from typing import Final
 
 from synergy_nb.algorithms.composition.messages import Dropped
-from synergy_nb.control.graph import ComponentGraph, Hop, Roles
+from synergy_nb.control.graph import ComponentGraph, Hop
 from synergy_nb.control.peer import Timer
+from synergy_nb.control.roles import Roles
 from synergy_nb.lifecycle.alternatives import Alternative
 from synergy_nb.lifecycle.decider import Decided
 from synergy_nb.lifecycle.request import Request

@@ -13,21 +13,23 @@ A question is asked again until it is answered, and an answer counts once. Peers
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import Final
 
 import msgspec
+import numpy as np
 
 from synergy_nb.control.graph import Hop
 from synergy_nb.control.ledger import Ledger
 from synergy_nb.control.peer import Message, Peer, Protocol, Timer
 from synergy_nb.events import MessageRefused
+from synergy_nb.models.delay_matrix import Matrix
 from synergy_nb.models.overheads import HOP, Overhead, Overheads
 from synergy_nb.models.projection import Impact, refused
 from synergy_nb.overlay.latency import Latency
 from synergy_nb.plan import Plan
 
-__all__ = ["CandidateAnswer", "CandidateQuestion", "CandidateSurvey", "IncomingLink"]
+__all__ = ["CandidateAnswer", "CandidateQuestion", "CandidateSurvey", "IncomingLink", "delays_between"]
 
 Project = Callable[[str, Plan, str, Sequence[str], float], tuple[float, list[Impact]]]
 
@@ -269,3 +271,32 @@ class CandidateSurvey(Protocol):
         taking = self._overheads.expected(HOP)
         bandwidth = self._ledger.residual_bandwidth(request, upstream)
         return IncomingLink(bandwidth, one_way.mean, one_way.mean + taking.mean, one_way.variance + taking.variance)
+
+
+def delays_between(peers: Sequence[str], answers: Mapping[str, CandidateAnswer], origin: str) -> Matrix:
+    """Return one-way delays between peers, seconds; of two that neither has measured, what is certain by the origin's.
+
+    Parameters
+    ----------
+    peers
+        Addresses of the peers, in the order of rows and columns.
+    answers
+        Address to what that peer has answered; some may be missing.
+    origin
+        Address of the origin.
+    """
+    count = len(peers)
+    found = np.zeros((count, count))
+
+    def known(one: str, other: str) -> float | None:
+        both = ((one, other), (other, one))
+        ways = [answers[to].links[at].delay for at, to in both if to in answers and at in answers[to].links]
+        return sum(ways) / len(ways) if ways else None
+
+    for i, one in enumerate(peers):
+        for j, other in enumerate(peers[:i]):
+            delay = known(one, other)
+            if delay is None:
+                delay = abs((known(origin, one) or 0.0) - (known(origin, other) or 0.0)) if origin in answers else 0.0
+            found[i, j] = found[j, i] = delay
+    return found

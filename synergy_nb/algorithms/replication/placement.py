@@ -28,13 +28,19 @@ from typing import Final
 import msgspec
 import numpy as np
 
-from synergy_nb.algorithms.replication.candidate_survey import CandidateAnswer, CandidateSurvey, IncomingLink
+from synergy_nb.algorithms.replication.candidate_survey import (
+    CandidateAnswer,
+    CandidateSurvey,
+    IncomingLink,
+    delays_between,
+)
 from synergy_nb.algorithms.replication.deployment import ALPHA, Deployed, Limits, deploy
 from synergy_nb.algorithms.replication.local_search import best_deployment, improve
 from synergy_nb.algorithms.replication.spring_relaxation import first_placement
 from synergy_nb.algorithms.replication.system import Edge, Query, Servers, network_cost
-from synergy_nb.control.graph import ComponentGraph, Hop, Roles
+from synergy_nb.control.graph import ComponentGraph, Hop
 from synergy_nb.control.peer import Peer
+from synergy_nb.control.roles import Roles
 from synergy_nb.events import GraphSelected, ReplicasDeployed
 from synergy_nb.lifecycle.alternatives import Alternative, DirectoryEntries
 from synergy_nb.lifecycle.decider import Decided, Decision, Refusal, find_candidates
@@ -152,7 +158,7 @@ class ActivePlacement:
                 why = "; ".join(refusals[:3]) or f"no answer from {', '.join(candidates[name])}"
                 return Refusal(f"operator {name}: no candidate would execute it: {why}")
         fixed = {name: self._single(found) for name, found in able.items() if not is_replicable(plan.operators[name])}
-        delays = _delays(peers, answers, self._peer.address)
+        delays = delays_between(peers, answers, self._peer.address)
         distance = plan.qos.replica_distance
         deployed, cost, alone = _compute_deployment(plan, peers, answers, able, fixed, delays)
         refusal = _unplaced(plan, deployed, able, peers, delays)
@@ -200,27 +206,6 @@ class ActivePlacement:
         """The peer of an operator that is not replicated: the origin if possible, else the nearest to it."""
         own = self._peer.address
         return own if own in able else self._latency.nearest(able, 1)[0]
-
-
-def _delays(peers: Sequence[str], answers: Mapping[str, CandidateAnswer], origin: str) -> Matrix:
-    """One-way delays between peers, seconds.
-
-    If neither of two peers has measured it, it is at least the difference of their delays from the origin.
-    """
-    count = len(peers)
-    found = np.zeros((count, count))
-
-    def known(one: str, other: str) -> float | None:
-        both = [answers[to].links[at].delay for at, to in ((one, other), (other, one)) if at in answers[to].links]
-        return sum(both) / len(both) if both else None
-
-    for i, one in enumerate(peers):
-        for j, other in enumerate(peers[:i]):
-            delay = known(one, other)
-            if delay is None:
-                delay = abs((known(origin, one) or 0.0) - (known(origin, other) or 0.0)) if origin in answers else 0.0
-            found[i, j] = found[j, i] = delay
-    return found
 
 
 def _compute_deployment(

@@ -10,8 +10,8 @@ operator, and what the application needs to survive each crash that it survived 
 discarded ends. The changed graph reaches all peers like any other (:mod:`synergy_nb.lifecycle.graph_changes`).
 
 A reader whose input is late on all of its streams asks the origin (:class:`RevivalRequested`), and asks again while
-that lasts. The origin revives the discarded stream of least cost from a replica that runs. If there is none, the
-journal names the replica that would have to be rebuilt.
+that lasts. The origin revives the discarded stream of least cost from a replica that runs. If there is none, but a
+replica that ended, that one is rebuilt (:mod:`.rebuilding`).
 
 .. [1] J.-H. Hwang, U. Çetintemel, S. Zdonik. Fast and highly-available stream processing over wide area networks.
    ICDE 2008.
@@ -30,8 +30,8 @@ from synergy_nb.algorithms.replication.revival import revival
 from synergy_nb.algorithms.replication.stream_graph import Input, StreamGraph, StreamUse
 from synergy_nb.algorithms.replication.stream_replicas import ReplicaGraph
 from synergy_nb.control.driver_messages import InputsReported
-from synergy_nb.control.graph import Roles
 from synergy_nb.control.peer import Message, Peer, Protocol
+from synergy_nb.control.roles import Roles
 from synergy_nb.events import RevivalImpossible, StreamRevived, StreamsDiscarded
 from synergy_nb.events.application_states import State
 from synergy_nb.lifecycle.graph_changes import GraphChanges
@@ -39,7 +39,7 @@ from synergy_nb.lifecycle.request import Request
 from synergy_nb.models.replication_config import ReplicationConfig
 from synergy_nb.overlay.latency import Latency
 from synergy_nb.plan import Plan
-from synergy_nb.plan.active_replicas import original
+from synergy_nb.plan.active_replicas import replicas_of
 
 __all__ = ["RevivalRequested", "StreamCollection", "WeightsReported"]
 
@@ -124,6 +124,8 @@ class StreamCollection(Protocol):
         Function from an address to whether that peer is known to have died.
     config
         Parameters of collection and revival.
+    want
+        Function of (application, replica) that has a replica rebuilt that ended with its streams.
     """
 
     def __init__(
@@ -133,12 +135,14 @@ class StreamCollection(Protocol):
         latency: Latency,
         is_dead: Callable[[str], bool],
         config: ReplicationConfig,
+        want: Callable[[str, str], None] = lambda _application, _replica: None,
     ) -> None:
         super().__init__(peer)
         self._changes = changes
         self._latency = latency
         self._is_dead = is_dead
         self._config = config
+        self._want = want
         self._inputs: dict[tuple[str, str], InputProgress] = {}  # by application and operator here
         self._reported = 0.0  # time of the last report, seconds
         self._led: dict[str, _LedStreams] = {}
@@ -310,9 +314,17 @@ class StreamCollection(Protocol):
         if (reader, message.port) in known.helpless:
             return
         known.helpless.add((reader, message.port))
-        upstream = original(stream.partition(" ")[0])
-        lost = [each for each, peer in graph.roles.peers.items() if original(each) == upstream and not peer]
-        reason = f"{', '.join(lost)} would have to be rebuilt" if lost else "it reads all replicas already"
+        upstream = stream.partition(" ")[0]
+        lost = [each for each in replicas_of(plan).get(upstream, ()) if not graph.roles.peers[each]]
+        gone = [each.producer for each in streams.discarded if (each.consumer, each.stream) == (reader, stream)]
+        if lost:
+            reason = f"{', '.join(lost)} would have to be rebuilt"
+        elif upstream not in replicas_of(plan):
+            reason = "it is not replicated"
+        else:
+            reason = f"the peer of {', '.join(gone)} died" if gone else "all of its replicas are read already"
         self.peer.record(
             RevivalImpossible, request.name, reader=reader, upstream=upstream, delay=message.delay, reason=reason
         )
+        if lost:
+            self._want(request.name, lost[0] if found is None else found.replica)

@@ -9,7 +9,7 @@ from typing import NamedTuple
 import msgspec
 
 from synergy_nb.algorithms.replication.stream_replicas import ReplicaGraph, StreamReplica
-from synergy_nb.control.graph import Roles
+from synergy_nb.control.roles import Roles
 from synergy_nb.plan import Plan
 from synergy_nb.plan.active_replicas import original, replicas_of
 

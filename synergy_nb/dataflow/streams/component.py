@@ -90,7 +90,7 @@ class Component(ComponentMetrics):
         Predicted time from it to the sink apart from processing, such as communication, in seconds.
     paused : bool
         Whether it executes nothing at the moment.
-    feed_ports, replica_of : from its assignment
+    feed_ports, replica_of, rebuilt : from its assignment
     """
 
     def __init__(
@@ -115,8 +115,8 @@ class Component(ComponentMetrics):
         self.role = role
         self.epoch = assignment.epoch + (role is Role.FOLLOWER)
         self.feeds: tuple[Feed, ...] = assignment.inputs
-        self.replica_of = assignment.replica_of
         self.feed_ports: tuple[int, ...] = assignment.ports
+        self.replica_of, self.rebuilt = assignment.replica_of, assignment.rebuilt
         self.copy_holders = CopyHolders(assignment.copies)
         self._saved = 0  # bytes that it had executed by its last snapshot
         self.logic = logic
@@ -150,7 +150,7 @@ class Component(ComponentMetrics):
     @property
     def output(self) -> Output:
         """The output of the component in its epoch."""
-        return Output(self.application, self.operator, self.epoch)
+        return Output(self.application, self.operator, self.epoch, self.rebuilt)
 
     @property
     def ordered(self) -> bool:

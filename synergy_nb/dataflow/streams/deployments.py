@@ -106,6 +106,8 @@ class Assignment(msgspec.Struct, frozen=True):
         Operator of which it is one of several active replicas; empty for every other component.
     state_from
         Component whose copy at this peer is the state from which it starts; empty: it starts without a state.
+    rebuilt
+        Epoch in which it was last rebuilt from the state of another replica; 0: never.
     """
 
     active: str
@@ -119,6 +121,7 @@ class Assignment(msgspec.Struct, frozen=True):
     ports: tuple[int, ...] = ()
     replica_of: str = ""
     state_from: str = ""
+    rebuilt: int = 0
 
     def port(self, number: int) -> int:
         """Return the port of the operator that an input belongs to."""

@@ -118,6 +118,8 @@ class Exchange:
             self.refuse(component, reader, f"has failed: {component.failed}")
         if component is None or component.failed or (reader.port == COPY and reader.peer not in component.copies):
             return  # not deployed here yet, or no longer: the reader retries
+        if frame.since is None and _restores(component):
+            return  # the same: a stream that joins others has to know what was before it
         log = component.log
         expected = log.cursors.get(reader)
         if expected is None and reader.port != COPY and not any(reader.replaces(known) for known in log.cursors):
@@ -410,6 +412,8 @@ class Exchange:
                     self.dismiss(component, cursor, now)
                     continue
                 cursor.resend_at = None
+                if not cursor.subscribed and _restores(component):
+                    continue
                 if not cursor.subscribed:  # it may believe that it is
                     cursor.patience = min(2.0 * max(cursor.patience, RESEND_S), RESEND_MOST_S)
                     start = Point(max(cursor.sent, component.log.start).position, START)
@@ -462,6 +466,11 @@ class Exchange:
 def _latest(component: Component) -> int:
     """Greatest event time that an active replica has emitted, µs; ``START`` for any other component."""
     return component.logic.latest if isinstance(component.logic, MergedLogic) else START
+
+
+def _restores(component: Component) -> bool:
+    """Whether the state of an active replica is still to be restored."""
+    return isinstance(component.logic, MergedLogic) and component.logic.restoring
 
 
 def _has_others(component: Component, number: int) -> bool:

@@ -36,6 +36,8 @@ class InputReport(msgspec.Struct, frozen=True, gc=False, array_like=True):
         Number of tuples of the stream up to the last one that has arrived.
     promise
         Event time of the last promise, µs.
+    complete
+        Whether the stream has every tuple that has not passed the filter yet, so that the others are not needed.
     """
 
     producer: str
@@ -43,6 +45,7 @@ class InputReport(msgspec.Struct, frozen=True, gc=False, array_like=True):
     weight: float
     tuples: int
     promise: int
+    complete: bool = True
 
 
 class StreamsMeasured(msgspec.Struct, frozen=True, gc=False, array_like=True):
@@ -101,10 +104,13 @@ class InputReports:
 def _measured(component: Component) -> StreamsMeasured:
     logic = component.logic
     weights = logic.weights if isinstance(logic, MergedLogic) else {}
+    complete = logic.complete if isinstance(logic, MergedLogic) else frozenset()
     inputs: dict[int, InputReport] = {}
     for number, (feed, port) in enumerate(zip(component.feeds, component.ports, strict=True)):
         if feed.operator and not port.closed:
             of, weight, received = component.feed_ports, weights.get(number, 0.0), port.received
             read_by = of[number] if of else number
-            inputs[number] = InputReport(feed.operator, read_by, weight, received.position, received.until)
+            inputs[number] = InputReport(
+                feed.operator, read_by, weight, received.position, received.until, number in complete
+            )
     return StreamsMeasured(component.application, component.operator, inputs)

@@ -12,7 +12,10 @@ even if the active component has a long queue. A follower that never gets there 
 Followers are executed when no active component of the peer has anything to do.
 
 A copy that becomes active resumes from what it has: a backup restores its snapshot and reads the inputs after it again;
-a follower has already reached the point of the component that it replaces. Nobody follows what another engine executes:
+a follower has already reached the point of the component that it replaces. An active replica that is rebuilt begins
+from a copy of another replica, whose output so far becomes its own; from there on it decides for itself, in a stream of
+its own. It counts as ready when all of its producers have its subscriptions, so that they retain what it has yet to
+read; until then the other replica is not durable beyond the copy. Nobody follows what another engine executes:
 its copies know the progress of the engine, and the one that becomes active has the engine resume from there. Where
 there are several inputs it first asks every peer that may depend on their order, see
 :mod:`~synergy_nb.dataflow.streams.order_recovery`.
@@ -32,6 +35,7 @@ from synergy_nb.dataflow.streams.exchange import ACK_S, RETRY_S
 from synergy_nb.dataflow.streams.frames import Data, Determinants, PieceReply, Recall, State
 from synergy_nb.dataflow.streams.log import StreamLog
 from synergy_nb.dataflow.streams.order_recovery import Recovery
+from synergy_nb.dataflow.streams.stream_merging import MergedLogic
 from synergy_nb.dataflow.streams.values import (
     CLIENT,
     COPY,
@@ -74,6 +78,7 @@ class Roles:
         self._hosting = hosting
         self.copies: dict[Key, Copy] = {}
         self.recoveries: dict[Key, Recovery] = {}
+        self._subscribing: set[Key] = set()  # rebuilt replicas that are not subscribed to all of their inputs yet
         self._failed: dict[Key, tuple[int, Role]] = {}  # components that could not be created, which was reported
         self._unanswered: dict[Stream, tuple[str, Recall]] = {}  # questions that cannot be answered yet
 
@@ -84,8 +89,9 @@ class Roles:
         hosting, application = self._hosting, deployment.application
         for key in [key for key in self._failed if key[0] == application and key[1] not in deployment.assignments]:
             del self._failed[key]
+        sources = {each.state_from for each in deployment.assignments.values() if each.active == hosting.peer} - {""}
         for key in [key for key in {**hosting.components, **self.copies} if key[0] == application]:
-            if not self._stays(key, deployment):
+            if not self._stays(key, deployment) and (key[1] not in sources or key in hosting.components):
                 if key[1] not in deployment.assignments and key in hosting.components:
                     hosting.exchange.notify_sharers(hosting.components[key], "has ended")
                 self._drop(key)
@@ -93,7 +99,7 @@ class Roles:
             role = deployment.role(operator, hosting.peer)
             if role is Role.ACTIVE:
                 self._activate((application, operator), assignment)
-            elif role is not None:
+            elif role is not None and operator not in sources:
                 self._update_copy((application, operator), assignment, role, now)
             hosting.exchange.change_inputs((application, operator), assignment)
         for operator in deployment.assignments:
@@ -133,6 +139,7 @@ class Roles:
         hosting.touch(*key)
         self.copies.pop(key, None)
         self.recoveries.pop(key, None)
+        self._subscribing.discard(key)
         if key in hosting.opened:
             hosting.opened.remove(key)
             hosting.effect(Close(*key))
@@ -149,15 +156,18 @@ class Roles:
             component.set_copy_holders(assignment.copies)
             return
         copy = self.copies.pop(key, None)
+        rebuilt = component is None and copy is None and bool(assignment.state_from)
         if component is None:
-            copy = self.copies.pop((key[0], assignment.state_from), None) if copy is None else copy
+            copy = self.copies.pop((key[0], assignment.state_from), None) if rebuilt else copy
             component = self._made(key, assignment, Role.ACTIVE, copy)
         if component is None:
             return
         component.role, component.epoch, component.log.retains_all = Role.ACTIVE, assignment.epoch, False
         component.set_copy_holders(assignment.copies)
         hosting.exchange.resubscribe(component)  # what it sent as a follower may be lost or late
-        if assignment.epoch and component.ordered:
+        if rebuilt:
+            self._subscribing.add(key)
+        elif assignment.epoch and component.ordered:
             component.reading.free = False
             self.recoveries[key] = Recovery(component)
         elif assignment.epoch:
@@ -172,7 +182,11 @@ class Roles:
         share = hosting.memory.share(*key)
         component = Component(*key, hosting.peer, assignment, role, None, hosting.limits, share=share)
         state = copy.state if copy is not None else None
+        for port, feed in zip(component.ports, component.feeds, strict=True):
+            port.closed = not feed.operator
         try:
+            if assignment.state_from and state is None and role is Role.ACTIVE:
+                raise ValueError(f"{assignment.state_from}, from whose state it starts, has no copy on this peer")
             component.logic = hosting.create(hosting.deployments[key[0]], component)
             if copy is not None and copy.merge.joined and (state is not None or component.logic is None):
                 component.log, copy.log = copy.log, StreamLog(limits=hosting.limits)
@@ -180,6 +194,8 @@ class Roles:
             if copy is not None and state is not None and component.logic is not None:
                 component.log.cut(state.end)
                 component.running = True
+                if isinstance(component.logic, MergedLogic):
+                    component.logic.restoring = True
                 pieces = copy.pieces
                 tables = {part.table: tuple(pieces[number] for number in part.pieces) for part in state.parts}
                 hosting.effect(Restore(component, state.head, tables))
@@ -236,7 +252,7 @@ class Roles:
     # -- copies --------------------------------------------------------------------------------------------------
 
     def _update_copy(self, key: Key, assignment: Assignment, role: Role, now: float) -> None:
-        output = Output(*key, assignment.epoch)
+        output = Output(*key, assignment.epoch, assignment.rebuilt)
         copy = self.copies.get(key)
         if copy is None:
             copy = self.copies[key] = Copy(output, self._hosting.limits)
@@ -325,8 +341,16 @@ class Roles:
         self.report_ready(key, now)
 
     def report_ready(self, key: Key, now: float) -> None:
-        """Report a copy once it is ready to take over: a backup with a snapshot, a follower that has caught up."""
+        """Report a copy once it is ready to take over: a backup with a snapshot, a follower that has caught up.
+
+        A rebuilt replica is reported once it is subscribed to all of its inputs.
+        """
         copy, follower = self.copies.get(key), self._hosting.components.get(key)
+        if key in self._subscribing and follower is not None and not follower.failed:
+            if all(port.subscribed or port.closed for port in follower.ports):
+                self._subscribing.remove(key)
+                self._hosting.effect(Fact(FactKind.COPY_READY, *key))
+            return
         if copy is None or copy.ready or copy.state is None or not copy.usable:
             return
         if follower is None or follower.drops or now >= copy.ready_by:

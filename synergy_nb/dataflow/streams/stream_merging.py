@@ -83,6 +83,8 @@ class MergedLogic:
     ----------
     latest : int
         Greatest event time of all tuples that it has emitted, in µs; ``START`` before the first.
+    restoring : bool
+        Whether its state is still to be restored, so that ``latest`` is not known.
     """
 
     def __init__(self, operator: Logic, ports: Sequence[int], order: Sequence[tuple[str, bool]] | None = None) -> None:
@@ -92,6 +94,7 @@ class MergedLogic:
         self._filters = [DuplicateFilter(str(at) for at, each in enumerate(ports) if each == port) for port in numbers]
         self._sorted = [SortedInput(order) for _ in numbers] if order is not None else []
         self.latest = START
+        self.restoring = False
 
     @property
     def late(self) -> int:
@@ -108,6 +111,11 @@ class MergedLogic:
     def weights(self) -> dict[int, float]:
         """Number of each input to its weight (V-B) since this instance began; thread-safe."""
         return {int(name): weight for each in self._filters for name, weight in each.weights.items()}
+
+    @property
+    def complete(self) -> frozenset[int]:
+        """Numbers of the inputs that have every tuple that has not passed yet; any thread may ask."""
+        return frozenset(int(name) for each in self._filters for name in each.streams if each.is_complete(name))
 
     def set_ports(self, ports: Sequence[int]) -> None:
         """Add inputs; ``ports`` has the port of every input, those that are read already first."""
@@ -177,3 +185,4 @@ class MergedLogic:
         self._ports = head.ports + self._ports[len(head.ports) :]
         for at, (part, (state, numbers)) in enumerate(zip(parts, head.parts, strict=True)):
             part.restore(SavedState(state, {number: saved.tables[number * len(parts) + at] for number in numbers}))
+        self.restoring = False

@@ -27,7 +27,7 @@ Examples
 >>> Point(10, 5) < Point(10, 7) < Point(11, 7)
 True
 >>> Output("app", "join", epoch=2).stream
-Stream(application='app', operator='join')
+Stream(application='app', operator='join', rebuilt=0)
 """
 
 from __future__ import annotations
@@ -73,10 +73,14 @@ class Stream(NamedTuple):
     ----------
     application, operator
         Application and operator of the component.
+    rebuilt
+        Epoch in which the component was last rebuilt from the state of another replica, 0 if never: its stream began
+        anew, and what was at a position before is elsewhere now.
     """
 
     application: str
     operator: str
+    rebuilt: int = 0
 
 
 class Output(NamedTuple):
@@ -85,19 +89,22 @@ class Output(NamedTuple):
     Parameters
     ----------
     application, operator
-        Stream that it makes, see :class:`Stream`.
+        Stream that it makes, with ``rebuilt``, see :class:`Stream`.
     epoch
-        Number of components that have made the stream before.
+        Number of earlier components of the operator.
+    rebuilt
+        Epoch in which the stream began, see :class:`Stream`.
     """
 
     application: str
     operator: str
     epoch: int = 0
+    rebuilt: int = 0
 
     @property
     def stream(self) -> Stream:
         """The stream of the output."""
-        return Stream(self.application, self.operator)
+        return Stream(self.application, self.operator, self.rebuilt)
 
 
 class Point(NamedTuple):

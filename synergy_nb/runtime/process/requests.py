@@ -7,7 +7,7 @@ from typing import Any, TypeVar
 
 import msgspec
 
-from synergy_nb.control.graph import Roles
+from synergy_nb.control.roles import Roles
 from synergy_nb.reporting.cluster_errors import ClosedClusterError, ClusterError, NotAdmitted
 
 __all__ = [

@@ -1,0 +1,169 @@
+"""The roles of all peers in an application: who executes which operator, who backs it up, and who takes its place.
+
+A *component graph* λ (section 2.2.1) maps each operator of a query plan to the peer whose component executes it. A
+*replication graph* ρ (section 4.2) maps each component to the peers of its backups.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping
+
+import msgspec
+
+from synergy_nb.plan import Plan
+
+__all__ = ["Roles"]
+
+
+class Roles(msgspec.Struct, frozen=True, gc=False, array_like=True):
+    """The peer, backups and follower of each operator of a plan: the graphs λ and ρ (section 4.2).
+
+    Parameters
+    ----------
+    peers
+        Component graph λ: operator id to the address of the peer that executes it, its primary. The address of an
+        active replica that was lost is empty.
+    backups
+        Replication graph ρ: replicated operator to the addresses of its backups, in the order in which they were
+        placed. The primary sends its output to each of them.
+    followers
+        Operator that is to move to the address of its follower.
+    epochs
+        Operator to the number of its moves and take-overs; operators without any are left out.
+    inputs
+        Operator that reads active replicas to the number of the plan's input that each of its inputs reads, where some
+        were discarded or revived: -1 for a discarded one. Revived ones come after all others, whose numbers stay.
+    rebuilds
+        Active replica that is being rebuilt to the replica whose state it starts from, and to its new peer, which has a
+        copy of that one. ``peers`` has its new peer once it executes.
+    rebuilt
+        Active replica to the epoch in which it was last rebuilt; replicas that never were are left out.
+
+    Examples
+    --------
+    >>> placed = Roles({"source": "a", "o1": "a", "sink": "c"}, {"o1": ("b",)})
+    >>> placed.replicas, sorted(placed.hosts), placed.at("a")
+    ({'o1': ('a', 'b')}, ['a', 'b'], {'source': 'primary', 'o1': 'primary'})
+    >>> taken = placed.replaced({"o1": "b"}, {"o1": ()})
+    >>> taken.peers["o1"], taken.backups, taken.epochs
+    ('b', {'o1': ()}, {'o1': 1})
+    """
+
+    peers: dict[str, str] = {}
+    backups: dict[str, tuple[str, ...]] = {}
+    followers: dict[str, str] = {}
+    epochs: dict[str, int] = {}
+    inputs: dict[str, tuple[int, ...]] = {}
+    rebuilds: dict[str, tuple[str, str]] = {}
+    rebuilt: dict[str, int] = {}
+
+    @property
+    def replicas(self) -> dict[str, tuple[str, ...]]:
+        """Each replicated operator to the peers of all its replicas, the primary first."""
+        return {name: (self.peers[name], *peers) for name, peers in self.backups.items()}
+
+    @property
+    def hosts(self) -> frozenset[str]:
+        """Peers with replicas; peers that only execute operators without backups are not among them."""
+        return frozenset(peer for peers in self.replicas.values() for peer in peers)
+
+    @property
+    def copies(self) -> frozenset[str]:
+        """Peers with backups or followers, or with a copy from which a replica is rebuilt."""
+        building = {peer for _, peer in self.rebuilds.values()}
+        backups = {peer for peers in self.backups.values() for peer in peers}
+        return frozenset(backups | building | set(self.followers.values()))
+
+    @property
+    def addresses(self) -> frozenset[str]:
+        """All peers that take part."""
+        return self.copies | frozenset(filter(None, self.peers.values()))
+
+    def at(self, address: str) -> dict[str, str]:
+        """Roles of a peer: operator id to ``primary`` or ``backup``."""
+        found = {name: "primary" for name, peer in self.peers.items() if peer == address}
+        return found | dict.fromkeys(self.backed_up(address), "backup")
+
+    def backed_up(self, address: str) -> list[str]:
+        """Operators with a backup at a peer, sorted."""
+        return sorted(operator for operator, peers in self.backups.items() if address in peers)
+
+    def copied_for(self, operator: str) -> tuple[str, ...]:
+        """Peers at which a replica is rebuilt from a copy of an operator."""
+        return tuple(peer for source, peer in self.rebuilds.values() if source == operator)
+
+    def merged(self, other: Roles) -> Roles:
+        """The union of two parts of one graph."""
+        return Roles({**self.peers, **other.peers}, {**self.backups, **other.backups})
+
+    def with_follower(self, operator: str, peer: str) -> Roles:
+        """The same roles with a follower of an operator at a peer; a backup there becomes the follower."""
+        backups = self.backups
+        if operator in backups:
+            backups = {**backups, operator: tuple(each for each in backups[operator] if each != peer)}
+        return msgspec.structs.replace(self, backups=backups, followers={operator: peer})
+
+    def replaced(self, successors: Mapping[str, str], backups: Mapping[str, tuple[str, ...]]) -> Roles:
+        """The same roles with operators at other peers, each in its next epoch, and without followers."""
+        epochs = {**self.epochs, **{name: self.epochs.get(name, 0) + 1 for name in successors}}
+        peers = {**self.peers, **successors}
+        return msgspec.structs.replace(self, peers=peers, backups=dict(backups), followers={}, epochs=epochs)
+
+    def without(self, lost: Collection[str]) -> Roles:
+        """The same roles after active replicas were lost: nobody executes them."""
+        rebuilds = {name: each for name, each in self.rebuilds.items() if name not in lost}
+        return msgspec.structs.replace(self, peers={**self.peers, **dict.fromkeys(lost, "")}, rebuilds=rebuilds)
+
+    def rebuilding(self, replica: str, source: str, peer: str) -> Roles:
+        """The same roles while a lost replica is to be rebuilt at a peer: it gets a copy of another one, the source."""
+        inputs = {name: numbers for name, numbers in self.inputs.items() if name != replica}
+        if source in inputs:  # it begins where the source is, so it reads what that reads
+            inputs[replica] = inputs[source]
+        return msgspec.structs.replace(self, inputs=inputs, rebuilds={replica: (source, peer)})
+
+    def with_rebuilt(self, plan: Plan, replica: str) -> Roles:
+        """The same roles once a rebuilt replica executes, in an epoch and a stream of its own.
+
+        Its readers have a further input for it, as nothing of what they have read of it was at the same position.
+        """
+        epoch = self.epochs.get(replica, 0) + 1
+        roles = msgspec.structs.replace(
+            self,
+            peers={**self.peers, replica: self.rebuilds[replica][1]},
+            epochs={**self.epochs, replica: epoch},
+            rebuilt={**self.rebuilt, replica: epoch},
+        )
+        for reader, node in plan.operators.items():
+            for number, up in enumerate(node.inputs):
+                if up == replica and self.peers[reader]:
+                    roles = roles.without_stream(plan, reader, number).with_stream(plan, reader, number)
+        return roles
+
+    def released(self, replica: str) -> Roles:
+        """The same roles once a rebuilt replica needs the copy no more, or if it is not rebuilt."""
+        rebuilds = {name: each for name, each in self.rebuilds.items() if name != replica}
+        return msgspec.structs.replace(self, rebuilds=rebuilds)
+
+    def reads(self, plan: Plan, operator: str) -> tuple[str, ...]:
+        """What each input of an operator reads; an empty text for a discarded stream and for a lost replica."""
+        inputs = plan.operators[operator].inputs
+        names = [inputs[number] if number >= 0 else "" for number in self.inputs.get(operator, range(len(inputs)))]
+        return tuple(up if up and self.peers[up] else "" for up in names)
+
+    def ports(self, plan: Plan, operator: str) -> tuple[int, ...]:
+        """Port of an operator that each of its inputs feeds; empty where each has a port of its own."""
+        node = plan.operators[operator]
+        revived = self.inputs.get(operator, ())[len(node.inputs) :]
+        planned = node.ports or tuple(range(len(node.inputs)))
+        return (*planned, *(planned[number] for number in revived)) if revived else node.ports
+
+    def without_stream(self, plan: Plan, reader: str, number: int) -> Roles:
+        """The same roles after the stream of an input of the plan was discarded."""
+        present = self.inputs.get(reader, range(len(plan.operators[reader].inputs)))
+        left = tuple(-1 if each == number else each for each in present)
+        return msgspec.structs.replace(self, inputs={**self.inputs, reader: left})
+
+    def with_stream(self, plan: Plan, reader: str, number: int) -> Roles:
+        """The same roles after the discarded stream of an input of the plan was revived: it is a further input."""
+        present = self.inputs.get(reader, range(len(plan.operators[reader].inputs)))
+        return msgspec.structs.replace(self, inputs={**self.inputs, reader: (*present, number)})

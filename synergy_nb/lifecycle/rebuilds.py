@@ -1,0 +1,416 @@
+"""Rebuilds: a lost active replica executes again at another peer, while its application runs.
+
+Theory of operation
+-------------------
+O is the origin, r the lost replica, S another replica of the same operator that lives, T the new peer.
+
+1. O sends T :class:`Rebuild`, with a graph in which r is rebuilt from S at T. T joins the session, commits the
+   resources of r, and answers :class:`Rebuilt`; or it refuses.
+2. O publishes this graph. S gives T a copy, as it would give a backup: snapshots, and its output.
+3. When the driver of T reports that the copy could take over, T answers with ``ready``. O publishes the graph in which
+   T executes r: it begins with the state, the inputs and the output so far of S, so it emits nothing partial. From
+   there on it decides for itself, in a stream of its own, which its readers get as a further input.
+4. When r has subscribed to all of its inputs, T answers with ``ready`` again. O publishes a graph without the copy, and
+   producers need not retain for S what r has yet to read.
+5. O asks the peers of the readers (:class:`ReadersQuestion`) until each of these has all tuples of the stream that have
+   not passed its filter. Before that, nobody could do without the other replicas. Then the replica counts as rebuilt.
+
+A message that is not answered is sent again every second. If T refuses or is not ready in time, or if a peer dies
+before step 3, O gives the rebuild up, and publishes a graph without it. Whoever decided on it tries again. From step 3
+on r is a replica like any other; if S dies then, r goes on from the copy.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection
+from typing import Any
+
+import msgspec
+
+from synergy_nb.control.driver_messages import InputsReported
+from synergy_nb.control.peer import Message, Peer, Timer
+from synergy_nb.events import RebuildGivenUp, ReplicaRebuilt
+from synergy_nb.events.application_states import State
+from synergy_nb.lifecycle.graph_changes import RESEND_INTERVAL, GraphChanges
+from synergy_nb.lifecycle.members import Member, other_replicas
+from synergy_nb.lifecycle.messages import (
+    End,
+    Graph,
+    GraphChanged,
+    ReadersComplete,
+    ReadersQuestion,
+    Rebuild,
+    Rebuilt,
+    SessionConfig,
+)
+from synergy_nb.overlay.membership import Membership
+from synergy_nb.plan import Plan
+from synergy_nb.plan.active_replicas import original, replicas_of
+
+__all__ = ["Rebuilds"]
+
+
+class _Rebuild:
+    """A rebuild that is under way.
+
+    Attributes
+    ----------
+    graph
+        Graph in which the new peer has a copy.
+    published
+        Whether that graph has been published, as the new peer has agreed.
+    executes
+        Whether the graph in which the new peer executes the replica has been published.
+    """
+
+    __slots__ = ("before", "began", "done", "executes", "graph", "published", "replica", "source", "timer", "to")
+
+    def __init__(
+        self, before: Graph, replica: str, source: str, to: str, began: float, done: Callable[[str], None]
+    ) -> None:
+        self.before = before
+        self.graph = before.changed(before.roles.rebuilding(replica, source, to))
+        self.replica = replica
+        self.source = source
+        self.to = to
+        self.began = began
+        self.done = done
+        self.published = False
+        self.executes = False
+        self.timer: Timer | None = None
+
+
+class _Joining:
+    """A rebuilt replica whose readers may still need the others; ``complete`` has the peers of those that do not."""
+
+    __slots__ = ("began", "complete", "epoch", "source")
+
+    def __init__(self, source: str, epoch: int, began: float) -> None:
+        self.source = source
+        self.epoch = epoch
+        self.began = began
+        self.complete: set[str] = set()
+
+
+class Rebuilds:
+    """Leads the rebuilds in applications of this peer, and takes part in those of others.
+
+    Parameters
+    ----------
+    peer, membership, changes
+        The peer, its failure detector, and the protocol for changed graphs.
+    config
+        Time limits and intervals of sessions.
+    join
+        Function of (sender, graph, name of a message) that returns the member record, created if it is new, or None if
+        the message is refused.
+    impact_refusal
+        Function of (member, operator) that returns the reason why the operator would harm an application at this peer;
+        empty if it harms none.
+    cannot_take_over
+        Function of (application, operator) that returns the peers whose copy cannot take over at present.
+    """
+
+    def __init__(
+        self,
+        peer: Peer,
+        membership: Membership,
+        changes: GraphChanges,
+        config: SessionConfig,
+        join: Callable[[str, Graph, str], Member | None],
+        impact_refusal: Callable[[Member, str], str],
+        cannot_take_over: Callable[[str, str], Collection[str]],
+    ) -> None:
+        self.peer = peer
+        self.membership = membership
+        self.changes = changes
+        self.config = config
+        self.join = join
+        self.impact_refusal = impact_refusal
+        self.cannot_take_over = cannot_take_over
+        self._rebuilds: dict[str, _Rebuild] = {}
+        self._joining: dict[tuple[str, str], _Joining] = {}  # by application and rebuilt replica
+        self._complete: dict[tuple[str, str], frozenset[int]] = {}  # reader here to its inputs with all tuples
+        self.handlers: dict[type[Message], Callable[[str, Any], None]] = {
+            Rebuild: self._rebuild,
+            Rebuilt: self._rebuilt,
+            ReadersQuestion: self._readers_asked,
+            ReadersComplete: self._readers_complete,
+        }
+
+    # -- at the origin -----------------------------------------------------------------------------------------------
+
+    def rebuild(self, application: str, replica: str, source: str, to: str, done: Callable[[str], None]) -> None:
+        """Rebuild a lost replica of a running application of this peer.
+
+        Parameters
+        ----------
+        application, replica
+            Application, and the replica that was lost.
+        source
+            Replica from whose state it begins.
+        to
+            Address of its new peer.
+        done
+            Callback for the result: an empty text once it executes, or the reason why it does not.
+
+        Raises
+        ------
+        ValueError
+            If it cannot be rebuilt from that replica, at that peer, or at present.
+        """
+        request = self.changes.led.get(application)
+        if request is None or request.state is not State.RUNNING or application in self._rebuilds:
+            raise ValueError(f"application: {application!r}; expected one of this peer that runs and does not change")
+        graph = request.graph
+        peers, plan = graph.roles.peers, Plan.from_bytes(graph.plan)
+        group = replicas_of(plan).get(original(replica), ())
+        if replica not in group or peers[replica]:
+            raise ValueError(f"replica: {replica!r}; expected a replica that was lost")
+        if source not in group or not peers[source] or self.membership.is_dead(peers[source]):
+            raise ValueError(f"source: {source!r}; expected another replica of {original(replica)} that executes")
+        if self.membership.is_dead(to) or to in other_replicas(graph, plan, replica):
+            raise ValueError(f"to: {to!r}; expected a peer that lives and has no replica of {original(replica)}")
+        request.enter(State.REBUILDING)
+        found = self._rebuilds[application] = _Rebuild(graph, replica, source, to, self.peer.now, done)
+        self.membership.watch(to)
+        self._set_timeout(application, found, self.config.setup)
+        self._resend(application, found)
+
+    def _set_timeout(self, application: str, found: _Rebuild, seconds: float) -> None:
+        if found.timer is not None:
+            found.timer.cancel()
+        found.timer = self.peer.after(seconds, self._timed_out, application, found)
+
+    def _graph(self, application: str, found: _Rebuild) -> Graph:
+        """The graph that the new peer has to know."""
+        return self.changes.led[application].graph if found.executes else found.graph
+
+    def _resend(self, application: str, found: _Rebuild) -> None:
+        """Ask the new peer, now and once every interval."""
+        if self._rebuilds.get(application) is not found:
+            return
+        graph = self._graph(application, found)
+        if found.replica not in graph.roles.rebuilds:
+            self._forget(application, found)
+            self._report(found, "it was lost again")
+            return
+        self.peer.send(found.to, Rebuild(graph, found.replica))
+        self.peer.after(RESEND_INTERVAL, self._resend, application, found)
+
+    def _rebuilt(self, sender: str, message: Rebuilt) -> None:
+        application = message.application
+        request, found = self.changes.led.get(application), self._rebuilds.get(application)
+        if request is None:
+            if sender != self.peer.address:  # at the origin itself, the sinks retain their results
+                self.peer.send(sender, End(application, message.attempt, "it has ended"))
+            return
+        graph = request.graph if found is None else self._graph(application, found)
+        if found is None or (graph.attempt, graph.epoch) != (message.attempt, message.epoch) or sender != found.to:
+            self.peer.send(
+                sender, GraphChanged(request.graph)
+            )  # the sender may not know that the rebuild has been given up
+        elif message.refusal:
+            self._give_up(application, f"{found.replica} at {sender}: {message.refusal}")
+        elif found.executes:
+            if message.ready:
+                self._release(application, found)
+        elif message.ready and found.to not in self.cannot_take_over(application, found.source):
+            self._execute(application, found)
+        elif not found.published:
+            found.published = True
+            self.changes.change(application, found.graph)
+            self.changes.publish(application)
+            self._set_timeout(application, found, self.config.moving)
+
+    def _execute(self, application: str, found: _Rebuild) -> None:
+        """Publish the graph in which the new peer executes the replica (step 3)."""
+        found.executes = True
+        graph = found.graph.changed(found.graph.roles.with_rebuilt(Plan.from_bytes(found.graph.plan), found.replica))
+        self.changes.change(application, graph)
+        self.changes.publish(application)
+        self._set_timeout(application, found, self.config.moving)
+        self.peer.instruct(self.changes.led[application].report())
+        joining = _Joining(found.source, graph.roles.rebuilt[found.replica], found.began)
+        self._joining[application, found.replica] = joining
+        self.peer.send(found.to, Rebuild(graph, found.replica))
+        self._ask_readers(application, found.replica, joining)
+
+    def _release(self, application: str, found: _Rebuild) -> None:
+        """Publish the graph without the copy, unless another change is under way (step 4): then it is asked again."""
+        request = self.changes.led[application]
+        if request.state is State.REBUILDING:
+            request.enter(State.RUNNING)
+        if request.state is not State.RUNNING:
+            return
+        self._forget(application, found)
+        self.changes.change(application, request.graph.changed(request.graph.roles.released(found.replica)))
+        self.changes.publish(application)
+        self._report(found, "")
+        self.changes.change_ended(application)
+
+    def _forget(self, application: str, found: _Rebuild) -> None:
+        del self._rebuilds[application]
+        self.membership.unwatch(found.to)
+        if found.timer is not None:
+            found.timer.cancel()
+
+    def _report(self, found: _Rebuild, reason: str) -> None:
+        """Report the end of a rebuild in a turn of its own: the graph may be about to change because of a death."""
+        self.peer.after(0.0, found.done, reason)
+
+    def _give_up(self, application: str, reason: str) -> None:
+        """Give a rebuild up whose replica does not execute yet: publish a graph without it."""
+        found = self._rebuilds[application]
+        self._forget(application, found)
+        self.changes.led[application].enter(State.RUNNING)
+        self.changes.change(application, msgspec.structs.replace(found.before, epoch=found.graph.epoch + 1))
+        self.changes.publish(application, (found.to,))
+        self.peer.record(RebuildGivenUp, application, operator=found.replica, at=found.to, reason=reason)
+        self._report(found, reason)
+        self.changes.change_ended(application)
+
+    def interrupt(self, application: str, reason: str) -> None:
+        """Have the graph of an application change otherwise: a rebuild whose replica does not execute is given up."""
+        found = self._rebuilds.get(application)
+        if found is None:
+            return
+        if not found.executes:
+            self._give_up(application, reason)
+        elif self.changes.led[application].state is State.REBUILDING:
+            self.changes.led[application].enter(State.RUNNING)
+
+    def died(self, application: str, address: str) -> None:
+        """Handle the death of a peer, before the replicas and backups there are replaced."""
+        found = self._rebuilds.get(application)
+        if found is not None and address in {*self.changes.led[application].graph.addresses, found.to}:
+            self.interrupt(application, f"peer {address} died")
+            if found.executes and address == found.to:
+                self._forget(application, found)
+                self._report(found, f"peer {address} died")
+
+    def _timed_out(self, application: str, found: _Rebuild) -> None:
+        if self._rebuilds.get(application) is not found:
+            return
+        if found.executes:  # whatever it still waits for: nothing is retained for it any more
+            self._release(application, found)
+            if self._rebuilds.get(application) is found:
+                self._set_timeout(application, found, self.config.setup)
+        else:
+            waited = f"{found.replica} at {found.to} was not ready" if found.published else f"{found.to} did not answer"
+            self._give_up(application, f"{waited} in time")
+
+    def end(self, application: str) -> None:
+        """Cancel the rebuild of an application that has ended."""
+        for key in [key for key in self._joining if key[0] == application]:
+            del self._joining[key]
+        found = self._rebuilds.get(application)
+        if found is not None:
+            self._forget(application, found)
+            if found.to not in {*found.before.addresses, self.peer.address}:  # these receive End from the session
+                self.peer.send(found.to, End(application, found.graph.attempt, "it has ended"))
+            self._report(found, "the application has ended")
+
+    # -- the readers of a rebuilt replica, at the origin -----------------------------------------------------------
+
+    def _ask_readers(self, application: str, replica: str, joining: _Joining) -> None:
+        """Ask the peers of readers that may still need the other replicas, now and once every interval."""
+        if self._joining.get((application, replica)) is not joining:
+            return
+        graph = self.changes.led[application].graph
+        roles, plan = graph.roles, Plan.from_bytes(graph.plan)
+        if roles.rebuilt.get(replica) != joining.epoch or not roles.peers[replica]:  # it was lost again
+            del self._joining[application, replica]
+            return
+        readers = [name for name in plan.downstream(replica) if replica in roles.reads(plan, name)]
+        waiting = {roles.peers[name] for name in readers} - {""} - joining.complete
+        if not waiting and replica not in roles.rebuilds:
+            del self._joining[application, replica]
+            group = replicas_of(plan)[original(replica)]
+            self.peer.record(
+                ReplicaRebuilt,
+                application,
+                operator=replica,
+                source=joining.source,
+                at=roles.peers[replica],
+                seconds=self.peer.now - joining.began,
+                left=sum(bool(roles.peers[each]) for each in group),
+                peers=self.changes.led[application].roles.peers,
+            )
+            return
+        for address in sorted(waiting):
+            self.peer.send(address, ReadersQuestion(application, graph.attempt, replica, joining.epoch))
+        self.peer.after(RESEND_INTERVAL, self._ask_readers, application, replica, joining)
+
+    def _readers_complete(self, sender: str, message: ReadersComplete) -> None:
+        joining = self._joining.get((message.application, message.operator))
+        request = self.changes.led.get(message.application)
+        if joining is None or request is None or request.graph.attempt != message.attempt:
+            return
+        if joining.epoch == message.rebuilt:
+            joining.complete.add(sender)
+
+    # -- at members --------------------------------------------------------------------------------------------------
+
+    def _rebuild(self, sender: str, message: Rebuild) -> None:
+        graph, replica = message.graph, message.operator
+        known = self.changes.members.get(graph.application)
+        if known is not None and (known.graph.attempt, known.graph.epoch) > (graph.attempt, graph.epoch):
+            return  # this peer knows a later graph
+        member = self.join(sender, graph, "Rebuild")
+        refusal = "it has no part in the application" if member is None else self._prepare(member, graph, replica)
+        self._answer(sender, graph, replica, member, refusal)
+
+    def _answer(self, origin: str, graph: Graph, replica: str, member: Member | None, refusal: str) -> None:
+        awaited = replica if graph.roles.peers[replica] else graph.roles.rebuilds.get(replica, ("", ""))[0]
+        ready = member is not None and awaited in member.ready
+        self.peer.send(origin, Rebuilt(graph.application, graph.attempt, graph.epoch, replica, ready, refusal))
+
+    def _prepare(self, member: Member, graph: Graph, replica: str) -> str:
+        """Commit a replica that is to be rebuilt here; return an empty text, or the reason of a refusal."""
+        if graph.roles.rebuilds.get(replica, ("", ""))[1] != self.peer.address:
+            return ""  # a repetition: the copy is not needed any more
+        begun = member.graph.roles.rebuilds.get(replica) == graph.roles.rebuilds[replica]
+        anew = not begun or replica not in member.deployed
+        if anew:
+            if replica in member.deployed:  # this peer was declared dead, and has not heard of it
+                member.deployed.discard(replica)
+                self.changes.components.discard(graph.application, replica)
+            refusal = self.impact_refusal(member, replica) or self.changes.commit(graph, member.plan, replica)
+            if refusal:
+                self.changes.ledger.drop(graph.application, replica)
+                return refusal
+            member.deployed.add(replica)
+            self.changes.components.add(graph, member.plan, replica)
+        member.started = True  # the application runs
+        if anew or member.graph.epoch < graph.epoch:
+            self.changes.adopt(member, graph)
+        return ""
+
+    def ready(self, member: Member, operator: str) -> None:
+        """The driver's report that its copy could take over, or that its rebuilt replica reads all of its inputs."""
+        for replica, (source, peer) in member.graph.roles.rebuilds.items():
+            if peer == self.peer.address and operator in (source, replica):
+                self._answer(member.graph.origin, member.graph, replica, member, "")
+
+    def inputs_reported(self, report: InputsReported) -> None:
+        """The driver's report of the inputs of components that read active replicas."""
+        self._complete = {
+            (each.application, each.operator): frozenset(
+                number for number, state in each.inputs.items() if state.complete
+            )
+            for each in report.components
+        }
+
+    def _readers_asked(self, sender: str, message: ReadersQuestion) -> None:
+        member = self.changes.members.get(message.application)
+        if member is None or member.graph.attempt != message.attempt:
+            return
+        roles, plan, replica = member.graph.roles, member.plan, message.operator
+        if roles.rebuilt.get(replica) != message.rebuilt:
+            return
+        for name in member.operators:
+            numbers = [number for number, up in enumerate(roles.reads(plan, name)) if up == replica]
+            if not self._complete.get((message.application, name), frozenset()).issuperset(numbers):
+                return
+        self.peer.send(sender, ReadersComplete(message.application, message.attempt, replica, message.rebuilt))

@@ -1,0 +1,64 @@
+"""What events about active replicas change in the view of an application."""
+
+from __future__ import annotations
+
+from typing import TypeAlias
+
+from synergy_nb.events import (
+    ActiveReplicasLost,
+    RebuildImpossible,
+    ReplicaRebuilt,
+    ReplicasDeployed,
+    RevivalImpossible,
+    StreamRevived,
+    StreamsDiscarded,
+)
+from synergy_nb.plan.active_replicas import original
+from synergy_nb.reporting.formatting import counted, seconds, size
+from synergy_nb.widgets.latest_values import Run
+
+__all__ = ["ReplicaEvent", "note"]
+
+ReplicaEvent: TypeAlias = (
+    ReplicasDeployed
+    | ActiveReplicasLost
+    | ReplicaRebuilt
+    | RebuildImpossible
+    | StreamsDiscarded
+    | StreamRevived
+    | RevivalImpossible
+)
+
+
+def note(run: Run, event: ReplicaEvent) -> None:
+    """Note an event about active replicas in the record of its application."""
+    match event:
+        case ReplicasDeployed():
+            run.active, run.replicated, run.lost_replicas = event.degree, list(event.replicas), {}
+            run.times_cost = event.cost / event.cost_alone if event.cost_alone else None
+        case ActiveReplicasLost():
+            run.lost_replicas = run.lost_replicas | dict.fromkeys(event.operators, (event.at, event.reason))
+            run.roles = run.roles.without(event.operators)
+            left = ", ".join(f"{count} of {run.active} left of {name}" for name, count in event.left.items())
+            text = f"{', '.join(event.operators)} at {event.at} lost, {event.reason}: {left}"
+            run.mark(event.time, "bad", "" if event.at in run.lost else "replica lost", text)
+        case ReplicaRebuilt():
+            run.lost_replicas = {name: lost for name, lost in run.lost_replicas.items() if name != event.operator}
+            left = f"{event.left} of {original(event.operator)} run"
+            text = f"{event.operator} rebuilt at {event.at} from the state of {event.source}: {left}"
+            run.mark(event.time, "good", "replica rebuilt", text)
+        case RebuildImpossible():
+            run.mark(event.time, "bad", "", f"{event.operator} is not rebuilt: {event.reason}")
+        case StreamsDiscarded():
+            names = ", ".join(f"{producer} to {reader}" for producer, reader in event.streams)
+            cost = f"network cost {size(event.left)} on the way instead of {size(event.cost)}"
+            ended = {name: (run.roles.peers.get(name, ""), "all of its streams were discarded") for name in event.ended}
+            run.lost_replicas, run.roles = run.lost_replicas | ended, run.roles.without(event.ended)
+            label = f"{counted(len(event.streams), 'stream')} discarded"
+            run.mark(event.time, "note", label, f"discarded, least useful for their cost: {names}; {cost}")
+        case StreamRevived():
+            text = f"{event.producer} to {event.reader} revived, as its other streams were {seconds(event.delay)} late"
+            run.mark(event.time, "good", "stream revived", text)
+        case RevivalImpossible():
+            text = f"{event.upstream} is {seconds(event.delay)} late at {event.reader}: {event.reason}"
+            run.mark(event.time, "bad", "stream late", text)

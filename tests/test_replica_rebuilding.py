@@ -1,0 +1,264 @@
+"""Lost active replicas are rebuilt: where, and what happens if peers die meanwhile, on whole peers in virtual time."""
+
+from __future__ import annotations
+
+import math
+import random
+from collections.abc import Callable, Sequence
+from typing import TypeVar
+
+import msgspec
+import pytest
+
+from synergy_nb.algorithms.replication.candidate_survey import CandidateAnswer, IncomingLink
+from synergy_nb.algorithms.replication.rebuilding import FIRST, LONGEST, Place, lost_replicas, places
+from synergy_nb.assembly import PeerConfig
+from synergy_nb.control.driver_messages import OfferComponents
+from synergy_nb.control.peer import Message
+from synergy_nb.control.roles import Roles
+from synergy_nb.events import ActiveReplicasLost, Event, RebuildGivenUp, RebuildImpossible, ReplicaRebuilt
+from synergy_nb.lifecycle.messages import Graph, ReadersComplete, ReadersQuestion, Rebuild, Rebuilt
+from synergy_nb.models.replication_config import ReplicationConfig
+from synergy_nb.plan import Plan
+from synergy_nb.plan.active_replicas import original, replicas_of, replicated
+from synergy_nb.plan.catalogue import ALL_COMPONENTS
+from synergy_nb.reporting.explanation import Explanation
+from synergy_nb.simulator.peer_world import PeerWorld
+from synergy_nb.simulator.scripted_faults import Faults
+from synergy_nb.widgets.journal_series import JournalSeries
+from synergy_nb.widgets.status_text import status_pieces
+from tests.moving_schedules import packets, table
+from tests.replica_schedules import ideal
+
+PEERS = tuple("abcdefg")
+KINDS = {"u": "union", "f": "filter", "x": "aggregate"}
+E = TypeVar("E", bound=Event)
+
+
+def query(degree: int = 2, distance: str | None = None) -> Plan:
+    merged = packets("s", 1).union(packets("t", 2), id="u").filter("bytes > 100", id="f")
+    counts = merged.aggregate("link", "200 ms", n="count(*)", total="sum(bytes)", id="x")
+    return counts.sink("out", id="out", availability=f"active {degree}", replica_distance=distance)
+
+
+class Run:
+    """A query with columns of replicas, at peers that offer all components."""
+
+    def __init__(self, degree: int = 2, seed: int = 1, *, rebuild: bool = True, peers: tuple[str, ...] = PEERS) -> None:
+        rng = random.Random(seed)
+        replication = ReplicationConfig(rebuild=rebuild)
+        own = PeerConfig(components=ALL_COMPONENTS, cores=16.0, placement=None, replication=replication)
+        self.world = world = PeerWorld(seed, peers, Faults(delay=(0.002, 0.02)), config=own)
+        for peer in peers:
+            world.control.report(peer, OfferComponents())
+        world.run(2.0)
+        world.pace = 0.4
+        self.plan = query(degree)
+        self.inputs = {name: table(rng, 300) for name in self.plan.sources}
+        expanded = replicated(self.plan, degree)
+        where = dict.fromkeys(expanded.operators, peers[0])
+        for several in replicas_of(expanded).values():
+            where.update(zip(several, peers[1:], strict=False))
+        world.deploy("app", expanded, where, self.inputs)
+        assert world.until(lambda: world.status("app") == "running")
+        world.run(1.0)
+
+    def of(self, kind: type[E]) -> list[E]:
+        return [each for each in self.world.control.journal.about("app") if isinstance(each, kind)]
+
+    def begins(self) -> tuple[str, str]:
+        """Advance until a rebuild has begun; return the peer of the source, and the new one."""
+        world = self.world
+        assert world.until(lambda: bool(world.graph("app").roles.rebuilds), 30.0), self.of(RebuildImpossible)
+        ((source, to),) = world.graph("app").roles.rebuilds.values()
+        return world.where("app")[source], to
+
+    def rebuilt(self, count: int = 3) -> list[ReplicaRebuilt]:
+        """Advance until so many replicas have been rebuilt."""
+        assert self.world.until(lambda: len(self.of(ReplicaRebuilt)) >= count), self.of(RebuildImpossible)
+        return self.of(ReplicaRebuilt)
+
+    def account(self) -> Explanation:
+        return Explanation("app", self.world.control.journal.about("app"), {})
+
+    def ends(self) -> None:
+        """Run to the end; the rows at the sink are those of a run without replicas."""
+        results = self.world.results["app", "out"]
+        assert self.world.until(lambda: results.ended, 600.0), f"it stands still: {self.world.failures()}"
+        assert sorted(results.rows.rows(), key=repr) == ideal(self.plan, self.inputs)
+
+
+def test_a_rebuild_is_given_up_where_its_peer_dies_and_goes_on_elsewhere() -> None:
+    run = Run()
+    run.world.crash("b")
+    _, to = run.begins()
+    run.world.crash(to)
+    found = run.rebuilt()
+    (given_up,) = run.of(RebuildGivenUp)
+    assert (given_up.at, given_up.reason) == (to, f"peer {to} died")
+    assert {each.at for each in found}.isdisjoint({"b", to})
+    run.world.crash("c")
+    run.ends()
+
+
+def test_a_replica_is_rebuilt_from_another_one_where_its_source_dies() -> None:
+    run = Run(degree=3)
+    run.world.crash("b")
+    source, _ = run.begins()
+    run.world.crash(source)
+    found = run.rebuilt(6)
+    last = {each.operator: each for each in found}
+    assert {original(name) for name in last} == {"u", "f", "x"}
+    assert [each.left for each in last.values()][-1] == 3
+    (survivor,) = {"c", "d"} - {source}
+    run.world.crash(survivor)
+    run.ends()
+
+
+def test_a_replica_whose_source_dies_once_it_executes_goes_on_from_the_copy() -> None:
+    run = Run(degree=3)
+    world = run.world
+    world.crash("b")
+    source, to = run.begins()
+    assert world.until(lambda: to in world.where("app").values())
+    world.crash(source)
+    (survivor,) = {"c", "d"} - {source}
+    assert run.rebuilt(6)
+    world.crash(survivor)
+    run.ends()
+
+
+def test_explain_and_the_view_say_what_was_rebuilt() -> None:
+    run = Run()
+    run.world.crash("b")
+    found = run.rebuilt()
+    account = str(run.account())
+    for each in found:
+        what = f"rebuilt: {each.operator} at {each.at} from the state of {each.operator}~1"
+        assert what in account
+        assert f"2 left of {each.operator}" in account
+    series = JournalSeries("app")
+    series.add_events(run.world.control.journal.about("app"))
+    assert not series.run("app").lost_replicas
+    assert series.run("app").roles.peers["u"] == found[0].at
+    marks = [mark["text"] for mark in status_pieces(series)["marks"]["list"]]
+    assert f"u rebuilt at {found[0].at} from the state of u~1: 2 of u run" in marks
+
+
+def test_where_no_peer_is_left_the_journal_says_so_once_and_it_is_tried_ever_more_rarely(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    looks: list[float] = []
+    run = Run(degree=3, peers=PEERS[:3])  # the third replica of each operator is at the first peer
+    directory = run.world.synergy["a"].directory
+    lookup = directory.lookup
+
+    def counted(names: Sequence[str], done: Callable[..., None], deadline: float = 3.0) -> None:
+        looks.append(run.world.control.now)
+        lookup(names, done, deadline)
+
+    monkeypatch.setattr(directory, "lookup", counted)
+    run.world.crash("b")
+    assert run.world.until(lambda: len(run.of(RebuildImpossible)) == 3)
+    run.world.run(300.0)
+    reasons = {each.operator: each.reason for each in run.of(RebuildImpossible)}
+    assert reasons == {name: f"no other peer offers {kind!r}" for name, kind in KINDS.items()}
+    assert len(run.of(RebuildImpossible)) == 3, "once for each"
+    assert len(looks) <= 3 * (1 + math.log2(LONGEST / FIRST) + 300.0 / LONGEST)
+    assert looks[-1] - looks[0] > 200.0, "and it goes on"
+    assert "not rebuilt: u: no other peer offers 'union'" in str(run.account())
+    run.ends()
+
+
+def test_nothing_is_rebuilt_where_that_is_turned_off() -> None:
+    run = Run(rebuild=False)
+    run.world.crash("b")
+    assert run.world.until(lambda: bool(run.of(ActiveReplicasLost)))
+    run.ends()
+    assert not run.of(ReplicaRebuilt) + run.of(RebuildImpossible)
+
+
+# -- values ----------------------------------------------------------------------------------------------------------
+
+WHERE = {"s": "a", "t": "a", "u": "b", "u~1": "", "f": "b", "f~1": "d", "x": "b", "x~1": "d", "out": "a"}
+DELAYS = {"b": 0.010, "d": 0.040, "e": 0.015, "f": 0.050}  # one way from a, seconds; between others the sum of both
+
+
+def surveyed(peers: str, busy: str = "") -> dict[str, CandidateAnswer]:
+    """Answers of peers, some of which have hardly anything left."""
+
+    def link(one: str, other: str) -> IncomingLink:
+        seconds = DELAYS.get(one, 0.0) + DELAYS.get(other, 0.0)
+        return IncomingLink(1e9, seconds, seconds, 0.0)
+
+    return {
+        peer: CandidateAnswer(1, 1.0, 0.01 if peer in busy else 1.0, {}, {}, {each: link(each, peer) for each in peers})
+        for peer in peers
+    }
+
+
+def test_the_place_is_the_cheapest_that_is_far_enough_has_room_and_where_the_application_does_not_depend_anyway() -> (
+    None
+):
+    plan, roles = replicated(query(), 2), Roles(WHERE)
+    far, everybody = replicated(query(distance="45 ms"), 2), dict.fromkeys("aef", "")
+    found, reason = places(plan, roles, "u~1", "a", everybody, surveyed("abdef"))
+    assert (found, reason) == ([Place("e", "u"), Place("f", "u"), Place("a", "u")], "")
+    found, _ = places(far, roles, "u~1", "a", everybody, surveyed("abdef"))
+    assert found == [Place("e", "u"), Place("f", "u")], "a is 20 ms from b"
+    assert places(plan, roles, "u~1", "a", {"e": "", "f": ""}, surveyed("abdef", busy="e"))[0] == [Place("f", "u")]
+    found, reason = places(far, roles, "u~1", "a", {"a": ""}, surveyed("abdef"))
+    assert not found
+    assert reason.endswith("cores left, up to 90% of its capacity, further than 45 ms from the other replicas")
+    assert places(plan, roles, "u~1", "a", {}, {}) == ([], "no other peer offers 'union'")
+    assert places(plan, roles, "u~1", "a", {"e": "QoS impact on r2"}, {}) == ([], "e: QoS impact on r2")
+
+
+def test_its_state_is_that_of_the_nearest_other_replica() -> None:
+    plan, roles = replicated(query(3), 3), Roles(WHERE | {"u~2": "f", "f~2": "", "x~2": ""})
+    found, _ = places(plan, roles, "u~1", "a", {"e": ""}, surveyed("abdef"))
+    assert found == [Place("e", "u")]
+    roles = Roles({**roles.peers, "u": "f", "u~2": "d"})
+    assert places(plan, roles, "u~1", "a", {"e": ""}, surveyed("abdef"))[0] == [Place("e", "u~2")]
+
+
+def test_a_replica_that_ended_with_its_streams_is_not_lost() -> None:
+    plan, roles = replicated(query(), 2), Roles(WHERE)
+    assert lost_replicas(plan, roles) == ["u~1"]
+    roles = roles.without_stream(plan, "f", 1)
+    assert lost_replicas(plan, roles) == ["u~1"], "the other reader did not have its stream discarded"
+    assert lost_replicas(plan, roles.without_stream(plan, "f~1", 1)) == []
+
+
+def test_the_readers_of_a_rebuilt_replica_get_a_further_input_and_it_reads_what_its_source_reads() -> None:
+    plan = replicated(query(), 2)
+    roles = Roles({**WHERE, "f~1": ""}).without_stream(plan, "x", 1)
+    coming = roles.rebuilding("f~1", "f", "e")
+    assert (coming.peers["f~1"], sorted(coming.copies), coming.copied_for("f")) == ("", ["e"], ("e",))
+    now = coming.with_rebuilt(plan, "f~1")
+    assert (now.peers["f~1"], now.epochs, now.rebuilt) == ("e", {"f~1": 1}, {"f~1": 1})
+    assert now.reads(plan, "x") == ("f", "", "f~1")
+    assert now.ports(plan, "x") == (0, 0, 0)
+    assert now.reads(plan, "f~1") == now.reads(plan, "f") == ("u", "")
+    assert now.released("f~1").copies == frozenset()
+    again = now.without(["f~1"])
+    assert not again.rebuilds
+    both = again.rebuilding("u~1", "u", "e").with_rebuilt(plan, "u~1").released("u~1")
+    assert both.rebuilding("f~1", "f", "g").with_rebuilt(plan, "f~1").reads(plan, "f~1") == ("u", "", "u~1")
+
+
+GRAPH = Graph("r", 1, "a", b"", Roles(WHERE).rebuilding("u~1", "u", "e"))
+
+
+@pytest.mark.parametrize(
+    "message",
+    [
+        Rebuild(GRAPH, "u~1"),
+        Rebuilt("r", 1, 4, "u~1", True, ""),
+        ReadersQuestion("r", 1, "u~1", 2),
+        ReadersComplete("r", 1, "u~1", 2),
+    ],
+    ids=lambda each: type(each).__name__,
+)
+def test_messages_survive_their_encoding(message: Message) -> None:
+    assert msgspec.msgpack.decode(msgspec.msgpack.encode(message), type=type(message)) == message
