@@ -19,7 +19,7 @@ from typer.testing import CliRunner, Result
 from synergy_experiments import chapters
 from synergy_experiments.framework import figures, parameters, runner, verdicts
 from synergy_experiments.framework.claim import Cell, Check, Claim, Panel
-from synergy_experiments.framework.measurements import Measured, Point, interval
+from synergy_experiments.framework.measurements import Estimate, Measured, Point, interval
 from synergy_nb.cli.commands import app
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -154,10 +154,17 @@ def test_comparisons_are_within_repetitions() -> None:
             [Point(1, "a", "m", 3.0), Point(1, "b", "m", 4.0)],
         ]
     )
-    assert measured.gain(1, "a", "b", "m") == pytest.approx((0.5 + 0.25) / 2)
-    assert measured.ahead(1, "a", "b", "m") == pytest.approx(-1.0)
+    gain, ahead = measured.gain(1, "a", "b", "m"), measured.ahead(1, "a", "b", "m")
+    assert gain == pytest.approx(interval([0.5, 0.25]))
+    assert ahead == pytest.approx(interval([-1.0, -1.0]))
     assert measured.mean(1, "a", "m") == pytest.approx(4.0)
-    assert measured.mean(2, "a", "m") is measured.gain(2, "a", "b", "m") is None
+    assert measured.mean(2, "a", "m") is None
+    assert measured.gain(2, "a", "b", "m") is None
+    assert measured.lower(1, "a", "b", "m") is True
+    assert measured.higher(1, "a", "b", "m") is False
+    assert measured.higher(1, "a", "b", "m", margin=1.5) is True
+    assert measured.over_repetitions(lambda one: one.mean(1, "a", "m")) == pytest.approx(interval([1.0, 8.0, 3.0]))
+    assert measured.over_repetitions(lambda one: one.mean(1, "b", "m")) == pytest.approx(interval([2.0, 4.0]))
     assert measured.xs("m") == [1]
     assert measured.algorithms("m") == ["a", "b"]
     assert [row.value for row in measured.rows()] == [4.0, 3.0]
@@ -166,17 +173,29 @@ def test_comparisons_are_within_repetitions() -> None:
 @pytest.mark.parametrize(
     ("check", "verdict"),
     [
-        (verdicts.reduction("", 0.45, 0.36), "holds"),
-        (verdicts.reduction("", 0.45, 0.9), "holds"),
-        (verdicts.reduction("", 0.45, 0.34), "holds in part"),
-        (verdicts.reduction("", 0.45, 0.0), "does not hold"),
+        (verdicts.reduction("", 0.45, Estimate(0.36, 0.3, 0.42)), "holds"),
+        (verdicts.reduction("", 0.45, Estimate(0.9, 0.8, 1.0)), "more than claimed"),
+        (verdicts.reduction("", 0.45, Estimate(0.34, 0.3, 0.38)), "holds in part"),
+        (verdicts.reduction("", 0.45, Estimate(0.34, -0.1, 0.78)), "undecided"),
+        (verdicts.reduction("", 0.45, Estimate(0.1, -0.1, 0.3)), "does not hold"),
+        (verdicts.reduction("", 0.45, Estimate(0.4)), "undecided"),
+        (verdicts.reduction("", 0.45, Estimate(-0.4, -0.5, -0.3)), "does not hold"),
         (verdicts.reduction("", 0.45, None), "not comparable"),
-        (verdicts.at_least("", 0.8, 0.79, 0.0), "does not hold"),
+        (verdicts.at_least("", 0.8, Estimate(0.79, 0.78, 0.799), 0.0), "does not hold"),
+        (verdicts.at_least("", 0.8, Estimate(0.82, 0.81, 0.83), 0.0), "holds"),
+        (verdicts.at_least("", 0.8, Estimate(0.82, 0.7, 0.94), 0.0), "undecided"),
+        (verdicts.at_least("", 0.8, Estimate(0.7, 0.65, 0.75), 0.0, 0.6), "holds in part"),
+        (verdicts.near("", 0.5, Estimate(0.55, 0.5, 0.6), 0.1, 0.2), "holds"),
+        (verdicts.near("", 0.5, Estimate(0.55, 0.3, 0.8), 0.1, 0.2), "undecided"),
+        (verdicts.near("", 0.5, Estimate(0.55), 0.1, 0.2), "undecided"),
         (verdicts.near("", 0.5, 0.55, 0.1, 0.2), "holds"),
         (verdicts.near("", 0.5, 0.35, 0.1, 0.2), "holds in part"),
         (verdicts.near("", 0.5, 0.75, 0.1, 0.2), "does not hold"),
         (verdicts.at_all("", "", [(1, True), (2, True)]), "holds"),
         (verdicts.at_all("", "", [(1, True), (2, False)]), "does not hold"),
+        (verdicts.at_all("", "", [(1, True), (2, None)]), "undecided"),
+        (verdicts.at_all("", "", [(1, True), (2, True), (3, None)]), "holds in part"),
+        (verdicts.at_all("", "", [(1, None), (2, False)]), "does not hold"),
         (verdicts.at_all("", "", []), "not comparable"),
         (verdicts.unlike("", 1.0, 2.0, "another machine"), "not comparable"),
     ],
@@ -196,7 +215,7 @@ def test_a_result_has_the_documented_form() -> None:
     assert found["setup"] == {"sides": [6, 20], "throws": 10, "seed": 4, "repeat": 3, "scale": "quick"}
     assert set(found["rows"][0]) == {"x", "algorithm", "metric", "value", "low", "high"}
     assert [row["x"] for row in found["rows"]] == [6, 6, 20, 20, 6, 20]
-    assert set(found["checks"][0]) == {"name", "paper", "ours", "verdict", "rule"}
+    assert set(found["checks"][0]) == {"name", "paper", "ours", "verdict", "rule", "low", "high"}
     assert found["paper"]["points"] == [{"x": 6, "algorithm": "fair", "metric": "eyes", "value": 3.5}]
     fair = next(row for row in found["rows"] if row["algorithm"] == "fair")
     assert fair["low"] < fair["value"] < fair["high"]

@@ -117,7 +117,15 @@ def test_failed_replicas_are_counted() -> None:
             shares.append(sum(peer in failed for peer in at) / len(at))
             hits.append(bool(graph.hosts & set(failed)))
     assert np.mean(shares) == pytest.approx(2 / 12)  # whatever was placed
-    assert points["ratio here"] == pytest.approx(2 / 12, abs=0.01)
+    assert points["ratio of all here"] == pytest.approx(2 / 12, abs=0.01)
+    living = []
+    for name, graph in placements(GIVEN, "random", 1).items():
+        ends, at = (
+            set(world(GIVEN, 1).pinned[name].values()),
+            [peer for each in graph.replicas.values() for peer in each],
+        )
+        living += [sum(p in failed for p in at) / len(at) for failed in combinations(peers, 2) if not ends & {*failed}]
+    assert points["ratio here"] == pytest.approx(np.mean(living), abs=0.01)
     assert points["hit here"] == pytest.approx(np.mean(hits))
     assert 0.0 < points["outlived here"] <= 0.5
     assert points["median here"] <= 0.25
@@ -182,9 +190,9 @@ def test_gathering_takes_the_longest_round_trip_or_their_sum() -> None:
 
 
 def test_a1_synergy_is_near_the_optimum_and_above_partition() -> None:
-    result = reproduced("A1", loads=(0.25,), samples=2000, small=4)
+    result = reproduced("A1", repeat=2, degree=(2, 3), loads=(0.25,), samples=2000, small=4)
     rows = {(row.x, row.algorithm, row.metric): row.value for row in result.rows}
-    for degree in (1, 2, 3, 4):
+    for degree in (2, 3):
         best, ours, parted = (rows[degree, name, "availability"] for name in ("optimum", "synergy", "partition"))
         assert abs(best - ours) <= 0.01
         assert ours >= parted
@@ -192,13 +200,16 @@ def test_a1_synergy_is_near_the_optimum_and_above_partition() -> None:
         assert rows[degree, "optimal", "availability"] == pytest.approx(optimal_availability(20, 3, degree))
         assert abs(rows[degree, "synergy", "sampled"] - ours) <= rows[degree, "synergy", "error"]
     assert rows[2, "random", "availability"] == pytest.approx(random_availability(20, 3, 2, 9), abs=0.015)
-    failing = {name for name, verdict in verdicts(result).items() if verdict not in ("holds", "holds in part")}
-    assert not failing
-    assert check(result, "partition at degree 2").paper == 0.9042
+    found = verdicts(result)
+    assert "does not hold" not in found.values()
+    assert found["Synergy is above random"] == found["Synergy is above partition"] == "holds"
+    assert found["Synergy below the exact optimum under the same limits, degree 2"] == "holds"
+    assert check(result, "partition at degree 2").paper == pytest.approx(0.9033, abs=5e-5)
+    assert check(result, "partition at degree 3").paper == pytest.approx(0.9958, abs=5e-5)
 
 
 def test_a2_fewer_peers_are_more_available() -> None:
-    (result,) = runner.reproduce([(claim("A2"), {"placements": 30})], repeat=1)
+    (result,) = runner.reproduce([(claim("A2"), {"placements": 30})], repeat=3)
     rows = {(row.x, row.algorithm): row.value for row in result.rows}
     assert rows[2, "10 components"] == pytest.approx(optimal_availability(30, 5, 2))
     assert rows[20, "10 components"] < rows[10, "10 components"] < rows[4, "10 components"] < rows[2, "10 components"]
@@ -208,18 +219,20 @@ def test_a2_fewer_peers_are_more_available() -> None:
 
 
 def test_a3_synergy_is_near_optimal_throughout() -> None:
-    result = reproduced("A3", components=(3, 9), sizes=(10, 20), failed=(1, 3, 6))
+    result = reproduced("A3", repeat=3, components=(9,), sizes=(20,), failed=(3,))
     assert set(verdicts(result).values()) == {"holds"}
 
 
-def test_a4_the_mean_ratio_is_that_of_failed_peers_whatever_is_placed() -> None:
-    result = reproduced("A4", sizes=(10, 20), failed=(1, 3), samples=4000)
-    for row in result.rows:
-        if row.metric == "ratio by failures":
-            assert row.value == pytest.approx(float(row.x) / 20, abs=0.01)
+def test_a4_fewer_replicas_fail_of_requests_whose_own_ends_live() -> None:
+    result = reproduced("A4", repeat=3, sizes=(20,), failed=(3,), samples=4000)
+    rows = {(row.algorithm, row.metric): row.value for row in result.rows}
+    for algorithm in ("synergy", "optimal", "random", "partition"):
+        assert rows[algorithm, "ratio of all by failures"] == pytest.approx(3 / 20, abs=0.01)  # whatever is placed
+        others = 0.07 if algorithm == "synergy" else 0.15
+        assert rows[algorithm, "ratio by failures"] == pytest.approx(others, abs=0.015)
     found = verdicts(result)
-    assert {verdict for name, verdict in found.items() if "mean ratio" in name} == {"does not hold"}
-    assert {verdict for name, verdict in found.items() if "mean ratio" not in name} == {"holds"}
+    assert {verdict for name, verdict in found.items() if "of all applications" in name} == {"not comparable"}
+    assert {verdict for name, verdict in found.items() if "of all applications" not in name} == {"holds"}
 
 
 def test_a5_delays_are_near_those_of_latency() -> None:
@@ -228,10 +241,11 @@ def test_a5_delays_are_near_those_of_latency() -> None:
 
 
 def test_a6_gathering_is_in_the_order_of_seconds() -> None:
-    result = reproduced("A6", peers=(10, 20))
+    result = reproduced("A6", repeat=2, peers=(10, 20))
     rows = {(row.x, row.metric): row.value for row in result.rows}
     assert rows[20, "in turn"] > rows[10, "in turn"] > rows[10, "together"]
-    assert check(result, "a few seconds").verdict == "holds"
+    assert check(result, "all asked at once").verdict == "holds"
+    assert check(result, "seconds with 20 peers, as the protocol asks").verdict == "not comparable"
 
 
 def test_figures_have_points_and_a_label_a_panel(tmp_path: Path) -> None:

@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
+import dataclasses
+import itertools
 import math
 from typing import Any
 
 import pytest
 
 from synergy_experiments.chapters import find
+from synergy_experiments.chapters.sensitivity import NEAREST
 from synergy_experiments.framework import parameters, runner
 from synergy_experiments.worlds.composed_requests import Composed, compose, executed
 from synergy_experiments.worlds.scenario import Outcome, Scenario
-from synergy_experiments.worlds.sweeps import SIMULATED, scenario
+from synergy_experiments.worlds.sweeps import READINGS, SIMULATED, WORDS, scenario
 from synergy_nb.plan.stream_sharing import taps_of
 from synergy_nb.simulator.workload import Parameters
 
@@ -144,37 +147,155 @@ def test_a_scenario_has_the_values_of_its_set_up() -> None:
     assert (found.workload.costs, found.workload.slack) == ((0.001, 0.002), 0.1)
     config = found.config()
     assert (config.choice, config.sharing, config.deployment, config.ratio) == ("nearest", "off", "off", 0.1)
-    assert scenario(setup, policy="random").config().budget == 1
+    assert scenario(setup, policy="greedy").config().budget == 1
 
 
-TINY = {"peers": 24, "components": 12, "replication": 3, "sources": 3, "population": 6, "window": 10.0}
+TINY = {"peers": 16, "components": 12, "replication": 3, "sources": 3, "population": 6, "window": 5.0}
 
 
 @pytest.mark.parametrize(
     ("name", "changes"),
     [
-        ("C1", {"requests": (6, 12), "network": "transit-stub"}),
-        ("C2", {"requests": (6, 12), "network": "transit-stub"}),
-        ("C3", {"peers": (12, 16, 20), "requests": 20, "network": "transit-stub"}),
-        ("C4", {"requests": 8, "network": "transit-stub"}),
+        ("C1", {"requests": (6,), "network": "transit-stub", "components": (6, 12)}),
+        ("C3", {"peers": (12, 16), "requests": 8, "network": "transit-stub", "components": (12,)}),
         ("C5", {"requests": (4, 8), "operators": (2, 3)}),
-        ("C6", {"requests": (4, 8), "operators": (2, 3), "algorithms": ("composition", "composition+projection")}),
-        ("C7", {"requests": (4, 8), "operators": (2, 3)}),
-        ("C8", {"replication": (2, 4), "requests": 6, "operators": (2, 3)}),
-        ("C9", {"slack": (0.1, 0.5), "requests": 6, "operators": (2, 3)}),
-        ("C10", {"repetitions": (0.0, 0.2, 0.4), "requests": (6,), "operators": (2, 3)}),
+        ("C9", {"slack": (0.1, 0.5), "requests": 6, "operators": (2, 3), "algorithms": ("synergy", NEAREST, "greedy")}),
+        ("C10", {"repetitions": (0.0, 0.4), "requests": (6,), "operators": (2, 3)}),
         ("C11", {"requests": 6, "operators": (2, 3)}),
     ],
 )
-def test_every_simulated_claim_runs_in_a_tiny_size(name: str, changes: dict[str, Any]) -> None:
+def test_simulated_claims_run_in_a_tiny_size(name: str, changes: dict[str, Any]) -> None:
     (claim,) = find([name])
-    chosen = {key: value for key, value in {**TINY, **changes}.items() if key in claim.parameters}
-    (result,) = runner.reproduce([(claim, chosen)], repeat=2)
+    chosen = {
+        key: value for key, value in {**TINY, **changes, "readings": ("least",)}.items() if key in claim.parameters
+    }
+    (result,) = runner.reproduce([(claim, chosen)], repeat=1)
     assert result.rows
     assert all(math.isfinite(row.value) for row in result.rows)
-    shown = {row.metric for row in result.rows}
-    assert all(panel.metric in shown for panel in claim.panels)
     assert {row.algorithm for row in result.rows} >= set(chosen.get("algorithms", ()))
     assert result.checks
     assert all(check.rule for check in result.checks)
-    assert any(check.verdict != "not comparable" for check in result.checks) or name in ("C6", "C9")
+    assert not any(check.verdict in ("holds in part", "more than claimed") for check in result.checks)  # no interval
+
+
+#: Metrics of the policies, as the papers' figures have them: delay, that from the shared stream on, success, probes.
+LIKE_THE_PAPER = {
+    "synergy": (0.1, 0.1, 0.99, 5.0),
+    "synergy by delay": (0.1, 0.1, 0.99, 5.0),
+    NEAREST: (0.1, 0.1, 0.99, 5.0),
+    "composition+projection": (0.12, 0.12, 0.9, 8.0),
+    "composition": (0.1335, 0.1335, 0.78, 8.0),
+    "composition by φ": (0.14, 0.14, 0.76, 8.0),
+    "greedy": (0.17, 0.17, 0.3, 3.0),
+    "random": (0.182, 0.182, 0.3, 9.0),
+}
+
+
+def as_told(told: dict[str, tuple[float, ...]]) -> Any:
+    """A measurement that gives the told metrics, which vary a little with the seed."""
+
+    def measured(given: Scenario, seed: int) -> dict[str, float]:
+        delay, own, success, probes = (value * (1.0 + seed % 1000 / 500.0) for value in told[given.policy])
+        success = told[given.policy][2] - seed % 1000 / 500.0
+        if given.policy == "composition":
+            delay *= {10: 1.0, 100: 1.0, 300: 1.2, 500: 1.3}.get(given.workload.requests, 1.0)
+        return {
+            "delay": delay, "own_delay": own, "success": success, "admitted": 1.0, "on_time": 1.0,
+            "all_probes": probes * given.peers, "setup": probes, "discovery": 0.1, "probing": probes - 0.1,
+        }  # fmt: skip
+
+    return measured
+
+
+def judged(name: str, told: dict[str, tuple[float, ...]]) -> dict[str, str]:
+    (claim,) = find([name])
+    measured = as_told(told)
+    replaced = dataclasses.replace(
+        claim, cells=lambda setup: [each._replace(function=measured) for each in claim.cells(setup)]
+    )
+    chosen: dict[str, Any] = {"network": "transit-stub"} if "network" in claim.parameters else {}
+    (result,) = runner.reproduce([(replaced, chosen)], repeat=4)
+    assert {panel.metric for panel in claim.panels} <= {row.metric for row in result.rows}
+    return {check.name: check.verdict for check in result.checks}
+
+
+#: Claim to what the names of its checks have to contain where Synergy has the metrics of Composition, and then fail.
+FAIL_WITHOUT_GAIN = {
+    "C1": "against composition",
+    "C2": "than by composition",
+    "C3": "fewer probes than composition",
+    "C4": "against Composition",
+    "C5": "below composition",
+    "C7": "success of Synergy",
+    "C9": "is behind with 50 % slack",
+    "C11": "against that of composition",
+}
+
+
+@pytest.mark.parametrize("name", FAIL_WITHOUT_GAIN)
+def test_verdicts_of_all_readings_fail_without_the_gain(name: str) -> None:
+    """The rules are tried on invented measurements: like the paper's, and with Synergy no better than Composition."""
+    part = FAIL_WITHOUT_GAIN[name]
+    good = {check: verdict for check, verdict in judged(name, LIKE_THE_PAPER).items() if part in check}
+    plain = dict.fromkeys(("synergy", "synergy by delay", NEAREST), LIKE_THE_PAPER["composition"])
+    bad = {check: verdict for check, verdict in judged(name, LIKE_THE_PAPER | plain).items() if part in check}
+    assert set(good.values()) <= {"holds", "holds in part", "more than claimed"}, good
+    assert set(bad.values()) <= {"does not hold", "undecided"}, bad
+    if name in ("C2", "C5", "C7", "C9", "C11"):
+        for words in WORDS.values():
+            assert any(words in check for check in good), words
+
+
+def test_the_gain_of_projection_has_to_be_that_of_projection() -> None:
+    good = judged("C6", LIKE_THE_PAPER)
+    assert {verdict for name, verdict in good.items() if "at 100" in name and "above" not in name} == {"holds"}
+    bad = judged("C6", {**LIKE_THE_PAPER, "composition": LIKE_THE_PAPER["composition+projection"]})
+    assert {verdict for name, verdict in bad.items() if "alone at 100" in name} == {"does not hold"}
+
+
+def test_flat_is_judged_with_degree_one() -> None:
+    names = judged("C8", LIKE_THE_PAPER)
+    assert any("over all degrees" in name for name in names)
+    assert any("from degree 2 on (ours)" in name for name in names)
+    assert 1 in find(["C8"])[0].parameters["replication"].quick  # type: ignore[operator]
+
+
+def test_limits_have_three_readings() -> None:
+    topology, _ = small().world(1)
+    found = {}
+    for reading in READINGS:
+        (workload,) = [small(isolated=reading).world(1)[1]]
+        found[reading] = [request.limit for request in workload.requests]
+    for mean, least, projected in zip(*(found[each] for each in READINGS), strict=True):
+        assert least < projected
+        assert least < mean
+    plan = small(isolated="projected").world(1)[1]
+    request = plan.requests[0]
+    query = plan.queries[request.query]
+    feed = plan.feeds[query.source]
+    best = math.inf
+    for hosts in itertools.product(*(plan.components[step.component].peers for step in query.steps)):
+        took, at = 0.0, feed.peer
+        for step, host in zip(query.steps, hosts, strict=True):
+            work = plan.components[step.component].cost / topology.cores[host]
+            took += topology.delay(at, host) + (80.0 / topology.bandwidth(at, host) if at != host else 0.0)
+            took, at = took + work / (1.0 - work * feed.rate), host
+        took += topology.delay(at, request.origin)
+        took += 80.0 / topology.bandwidth(at, request.origin) if at != request.origin else 0.0
+        best = min(best, took)
+    assert request.isolated == pytest.approx(best, rel=1e-6)
+
+
+def test_random_visits_as_many_candidates_and_chooses_by_chance() -> None:
+    probes = {policy: compose(small(policy), seed=3).probes for policy in ("composition", "random", "greedy")}
+    assert probes["greedy"] < probes["composition"] <= probes["random"]
+    chosen = [compose(small("random"), seed=seed).served[0].phi for seed in (3, 3, 4)]
+    assert chosen[0] == chosen[1] != chosen[2]
+    config = small("random").config()
+    assert (config.objective, config.enforce, config.budget) == ("chance", False, small("composition").config().budget)
+
+
+def test_composition_takes_the_fastest_graph_and_the_option_the_most_balanced() -> None:
+    by_delay, by_phi = (compose(small(policy), seed=3) for policy in ("composition", "composition by φ"))
+    assert by_delay.metrics()["delay"] < by_phi.metrics()["delay"]
+    assert sum(each.phi for each in by_delay.served) > sum(each.phi for each in by_phi.served)

@@ -34,6 +34,7 @@ def test_the_cells_on_dask_are_as_many_peers_as_the_machine_carries_with_a_load_
     monkeypatch.chdir(tmp_path)
     (claim,) = find(["C4"])
     setup = {**parameters.at_scale(claim.parameters, "quick"), "driver": "dask", "dask_peers": 22, "requests": 80}
+    setup |= {"components": (100,), "algorithms": ("synergy", "composition", "random")}
     cells = list(claim.cells(setup))
     assert [cell.algorithm for cell in cells] == ["synergy", "composition", "random"]
     for cell in cells:
@@ -93,7 +94,7 @@ def test_a_claim_runs_on_real_peers(tmp_path: Path, monkeypatch: pytest.MonkeyPa
     monkeypatch.chdir(tmp_path)
     (claim,) = find(["C4"])
     chosen: dict[str, parameters.Value] = {
-        "driver": "dask", "dask_peers": 4, "peers": 4, "components": 4, "replication": 2, "requests": 2,
+        "driver": "dask", "dask_peers": 4, "peers": 4, "components": (4,), "replication": 2, "requests": 2,
         "window": 2.0, "algorithms": ("synergy", "composition"), "costs": (0.001, 0.002),
     }  # fmt: skip
     (result,) = runner.reproduce([(claim, chosen)], repeat=1)

@@ -44,10 +44,10 @@ def test_every_graph_is_looked_at_and_the_least_are_found() -> None:
 
 
 def test_with_every_path_probed_composition_finds_the_least() -> None:
-    everything = compared(Scenario(WORKLOAD, peers=16, policy="composition", ratio=1.0, budget=4096), 1)
+    everything = compared(Scenario(WORKLOAD, peers=16, policy="composition by φ", ratio=1.0, budget=4096), 1)
     assert everything["phi"] == pytest.approx(0.0, abs=1e-6)
     assert everything["exact"] == 1.0
-    few = compared(Scenario(WORKLOAD, peers=16, policy="composition", at_least=1, budget=1), 1)
+    few = compared(Scenario(WORKLOAD, peers=16, policy="composition by φ", at_least=1, budget=1), 1)
     assert few["phi"] > 0.02
     assert few["probes"] < everything["probes"]
     assert few["delay_p95"] >= few["delay"] >= 0.0

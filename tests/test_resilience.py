@@ -309,13 +309,17 @@ def test_a_size_is_a_number_and_survives_encoding() -> None:
 # -- ROD ---------------------------------------------------------------------------------------------------------------
 
 
-def literal_rod(load: Array, capacity: Array, bound: Array | None = None) -> list[int]:
-    """Figure 10, line by line, with the norms of normalised loads and the largest candidate plane distance."""
+def literal_rod(load: Array, capacity: Array, bound: Array | None = None, *, normalise: bool = False) -> list[int]:
+    """Figure 10, line by line; of nodes that lose, that with "the maximum candidate plane distance" (section 5.2).
+
+    With ``normalise``, operators are sorted by the norms of normalised loads (section 3.3).
+    """
     operators, inputs = load.shape
     total = [sum(load[j, k] for j in range(operators)) for k in range(inputs)]
     whole = sum(capacity)
     place = [0.0 if bound is None else bound[k] * total[k] / whole for k in range(inputs)]
-    order = sorted(range(operators), key=lambda j: -math.sqrt(sum((load[j, k] / total[k]) ** 2 for k in range(inputs))))
+    unit = total if normalise else [1.0] * inputs
+    order = sorted(range(operators), key=lambda j: -math.sqrt(sum((load[j, k] / unit[k]) ** 2 for k in range(inputs))))
     nodes = [[0.0] * inputs for _ in capacity]
     placed = [-1] * operators
     for j in order:
@@ -334,9 +338,22 @@ def literal_rod(load: Array, capacity: Array, bound: Array | None = None) -> lis
 @given(st.integers(0, 10_000))
 def test_rod_equals_its_pseudocode(seed: int) -> None:
     load, capacity, _ = problem(seed)
-    assert rod(load, capacity).tolist() == literal_rod(load, capacity)
+    assert rod(load, capacity, order="figure").tolist() == literal_rod(load, capacity)
+
+
+def test_the_order_of_the_pseudocode_is_another_one() -> None:
+    load = np.array([[4.0, 0.0], [0.0, 3.0], [4.0, 0.0], [0.0, 0.5], [4.0, 0.0]])
+    assert literal_rod(load, np.ones(2)) != literal_rod(load, np.ones(2), normalise=True)
+    with pytest.raises(ValueError, match="order: 'text'; expected one of normalised, figure"):
+        rod(load, np.ones(2), order="text")  # type: ignore[arg-type]
+
+
+@given(st.integers(0, 10_000))
+def test_rod_sorts_by_normalised_loads(seed: int) -> None:
+    load, capacity, _ = problem(seed)
+    assert rod(load, capacity).tolist() == literal_rod(load, capacity, normalise=True)
     bound = np.random.default_rng(seed).random(load.shape[1]) * 0.9 * capacity.sum() / load.sum(axis=0) / load.shape[1]
-    assert rod(load, capacity, bound).tolist() == literal_rod(load, capacity, bound)
+    assert rod(load, capacity, bound).tolist() == literal_rod(load, capacity, bound, normalise=True)
 
 
 def test_rod_finds_plan_c_and_heeds_capacities() -> None:

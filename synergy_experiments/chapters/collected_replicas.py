@@ -286,7 +286,7 @@ def _checks(measured: Measured, _: Setup) -> Iterator[Check]:
 
     def below(metric: str, name: str, other: str) -> list[tuple[object, bool]]:
         found = [(k, measured.ahead(k, name, other, metric)) for k in changing]
-        return [(k, difference < 0.0) for k, difference in found if difference is not None]
+        return [(k, difference.value < 0.0) for k, difference in found if difference is not None]
 
     cheaper = below("cost over time", REVIVED, COLLECTED)
     yield at_all("network cost with revival below that of collection", "lower", cheaper)

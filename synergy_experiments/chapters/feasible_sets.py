@@ -32,7 +32,7 @@ from typing import Final, cast
 import numpy as np
 
 from synergy_experiments.framework.claim import Cell, Check, Claim, Panel
-from synergy_experiments.framework.measurements import Measured, Place, Point
+from synergy_experiments.framework.measurements import Estimate, Measured, Place, Point
 from synergy_experiments.framework.parameters import Parameter, Setup, numbers, several, whole, wholes
 from synergy_experiments.framework.verdicts import at_all, at_least, monotone, near
 from synergy_experiments.worlds.operator_placements import ALGORITHMS, OTHERS, REFINED, place_by, random_rates
@@ -118,15 +118,14 @@ def _r7_cells(setup: Setup) -> Iterator[Cell]:
         yield _cell(setup, error, cast("int", setup["operators"]), cast("int", setup["inputs"]), error)
 
 
-def _above(measured: Measured, one: str, others: Iterable[str]) -> list[tuple[str, bool]]:
-    """Yield for each coordinate whether the mean of one algorithm is above those of others."""
-    found: list[tuple[str, bool]] = []
-    for x in measured.xs("ratio", one):
-        for other in others:
-            ours, theirs = measured.mean(x, one, "ratio"), measured.mean(x, other, "ratio")
-            if ours is not None and theirs is not None:
-                found.append((f"{x:g} {other}", ours > theirs))
-    return found
+def _above(measured: Measured, one: str, others: Iterable[str]) -> list[tuple[str, bool | None]]:
+    """Return for each coordinate whether one algorithm is above others, by the interval of the difference."""
+    return [
+        (f"{x:g} {other}", measured.higher(x, one, other, "ratio"))
+        for x in measured.xs("ratio", one)
+        for other in others
+        if measured.mean(x, other, "ratio") is not None
+    ]
 
 
 def _best(measured: Measured) -> Check:
@@ -152,27 +151,31 @@ def _r3_checks(measured: Measured, _: Setup) -> Iterator[Check]:
         course = measured.course(algorithm, "relative")
         yield monotone(f"{algorithm} over ROD falls with every input", "ROD increasingly better", course, -1.0)
         tail = [(x, np.log(value)) for x, value in course if x >= TAIL and value > 0.0]
-        straight = float(np.corrcoef(np.array(tail).T)[0, 1] ** 2) if len(tail) > 2 else None
+        straight = Estimate.exact(float(np.corrcoef(np.array(tail).T)[0, 1] ** 2)) if len(tail) > 2 else None
         name = f"{algorithm} over ROD: R² of a line through its logarithm, from {TAIL} inputs on"
         yield at_least(name, 1.0, straight, 1.0 - STRAIGHT, 0.8, unit="")
     yield _refined(measured)
 
 
 def _r7_checks(measured: Measured, _: Setup) -> Iterator[Check]:
-    course = dict(measured.course("rod", "ratio"))
-    kept = course[0.1] / course[0.0] if course.keys() >= {0.0, 0.1} else None
-    yield near("ROD's feasible set at 10 % error over that without", 1.0, kept, 0.1, 0.2)
+    little = measured.paired((0.1, "rod", "ratio"), (0.0, "rod", "ratio"), lambda wrong, right: wrong / right)
+    yield near("ROD's feasible set at 10 % error over that without", 1.0, little, 0.1, 0.2)
     yield _best(measured)
     for algorithm in ("rod", *OTHERS):
-        values = measured.course(algorithm, "ratio")
-        if not values:
+        errors = [x for x, _ in measured.course(algorithm, "ratio")]
+        if len(errors) < 2:
             continue
-        error, last = values[-1]
-        kept = last / values[0][1]
+        error = errors[-1]
+        ends = ((error, algorithm, "ratio"), (errors[0], algorithm, "ratio"))
+        kept = measured.paired(*ends, lambda wrong, right: wrong / right)
         if algorithm == "random":
             yield near(f"Random's feasible set at {error:.0%} error over that without", 1.0, kept, 0.1, 0.2)
         else:
-            yield at_all(f"{algorithm} loses by errors", "all but Random do", [(error, kept < 1.0)])
+            yield at_all(
+                f"{algorithm} loses by errors",
+                "all but Random do",
+                [(error, None if kept is None else kept.below(1.0))],
+            )
     yield _refined(measured)
 
 

@@ -38,7 +38,7 @@ __all__ = ["CLAIMED", "Best", "best", "compared", "graphs"]
 APART: Final = 2.0  # virtual seconds between two requests
 STEP: Final = 0.05  # virtual seconds between two checks whether a request is decided
 EXACT: Final = 0.01
-PROBING: Final = ("synergy", "composition+projection", "composition")
+PROBING: Final = ("synergy", "composition by φ")
 FASTEST: Final = "synergy of least delay"
 
 
@@ -194,7 +194,7 @@ CLAIMED: Final = (
             "tolerance": number("share by which φ may exceed the least for a faster graph", 0.02),
             "ratio": number("probing ratio", 1.0, least=1e-9, most=1.0),
             "budget": wholes("paths that are probed", (8, 32, 128), (2, 4, 8, 16, 32, 64, 128, 256)),
-            "algorithms": several("policies compared", (*PROBING, FASTEST), ("synergy", FASTEST, "composition")),
+            "algorithms": several("policies compared", (*PROBING, FASTEST), ("synergy", FASTEST, "composition by φ")),
         },
         cells=_cells,
         checks=_checks,

@@ -76,7 +76,7 @@ def _by_used(measured: Measured, setup: Setup) -> Iterator[Check]:
         yield at_all(f"the more peers are used, the lower is the availability of {name}", "falls throughout", falls)
     for smaller, larger in pairwise(sizes):
         both = [used for used in measured.xs("availability", smaller) if used != cast("int", setup["degree"])]
-        lower = [(used, (measured.ahead(used, smaller, larger, "availability") or 0.0) > -0.001) for used in both]
+        lower = [(used, measured.higher(used, smaller, larger, "availability", 0.001)) for used in both]
         yield at_all(f"{larger} are less available than {smaller}", "larger n, lower", lower)
     best = optimal_availability(cast("int", setup["peers"]), cast("int", setup["failed"]), cast("int", setup["degree"]))
     ours = measured.mean(cast("int", setup["degree"]), sizes[0], "availability")

@@ -24,7 +24,7 @@ from typing import Final
 import numpy as np
 
 from synergy_experiments.framework.claim import Cell, Check, Claim, Panel
-from synergy_experiments.framework.measurements import Measured, Point, mean_of_known
+from synergy_experiments.framework.measurements import Estimate, Measured, Point, mean_of_known
 from synergy_experiments.framework.parameters import Setup, whole
 from synergy_experiments.framework.verdicts import at_all, at_least
 from synergy_experiments.worlds.carried_rates import COMPONENTS
@@ -101,7 +101,7 @@ def _checks(measured: Measured, _: Setup) -> Iterator[Check]:
     ours = {component: measured.mean(component, WHOLE, "time") for component in COMPONENTS}
     for component, paper in [*PAPER.items(), ("mean", MEAN)]:
         found = mean_of_known(ours[each] for each in PAPER) if component == "mean" else ours[component]
-        less = None if found is None else paper - found
+        less = None if found is None else Estimate.exact(paper - found)
         check = at_least(f"time of a prediction in ms: {component}", 0.0, less, 0.0)
         yield check._replace(paper=paper, ours=found, rule="holds where ours is not above it")
     known = [(component, found) for component, found in ours.items() if found is not None]

@@ -7,19 +7,25 @@ transit-stub network. The paper does not state rates, processing times and the n
 12 ms of processing in the mean, and 100 requests run at the same time: then Random does not overload peers, as in the
 paper, where all delays were below a second.
 
+"100 components ... with a replication degree of 5" are 20 unique components, five of each, or 100 unique ones with 500
+replicas; the simulations of section 2.4.2 count the first way ("1000 components ... 200 unique"). Both are run. So are
+three readings of the limit of a request (C2, :mod:`~synergy_experiments.worlds.sweeps`), two of the delay of an
+application that shares a stream (C1): from the source, and from the shared stream on ("for some of the requests (fully
+or partially) only transmission and no processing time is required", Middleware 2006); and two of the objective of
+Synergy, φ as in the text of its protocol, and the delay, as the Composition that it is compared with.
+
 Findings
 --------
 *C1.* Synergy's gain depends on the definition of the delay of an application that shares a stream. Measured from the
-source to the sink, sharing saves only queueing. Measured from the shared stream on, as in the Middleware paper ("only
-transmission and no processing time is required"), it saves more than the paper states, since most requests share.
+source to the sink, sharing saves only queueing, and Composition chooses the fastest of the probed graphs, which Synergy
+by φ does not. Measured from the shared stream on, Synergy saves more than the paper states, since most requests share.
 
-*C2.* As long as peers have capacity for all requests, as in C1, Composition serves nearly as many as Synergy. With
-twice the requests, it serves fewer by at least the difference in the paper.
+*C2.* The comparison is at the load of C1. As long as peers have capacity for all requests, Composition serves nearly as
+many as Synergy; at twice the load it does not (in the figure).
 
-*C3.* A request needs the same number of probes whatever the number of peers, so with as many requests a second at every
-peer the overhead is linear. Synergy sends half as many probes as Composition. Our Random probes only the components
-that it chooses; the paper's visited as many candidates as the others ("could also be tuned to allow less candidates to
-be visited"), so Synergy has the lowest number only in comparison with Composition.
+*C3.* With as many requests a second at every peer, probes are proportional to peers because requests are; with the
+same requests whatever the number of peers, they do not grow at all. Random visits as many candidates as Composition and
+more than Synergy, which probes for what is not shared.
 
 *C4.* The times are those of messages over the network. Java, PlanetLab's loaded hosts and the checks themselves, which
 made them seconds in the paper, take no virtual time. The relative gain of set-up time by sharing can be compared.
@@ -31,14 +37,12 @@ import math
 from collections.abc import Iterator, Sequence
 from typing import Any, Final, cast
 
-import numpy as np
-
-from synergy_experiments.framework.claim import Cell, Check, Claim, Panel
-from synergy_experiments.framework.measurements import Measured, Point
+from synergy_experiments.framework.claim import Cell, Check, Claim, Panel, read
+from synergy_experiments.framework.measurements import Measured, Point, less
 from synergy_experiments.framework.parameters import Parameter, Setup, choice, number, numbers, several, whole, wholes
-from synergy_experiments.framework.verdicts import at_all, at_least, reduction, unlike
+from synergy_experiments.framework.verdicts import at_all, near, reduction, unlike
 from synergy_experiments.worlds.live_requests import live
-from synergy_experiments.worlds.sweeps import SIMULATED, algorithms, scenario, simulated
+from synergy_experiments.worlds.sweeps import READINGS, SIMULATED, WORDS, algorithms, readings, scenario, simulated
 from synergy_nb.traces import datasets
 
 __all__ = ["CLAIMED", "delays"]
@@ -47,6 +51,9 @@ MATRIX: Final = "planetlab-rtt"
 PEERS: Final = 88
 RATE: Final = 9.0  # requests a second at 88 peers
 REFERENCE: Final = 100  # number of requests of the comparison
+BY_DELAY: Final = "synergy by delay"
+FIXED: Final = "fixed arrivals"
+PROPORTIONAL: Final = "arrivals in proportion"
 
 _PROTOTYPE: Final[dict[str, Parameter]] = {
     **SIMULATED,
@@ -55,11 +62,12 @@ _PROTOTYPE: Final[dict[str, Parameter]] = {
     "dask_peers": whole("number of peers on Dask workers, with a load in proportion", 32, least=2),
     "network": choice("delays between peers: measured, if the matrix is available, or of a transit-stub network",
                       ["measured", "transit-stub"]),
-    "components": whole("unique components", 100),
+    "components": wholes("unique components, each on five peers; both readings of 100 components", (20, 100)),
     "operators": wholes("least and greatest number of operators of a query", (2, 4), count=2),
     "costs": numbers("least and greatest processing time in seconds", (0.002, 0.006), least=1e-9, count=2),
-    "algorithms": several("policies compared", ("synergy", "composition+projection", "composition", "greedy", "random"),
-                          ("synergy", "composition", "random")),
+    "algorithms": several("policies compared", ("synergy", BY_DELAY, "composition+projection", "composition",
+                                                "composition by φ", "greedy", "random"),
+                          ("synergy", BY_DELAY, "composition", "composition by φ", "random")),
 }  # fmt: skip
 
 
@@ -69,18 +77,30 @@ def delays(setup: Setup) -> str:
     return path if path is not None and setup["network"] == "measured" else ""
 
 
-def _at(setup: Setup, place: int, **changes: Any) -> Iterator[Cell]:
-    """Yield a cell for each policy at one point of a figure; on Dask with fewer peers and the same load each."""
+def _uniques(setup: Setup) -> tuple[int, ...]:
+    return cast("tuple[int, ...]", setup["components"])
+
+
+def _at(setup: Setup, place: int, limits: Sequence[str] = READINGS[:1], **changes: Any) -> Iterator[Cell]:
+    """Yield a cell for each policy and reading at one point of a figure; on Dask with fewer peers and the same load."""
     real = setup["driver"] == "dask"
-    chosen: dict[str, Any] = {**setup, **changes}
-    if real:
-        share = min(1.0, chosen["dask_peers"] / chosen["peers"])
-        for name in ("peers", "requests", "components"):
-            chosen[name] = max(1, round(chosen[name] * share))
-        chosen["arrivals"] *= share
-    for policy in algorithms(setup):
-        given = scenario(chosen, delays=delays(setup), equal=True, policy=policy)
-        yield Cell(live if real else simulated, (given,), place, policy, alone=real)
+    for unique in _uniques(setup):
+        chosen: dict[str, Any] = {**setup, **changes, "components": unique}
+        if real:
+            share = min(1.0, chosen["dask_peers"] / chosen["peers"])
+            for name in ("peers", "requests", "components"):
+                chosen[name] = max(1, round(chosen[name] * share))
+            chosen["arrivals"] *= share
+            chosen["replication"] = min(chosen["replication"], chosen["peers"])
+        for limit in limits:
+            reading = _reading(unique, limit if len(limits) > 1 else "")
+            for policy in algorithms(setup):
+                given = scenario(chosen, delays=delays(setup), equal=True, policy=policy, isolated=limit)
+                yield Cell(live if real else simulated, (given,), place, policy, alone=real, reading=reading)
+
+
+def _reading(unique: int, limit: str = "") -> str:
+    return f"{unique} unique" + (f", {limit}" if limit else "")
 
 
 def _loads(setup: Setup) -> Iterator[Cell]:
@@ -88,20 +108,29 @@ def _loads(setup: Setup) -> Iterator[Cell]:
         yield from _at(setup, requests, requests=requests)
 
 
+def _loads_by_limit(setup: Setup) -> Iterator[Cell]:
+    for requests in cast("tuple[int, ...]", setup["requests"]):
+        yield from _at(setup, requests, readings(setup), requests=requests)
+
+
 _LESS: Final = {"random": 0.45, "composition": 0.25}  # reduction of delay against each of them
 _MORE: Final = {"composition": 0.27, "random": 0.37}  # additional served requests against each of them
+
+
+def _more(ours: float, theirs: float) -> float:
+    return ours / theirs - 1.0 if theirs else math.inf
 
 
 def _against(points: Sequence[Point]) -> Iterator[Point]:
     """Compare Synergy with each of the others, within a repetition."""
     found = {(x, policy, metric): value for x, policy, metric, value in points}
     for (x, policy, metric), theirs in found.items():
-        if policy == "synergy" or metric not in ("delay", "success") or not theirs:
-            continue
+        what, _, reading = metric.partition(" (")
         ours = found.get((x, "synergy", metric))
-        if ours is not None:
-            name, change = ("less", 1.0 - ours / theirs) if metric == "delay" else ("more", ours / theirs - 1.0)
-            yield Point(x, f"against {policy}", name, change)
+        if policy not in _LESS or what not in ("delay", "success") or not theirs or ours is None:
+            continue
+        name, change = ("less", less(ours, theirs)) if what == "delay" else ("more", _more(ours, theirs))
+        yield Point(x, f"against {policy}", read(name, reading.rstrip(")")), change)
 
 
 def _reference(measured: Measured, metric: str) -> Any:
@@ -110,66 +139,74 @@ def _reference(measured: Measured, metric: str) -> Any:
     return REFERENCE if REFERENCE in places or not places else places[0]
 
 
-def _delay(measured: Measured, _: Setup) -> Iterator[Check]:
-    at = _reference(measured, "delay")
-    for other, said in _LESS.items():
-        for metric, how in (("delay", "from the source"), ("own_delay", "from the shared stream")):
-            theirs = measured.values(at, other, "delay")
-            ours = measured.values(at, "synergy", metric)
-            gains = [1.0 - ours[number] / theirs[number] for number in ours if number in theirs]
-            name = f"Synergy's delay, {how} on, against {other} with {at} requests"
-            yield reduction(name, said, sum(gains) / len(gains) if gains else None)
-    least = measured.mean(at, "synergy", "delay")
-    below = [(at, least is not None and least < 1.0)]
-    yield at_all("Synergy's delay is below a second", "less than a second", below)
+def _delay(measured: Measured, setup: Setup) -> Iterator[Check]:
+    for unique in _uniques(setup):
+        reading = _reading(unique)
+        whole_delay = read("delay", reading)
+        at = _reference(measured, whole_delay)
+        for ours in ("synergy", BY_DELAY):
+            for other, said in _LESS.items():
+                for metric, how in (("delay", "from the source"), ("own_delay", "from the shared stream")):
+                    found = measured.paired((at, ours, read(metric, reading)), (at, other, whole_delay), less)
+                    name = f"delay of {ours}, {how} on, against {other}, {at} requests, {reading}"
+                    yield reduction(name, said, found)
+        least = measured.estimate(at, "synergy", whole_delay)
+        below = [(at, None if least is None else least.below(1.0))]
+        yield at_all(f"Synergy's delay is below a second, {reading}", "less than a second", below)
 
 
-def _served(measured: Measured, _: Setup) -> Iterator[Check]:
-    def more(ours: float, theirs: float) -> float:
-        return ours / theirs - 1.0 if theirs else math.inf
-
-    at = _reference(measured, "success")
-    for other, said in _MORE.items():
-        found = measured.paired(at, "synergy", other, "success", more)
-        yield at_least(f"more requests served than by {other}, of {at}", said, found, 0.05, 0.0)
-        most = max(
-            (gain for load in measured.xs("success", "synergy")
-             if (gain := measured.paired(load, "synergy", other, "success", more)) is not None),
-            default=None,
-        )  # fmt: skip
-        yield at_least(f"more requests served than by {other}, at the load where that is most", said, most, 0.05, 0.0)
+def _served(measured: Measured, setup: Setup) -> Iterator[Check]:
+    for unique in _uniques(setup):
+        for limit in readings(setup):
+            metric = read("success", _reading(unique, limit))
+            at = _reference(measured, metric)
+            for other, said in _MORE.items():
+                found = measured.paired((at, "synergy", metric), (at, other, metric), _more)
+                yield reduction(f"more of {at} requests served than by {other}, {unique} unique, {WORDS[limit]}", said,
+                                found)  # fmt: skip
 
 
 # -- C3 ----------------------------------------------------------------------------------------------------------------
 
 
 def _sizes(setup: Setup) -> Iterator[Cell]:
-    """Yield cells with as many requests a second at every peer."""
+    """Yield cells with as many requests a second at every peer, and with the same requests for any number of peers."""
     for peers in cast("tuple[int, ...]", setup["peers"]):
         share = peers / PEERS
-        requests = max(1, round(cast("int", setup["requests"]) * share))
-        arrivals = cast("float", setup["arrivals"]) * share
-        yield from _at(setup, peers, peers=peers, requests=requests, arrivals=arrivals)
+        requests, arrivals = cast("int", setup["requests"]), cast("float", setup["arrivals"])
+        proportional = _at(setup, peers, peers=peers, requests=max(1, round(requests * share)),
+                           arrivals=arrivals * share)  # fmt: skip
+        for cell in proportional:
+            yield cell._replace(reading=f"{cell.reading}, {PROPORTIONAL}")
+        for cell in _at(setup, peers, peers=peers):
+            yield cell._replace(reading=f"{cell.reading}, {FIXED}")
 
 
 def _overhead(measured: Measured, setup: Setup) -> Iterator[Check]:
-    sizes = [cast("int", size) for size in measured.xs("all_probes", "synergy")]
-    for policy in algorithms(setup):
-        found = [measured.mean(size, policy, "all_probes") or 0.0 for size in sizes]
-        fit = _linear(sizes, found) if len(sizes) > 2 else None
-        yield at_least(f"probes of {policy} against peers: r² of a line", 1.0, fit, 0.05, 0.85, unit="")
-    for other in ("composition", "random"):
-        lower = [
-            (size, (measured.gain(size, "synergy", other, "all_probes") or 0.0) > 0.0)
-            for size in sizes
-            if other in algorithms(setup)
-        ]
-        yield at_all(f"Synergy sends fewer probes than {other}", "lowest", lower)
+    for unique in _uniques(setup):
+        for arrivals in (PROPORTIONAL, FIXED):
+            metric = read("all_probes", f"{_reading(unique)}, {arrivals}")
+            where = f"{unique} unique, {arrivals}"
+            for policy in algorithms(setup):
+                growth = measured.over_repetitions(_growth, policy, metric)
+                name = f"exponent of the growth of {policy}'s probes with peers, {where}"
+                if arrivals == PROPORTIONAL:
+                    yield near(name, 1.0, growth, 0.1, 0.25, unit="")
+                else:
+                    yield unlike(name, 1.0, growth, "the paper does not say whether requests grew with the peers")
+            for other in ("composition", "random"):
+                fewer = [(size, measured.lower(size, "synergy", other, metric))
+                         for size in measured.xs(metric, "synergy") if other in algorithms(setup)]  # fmt: skip
+                yield at_all(f"Synergy sends fewer probes than {other}, {where}", "lowest", fewer)
 
 
-def _linear(x: Sequence[float], y: Sequence[float]) -> float:
-    """Return the share of the variance that a line explains."""
-    return float(np.corrcoef(x, y)[0, 1] ** 2)
+def _growth(measured: Measured, policy: str, metric: str) -> float | None:
+    """Return the exponent of a power of the number of peers: 1 is linear, 0 constant."""
+    course = [(x, value) for x, value in measured.course(policy, metric) if value > 0.0]
+    if len(course) < 2:
+        return None
+    (first, before), (last, after) = course[0], course[-1]
+    return math.log(after / before) / math.log(last / first)
 
 
 # -- C4 ----------------------------------------------------------------------------------------------------------------
@@ -184,28 +221,36 @@ def _once(setup: Setup) -> Iterator[Cell]:
 
 def _parts(points: Sequence[Point]) -> Iterator[Point]:
     for _, policy, metric, value in points:
-        if metric in ("discovery", "probing", "setup"):
-            yield Point("total" if metric == "setup" else metric, policy, "set-up", value)
+        what, _, reading = metric.partition(" (")
+        if what in ("discovery", "probing", "setup"):
+            yield Point("total" if what == "setup" else what, policy, read("set-up", reading.rstrip(")")), value)
 
 
-def _times(measured: Measured, _: Setup) -> Iterator[Check]:
-    yield reduction(
-        "set-up of Synergy against Composition", 0.32, measured.gain("total", "synergy", "composition", "set-up")
-    )
-    least = [
-        (other, (measured.gain("total", "synergy", other, "set-up") or 0.0) > 0.0)
-        for other in ("random", "composition")
-    ]
-    yield at_all("Synergy sets up fastest", "fastest", least)
-    probed = measured.gain("probing", "synergy", "composition", "set-up")
-    yield reduction("probing of Synergy against Composition", 1.0 - 3141.0 / 4810.0, probed)
-    for policy, (discovery, probing) in _PAPER.items():
-        ours = measured.mean("total", policy, "set-up")
-        yield unlike(f"set-up of {policy} in ms", discovery + probing, None if ours is None else 1e3 * ours,
-                     "messages over the network alone; the paper's include Java on loaded hosts")  # fmt: skip
+def _times(measured: Measured, setup: Setup) -> Iterator[Check]:
+    for unique in _uniques(setup):
+        metric = read("set-up", _reading(unique))
+        for ours in ("synergy", BY_DELAY):
+            gain = measured.gain("total", ours, "composition", metric)
+            yield reduction(f"set-up of {ours} against Composition, {unique} unique", 0.32, gain)
+        least = [(other, measured.lower("total", "synergy", other, metric)) for other in ("random", "composition")]
+        yield at_all(f"Synergy sets up fastest, {unique} unique", "fastest", least)
+        probed = measured.gain("probing", "synergy", "composition", metric)
+        yield reduction(f"probing of Synergy against Composition, {unique} unique", 1.0 - 3141.0 / 4810.0, probed)
+        for policy, (discovery, probing) in _PAPER.items():
+            ours_ms = measured.mean("total", policy, metric)
+            yield unlike(f"set-up of {policy} in ms, {unique} unique", discovery + probing,
+                         None if ours_ms is None else 1e3 * ours_ms,
+                         "messages over the network alone; the paper's include Java on loaded hosts")  # fmt: skip
 
 
 _LOADS: Final = {**_PROTOTYPE, "requests": wholes("requests", (50, 100, 200), (25, 50, 75, 100, 150, 200))}
+_UNIQUE: Final = tuple(_reading(unique) for unique in (20, 100))
+_BY_LIMIT: Final = tuple(_reading(unique, limit) for unique in (20, 100) for limit in READINGS)
+
+
+def _panels(metric: str, label: str, names: Sequence[str], **options: Any) -> tuple[Panel, ...]:
+    return tuple(Panel(read(metric, name), f"{label}\n{name}", **options) for name in names)
+
 
 CLAIMED: Final = (
     Claim(
@@ -217,13 +262,14 @@ CLAIMED: Final = (
         cells=_loads,
         checks=_delay,
         panels=(
-            Panel("delay", "mean delay from the source (ms)", factor=1e3, logarithmic=True),
-            Panel("own_delay", "mean delay from the shared stream (ms)", factor=1e3, logarithmic=True),
-            Panel("less", "less delay from the source (%)", factor=100.0),
+            *_panels("delay", "mean delay from the source (ms)", _UNIQUE, factor=1e3, logarithmic=True),
+            *_panels("own_delay", "mean delay from the shared stream (ms)", _UNIQUE, factor=1e3, logarithmic=True),
+            *_panels("less", "less delay from the source (%)", _UNIQUE, factor=100.0),
         ),
         xlabel="requests",
         derive=_against,
-        paper=tuple(Point(REFERENCE, f"against {other}", "less", said) for other, said in _LESS.items()),
+        paper=tuple(Point(REFERENCE, f"against {other}", read("less", name), said)
+                    for other, said in _LESS.items() for name in _UNIQUE),
         repeat=(5, 10),
     ),
     Claim(
@@ -232,16 +278,16 @@ CLAIMED: Final = (
         source="dissertation 2.4.1, figure 2.11",
         says="27 % more than Composition, 37 % more than Random",
         parameters=_LOADS,
-        cells=_loads,
+        cells=_loads_by_limit,
         checks=_served,
         panels=(
-            Panel("success", "served within QoS (%)", factor=100.0),
-            Panel("admitted", "admitted (%)", factor=100.0),
-            Panel("more", "more requests served (%)", factor=100.0),
+            *_panels("success", "served within QoS (%)", _BY_LIMIT, factor=100.0),
+            *_panels("more", "more requests served (%)", _BY_LIMIT, factor=100.0),
         ),
         xlabel="requests",
         derive=_against,
-        paper=tuple(Point(REFERENCE, f"against {other}", "more", said) for other, said in _MORE.items()),
+        paper=tuple(Point(REFERENCE, f"against {other}", read("more", name), said)
+                    for other, said in _MORE.items() for name in _BY_LIMIT),
         repeat=(5, 10),
     ),
     Claim(
@@ -252,12 +298,14 @@ CLAIMED: Final = (
         parameters={
             **_PROTOTYPE,
             "peers": wholes("peers", (20, 60, 100), (20, 40, 60, 80, 100), least=5),
-            "requests": whole("requests with 88 peers; with others in proportion", 100),
-            "arrivals": number("requests a second with 88 peers; with others in proportion", RATE, least=0.01),
+            "requests": whole("requests with 88 peers; with others in proportion, and the same", 100),
+            "arrivals": number("requests a second with 88 peers; with others in proportion, and the same", RATE,
+                               least=0.01),
         },
         cells=_sizes,
         checks=_overhead,
-        panels=(Panel("all_probes", "probes"), Panel("probes", "probes a request")),
+        panels=_panels("all_probes", "probes", [f"{each}, {arrivals}" for each in _UNIQUE
+                                                for arrivals in (PROPORTIONAL, FIXED)]),
         xlabel="peers",
         repeat=(5, 10),
     ),
@@ -269,14 +317,15 @@ CLAIMED: Final = (
         parameters=_PROTOTYPE,
         cells=_once,
         checks=_times,
-        panels=(Panel("set-up", "ms", "bars", 1e3),),
+        panels=_panels("set-up", "ms", _UNIQUE, kind="bars", factor=1e3),
         xlabel="",
         derive=_parts,
         paper=tuple(
-            Point(part, policy, "set-up", value / 1e3)
+            Point(part, policy, read("set-up", name), value / 1e3)
             for policy, (discovery, probing) in _PAPER.items()
             for part, value in zip(PARTS, (discovery, probing, discovery + probing), strict=True)
+            for name in _UNIQUE
         ),
         repeat=(5, 10),
     ),
-)
+)  # fmt: skip

@@ -13,8 +13,11 @@ that Latency is "equivalent to Random" in availability, so its Latency cannot ha
 apart*, which prefers peers without a component of the application, is as available as Random; Synergy has lower values
 of both delays.
 
-*A6.* Asking one peer after the other takes the time in the paper, within a factor of 1.5: a round trip to each. Our
-protocol asks all at once and takes a third of a second, the longest round trip.
+*A6.* The protocol asks all peers at once and takes a third of a second, the longest round trip. The paper's one to five
+seconds include Java on PlanetLab's loaded hosts, and it does not say how its peers ask, so the numbers are not
+comparable; only its statement, a few seconds at the most, is judged. Asking one peer after the other, which our
+protocol does not do, would take a round trip to each: the paper's times within a factor of 1.5. That is shown, and not
+judged.
 """
 
 from __future__ import annotations
@@ -27,7 +30,7 @@ from synergy_experiments.chapters.availability import REPLICAS, requests, share_
 from synergy_experiments.framework.claim import Cell, Check, Claim, Panel
 from synergy_experiments.framework.measurements import Measured, Point
 from synergy_experiments.framework.parameters import Setup, number, several, wholes
-from synergy_experiments.framework.verdicts import at_all, near, unlike
+from synergy_experiments.framework.verdicts import at_all, unlike
 from synergy_experiments.worlds.replica_placements import ALGORITHMS, PlacementCost, Requests, mean, placements, world
 from synergy_experiments.worlds.sweeps import algorithms
 from synergy_nb.algorithms.availability import ExactlyFailed, Link, availability, costs, nondominated
@@ -36,6 +39,8 @@ __all__ = ["CLAIMED", "Tradeoff", "delayed", "gathered", "tradeoffs"]
 
 #: Milliseconds of table 4.14, by peers.
 GATHERED: Final = {10: 1827.0, 20: 2100.0, 30: 5539.0}
+FEW: Final = 10.0  # seconds that count as a few at the most
+NOT_STATED: Final = "the paper's time includes Java on loaded hosts, and it does not say how peers ask"
 
 
 class Tradeoff(NamedTuple):
@@ -128,10 +133,10 @@ def _compared(measured: Measured, setup: Setup) -> Iterator[Check]:
             "Latency whose components are apart is as available as Random, within a tenth", "equivalent", alike
         )
     for other in ("random", "partition"):
-        shorter = [(x, (measured.gain(x, "synergy", other, metric) or 0.0) > 0.0) for x in sizes
+        shorter = [(f"{x:g} {metric}", measured.lower(x, "synergy", other, metric)) for x in sizes
                    for metric in ("inter", "intra")]  # fmt: skip
         yield at_all(f"both delays are shorter than those of {other}", "much worse", shorter)
-        better = [(x, (measured.ahead(x, "synergy", other, "reached") or 0.0) > 0.0) for x in sizes]
+        better = [(x, measured.higher(x, "synergy", other, "reached")) for x in sizes]
         yield at_all(f"and availability is higher than that of {other}", "higher", better)
 
 
@@ -185,19 +190,17 @@ def _gathering(setup: Setup) -> Iterator[Cell]:
 
 
 def _times(measured: Measured, _: Setup) -> Iterator[Check]:
-    sizes = measured.xs("in turn", "synergy")
-    few = [(x, (measured.mean(x, "synergy", "in turn") or 0.0) < 10.0) for x in sizes]
-    yield at_all("the time remains in the order of a few seconds", "a few seconds", few)
+    sizes = measured.xs("together", "synergy")
+    found = [(x, measured.estimate(x, "synergy", "together")) for x in sizes]
+    few = [(x, ours.below(FEW)) for x, ours in found if ours is not None]
+    yield at_all(f"the protocol's time, all asked at once, is below {FEW:g} s", "in the order of a few seconds", few)
+    known = [(x, measured.mean(x, "synergy", "known") == 1.0) for x in sizes]
+    yield at_all("by then every latency is known", "(ours)", known)
     for peers, said in GATHERED.items():
-        ours = measured.mean(peers, "synergy", "in turn")
-        if ours is not None:
-            ratio = 1e3 * ours / said
-            yield near(
-                f"one after the other, {peers} peers, over the paper's {said:g} ms", 1.0, ratio, 0.5, 1.0, unit=""
-            )
-    last = measured.mean(sizes[-1], "synergy", "together") if sizes else None
-    yield unlike("all at once, in ms", "(ours)", None if last is None else round(1e3 * last, 1),
-                 "the paper does not say how peers ask")  # fmt: skip
+        for metric, how in (("together", "as the protocol asks, all at once"), ("in turn", "one peer after the other")):
+            ours = measured.estimate(peers, "synergy", metric)
+            if ours is not None:
+                yield unlike(f"seconds with {peers} peers, {how}", said / 1e3, ours, NOT_STATED)
 
 
 _SHARED: Final = {name: each for name, each in REPLICAS.items() if name not in ("peers", "failed", "samples")}

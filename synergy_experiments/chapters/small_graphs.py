@@ -5,8 +5,9 @@ nodes. The optimum is found by enumeration, and both sets are measured exactly.
 
 Findings
 --------
-Over 14 seeds of 60 graphs each, the mean is .945 to .962 and the least ratio .70 to .82. So the paper's .95 is in the
-middle, and its .82 at the upper end of the results for 60 graphs. Moves and swaps until none improves the placement
+A repetition is a set of 60 graphs. Over 14 sets the mean is .945 to .962 and the least ratio .70 to .82. So the paper's
+.95 is in the middle, and its .82 at the upper end: the paper does not say how many graphs it has, and the least of few
+is higher than that of many. Moves and swaps until none improves the placement
 give a mean of .993 to .997 and a least ratio of .935; with operators moved at random in between, as refinement does,
 .997 to .999 and .96.
 """
@@ -19,10 +20,10 @@ from typing import Final, cast
 import numpy as np
 
 from synergy_experiments.framework.claim import Cell, Check, Claim, Panel
-from synergy_experiments.framework.measurements import Measured
+from synergy_experiments.framework.measurements import Measured, Point, mean_of_known
 from synergy_experiments.framework.parameters import Setup, flag, whole, wholes
-from synergy_experiments.framework.verdicts import at_least
-from synergy_experiments.worlds.operator_placements import REFINED
+from synergy_experiments.framework.verdicts import at_least, near
+from synergy_experiments.worlds.operator_placements import LITERAL, REFINED
 from synergy_nb.algorithms.resilience import feasible_ratio, linearised, optimum, random_trees, refine, rod
 
 __all__ = ["CLAIMED", "beside_optimum"]
@@ -33,8 +34,8 @@ OUR_MEAN, OUR_LEAST = 0.99, 0.90  # mean and least ratio of our aim for refineme
 
 def beside_optimum(
     graph: int, operators_max: int, inputs: tuple[int, ...], nodes: int, refined: bool, seed: int
-) -> dict[str, float]:
-    """Measure ``ratio``, the size of a placement's feasible set over that of the optimum's.
+) -> list[Point]:
+    """Measure ``ratio``, the size of a placement's feasible set over that of the optimum's, by algorithm.
 
     Parameters
     ----------
@@ -47,7 +48,7 @@ def beside_optimum(
     nodes
         Number of nodes, of equal capacity.
     refined
-        Whether ROD's placement is refined.
+        Whether ROD's placement is also refined.
     seed
         Seed of all graphs.
     """
@@ -55,29 +56,39 @@ def beside_optimum(
     streams = min(int(rng.choice(inputs)), operators_max)
     model = linearised(random_trees(int(rng.integers(streams, operators_max + 1)), streams, rng))
     capacity = np.ones(nodes)
-    chosen = rod(model.load, capacity)
+    placed = {"rod": rod(model.load, capacity), LITERAL: rod(model.load, capacity, order="figure")}
     if refined:
-        chosen = refine(model.load, capacity, chosen, seed=seed)
-    best = optimum(model.load, capacity)
-    ours, most = (feasible_ratio(model.load, capacity, each, method="exact") for each in (chosen, best))
-    return {"ratio": ours / most}
+        placed[REFINED] = refine(model.load, capacity, placed["rod"], seed=seed)
+    most = feasible_ratio(model.load, capacity, optimum(model.load, capacity), method="exact")
+    return [
+        Point(graph, name, "ratio", float(feasible_ratio(model.load, capacity, each, method="exact") / most))
+        for name, each in placed.items()
+    ]
 
 
 def _cells(setup: Setup) -> Iterator[Cell]:
     for graph in range(1, cast("int", setup["graphs"]) + 1):
         given = (graph, setup["operators_max"], setup["inputs"], setup["nodes"], setup["refine"])
-        yield Cell(beside_optimum, given, graph, REFINED if setup["refine"] else "rod")
+        yield Cell(beside_optimum, given)
 
 
-def _checks(measured: Measured, setup: Setup) -> Iterator[Check]:
-    ratios = [row.value for row in measured.rows()]
-    mean, least = sum(ratios) / len(ratios), min(ratios)
-    if setup["refine"]:
-        yield at_least("mean of ROD, refined, over the optimum (our aim)", OUR_MEAN, mean, 0.005, MEAN)
-        yield at_least("least of ROD, refined, over the optimum (our aim)", OUR_LEAST, least, 0.0, LEAST)
-    else:
-        yield at_least("mean of ROD over the optimum", MEAN, mean, 0.01, 0.9)
-        yield at_least("least of ROD over the optimum", LEAST, least, 0.05, 0.7)
+def _checks(measured: Measured, _: Setup) -> Iterator[Check]:
+    for name in measured.algorithms("ratio"):
+        mean, least = measured.over_repetitions(_mean, name), measured.over_repetitions(_least, name)
+        if name == REFINED:
+            yield at_least("mean of ROD, refined, over the optimum (our aim)", OUR_MEAN, mean, 0.005, MEAN)
+            yield at_least("least of ROD, refined, over the optimum (our aim)", OUR_LEAST, least, 0.0, LEAST)
+        else:
+            yield near(f"mean of {name} over the optimum", MEAN, mean, 0.01, 0.03, unit="")
+            yield near(f"least of {name} over the optimum, of a set of graphs", LEAST, least, 0.03, 0.1, unit="")
+
+
+def _mean(measured: Measured, name: str) -> float | None:
+    return mean_of_known(ratio for _, ratio in measured.course(name, "ratio"))
+
+
+def _least(measured: Measured, name: str) -> float | None:
+    return min((ratio for _, ratio in measured.course(name, "ratio")), default=None)
 
 
 _R1: Final = Claim(
@@ -91,7 +102,7 @@ _R1: Final = Claim(
         "operators_max": whole("most operators of a graph", 20, least=2, most=28),
         "inputs": wholes("numbers of input streams, of which each graph gets one", (2, 3, 4, 5), most=6),
         "nodes": whole("nodes, of equal capacity", 2),
-        "refine": flag("ROD followed by the local search"),
+        "refine": flag("also ROD followed by the local search", quick=True),
     },
     cells=_cells,
     checks=_checks,
@@ -104,7 +115,7 @@ _R1: Final = Claim(
         ),
     ),
     xlabel="graph",
-    repeat=(1, 1),
+    repeat=(3, 14),
 )
 
 CLAIMED: Final = (_R1,)

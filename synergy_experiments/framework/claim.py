@@ -15,9 +15,11 @@ from typing import Any, Literal, NamedTuple, TypeAlias
 from synergy_experiments.framework.measurements import Measured, Place, Point, Row
 from synergy_experiments.framework.parameters import Parameter, Setup
 
-__all__ = ["Cell", "Check", "Claim", "Panel", "Place", "Point", "Result", "Row", "Verdict"]
+__all__ = ["Cell", "Check", "Choices", "Claim", "Panel", "Place", "Point", "Result", "Row", "Verdict", "read"]
 
-Verdict: TypeAlias = Literal["holds", "holds in part", "does not hold", "not comparable"]
+Verdict: TypeAlias = Literal[
+    "holds", "more than claimed", "holds in part", "undecided", "does not hold", "not comparable"
+]
 
 
 class Check(NamedTuple):
@@ -33,6 +35,8 @@ class Check(NamedTuple):
         Verdict by ``rule``.
     rule
         Rule in words, with its tolerance.
+    low, high
+        Ends of the 95 % interval of ours over repetitions, where ours is such a mean.
     """
 
     name: str
@@ -40,6 +44,8 @@ class Check(NamedTuple):
     ours: float | str | None
     verdict: Verdict
     rule: str
+    low: float | None = None
+    high: float | None = None
 
 
 class Cell(NamedTuple):
@@ -47,7 +53,7 @@ class Cell(NamedTuple):
 
     So it can be sent to another process, and equal cells of two claims are measured once. The function returns metrics
     by name, which are points at ``x`` of ``algorithm``, or points. Cells that read the clock of this machine are
-    measured ``alone``.
+    measured ``alone``. Where the paper's text can be read in several ways, ``reading`` names the way, and the metrics.
     """
 
     function: Callable[..., Mapping[str, float] | Sequence[Point]]
@@ -55,12 +61,25 @@ class Cell(NamedTuple):
     x: Place = ""
     algorithm: str = ""
     alone: bool = False
+    reading: str = ""
 
     def points(self, found: Mapping[str, float] | Sequence[Point]) -> list[Point]:
         """Return the result of the function as points."""
-        if isinstance(found, Mapping):
-            return [Point(self.x, self.algorithm, metric, value) for metric, value in found.items()]
-        return list(found)
+        points = (
+            list(found)
+            if not isinstance(found, Mapping)
+            else [Point(self.x, self.algorithm, metric, value) for metric, value in found.items()]
+        )
+        return [each._replace(metric=read(each.metric, self.reading)) for each in points] if self.reading else points
+
+
+def read(metric: str, reading: str) -> str:
+    """Return the name of a metric under one of several readings of the paper's text.
+
+    >>> read("delay", "20 unique")
+    'delay (20 unique)'
+    """
+    return f"{metric} ({reading})" if reading else metric
 
 
 @dataclass(frozen=True)
@@ -84,6 +103,8 @@ class Panel:
         Whether the vertical axis is logarithmic.
     xlabel
         Label of the horizontal axis of this panel; that of the figure by default.
+    example
+        Whether it shows an example, of which one repetition is enough.
     """
 
     metric: str
@@ -93,6 +114,7 @@ class Panel:
     bounds: tuple[tuple[float, str], ...] = ()
     logarithmic: bool = False
     xlabel: str = ""
+    example: bool = False
 
 
 @dataclass(frozen=True)
@@ -137,6 +159,21 @@ class Claim:
     repeat: tuple[int, int] = (3, 5)
 
 
+class Choices(NamedTuple):
+    """What the paper's text leaves open about a claim.
+
+    Parameters
+    ----------
+    open
+        Each open question, with our choice.
+    doubt
+        Observation that would change our verdicts.
+    """
+
+    open: tuple[tuple[str, str], ...]
+    doubt: str
+
+
 @dataclass(frozen=True)
 class Result:
     """The result of reproducing a claim, as ``--json`` prints it.
@@ -151,6 +188,10 @@ class Result:
         Measured rows, and the checks of the claim.
     seconds
         Time of the repetitions, over all processes, seconds.
+    figures
+        Paths of drawn figures.
+    repetitions
+        Points of each repetition.
     """
 
     claim: Claim
@@ -159,6 +200,7 @@ class Result:
     checks: Sequence[Check]
     seconds: float
     figures: Sequence[str] = field(default=())
+    repetitions: Sequence[Sequence[Point]] = field(default=())
 
     def to_dict(self) -> dict[str, Any]:
         """Return the result as plain values."""

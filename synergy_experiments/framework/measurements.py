@@ -1,23 +1,25 @@
 """Measurements of a claim: points of all repetitions, their means and intervals, and comparisons within repetitions.
 
 Intervals are 95 % confidence intervals of the mean over repetitions, by Student's t. Two policies are compared within a
-repetition, in which both had the same network and the same requests, and then over repetitions.
+repetition, in which both had the same network and the same requests, and then over repetitions: the result is an
+:class:`Estimate`, whose interval decides the verdict.
 """
 
 from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterable, Sequence
-from typing import Final, NamedTuple, TypeAlias
+from typing import Concatenate, Final, NamedTuple, ParamSpec, TypeAlias
 
 from scipy.special import stdtrit
 
-__all__ = ["Measured", "Place", "Point", "Row", "interval", "mean_of_known"]
+__all__ = ["Estimate", "Measured", "Place", "Point", "Row", "interval", "less", "mean_of_known"]
 
 Place: TypeAlias = float | str
 """Position of a point on the horizontal axis: a number, or the name of a group."""
 
 CONFIDENCE: Final = 0.95
+Given = ParamSpec("Given")
 
 
 class Point(NamedTuple):
@@ -38,6 +40,57 @@ class Row(NamedTuple):
     value: float
     low: float | None
     high: float | None
+
+
+class Estimate(NamedTuple):
+    """A mean over repetitions, and the ends of its 95 % interval (None with one repetition).
+
+    Parameters
+    ----------
+    value
+        Mean over repetitions.
+    low, high
+        Ends of its 95 % interval.
+    """
+
+    value: float
+    low: float | None = None
+    high: float | None = None
+
+    @classmethod
+    def of(cls, values: Iterable[float]) -> Estimate | None:
+        """Return the estimate of the mean of independent values; None without any.
+
+        >>> Estimate.of([]) is None
+        True
+        """
+        found = list(values)
+        return cls(*interval(found)) if found else None
+
+    @classmethod
+    def exact(cls, value: float) -> Estimate:
+        """Return a computed value, whose interval is a point: it does not vary over repetitions."""
+        return cls(value, value, value)
+
+    def above(self, null: float = 0.0) -> bool | None:
+        """Whether the mean is above a number: None if the interval contains the number, or there is none.
+
+        >>> Estimate.of([1.0, 1.1, 0.9]).above(), Estimate.of([1.0, -0.8, 0.4]).above(), Estimate.of([1.0]).above()
+        (True, None, None)
+        """
+        if self.low is None or self.high is None:
+            return None
+        return True if self.low > null else False if self.high <= null else None
+
+    def below(self, null: float = 0.0) -> bool | None:
+        """Whether the mean is below a number: None if the interval contains the number, or there is none."""
+        return None if self.low is None or self.high is None else self.opposite().above(-null)
+
+    def opposite(self) -> Estimate:
+        """Return the estimate of the negative mean."""
+        if self.low is None or self.high is None:
+            return Estimate(-self.value)
+        return Estimate(-self.value, -self.high, -self.low)
 
 
 def interval(values: Sequence[float]) -> tuple[float, float | None, float | None]:
@@ -69,7 +122,7 @@ class Measured:
     --------
     >>> points = [[Point(1, "a", "delay", 2.0), Point(1, "b", "delay", 4.0)], [Point(1, "a", "delay", 3.0)]]
     >>> measured = Measured(points)
-    >>> measured.mean(1, "a", "delay"), measured.gain(1, "a", "b", "delay")
+    >>> measured.mean(1, "a", "delay"), measured.gain(1, "a", "b", "delay").value
     (2.5, 0.5)
     """
 
@@ -106,19 +159,67 @@ class Measured:
         means = ((x, self.mean(x, algorithm, metric)) for x in self.xs(metric, algorithm))
         return sorted((float(x), mean) for x, mean in means if mean is not None)
 
-    def paired(self, x: Place, one: str, other: str, metric: str, how: Callable[[float, float], float]) -> float | None:
-        """Return the mean of ``how(one, other)`` over the repetitions that measured both; None if none did."""
-        ours, theirs = self.values(x, one, metric), self.values(x, other, metric)
-        both = [how(ours[number], theirs[number]) for number in ours if number in theirs]
-        return math.fsum(both) / len(both) if both else None
+    def estimate(self, x: Place, algorithm: str, metric: str) -> Estimate | None:
+        """Return the mean over repetitions with its interval; None without measurements."""
+        return Estimate.of(self.values(x, algorithm, metric).values())
 
-    def gain(self, x: Place, one: str, other: str, metric: str) -> float | None:
+    def paired(
+        self, one: tuple[Place, str, str], other: tuple[Place, str, str], how: Callable[[float, float], float]
+    ) -> Estimate | None:
+        """Return the mean of ``how(one, other)`` over the repetitions that measured both; None if none did.
+
+        Parameters
+        ----------
+        one, other
+            Coordinate, algorithm and metric of each.
+        how
+            Comparison of their values in one repetition.
+        """
+        ours, theirs = self.values(*one), self.values(*other)
+        return Estimate.of(how(ours[number], theirs[number]) for number in ours if number in theirs)
+
+    def gain(self, x: Place, one: str, other: str, metric: str) -> Estimate | None:
         """Return the share by which ``one`` is below ``other``, within repetitions: 0.25 for a quarter less."""
-        return self.paired(x, one, other, metric, lambda ours, theirs: 1.0 - ours / theirs if theirs else 0.0)
+        return self.paired((x, one, metric), (x, other, metric), less)
 
-    def ahead(self, x: Place, one: str, other: str, metric: str) -> float | None:
+    def ahead(self, x: Place, one: str, other: str, metric: str) -> Estimate | None:
         """Return the mean excess of ``one`` over ``other``, within repetitions."""
-        return self.paired(x, one, other, metric, lambda ours, theirs: ours - theirs)
+        return self.paired((x, one, metric), (x, other, metric), lambda ours, theirs: ours - theirs)
+
+    def lower(self, x: Place, one: str, other: str, metric: str) -> bool | None:
+        """Whether ``one`` is below ``other`` by an interval that excludes zero; None if that is undecided."""
+        found = self.ahead(x, one, other, metric)
+        return None if found is None else found.below()
+
+    def higher(self, x: Place, one: str, other: str, metric: str, margin: float = 0.0) -> bool | None:
+        """Whether ``one`` is above ``other`` less a margin, by an interval that excludes that; None if undecided."""
+        found = self.ahead(x, one, other, metric)
+        return None if found is None else found.above(-margin)
+
+    def over_repetitions(
+        self, how: Callable[Concatenate[Measured, Given], float | None], *given: Given.args, **named: Given.kwargs
+    ) -> Estimate | None:
+        """Return the mean over repetitions of a function of the measurements of one; None where it has no value.
+
+        Parameters
+        ----------
+        how
+            Function of the measurements of one repetition, and of the other arguments.
+        given, named
+            Other arguments of the function.
+        """
+        numbers = sorted({number for values in self._found.values() for number in values})
+        found = (how(self._only(number), *given, **named) for number in numbers)
+        return Estimate.of(value for value in found if value is not None)
+
+    def _only(self, number: int) -> Measured:
+        points = [Point(*key, values[number]) for key, values in self._found.items() if number in values]
+        return Measured([points])
+
+
+def less(ours: float, theirs: float) -> float:
+    """Return the share by which ours is below theirs: 0.25 for a quarter less."""
+    return 1.0 - ours / theirs if theirs else 0.0
 
 
 def mean_of_known(values: Iterable[float | None]) -> float | None:

@@ -99,6 +99,7 @@ def reproduce(
                 rows=measured.rows(),
                 checks=list(claim.checks(measured, setup)),
                 seconds=sum(known[key][1] for key in wanted),
+                repetitions=repetitions,
             )
 
 

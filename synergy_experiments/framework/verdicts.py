@@ -1,9 +1,17 @@
-"""Verdicts by stated tolerances: comparisons of the paper's statements with our measurements.
+"""Verdicts by stated rules: comparisons of the paper's statements with our measurements.
+
+A measurement is an :class:`~synergy_experiments.framework.measurements.Estimate`: a mean over repetitions with its 95 %
+interval. So that a verdict can fail, chance alone must not be able to give it.
 
 ==================  =================================================================================================
-holds               ours is within the tolerance of the paper's number, or better than it where the claim is a gain;
-                    a statement about all points is true of all
-holds in part       ours has the same direction, but is smaller; a statement is true of more than half of the points
+holds               a gain has an interval that excludes no gain, and is within the tolerance of the paper's number;
+                    a number is within its tolerance, and known that accurately; a statement about all points is
+                    true of all of them, each by an interval
+more than claimed   a gain has an interval that excludes no gain, and is larger than the paper's by more than the
+                    tolerance; the rule says how many times as large
+holds in part       a gain has an interval that excludes no gain, and is smaller than the paper's by more than the
+                    tolerance; a statement is true of more than half of the points
+undecided           the interval contains both what would hold and what would not, or there is only one repetition
 does not hold       otherwise
 not comparable      no comparison is possible: not measured, or not the paper's input
 ==================  =================================================================================================
@@ -15,62 +23,124 @@ from collections.abc import Iterable, Sequence
 from itertools import pairwise
 
 from synergy_experiments.framework.claim import Check, Verdict
+from synergy_experiments.framework.measurements import Estimate
 
 __all__ = ["at_all", "at_least", "monotone", "near", "reduction", "unlike"]
 
 
-def reduction(name: str, paper: float, ours: float | None, tolerance: float = 0.1) -> Check:
-    """Check a reduction as a share: 0.45 for 45 % less.
+def reduction(name: str, paper: float, ours: Estimate | None, tolerance: float = 0.1, unit: str = "%") -> Check:
+    """Check a gain as a share: 0.45 for 45 % less.
 
-    >>> reduction("delay", 0.45, 0.52).verdict, reduction("delay", 0.45, 0.2).verdict
-    ('holds', 'holds in part')
-    >>> reduction("delay", 0.45, -0.1).verdict
-    'does not hold'
+    >>> reduction("delay", 0.45, Estimate(0.42, 0.3, 0.54)).verdict
+    'holds'
+    >>> reduction("delay", 0.45, Estimate(0.42, -0.3, 1.1)).verdict
+    'undecided'
+    >>> reduction("delay", 0.45, Estimate(0.9, 0.8, 1.0))[3:5]
+    ('more than claimed', 'holds within ± 10 % of it, in part above 0 %; ours is 2 times as large')
     """
-    return at_least(name, paper, ours, tolerance, direction=0.0)
+    rule = f"holds within ± {_shown(tolerance, unit)} of it, in part above {_shown(0.0, unit)}"
+    if ours is None:
+        return Check(name, paper, None, "not comparable", rule)
+    verdict: Verdict
+    if ours.above() is not True:
+        reaches = ours.high is None or ours.high >= paper - tolerance
+        verdict = "undecided" if ours.above() is None and reaches else "does not hold"
+    elif ours.value > paper + tolerance:
+        verdict = "more than claimed"
+        if paper > 0.0:
+            rule += f"; ours is {ours.value / paper:.2g} times as large"
+    else:
+        verdict = "holds" if ours.value >= paper - tolerance else "holds in part"
+    return Check(name, paper, ours.value, verdict, rule, ours.low, ours.high)
 
 
 def at_least(
-    name: str, paper: float, ours: float | None, tolerance: float, direction: float | None = None, unit: str = "%"
+    name: str,
+    paper: float,
+    ours: Estimate | None,
+    tolerance: float,
+    direction: float | None = None,
+    unit: str = "%",
 ) -> Check:
-    """Check that ours is at least the paper's number less a tolerance; in part if above ``direction``, if given."""
-    rule = f"holds from {_shown(paper - tolerance, unit)} on"
+    """Check that the interval of ours is above the paper's number less a tolerance; in part above ``direction``.
+
+    >>> at_least("success", 0.8, Estimate(0.9, 0.85, 0.95), 0.0).verdict
+    'holds'
+    >>> at_least("success", 0.8, Estimate(0.9, 0.75, 1.05), 0.0).verdict
+    'undecided'
+    """
+    bound = paper - tolerance
+    rule = f"holds if the interval is above {_shown(bound, unit)}"
     if direction is not None:
         rule += f", in part above {_shown(direction, unit)}"
     if ours is None:
         return Check(name, paper, None, "not comparable", rule)
-    verdict: Verdict = "holds" if ours >= paper - tolerance else "does not hold"
-    if verdict != "holds" and direction is not None and ours > direction:
+    verdict: Verdict
+    if ours.low is None or ours.high is None:
+        verdict = "undecided"
+    elif ours.low >= bound:
+        verdict = "holds"
+    elif direction is not None and ours.low > direction:
         verdict = "holds in part"
-    return Check(name, paper, ours, verdict, rule)
+    else:
+        verdict = "undecided" if ours.high >= (bound if direction is None else direction) else "does not hold"
+    return Check(name, paper, ours.value, verdict, rule, ours.low, ours.high)
 
 
-def near(name: str, paper: float, ours: float | None, tolerance: float, wider: float, unit: str = "%") -> Check:
-    """Check that ours is within a tolerance of the paper's number; in part within a wider one."""
+def near(
+    name: str, paper: float, ours: Estimate | float | None, tolerance: float, wider: float, unit: str = "%"
+) -> Check:
+    """Check that ours is within a tolerance of the paper's number; in part within a wider one.
+
+    Its interval must not be wider than the wider tolerance to either side. A computed number has none.
+
+    >>> near("share", 0.5, Estimate(0.52, 0.5, 0.54), 0.1, 0.2).verdict
+    'holds'
+    >>> near("share", 0.5, Estimate(0.52, 0.1, 0.94), 0.1, 0.2).verdict
+    'undecided'
+    """
     rule = f"holds within ± {_shown(tolerance, unit)}, in part within ± {_shown(wider, unit)}"
     if ours is None:
         return Check(name, paper, None, "not comparable", rule)
-    off = abs(ours - paper)
-    return Check(
-        name, paper, ours, "holds" if off <= tolerance else "holds in part" if off <= wider else "does not hold", rule
-    )
+    found = ours if isinstance(ours, Estimate) else Estimate.exact(ours)
+    off = abs(found.value - paper)
+    verdict: Verdict
+    if found.low is None or found.high is None or found.high - found.value > wider:
+        verdict = "undecided"
+    else:
+        verdict = "holds" if off <= tolerance else "holds in part" if off <= wider else "does not hold"
+    between = (found.low, found.high) if isinstance(ours, Estimate) else (None, None)
+    return Check(name, paper, found.value, verdict, rule, *between)
 
 
-def at_all(name: str, paper: str, found: Iterable[tuple[object, bool]]) -> Check:
+def at_all(name: str, paper: str, found: Iterable[tuple[object, bool | None]]) -> Check:
     """Check a statement about each of some points; the result names the points at which it is not true.
+
+    None stands for a point at which the interval decides nothing.
 
     >>> at_all("lowest", "Synergy lowest at every load", [(100, True), (200, True), (300, False)])[2:4]
     ('at 2 of 3; not at 300', 'holds in part')
+    >>> at_all("lowest", "Synergy lowest at every load", [(100, True), (200, None)])[2:4]
+    ('at 1 of 2; undecided at 200', 'undecided')
     """
     points = list(found)
-    wrong = [point for point, true in points if not true]
+    wrong = [point for point, true in points if true is False]
+    unsure = [point for point, true in points if true is None]
     rule = "holds where it is true of all points, in part of more than half"
     if not points:
         return Check(name, paper, None, "not comparable", rule)
-    ours = f"at {len(points) - len(wrong)} of {len(points)}"
-    if wrong:
-        ours += f"; not at {', '.join(f'{each:g}' if isinstance(each, float) else str(each) for each in wrong)}"
-    verdict: Verdict = "holds" if not wrong else "holds in part" if 2 * len(wrong) < len(points) else "does not hold"
+    right = len(points) - len(wrong) - len(unsure)
+    ours = f"at {right} of {len(points)}"
+    for word, places in (("not", wrong), ("undecided", unsure)):
+        if places:
+            ours += f"; {word} at {', '.join(f'{each:g}' if isinstance(each, float) else str(each) for each in places)}"
+    verdict: Verdict = "does not hold"
+    if right == len(points):
+        verdict = "holds"
+    elif 2 * right > len(points):
+        verdict = "holds in part"
+    elif 2 * (right + len(unsure)) > len(points):
+        verdict = "undecided"
     return Check(name, paper, ours, verdict, rule)
 
 
@@ -83,8 +153,10 @@ def monotone(name: str, paper: str, course: Sequence[tuple[float, float]], sign:
     return at_all(name, paper, [(x, sign * (value - before) > 0.0) for (_, before), (x, value) in pairwise(course)])
 
 
-def unlike(name: str, paper: float | str, ours: float | str | None, why: str) -> Check:
+def unlike(name: str, paper: float | str, ours: Estimate | float | str | None, why: str) -> Check:
     """Return two numbers that cannot be compared, with the reason."""
+    if isinstance(ours, Estimate):
+        return Check(name, paper, ours.value, "not comparable", why, ours.low, ours.high)
     return Check(name, paper, ours, "not comparable", why)
 
 

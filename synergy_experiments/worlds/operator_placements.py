@@ -23,11 +23,12 @@ from synergy_nb.algorithms.resilience import (
     rod,
 )
 
-__all__ = ["ALGORITHMS", "OTHERS", "REFINED", "place_by", "random_rates"]
+__all__ = ["ALGORITHMS", "LITERAL", "OTHERS", "REFINED", "place_by", "random_rates"]
 
 REFINED: Final = "rod+refinement"
+LITERAL: Final = "rod, figure 10"  # operators sorted by the norms of their loads, not of normalised ones
 OTHERS: Final = ("correlation", "llf", "random", "connected")  # algorithms of section 7.2
-ALGORITHMS: Final = (REFINED, "rod", *OTHERS)
+ALGORITHMS: Final = (REFINED, "rod", LITERAL, *OTHERS)
 POINTS: Final = 100  # points of a series of rates
 
 Array = npt.NDArray[np.float64]
@@ -63,6 +64,8 @@ def place_by(
     match algorithm:
         case "rod":
             return rod(model.load, capacity)
+        case "rod, figure 10":
+            return rod(model.load, capacity, order="figure")
         case "rod+refinement":
             return refine(model.load, capacity, rod(model.load, capacity))
         case "correlation":

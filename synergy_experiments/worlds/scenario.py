@@ -45,8 +45,10 @@ class Scenario:
         Whether all peers have one core, instead of capacities from discrete classes.
     policy
         Name of the policy, an element of :data:`~synergy_nb.algorithms.composition.POLICIES`.
-    ratio, at_least, budget, choice, objective, tolerance
+    ratio, at_least, budget, choice, tolerance
         Parameters of :class:`~synergy_nb.algorithms.composition.CompositionConfig`, for the policies that probe.
+    objective
+        Parameter of the same class; empty for the policy's own.
     deployment
         Rule of :class:`~synergy_nb.algorithms.composition.CompositionConfig` for the peers of components that are
         missing or that no candidate can take on, by default none; empty for the policy's own.
@@ -69,7 +71,7 @@ class Scenario:
     at_least: int = 2
     budget: int = 8
     choice: str = "random"
-    objective: str = "balance"
+    objective: str = ""
     tolerance: float = 0.0
     deployment: str = "off"
     pings: float = 4.0
@@ -81,15 +83,15 @@ class Scenario:
         config = POLICIES[self.policy]
         if self.deployment:
             config = msgspec.structs.replace(config, deployment=self.deployment)
-        if not config.enforce:
-            return config  # they use the first candidate of each operator
+        if not config.enforce and config.choice == "nearest":
+            return config  # Greedy uses the nearest candidate of each operator
         return msgspec.structs.replace(
             config,
             ratio=self.ratio,
             at_least=self.at_least,
             budget=self.budget,
-            choice=self.choice,
-            objective=self.objective,
+            choice=self.choice if config.enforce else config.choice,
+            objective=self.objective or config.objective,
             tolerance=self.tolerance,
         )
 

@@ -312,6 +312,16 @@ def reproduce(
     ] = None,
     plot: Annotated[Path | None, typer.Option(metavar="DIR", help="Draw the figures into this folder, as SVG.")] = None,
     processes: Annotated[int, typer.Option(metavar="N", help="Number of processes that measure.")] = 2,
+    store: Annotated[
+        Path | None, typer.Option(metavar="DIR", help="Write the measurements of each claim to this folder.")
+    ] = None,
+    page: Annotated[
+        Path | None, typer.Option(metavar="FILE", help="Measure nothing: write stored results as one HTML page.")
+    ] = None,
+    results: Annotated[
+        Path | None,
+        typer.Option(metavar="DIR", help="Stored results of the page.", show_default="those of the package"),
+    ] = None,
     as_json: Json = False,
 ) -> None:
     """Reproduce figures and tables of the papers: our numbers, the paper's, and a verdict."""
@@ -328,7 +338,11 @@ def reproduce(
     chosen = next((each for each in SCALES if each == scale), None)
     if chosen is None:
         refuse(f"--scale: {WrongValue(scale, 'quick or paper', nearest(scale, SCALES))}")
-    if not claims and not list_them:
+    if results is not None and not results.is_dir():
+        refuse(f"--results: {str(results)!r}; expected a folder")
+    if store is not None and store.exists() and not store.is_dir():
+        refuse(f"--store: {str(store)!r}; expected a folder")
+    if not claims and not list_them and page is None:
         refuse("ID: none given; expected all, or claims such as C5; --list lists them")
     with bad_input("ID"):
         found = find(claims or ["all"])
@@ -336,6 +350,11 @@ def reproduce(
         given = parse(settings or [], [claim.parameters for claim in found])
     from synergy_nb.cli import reproduce_command
 
+    if page is not None:
+        from synergy_experiments.framework.stored import FOLDER
+
+        reproduce_command.write_page(found, results or FOLDER, page)
+        return
     if list_them:
         if as_json:
             print_json(reproduce_command.list_dict(found))
@@ -349,6 +368,7 @@ def reproduce(
         repeat=repeat,
         processes=processes,
         plot=plot,
+        store=store,
         as_json=as_json,
     )
 

@@ -10,20 +10,24 @@ from typing import Any, Final
 from rich.table import Table
 from rich.text import Text
 
-from synergy_experiments.framework import figures
+from synergy_experiments.chapters.choices import choices
+from synergy_experiments.framework import figures, page
 from synergy_experiments.framework.claim import Claim, Result
 from synergy_experiments.framework.measurements import Row
 from synergy_experiments.framework.parameters import IncompatibleParameters, Scale, Value
 from synergy_experiments.framework.runner import reproduce
+from synergy_experiments.framework.stored import Origin, save
 from synergy_nb.cli.console import Bars, fields, out
 from synergy_nb.cli.input_checks import bad_input, fail, print_json, refuse
 from synergy_nb.reporting.formatting import cell, seconds
 
-__all__ = ["list_dict", "run", "show_list", "show_result"]
+__all__ = ["list_dict", "run", "show_list", "show_result", "write_page"]
 
 _VERDICTS: Final = {
     "holds": ("✓", "green"),
+    "more than claimed": ("↑", "yellow"),
     "holds in part": ("~", "yellow"),
+    "undecided": ("?", "yellow"),
     "does not hold": ("✕", "red"),
     "not comparable": ("·", "dim"),
 }
@@ -38,9 +42,11 @@ def run(
     repeat: int | None,
     processes: int,
     plot: Path | None,
+    store: Path | None,
     as_json: bool,
 ) -> None:
     """Reproduce claims, and print each as soon as it is measured; as JSON print all at the end, several as a list."""
+    origin = Origin.here() if store is not None else None
     if plot is not None:
         with bad_input("--plot"):
             figures.check(plot)
@@ -53,6 +59,8 @@ def run(
             ):
                 drawn = result if plot is None else replace(result, figures=(str(figures.draw(result, plot)),))
                 found.append(drawn)
+                if store is not None:
+                    save(result, store, origin)
                 if not as_json:
                     show_result(drawn)
         except IncompatibleParameters as error:
@@ -62,6 +70,18 @@ def run(
     if as_json:
         printed = [result.to_dict() for result in found]
         print_json(printed if len(printed) != 1 else printed[0])
+
+
+def write_page(claims: Sequence[Claim], folder: Path, path: Path) -> None:
+    """Write the page of claims from stored results, and say which have none."""
+    with bad_input("--page"):
+        figures.check(path.parent)
+    known = choices()
+    with bad_input("--results"):
+        missing = page.written([(claim, known[claim.id]) for claim in claims if claim.id in known], folder, path)
+    out.print(f"written  {path}", markup=False, soft_wrap=True)
+    if missing:
+        out.print(f"without a stored result: {', '.join(missing)}", markup=False)
 
 
 class _ProgressDisplay:
@@ -145,7 +165,10 @@ def show_result(result: Result) -> None:
         mark, colour = _VERDICTS[check.verdict]
         name = Text(check.name).append(f"\n{check.rule}", style="dim")
         verdict = Text(check.verdict, style=colour)
-        table.add_row(Text(mark, style=colour), name, _number(check.paper), _number(check.ours), verdict)
+        ours = Text(_number(check.ours))
+        if check.low is not None and check.high is not None:
+            ours.append(f"\n{check.low:.3g} to {check.high:.3g}", style="dim")
+        table.add_row(Text(mark, style=colour), name, _number(check.paper), ours, verdict)
     out.print(table)
     for path in result.figures:
         out.print(f"figure  {path}", markup=False, soft_wrap=True)

@@ -17,21 +17,35 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Final, Literal
+from typing import Final, Literal, get_args
 
 import numpy as np
 import numpy.typing as npt
 
 from synergy_nb.models.delay_matrix import Matrix
+from synergy_nb.models.queueing import execution_time
 from synergy_nb.plan import Plan, Stream, source
 from synergy_nb.simulator.network import Topology
 
-__all__ = ["TUPLE_BYTES", "Feed", "Parameters", "Query", "Request", "Step", "Unique", "Workload", "generate"]
+__all__ = [
+    "TUPLE_BYTES",
+    "Feed",
+    "Isolated",
+    "Parameters",
+    "Query",
+    "Request",
+    "Step",
+    "Unique",
+    "Workload",
+    "generate",
+]
 
 PeerNumbers = npt.NDArray[np.int64]  # numbers of peers
+Isolated = Literal["mean", "least", "projected"]
 
 #: Bytes of a tuple of every stream of a workload: of packets, for streams without a beginning can be shared.
 TUPLE_BYTES: Final = 80.0
+MOST: Final = 0.99  # largest load for which a time is projected
 SOURCE: Final = "source"
 
 
@@ -68,8 +82,9 @@ class Parameters:
     slack
         Delay that a request allows beyond its delay in isolation, as a share of that.
     isolated
-        Placement that this time is taken for, on peers that do nothing else: ``least``, the one that takes least, or
-        ``mean``, the mean over all.
+        Placement that this time is taken for, on peers that do nothing else: ``least``, the one that takes least;
+        ``mean``, the mean over all; or ``projected``, the least time as it is projected (equation 2.6), in which tuples
+        also wait for earlier ones of the same request.
     """
 
     components: int = 200
@@ -86,7 +101,7 @@ class Parameters:
     branching: float = 0.0
     missing: int = 0
     slack: float = 0.3
-    isolated: Literal["least", "mean"] = "mean"
+    isolated: Isolated = "mean"
 
     def __post_init__(self) -> None:
         for name in ("components", "replication", "requests", "population", "sources", "missing"):
@@ -104,8 +119,8 @@ class Parameters:
         if not self.arrivals > 0.0 or not self.zipf >= 0.0 or not self.slack >= 0.0:
             values = f"{self.arrivals}, {self.zipf}, {self.slack}"
             raise ValueError(f"arrivals, zipf, slack: {values}; expected a rate above 0, and numbers from 0")
-        if self.isolated not in ("least", "mean"):
-            raise ValueError(f"isolated: {self.isolated!r}; expected 'least' or 'mean'")
+        if self.isolated not in get_args(Isolated):
+            raise ValueError(f"isolated: {self.isolated!r}; expected {' or '.join(map(repr, get_args(Isolated)))}")
         if self.missing > self.operators[0]:
             raise ValueError(f"missing: {self.missing}; expected at most {self.operators[0]}, for queries may be short")
 
@@ -337,11 +352,12 @@ class _Distances:
         sent += TUPLE_BYTES / topology.bandwidths()  # transmission of a tuple
         self._sent: Matrix = sent
         self._cores = np.array([topology.cores[peer] for peer in topology.peers])
-        self._least = isolated == "least"
+        self._least = isolated != "mean"
+        self._projected = isolated == "projected"
         self._ends: dict[Query, tuple[PeerNumbers, Matrix]] = {}  # possible peers of the last step, and its end there
 
     def isolated(self, query: Query, feeds: Mapping[str, Feed], components: Mapping[str, Unique], origin: str) -> float:
-        """Delay in isolation, seconds: of the longest path in the fastest placement, or the longest of the mean paths.
+        """Delay in isolation, seconds: of the longest path in the fastest placement, or of the longest mean path.
 
         Forwards along the steps, the time until a tuple is done at each peer that a step may be on. Branches only meet
         in the source, which is pinned, so the least is exact.
@@ -354,8 +370,10 @@ class _Distances:
                 hosts = unique.peers if unique is not None else ()
                 at[step.name] = np.array([self._number[peer] for peer in hosts]) if hosts else self._everywhere
                 reached = np.maximum.reduce([self._reached(at[up], done[up], at[step.name]) for up in step.inputs])
-                work = unique.cost if unique is not None else 0.0
-                done[step.name] = np.asarray(reached + work / self._cores[at[step.name]])
+                work = (unique.cost if unique is not None else 0.0) / self._cores[at[step.name]]
+                if self._projected:
+                    work = work * execution_time(1.0, np.minimum(work * feeds[query.source].rate, MOST))
+                done[step.name] = np.asarray(reached + work)
             last = query.steps[-1].name
             self._ends[query] = at[last], done[last]
         return float(self._reached(*self._ends[query], np.array([self._number[origin]]))[0])

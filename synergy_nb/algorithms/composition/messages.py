@@ -27,7 +27,7 @@ __all__ = [
 ]
 
 CHOICES: Final = ("balanced", "nearest", "random")
-OBJECTIVES: Final = ("balance", "delay")
+OBJECTIVES: Final = ("balance", "delay", "chance")
 SHARING: Final = ("off", "live", "all")
 DEPLOYMENT: Final = ("off", "collocated", "nearest", "random")
 UNIT: Final = 1 << 48  # weight of the probes of one source, large enough to be divided by any budget
@@ -51,7 +51,7 @@ class CompositionConfig(msgspec.Struct, frozen=True):
         the least measured delay (``nearest``), or at random, by request (``random``).
     objective
         Quantity that is minimal for the chosen graph among those that qualify: φ (``balance``), as in the dissertation,
-        or the end-to-end ``delay``.
+        or the end-to-end ``delay``; or ``chance``: any of them, drawn by request, only for a baseline in experiments.
     tolerance
         Share by which φ may exceed the least for a graph that is faster; 0 is the dissertation's rule.
     discovery, probing
@@ -115,6 +115,8 @@ class CompositionConfig(msgspec.Struct, frozen=True):
         """Readable name of the rule by which the graph is chosen from those that qualify."""
         if self.objective == "delay":
             return "least delay"
+        if self.objective == "chance":
+            return "any"
         return f"least φ (the fastest within {self.tolerance:.3g} of it)" if self.tolerance else "least φ"
 
     @user_facing

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import zlib
 from typing import Final
 
 from synergy_nb.algorithms.composition.adaptive import History, adapted
@@ -241,16 +242,18 @@ class Composition(Protocol):
                     delay_s=delay,
                     unqualified=failed,
                 )
-        by_delay = self.config.objective == "delay"
+        objective = self.config.objective
         equal = min((phi for phi, _ in pending.qualified), default=0.0) * (1.0 + self.config.tolerance)
 
         spread = pending.submitted.spread
 
         def rank(qualified: tuple[float, ComponentGraph]) -> tuple[int, float, float, list[tuple[str, str]]]:
             phi, graph = qualified
-            phi, delay = round(max(phi, equal), 9), graph.delay(plan)
+            phi, delay, peers = round(max(phi, equal), 9), graph.delay(plan), sorted(graph.peers.items())
             apart = -len({*graph.peers.values()}) if spread else 0
-            return apart, *((delay, phi) if by_delay else (phi, delay)), sorted(graph.peers.items())
+            if objective == "chance":
+                return apart, float(zlib.crc32(f"{pending.request}/{peers}".encode())), phi, peers
+            return apart, *((delay, phi) if objective == "delay" else (phi, delay)), peers
 
         pending.qualified.sort(key=rank, reverse=True)
         self.peer.record(

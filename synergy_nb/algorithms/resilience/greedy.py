@@ -9,7 +9,7 @@ Two details of figure 10 are implemented as in the text of the paper. The figure
 ||W'_i||", section 5.2 "the maximum candidate plane distance". The figure sorts by l^o_jk, which depends on the unit of
 each stream. Section 3.3 normalises all loads; sorted by l^o_jk / l_k, the feasible set is larger by 0.02 to 0.03 of the
 ideal one on the paper's own graphs of 100 to 200 operators, and the weight of a variable that stands for pairs of a
-join does not depend on its unit.
+join does not depend on its unit. The order of the figure is an option.
 """
 
 from __future__ import annotations
@@ -23,7 +23,10 @@ from synergy_nb.algorithms.resilience.array_inputs import Arcs, Ints, checked_ar
 from synergy_nb.algorithms.resilience.feasible import distances
 from synergy_nb.algorithms.resilience.placement_units import FREE, units
 
-__all__ = ["Tie", "rod"]
+__all__ = ["Order", "Tie", "rod"]
+
+Order = Literal["normalised", "figure"]
+"""Norm by which operators are sorted: of l^o_jk / l_k (section 3.3), or of l^o_jk, as figure 10 writes it."""
 
 Tie = Literal["distance", "cut"]
 """How one of several nodes of class I is chosen: the largest plane distance, or the fewest streams between nodes."""
@@ -40,6 +43,7 @@ def rod(
     *,
     arcs: Arcs | None = None,
     pinned: npt.ArrayLike | None = None,
+    order: Order = "normalised",
 ) -> Ints:
     """Place operators so that the system withstands as many rates as possible: Resilient Operator Distribution.
 
@@ -59,6 +63,8 @@ def rod(
         Streams between operators.
     pinned
         Node of each operator that has its place already, -1 for the others. What is pinned counts from the beginning.
+    order
+        Order in which operators are placed: by the norms of ``normalised`` loads, or of loads, as in ``figure`` 10.
 
     Returns
     -------
@@ -81,6 +87,8 @@ def rod(
         raise ValueError(f"tie: {tie!r}; expected one of {', '.join(get_args(Tie))}")
     if tie == "cut" and arcs is None:
         raise ValueError("arcs: None; expected the streams between operators, for tie 'cut'")
+    if order not in get_args(Order):
+        raise ValueError(f"order: {order!r}; expected one of {', '.join(get_args(Order))}")
     setting = normalised(load, capacity, lower_bound)
     share, pinned_to, unit = units(setting, groups, pinned)
     place, nodes = pinned_to.copy(), len(setting.capacity)
@@ -89,7 +97,8 @@ def rod(
     for one in np.flatnonzero(place != FREE):
         matrix[place[one]] += share[one] / setting.capacity[place[one]]
     added = share[:, None, :] / setting.capacity[:, None]  # to the weights of each node
-    norm = np.sqrt(np.einsum("jk,jk->j", share, share))
+    sorted_by = share if order == "normalised" else share * setting.total
+    norm = np.sqrt(np.einsum("jk,jk->j", sorted_by, sorted_by))
     for one in np.argsort(-norm, kind="stable"):
         if place[one] != FREE:
             continue

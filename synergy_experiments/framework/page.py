@@ -1,0 +1,144 @@
+"""The page of all claims, written as one HTML file with figures from stored results.
+
+For each claim it says what is claimed, what the text leaves open, what we chose, what we found, and what would change
+our mind.
+"""
+
+from __future__ import annotations
+
+import base64
+import tempfile
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+from html import escape
+from pathlib import Path
+from typing import Any, Final
+
+from synergy_experiments.framework import figures
+from synergy_experiments.framework.claim import Check, Choices, Claim, Result, Verdict
+from synergy_experiments.framework.stored import load, restored
+
+__all__ = ["written"]
+
+ENOUGH: Final = 10  # repetitions of a result at the paper's scale that is complete
+MARKS: Final[Mapping[Verdict, str]] = {
+    "holds": "✓",
+    "more than claimed": "↑",
+    "holds in part": "~",
+    "undecided": "?",
+    "does not hold": "✕",
+    "not comparable": "·",
+}
+STYLE: Final = """
+body{font:16px/1.5 system-ui,sans-serif;max-width:70rem;margin:2rem auto;padding:0 1rem;color:#1a1a1a;background:#fff}
+table{border-collapse:collapse;width:100%;margin:.5rem 0 1rem}
+th,td{border-bottom:1px solid #ddd;padding:.35rem .6rem;text-align:left;vertical-align:top}
+th{font-weight:600}td.n{white-space:nowrap;text-align:right}small{color:#555}img{max-width:100%}
+h2{margin-top:3rem;border-top:2px solid #1a1a1a;padding-top:1rem}p.short{color:#8a3b00}
+"""
+
+
+def written(claims: Sequence[tuple[Claim, Choices]], folder: Path, path: Path) -> list[str]:
+    """Write the page of some claims.
+
+    Parameters
+    ----------
+    claims
+        Claims, each with its choices.
+    folder
+        Folder of stored results.
+    path
+        HTML file that is written.
+
+    Returns
+    -------
+    list of str
+        Ids of the claims without a stored result.
+    """
+    found: dict[str, tuple[Result, Mapping[str, Any]]] = {}
+    for claim, _ in claims:
+        file = folder / f"{claim.id}.json"
+        if file.is_file():
+            stored = load(file)
+            found[claim.id] = restored(claim, stored), stored
+    parts = ["<!doctype html><html lang=en><meta charset=utf-8><title>Claims of the papers</title>",
+             f"<style>{STYLE}</style><h1>Claims of the papers, and what we found</h1>", _rules()]  # fmt: skip
+    parts += ["<table><tr><th>claim<th>what is claimed<th>verdicts<th>measured"]
+    for claim, _ in claims:
+        result = found.get(claim.id)
+        verdicts = _counted(result[0].checks) if result is not None else ""
+        scale = _scale(result[0]) if result is not None else "not stored"
+        parts.append(f'<tr><td><a href="#{claim.id}">{claim.id}</a><td>{escape(claim.says)}<td>{verdicts}<td>{scale}')
+    parts.append("</table>")
+    with tempfile.TemporaryDirectory() as drawn:
+        for claim, choices in claims:
+            parts += _section(claim, choices, found.get(claim.id), Path(drawn))
+    path.write_text("\n".join(parts) + "\n", encoding="utf-8")
+    return [claim.id for claim, _ in claims if claim.id not in found]
+
+
+def _rules() -> str:
+    return (
+        "<p>A gain holds if its 95 % interval over repetitions excludes no gain and it lies within the stated "
+        "tolerance of the paper's number. A larger gain is <em>more than claimed</em>, a smaller one <em>holds in "
+        "part</em>. Where the interval contains both what would hold and what would not, the verdict is "
+        "<em>undecided</em>. Policies are compared within repetitions, on the same network and the same requests.</p>"
+    )
+
+
+def _counted(checks: Sequence[Check]) -> str:
+    counts = Counter(check.verdict for check in checks)
+    return "<br>".join(f"{mark} {counts[verdict]} {verdict}" for verdict, mark in MARKS.items() if counts[verdict])
+
+
+def _scale(result: Result) -> str:
+    scale, repeat = result.setup["scale"], result.setup["repeat"]
+    text = f"{repeat} repetition{'s' if repeat != 1 else ''} at {scale} scale"
+    return text if scale == "paper" and repeat >= ENOUGH else f"<strong>{text}</strong>"
+
+
+def _section(
+    claim: Claim, choices: Choices, found: tuple[Result, Mapping[str, Any]] | None, drawn: Path
+) -> Iterator[str]:
+    yield f'<h2 id="{claim.id}">{claim.id}: {escape(claim.title)}</h2>'
+    yield f"<p><strong>Claimed</strong> ({escape(claim.source)}): {escape(claim.says)}.</p>"
+    yield "<table><tr><th>What the text leaves open<th>What we chose"
+    yield from (f"<tr><td>{escape(question)}<td>{escape(answer)}" for question, answer in choices.open)
+    yield "</table>"
+    if found is None:
+        command = f"synergy reproduce {claim.id} --scale paper --store DIR"
+        yield f"<p class=short>No result is stored: <code>{command}</code>.</p>"
+    else:
+        yield from _found(*found, drawn)
+    yield f"<p><strong>What would change our mind:</strong> {escape(choices.doubt)}</p>"
+
+
+def _found(result: Result, stored: Mapping[str, Any], drawn: Path) -> Iterator[str]:
+    yield "<table><tr><th><th>What we found<th>paper<th>ours<th>verdict"
+    for check in result.checks:
+        ours = _number(check.ours)
+        if check.low is not None and check.high is not None:
+            ours += f"<br><small>{check.low:.3g} to {check.high:.3g}</small>"
+        yield (
+            f"<tr><td>{MARKS[check.verdict]}<td>{escape(check.name)}<br><small>{escape(check.rule)}</small>"
+            f"<td>{_number(check.paper)}<td>{ours}<td>{check.verdict}"
+        )
+    yield "</table>"
+    svg = base64.b64encode(figures.draw(result, drawn).read_bytes()).decode("ascii")
+    yield f'<img alt="figure of {result.claim.id}" src="data:image/svg+xml;base64,{svg}">'
+    usual = {name: (each.quick, each.paper) for name, each in result.claim.parameters.items()}
+    changed = {
+        name: value
+        for name, value in result.setup.items()
+        if name in usual and value != usual[name][result.setup["scale"] == "paper"]
+    }
+    told = ", ".join(f"{name} {value}" for name, value in changed.items())
+    other = f"; set for this run: {escape(told)}" if changed else ""
+    yield (
+        f"<p><small>{_scale(result)}, seed {result.setup['seed']}, commit {escape(stored['commit'])}, "
+        f"{escape(stored['machine'])}, {stored['seconds']:.0f} s of measuring{other}</small></p>"
+    )
+
+
+def _number(value: float | str | None) -> str:
+    return "not measured" if value is None else f"{value:.3g}" if isinstance(value, float) else escape(str(value))

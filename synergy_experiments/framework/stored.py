@@ -1,0 +1,139 @@
+"""Stored results: what a run of a claim has measured, as a small file that names its commit, seed and kind of machine.
+
+A file has the values of every repetition rather than verdicts, so verdicts are computed from it by the rules of today.
+Of panels that show an example, only the first repetition is stored.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+import os
+import platform
+import subprocess
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from importlib.metadata import version
+from pathlib import Path
+from typing import Any, Final
+
+from synergy_experiments.framework.claim import Claim, Result
+from synergy_experiments.framework.measurements import Measured, Point
+
+__all__ = ["FOLDER", "Origin", "load", "restored", "save"]
+
+#: Folder of the results that belong to the project.
+FOLDER: Final = Path(__file__).resolve().parent.parent / "results"
+DIGITS: Final = 5  # significant digits of a stored value
+
+
+@dataclass(frozen=True)
+class Origin:
+    """Where a stored result comes from.
+
+    Parameters
+    ----------
+    commit
+        Commit of the code, with ``+`` if files were changed; or the version of the package outside a repository.
+    machine
+        Kind of machine: system, processor and cores, without names.
+    """
+
+    commit: str
+    machine: str
+
+    @classmethod
+    def here(cls) -> Origin:
+        """Return the origin of results of this process."""
+        cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count()
+        kind = f"{platform.system()} on {platform.machine()}, {cores} cores, Python {platform.python_version()}"
+        return cls(_commit(), kind)
+
+
+def _commit() -> str:
+    def git(*arguments: str) -> str:
+        command = ["git", "-C", str(FOLDER.parent), *arguments]
+        return subprocess.run(command, capture_output=True, text=True, check=True).stdout.strip()
+
+    try:
+        changed = git("status", "--porcelain", "--untracked-files=no", "--", ".", "../synergy_nb")
+        return git("rev-parse", "--short=12", "HEAD") + ("+" if changed else "")
+    except (OSError, subprocess.CalledProcessError):
+        return f"synergy-nb {version('synergy-nb')}"
+
+
+def save(result: Result, folder: Path, origin: Origin | None = None) -> Path:
+    """Write the measurements of a result to ``ID.json`` in a folder, which is created; return the path."""
+    found = origin or Origin.here()
+    head = {
+        "id": result.claim.id,
+        "commit": found.commit,
+        "machine": found.machine,
+        "seconds": round(result.seconds, 1),
+        "setup": {name: _without_folder(value) for name, value in result.setup.items()},
+    }
+    rows = ",\n".join(f"  {json.dumps(row)}" for row in _rows(result))
+    folder.mkdir(parents=True, exist_ok=True)
+    path = folder / f"{result.claim.id}.json"
+    path.write_text(f'{json.dumps(head, indent=1)[:-2]},\n "points": [\n{rows}\n ]\n}}\n', encoding="utf-8")
+    return path
+
+
+def _without_folder(value: Any) -> Any:
+    """Return a value of a set-up without the folder of a file, which belongs to the machine."""
+    if isinstance(value, tuple):
+        return [_without_folder(each) for each in value]
+    return Path(value).name if isinstance(value, str) and os.sep in value and Path(value).is_file() else value
+
+
+def _rows(result: Result) -> Iterator[list[Any]]:
+    """Yield coordinate, algorithm, metric, and the value in each repetition (null where it was not measured)."""
+    once = {panel.metric for panel in result.claim.panels if panel.example}
+    values: dict[tuple[Any, str, str], list[float | None]] = {}
+    for number, points in enumerate(result.repetitions):
+        for x, algorithm, metric, value in points:
+            if not (number and metric in once) and math.isfinite(value):
+                own = values.setdefault((x, algorithm, metric), [])
+                own += [None] * (number - len(own))
+                own.append(float(f"{value:.{DIGITS}g}"))
+    for key, own in values.items():
+        yield [*key, own]
+
+
+def load(path: Path) -> dict[str, Any]:
+    """Read a stored result.
+
+    Raises
+    ------
+    ValueError
+        If the file is no stored result.
+    """
+    try:
+        found = json.loads(path.read_text("utf-8"))
+        whole = found.keys() >= {"id", "commit", "machine", "seconds", "setup", "points"}
+    except (OSError, ValueError, AttributeError):
+        whole = False
+    if not whole:
+        raise ValueError(f"{str(path)!r}; expected a result that --store has written")
+    return dict(found)
+
+
+def restored(claim: Claim, stored: Mapping[str, Any]) -> Result:
+    """Return a stored result with the verdicts of the claim's present rules."""
+    count = max((len(values) for *_, values in stored["points"]), default=0)
+    repetitions = [
+        [Point(x, algorithm, metric, values[number])
+         for x, algorithm, metric, values in stored["points"]
+         if number < len(values) and values[number] is not None]
+        for number in range(count)
+    ]  # fmt: skip
+    setup = {name: tuple(value) if isinstance(value, list) else value for name, value in stored["setup"].items()}
+    measured = Measured(repetitions)
+    return Result(
+        claim=claim,
+        setup=setup,
+        rows=measured.rows(),
+        checks=list(claim.checks(measured, setup)),
+        seconds=stored["seconds"],
+        repetitions=repetitions,
+    )
