@@ -107,7 +107,8 @@ def verdicts(claim: str, *repetitions: list[Point]) -> dict[str, str]:
 
 def test_verdicts_hold_where_the_measurements_are_the_papers() -> None:
     for claim in ("P4", "P5", "P6"):
-        assert set(verdicts(claim, points(0.1)).values()) == {"holds"}
+        assert set(verdicts(claim, points(0.1), points(0.1)).values()) == {"holds"}
+    assert "undecided" in verdicts("P4", points(0.1)).values()  # one repetition has no interval
 
 
 @pytest.mark.parametrize(

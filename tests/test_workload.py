@@ -205,7 +205,7 @@ def test_a_request_is_composed_and_takes_its_time() -> None:
         ({"costs": (0.0, 1.0)}, r"costs: \(0.0, 1.0\); expected"),
         ({"repetitions": 1.5}, "repetitions: 1.5; expected a share from 0 to 1"),
         ({"arrivals": 0.0}, "arrivals, zipf, slack: 0.0, 1.6, 0.3; expected a rate above 0"),
-        ({"isolated": "best"}, "isolated: 'best'; expected 'least' or 'mean'"),
+        ({"isolated": "best"}, "isolated: 'best'; expected 'mean' or 'least' or 'projected'"),
         ({"missing": 3}, "missing: 3; expected at most 2"),
         ({"replication": 25}, "replication: 25; expected at most 24, the number of peers"),
     ],
