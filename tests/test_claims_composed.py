@@ -179,7 +179,7 @@ def test_simulated_claims_run_in_a_tiny_size(name: str, changes: dict[str, Any])
 
 
 #: Metrics of the policies, as the papers' figures have them: delay, that from the shared stream on, success, probes.
-LIKE_THE_PAPER = {
+LIKE_THE_PAPER: dict[str, tuple[float, ...]] = {
     "synergy": (0.1, 0.1, 0.99, 5.0),
     "synergy by delay": (0.1, 0.1, 0.99, 5.0),
     NEAREST: (0.1, 0.1, 0.99, 5.0),

@@ -7,7 +7,7 @@ our mind.
 from __future__ import annotations
 
 import base64
-import tempfile
+import io
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from html import escape
@@ -70,9 +70,8 @@ def written(claims: Sequence[tuple[Claim, Choices]], folder: Path, path: Path) -
         scale = _scale(result[0]) if result is not None else "not stored"
         parts.append(f'<tr><td><a href="#{claim.id}">{claim.id}</a><td>{escape(claim.says)}<td>{verdicts}<td>{scale}')
     parts.append("</table>")
-    with tempfile.TemporaryDirectory() as drawn:
-        for claim, choices in claims:
-            parts += _section(claim, choices, found.get(claim.id), Path(drawn))
+    for claim, choices in claims:
+        parts += _section(claim, choices, found.get(claim.id))
     path.write_text("\n".join(parts) + "\n", encoding="utf-8")
     return [claim.id for claim, _ in claims if claim.id not in found]
 
@@ -97,9 +96,7 @@ def _scale(result: Result) -> str:
     return text if scale == "paper" and repeat >= ENOUGH else f"<strong>{text}</strong>"
 
 
-def _section(
-    claim: Claim, choices: Choices, found: tuple[Result, Mapping[str, Any]] | None, drawn: Path
-) -> Iterator[str]:
+def _section(claim: Claim, choices: Choices, found: tuple[Result, Mapping[str, Any]] | None) -> Iterator[str]:
     yield f'<h2 id="{claim.id}">{claim.id}: {escape(claim.title)}</h2>'
     yield f"<p><strong>Claimed</strong> ({escape(claim.source)}): {escape(claim.says)}.</p>"
     yield "<table><tr><th>What the text leaves open<th>What we chose"
@@ -109,11 +106,11 @@ def _section(
         command = f"synergy reproduce {claim.id} --scale paper --store DIR"
         yield f"<p class=short>No result is stored: <code>{command}</code>.</p>"
     else:
-        yield from _found(*found, drawn)
+        yield from _found(*found)
     yield f"<p><strong>What would change our mind:</strong> {escape(choices.doubt)}</p>"
 
 
-def _found(result: Result, stored: Mapping[str, Any], drawn: Path) -> Iterator[str]:
+def _found(result: Result, stored: Mapping[str, Any]) -> Iterator[str]:
     yield "<table><tr><th><th>What we found<th>paper<th>ours<th>verdict"
     for check in result.checks:
         ours = _number(check.ours)
@@ -124,7 +121,9 @@ def _found(result: Result, stored: Mapping[str, Any], drawn: Path) -> Iterator[s
             f"<td>{_number(check.paper)}<td>{ours}<td>{check.verdict}"
         )
     yield "</table>"
-    svg = base64.b64encode(figures.draw(result, drawn).read_bytes()).decode("ascii")
+    figure = io.BytesIO()
+    figures.write(result, figure)
+    svg = base64.b64encode(figure.getvalue()).decode("ascii")
     yield f'<img alt="figure of {result.claim.id}" src="data:image/svg+xml;base64,{svg}">'
     usual = {name: (each.quick, each.paper) for name, each in result.claim.parameters.items()}
     changed = {
