@@ -329,48 +329,29 @@ def reproduce(
     at_least("--processes", processes, 1)
     if repeat is not None:
         at_least("--repeat", repeat, 1)
-    if plot is not None and plot.exists() and not plot.is_dir():
-        refuse(f"--plot: {str(plot)!r}; expected a folder")
-    from synergy_experiments.chapters import find
-    from synergy_experiments.framework.parameters import SCALES, parse
-    from synergy_nb.plan.units import WrongValue, nearest
-
-    chosen = next((each for each in SCALES if each == scale), None)
-    if chosen is None:
-        refuse(f"--scale: {WrongValue(scale, 'quick or paper', nearest(scale, SCALES))}")
-    if results is not None and not results.is_dir():
-        refuse(f"--results: {str(results)!r}; expected a folder")
-    if store is not None and store.exists() and not store.is_dir():
-        refuse(f"--store: {str(store)!r}; expected a folder")
-    if not claims and not list_them and page is None:
-        refuse("ID: none given; expected all, or claims such as C5; --list lists them")
-    with bad_input("ID"):
-        found = find(claims or ["all"])
-    with bad_input("--set"):
-        given = parse(settings or [], [claim.parameters for claim in found])
+    for option, folder in (("--plot", plot), ("--store", store)):
+        if folder is not None and folder.exists() and not folder.is_dir():
+            refuse(f"{option}: {str(folder)!r}; expected a folder")
     from synergy_nb.cli import reproduce_command
 
-    if page is not None:
-        from synergy_experiments.framework.stored import FOLDER
-
-        reproduce_command.write_page(found, results or FOLDER, page)
-        return
-    if list_them:
-        if as_json:
-            print_json(reproduce_command.list_dict(found))
-        else:
-            reproduce_command.show_list(found, parameters=bool(claims))
-        return
-    reproduce_command.run(
-        list(zip(found, given, strict=True)),
-        scale=chosen,
-        seed=seed,
-        repeat=repeat,
-        processes=processes,
-        plot=plot,
-        store=store,
-        as_json=as_json,
+    chosen, found = reproduce_command.requested(
+        claims or [], settings or [], scale, or_all=list_them or page is not None
     )
+    if page is not None:
+        reproduce_command.write_page([claim for claim, _ in found], results, page)
+    elif list_them:
+        reproduce_command.show_list([claim for claim, _ in found], parameters=bool(claims), as_json=as_json)
+    else:
+        reproduce_command.run(
+            found,
+            scale=chosen,
+            seed=seed,
+            repeat=repeat,
+            processes=processes,
+            plot=plot,
+            store=store,
+            as_json=as_json,
+        )
 
 
 @app.command()

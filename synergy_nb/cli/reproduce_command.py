@@ -10,18 +10,20 @@ from typing import Any, Final
 from rich.table import Table
 from rich.text import Text
 
+from synergy_experiments.chapters import find
 from synergy_experiments.chapters.choices import choices
 from synergy_experiments.framework import figures, page
 from synergy_experiments.framework.claim import Claim, Result
 from synergy_experiments.framework.measurements import Row
-from synergy_experiments.framework.parameters import IncompatibleParameters, Scale, Value
+from synergy_experiments.framework.parameters import SCALES, IncompatibleParameters, Scale, Value, parse
 from synergy_experiments.framework.runner import reproduce
-from synergy_experiments.framework.stored import Origin, save
+from synergy_experiments.framework.stored import FOLDER, Origin, save
 from synergy_nb.cli.console import Bars, fields, out
 from synergy_nb.cli.input_checks import bad_input, fail, print_json, refuse
+from synergy_nb.plan.units import WrongValue, nearest
 from synergy_nb.reporting.formatting import cell, seconds
 
-__all__ = ["list_dict", "run", "show_list", "show_result", "write_page"]
+__all__ = ["list_dict", "requested", "run", "show_list", "show_result", "write_page"]
 
 _VERDICTS: Final = {
     "holds": ("✓", "green"),
@@ -32,6 +34,34 @@ _VERDICTS: Final = {
     "not comparable": ("·", "dim"),
 }
 MOST_ROWS: Final = 24  # rows of a table of curves; the JSON and the figure have all
+
+
+def requested(
+    names: Sequence[str], settings: Sequence[str], scale: str, *, or_all: bool
+) -> tuple[Scale, list[tuple[Claim, Mapping[str, Value]]]]:
+    """Return the scale and the claims that a user has asked for, each with the values that replace those of its set-up.
+
+    Parameters
+    ----------
+    names
+        Ids of claims, or ``all``.
+    settings
+        Texts ``name=value``.
+    scale
+        Name of the scale.
+    or_all
+        Whether no name means all claims, rather than an error.
+    """
+    chosen = next((each for each in SCALES if each == scale), None)
+    if chosen is None:
+        refuse(f"--scale: {WrongValue(scale, 'quick or paper', nearest(scale, SCALES))}")
+    if not names and not or_all:
+        refuse("ID: none given; expected all, or claims such as C5; --list lists them")
+    with bad_input("ID"):
+        found = find(list(names) or ["all"])
+    with bad_input("--set"):
+        given = parse(settings, [claim.parameters for claim in found])
+    return chosen, list(zip(found, given, strict=True))
 
 
 def run(
@@ -72,8 +102,11 @@ def run(
         print_json(printed if len(printed) != 1 else printed[0])
 
 
-def write_page(claims: Sequence[Claim], folder: Path, path: Path) -> None:
-    """Write the page of claims from stored results, and say which have none."""
+def write_page(claims: Sequence[Claim], results: Path | None, path: Path) -> None:
+    """Write the page of claims from stored results, by default those of the package, and say which have none."""
+    folder = results or FOLDER
+    if results is not None and not results.is_dir():
+        refuse(f"--results: {str(results)!r}; expected a folder")
     with bad_input("--page"):
         figures.check(path.parent)
     known = choices()
@@ -117,8 +150,11 @@ def list_dict(claims: Sequence[Claim]) -> list[dict[str, Any]]:
     ]
 
 
-def show_list(claims: Sequence[Claim], *, parameters: bool) -> None:
+def show_list(claims: Sequence[Claim], *, parameters: bool, as_json: bool) -> None:
     """Print a row for each claim; with ``parameters``, also its parameters."""
+    if as_json:
+        print_json(list_dict(claims))
+        return
     for claim in claims:
         line = Table.grid(padding=(0, 2))
         line.add_column(width=4, style="bold")
