@@ -101,11 +101,24 @@ def build() -> bool:
     _run([*npm, *INSTALL])
     shutil.rmtree(BUNDLE, ignore_errors=True)
     _run([*npm, "run", "--silent", "build"])
-    for name in json.loads((SOURCES / "package.json").read_text("utf-8"))["dependencies"]:
+    for name in packages():
         for licence in (SOURCES / "node_modules" / name).glob("LICEN[CS]E*"):  # which asks to go with every copy
             shutil.copyfile(licence, BUNDLE / f"{name.replace('/', '-')}.LICENSE.txt")
     STAMP.write_text(built_from + "\n", "ascii")
     return True
+
+
+def packages() -> list[str]:
+    """Return the names of the packages that are in the bundle: the dependencies, and theirs."""
+    found: list[str] = []
+    waiting = [SOURCES]
+    while waiting:
+        stated = waiting.pop() / "package.json"
+        needed = json.loads(stated.read_text("utf-8")).get("dependencies", {}) if stated.is_file() else {}
+        fresh = [name for name in needed if name not in found and not name.startswith("@types/")]  # types are no code
+        found += fresh
+        waiting += [SOURCES / "node_modules" / name for name in fresh]
+    return sorted(found)
 
 
 def environment(npm: list[str]) -> dict[str, str]:

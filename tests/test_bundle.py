@@ -39,7 +39,11 @@ def test_the_bundle_imports_nothing_at_run_time() -> None:
 
 
 def test_the_bundle_has_the_licences_of_its_packages() -> None:
-    assert "Permission is hereby granted" in (hatch_build.BUNDLE / "uplot.LICENSE.txt").read_text("utf-8")
+    licensed = {name.removesuffix(".LICENSE.txt") for name in BUILT if name.endswith(".LICENSE.txt")}
+    assert {"uplot", "preact", "@xyflow-system", "d3-zoom", "d3-color"} <= licensed  # d3-color is one that d3-zoom needs
+    for name in licensed:
+        text = (hatch_build.BUNDLE / f"{name}.LICENSE.txt").read_text("utf-8")
+        assert "Permission" in text, f"{name}: no licence"
 
 
 # -- wheel and sdist ---------------------------------------------------------------------------------------------------

@@ -1,0 +1,222 @@
+// The whole view: bar, palette, canvas, side with form and text, and the line that says how things are.
+import { Component } from "preact";
+import { Canvas } from "./canvas.js";
+import { Form } from "./form.js";
+import { historyKey, KEYS } from "./keys.js";
+import { Marks } from "./marks.js";
+import { Palette } from "./palette.js";
+import { PythonPane, YamlPane } from "./panes.js";
+import { Sample } from "./popover.js";
+
+const PANES = [
+  ["form", "Form"],
+  ["yaml", "YAML"],
+  ["python", "Python"],
+];
+
+const count = (number, word) => `${number} ${word}${number === 1 ? "" : "s"}`;
+
+function Bar({ editor, save }) {
+  const { document, catalogue } = editor;
+  const wrong = document.problems?.length ?? 0;
+  const running = Boolean(document.running);
+  return (
+    <header class="bar">
+      <h2>{document.name || "plan"}</h2>
+      <span class="tools" role="toolbar" aria-label="plan">
+        <span class="joined">
+          <button type="button" disabled={!document.undo} title={document.undo ? `Undo: ${document.undo} (Ctrl+Z)` : "Nothing to undo"} onClick={() => editor.undo()}>
+            Undo
+          </button>
+          <button type="button" disabled={!document.redo} title={document.redo ? `Redo: ${document.redo} (Ctrl+Y)` : "Nothing to redo"} onClick={() => editor.undo("redo")}>
+            Redo
+          </button>
+        </span>
+        <span class="joined" role="group" aria-label="beside the canvas">
+          {PANES.map(([name, label]) => (
+            <button key={name} type="button" aria-pressed={editor.pane === name} onClick={() => editor.show(editor.pane === name ? "" : name)}>
+              {label}
+            </button>
+          ))}
+        </span>
+        <span class="joined" role="group" aria-label="picture">
+          <button type="button" title="All of the plan (0)" onClick={() => editor.canvas?.fit()}>
+            Fit
+          </button>
+          <button type="button" title="Save the picture as SVG" onClick={() => save("svg")}>
+            SVG
+          </button>
+          <button type="button" title="Save the picture as PNG" onClick={() => save("png")}>
+            PNG
+          </button>
+        </span>
+        <button type="button" aria-pressed={editor.checking} title="Expected rates and loads; on a cluster also what it would cost" onClick={() => editor.check()}>
+          Check
+        </button>
+        {running && (
+          <button type="button" onClick={() => editor.stop()}>
+            Stop
+          </button>
+        )}
+        {catalogue.cluster && (!running || document.draft) && (
+          <button type="button" class="main" disabled={wrong > 0 || !document.operators.length} title={wrong ? "A plan with problems cannot run" : "Run this plan"} onClick={() => editor.submit()}>
+            {running ? "Submit as new" : "Submit"}
+          </button>
+        )}
+      </span>
+    </header>
+  );
+}
+
+function Empty({ editor }) {
+  return (
+    <div class="empty">
+      <p>
+        <b>An empty plan.</b> Take a source from the palette, or begin with a template:
+      </p>
+      <div class="templates">
+        {editor.catalogue.templates.map((template) => (
+          <button type="button" key={template.name} title={template.title} onClick={() => editor.useTemplate(template)}>
+            <b>{template.name.replace(/^\d+_/, "").replace(/_/g, " ")}</b>
+            <small>{template.title}</small>
+          </button>
+        ))}
+      </div>
+    </div>
+  );
+}
+
+function Draft({ document }) {
+  const { draft } = document;
+  if (!draft) return null;
+  const said = [
+    [draft.added, "new"],
+    [draft.changed, "changed"],
+    [draft.removed, "removed"],
+    [draft.shared, "shared with what runs"],
+  ]
+    .filter(([ids]) => ids?.length)
+    .map(([ids, words]) => `${ids.length} ${words}`);
+  return (
+    <p class="draft">
+      <b>Draft</b> above what runs{said.length ? `: ${said.join(", ")}` : ""}. It runs when you submit it as new.
+    </p>
+  );
+}
+
+function Cost({ editor }) {
+  const { cost } = editor;
+  if (!cost) return null;
+  return (
+    <section class={`cost${cost.error || cost.admitted === false ? " bad" : ""}`} aria-label="what it would cost">
+      <button type="button" aria-label="close" onClick={() => editor.dropCost()}>
+        ×
+      </button>
+      {cost.waiting ? <p>Asking the peers what it would cost…</p> : <pre>{cost.error ? (cost.error.message ?? cost.error) : cost.text}</pre>}
+    </section>
+  );
+}
+
+function Status({ editor }) {
+  const { document, edits, note, live } = editor;
+  const wrong = document.operators.length || document.readable === false ? (document.problems ?? []) : []; // an empty plan is no mistake
+  const late = edits.pending.length;
+  const first = wrong[0];
+  return (
+    <footer class="status">
+      {wrong.length ? (
+        <button type="button" class="bad" onClick={() => (first.operator ? editor.openForm(first.operator, first.field?.split(".")[0]) : editor.showPlan())}>
+          ▲ {count(wrong.length, "problem")}
+        </button>
+      ) : (
+        document.operators.length > 0 && !late && <span class="good">✓ valid</span>
+      )}
+      <span class="soft">{count(document.operators.length, "operator")}</span>
+      {late > 0 && <span class="late">◌ {count(late, "change")} not checked yet</span>}
+      {live && <span class="soft">{live.state}</span>}
+      {edits.failed && <span class="bad">▲ no kernel: run the cell again</span>}
+      {note && <span class={`note ${note.tone}`}>{note.words}</span>}
+      <button type="button" class="keys" aria-expanded={editor.help} onClick={() => editor.toggleHelp()}>
+        Keys
+      </button>
+    </footer>
+  );
+}
+
+export class App extends Component {
+  constructor(props) {
+    super(props);
+    this.state = { dropping: null };
+  }
+
+  // An operator of the palette is over the canvas, or was dropped there.
+  drag = (kind, event, dropped = null) => {
+    const { editor } = this.props;
+    const place = editor.canvas?.dropAt(event) ?? null;
+    if (dropped === null) return this.setState({ dropping: { kind, place, x: event.clientX, y: event.clientY } });
+    this.setState({ dropping: null });
+    if (!dropped || !place) return;
+    if (place.link) editor.add(kind, { between: place.link });
+    else editor.add(kind, { between: null, after: place.node ?? null });
+  };
+
+  render({ editor, scene, now, save, hint, flow }) {
+    const { dropping } = this.state;
+    const { document, live, pane } = editor;
+    scene.update(now);
+    const places = scene.places(now);
+    const running = live && Object.keys(live.peers ?? {}).length > 0;
+    return (
+      <div class={`frame${document.draft ? " drafted" : ""}`} onKeyDown={(event) => event.target.matches("input, textarea, select") || event.defaultPrevented || historyKey(editor, event)}>
+        <Bar editor={editor} save={save} />
+        <Palette editor={editor} drag={this.drag} />
+        <Draft document={document} />
+        <div class={`work${pane ? ` with-${pane}` : ""}`}>
+          <div class="board">
+            <Canvas editor={editor} scene={scene} places={places} dropping={dropping} hint={hint} flow={flow} moving={scene.moving(now)} />
+            {!document.operators.length && <Empty editor={editor} />}
+            {editor.sample && <Sample editor={editor} scene={scene} />}
+            <Cost editor={editor} />
+            {editor.help && (
+              <section class="help" aria-label="keys">
+                <button type="button" aria-label="close" onClick={() => editor.toggleHelp()}>
+                  ×
+                </button>
+                <dl>
+                  {KEYS.map(([key, words]) => (
+                    <div key={key}>
+                      <dt>{key}</dt>
+                      <dd>{words}</dd>
+                    </div>
+                  ))}
+                </dl>
+              </section>
+            )}
+          </div>
+          {pane && (
+            <aside class="side" aria-label={PANES.find(([name]) => name === pane)[1]}>
+              {pane === "form" && <Form editor={editor} />}
+              {pane === "yaml" && <YamlPane editor={editor} />}
+              {pane === "python" && <PythonPane editor={editor} />}
+            </aside>
+          )}
+        </div>
+        {running && <Marks live={live} />}
+        <Status editor={editor} />
+        <div class="announcement" role="log" aria-live="polite">
+          {editor.said.map(({ number, words }) => (
+            <p key={number}>{words}</p>
+          ))}
+        </div>
+        <p class="announcement" id={hint}>
+          Arrows go along the lines. Enter opens the form, slash the palette, c connects, Delete removes, question mark lists all keys.
+        </p>
+        {dropping && (
+          <span class="dragged" aria-hidden="true" style={{ left: `${dropping.x}px`, top: `${dropping.y}px` }}>
+            {dropping.kind}
+          </span>
+        )}
+      </div>
+    );
+  }
+}

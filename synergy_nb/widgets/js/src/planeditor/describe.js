@@ -1,0 +1,179 @@
+// What is drawn of an operator and of a line: their words and sizes. The canvas, the exported picture and screen readers
+// share it.
+import { keyOf } from "./layout.js";
+import { plain, read } from "./yaml.js";
+
+export const LEVELS = [
+  [0.85, "high"],
+  [0.6, "raised"],
+];
+const WIDE = 164; // greatest width of an operator, pixels
+const NARROW = 84;
+const PAD = 12;
+const PORT = 20; // height of a port's row
+export const FONT = {
+  name: "600 13px",
+  kind: "400 10.5px",
+  brief: "400 11.5px",
+  port: "400 10px",
+};
+
+// Widths of texts in the fonts of the page, measured once each.
+export class Ruler {
+  constructor(family) {
+    this.context = document.createElement("canvas").getContext("2d");
+    this.family = family;
+    this.known = new Map();
+  }
+  width(font, text) {
+    const key = `${font}\n${text}`;
+    if (!this.known.has(key)) {
+      if (this.known.size > 5000) this.known.clear();
+      this.context.font = `${FONT[font]} ${this.family}`;
+      this.known.set(key, this.context.measureText(text).width);
+    }
+    return this.known.get(key);
+  }
+  // The text, shortened with an ellipsis to what fits.
+  fit(font, text, room) {
+    if (this.width(font, text) <= room) return text;
+    let [low, high] = [0, text.length];
+    while (low < high) {
+      const middle = (low + high + 1) >> 1;
+      if (this.width(font, `${text.slice(0, middle).trimEnd()}…`) <= room) low = middle;
+      else high = middle - 1;
+    }
+    return `${text.slice(0, low).trimEnd()}…`;
+  }
+}
+
+const entries = (text) => {
+  try {
+    const value = read(text);
+    if (value instanceof Map) return [...value].map(([name, each]) => (each && each !== name ? `${name}: ${each}` : name)).join(", ");
+    if (Array.isArray(value)) return value.join(", ");
+    return value;
+  } catch {
+    return text;
+  }
+};
+
+// The parameters that tell what an operator does, in a few words: those that it needs, or else the first that it has.
+export function brief(operator, parameters) {
+  const told = parameters.filter(({ name, required }) => required && name !== "connector" && operator.fields[name] !== undefined);
+  const others = parameters.filter(({ name }) => operator.fields[name] !== undefined && name !== "connector");
+  const named = (told.length ? told : others.slice(0, 1)).map(({ name }) => entries(operator.fields[name]));
+  if (operator.fields.connector !== undefined) named.unshift(plain(operator.fields.connector) ?? "");
+  if (operator.fields.rate !== undefined && !told.length) named[1] = entries(operator.fields.rate);
+  return named.filter(Boolean).slice(0, 3).join(" · ");
+}
+
+export function rate(value) {
+  if (value === null || value === undefined) return "";
+  if (value >= 1e6) return `${trim(value / 1e6)} M/s`;
+  if (value >= 1e4) return `${trim(value / 1e3)} k/s`;
+  return `${trim(value)}/s`;
+}
+
+export function load(value) {
+  if (value === null || value === undefined) return "load unknown";
+  return value >= 0.01 ? `${trim(value)} ${value === 1 ? "core" : "cores"}` : value > 0 ? "< 0.01 cores" : "0 cores";
+}
+
+const trim = (value) => (value >= 100 ? Math.round(value).toLocaleString("en-GB") : String(Number(value.toPrecision(2))));
+
+// Everything that is drawn of one operator, as plain values: equal descriptions are drawn equally.
+export function describe(editor, operator, ruler) {
+  const { document, live, checking, cost } = editor;
+  const { id, kind } = operator;
+  const ports = editor.portsOf(operator);
+  const problems = editor.problemsOf(id);
+  const running = live && !document.draft?.added?.includes(id) ? live : null;
+  const peer = running?.peers?.[id] ?? null;
+  const draft = document.draft;
+  const change = draft?.added?.includes(id) ? "new" : draft?.changed?.includes(id) ? "changed" : draft?.shared?.includes(id) ? "shared" : "";
+  const status = [];
+  if (peer) status.push(peer);
+  else if (checking) {
+    const placed = cost?.peers?.[id];
+    if (placed) status.push(placed);
+    if (document.loads?.[id] !== undefined) status.push(load(document.loads[id])); // rates are at the lines
+  }
+  const owner = running?.shared?.[id] ?? null;
+  const copies = running?.backups?.[id] ?? [];
+  const replicas = running?.replicas?.[id] ?? [];
+  const ghosts = [...copies.map((each) => `backup ${each}`), ...replicas.map((each) => `replica ${each}`)];
+  const named = ports.length > 1;
+  const inset = named ? Math.max(0, ...ports.map((name) => ruler.width("port", name))) + (ports.some(Boolean) ? 8 : 0) : 0;
+  const told = brief(operator, editor.parametersOf(operator));
+  const label = kind || "no kind";
+  const wanted = Math.max(
+    ruler.width("name", id),
+    ruler.width("kind", label),
+    ruler.width("brief", told),
+    ruler.width("brief", status.join(" · ")) + (peer ? 14 : 0),
+  );
+  const lines = [told, status.length, owner].filter(Boolean).length;
+  return {
+    id,
+    kind: label,
+    brief: told,
+    status: status.join(" · "),
+    peer: peer ? (running.colors?.[peer] ?? 0) : null,
+    owner,
+    ghosts,
+    spark: Boolean(running?.spark?.includes(id)),
+    change,
+    problems: problems.length,
+    problem: problems.map((each) => each.message ?? each.expected ?? "").join("\n"),
+    unchecked: editor.edits.unchecked.has(id),
+    ports: ports.map((name, port) => ({ name, taken: operator.inputs[port] !== undefined })),
+    output: editor.hasOutput(operator),
+    inset,
+    width: Math.round(Math.min(WIDE, Math.max(NARROW, wanted + 2 * PAD + inset))),
+    height: Math.max(42 + 16 * Math.max(lines, 1), PORT * ports.length + 8),
+    room: ghosts.length ? 18 * Math.min(ghosts.length, 3) + 2 : running?.spark?.includes(id) ? 12 : 0,
+  };
+}
+
+// Heights of the ports from the middle of an operator.
+export const portShifts = (count) => Array.from({ length: count }, (_, port) => (port - (count - 1) / 2) * PORT);
+
+export function aloud(shown, operator) {
+  const parts = [shown.id, shown.kind, shown.brief];
+  if (operator.inputs.length) parts.push(`reads ${operator.inputs.join(" and ")}`);
+  if (shown.status) parts.push(shown.peer === null ? shown.status : `on ${shown.status}`);
+  if (shown.owner) parts.push(`shared with ${shown.owner}`);
+  parts.push(...shown.ghosts);
+  if (shown.spark) parts.push("on Spark");
+  if (shown.change) parts.push(shown.change === "new" ? "new in this draft" : `${shown.change} in this draft`);
+  if (shown.problems) parts.push(shown.problem);
+  if (shown.unchecked) parts.push("not checked yet");
+  return parts.filter(Boolean).join(", ");
+}
+
+// Lines between the operators: one for each input that exists.
+export function linesOf(editor) {
+  const { document, live, checking } = editor;
+  const known = new Set(document.operators.map(({ id }) => id));
+  return document.operators.flatMap((operator) =>
+    operator.inputs.flatMap((from, port) => {
+      if (!known.has(from)) return [];
+      const { id: to } = operator;
+      const queue = live?.queues?.[to] ?? null;
+      const label = live ? (live.rates?.[`${from}>${to}`] ?? "") : checking ? rate(document.rates?.[from]) : "";
+      return [
+        {
+          key: keyOf({ from, to, port }),
+          from,
+          to,
+          port,
+          label,
+          queue,
+          level: queue === null ? "" : (LEVELS.find(([least]) => queue >= least)?.[1] ?? "calm"),
+          unchecked: editor.edits.unchecked.has(to),
+        },
+      ];
+    }),
+  );
+}

@@ -1,0 +1,479 @@
+// The state of one view, and what people can do to it. Nothing here draws: `changed` asks for it.
+import { Edits } from "./edits.js";
+import { columnsFor, isBehind, mostInputs, operatorOf, readersOf, unique } from "./operations.js";
+import * as yaml from "./yaml.js";
+
+const SAID = 4; // announcements that are kept, so that none replaces one that is not read yet
+const QUIET = 60; // characters of a value that is read aloud
+
+export class Editor {
+  constructor(model, copy, changed) {
+    this.model = model;
+    this.changed = changed;
+    this.kinds = new Map();
+    this.edits = new Edits((message) => model.send(message), copy, this.kinds);
+    this.waiting = new Map(); // requests by id, for their replies
+    this.selected = new Set();
+    this.current = null; // the operator at which the keyboard is
+    this.link = null; // the line that is selected: {from, to, port}
+    this.pane = "form";
+    this.identities = new Map(); // of operators that were renamed here: the name that they had first
+    this.connecting = null; // a connection that begins at an operator: {from, targets, index}
+    this.checking = false;
+    this.cost = null;
+    this.sample = null;
+    this.help = false;
+    this.said = []; // the last things for screen readers, each with a number
+    this.note = null; // what the last request came to, for the status line
+    this.wantsFocus = null; // what to focus after the next drawing: {node}, {field}, {palette}
+    this.readCatalogue();
+    this.edits.document(model.get("document"));
+    this.live = model.get("live") ?? null;
+  }
+
+  // -- the kernel ----------------------------------------------------------------------------------------------------
+
+  readCatalogue() {
+    const given = this.model.get("catalogue") ?? {};
+    this.catalogue = { kinds: [], common: [], qos: [], templates: [], cluster: false, ...given };
+    this.kinds.clear();
+    for (const kind of this.catalogue.kinds) this.kinds.set(kind.kind, kind);
+  }
+
+  received() {
+    const before = this.edits.base;
+    this.edits.document(this.model.get("document"));
+    const { base } = this.edits;
+    if (before !== base && !this.edits.pending.length) this.sayProblems(before, base);
+    this.keepSelection();
+    this.changed();
+  }
+
+  reply(content) {
+    if (content.type === "applied") {
+      const done = this.edits.answered(content);
+      const problem = content.problem ?? content.error;
+      if (done && problem) this.tell("bad", `Not done: ${done.label}. ${words(problem)}`);
+      for (const [wanted, given] of Object.entries(content.ids ?? {}))
+        if (done && wanted !== given && this.selected.has(wanted)) this.select(given);
+      this.changed();
+      return;
+    }
+    const waiting = this.waiting.get(content.id);
+    if (!waiting) return;
+    this.waiting.delete(content.id);
+    waiting(content);
+    this.changed();
+  }
+
+  ask(message, answer) {
+    const id = this.edits.send(message);
+    if (this.edits.failed) return this.tell("bad", "There is no kernel: run the cell again.");
+    this.waiting.set(id, answer);
+    this.changed();
+    return id;
+  }
+
+  // -- words ---------------------------------------------------------------------------------------------------------
+
+  say(words) {
+    this.said = [...this.said, { number: (this.said.at(-1)?.number ?? 0) + 1, words }].slice(-SAID);
+    this.changed();
+  }
+
+  tell(tone, words) {
+    this.note = { tone, words };
+    this.say(words);
+  }
+
+  sayProblems(before, after) {
+    const now = after.problems ?? [];
+    const count = now.length;
+    if (before && JSON.stringify(before.problems ?? []) === JSON.stringify(now)) return;
+    const first = now[0];
+    const where = first ? [first.operator, first.field].filter(Boolean).join(", ") : "";
+    if (count) this.say(`${count} ${count === 1 ? "problem" : "problems"}. ${where ? `${where}: ` : ""}${words(first)}`);
+    else if ((before?.problems ?? []).length) this.say("No problems any more.");
+  }
+
+  // -- what is shown -------------------------------------------------------------------------------------------------
+
+  get document() {
+    return this.edits.shown;
+  }
+
+  operator(id) {
+    return operatorOf(this.document, id);
+  }
+
+  // What stays as an operator is renamed, so that a field with the focus keeps it.
+  identity(id) {
+    return this.identities.get(id) ?? id;
+  }
+
+  get open() {
+    return this.selected.size === 1 ? this.operator([...this.selected][0]) : undefined;
+  }
+
+  parametersOf(operator) {
+    const kind = this.kinds.get(operator.kind);
+    if (!kind) return [];
+    const connectors = kind.connectors ?? {};
+    if (!Object.keys(connectors).length) return kind.parameters ?? [];
+    const connector = yaml.plain(operator.fields.connector) || Object.keys(connectors)[0];
+    const own = connectors[connector] ?? [];
+    const choice = {
+      name: "connector",
+      type: "choice",
+      choices: Object.keys(connectors),
+      help: connectors[connector]?.help || "what the source reads",
+      required: true,
+      default: "",
+    };
+    return [choice, ...(kind.parameters ?? []).filter(({ name }) => name !== "connector"), ...(own.parameters ?? own)];
+  }
+
+  // Problems by operator; those of the whole plan are at "".
+  problemsOf(id) {
+    return (this.document.problems ?? []).filter((each) => (each.operator ?? "") === id);
+  }
+
+  portsOf({ kind, inputs }) {
+    const names = this.kinds.get(kind)?.ports ?? [];
+    const [least = 0] = this.kinds.get(kind)?.inputs ?? [0];
+    const most = mostInputs(this.kinds, kind);
+    const count = most === Infinity ? Math.max(least, inputs.length + 1) : Math.max(most, inputs.length);
+    const unnamed = Math.max(0, (most === Infinity ? 2 : most) - names.length); // names are those of the last inputs
+    return Array.from({ length: count }, (_, port) => names[port - unnamed] ?? "");
+  }
+
+  columnsFor(operator) {
+    return columnsFor(this.document, operator);
+  }
+
+  hasOutput({ kind }) {
+    return kind !== "sink";
+  }
+
+  canConnect(from, to) {
+    const [source, target] = [this.operator(from), this.operator(to)];
+    return Boolean(
+      source && target && from !== to && this.hasOutput(source) && mostInputs(this.kinds, target.kind) > 0 && !isBehind(this.document, from, to),
+    );
+  }
+
+  // -- selection -----------------------------------------------------------------------------------------------------
+
+  keepSelection() {
+    const known = new Set(this.document.operators.map(({ id }) => id));
+    for (const id of this.selected) if (!known.has(id)) this.selected.delete(id);
+    if (this.current !== null && !known.has(this.current)) this.current = null;
+    if (this.link && this.operator(this.link.to)?.inputs[this.link.port] !== this.link.from) this.link = null;
+  }
+
+  select(id, { more = false, focus = false } = {}) {
+    if (!more) this.selected.clear();
+    if (more && this.selected.has(id) && !focus) this.selected.delete(id);
+    else if (id !== null) this.selected.add(id);
+    this.current = id ?? this.current;
+    this.link = null;
+    if (id !== null && !more && this.pane === "") this.pane = "form";
+    if (focus) this.wantsFocus = { node: id };
+    this.changed();
+  }
+
+  selectLink(link) {
+    this.selected.clear();
+    this.link = link;
+    this.current = link.to;
+    this.say(`Line from ${link.from} to ${link.to}. Delete removes it; an operator of the palette goes between.`);
+  }
+
+  selectAll() {
+    this.selected = new Set(this.document.operators.map(({ id }) => id));
+    this.link = null;
+    this.say(`${this.selected.size} operators selected.`);
+  }
+
+  clear() {
+    this.selected.clear();
+    this.link = null;
+    this.connecting = null;
+    this.sample = null;
+    this.changed();
+  }
+
+  show(pane) {
+    this.pane = pane;
+    this.changed();
+  }
+
+  openForm(id, field = null) {
+    this.selected = new Set([id]);
+    this.current = id;
+    this.link = null;
+    this.pane = "form";
+    this.wantsFocus = { field: field ?? true };
+    this.changed();
+  }
+
+  // -- gestures ------------------------------------------------------------------------------------------------------
+
+  do(label, operations, said = `${label[0].toUpperCase()}${label.slice(1)}.`) {
+    this.note = null;
+    this.cost = null;
+    this.edits.edit(label, operations);
+    this.keepSelection();
+    this.say(said);
+  }
+
+  // An operator of the palette: between the ends of the selected line, else behind the selected operator, else alone.
+  add(kind, { between = this.link, after = undefined, focus = true } = {}) {
+    const operator = unique(this.document.operators, kind);
+    const takes = mostInputs(this.kinds, kind) > 0;
+    const fields = this.firstFields(kind);
+    if (between && takes && kind !== "sink") {
+      this.do(`add ${operator}`, [{ op: "insert", kind, operator, fields, between }], `Added ${operator} between ${between.from} and ${between.to}.`);
+    } else {
+      const behind = after === undefined ? this.open?.id : after;
+      const from = behind && takes && this.hasOutput(this.operator(behind)) ? behind : null;
+      const inputs = from ? [from] : [];
+      this.do(`add ${operator}`, [{ op: "add", kind, operator, fields, inputs }], `Added ${operator}${from ? ` after ${from}` : ""}.`);
+    }
+    if (focus) this.openForm(operator);
+    else this.select(operator);
+  }
+
+  firstFields(kind) {
+    const connectors = Object.keys(this.kinds.get(kind)?.connectors ?? {});
+    if (!connectors.length) return {};
+    return { connector: connectors.includes("packets") ? "packets" : connectors[0] };
+  }
+
+  remove() {
+    if (this.link) {
+      const { link } = this;
+      this.link = null;
+      return this.do(`disconnect ${link.from} from ${link.to}`, [{ op: "disconnect", ...link }]);
+    }
+    const ids = [...this.selected];
+    if (!ids.length && this.current) ids.push(this.current);
+    if (!ids.length) return;
+    const first = this.operator(ids[0]);
+    const next = [...(first?.inputs ?? []), ...readersOf(this.document, ids[0]).map(({ id }) => id)].find((id) => !ids.includes(id));
+    this.do(`remove ${ids.length > 1 ? `${ids.length} operators` : ids[0]}`, ids.map((operator) => ({ op: "remove", operator })));
+    this.current = next ?? this.document.operators[0]?.id ?? null;
+    this.selected = new Set(this.current ? [this.current] : []);
+    this.wantsFocus = { node: this.current };
+    this.changed();
+  }
+
+  connect(from, to, port = null) {
+    this.connecting = null;
+    if (!this.canConnect(from, to)) {
+      const circle = from !== to && this.operator(to) && isBehind(this.document, from, to);
+      return this.tell("bad", circle ? `${to} comes before ${from}: a line would close a circle.` : `${from} cannot be an input of ${to}.`);
+    }
+    if (port !== null && this.operator(to).inputs[port] === from) return this.changed();
+    this.do(`connect ${from} to ${to}`, [{ op: "connect", from, to, port }]);
+  }
+
+  // `c`: arrows choose among the ports that the operator can be connected to.
+  startConnection(from) {
+    const source = this.operator(from);
+    if (!source || !this.hasOutput(source)) return this.tell("bad", `${from} has no output.`);
+    const targets = this.document.operators
+      .filter(({ id }) => this.canConnect(from, id))
+      .flatMap((target) => this.portsOf(target).map((name, port) => ({ id: target.id, port, name, taken: target.inputs[port] ?? null })))
+      .filter(({ taken, port, id }) => taken !== from && port <= this.operator(id).inputs.length);
+    if (!targets.length) return this.tell("bad", `There is nothing that ${from} could be connected to.`);
+    const free = targets.findIndex(({ taken }) => taken === null);
+    this.connecting = { from, targets, index: Math.max(free, 0) };
+    this.sayTarget("Connect. Arrows choose, Enter connects, Escape does not. ");
+  }
+
+  moveConnection(step) {
+    const { targets, index } = this.connecting;
+    this.connecting = { ...this.connecting, index: (index + step + targets.length) % targets.length };
+    this.sayTarget();
+  }
+
+  sayTarget(before = "") {
+    const { targets, index } = this.connecting;
+    const { id, port, name, taken } = targets[index];
+    const which = targets.filter((each) => each.id === id).length > 1 ? `, ${name || `input ${port + 1}`}` : "";
+    this.say(`${before}To ${id}${which}${taken ? `, instead of ${taken}` : ""}: ${index + 1} of ${targets.length}.`);
+  }
+
+  finishConnection() {
+    const { from, targets, index } = this.connecting;
+    this.connect(from, targets[index].id, targets[index].port);
+    this.wantsFocus = { node: from };
+    this.changed();
+  }
+
+  rename(operator, to) {
+    const wanted = to.trim();
+    if (!wanted || wanted === operator) return false;
+    if (this.operator(wanted)) {
+      this.tell("bad", `There is an operator ${wanted} already.`);
+      return false;
+    }
+    this.identities.set(wanted, this.identity(operator));
+    this.do(`rename ${operator}`, [{ op: "rename", operator, to: wanted }], `${operator} is now ${wanted}.`);
+    this.selected = new Set([wanted]);
+    this.current = wanted;
+    return true;
+  }
+
+  set(operator, field, value) {
+    if ((this.operator(operator)?.fields[field] ?? null) === value) return;
+    const said = value === null ? `Removed ${field} of ${operator}.` : `${field} of ${operator}: ${value.slice(0, QUIET)}.`;
+    this.do(`change ${field} of ${operator}`, [{ op: "set", operator, field, value }], said);
+  }
+
+  setQos(field, value) {
+    if ((this.document.qos?.[field] ?? null) === value) return;
+    this.do(`change ${field}`, [{ op: "qos", field, value }], value === null ? `Removed ${field}.` : `${field}: ${value}.`);
+  }
+
+  setName(value) {
+    if (value.trim() && value.trim() !== this.document.name) this.do("rename the plan", [{ op: "name", value: value.trim() }]);
+  }
+
+  // The nearest name instead of the wrong one, wherever it is in the field.
+  mend({ operator, field, value, nearest }) {
+    const [name] = (field ?? "").split(".");
+    if (!operator) {
+      const own = field.replace(/^qos\./, "");
+      return this.setQos(own, this.document.qos?.[own]?.replaceAll(value, nearest) ?? nearest);
+    }
+    const found = this.operator(operator);
+    if (!found) return;
+    if (name === "input" || name === "inputs") {
+      const port = Math.max(found.inputs.indexOf(value), 0);
+      return this.do(`connect ${nearest} to ${operator}`, [{ op: "connect", from: nearest, to: operator, port }]);
+    }
+    if (found.fields[name] === undefined && found.fields[value] !== undefined)
+      return this.do(`rename ${value} of ${operator}`, [
+        { op: "set", operator, field: value, value: null },
+        { op: "set", operator, field: nearest, value: found.fields[value] },
+      ]);
+    const before = found.fields[name] ?? "";
+    const word = new RegExp(`(?<![\\w])${value.replace(/[.*+?^${}()|[\]\\]/g, "\\$&")}(?![\\w])`, "g");
+    const after = yaml.plain(before) === value || !word.test(before) ? yaml.text(nearest) : before.replace(word, nearest);
+    this.set(operator, name, after);
+  }
+
+  undo(type = "undo") {
+    const label = this.edits[type]();
+    this.note = this.cost = null;
+    this.keepSelection();
+    this.say(label ? `${type === "undo" ? "Undone" : "Done again"}: ${label}.` : `Nothing to ${type}.`);
+  }
+
+  setText(text, continues = false) {
+    if (text === this.document.yaml) return;
+    this.note = this.cost = null;
+    this.edits.text("edit the text", text, continues);
+    this.keepSelection();
+    this.say("Text changed.");
+  }
+
+  useTemplate(template) {
+    this.edits.template(`template ${template.title ?? template.name}`, template);
+    const first = this.document.operators[0]?.id ?? null;
+    this.say(`Template ${template.title ?? template.name}.`);
+    this.select(first, { focus: true });
+  }
+
+  // -- copy and paste ------------------------------------------------------------------------------------------------
+
+  copied() {
+    const ids = this.selected.size ? this.selected : new Set(this.current ? [this.current] : []);
+    const operators = this.document.operators.filter(({ id }) => ids.has(id));
+    if (!operators.length) return null;
+    this.say(`Copied ${operators.length > 1 ? `${operators.length} operators` : operators[0].id} as YAML.`);
+    return yaml.operatorsText(operators);
+  }
+
+  paste(text) {
+    const before = new Set(this.document.operators.map(({ id }) => id));
+    this.do("paste", [{ op: "paste", yaml: text }], "Pasted.");
+    const fresh = this.document.operators.map(({ id }) => id).filter((id) => !before.has(id));
+    if (!fresh.length) return;
+    this.selected = new Set(fresh);
+    this.current = fresh[0];
+    this.wantsFocus = { node: fresh[0] };
+    this.say(`Pasted ${fresh.join(", ")}.`);
+  }
+
+  // -- what the kernel is asked for ----------------------------------------------------------------------------------
+
+  takeSample(operator, link = null) {
+    this.sample = { operator, link, waiting: true };
+    this.say(`Sample rows of ${operator}…`);
+    this.ask({ type: "sample", operator }, (answer) => {
+      if (this.sample?.operator !== operator) return;
+      this.sample = { operator, link, ...answer };
+      this.say(answer.error ? words(answer.error) : `${answer.rows.length} rows of ${operator}.`);
+    });
+  }
+
+  dropCost() {
+    this.cost = null;
+    this.changed();
+  }
+
+  showPlan() {
+    this.clear();
+    this.show("form");
+  }
+
+  toggleHelp() {
+    this.help = !this.help;
+    this.changed();
+  }
+
+  closeSample() {
+    this.wantsFocus = { node: this.sample.operator };
+    this.sample = null;
+    this.changed();
+  }
+
+  check() {
+    this.checking = !this.checking;
+    this.cost = null;
+    if (!this.checking) return this.say("Expected rates and loads are hidden.");
+    this.say("Expected rates and loads are at the operators.");
+    if (!this.catalogue.cluster || this.document.problems?.length) return;
+    this.cost = { waiting: true };
+    this.ask({ type: "cost" }, (answer) => {
+      this.cost = answer;
+      this.say(answer.error ? words(answer.error) : answer.text);
+    });
+  }
+
+  submit() {
+    this.tell("soft", "Submitting…");
+    this.ask({ type: "submit" }, ({ application, error }) => {
+      this.checking = false;
+      this.tell(error ? "bad" : "good", error ? words(error) : `Submitted${application ? ` as ${application}` : ""}.`);
+    });
+  }
+
+  stop() {
+    this.tell("soft", "Stopping…");
+    this.ask({ type: "stop" }, ({ error }) => this.tell(error ? "bad" : "soft", error ? words(error) : "Stopped."));
+  }
+}
+
+// The same beside the field that it is about.
+export const briefly = (problem) => {
+  if (!problem.expected) return words(problem);
+  const value = problem.value ? `${problem.value}: ` : "";
+  return `${value}expected ${problem.expected}`;
+};
+
+export const words = (problem) =>
+  typeof problem === "string" ? problem : (problem?.message ?? (problem?.expected ? `expected ${problem.expected}` : ""));

@@ -1,0 +1,130 @@
+// What was done in this page and not yet in the document that the kernel sent: each is drawn at once and sent in order,
+// and is settled when a document comes that contains it. So a busy kernel never makes anybody wait.
+import { applied, touched } from "./operations.js";
+
+const KEPT = 100; // documents before this page's own gestures, for undoing without the kernel
+
+export class Edits {
+  // `send` sends a message to the kernel, and throws where there is none; `copy` is this page's name among all pages.
+  constructor(send, copy, kinds) {
+    this.sendMessage = send;
+    this.copy = copy;
+    this.kinds = kinds;
+    this.number = 0;
+    this.pending = [];
+    this.past = [];
+    this.future = [];
+    this.base = null;
+    this.shown = null;
+    this.failed = false; // the kernel could not be reached
+  }
+
+  // A document of the kernel has come; those that are older than the last one change nothing.
+  document(document) {
+    if (this.base && document.version < this.base.version) return;
+    this.base = document;
+    this.settle();
+  }
+
+  settle() {
+    this.pending = this.pending.filter(({ version }) => version === null || version > this.base.version);
+    this.fold();
+  }
+
+  fold() {
+    let shown = this.base;
+    for (const { change } of this.pending) shown = change(shown);
+    this.shown = shown;
+    this.unchecked = this.pending.length ? touched(this.base, shown) : new Set();
+  }
+
+  send(message) {
+    const id = `${this.copy}-${++this.number}`;
+    try {
+      this.sendMessage({ ...message, id });
+      this.failed = false;
+    } catch {
+      this.failed = true;
+    }
+    return id;
+  }
+
+  // One gesture: operations that are undone together.
+  edit(label, operations) {
+    this.remember(label);
+    const id = this.send({ type: "edit", version: this.base.version, gesture: label, operations });
+    this.wait(id, label, (document) => this.labelled(applied(document, operations, this.kinds), label));
+    return id;
+  }
+
+  // The whole text was typed anew; `continues`: as part of the gesture before.
+  text(label, yaml, continues = false) {
+    if (!continues) this.remember(label);
+    const id = this.send({ type: "text", version: this.base.version, gesture: label, yaml, continues });
+    const operations = [{ op: "text", yaml }];
+    this.wait(id, label, (document) => this.labelled(applied({ ...document, yaml }, operations, this.kinds), label));
+    return id;
+  }
+
+  template(label, { name, text }) {
+    this.remember(label);
+    const id = this.send({ type: "template", name });
+    this.wait(id, label, (document) => this.labelled(applied(document, [{ op: "text", yaml: text }], this.kinds), label));
+    return id;
+  }
+
+  // Undo and redo take the document that was before, if this page knows which that was.
+  undo() {
+    return this.turn("undo", this.past, this.future);
+  }
+  redo() {
+    return this.turn("redo", this.future, this.past);
+  }
+  turn(type, from, to) {
+    const label = this.shown[type];
+    if (!label) return null;
+    const known = from.at(-1)?.label === label ? from.pop() : null;
+    if (!known) from.length = 0;
+    to.push({ label, document: this.shown });
+    const other = type === "undo" ? "redo" : "undo";
+    const id = this.send({ type });
+    this.wait(id, `${type} ${label}`, (document) =>
+      known
+        ? {
+            ...document,
+            ...plan(known.document),
+            [type]: from.at(-1)?.label ?? known.document[type],
+            [other]: label,
+          }
+        : document,
+    );
+    return label;
+  }
+
+  remember(label) {
+    this.past.push({ label, document: this.shown });
+    if (this.past.length > KEPT) this.past.shift();
+    this.future = [];
+  }
+
+  labelled(document, label) {
+    return { ...document, undo: label, redo: "" };
+  }
+
+  wait(id, label, change) {
+    this.pending.push({ id, label, change, version: null });
+    this.fold();
+  }
+
+  // The kernel's answer: the version that contains the edit, or why there is none. Returns the edit, if it is ours.
+  answered({ id, version = null, error = null }) {
+    const found = this.pending.find((each) => each.id === id);
+    if (!found) return null;
+    if (version === null || error) this.pending = this.pending.filter((each) => each !== found);
+    else found.version = version;
+    this.settle();
+    return found;
+  }
+}
+
+const plan = ({ name, qos, operators, columns, yaml }) => ({ name, qos, operators, columns, yaml });

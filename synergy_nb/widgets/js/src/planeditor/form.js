@@ -1,0 +1,286 @@
+// The form at the side: the fields of the operator that is selected, or of the plan.
+import { Component } from "preact";
+import { briefly, words } from "./editor.js";
+import { Field, plainDefault } from "./fields.js";
+import { Combo } from "./combo.js";
+import { operatorOf } from "./operations.js";
+
+const WIDE = new Set(["columns", "order", "calls", "expressions", "column types"]); // their fields are below their names
+const SHOWN = 6; // fields of an operator that are shown at once
+
+// What is wrong with a field, and the name that is nearest to what was written.
+export function Wrong({ id, problems, editor }) {
+  if (!problems.length) return null;
+  return (
+    <span class="problems" id={id}>
+      {problems.map((problem, index) => (
+        <span class="problem" key={index}>
+          <span class="glyph" aria-hidden="true">
+            ▲
+          </span>
+          <span>{briefly(problem)}</span>
+          {problem.nearest && (
+            <button type="button" class="mend" onClick={() => editor.mend(problem)}>
+              did you mean <b>{problem.nearest}</b>?
+            </button>
+          )}
+        </span>
+      ))}
+    </span>
+  );
+}
+
+const firstSentence = (text) => /^.*?\.(?=\s|$)/.exec(text.replace(/`/g, ""))?.[0] ?? text;
+
+const helpOf = ({ help = "", unit, range, required, default: given }) =>
+  [help && `${help[0].toUpperCase()}${help.slice(1).replace(/`/g, "").replace(/\.$/, "")}.`, range, unit && `Unit: ${unit}.`, required ? "" : `Default: ${plainDefault({ default: given }) || "none"}.`]
+    .filter(Boolean)
+    .join(" ");
+
+function Row({ parameter, value, commit, problems, columns, editor, prefix, told }) {
+  const own = problems.filter(({ field }) => field === parameter.name || field?.startsWith(`${parameter.name}.`));
+  const id = `${prefix}-${parameter.name}`;
+  return (
+    <div class={`row${own.length ? " bad" : ""}${WIDE.has(parameter.type) ? " wide" : ""}`} data-row={parameter.name} onFocusIn={() => told(parameter)}>
+      <span class="label" title={helpOf(parameter)}>
+        {parameter.name.replace(/_/g, " ")}
+        {parameter.required && <i aria-hidden="true">*</i>}
+      </span>
+      <Field
+        parameter={parameter}
+        value={value ?? null}
+        commit={commit}
+        label={parameter.name.replace(/_/g, " ")}
+        described={own.length ? `${id}-wrong` : undefined}
+        wrong={own.length > 0}
+        problems={own}
+        columns={columns}
+      />
+      <Wrong id={`${id}-wrong`} problems={own} editor={editor} />
+    </div>
+  );
+}
+
+// Names of the fields that are not folded away: those that are stated, needed or wrong, and the first of the others.
+function unfolded(parameters, common, fields, problems) {
+  const needed = ({ name, required }) =>
+    required || fields[name] !== undefined || problems.some(({ field }) => field === name || field?.startsWith(`${name}.`));
+  let free = SHOWN - parameters.filter(needed).length;
+  return new Set([...parameters.filter((each) => needed(each) || free-- > 0), ...common.filter(needed)].map(({ name }) => name));
+}
+
+export class Form extends Component {
+  constructor(props) {
+    super(props);
+    this.state = { told: null, more: false };
+  }
+
+  componentDidMount() {
+    this.focusWanted();
+  }
+  componentDidUpdate() {
+    this.focusWanted();
+  }
+
+  // Which fields are folded away is settled when the form opens: none moves while somebody types in it.
+  split(key, parameters, common, fields, problems) {
+    if (this.unfolded?.key !== key) this.unfolded = { key, names: unfolded(parameters, common, fields, problems) };
+    const { names } = this.unfolded;
+    const all = [...parameters, ...common];
+    return [all.filter(({ name }) => names.has(name)), all.filter(({ name }) => !names.has(name))];
+  }
+
+  focusWanted() {
+    const { editor } = this.props;
+    const field = editor.wantsFocus?.field;
+    if (field === undefined) return;
+    editor.wantsFocus = null;
+    const all = [...this.root.querySelectorAll("[data-field]")];
+    const id = this.root.querySelector("[data-field=id]");
+    const empty = all.find((each) => each !== id && !each.value && each.closest("[data-row]")?.querySelector("i") && !each.closest(".chips")?.querySelector(".chip"));
+    const found = field === true ? (empty ?? all.find((each) => each !== id && !each.closest(".inputs")) ?? id) : all.find((each) => each.dataset.field === field);
+    found?.focus();
+    if (field === "id") found?.select?.();
+  }
+
+  pressed = (event) => {
+    const { editor } = this.props;
+    if (event.key !== "Escape" || event.defaultPrevented) return;
+    editor.wantsFocus = { node: editor.open?.id ?? editor.current };
+    editor.changed();
+    event.preventDefault();
+  };
+
+  told = (parameter) => {
+    if (this.state.told !== parameter) this.setState({ told: parameter });
+  };
+
+  render({ editor }) {
+    const operator = editor.open;
+    const { told } = this.state;
+    return (
+      <div class="form" ref={(element) => (this.root = element)} onKeyDown={this.pressed}>
+        <div class="scroll" key={operator ? editor.identity(operator.id) : ""}>
+          {operator ? this.operator(operator) : this.plan()}
+        </div>
+        <p class="told">{told ? helpOf(told) : operator ? firstSentence(editor.kinds.get(operator.kind)?.help ?? "") : "A field is checked when you leave it."}</p>
+      </div>
+    );
+  }
+
+  operator(operator) {
+    const { editor } = this.props;
+    const { document } = editor;
+    const problems = editor.problemsOf(operator.id);
+    const own = editor.parametersOf(operator);
+    const names = new Set(own.map(({ name }) => name));
+    const common = editor.catalogue.common.filter(({ name }) => !names.has(name));
+    const key = `${editor.identity(operator.id)}\n${operator.kind}\n${operator.fields.connector ?? ""}`;
+    const [first, rest] = this.split(key, own, common, operator.fields, problems);
+    const wrong = rest.filter(({ name }) => problems.some(({ field }) => field === name || field?.startsWith(`${name}.`)));
+    const known = new Set([...own, ...common].map(({ name }) => name));
+    const unknown = Object.keys(operator.fields).filter((name) => !known.has(name));
+    const columns = editor.columnsFor(operator);
+    const row = (parameter) => (
+      <Row
+        key={parameter.name}
+        parameter={parameter}
+        value={operator.fields[parameter.name]}
+        commit={(value) => editor.set(operator.id, parameter.name, value)}
+        problems={problems}
+        columns={columns}
+        editor={editor}
+        prefix="field"
+        told={this.told}
+      />
+    );
+    const loose = problems.filter(({ field }) => ![...known, ...unknown].some((name) => field === name || field?.startsWith(`${name}.`)));
+    return (
+      <div class="fields">
+        <div class="heading">
+          <Combo name="id" value={operator.id} label={`name of the ${operator.kind}`} commit={(to) => editor.rename(operator.id, to)} />
+          <span class="kind">{operator.kind}</span>
+        </div>
+        <Wrong id="operator-wrong" problems={loose} editor={editor} />
+        {this.inputs(operator, document)}
+        {first.map(row)}
+        {unknown.map((name) => (
+          <div class="row bad" key={name} data-row={name}>
+            <span class="label">{name}</span>
+            <span class="unknown">
+              {operator.fields[name]}{" "}
+              <button type="button" class="drop" aria-label={`remove ${name}`} onClick={() => editor.set(operator.id, name, null)}>
+                ×
+              </button>
+            </span>
+            <Wrong id={`field-${name}-wrong`} problems={problems.filter(({ field }) => field === name)} editor={editor} />
+          </div>
+        ))}
+        {rest.length > 0 && (
+          <details open={this.state.more || wrong.length > 0} onToggle={(event) => this.setState({ more: event.target.open })}>
+            <summary>{rest.length} more fields</summary>
+            {(this.state.more || wrong.length > 0) && rest.map(row)}
+          </details>
+        )}
+        <div class="actions">
+          <button type="button" onClick={() => editor.takeSample(operator.id)}>
+            Sample rows
+          </button>
+          <button type="button" onClick={() => editor.select(operator.id) ?? editor.remove()}>
+            Remove
+          </button>
+        </div>
+      </div>
+    );
+  }
+
+  // What the operator reads: another way to connect it.
+  inputs(operator, document) {
+    const { editor } = this.props;
+    const ports = editor.portsOf(operator);
+    if (!ports.length) return null;
+    const could = document.operators.filter(({ id }) => editor.canConnect(id, operator.id));
+    return ports.map((name, port) => {
+      const input = operator.inputs[port] ?? "";
+      if (port > operator.inputs.length) return null;
+      const label = ports.length > 1 ? `reads ${name || port + 1}` : "reads";
+      const known = input === "" || operatorOf(document, input);
+      return (
+        <div class="row inputs" key={port}>
+          <span class="label">{label}</span>
+          <select
+            data-field={`input-${port}`}
+            aria-label={`${label}: input of ${operator.id}`}
+            value={input}
+            onChange={({ target }) =>
+              target.value === ""
+                ? editor.do(`disconnect ${input} from ${operator.id}`, [{ op: "disconnect", from: input, to: operator.id, port }])
+                : editor.connect(target.value, operator.id, port)
+            }
+          >
+            <option value="">nothing</option>
+            {!known && <option value={input}>{input}</option>}
+            {could.map(({ id }) => (
+              <option key={id} value={id}>
+                {id}
+              </option>
+            ))}
+          </select>
+        </div>
+      );
+    });
+  }
+
+  plan() {
+    const { editor } = this.props;
+    const { document } = editor;
+    const problems = editor.problemsOf("").map((problem) => ({ ...problem, field: (problem.field ?? "").replace(/^qos\./, "") }));
+    const known = new Set(editor.catalogue.qos.map(({ name }) => name));
+    const empty = !document.operators.length && document.readable !== false;
+    const loose = empty ? [] : problems.filter(({ field }) => !known.has(field.split(".")[0]));
+    const others = (document.problems ?? []).filter(({ operator }) => operator);
+    const [first, rest] = this.split("", editor.catalogue.qos, [], document.qos ?? {}, problems);
+    const row = (parameter) => (
+      <Row
+        key={parameter.name}
+        parameter={parameter}
+        value={document.qos?.[parameter.name]}
+        commit={(value) => editor.setQos(parameter.name, value)}
+        problems={problems}
+        columns={{}}
+        editor={editor}
+        prefix="qos"
+        told={this.told}
+      />
+    );
+    return (
+      <div class="fields">
+        <div class="heading">
+          <Combo name="name" value={document.name ?? ""} label="name of the plan" placeholder="plan" commit={(name) => editor.setName(name)} />
+          <span class="kind">plan</span>
+        </div>
+        <Wrong id="plan-wrong" problems={loose} editor={editor} />
+        <p class="about">Quality of service that the results need:</p>
+        {first.map(row)}
+        {rest.length > 0 && (
+          <details>
+            <summary>{rest.length} more requirements</summary>
+            {rest.map(row)}
+          </details>
+        )}
+        {others.length > 0 && (
+          <ul class="all">
+            {others.map((problem, index) => (
+              <li key={index}>
+                <button type="button" onClick={() => editor.openForm(problem.operator, problem.field?.split(".")[0])}>
+                  {[problem.operator, problem.field].filter(Boolean).join(", ")}
+                </button>{" "}
+                {words(problem)}
+              </li>
+            ))}
+          </ul>
+        )}
+      </div>
+    );
+  }
+}

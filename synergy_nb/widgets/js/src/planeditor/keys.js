@@ -1,0 +1,144 @@
+// The canvas by keyboard, and the guard that keeps keys from the notebook around it.
+import { readersOf } from "./operations.js";
+
+const GUARD = "data-lm-suppress-shortcuts"; // JupyterLab's own keys would work on the cell: x cuts it, dd deletes it
+
+// Keys that are typed in the view stay in it. JupyterLab listens on the document in the capturing phase and looks for the
+// attribute at the element with the focus and those around it; others listen while the event bubbles.
+export function guard(root) {
+  root.setAttribute(GUARD, "true");
+  root.addEventListener("focusin", ({ target }) => target.setAttribute?.(GUARD, "true"), true);
+  for (const type of ["keydown", "keyup", "keypress"]) root.addEventListener(type, (event) => event.stopPropagation());
+  for (const type of ["copy", "cut", "paste"]) root.addEventListener(type, (event) => event.stopPropagation());
+}
+
+export const KEYS = [
+  ["→ ←", "along the lines, to readers and inputs"],
+  ["↑ ↓", "to the operators above and below"],
+  ["Enter", "form of the operator; Escape comes back"],
+  ["/", "palette: type a few letters, Enter adds"],
+  ["c", "connect: arrows choose the input, Enter connects"],
+  ["e", "selects a line to the operator; again the next one"],
+  ["Delete", "removes what is selected; its readers read its input"],
+  ["F2", "renames"],
+  ["s", "sample rows"],
+  ["Shift + arrow", "selects more; Ctrl+A all"],
+  ["Ctrl+C  Ctrl+X  Ctrl+V", "copy, cut and paste as YAML"],
+  ["Ctrl+Z  Ctrl+Y", "undo, redo"],
+  ["+  −  0", "zoom; all of the plan"],
+];
+
+// The operator that is reached from `id` by an arrow.
+export function neighbour(document, places, id, arrow) {
+  const here = places.get(id);
+  if (!here) return document.operators[0]?.id ?? null;
+  const height = (other) => Math.abs((places.get(other)?.y ?? 0) - here.y);
+  const nearest = (ids) => [...new Set(ids)].filter((other) => places.has(other)).sort((one, two) => height(one) - height(two))[0] ?? null;
+  if (arrow === "ArrowRight") return nearest(readersOf(document, id).map((reader) => reader.id));
+  if (arrow === "ArrowLeft") return nearest(document.operators.find((each) => each.id === id)?.inputs ?? []);
+  const down = arrow === "ArrowDown";
+  const beyond = [...places].filter(([other, { y }]) => other !== id && (down ? y > here.y : y < here.y));
+  const far = ([, place]) => Math.abs(place.rank - here.rank) * 1000 + Math.abs(place.y - here.y);
+  return beyond.sort((one, two) => far(one) - far(two))[0]?.[0] ?? null;
+}
+
+export function historyKey(editor, event) {
+  if (!(event.ctrlKey || event.metaKey) || event.altKey) return false;
+  const key = event.key.toLowerCase();
+  if (key === "z") editor.undo(event.shiftKey ? "redo" : "undo");
+  else if (key === "y" && !event.shiftKey) editor.undo("redo");
+  else return false;
+  event.preventDefault();
+  return true;
+}
+
+export function canvasKey(editor, canvas, event) {
+  if (event.defaultPrevented || historyKey(editor, event)) return;
+  const { key } = event;
+  if (event.ctrlKey || event.metaKey || event.altKey) {
+    if (key.toLowerCase() === "a") {
+      editor.selectAll();
+      event.preventDefault();
+    }
+    return;
+  }
+  const done = editor.connecting ? connectingKey(editor, key) : plainKey(editor, canvas, event);
+  if (done) event.preventDefault();
+}
+
+function connectingKey(editor, key) {
+  if (key === "ArrowRight" || key === "ArrowDown") editor.moveConnection(1);
+  else if (key === "ArrowLeft" || key === "ArrowUp") editor.moveConnection(-1);
+  else if (key === "Enter" || key === " ") editor.finishConnection();
+  else if (key === "Escape" || key === "c") {
+    editor.connecting = null;
+    editor.say("Not connected.");
+  } else return key !== "Tab";
+  return true;
+}
+
+function plainKey(editor, canvas, event) {
+  const { key } = event;
+  const { document } = editor;
+  const current = editor.current ?? document.operators[0]?.id ?? null;
+  if (key.startsWith("Arrow")) {
+    const places = canvas.props.scene.target.nodes;
+    const next = editor.current === null ? current : neighbour(document, places, current, key);
+    if (next !== null) editor.select(next, { more: event.shiftKey, focus: true });
+    return true;
+  }
+  switch (key) {
+    case "Enter":
+    case " ":
+      if (editor.link) editor.takeSample(editor.link.from, editor.link);
+      else if (current !== null) editor.openForm(current);
+      return true;
+    case "/":
+    case "a":
+      if (!editor.selected.size && !editor.link && current !== null) editor.select(current);
+      editor.wantsFocus = { palette: true };
+      editor.changed();
+      return true;
+    case "c":
+      if (current !== null) editor.startConnection(current);
+      return true;
+    case "e":
+      nextLink(editor, current);
+      return true;
+    case "Delete":
+    case "Backspace":
+      editor.remove();
+      return true;
+    case "F2":
+      if (current !== null) editor.openForm(current, "id");
+      return true;
+    case "s":
+      if (current !== null) editor.takeSample(editor.link?.from ?? current, editor.link);
+      return true;
+    case "Escape":
+      editor.clear();
+      return true;
+    case "+":
+    case "=":
+      canvas.zoom(1.2);
+      return true;
+    case "-":
+      canvas.zoom(1 / 1.2);
+      return true;
+    case "0":
+      canvas.fit();
+      return true;
+    case "?":
+      editor.toggleHelp();
+      return true;
+    default:
+      return false;
+  }
+}
+
+function nextLink(editor, current) {
+  const operator = editor.operator(current);
+  if (!operator?.inputs.length) return editor.say("There is no line to this operator.");
+  const port = editor.link?.to === current ? (editor.link.port + 1) % operator.inputs.length : 0;
+  editor.selectLink({ from: operator.inputs[port], to: current, port });
+}

@@ -1,0 +1,41 @@
+// What happened to the running application, on an axis of time.
+
+const GLYPHS = { bad: "▲", good: "✓", death: "▲", failed: "▲", takeover: "⇄", move: "⇢", migration: "⇢", started: "▸", ended: "■" };
+const BAD = new Set(["bad", "death", "failed"]);
+const LEAST = 30; // seconds that the axis shows
+
+const clock = (seconds) => `${Math.floor(seconds / 60)}:${String(Math.floor(seconds % 60)).padStart(2, "0")}`;
+
+export function Marks({ live }) {
+  const marks = live.marks ?? [];
+  const start = live.start ?? Math.min(0, ...marks.map(({ t }) => t));
+  const now = Math.max(live.now ?? 0, ...marks.map(({ t }) => t), start + LEAST);
+  const share = (t) => `${(((t - start) / (now - start)) * 100).toFixed(2)}%`;
+  const step = [5, 10, 30, 60, 120, 300, 600, 1800, 3600].find((each) => (now - start) / each <= 8) ?? 7200;
+  const ticks = Array.from({ length: Math.floor((now - start) / step) + 1 }, (_, index) => start + index * step);
+  const last = marks.at(-1);
+  return (
+    <div class="marks-axis" role="group" aria-label="what happened, on an axis of time">
+      <div class="axis">
+        {ticks.map((tick) => (
+          <span class="tick" key={tick} style={{ left: share(tick) }}>
+            {clock(tick - start)}
+          </span>
+        ))}
+        {marks.map(({ t, kind, text }) => (
+          <button
+            type="button"
+            key={`${t} ${text}`}
+            class={`mark${BAD.has(kind) ? " bad" : ""}`}
+            style={{ left: share(t) }}
+            title={`${clock(t - start)} ${text}`}
+            aria-label={`after ${clock(t - start)}: ${text}`}
+          >
+            {GLYPHS[kind] ?? "●"}
+          </button>
+        ))}
+      </div>
+      <p>{last ? `${clock(last.t - start)} ${last.text}` : "Nothing has happened yet."}</p>
+    </div>
+  );
+}

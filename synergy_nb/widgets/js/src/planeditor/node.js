@@ -1,0 +1,182 @@
+// One operator on the canvas, as SVG.
+import { memo } from "preact/compat";
+import { FONT, portShifts } from "./describe.js";
+
+const COLOURS = 8;
+const LINE = 16;
+
+// A box whose left or right end is round where nothing comes in or goes out.
+export function outline(width, height, left, right) {
+  const one = left ? Math.min(height / 2, 17) : 7;
+  const two = right ? Math.min(height / 2, 17) : 7;
+  return (
+    `M${one},0H${width - two}Q${width},0 ${width},${two}V${height - two}Q${width},${height} ${width - two},${height}` +
+    `H${one}Q0,${height} 0,${height - one}V${one}Q0,0 ${one},0Z`
+  );
+}
+
+export const peerColour = (number) => `var(--peer-${number % COLOURS})`;
+
+function Ghosts({ words, width, height }) {
+  return words.slice(0, 3).map((text, index) => (
+    <g key={text} class="ghost" transform={`translate(8,${height + 4 + 18 * index})`}>
+      <rect width={width - 16} height="15" rx="5" />
+      <text x={(width - 16) / 2} y="11" text-anchor="middle">
+        {index === 2 && words.length > 3 ? `and ${words.length - 2} more` : text}
+      </text>
+    </g>
+  ));
+}
+
+function Box({ shown, width, ruler }) {
+  const { height, inset, ports, peer, brief, status, owner } = shown;
+  const rows = [
+    ["kind", shown.kind],
+    ["name", shown.id],
+  ];
+  if (brief) rows.push(["brief", brief]);
+  if (status) rows.push(["status", status]);
+  if (owner) rows.push(["owner", `⇄ shared with ${owner}`]);
+  const left = 12 + inset;
+  const room = width - left - 12;
+  const top = (height - LINE * rows.length) / 2 + 11.5;
+  return (
+    <g>
+      <path class="shape" d={outline(width, height, !ports.length, !shown.output)} />
+      {rows.map(([style, text], index) => {
+        const y = top + LINE * index;
+        const dot = style === "status" && peer !== null;
+        return (
+          <g key={style}>
+            {dot && <circle cx={left + 4} cy={y - 4} r="4" style={{ fill: peerColour(peer) }} />}
+            <text class={style} x={left + (dot ? 13 : 0)} y={y}>
+              {ruler.fit(style in FONT ? style : "brief", text, room - (dot ? 13 : 0))}
+            </text>
+          </g>
+        );
+      })}
+      {inset > 8 && <path class="divider" d={`M${inset + 4},8V${height - 8}`} />}
+    </g>
+  );
+}
+
+function Ports({ shown, width, aimed, flow }) {
+  const { id, ports, height } = shown;
+  const shifts = portShifts(ports.length);
+  return (
+    <g class="ports">
+      {ports.map(({ name, taken }, port) => {
+        const y = height / 2 + shifts[port];
+        return (
+          <g key={port} class={`port${taken ? " taken" : ""}${aimed === port ? " aimed" : ""}`}>
+            {name && ports.length > 1 && (
+              <text x="9" y={y + 3.5}>
+                {name}
+              </text>
+            )}
+            <circle class="dot" cx="0" cy={y} r="4.5" />
+            <circle
+              class="synergy-flow__handle nopan target connectable connectableend"
+              data-id={`${flow}-${id}-${port}-target`}
+              data-nodeid={id}
+              data-handleid={port}
+              data-handlepos="left"
+              cx="0"
+              cy={y}
+              r="10"
+            >
+              <title>{`input ${port + 1}${name ? `: ${name}` : ""} of ${id}`}</title>
+            </circle>
+          </g>
+        );
+      })}
+      {shown.output && (
+        <g class="port out">
+          <circle class="dot" cx={width} cy={height / 2} r="4.5" />
+          <circle
+            class="synergy-flow__handle nopan source connectable connectablestart"
+            data-id={`${flow}-${id}-out-source`}
+            data-nodeid={id}
+            data-handleid="out"
+            data-handlepos="right"
+            cx={width}
+            cy={height / 2}
+            r="11"
+          >
+            <title>{`output of ${id}: drag to an input`}</title>
+          </circle>
+        </g>
+      )}
+    </g>
+  );
+}
+
+// `mark`: an exclamation mark with the number of problems, or what the draft changes.
+function Marks({ shown, width }) {
+  const tag = { new: "+ new", changed: "~ changed", shared: "⇄ shared" }[shown.change];
+  return (
+    <g class="marks">
+      {tag && (
+        <g class={`tag ${shown.change}`} transform={`translate(10,-8)`}>
+          <rect width={tag.length * 5.6 + 12} height="15" rx="7.5" />
+          <text x={tag.length * 2.8 + 6} y="11" text-anchor="middle">
+            {tag}
+          </text>
+        </g>
+      )}
+      {shown.spark && (
+        <text class="spark-name" x={width - 4} y="-11" text-anchor="end">
+          Spark
+        </text>
+      )}
+      {shown.problems > 0 && (
+        <g class="problem-badge" transform={`translate(${width - 4},-3)`}>
+          <title>{shown.problem}</title>
+          <circle r="9" />
+          <text y="4" text-anchor="middle">
+            {shown.problems > 1 ? shown.problems : "!"}
+          </text>
+        </g>
+      )}
+    </g>
+  );
+}
+
+function Node({ shown, place, state, words, tab, aimed, ruler, flow }) {
+  const { width, height } = place;
+  const kinds = ["node", state, shown.problems && "wrong", shown.unchecked && "unchecked", shown.change, shown.spark && "on-spark"];
+  return (
+    <g
+      class={kinds.filter(Boolean).join(" ")}
+      data-node={shown.id}
+      transform={`translate(${place.x},${place.y})`}
+      tabindex={tab}
+      role="button"
+      aria-roledescription="operator"
+      aria-label={words}
+      aria-pressed={state.includes("selected")}
+      data-lm-suppress-shortcuts="true"
+    >
+      <Ghosts words={shown.ghosts} width={width} height={height} />
+      {shown.spark && <rect class="spark" x="-7" y="-7" width={width + 14} height={height + 14} rx="12" />}
+      <path class="halo" d={outline(width, height, !shown.ports.length, !shown.output)} />
+      <Box shown={shown} width={width} ruler={ruler} />
+      <Ports shown={shown} width={width} aimed={aimed} flow={flow} />
+      <Marks shown={shown} width={width} />
+    </g>
+  );
+}
+
+// Drawn again only if something of it has changed.
+export const NodeView = memo(
+  Node,
+  (one, other) =>
+    one.signature === other.signature &&
+    one.place.x === other.place.x &&
+    one.place.y === other.place.y &&
+    one.place.width === other.place.width &&
+    one.state === other.state &&
+    one.words === other.words &&
+    one.tab === other.tab &&
+    one.aimed === other.aimed,
+);

@@ -1,0 +1,60 @@
+// The picture of the present document: descriptions of operators and lines, their places, and the way there from the
+// picture before, which takes a moment so that the eye can follow.
+import { between } from "./geometry.js";
+import { aloud, describe, linesOf, portShifts } from "./describe.js";
+import { layout } from "./layout.js";
+
+const MOVE = 160; // milliseconds
+const COLUMN = 36; // pixels between two ranks
+const LABELLED = 62; // where lines have labels
+const FULL = 92; // where they say how full a queue is, too
+
+export class Scene {
+  constructor(editor, ruler) {
+    this.editor = editor;
+    this.ruler = ruler;
+    this.key = "";
+    this.before = null;
+    this.target = null;
+    this.since = -Infinity;
+    this.still = matchMedia("(prefers-reduced-motion: reduce)").matches;
+  }
+
+  // Describes and places all that there is; `now` is in milliseconds.
+  update(now) {
+    const { editor, ruler } = this;
+    const operators = editor.document.operators;
+    this.shown = operators.map((operator) => describe(editor, operator, ruler));
+    this.lines = linesOf(editor);
+    this.words = new Map(operators.map((operator, index) => [operator.id, aloud(this.shown[index], operator)]));
+    const full = this.lines.some(({ level }) => level === "raised" || level === "high");
+    const labelled = this.lines.some(({ label }) => label);
+    const sized = this.shown.map(({ id, width, height, room, ports }) => ({
+      id,
+      width,
+      height: height + 2 * room, // ghosts are below, and the ports stay in the middle
+      ports: portShifts(ports.length),
+    }));
+    const column = full && labelled ? FULL : full || labelled ? LABELLED : COLUMN;
+    const key = JSON.stringify([column, sized, this.lines.map((line) => line.key)]);
+    if (key === this.key) return;
+    const first = this.target === null;
+    this.before = first ? null : this.places(now);
+    this.key = key;
+    this.target = layout(sized, this.lines, { column });
+    this.shown.forEach(({ id, room, height }) => {
+      const place = this.target.nodes.get(id);
+      place.y += room;
+      place.height = height;
+    });
+    this.since = first || this.still ? -Infinity : now;
+  }
+
+  moving(now) {
+    return now - this.since < MOVE;
+  }
+
+  places(now) {
+    return between(this.before, this.target, this.moving(now) ? (now - this.since) / MOVE : 1);
+  }
+}
