@@ -87,5 +87,5 @@ def test_an_own_operator_is_calibrated_by_its_example() -> None:
 def test_a_kind_is_declared_once_and_before_its_logic() -> None:
     with pytest.raises(ValueError, match="operator kind 'clip' is declared twice"):
         declared.declare(CLIP)
-    with pytest.raises(ValueError, match="operator kind 'clap' is not declared"):
+    with pytest.raises(ValueError, match="kind: 'clap' is not declared"):
         implements("clap")

@@ -182,7 +182,7 @@ def test_a_cluster_is_up_when_its_scheduler_info_lists_all_peers(monkeypatch: py
     [
         ({"peers": 0}, "peers: 0; expected at least 1"),
         ({"peers": 2, "per_process": 0}, "per_process: 0; expected at least 1"),
-        ({"peers": 2, "factory": "no.such:make"}, "factory: 'no.such:make' cannot be loaded"),
+        ({"peers": 2, "factory": "no.such:make"}, "factory: 'no.such:make'; expected a function"),
     ],
 )
 def test_bad_arguments_are_refused(arguments: dict[str, Any], message: str) -> None:

@@ -37,10 +37,10 @@ def test_a_pushed_source_takes_each_item_once_and_refuses_wrong_ones() -> None:
         plan = source("python", name="mine", columns=COLUMNS).filter("bytes >= 0").sink()
         order = deployment("app", plan, dict.fromkeys(plan.operators, "a"))
         one.carry_out(msgspec.structs.replace(order, running=False))
-        with pytest.raises(LookupError, match="application 'app' has no started source 'mine'"):
+        with pytest.raises(LookupError, match="name: 'mine'; expected a python source of application 'app'"):
             one.push("app", "mine", b"")
         one.carry_out(order)
-        with pytest.raises(LookupError, match="application 'app' has no started source 'yours'"):
+        with pytest.raises(LookupError, match="name: 'yours'; expected a python source of application 'app'"):
             one.push("app", "yours", b"")
         with pytest.raises(ValueError, match="item: "):
             one.push("app", "mine", b"nothing that an item looks like")
@@ -69,7 +69,7 @@ def test_a_pushed_source_takes_each_item_once_and_refuses_wrong_ones() -> None:
         received += numbers(await pair.results("a", "app"))
         assert received == list(range(pushed))
         assert one.push("app", "mine", encode(Punctuation(END, pushed, 0.0)))
-        with pytest.raises(ValueError, match="batch after the end of the stream"):
+        with pytest.raises(ValueError, match="item: a batch after the end of the stream; expected none"):
             one.push("app", "mine", encode(Batch(table(pushed, 1), pushed, 0.0)))
 
     play(scenario)

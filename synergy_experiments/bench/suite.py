@@ -9,7 +9,6 @@ machine was, and wherever another system is compared, both ran in turn in the sa
 
 from __future__ import annotations
 
-import difflib
 from collections.abc import Callable
 from typing import Any, Final
 
@@ -31,6 +30,7 @@ from synergy_experiments.bench import (
     throughput,
     view,
 )
+from synergy_nb.plan.units import did_you_mean
 
 __all__ = ["LONG", "NAMES", "run"]
 
@@ -91,8 +91,6 @@ def run(name: str, *, small: bool = False, progress: Callable[[float], None] | N
     """
     measure = _MEASUREMENTS.get(name)
     if measure is None:
-        near = difflib.get_close_matches(name, NAMES, 1)
-        hint = f"; did you mean {near[0]!r}?" if near else ""
-        raise ValueError(f"measurement: {name!r}; expected one of {', '.join(NAMES)}{hint}")
+        raise ValueError(f"measurement: {name!r}; expected one of {', '.join(NAMES)}{did_you_mean(name, NAMES)}")
     found = measure(small=small, progress=progress) if progress and name in LONG else measure(small=small)
     return {**found, "peers": found.get("peers", [])}

@@ -30,6 +30,7 @@ __all__ = [
     "print_json",
     "refuse",
     "running",
+    "similar_file",
     "writable",
 ]
 
@@ -48,6 +49,13 @@ def refuse(message: str) -> NoReturn:
     """Exit with a message about wrong input."""
     print_error(message)
     raise typer.Exit(BAD_INPUT)
+
+
+def similar_file(file: Path) -> str:
+    """Return a hint at the file in the same folder with the most similar name, for an error; empty if none is."""
+    from synergy_nb.plan.units import did_you_mean
+
+    return did_you_mean(file.name, [each.name for each in file.absolute().parent.glob("*")])
 
 
 def fail(message: str) -> NoReturn:
@@ -144,11 +152,7 @@ def parsed(file: Path) -> Plan:
     try:
         text = file.read_text(encoding="utf-8")
     except FileNotFoundError:
-        from synergy_nb.plan.units import nearest
-
-        folder = file.absolute().parent
-        near = nearest(file.name, [each.name for each in folder.iterdir()] if folder.is_dir() else [])
-        refuse(f"{file}: no such file; expected a query plan{f'; did you mean {near!r}?' if near else ''}")
+        refuse(f"{file}: no such file; expected a query plan{similar_file(file)}")
     except (OSError, UnicodeDecodeError) as error:
         reason = error.strerror if isinstance(error, OSError) else "not UTF-8 text"
         refuse(f"{file}: {reason}; expected a query plan in YAML")

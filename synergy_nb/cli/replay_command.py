@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Final
 
 import typer
 
-from synergy_nb.cli.input_checks import fail, print_json, refuse
+from synergy_nb.cli.input_checks import fail, print_json, refuse, similar_file
 from synergy_nb.cli.options import Json
 
 if TYPE_CHECKING:
@@ -56,7 +56,6 @@ def replay(
 
 
 def _read(file: Path) -> Recording:
-    from synergy_nb.plan.units import nearest
     from synergy_nb.recording.recording_file import NotARecording, read
 
     try:
@@ -64,9 +63,7 @@ def _read(file: Path) -> Recording:
     except NotARecording as error:
         refuse(str(error))
     except FileNotFoundError:
-        folder = file.absolute().parent
-        near = nearest(file.name, [each.name for each in folder.iterdir()] if folder.is_dir() else [])
-        refuse(f"{file}: no such file; expected a recording{f'; did you mean {near!r}?' if near else ''}")
+        refuse(f"{file}: no such file; expected a recording{similar_file(file)}")
     except OSError as error:
         refuse(f"{file}: {error.strerror}; expected a recording")
     return found

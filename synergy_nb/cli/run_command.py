@@ -14,7 +14,7 @@ import polars as pl
 from synergy_nb.events import Event
 from synergy_nb.lifecycle.origins import POLICIES
 from synergy_nb.plan import Plan, PlanError, Problem
-from synergy_nb.plan.units import nearest
+from synergy_nb.plan.units import did_you_mean, nearest
 from synergy_nb.reporting.explanation import Explanation
 from synergy_nb.reporting.formatting import counted
 from synergy_nb.runtime.client.cluster import Application, Cluster
@@ -196,8 +196,7 @@ def check_origin(origin: str | None, peers: int | None) -> str | None:
     names = [f"peer-{number}" for number in range(1, (peers or 0) + 1)]
     if origin is None or peers is None or origin in (*POLICIES, *names):
         return origin
-    near = nearest(origin, POLICIES)
-    hint = f"; did you mean {near!r}?" if near is not None else ""
+    hint = did_you_mean(origin, POLICIES)
     raise ValueError(f"{origin!r}; expected {', '.join(POLICIES)}, or one of {', '.join(names)}{hint}")
 
 

@@ -131,7 +131,7 @@ class Codec:
         names = [kind.__name__ for kind in types]
         doubled = {name for name in names if names.count(name) > 1}
         if doubled:
-            raise ValueError(f"two message types share a name: {', '.join(sorted(doubled))}")
+            raise ValueError(f"types: {', '.join(sorted(doubled))}; expected types with different names")
         self._types = {kind.__name__: kind for kind in types}
         self._union: Any = Union[tuple(types)]  # noqa: UP007 - built at run time
         self._decoder = msgspec.msgpack.Decoder(self._union)
@@ -336,7 +336,7 @@ class Peer:
         """Add a protocol; each message type may belong to one protocol only."""
         for kind, handler in protocol.handlers.items():
             if kind in self._handlers:
-                raise ValueError(f"message {kind.__name__} already belongs to another protocol")
+                raise ValueError(f"handlers: {kind.__name__} belongs to another protocol; expected one for each")
             self._handlers[kind] = _from_driver(self, handler) if issubclass(kind, DriverMessage) else handler
         self.protocols.append(protocol)
         return protocol

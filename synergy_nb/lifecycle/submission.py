@@ -8,7 +8,7 @@ from typing import Any
 
 from synergy_nb.lifecycle.origins import POLICIES
 from synergy_nb.plan import Plan
-from synergy_nb.plan.units import nearest
+from synergy_nb.plan.units import did_you_mean
 from synergy_nb.reporting.cluster_errors import ClusterError
 
 __all__ = ["check_submission", "known_peers_phrase", "unknown_peers"]
@@ -80,8 +80,7 @@ def check_submission(
     wrong: list[str] = []
     known = set(names.values())
     if origin is not None and origin not in known and origin not in POLICIES:
-        near = nearest(origin, POLICIES)
-        hint = f"; did you mean {near!r}?" if near is not None else ""
+        hint = did_you_mean(origin, POLICIES)
         wrong.append(f"origin: {origin!r}; expected {', '.join(POLICIES)}, or {known_peers_phrase(living)}{hint}")
     bound = origin if origin in known else None
     for operator, stated in plan.operators.items():

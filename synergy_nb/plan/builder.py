@@ -29,7 +29,7 @@ from synergy_nb.plan.profile_fields import PROFILE
 from synergy_nb.plan.query_plan import Plan
 from synergy_nb.plan.requirements import EQUAL, QOS_FIELDS
 from synergy_nb.plan.stream_ids import chosen, needed
-from synergy_nb.plan.units import nearest
+from synergy_nb.plan.units import did_you_mean
 from synergy_nb.plan.validation import Operator, PlanError, Problem, QoS
 
 __all__ = ["Stream", "plan", "source", "with_rows"]
@@ -61,8 +61,7 @@ class Stream(Methods):
         ports = KINDS[kind].ports if kind in KINDS and KINDS[kind].inputs == (1, 2) else ()
         valid = (*params, *ports, *(QOS_FIELDS if kind == "sink" else ()), *_PROFILE)
         for unknown in sorted(set(profile) - set(_PROFILE)):
-            near = nearest(unknown, valid)
-            hint = f"; did you mean {near!r}?" if near is not None else ""
+            hint = did_you_mean(unknown, valid)
             raise TypeError(f"{kind}: unknown argument {unknown!r}; expected one of {', '.join(valid)}{hint}")
         for stream in inputs:
             if not isinstance(stream, Stream):

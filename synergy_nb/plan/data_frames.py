@@ -17,7 +17,7 @@ import pyarrow as pa
 
 from synergy_nb.errors import SynergyError
 from synergy_nb.plan.operators.sources import DEFAULT_RATE, TIME_NAMES
-from synergy_nb.plan.units import nearest
+from synergy_nb.plan.units import did_you_mean
 
 __all__ = ["DataFrameError", "declared", "described", "is_frame", "normal", "single_use", "tables"]
 
@@ -333,8 +333,7 @@ def _two_clocks(clock: str) -> DataFrameError:
 
 def _found(name: str, names: Iterable[str]) -> str:
     known = list(names)
-    near = nearest(name, known)
-    return f"found {', '.join(known) or 'none'}" + (f"; did you mean {near!r}?" if near is not None else "")
+    return f"found {', '.join(known) or 'none'}{did_you_mean(name, known)}"
 
 
 def _first_line(error: BaseException) -> str:

@@ -17,6 +17,7 @@ from synergy_nb.errors import SynergyError
 __all__ = [
     "WrongValue",
     "WrongValues",
+    "did_you_mean",
     "duration",
     "format_duration",
     "format_fraction",
@@ -137,6 +138,16 @@ def nearest(name: Any, valid: Iterable[str]) -> str | None:
     folded = {candidate.casefold(): candidate for candidate in reversed(names)}
     close = difflib.get_close_matches(name.casefold(), list(folded), n=1, cutoff=0.55)
     return folded[close[0]] if close else None
+
+
+def did_you_mean(name: Any, valid: Iterable[str]) -> str:
+    """Return a hint at the :func:`nearest` name for the end of an error's text; empty if no name is close.
+
+    >>> did_you_mean("agregate", ["filter", "aggregate"]), did_you_mean("x", ["filter"])
+    ("; did you mean 'aggregate'?", '')
+    """
+    near = nearest(name, valid)
+    return "" if near is None else f"; did you mean {near!r}?"
 
 
 def _finite(value: Any, expected: str) -> float:

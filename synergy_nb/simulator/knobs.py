@@ -6,7 +6,7 @@ import math
 from typing import TYPE_CHECKING
 
 from synergy_nb.errors import user_facing
-from synergy_nb.plan.units import WrongValue, duration, nearest
+from synergy_nb.plan.units import WrongValue, did_you_mean, duration
 from synergy_nb.reporting.cluster_errors import ClusterError
 
 if TYPE_CHECKING:
@@ -153,8 +153,7 @@ class Knobs:
         """Return the name of a peer that lives."""
         known = self.world.topology.peers
         if peer not in known:
-            near = nearest(peer, known) if isinstance(peer, str) else None
-            hint = f"; did you mean {near!r}?" if near is not None else ""
+            hint = did_you_mean(peer, known)
             shown = ", ".join(known[:8]) + (f" ... {known[-1]}" if len(known) > 8 else "")
             raise ClusterError(f"{field}: {peer!r}; expected a peer of this simulation: {shown}{hint}")
         if self.world.dead(peer):
@@ -164,6 +163,5 @@ class Knobs:
     def _operator(self, application: SimulatedApplication, operator: str) -> None:
         if operator not in application.plan.operators:
             known = ", ".join(application.plan.operators)
-            near = nearest(operator, application.plan.operators) if isinstance(operator, str) else None
-            hint = f"; did you mean {near!r}?" if near is not None else ""
+            hint = did_you_mean(operator, application.plan.operators)
             raise ClusterError(f"operator: {operator!r}; expected one of the plan: {known}{hint}")

@@ -40,8 +40,7 @@ from synergy_nb.models.replication_config import ReplicationConfig
 from synergy_nb.plan import Plan
 from synergy_nb.plan.placement_modes import placement_of
 from synergy_nb.plan.requirements import check_discipline
-from synergy_nb.plan.units import duration
-from synergy_nb.plan.units import nearest as nearest_name
+from synergy_nb.plan.units import did_you_mean, duration
 from synergy_nb.recording.descriptions import describe
 from synergy_nb.recording.replay import Step
 from synergy_nb.reporting.cluster_errors import ClusterError, NotAdmitted
@@ -401,8 +400,7 @@ class Simulation(Knobs):
             alike = [each for each in self._applications.values() if each.plan.name == named and each.status in LASTING]
             if len(alike) == 1:
                 return alike[0]
-            near = nearest_name(str(named), [*self._applications])
-            hint = f"; did you mean {near!r}?" if near else ""
+            hint = did_you_mean(str(named), [*self._applications])
             known = ", ".join(self._applications) or "none was submitted"
             raise ClusterError(f"application: {named!r}; expected one of this simulation: {known}{hint}")
         return found
@@ -473,8 +471,7 @@ def _topology(names: list[str], network: Any, cores: float | None, seed: int) ->
     if isinstance(network, str) and "/" in network:
         return of_topohub(network, names, seed=seed, capacities=capacities)
     if isinstance(network, str) or not hasattr(network, "__len__"):
-        near = nearest_name(network, ("wide area", "local")) if isinstance(network, str) else None
-        hint = f"; did you mean {near!r}?" if near else ""
+        hint = did_you_mean(network, ("wide area", "local"))
         raise ValueError(
             f"network: {network!r}; expected 'wide area', 'local', round-trip times in ms or the path of an .npz file "
             f"with them, a published network such as 'sndlib/germany50', or a Topology{hint}"

@@ -9,7 +9,8 @@ import polars as pl
 
 from synergy_nb.dataflow.tuples import TYPES
 from synergy_nb.plan.operators.sources import TIME_NAMES
-from synergy_nb.traces.typed_columns import convert, hint
+from synergy_nb.plan.units import did_you_mean
+from synergy_nb.traces.typed_columns import convert
 
 __all__ = ["clock_of", "parquet_kinds", "stream_schema", "text_kinds"]
 
@@ -27,7 +28,7 @@ def clock_of(path: Path, names: Sequence[str], columns: Mapping[str, str] | None
         time = next((name for name in (*TIME_NAMES, *stated[:1]) if name in names), "time")
     if time not in names:
         raise ValueError(
-            f"{path}: time: column {time!r} is not there; expected one of {', '.join(names)}{hint(time, names)}"
+            f"{path}: time: column {time!r} is not there; expected one of {', '.join(names)}{did_you_mean(time, names)}"
         )
     return time
 
@@ -99,11 +100,11 @@ def _check(path: Path, names: Sequence[str], kinds: Mapping[str, str]) -> None:
     for name, kind in kinds.items():
         if kind not in TYPES:
             raise ValueError(
-                f"columns: {name!r} of type {kind!r}; expected {', '.join(TYPES)}{hint(kind, tuple(TYPES))}"
+                f"columns: {name!r} of type {kind!r}; expected {', '.join(TYPES)}{did_you_mean(kind, tuple(TYPES))}"
             )
         if name not in names:
             raise ValueError(
-                f"{path}: column {name!r} is not there; expected one of {', '.join(names)}{hint(name, names)}"
+                f"{path}: column {name!r} is not there; expected one of {', '.join(names)}{did_you_mean(name, names)}"
             )
 
 

@@ -20,7 +20,7 @@ from typing import Any, Final
 
 import msgspec
 
-from synergy_nb.plan.units import nearest
+from synergy_nb.plan.units import did_you_mean
 
 __all__ = ["DATASETS", "Dataset", "Found", "fetch", "find", "folders", "listing"]
 
@@ -152,8 +152,7 @@ def find(name: str, environ: Mapping[str, str] = os.environ, here: str | Path = 
     dataset = next((known for known in DATASETS if known.name == name), None)
     if dataset is None:
         names = [known.name for known in DATASETS]
-        near = nearest(name, names)
-        hint = f"; did you mean {near!r}?" if near else ""
+        hint = did_you_mean(name, names)
         raise ValueError(f"dataset: {name!r}; expected one of {', '.join(names)}{hint}")
     looked = folders(environ, here)
     for folder in looked:

@@ -19,7 +19,7 @@ import polars as pl
 
 from synergy_nb.dataflow.tuples import END, START, Batch, Item, Punctuation
 from synergy_nb.plan.operators.sources import TRACE_SCHEMAS
-from synergy_nb.plan.units import nearest
+from synergy_nb.plan.units import did_you_mean
 from synergy_nb.traces import packets
 from synergy_nb.traces.time_order import Store, Survey, Times, sized
 from synergy_nb.traces.trace_files import Opened, opened, sniff
@@ -254,8 +254,7 @@ def paced(
 def _connector(params: Mapping[str, Any]) -> str:
     found = params.get("connector", "trace")
     if found not in CONNECTORS:
-        near = nearest(found, CONNECTORS)
-        hint = f"; did you mean {near!r}?" if near else ""
+        hint = did_you_mean(found, CONNECTORS)
         raise ValueError(f"connector: {found!r}; expected one of {', '.join(CONNECTORS)}{hint}")
     return str(found)
 

@@ -15,7 +15,7 @@ import polars as pl
 from synergy_nb.dataflow.tuples import TYPES
 from synergy_nb.plan import Plan
 from synergy_nb.plan.data_frames import DataFrameError, is_frame, normal, tables
-from synergy_nb.plan.units import nearest
+from synergy_nb.plan.units import did_you_mean
 from synergy_nb.reporting.cluster_errors import ClusterError
 from synergy_nb.traces.typed_columns import convert
 
@@ -170,8 +170,7 @@ class RowReader:
 
     def _missing(self, name: str, kind: str, found: Iterable[str], where: str) -> FeedError:
         known = [str(each) for each in found]
-        near = nearest(name, known)
-        hint = f"; did you mean {near!r}?" if near is not None else ""
+        hint = did_you_mean(name, known)
         role = f"{kind}, the event time" if name == self.clock else kind
         within = f" in {where}" if where else ""
         columns = ", ".join(known) or "none"

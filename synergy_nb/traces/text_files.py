@@ -6,7 +6,6 @@ is parsed. A piece may end anywhere; :func:`whole_lines` splits at line ends.
 
 from __future__ import annotations
 
-import difflib
 import zlib
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
@@ -14,6 +13,7 @@ from pathlib import Path
 from typing import BinaryIO, Final
 
 from synergy_nb.plan.operators.sources import FORMATS
+from synergy_nb.plan.units import did_you_mean
 
 __all__ = ["BLOCK", "LONGEST", "beginning", "head", "pieces", "too_long", "whole_lines"]
 
@@ -37,8 +37,7 @@ def head(path: Path) -> bytes:
         with path.open("rb") as file:
             found = file.read(512)
     except FileNotFoundError:
-        near = difflib.get_close_matches(path.name, [p.name for p in path.parent.glob("*")], n=1)
-        hint = f"; did you mean {near[0]!r}?" if near else ""
+        hint = did_you_mean(path.name, [each.name for each in path.parent.glob("*")])
         raise ValueError(f"{path}: no such file; expected a trace file{hint}") from None
     except OSError as error:
         raise ValueError(f"{path}: cannot be read: {error.strerror}") from None

@@ -16,11 +16,12 @@ import msgspec
 import polars as pl
 
 from synergy_nb.plan.operators.sources import FORMATS, TRACE_SCHEMAS
+from synergy_nb.plan.units import did_you_mean
 from synergy_nb.traces.logs import LOGS, log_blocks
 from synergy_nb.traces.parquet import parquet_blocks, stored
 from synergy_nb.traces.tabular import csv_blocks, csv_layout, separator_of, tcp_blocks
 from synergy_nb.traces.text_files import beginning, head
-from synergy_nb.traces.typed_columns import Malformed, Tally, hint
+from synergy_nb.traces.typed_columns import Malformed, Tally
 
 __all__ = ["Malformed", "Opened", "Trace", "load", "opened", "sniff"]
 
@@ -117,7 +118,7 @@ def opened(
     path = Path(path)
     kind = format if format is not None else sniff(path)
     if kind not in FORMATS:
-        raise ValueError(f"format: {kind!r}; expected one of {', '.join(FORMATS)}{hint(kind, FORMATS)}")
+        raise ValueError(f"format: {kind!r}; expected one of {', '.join(FORMATS)}{did_you_mean(kind, FORMATS)}")
     if kind == "parquet":
         if head(path)[:4] != b"PAR1":
             raise ValueError(f"{path}: not a Parquet file{_other_format(path, kind)}")

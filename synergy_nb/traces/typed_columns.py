@@ -13,9 +13,8 @@ import msgspec
 import polars as pl
 
 from synergy_nb.dataflow.tuples import TYPES
-from synergy_nb.plan.units import nearest
 
-__all__ = ["EXPECTED", "Bad", "Malformed", "Tally", "convert", "hint", "typed"]
+__all__ = ["EXPECTED", "Bad", "Malformed", "Tally", "convert", "typed"]
 
 EXPECTED: Final = {
     "int": "an integer",
@@ -185,9 +184,3 @@ def _dates(column: pl.Series) -> pl.Series:
     day = text.str.to_date("%Y-%m-%d", strict=False).cast(pl.Datetime("us"))
     zoned = text.str.to_datetime("%Y-%m-%d %H:%M:%S%.f%#z", strict=False, time_unit="us").dt.replace_time_zone(None)
     return naive.zip_with(naive.is_not_null(), day.zip_with(day.is_not_null(), zoned))
-
-
-def hint(name: str, known: Sequence[str]) -> str:
-    """Hint for a message that refuses ``name``: the most similar known name."""
-    near = nearest(name, known)
-    return f"; did you mean {near!r}?" if near else ""

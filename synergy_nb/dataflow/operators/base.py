@@ -395,11 +395,11 @@ def implements(kind: str) -> Callable[[_Factory], _Factory]:
         If no operator is declared as ``kind``, or it already has a logic.
     """
     if kind not in KINDS:
-        raise ValueError(f"operator kind {kind!r} is not declared; expected one of {', '.join(KINDS)}")
+        raise ValueError(f"kind: {kind!r} is not declared; expected one of {', '.join(KINDS)}")
 
     def register(factory: _Factory) -> _Factory:
         if kind in _REGISTRY:
-            raise ValueError(f"operator kind {kind!r} is implemented twice")
+            raise ValueError(f"kind: {kind!r} has a logic already; expected one logic for each kind")
         _REGISTRY[kind] = factory
         return factory
 

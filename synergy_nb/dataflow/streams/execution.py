@@ -205,7 +205,7 @@ class Work(NamedTuple):
         try:
             operator = component.logic
             if operator is None:
-                raise ValueError(f"operator {component.operator!r} is a source, which is read and not executed")
+                raise ValueError(f"operator: {component.operator!r} is a source; expected one that reads inputs")
             steps = component.steps if component.steps is not None else self._all(operator)
             component.steps = None
             made: list[Item] = []

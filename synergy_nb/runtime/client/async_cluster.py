@@ -347,7 +347,7 @@ class AsyncCluster:
             break
         if state is None:
             if origin not in self.peers:
-                raise ClusterError("no peer of the cluster answers")
+                raise ClusterError("no peer of the cluster answers; expected at least one")
             living = _alive(await self.states())
             raise ClusterError(f"origin: peer {origin!r} does not answer; expected {known_peers_phrase(living)}")
         running = AsyncApplication(self, plan, address, state)

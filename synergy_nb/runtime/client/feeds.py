@@ -22,7 +22,7 @@ import polars as pl
 from synergy_nb.dataflow.tuples import END, Batch, Item, Punctuation
 from synergy_nb.plan.data_frames import is_frame, single_use
 from synergy_nb.plan.parameter_types import TYPES
-from synergy_nb.plan.units import duration, nearest
+from synergy_nb.plan.units import did_you_mean, duration
 from synergy_nb.reporting.formatting import seconds
 from synergy_nb.traces.rows import FeedError, RowReader
 
@@ -64,8 +64,7 @@ class Feed:
             raise FeedError(f"columns: {columns!r}; expected column to type, as in {{'user': 'str'}}")
         for name, kind in columns.items():
             if kind not in TYPES:
-                near = nearest(kind, TYPES)
-                hint = f"; did you mean {near!r}?" if near is not None else ""
+                hint = did_you_mean(kind, TYPES)
                 raise FeedError(f"columns: {name!r}: {kind!r}; expected one of {', '.join(TYPES)}{hint}")
         if isinstance(room, bool) or not isinstance(room, int) or room < 1:
             raise FeedError(f"room: {room!r}; expected a number of rows of at least 1")

@@ -265,7 +265,9 @@ def follow_journals(cluster: Cluster | AsyncCluster) -> JournalFollower:
     try:
         asyncio.get_running_loop()
     except RuntimeError:
-        raise ClusterError("a cluster of coroutines is followed on its event loop, within a coroutine") from None
+        raise ClusterError(
+            "cluster: one for coroutines; expected a call within a coroutine on its event loop"
+        ) from None
     return _follower(cluster)
 
 

@@ -344,7 +344,7 @@ class Host:
                 operator = operators.get(component.operator)
                 if operator is not None and operator.params.get("name") == name:
                     return feed
-        raise LookupError(f"application {application!r} has no started source {name!r} with connector python here")
+        raise LookupError(f"name: {name!r}; expected a python source of application {application!r} that runs here")
 
     # -- ends and failures ---------------------------------------------------------------------------------------
 

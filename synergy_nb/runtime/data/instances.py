@@ -120,7 +120,7 @@ def part_of(operator: Operator, component: Component, around: ExecutionContext) 
         If the peer has no Spark.
     """
     if around.spark is None:
-        raise ValueError(f"operator {operator.id!r}: this peer has no Spark")
+        raise ValueError(f"operator {operator.id!r}: this peer has no Spark; expected one that has")
     component.external = True
     return SparkPart(
         around.ready,
@@ -159,7 +159,8 @@ def feed_of(operator: Operator, plan: Plan, component: Component, since: Point, 
             )
         case "peers":
             if around.samples is None:
-                raise ValueError(f"operator {operator.id!r}: connector: 'peers': this peer does not measure itself")
+                what = f"operator {operator.id!r}: connector: 'peers': this peer does not measure itself"
+                raise ValueError(f"{what}; expected one that does")
             return PeerFeed(
                 around.ready,
                 around.clock,

@@ -409,7 +409,7 @@ class PushFeed(Feed):
                 return True
             item = msgspec.structs.replace(item, table=conform(item.table.tail(fresh), self._schema))
             if self.point.until == END:
-                raise ValueError("batch after the end of the stream")
+                raise ValueError("item: a batch after the end of the stream; expected none")
         elif item.position < position:
             return True
         chunks = self._cut(item, self.clock())

@@ -136,7 +136,7 @@ class ForkServer:
             self._loop, self._lock = loop, asyncio.Lock()
             loop.add_reader(self._control, self._read)
         if name in self._children:
-            raise ValueError(f"process {name!r} exists already")
+            raise ValueError(f"name: process {name!r} exists; expected a name that is not in use")
         child = self._children[name] = _Child()
         self._reported = loop.time()
         await self._send({"fork": name, "target": target, "spec": spec})

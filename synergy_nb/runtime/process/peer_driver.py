@@ -7,7 +7,6 @@ journal, instructions to a :class:`Host`. It does not depend on Dask; ``plugin.p
 from __future__ import annotations
 
 import asyncio
-import difflib
 import inspect
 import time
 from collections import deque
@@ -40,6 +39,7 @@ from synergy_nb.events import (
     encode_events,
 )
 from synergy_nb.events.journal import Journal
+from synergy_nb.plan.units import nearest
 from synergy_nb.runtime.process.peer_reports import LinkBandwidths
 from synergy_nb.runtime.transport.link import REPLACED, Limits, Links
 from synergy_nb.runtime.transport.wide_area import WideArea
@@ -320,9 +320,9 @@ class PeerRuntime:
     async def _on_request(self, _sender: str, operation: str, payload: bytes) -> bytes:
         handler = self.operations.get(operation)
         if handler is None:
-            near = difflib.get_close_matches(operation, self.operations, n=1)
-            hint = f"; did you mean {near[0]!r}?" if near else f"; known: {', '.join(sorted(self.operations))}"
-            raise ValueError(f"operation {operation!r} is unknown to {self.name}{hint}")
+            near = nearest(operation, self.operations)
+            expected = f"{near!r}" if near is not None else f"one of {', '.join(sorted(self.operations))}"
+            raise ValueError(f"operation: {operation!r} is unknown to {self.name}; expected {expected}")
         return await handler(payload)
 
     async def _ping(self, payload: bytes) -> bytes:

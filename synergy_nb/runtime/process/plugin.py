@@ -96,7 +96,7 @@ def load_factory(name: str) -> Any:
     try:
         return getattr(importlib.import_module(module), attribute)
     except (ImportError, AttributeError) as error:
-        raise ValueError(f"factory: {name!r} cannot be loaded: {error}") from error
+        raise ValueError(f"factory: {name!r}; expected a function that can be imported: {error}") from error
 
 
 class SynergyPlugin(WorkerPlugin):
@@ -180,7 +180,7 @@ def runtime_of(worker: Worker) -> PeerRuntime:
     """
     plugin = worker.plugins.get(PLUGIN)
     if not isinstance(plugin, SynergyPlugin) or plugin.runtime is None:
-        raise LookupError(f"no peer runs on worker {worker.name!r}")
+        raise LookupError(f"worker: no peer runs on {worker.name!r}; expected a worker with a peer")
     return plugin.runtime
 
 

@@ -331,7 +331,9 @@ class Service:
         pastry, directory = self.synergy.pastry, self.synergy.directory
         await self._wait_until(lambda: pastry.joined and directory.confirmed, POLL)
         if not pastry.joined:
-            raise ValueError(f"contact: {request.contact!r}; the ring could not be joined through it in {POLL:g} s")
+            raise ValueError(
+                f"contact: {request.contact!r}; expected a peer through which this one joins in {POLL:g} s"
+            )
         self.calibration.renew()
         return pack(Joined(sorted(self.synergy.probing.offers)))
 
@@ -343,7 +345,7 @@ class Service:
         request = unpack(payload, FindHosts)
         found = await self._commands.hosts(request.names, POLL)
         if found is None:
-            raise ValueError(f"names: the directory did not answer within {POLL:g} s")
+            raise ValueError(f"names: no answer of the directory; expected one within {POLL:g} s")
         return pack(HostsFound(found))
 
     async def _submit(self, payload: bytes) -> bytes:
