@@ -10,7 +10,7 @@ from __future__ import annotations
 import re
 import sys
 from pathlib import Path
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from synergy_nb.editing.operations import EditError
 from synergy_nb.editing.plan_text import EMPTY, PlanText
@@ -18,6 +18,9 @@ from synergy_nb.errors import user_facing
 from synergy_nb.plan import Plan, Problem
 from synergy_nb.plan.naming import NAME, is_name
 from synergy_nb.widgets.plan_editor import PlanEditor
+
+if TYPE_CHECKING:
+    import polars as pl
 
 __all__ = ["edit"]
 
@@ -73,7 +76,7 @@ def edit(what: Plan | str | Path | None = None, *, anew: bool = False) -> PlanEd
         if isinstance(what, Plan)
         else {}
     )
-    editor = PlanEditor(text, file=file, rows=rows)
+    editor = PlanEditor(text, file=file, rows=rows, reader=_first_rows)
     _open[key] = editor
     _stamps[key] = text
     return editor
@@ -100,6 +103,19 @@ def _start(what: object) -> tuple[tuple[str, str], str, Path | None]:
 
 def _named(name: str) -> str:
     return PlanText(EMPTY).set_top("name", name).text
+
+
+def _first_rows(plan: Plan, operator: str, rows: Any) -> pl.DataFrame:
+    """Read the first rows of a source that ``source(rows)`` made, for a sample; those of generators stay unread."""
+    from synergy_nb.editing.sampling import TAKEN, SampleError  # noqa: PLC0415 - only samples need Polars
+    from synergy_nb.plan.data_frames import is_frame, single_use  # noqa: PLC0415 - likewise
+    from synergy_nb.traces.rows import row_reader  # noqa: PLC0415 - likewise
+
+    if single_use(rows) or not (is_frame(rows) or isinstance(rows, list)):
+        expected = "a table; rows of a generator or a feed are read when the plan is submitted"
+        raise SampleError(f"operator {operator!r}, rows: a {type(rows).__name__}; expected {expected}")
+    few = rows[:TAKEN] if isinstance(rows, list) else rows.head(TAKEN) if hasattr(rows, "head") else rows
+    return row_reader(plan, operator).table(few)
 
 
 def _cell() -> str:

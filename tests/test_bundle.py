@@ -72,6 +72,7 @@ def test_wheel_and_sdist_contain_the_bundle_and_a_wheel_from_the_sdist_needs_no_
     nothing.mkdir()
     wheel = _hatch(next((tmp_path / "unpacked").iterdir()), "wheel", tmp_path / "wheel", PATH=str(nothing))
     with zipfile.ZipFile(wheel) as archive:
+        assert "synergy_nb/editing/templates/top_pairs.yaml" in archive.namelist()  # of the editor of plans
         names = set(archive.namelist())
         for name in BUILT:
             assert archive.read(f"synergy_nb/widgets/static/{name}") == (hatch_build.BUNDLE / name).read_bytes()

@@ -229,6 +229,16 @@ def test_removal_heals_and_insertion_divides() -> None:
     assert parsed_fields(doubled)["both"]["inputs"] == ["packets"]
 
 
+def test_a_connection_without_a_free_port_replaces_the_last() -> None:
+    text = "operators: {a: {kind: source}, b: {kind: source}, c: {kind: source}, j: {kind: join, inputs: [a, b]}}"
+    assert parsed_fields(edited(text, {"op": "connect", "from": "c", "to": "j"}))["j"]["inputs"] == ["a", "c"]
+    assert parsed_fields(edited(text, {"op": "connect", "from": "c", "to": "j", "port": 0}))["j"]["inputs"] == [
+        "c",
+        "b",
+    ]
+    assert edited(text, {"op": "connect", "from": "a", "to": "j"}) == text
+
+
 def test_connections_by_port() -> None:
     text = edited(LIST, {"op": "add", "kind": "filter", "operator": "small", "fields": {"where": "bytes < 9"}},
                   {"op": "connect", "from": "packets", "to": "small"}, {"op": "connect", "from": "small", "to": "both"})  # fmt: skip

@@ -63,7 +63,7 @@ def test_a_text_that_is_no_duration_is_refused(wrong: object) -> None:
 
 
 def test_the_nearest_unit_is_named() -> None:
-    with pytest.raises(WrongValue, match="did you mean 'min'"):
+    with pytest.raises(WrongValue, match="did you mean '20 min'"):
         parse_duration("20 mn")
 
 

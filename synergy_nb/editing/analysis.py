@@ -76,6 +76,8 @@ class Analysis(NamedTuple):
         Operator id to the columns of its stream with their types, as far as they are known.
     rates, loads
         Operator id to tuples/s of its stream, and to cores.
+    known
+        The part of the plan that has no problem; None if the text cannot be read.
     """
 
     plan: Plan | None
@@ -88,6 +90,7 @@ class Analysis(NamedTuple):
     columns: dict[str, dict[str, str]]
     rates: dict[str, float]
     loads: dict[str, float]
+    known: Plan | None = None
 
 
 def analyse(text: str) -> Analysis:
@@ -122,6 +125,7 @@ def analyse(text: str) -> Analysis:
         {name: dict(schema) for name, schema in checked.schemas.items() if schema},
         rates,
         loads,
+        partial,
     )
 
 

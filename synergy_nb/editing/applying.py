@@ -224,8 +224,8 @@ def _(operation: Connect, draft: _Draft) -> PlanText:
         raise WrongValue(start, "an operator other than a sink, which has no output", None, "from")
     inputs = list(plan.operators[end].streams)
     most = KINDS[fields["kind"]].inputs[1] if fields.get("kind") in KINDS else None
-    if port is None and most == 1 and inputs:
-        port = 0
+    if port is None and start not in inputs and most is not None and 0 < most <= len(inputs):
+        port = len(inputs) - 1  # there is no free one
     if start in inputs and (port is None or inputs[port : port + 1] == [start]):
         return plan
     if port is not None and 0 <= port < len(inputs):

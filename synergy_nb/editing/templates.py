@@ -5,11 +5,13 @@ from __future__ import annotations
 from functools import cache
 from importlib import resources
 from pathlib import Path
-from typing import NamedTuple
+from typing import Final, NamedTuple
 
 from synergy_nb.plan.plan_file import read
 
 __all__ = ["Template", "templates"]
+
+_FIRST: Final = "top_pairs"
 
 
 class Template(NamedTuple):
@@ -33,12 +35,10 @@ class Template(NamedTuple):
 @cache
 def templates() -> tuple[Template, ...]:
     """All templates: those that a wheel holds, or the files of the checkout that they are made from."""
-    packaged = Path(str(resources.files("synergy_nb.editing"))) / "templates"
+    packaged = list((Path(str(resources.files("synergy_nb.editing"))) / "templates").glob("*.yaml"))
     notebooks = Path(__file__).resolve().parents[2] / "notebooks"
-    files = sorted(packaged.glob("*.yaml")) or [
-        notebooks / "top_pairs.yaml",
-        *sorted((notebooks / "plans").glob("*.yaml")),
-    ]
+    files = packaged or [notebooks / "top_pairs.yaml", *(notebooks / "plans").glob("*.yaml")]
+    files.sort(key=lambda file: (file.stem != _FIRST, file.stem))
     found = []
     for file in files:
         if file.is_file():

@@ -172,7 +172,9 @@ def _unit_of(
         folded = spellings.get(lower, lower)
         if folded in units:  # `2 MIN`: the case of a duration carries no meaning; that of a size (B, b) does
             return units[folded]
-        raise WrongValue(text, expected, nearest(name, units))
+        near = nearest(name, units)
+        before, _, after = text.rpartition(spelling)
+        raise WrongValue(text, expected, None if near is None else f"{before}{near}{after}")
     return units[name]
 
 

@@ -15,11 +15,13 @@ from __future__ import annotations
 
 import contextlib
 import threading
+import time
 from collections.abc import Callable, Iterable, Mapping
+from functools import partial
 from html import escape
 from importlib import resources
 from pathlib import Path
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 import anywidget
 import traitlets
@@ -38,7 +40,15 @@ from synergy_nb.plan.builder import with_rows
 from synergy_nb.plan.units import WrongValue, nearest
 from synergy_nb.widgets.qos_view import BundleMissing, bundle
 
+if TYPE_CHECKING:
+    import polars as pl
+
+    from synergy_nb.editing.sampling import Sample
+
 __all__ = ["PlanEditor"]
+
+#: Function that reads the rows of a source: plan, id of the source, rows as ``source(rows)`` takes them.
+RowsReader = Callable[[Plan, str, Any], "pl.DataFrame"]
 
 _SUFFIXES: Final = {".yaml": "yaml", ".yml": "yaml", ".py": "python", ".svg": "svg"}
 _LONGEST_LABEL: Final = 100  # characters of a gesture's name
@@ -55,6 +65,8 @@ class PlanEditor(anywidget.AnyWidget):
         Path that :meth:`save` writes to if it is given none.
     rows
         Rows of sources by the name of the source, as ``source(rows)`` made them.
+    reader
+        Function that reads such rows for samples; None: these sources have no samples.
 
     Examples
     --------
@@ -75,7 +87,14 @@ class PlanEditor(anywidget.AnyWidget):
     document = traitlets.Dict().tag(sync=True)
     live = traitlets.Dict(allow_none=True, default_value=None).tag(sync=True)
 
-    def __init__(self, text: str = EMPTY, *, file: Path | None = None, rows: Mapping[str, Any] | None = None) -> None:
+    def __init__(
+        self,
+        text: str = EMPTY,
+        *,
+        file: Path | None = None,
+        rows: Mapping[str, Any] | None = None,
+        reader: RowsReader | None = None,
+    ) -> None:
         self._lock = threading.RLock()
         self._history = History(text)
         self._analysis = analyse(text)
@@ -83,7 +102,10 @@ class PlanEditor(anywidget.AnyWidget):
         self._saved = text
         self._file = file
         self._rows = dict(rows or {})
+        self._reader = reader
         self._closed = False
+        #: Function that starts another one beside the program.
+        self._beside: Callable[[Callable[[], None]], None] = _in_thread
         try:
             version = bundle("planeditor")[0]
         except BundleMissing:
@@ -283,6 +305,7 @@ class PlanEditor(anywidget.AnyWidget):
             "redo": self._undo,
             "copy": self._copy,
             "save": self._save,
+            "sample": self._sample,
         }
         answer = answers.get(str(content.get("type")))
         if answer is not None:
@@ -358,6 +381,52 @@ class PlanEditor(anywidget.AnyWidget):
             return
         self._reply(content, "saved", path=str(path))
 
+    def sample(self, operator: str, rows: int = 20) -> Sample:
+        """Compute the first rows of the stream of an operator, from the first tuples of its sources.
+
+        Parameters
+        ----------
+        operator
+            Id of the operator; it and all that it needs may have no problem.
+        rows
+            Number of rows.
+
+        Raises
+        ------
+        SampleError
+            If there is no sample; the text says why.
+        """
+        from synergy_nb.editing.sampling import SampleError, sampled  # noqa: PLC0415 - only samples need Polars
+
+        known = self._readable.known
+        if known is None:
+            raise SampleError(f"sample: {operator!r}; expected an operator of a text that can be read")
+        given = {
+            each.id: partial(self._read, known, each.id, self._rows[each.params["name"]])
+            for each in known.operators.values()
+            if self._reader is not None
+            and each.params.get("connector") == "python"
+            and each.params["name"] in self._rows
+        }
+        return sampled(known, operator, clock=time.monotonic, rows=rows, given=given)
+
+    def _read(self, plan: Plan, operator: str, rows: Any) -> pl.DataFrame:
+        assert self._reader is not None
+        return self._reader(plan, operator, rows)
+
+    def _sample(self, content: Mapping[str, Any]) -> None:
+        operator = str(content.get("operator"))
+
+        def answer() -> None:
+            try:
+                found = self.sample(operator)
+            except SynergyError as error:
+                self._reply(content, "sample", operator=operator, columns=[], rows=[], error=str(error))
+                return
+            self._reply(content, "sample", operator=operator, columns=found.columns, rows=found.rows, note=found.note)
+
+        self._beside(answer)
+
     # -- the document --------------------------------------------------------------------------------------------
 
     def _change(self, text: str, gesture: str) -> None:
@@ -402,6 +471,10 @@ class PlanEditor(anywidget.AnyWidget):
             "file": str(self._file or ""),
             "saved": self.saved,
         }
+
+
+def _in_thread(task: Callable[[], None]) -> None:
+    threading.Thread(target=task, name="synergy editor", daemon=True).start()
 
 
 def _row(problem: Problem, line: int | None) -> dict[str, Any]:
