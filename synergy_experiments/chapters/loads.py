@@ -1,7 +1,7 @@
 """C5, C6, C7: delay and success as the number of requests grows (section 2.4.2, figures 2.14 to 2.16).
 
 All three readings of a request's limit are run (:mod:`~synergy_experiments.worlds.sweeps`), and each check names its
-reading. With the fewest requests no algorithm overloads a peer.
+reading; ``light`` marks 100 requests with the processing times with which Greedy and Random overload no peer.
 
 Findings
 --------
@@ -25,9 +25,9 @@ from typing import Final, cast
 
 from synergy_experiments.framework.claim import Cell, Check, Claim, read
 from synergy_experiments.framework.measurements import Measured, Point
-from synergy_experiments.framework.parameters import Parameter, Setup, several, wholes
+from synergy_experiments.framework.parameters import Parameter, Setup, number, several, wholes
 from synergy_experiments.framework.verdicts import at_all, at_least, near, reduction
-from synergy_experiments.worlds.sweeps import READINGS, SIMULATED, WORDS, cells, others, panels, readings
+from synergy_experiments.worlds.sweeps import LIGHT, READINGS, SIMULATED, WORDS, cells, light, others, panels, readings
 from synergy_nb.algorithms.composition import POLICIES
 
 __all__ = ["CLAIMED"]
@@ -36,27 +36,39 @@ PROJECTION: Final = "composition+projection"
 
 _LOADS: Final[dict[str, Parameter]] = {
     **SIMULATED,
-    "requests": wholes(
-        "requests; with 10 no algorithm overloads a peer", (10, 100, 300), (10, 100, 200, 300, 400, 500)
-    ),
+    "requests": wholes("requests", (100, 300), (100, 200, 300, 400, 500)),
+    "light": number("factor of the processing times with which no algorithm overloads a peer", 0.15, least=1e-6),
     "algorithms": several("policies compared", tuple(POLICIES)),
 }
 
 
 def _cells(setup: Setup) -> Iterator[Cell]:
-    return cells(setup, "requests", cast("tuple[int, ...]", setup["requests"]))
+    plain = {name: value for name, value in setup.items() if name != "light"}
+    requests = cast("tuple[int, ...]", setup["requests"])
+    yield from cells(plain, "requests", requests)
+    lighter = cells({**plain, **light(setup)}, "requests", requests[:1])
+    yield from (cell._replace(reading=f"{cell.reading}{LIGHT}") for cell in lighter)
+
+
+def _light_too(setup: Setup) -> Iterator[tuple[str, str]]:
+    """Yield each reading of the limits, without and with the lower processing times, and its words."""
+    for reading in readings(setup):
+        for name in ("", LIGHT):
+            yield f"{reading}{name}", f"{WORDS[reading]}{name}"
 
 
 def _delays(measured: Measured, setup: Setup) -> Iterator[Check]:
-    for reading in readings(setup):
+    for reading, words in _light_too(setup):
         metric = read("delay", reading)
         loads = measured.xs(metric, "synergy")
         for other in others(setup):
             lowest = [(load, measured.lower(load, "synergy", other, metric)) for load in loads]
-            yield at_all(f"Synergy's delay is below {other}'s, {WORDS[reading]}", "lowest at every load", lowest)
+            yield at_all(f"Synergy's delay is below {other}'s, {words}", "lowest at every load", lowest)
+        if len(loads) < 2:
+            continue
         ends = ((loads[-1], "synergy", metric), (loads[0], "synergy", metric))
-        grown = measured.paired(*ends, lambda last, first: last / first - 1.0) if len(loads) > 1 else None
-        name = f"growth of Synergy's delay from {loads[0]} to {loads[-1]} requests, {WORDS[reading]}"
+        grown = measured.paired(*ends, lambda last, first: last / first - 1.0)
+        name = f"growth of Synergy's delay from {loads[0]} to {loads[-1]} requests, {words}"
         yield near(name, 0.0, grown, 0.1, 0.25)
 
 
@@ -86,20 +98,19 @@ def _gain(measured: Measured, setup: Setup) -> Iterator[Check]:
 
 
 def _success(measured: Measured, setup: Setup) -> Iterator[Check]:
-    for reading in readings(setup):
+    for reading, words in _light_too(setup):
         metric = read("success", reading)
         loads = measured.xs(metric, "synergy")
         for other in others(setup):
             best = [(load, measured.higher(load, "synergy", other, metric, MARGIN)) for load in loads]
-            name = f"Synergy serves no fewer requests than {other}, less {MARGIN:.0%}, {WORDS[reading]}"
+            name = f"Synergy serves no fewer requests than {other}, less {MARGIN:.0%}, {words}"
             yield at_all(name, "best at every load", best)
         least = measured.over_repetitions(_worst, metric)
-        name = f"success of Synergy at the worst load, {WORDS[reading]}"
-        yield at_least(name, 1.0, least, 0.05, direction=0.9)
+        yield at_least(f"success of Synergy at the worst load, {words}", 1.0, least, 0.05, direction=0.9)
         for policy in ("random", "greedy"):
             found = ((load, measured.estimate(load, policy, metric)) for load in loads)
             poor = [(load, share.below(0.5)) for load, share in found if share is not None]
-            yield at_all(f"{policy} serves less than half, {WORDS[reading]}", "poor", poor)
+            yield at_all(f"{policy} serves less than half, {words}", "poor", poor)
 
 
 def _worst(measured: Measured, metric: str) -> float | None:
@@ -110,6 +121,10 @@ def _worst(measured: Measured, metric: str) -> float | None:
 MARGIN: Final = 0.01  # share of requests by which another may serve more where Synergy counts as best
 _DELAY: Final = panels("delay", "mean end-to-end delay (ms)", factor=1e3, logarithmic=True)
 _SUCCESS: Final = panels("success", "served within QoS (%)", factor=100.0)
+_LIGHT_DELAY: Final = tuple(each for each in panels("delay", "mean end-to-end delay (ms)", lighter=True, factor=1e3)
+                            if LIGHT in each.metric)  # fmt: skip
+_LIGHT_SUCCESS: Final = tuple(each for each in panels("success", "served within QoS (%)", lighter=True, factor=100.0)
+                              if LIGHT in each.metric)  # fmt: skip
 _ADMITTED: Final = panels("admitted", "admitted (%)", factor=100.0)
 
 CLAIMED: Final = (
@@ -121,7 +136,7 @@ CLAIMED: Final = (
         parameters=_LOADS,
         cells=_cells,
         checks=_delays,
-        panels=(*_DELAY, *_ADMITTED),
+        panels=(*_DELAY, *_ADMITTED, *_LIGHT_DELAY),
         xlabel="requests",
         repeat=(3, 10),
     ),
@@ -148,7 +163,7 @@ CLAIMED: Final = (
         parameters=_LOADS,
         cells=_cells,
         checks=_success,
-        panels=(*_SUCCESS, *panels("on_time", "tuples on time (%)", factor=100.0)),
+        panels=(*_SUCCESS, *_LIGHT_SUCCESS, *panels("on_time", "tuples on time (%)", factor=100.0)),
         xlabel="requests",
         repeat=(3, 10),
     ),

@@ -13,7 +13,8 @@ least projected time. The name of a metric contains the reading: ``success (leas
 
 *A load for all algorithms.* With the processing times above, Greedy and Random overload peers at 100 requests, as by
 Zipf's law 44 of them ask for the same query. The paper calls that number reasonable for all. So figures also have a
-load at which no algorithm overloads a peer: few requests, or processing times lower by a stated factor (``light``).
+load at which no algorithm overloads a peer: 100 requests whose processing times are lower by a stated factor
+(``light``).
 
 Requests never end, so the load is that of all admitted ones. Components are not deployed, as the dissertation
 treats deployment in an experiment of its own (C11): otherwise the policies would differ in how much they deploy.
