@@ -1,4 +1,4 @@
-"""The roles of all peers in an application: who executes which operator, who backs it up, and who takes its place.
+"""The roles of all peers in an application: which peer executes an operator, backs it up, follows or rebuilds it.
 
 A *component graph* λ (section 2.2.1) maps each operator of a query plan to the peer whose component executes it. A
 *replication graph* ρ (section 4.2) maps each component to the peers of its backups.
@@ -31,8 +31,9 @@ class Roles(msgspec.Struct, frozen=True, gc=False, array_like=True):
     epochs
         Operator to the number of its moves and take-overs; operators without any are left out.
     inputs
-        Operator that reads active replicas to the number of the plan's input that each of its inputs reads, where some
-        were discarded or revived: -1 for a discarded one. Revived ones come after all others, whose numbers stay.
+        Operator that reads active replicas to a number for each of its inputs: that of the plan's input which it reads,
+        or -1 if that stream was discarded. Revived streams come after all others, whose numbers stay. Operators without
+        a discarded or revived stream are left out.
     rebuilds
         Active replica that is being rebuilt to the replica whose state it starts from, and to its new peer, which has a
         copy of that one. ``peers`` has its new peer once it executes.
@@ -124,7 +125,7 @@ class Roles(msgspec.Struct, frozen=True, gc=False, array_like=True):
     def with_rebuilt(self, plan: Plan, replica: str) -> Roles:
         """The same roles once a rebuilt replica executes, in an epoch and a stream of its own.
 
-        Its readers have a further input for it, as nothing of what they have read of it was at the same position.
+        Its readers have a further input for it, as positions in the new stream are not those of the old one.
         """
         epoch = self.epochs.get(replica, 0) + 1
         roles = msgspec.structs.replace(
@@ -140,7 +141,7 @@ class Roles(msgspec.Struct, frozen=True, gc=False, array_like=True):
         return roles
 
     def released(self, replica: str) -> Roles:
-        """The same roles once a rebuilt replica needs the copy no more, or if it is not rebuilt."""
+        """The same roles without the copy of a replica: it is rebuilt and needs the copy no more, or is given up."""
         rebuilds = {name: each for name, each in self.rebuilds.items() if name != replica}
         return msgspec.structs.replace(self, rebuilds=rebuilds)
 

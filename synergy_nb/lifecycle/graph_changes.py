@@ -20,12 +20,12 @@ from synergy_nb.control.ledger import Ledger
 from synergy_nb.control.peer import Message, Peer
 from synergy_nb.lifecycle.deploying import Deploying
 from synergy_nb.lifecycle.members import Member, producer_of
-from synergy_nb.lifecycle.messages import Graph, GraphChanged, Lost
+from synergy_nb.lifecycle.messages import Graph, GraphChanged, Lost, SessionConfig
 from synergy_nb.lifecycle.request import Request
 from synergy_nb.overlay.membership import Membership
 from synergy_nb.plan import Plan
 
-__all__ = ["RESEND_INTERVAL", "GraphChanges"]
+__all__ = ["RESEND_INTERVAL", "GraphChanger", "GraphChanges"]
 
 RESEND_INTERVAL: Final = 1.0  # seconds until a message is sent again
 #: Seconds that a peer waits before it reports that a shared component, which a graph has there, has ended: if the
@@ -254,6 +254,26 @@ class GraphChanges:
             self.adopt(member, graph)
             for listener in self.on_joined:
                 listener(graph.application)
+
+
+class GraphChanger:
+    """Base of the protocols that change the graphs of running applications.
+
+    Parameters
+    ----------
+    changes
+        Protocol for changed graphs.
+    config
+        Time limits and intervals of sessions.
+    """
+
+    def __init__(self, changes: GraphChanges, config: SessionConfig) -> None:
+        self.peer = changes.peer
+        self.membership = changes.membership
+        self.changes = changes
+        self.config = config
+        self.led = changes.led
+        self.join = changes.join
 
 
 def _links(graph: Graph, plan: Plan, operator: str) -> list[tuple[str, str]]:

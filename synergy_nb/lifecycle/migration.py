@@ -60,19 +60,17 @@ name its readers. The origins of these applications learn the new peer after the
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection
 from typing import Any
 
 import msgspec
 
-from synergy_nb.control.peer import Message, Peer, Timer
+from synergy_nb.control.peer import Message, Timer
 from synergy_nb.events import ComponentMoved, MoveBegun, MoveGivenUp
 from synergy_nb.events.application_states import State
-from synergy_nb.lifecycle.graph_changes import RESEND_INTERVAL, GraphChanges
+from synergy_nb.lifecycle.graph_changes import RESEND_INTERVAL, GraphChanger, GraphChanges
 from synergy_nb.lifecycle.members import Member, other_replicas
 from synergy_nb.lifecycle.messages import End, Follow, Followed, Graph, GraphChanged, SessionConfig
-from synergy_nb.lifecycle.request import Request
-from synergy_nb.overlay.membership import Membership
 from synergy_nb.plan import Plan
 from synergy_nb.plan.active_replicas import original
 from synergy_nb.plan.catalogue import TAP
@@ -116,20 +114,13 @@ class _Move:
         self.timer: Timer | None = None
 
 
-class Migrations:
+class Migrations(GraphChanger):
     """Leads the moves in applications of this peer, and runs followers at this peer.
 
     Parameters
     ----------
-    peer, membership, changes
-        The peer, its failure detector, and the protocol for changed graphs.
-    config
-        Time limits and intervals of sessions.
-    led
-        Applications that the peer leads, by id.
-    join
-        Function of (sender, graph, name of a message) that returns the member record, created if it is new, or None if
-        the message is refused.
+    changes, config
+        The protocol for changed graphs, and the time limits and intervals of sessions.
     impact_refusal
         Function of (member, operator) that returns the reason why the operator would harm an application at this peer;
         empty if it harms none.
@@ -146,24 +137,15 @@ class Migrations:
 
     def __init__(
         self,
-        peer: Peer,
-        membership: Membership,
         changes: GraphChanges,
         config: SessionConfig,
-        led: Mapping[str, Request],
-        join: Callable[[str, Graph, str], Member | None],
         impact_refusal: Callable[[Member, str], str],
         spark: Callable[[], bool],
         handle_death: Callable[[str, str], bool],
         sharers: Callable[[str, str], tuple[str, ...]],
         cannot_take_over: Callable[[str, str], Collection[str]],
     ) -> None:
-        self.peer = peer
-        self.membership = membership
-        self.changes = changes
-        self.config = config
-        self.led = led
-        self.join = join
+        super().__init__(changes, config)
         self.impact_refusal = impact_refusal
         self.spark = spark
         self.handle_death = handle_death

@@ -8,16 +8,17 @@ O is the origin, r the lost replica, S another replica of the same operator that
    resources of r, and answers :class:`Rebuilt`; or it refuses.
 2. O publishes this graph. S gives T a copy, as it would give a backup: snapshots, and its output.
 3. When the driver of T reports that the copy could take over, T answers with ``ready``. O publishes the graph in which
-   T executes r: it begins with the state, the inputs and the output so far of S, so it emits nothing partial. From
-   there on it decides for itself, in a stream of its own, which its readers get as a further input.
-4. When r has subscribed to all of its inputs, T answers with ``ready`` again. O publishes a graph without the copy, and
-   producers need not retain for S what r has yet to read.
-5. O asks the peers of the readers (:class:`ReadersQuestion`) until each of these has all tuples of the stream that have
-   not passed its filter. Before that, nobody could do without the other replicas. Then the replica counts as rebuilt.
+   T executes r. It begins with the state, the inputs and the output so far of S, so its windows are complete. From then
+   on it decides on its own order of inputs, and emits a stream of its own, which its readers get as a further input.
+4. When r has subscribed to all of its inputs, T answers with ``ready`` again. O publishes a graph without the copy.
+   Until then, producers retain for S the tuples that r has yet to read.
+5. O asks the peers of the readers (:class:`ReadersQuestion`) until the stream of r is complete at each reader: it
+   contains every tuple that has not passed the reader's filter. Before that, readers still need the other replicas.
+   Then the replica counts as rebuilt.
 
 A message that is not answered is sent again every second. If T refuses or is not ready in time, or if a peer dies
-before step 3, O gives the rebuild up, and publishes a graph without it. Whoever decided on it tries again. From step 3
-on r is a replica like any other; if S dies then, r goes on from the copy.
+before step 3, O gives the rebuild up, and publishes a graph without it; the algorithm that decided on it tries again.
+From step 3 on r is a replica like any other; if S dies then, r goes on from the copy.
 """
 
 from __future__ import annotations
@@ -28,10 +29,10 @@ from typing import Any
 import msgspec
 
 from synergy_nb.control.driver_messages import InputsReported
-from synergy_nb.control.peer import Message, Peer, Timer
+from synergy_nb.control.peer import Message, Timer
 from synergy_nb.events import RebuildGivenUp, ReplicaRebuilt
 from synergy_nb.events.application_states import State
-from synergy_nb.lifecycle.graph_changes import RESEND_INTERVAL, GraphChanges
+from synergy_nb.lifecycle.graph_changes import RESEND_INTERVAL, GraphChanger, GraphChanges
 from synergy_nb.lifecycle.members import Member, other_replicas
 from synergy_nb.lifecycle.messages import (
     End,
@@ -43,7 +44,6 @@ from synergy_nb.lifecycle.messages import (
     Rebuilt,
     SessionConfig,
 )
-from synergy_nb.overlay.membership import Membership
 from synergy_nb.plan import Plan
 from synergy_nb.plan.active_replicas import original, replicas_of
 
@@ -81,7 +81,7 @@ class _Rebuild:
 
 
 class _Joining:
-    """A rebuilt replica whose readers may still need the others; ``complete`` has the peers of those that do not."""
+    """A rebuilt replica whose readers may still need the others; ``complete``: peers of readers that do not."""
 
     __slots__ = ("began", "complete", "epoch", "source")
 
@@ -92,18 +92,13 @@ class _Joining:
         self.complete: set[str] = set()
 
 
-class Rebuilds:
+class Rebuilds(GraphChanger):
     """Leads the rebuilds in applications of this peer, and takes part in those of others.
 
     Parameters
     ----------
-    peer, membership, changes
-        The peer, its failure detector, and the protocol for changed graphs.
-    config
-        Time limits and intervals of sessions.
-    join
-        Function of (sender, graph, name of a message) that returns the member record, created if it is new, or None if
-        the message is refused.
+    changes, config
+        The protocol for changed graphs, and the time limits and intervals of sessions.
     impact_refusal
         Function of (member, operator) that returns the reason why the operator would harm an application at this peer;
         empty if it harms none.
@@ -113,19 +108,12 @@ class Rebuilds:
 
     def __init__(
         self,
-        peer: Peer,
-        membership: Membership,
         changes: GraphChanges,
         config: SessionConfig,
-        join: Callable[[str, Graph, str], Member | None],
         impact_refusal: Callable[[Member, str], str],
         cannot_take_over: Callable[[str, str], Collection[str]],
     ) -> None:
-        self.peer = peer
-        self.membership = membership
-        self.changes = changes
-        self.config = config
-        self.join = join
+        super().__init__(changes, config)
         self.impact_refusal = impact_refusal
         self.cannot_take_over = cannot_take_over
         self._rebuilds: dict[str, _Rebuild] = {}
@@ -159,7 +147,7 @@ class Rebuilds:
         ValueError
             If it cannot be rebuilt from that replica, at that peer, or at present.
         """
-        request = self.changes.led.get(application)
+        request = self.led.get(application)
         if request is None or request.state is not State.RUNNING or application in self._rebuilds:
             raise ValueError(f"application: {application!r}; expected one of this peer that runs and does not change")
         graph = request.graph
@@ -184,7 +172,7 @@ class Rebuilds:
 
     def _graph(self, application: str, found: _Rebuild) -> Graph:
         """The graph that the new peer has to know."""
-        return self.changes.led[application].graph if found.executes else found.graph
+        return self.led[application].graph if found.executes else found.graph
 
     def _resend(self, application: str, found: _Rebuild) -> None:
         """Ask the new peer, now and once every interval."""
@@ -200,7 +188,7 @@ class Rebuilds:
 
     def _rebuilt(self, sender: str, message: Rebuilt) -> None:
         application = message.application
-        request, found = self.changes.led.get(application), self._rebuilds.get(application)
+        request, found = self.led.get(application), self._rebuilds.get(application)
         if request is None:
             if sender != self.peer.address:  # at the origin itself, the sinks retain their results
                 self.peer.send(sender, End(application, message.attempt, "it has ended"))
@@ -230,7 +218,7 @@ class Rebuilds:
         self.changes.change(application, graph)
         self.changes.publish(application)
         self._set_timeout(application, found, self.config.moving)
-        self.peer.instruct(self.changes.led[application].report())
+        self.peer.instruct(self.led[application].report())
         joining = _Joining(found.source, graph.roles.rebuilt[found.replica], found.began)
         self._joining[application, found.replica] = joining
         self.peer.send(found.to, Rebuild(graph, found.replica))
@@ -238,7 +226,7 @@ class Rebuilds:
 
     def _release(self, application: str, found: _Rebuild) -> None:
         """Publish the graph without the copy, unless another change is under way (step 4): then it is asked again."""
-        request = self.changes.led[application]
+        request = self.led[application]
         if request.state is State.REBUILDING:
             request.enter(State.RUNNING)
         if request.state is not State.RUNNING:
@@ -263,7 +251,7 @@ class Rebuilds:
         """Give a rebuild up whose replica does not execute yet: publish a graph without it."""
         found = self._rebuilds[application]
         self._forget(application, found)
-        self.changes.led[application].enter(State.RUNNING)
+        self.led[application].enter(State.RUNNING)
         self.changes.change(application, msgspec.structs.replace(found.before, epoch=found.graph.epoch + 1))
         self.changes.publish(application, (found.to,))
         self.peer.record(RebuildGivenUp, application, operator=found.replica, at=found.to, reason=reason)
@@ -271,19 +259,19 @@ class Rebuilds:
         self.changes.change_ended(application)
 
     def interrupt(self, application: str, reason: str) -> None:
-        """Have the graph of an application change otherwise: a rebuild whose replica does not execute is given up."""
+        """Make way for another change of the graph: give a rebuild up whose replica does not execute yet."""
         found = self._rebuilds.get(application)
         if found is None:
             return
         if not found.executes:
             self._give_up(application, reason)
-        elif self.changes.led[application].state is State.REBUILDING:
-            self.changes.led[application].enter(State.RUNNING)
+        elif self.led[application].state is State.REBUILDING:
+            self.led[application].enter(State.RUNNING)
 
     def died(self, application: str, address: str) -> None:
         """Handle the death of a peer, before the replicas and backups there are replaced."""
         found = self._rebuilds.get(application)
-        if found is not None and address in {*self.changes.led[application].graph.addresses, found.to}:
+        if found is not None and address in {*self.led[application].graph.addresses, found.to}:
             self.interrupt(application, f"peer {address} died")
             if found.executes and address == found.to:
                 self._forget(application, found)
@@ -292,7 +280,7 @@ class Rebuilds:
     def _timed_out(self, application: str, found: _Rebuild) -> None:
         if self._rebuilds.get(application) is not found:
             return
-        if found.executes:  # whatever it still waits for: nothing is retained for it any more
+        if found.executes:  # the copy is removed anyway, so that producers need not retain tuples for ever
             self._release(application, found)
             if self._rebuilds.get(application) is found:
                 self._set_timeout(application, found, self.config.setup)
@@ -317,7 +305,7 @@ class Rebuilds:
         """Ask the peers of readers that may still need the other replicas, now and once every interval."""
         if self._joining.get((application, replica)) is not joining:
             return
-        graph = self.changes.led[application].graph
+        graph = self.led[application].graph
         roles, plan = graph.roles, Plan.from_bytes(graph.plan)
         if roles.rebuilt.get(replica) != joining.epoch or not roles.peers[replica]:  # it was lost again
             del self._joining[application, replica]
@@ -335,7 +323,7 @@ class Rebuilds:
                 at=roles.peers[replica],
                 seconds=self.peer.now - joining.began,
                 left=sum(bool(roles.peers[each]) for each in group),
-                peers=self.changes.led[application].roles.peers,
+                peers=self.led[application].roles.peers,
             )
             return
         for address in sorted(waiting):
@@ -344,7 +332,7 @@ class Rebuilds:
 
     def _readers_complete(self, sender: str, message: ReadersComplete) -> None:
         joining = self._joining.get((message.application, message.operator))
-        request = self.changes.led.get(message.application)
+        request = self.led.get(message.application)
         if joining is None or request is None or request.graph.attempt != message.attempt:
             return
         if joining.epoch == message.rebuilt:
@@ -373,7 +361,7 @@ class Rebuilds:
         begun = member.graph.roles.rebuilds.get(replica) == graph.roles.rebuilds[replica]
         anew = not begun or replica not in member.deployed
         if anew:
-            if replica in member.deployed:  # this peer was declared dead, and has not heard of it
+            if replica in member.deployed:  # this peer was declared dead, and does not know that
                 member.deployed.discard(replica)
                 self.changes.components.discard(graph.application, replica)
             refusal = self.impact_refusal(member, replica) or self.changes.commit(graph, member.plan, replica)

@@ -144,22 +144,19 @@ class Session(Protocol):
             peer, ledger, membership, self.deploying, self._led, self.members, self._join, self._depart
         )
         self.copies = LaggingCopies(peer, self._led, self.members)
-        common = peer, membership, self.changes, self.config, self._led
+        common = self.changes, self.config
         self.takeovers = TakeOvers(
             *common, self._fail, recoverable=self._recoverable, cannot_take_over=self.copies.cannot_take_over
         )
         self.moves = Migrations(
             *common,
-            self._join,
             self.impacts.refusal,
             lambda: spark() is not None,
             self._peer_lost,
             sharers=self._shared_by,
             cannot_take_over=self.copies.cannot_take_over,
         )
-        self.rebuilds = Rebuilds(
-            peer, membership, self.changes, self.config, self._join, self.impacts.refusal, self.copies.cannot_take_over
-        )
+        self.rebuilds = Rebuilds(*common, self.impacts.refusal, self.copies.cannot_take_over)
         self.copies.on_ready += [self.moves.ready, self.rebuilds.ready]
         self.copies.on_failed.append(self.moves.failed)
         self.lost = LostComponents(

@@ -16,21 +16,19 @@ can neither move nor be taken over.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection
 from typing import Any, Final
 
 import msgspec
 
 from synergy_nb.control.graph import Producer
-from synergy_nb.control.peer import Message, Peer
+from synergy_nb.control.peer import Message
 from synergy_nb.events import SharedStreamMoved
 from synergy_nb.events.application_states import State
-from synergy_nb.lifecycle.graph_changes import RESEND_INTERVAL, GraphChanges
+from synergy_nb.lifecycle.graph_changes import RESEND_INTERVAL, GraphChanger, GraphChanges
 from synergy_nb.lifecycle.members import present_producer, producer_of
 from synergy_nb.lifecycle.messages import End, Graph, ProducersFollowed, ProducersMoved, SessionConfig
 from synergy_nb.lifecycle.migration import Migrations
-from synergy_nb.lifecycle.request import Request
-from synergy_nb.overlay.membership import Membership
 from synergy_nb.plan import Plan
 from synergy_nb.plan.catalogue import TAP
 
@@ -52,17 +50,13 @@ class _Sharer:
         self.operators = {producer.operator for producer in graph.producers if producer.application == application}
 
 
-class SharedStreams:
+class SharedStreams(GraphChanger):
     """Reports moved components to the origins of sharers, and follows those that the applications of a peer share.
 
     Parameters
     ----------
-    peer, membership, changes
-        The peer, its failure detector, and the protocol for changed graphs.
-    config
-        Time limits and intervals of sessions.
-    led
-        Applications that the peer leads, by id.
+    changes, config
+        The protocol for changed graphs, and the time limits and intervals of sessions.
     moves
         Moves in the applications that the peer leads.
     fail
@@ -71,19 +65,12 @@ class SharedStreams:
 
     def __init__(
         self,
-        peer: Peer,
-        membership: Membership,
         changes: GraphChanges,
         config: SessionConfig,
-        led: Mapping[str, Request],
         moves: Migrations,
         fail: Callable[[str, int, str], None],
     ) -> None:
-        self.peer = peer
-        self.membership = membership
-        self.changes = changes
-        self.config = config
-        self.led = led
+        super().__init__(changes, config)
         self.moves = moves
         self.fail = fail
         self._sharers: dict[str, dict[str, _Sharer]] = {}  # owner that this peer leads to its sharers

@@ -20,16 +20,14 @@ last replica of an operator is lost, the application fails. A sharer waits for t
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection
 from typing import Any
 
-from synergy_nb.control.peer import Message, Peer, Timer
+from synergy_nb.control.peer import Message, Timer
 from synergy_nb.events import ActiveReplicasLost, TakenOver, TakeoverBegun
 from synergy_nb.events.application_states import State
-from synergy_nb.lifecycle.graph_changes import RESEND_INTERVAL, GraphChanges
+from synergy_nb.lifecycle.graph_changes import RESEND_INTERVAL, GraphChanger, GraphChanges
 from synergy_nb.lifecycle.messages import Graph, Lost, SessionConfig, TakeOver, TookOver
-from synergy_nb.lifecycle.request import Request
-from synergy_nb.overlay.membership import Membership
 from synergy_nb.plan import Plan
 from synergy_nb.plan.active_replicas import original, replicas_of
 
@@ -46,17 +44,13 @@ class _Pending:
         self.timer = timer
 
 
-class TakeOvers:
+class TakeOvers(GraphChanger):
     """Leads the take-overs in applications of this peer, and makes backups at this peer active.
 
     Parameters
     ----------
-    peer, membership, changes
-        The peer, its failure detector, and the protocol for changed graphs.
-    config
-        Time limits and intervals of sessions.
-    led
-        Applications that the peer leads, by id.
+    changes, config
+        The protocol for changed graphs, and the time limits and intervals of sessions.
     fail
         Callback with (application, attempt, reason) when an application that this peer leads cannot go on.
     recoverable
@@ -68,20 +62,13 @@ class TakeOvers:
 
     def __init__(
         self,
-        peer: Peer,
-        membership: Membership,
         changes: GraphChanges,
         config: SessionConfig,
-        led: Mapping[str, Request],
         fail: Callable[[str, int, str], None],
         recoverable: Callable[[str], bool],
         cannot_take_over: Callable[[str, str], Collection[str]],
     ) -> None:
-        self.peer = peer
-        self.membership = membership
-        self.changes = changes
-        self.config = config
-        self.led = led
+        super().__init__(changes, config)
         self.fail = fail
         self.recoverable = recoverable
         self.cannot_take_over = cannot_take_over

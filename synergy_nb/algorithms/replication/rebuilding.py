@@ -1,15 +1,16 @@
-"""Where lost active replicas are rebuilt: the last resort of section V-C in [1]_, and what keeps deaths apart harmless.
+"""The choice of new peers for lost active replicas (the last resort of section V-C in [1]_).
 
 Theory of operation
 -------------------
-After a death an application goes on with fewer replicas. Its origin chooses another peer for each lost replica, by the
-conditions of the first placement: the peer offers the operator, has room, has no other replica of it, and is further
-than ``qos.replica_distance`` from these; of several, the one with the least cost of streams (line 9 of algorithm 5).
-All candidates are asked once more (:mod:`.candidate_survey`), and :mod:`synergy_nb.lifecycle.rebuilds` carries it out.
+After a death an application goes on with fewer replicas. A rebuilt replica takes the place of each lost one, so that a
+later death is survived, too. The origin chooses its peer by the conditions of the first placement: the peer offers the
+operator, has room, has no other replica of it, and is further than ``qos.replica_distance`` from the others; of several
+such peers, the one with the least cost of streams (line 9 of algorithm 5). All candidates are asked once more
+(:mod:`.candidate_survey`), and :mod:`synergy_nb.lifecycle.rebuilds` carries the choice out.
 
-One replica of an application is rebuilt at a time. If no peer is left, the journal states why, and the origin tries
-again, after :data:`FIRST` seconds and then ever more rarely, as a peer may have joined or have room by then. It waits
-as long if a replica is lost again soon after it was rebuilt. A peer that is alive again is tried at once.
+One replica of an application is rebuilt at a time. If no peer qualifies, the journal states why, and the origin tries
+again after :data:`FIRST` seconds and then ever more rarely, as a peer may have joined or have room by then. It waits as
+long before it rebuilds a replica that is lost again soon. When a dead peer is alive again, it tries at once.
 
 Replicas that ended because their streams were discarded are rebuilt only if a reader needs them (``wanted``).
 
@@ -120,7 +121,7 @@ def places(
     placed = {name: [number[peer] for peer in several] for name, several in known.items()}
     capacity = np.array([answers[peer].cores if peer in answers else 0.0 for peer in peers])
     free = np.array([answers[peer].free if peer in answers else 0.0 for peer in peers])
-    pinned = np.zeros(len(peers))  # committed to what is not replicated: a candidate counts nothing of its own request
+    pinned = np.zeros(len(peers))  # load of pinned operators: candidates do not count commitments of their own request
     for name, at in query.pinned.items():
         pinned[at] += plan.load(name)
     servers = Servers(delays_between(peers, answers, origin), capacity, capacity - free + pinned)
@@ -147,13 +148,13 @@ class _Lost:
     Attributes
     ----------
     failures
-        Number of tries in a row after which it did not execute for long.
+        Number of consecutive tries after which the replica did not execute for long.
     since
         Time from which the next try may begin, seconds.
     began
-        Time at which it was rebuilt last, seconds; None if it was not since it was lost.
+        Time at which the replica was rebuilt last, seconds; None if it was not rebuilt since it was lost.
     reason
-        Reason that the journal has for why it was not rebuilt.
+        Last reason in the journal why the replica was not rebuilt.
     """
 
     __slots__ = ("began", "failures", "reason", "since")
