@@ -9,13 +9,13 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import Callable
-from typing import Any, Final, Protocol
+from typing import Any, Final
 
 import msgspec
 
-from synergy_nb.events import ComponentMeasurements, PeerMeasured, Recorder, encode_events
-from synergy_nb.events.journal import Journal
+from synergy_nb.events import ComponentMeasurements, PeerMeasured, encode_events
 from synergy_nb.runtime.process.machine_monitor import resident
+from synergy_nb.runtime.process.peer_driver import PeerRuntime
 from synergy_nb.runtime.process.requests import FollowJournal, JournalPart, pack, unpack
 
 __all__ = ["PeerMetrics"]
@@ -24,26 +24,6 @@ EVERY: Final = 1.0  # seconds between two measurements
 FOLLOWED: Final = 5.0  # seconds after the last request for its journal during which a peer counts as followed
 PORTION: Final = 1000  # events in one answer
 STATS: Final = ComponentMeasurements.__struct_fields__
-
-
-class Runtime(Protocol):
-    """The part of a running peer that this module needs."""
-
-    @property
-    def loop(self) -> asyncio.AbstractEventLoop:
-        """Event loop of the peer."""
-
-    @property
-    def journal(self) -> Journal:
-        """Journal of the peer."""
-
-    @property
-    def address(self) -> str:
-        """Address of the peer."""
-
-    @property
-    def record(self) -> Recorder:
-        """Function that writes an event to the journal."""
 
 
 class PeerMetrics:
@@ -63,7 +43,7 @@ class PeerMetrics:
 
     def __init__(
         self,
-        runtime: Runtime,
+        runtime: PeerRuntime,
         capacity: Callable[[], tuple[float, float]],
         components: Callable[[], list[dict[str, Any]]],
         predicted_load: Callable[[], float | None] = lambda: None,
