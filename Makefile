@@ -9,16 +9,17 @@ ARGS ?=
 unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test lint written lab bench clean
+.PHONY: help demo test campaign lint written lab bench clean
 
 help:
-	@echo "make demo    compose and run the top-k traffic query on 8 local peers, and check its rows"
-	@echo "make test    style, types and the whole test suite"
-	@echo "make lint    style and types only"
-	@echo "make written generate the tables of docs/plans.md and the methods of streams from the declarations of operators"
-	@echo "make lab     JupyterLab on 127.0.0.1, at the quickstart"
-	@echo "make bench   every measurement, also of the systems compared"
-	@echo "make clean   remove .venv, caches and builds"
+	@echo "make demo     compose and run the top-k traffic query on 8 local peers, and check its rows"
+	@echo "make test     style, types and the whole test suite"
+	@echo "make campaign all schedules of the campaigns, of which the suite runs a fixed share"
+	@echo "make lint     style and types only"
+	@echo "make written  generate the tables of docs/plans.md and the methods of streams from the declarations of operators"
+	@echo "make lab      JupyterLab on 127.0.0.1, at the quickstart"
+	@echo "make bench    every measurement, also of the systems compared"
+	@echo "make clean    remove .venv, caches and builds"
 
 demo:
 	@.ci/setup
@@ -32,6 +33,10 @@ lint:
 
 test: lint
 	@$(PY) -m pytest --numprocesses auto $(ARGS)
+
+campaign:
+	@.ci/setup test
+	@SYNERGY_SCHEDULES=all $(PY) -m pytest --numprocesses auto -k "campaign or schedules" $(ARGS)
 
 written:
 	@.ci/setup test

@@ -21,6 +21,7 @@ from synergy_nb.plan.active_replicas import replicas_of, replicated
 from synergy_nb.simulator.scripted_faults import Faults
 from synergy_nb.simulator.stream_world import StreamWorld
 from tests import replica_schedules
+from tests.campaigns import blocks
 
 PEERS = tuple(f"p{number}" for number in range(8))
 COLUMNS = {"k": "int", "v": "int"}
@@ -78,6 +79,7 @@ def expected() -> list[tuple[Any, ...]]:
     return results(world)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("degree", [2, 3])
 @pytest.mark.parametrize("seed", [1, 2])
 def test_replicas_give_the_rows_of_a_run_without_replicas(
@@ -125,6 +127,7 @@ class Watched(StreamWorld):
         super()._measure(work, outcome)
 
 
+@pytest.mark.slow
 def test_replicas_of_a_union_emit_the_same_tuples_in_different_orders() -> None:
     """Otherwise no test of replicas would show that readers need no order."""
     differ = 0
@@ -150,6 +153,7 @@ def test_each_port_has_a_filter_of_its_own(degree: int) -> None:
     assert counts == {(start, k): 2 * c for _, start, _, k, _, c in results(alone)}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("degree", [2, 3, 4])
 def test_every_replica_sends_to_every_reader(degree: int) -> None:
     """Between operators k² times the tuples travel, and k times from a source and to a sink (oracle 2B.7)."""
@@ -304,7 +308,7 @@ def test_no_schedule_of_replicas_loses_or_doubles_anything(seed: int) -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("part", range(4))
-def test_many_schedules_of_replicas_lose_and_double_nothing(part: int) -> None:
-    for seed in range(100 + 10 * part, 110 + 10 * part):
+@pytest.mark.parametrize("block", blocks(200, 50))
+def test_many_schedules_of_replicas_lose_and_double_nothing(block: int) -> None:
+    for seed in range(100 + 10 * block, 110 + 10 * block):
         replica_schedules.run(seed)

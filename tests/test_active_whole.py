@@ -96,6 +96,7 @@ def expected() -> list[tuple[object, ...]]:
     return results(running(1, 1))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("dead", "seed"), [(1, 1), (2, 2)])
 def test_results_go_on_before_a_death_is_known(dead: int, seed: int, expected: list[tuple[object, ...]]) -> None:
     world = running(seed, 3)

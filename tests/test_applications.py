@@ -266,6 +266,7 @@ def test_head_gives_the_first_rows_and_the_same_again(cluster: Cluster) -> None:
     application.stop()
 
 
+@pytest.mark.slow
 def test_results_of_several_seconds_add_up(cluster: Cluster) -> None:
     application = cluster.submit(endless("timed"))
     first = application.head(7)

@@ -77,6 +77,7 @@ def test_small_batches_and_punctuations_are_sent() -> None:
         assert tuples.decode(each.payload) == each.item
 
 
+@pytest.mark.slow
 def test_a_read_batch_stays_valid_after_its_producer_released_it() -> None:
     arenas, views = Arenas(), Views()
     one = chunk(20_000)
@@ -141,6 +142,7 @@ def test_an_arena_is_reused_once_its_batches_are_released() -> None:
     assert read(kept.payload, views) == kept.item
 
 
+@pytest.mark.slow
 def test_an_arena_with_readers_is_not_overwritten() -> None:
     arenas, views = Arenas(), Views()
     payload, number = fill(arenas)
@@ -156,6 +158,7 @@ def test_an_arena_with_readers_is_not_overwritten() -> None:
     assert number in {fill(arenas)[1] for _ in range(5)}
 
 
+@pytest.mark.slow
 def test_the_number_of_full_arenas_is_bounded() -> None:
     arenas = Arenas()
     held = [chunk(200_000) for _ in range(12)]

@@ -78,6 +78,7 @@ placements = st.dictionaries(
 )
 
 
+@pytest.mark.slow
 @settings(max_examples=60, deadline=None)
 @given(placements, st.integers(0, 7))
 def test_exactly_so_many_failures_equal_brute_force(groups: Groups, count: int) -> None:

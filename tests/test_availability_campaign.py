@@ -9,6 +9,7 @@ import pytest
 from synergy_nb.assembly import PeerConfig
 from synergy_nb.events import PlacementCompleted, PlacementReleased
 from synergy_nb.plan import Plan, source
+from tests.campaigns import blocks
 from tests.placing import Placements
 
 PEERS = 9
@@ -102,7 +103,7 @@ def test_no_overbooking_no_leak_no_doubled_component(seed: int) -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("block", range(10))
+@pytest.mark.parametrize("block", blocks(10, 2))
 def test_no_overbooking_no_leak_no_doubled_component_in_many_schedules(block: int) -> None:
     for seed in range(1000 + 50 * block, 1050 + 50 * block):
         try:
@@ -111,6 +112,7 @@ def test_no_overbooking_no_leak_no_doubled_component_in_many_schedules(block: in
             raise AssertionError(f"schedule {seed}: {error}") from error
 
 
+@pytest.mark.slow
 def test_schedules_of_the_campaign_place_refuse_and_fail() -> None:
     worlds = [run(seed) for seed in range(6)]
     outcomes = [graph for world in worlds for graph, _ in world.outcomes.values()]

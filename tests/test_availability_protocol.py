@@ -441,6 +441,7 @@ def test_an_aborted_placement_leaves_no_commitment() -> None:
     assert not world.placement("peer-8").release("r1")
 
 
+@pytest.mark.slow
 def test_lost_messages_are_sent_again() -> None:
     """Also to peer-3, where the source has to be: there is no other to ask. No number of times is always enough."""
     placed = 0

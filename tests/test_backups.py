@@ -291,6 +291,7 @@ def test_tuples_that_backups_cover_are_trimmed() -> None:
     play(scenario)
 
 
+@pytest.mark.slow
 def test_a_backup_that_missed_tuples_continues_from_the_next_snapshot() -> None:
     batches = 30
     expected = undisturbed(windowed(), batches)
@@ -315,6 +316,7 @@ def test_a_backup_that_missed_tuples_continues_from_the_next_snapshot() -> None:
     play(scenario)
 
 
+@pytest.mark.slow
 def test_a_silent_backup_delays_nobody_while_the_log_has_room() -> None:
     async def scenario() -> None:
         hosts = Hosts(windowed(), BACKED, limits=Limits(8_000, retain=4_000_000))
@@ -331,6 +333,7 @@ def test_a_silent_backup_delays_nobody_while_the_log_has_room() -> None:
     play(scenario)
 
 
+@pytest.mark.slow
 def test_a_state_much_larger_than_a_window_is_taken_over() -> None:
     plan = pushed().aggregate(["bytes", "source"], "1 h", n="count(*)").filter("n > 0", id="some").sink()
     batches, rows = 25, 4000

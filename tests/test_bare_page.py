@@ -52,6 +52,7 @@ def _heard(widget: Echo) -> list[tuple[Any, list[bytes]]]:
     return heard
 
 
+@pytest.mark.slow
 def test_a_view_shows_state_and_style(bare: BarePage, echo: Echo) -> None:
     view = bare.show(echo)
     assert view.text_content() == "hello 2"

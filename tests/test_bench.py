@@ -121,6 +121,7 @@ def test_a_measurement_on_processes_gives_its_keys(name: str) -> None:
     )
 
 
+@pytest.mark.slow
 def test_predictions_are_timed_beside_fits() -> None:
     result = suite.run("prediction", small=True)
     check(result, "prediction")

@@ -58,6 +58,7 @@ def _hatch(folder: Path, target: str, to: Path, **environment: str) -> Path:
     return next(to.glob("*.whl" if target == "wheel" else "*.tar.gz"))
 
 
+@pytest.mark.slow
 def test_wheel_and_sdist_contain_the_bundle_and_a_wheel_from_the_sdist_needs_no_node(tmp_path: Path) -> None:
     sdist = _hatch(ROOT, "sdist", tmp_path / "sdist")
     with tarfile.open(sdist) as files:

@@ -299,6 +299,7 @@ def test_processes_end_with_whoever_started_them(tmp_path: Path) -> None:
 # -- figures -----------------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 def test_a_figure_is_drawn_as_vectors_with_the_papers_numbers(tmp_path: Path) -> None:
     path = figures.draw(run(), tmp_path)
     assert path == tmp_path / "X1.svg"

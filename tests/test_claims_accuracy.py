@@ -168,6 +168,7 @@ def test_curves_show_projected_and_actual_delays_of_one_window(bursty: Run) -> N
 # -- patterns ----------------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 def test_the_docstring_about_bursts_is_true() -> None:
     found = values(synthetic("30/10, 5 s", 0.45, 0.3, 1.0, 10.0, 60, 300.0, 3))
     assert found["signature", "found"] > 0.9
@@ -203,6 +204,7 @@ def test_a_regular_newcomer_is_the_same_by_all_readings() -> None:
         assert ratios == pytest.approx([ratios[0]] * len(ratios), rel=1e-6)
 
 
+@pytest.mark.slow
 def test_the_docstring_about_unequal_components_is_true() -> None:
     found = values(synthetic("300/100, 2.5 s", 0.45, 0.3, 3.0, 10.0, 15, 300.0, 2))
     assert found["mm1", "at high rate"] < 0.9

@@ -189,6 +189,7 @@ def test_gathering_takes_the_longest_round_trip_or_their_sum() -> None:
 # -- claims ------------------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 def test_a1_synergy_is_near_the_optimum_and_above_partition() -> None:
     result = reproduced("A1", repeat=2, degree=(2, 3), loads=(0.25,), samples=2000, small=4)
     rows = {(row.x, row.algorithm, row.metric): row.value for row in result.rows}
@@ -248,6 +249,7 @@ def test_a6_gathering_is_in_the_order_of_seconds() -> None:
     assert check(result, "seconds with 20 peers, as the protocol asks").verdict == "not comparable"
 
 
+@pytest.mark.slow
 def test_figures_have_points_and_a_label_a_panel(tmp_path: Path) -> None:
     result = reproduced("A5", peers=(20,))
     figures.check(tmp_path)

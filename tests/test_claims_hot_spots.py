@@ -27,6 +27,7 @@ from synergy_experiments.worlds.monitors_under_load import (
 PACKETS, REQUESTS = named("packets", "overdue at dequeue"), named("requests", "overdue at dequeue")
 
 
+@pytest.mark.slow
 def test_policies_meet_the_same_load_and_misses_are_counted() -> None:
     """Ten applications on each of eight peers: 1.5 times the work that fits, so results are missed in a minute."""
     limit = 2.0

@@ -52,6 +52,7 @@ def test_a_migration_begins_with_the_request_to_the_new_peer(led_by_old: bool, w
     assert found.released == pytest.approx(found.decided + way + move.released, abs=0.02)
 
 
+@pytest.mark.slow
 def test_times_of_placements_have_quantiles_and_the_bound_beside_them() -> None:
     points = {(point.algorithm, point.metric): point.value for point in times(2, OLD, "", 4, 1)}
     assert {algorithm for algorithm, _ in points} == {OLD, f"{OLD}{WITH_REQUEST}", BOUND}
@@ -60,6 +61,7 @@ def test_times_of_placements_have_quantiles_and_the_bound_beside_them() -> None:
     assert points == {(point.algorithm, point.metric): point.value for point in times(2, OLD, "", 4, 1)}
 
 
+@pytest.mark.slow
 def test_the_claim_states_the_paper_s_time_and_ours() -> None:
     (claim,) = find(["P7"])
     setup: dict[str, Value] = {"inputs": (1,), "placements": 3, "network": "transit-stub", "repeat": 1}

@@ -179,6 +179,7 @@ def test_the_docstring_about_the_monitor_is_true() -> None:
     assert set(found.algorithms(later)) == {LAST, LITERAL, COMBINED, *FORECASTERS}
 
 
+@pytest.mark.slow
 def test_an_error_at_every_tuple_says_nothing() -> None:
     found = monitored_errors((1, 0.0))
     error = found.mean("project", LAST, "error, count of 1 s, every tuple")
@@ -293,6 +294,7 @@ def test_the_verdict_on_rarer_predictions_can_fail() -> None:
 SMALL: dict[str, Value] = {"rate": 60.0, "duration": 120.0, "window": 30.0, "most": 800}
 
 
+@pytest.mark.slow
 def test_claims_are_reproduced_on_what_is_generated(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(rates, "AT_HAND", ())
     monkeypatch.setattr(rates, "REQUESTS", "lbl-tcp-3")  # which is not at hand
@@ -398,6 +400,7 @@ def test_levels_cost_little_where_loads_jump_and_much_where_they_walk() -> None:
     assert {row.x for row in result.rows if row.algorithm == "jumps"} == {3, 4, 5, 6, 7}
 
 
+@pytest.mark.slow
 def test_simulated_peers_send_as_many_updates_as_values_and_hashes_give() -> None:
     (claim,) = find(["P8"])
     setup: dict[str, Value] = {"levels": (3, 7), "peers": 12, "samples": 60, "jump": 0.2, "offered": 6}

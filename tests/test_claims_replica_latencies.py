@@ -56,6 +56,7 @@ def test_every_tuple_of_a_chain_takes_the_shortest_path(k: int) -> None:
     assert off_shortest(readings, graph, exponential(1.0, (30, 1), k), 30) < 1e-9
 
 
+@pytest.mark.slow
 def test_every_result_of_joins_over_unions_takes_the_shortest_path_and_the_join_waits_for_both() -> None:
     readings, graph, server_of, latency = world(2, 1)
     of = network(latency, server_of, 4, 9)
@@ -79,6 +80,7 @@ def _once(first: DelaysOf, then: DelaysOf) -> DelaysOf:
     return of
 
 
+@pytest.mark.slow
 def test_a_discarded_stream_delivers_nothing_and_a_revived_one_what_was_missed() -> None:
     readings, graph, server_of, latency = world(2, 2)
     of = network(latency, server_of, 12, 3)
@@ -115,6 +117,7 @@ def test_verdicts_of_h2_and_what_static_delays_hide() -> None:
 # -- H3 ----------------------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 def test_processing_time_is_measured_at_each_degree() -> None:
     result = run_of("H3", {"seconds": 0.2, "turns": 1, "batch": 100}, repeat=1)
     degrees = {(row.x, row.algorithm) for row in result.rows if row.metric == "ratio"}
@@ -129,6 +132,7 @@ def test_throughput_counts_all_tuples_that_a_filter_receives() -> None:
 # -- H6 ----------------------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 def test_collection_saves_cost_and_every_single_crash_is_survived() -> None:
     small: dict[str, Value] = {"degrees": (3,), "servers": 12, "draws": 60, "d_min": 1.0, "network": "transit-stub"}
     changing: dict[str, Value] = {"degrees_revived": (2,), "servers_congested": SERVERS, "periods": 36}
@@ -156,6 +160,7 @@ def test_crashes_that_are_not_survived_are_found() -> None:
     assert not all(after(1, None))
 
 
+@pytest.mark.slow
 def test_a_congested_path_is_masked_by_what_is_revived() -> None:
     """The path from a source to the only union that is left is congested; another union is revived in its place."""
     readings, graph, server_of, latency = world(2, 6)

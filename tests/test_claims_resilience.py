@@ -44,6 +44,7 @@ def verdicts(result: Result) -> dict[str, str]:
 # -- R1 ----------------------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 def test_r1_has_one_row_a_graph() -> None:
     chosen = {"graphs": 5, "operators_max": 9, "inputs": (2, 3)}
     result = reproduced("R1", chosen, seed=4)
@@ -76,6 +77,7 @@ def test_r1_is_near_the_optimum_whatever_the_seed(seed: int) -> None:
 # -- R2, R3 and R7 -----------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 def test_r2_orders_the_algorithms_as_the_paper() -> None:
     result = reproduced("R2", {"operators": (30, 60), "inputs": 3, "nodes": 6, "draws": 6}, repeat=3)
     found = values(result, "ratio")
@@ -124,6 +126,7 @@ def test_an_algorithm_that_there_is_not_is_refused() -> None:
 # -- R4 and R5 ---------------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 def test_r4_penalties_are_shares_that_fall_with_operators() -> None:
     chosen = {"operators": (20, 80), "inputs": 3, "nodes": 5, "bounds": 25, "figure": 80}
     for drawn in ("volume", "distance"):
@@ -138,6 +141,7 @@ def test_r4_penalties_are_shares_that_fall_with_operators() -> None:
         assert not any("operators" in name and "25" in name for name in verdicts(result))
 
 
+@pytest.mark.slow
 def test_r5_clusters_are_ahead_where_communication_costs() -> None:
     chosen = {"operators": (24, 48), "inputs": 2, "nodes": 4, "ratios": (0.0, 0.6)}
     result = reproduced("R5", chosen, repeat=2)

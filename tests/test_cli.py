@@ -94,6 +94,7 @@ def test_help_imports_nothing_that_takes_time() -> None:
     subprocess.run([sys.executable, "-c", code], env=environment(), check=True, timeout=200)
 
 
+@pytest.mark.slow
 def test_the_process_exits_with_0_or_2_and_writes_to_one_stream() -> None:
     right, wrong, unknown = (
         command(*each) for each in (("plan", "check", "plan.yaml"), ("plan", "check", "no"), ("x",))
@@ -223,6 +224,7 @@ def test_wrong_arguments_are_named_in_one_line(arguments: list[str], said: str) 
     assert said in refused(*arguments)
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("nothing_starts")
 def test_a_plan_that_this_machine_cannot_run_is_refused(folder: Path) -> None:
     def run(old: str, new: str, *options: str) -> str:

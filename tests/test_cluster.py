@@ -79,6 +79,7 @@ def cluster() -> Iterator[Cluster]:
         yield started
 
 
+@pytest.mark.slow
 def test_a_query_over_a_python_iterable_gives_what_polars_gives(cluster: Cluster) -> None:
     table = numbers()
     application = cluster.submit(by_key(), feeds={"numbers": table.iter_slices(100)})
@@ -155,6 +156,7 @@ def test_concurrent_applications_share_the_peers(cluster: Cluster) -> None:
         application.stop()
 
 
+@pytest.mark.slow
 def test_an_operator_that_fails_ends_its_application_with_the_reason(cluster: Cluster) -> None:
     stream = source("python", name="numbers", columns={"v": "str"})
     plan = stream.encrypt("v", key="nobody has this").sink("out")
@@ -202,6 +204,7 @@ def test_several_readers_get_everything_once(cluster: Cluster) -> None:
     application.stop()
 
 
+@pytest.mark.slow
 def test_an_interrupt_ends_a_cell_at_once_and_loses_nothing(cluster: Cluster) -> None:
     """With Polars' handler of signals, a thread that waits without limit would not hear of it."""
     rest = threading.Event()
@@ -261,6 +264,7 @@ def test_submissions_use_the_peers_in_turn_as_origins(cluster: Cluster) -> None:
     assert len({application._asynchronous.origin for application in applications}) == 3
 
 
+@pytest.mark.slow
 def test_calls_that_wait_while_a_cluster_closes_end_with_an_error() -> None:
     blocked, held = threading.Event(), threading.Event()
 
@@ -294,6 +298,7 @@ def test_calls_that_wait_while_a_cluster_closes_end_with_an_error() -> None:
     assert "status" in repr(application)
 
 
+@pytest.mark.slow
 def test_a_cluster_without_references_ends() -> None:
     cluster = Cluster(peers=1)
     process = cluster._process("peer-1")
@@ -428,6 +433,7 @@ def test_a_cluster_that_makes_no_sense_is_not_started(arguments: dict[str, objec
     assert str(caught.value).startswith(message)
 
 
+@pytest.mark.slow
 def test_a_scheduler_that_does_not_answer_is_named() -> None:
     async def connect() -> None:
         await connect_cluster("tcp://127.0.0.1:9", timeout="500 ms")
@@ -546,6 +552,7 @@ def test_a_feed_waits_for_room_longer_than_a_request_may_take(monkeypatch: pytes
     assert next(full, None) is None
 
 
+@pytest.mark.slow
 def test_a_laptop_behaves_like_a_continent() -> None:
     """Three peers, 60 ms apart: a stream that crosses two links takes two times 30 ms at least."""
     area = WideArea([[0, 60, 60], [60, 0, 60], [60, 60, 0]])

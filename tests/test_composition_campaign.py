@@ -10,6 +10,7 @@ from synergy_nb.assembly import PeerConfig
 from synergy_nb.control.driver_messages import StopApplication
 from synergy_nb.events import ApplicationRunning, RequestSubmitted
 from synergy_nb.plan import Plan, source
+from tests.campaigns import blocks
 from tests.simulated import Ring
 
 PEERS = 8
@@ -125,7 +126,7 @@ def test_no_overbooking_and_no_leak(seed: int) -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("block", range(10))
+@pytest.mark.parametrize("block", blocks(10, 2))
 def test_no_overbooking_and_no_leak_in_many_schedules(block: int) -> None:
     for seed in range(1000 + 50 * block, 1050 + 50 * block):
         try:
@@ -134,6 +135,7 @@ def test_no_overbooking_and_no_leak_in_many_schedules(block: int) -> None:
             raise AssertionError(f"schedule {seed}: {error}") from error
 
 
+@pytest.mark.slow
 def test_schedules_of_the_campaign_share_streams() -> None:
     shared = 0
     for seed in range(6):

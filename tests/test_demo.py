@@ -299,6 +299,7 @@ def test_the_demo_on_the_real_trace_equals_duckdb(tmp_path: Path, real_data: Pat
     assert found["input"] == {"name": "sdsc-http.txt.gz", "tuples": 28338, "real": True}
 
 
+@pytest.mark.slow
 def test_rows_that_differ_are_a_failure(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.chdir(tmp_path)
     monkeypatch.delenv("SYNERGY_DATA", raising=False)

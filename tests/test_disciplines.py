@@ -130,6 +130,7 @@ def overloaded(discipline: str, scheduling: str | None = None) -> tuple[DelayHis
     return world.results["tight", "out"].delays, world.results["loose", "out"].delays
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("discipline", ["edf", "least_slack"])
 def test_deadlines_lower_the_misses_of_a_peer_that_is_overloaded(discipline: str) -> None:
     tight, loose = overloaded("fcfs")
@@ -142,6 +143,7 @@ def test_deadlines_lower_the_misses_of_a_peer_that_is_overloaded(discipline: str
     assert tight.missed + loose.missed < before / 4
 
 
+@pytest.mark.slow
 def test_plans_that_state_a_discipline_are_ordered_by_it_among_themselves() -> None:
     by_peer, by_plans = overloaded("edf"), overloaded("fcfs", "edf")
     assert [each.missed for each in by_plans] == [each.missed for each in by_peer]

@@ -261,6 +261,7 @@ def replicated(draw: st.DrawFn) -> tuple[list[Row], list[tuple[str, list[Row] | 
     return rows, merged
 
 
+@pytest.mark.slow
 @given(replicated())
 def test_batches_pass_as_tuple_by_tuple(case: tuple[list[Row], list[tuple[str, list[Row] | int]]]) -> None:
     rows, items = case

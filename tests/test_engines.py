@@ -252,6 +252,7 @@ def test_a_plan_that_names_spark_is_refused_by_name_without_it() -> None:
     assert "aggregate: no component offers 'spark'" in report.reason
 
 
+@pytest.mark.slow
 def test_a_part_that_is_never_ready_is_taken_back() -> None:
     ring = SparkRing(4, seed=4, takes=1e6, session=SessionConfig(prepare=20.0))
     ring.submit("peer-1", "r", top())

@@ -123,6 +123,7 @@ def test_a_client_that_does_not_read_delays_nobody() -> None:
     teller.publish(raised(PEERS[0]))
 
 
+@pytest.mark.slow
 def test_an_error_of_a_real_peer_reaches_the_standard_error(capsys: pytest.CaptureFixture[str]) -> None:
     async def run() -> None:
         cluster = await start_cluster(2, spark=False)

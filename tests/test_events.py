@@ -92,6 +92,7 @@ def test_errors_of_peers_have_a_sentence_and_are_shown_in_the_view() -> None:
     assert all(kind.severity >= Severity.WARNING for kind in troubles)
 
 
+@pytest.mark.slow
 def test_nothing_is_recorded_by_a_name_in_quotes() -> None:
     untyped = [
         f"{name}:{call.lineno}" for name, call in records() if isinstance(call.args[0], ast.Constant | ast.JoinedStr)

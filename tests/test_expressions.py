@@ -218,6 +218,7 @@ def expressions(depth: int) -> dict[str, st.SearchStrategy[Pair]]:
     return leaves
 
 
+@pytest.mark.slow
 @settings(max_examples=350)
 @given(st.one_of(*expressions(3).values()))
 def test_expressions_mean_what_they_mean_in_duckdb(pair: Pair) -> None:

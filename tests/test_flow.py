@@ -376,6 +376,7 @@ def test_an_event_may_be_added_before_the_next_one() -> None:
     assert flow.delays("late").tuples == 1
 
 
+@pytest.mark.slow
 def test_ten_thousand_peers_and_five_hundred_requests_run() -> None:
     network = transit_stub(10_000, seed=1)
     flow = placed_at_random(network, 500)

@@ -55,6 +55,7 @@ def decided(control: FlowControl) -> float:
     return control.migrations[0].decided
 
 
+@pytest.mark.slow
 def test_prediction_misses_fewer_limits_than_reaction_and_reaction_fewer_than_no_migration() -> None:
     found = {}
     for name, config in (
@@ -163,6 +164,7 @@ def test_a_hot_peer_upstream_is_no_reason_to_refuse() -> None:
     assert {(each.operator, each.source, each.target) for each in control.migrations} == {("work", "S", "T")}
 
 
+@pytest.mark.slow
 def test_equal_peers_do_not_exchange_components() -> None:
     """Three peers at a load of 0.93, ten minutes: bursts make hot spots, but no component moves twice."""
     counts = []

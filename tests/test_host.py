@@ -90,6 +90,7 @@ def test_large_batches_are_cut_to_fit_the_window() -> None:
     play(scenario)
 
 
+@pytest.mark.slow
 def test_a_slow_reader_slows_the_source_and_nothing_is_lost() -> None:
     async def scenario() -> None:
         taken: list[int] = []
@@ -254,6 +255,7 @@ def test_senders_are_told_the_free_cores_of_their_readers() -> None:
     play(scenario)
 
 
+@pytest.mark.slow
 def test_a_link_that_takes_no_more_for_a_while_loses_nothing_and_fails_nobody() -> None:
     async def scenario() -> None:
         pair = Pair(read=reading(300, 100), limits=Limits(20_000))

@@ -136,6 +136,7 @@ def predicted() -> tuple[Whole, float]:
     return two(HotSpotConfig())
 
 
+@pytest.mark.slow
 def test_a_migration_is_decided_before_the_first_miss_and_hardly_any_tuple_misses(
     predicted: tuple[Whole, float],
 ) -> None:
@@ -157,6 +158,7 @@ def test_nothing_is_lost_doubled_or_reordered(predicted: tuple[Whole, float]) ->
         assert result.rows.height == len(ring.streams._emissions[name, "n"])
 
 
+@pytest.mark.slow
 def test_prediction_misses_less_than_reaction_and_that_less_than_no_migration(predicted: tuple[Whole, float]) -> None:
     reaction, _ = two(HotSpotConfig(predict=False))
     nothing, _ = two(HotSpotConfig(mode="observe"))

@@ -227,6 +227,7 @@ def test_two_hot_spots_do_not_get_the_same_capacity() -> None:
     assert next(each.failure for each in journaled(ring, MigrationEnded) if each.failure) == "no peer accepts it"
 
 
+@pytest.mark.slow
 def test_equal_loads_that_vary_move_no_component_to_and_fro() -> None:
     """Toy 12: three peers at equal load for ten minutes; predictions vary, and no component moves twice."""
     ring = Loaded(6, 5)

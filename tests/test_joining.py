@@ -111,6 +111,7 @@ class Ring:
         raise AssertionError(f"{wave} have not joined after {self.simulation.now} s")
 
 
+@pytest.mark.slow
 def test_time_to_join_grows_with_the_logarithm_of_the_number_of_peers() -> None:
     found = {}
     for count in (8, 32, 128):

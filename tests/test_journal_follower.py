@@ -251,6 +251,7 @@ def heard(follower: JournalFollower, condition: Callable[[list[Event]], object])
     leave()
 
 
+@pytest.mark.slow
 def test_peers_measure_themselves_while_they_are_followed(cluster: Cluster) -> None:
     follower = follow_journals(cluster)
     stay = follower.listen(lambda: None)
@@ -283,6 +284,7 @@ def test_peers_measure_themselves_while_they_are_followed(cluster: Cluster) -> N
     stay()
 
 
+@pytest.mark.slow
 def test_a_follower_ends_with_its_cluster_and_tells_of_the_last_events() -> None:
     async def run() -> JournalFollower:
         cluster = await start_cluster(2)
@@ -306,6 +308,7 @@ def test_a_follower_ends_with_its_cluster_and_tells_of_the_last_events() -> None
     assert "peer_silent" not in kinds(follower)
 
 
+@pytest.mark.slow
 def test_a_killed_peer_is_recorded_as_silent_and_dead() -> None:
     with Cluster(2, spark=False) as cluster:
         follower = follow_journals(cluster)

@@ -189,6 +189,7 @@ def test_a_bandwidth_that_cannot_be_is_refused(bandwidth: Any) -> None:
 # -- live --------------------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 def test_live_a_busy_link_is_measured_by_its_own_traffic() -> None:
     """A source that is read as fast as the link takes it; nothing else is sent to find out.
 

@@ -49,6 +49,7 @@ def deaths(world: World) -> list[tuple[float, str, str]]:
 # -- detection -----------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("count", [2, 8, 30, 88])
 def test_a_crashed_peer_is_declared_dead_within_a_few_seconds(count: int) -> None:
     firsts, lasts = [], []
@@ -70,6 +71,7 @@ def test_a_crashed_peer_is_declared_dead_within_a_few_seconds(count: int) -> Non
     assert max(lasts) < 6.0
 
 
+@pytest.mark.slow
 def test_everybody_in_a_large_ring_hears_of_a_death() -> None:
     world = World(200, seed=1, assembled=True)
     world.run(3.0)
@@ -293,6 +295,7 @@ def test_a_peer_that_left_is_not_looked_for() -> None:
 # -- what is believed ----------------------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 @given(
     st.lists(
         st.tuples(st.sampled_from("abc"), st.sampled_from((ALIVE, SUSPECT, DEAD, LEFT)), st.integers(1, 4)),

@@ -200,6 +200,7 @@ def test_a_join_that_multiplies_is_made_piece_by_piece(first: int) -> None:
     assert pairs == 600 * 600
 
 
+@pytest.mark.slow
 def test_results_of_a_join_do_not_depend_on_the_division_of_its_inputs() -> None:
     joined = python("left").join(python("right"), on="key", within="25 us").sink()
     rows = 20
@@ -235,6 +236,7 @@ GREEDY: dict[str, Callable[[Stream], Stream]] = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("which", GREEDY)
 def test_a_component_that_grows_too_large_fails_by_name_and_others_continue(which: str) -> None:
     async def scenario() -> None:

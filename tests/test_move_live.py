@@ -71,6 +71,7 @@ def expected(table: pl.DataFrame) -> pl.DataFrame:
     return top.select("window_start", "item", "total").sort("window_start", "item")
 
 
+@pytest.mark.slow
 def test_a_running_query_moves_with_its_windows_half_full(cluster: Cluster) -> None:
     feed = Feed({"item": "str", "amount": "float"})
     application = cluster.submit(largest(source(feed, id="sales")), origin="peer-1")
@@ -100,6 +101,7 @@ def test_a_running_query_moves_with_its_windows_half_full(cluster: Cluster) -> N
     assert not account.troubles
 
 
+@pytest.mark.slow
 def test_a_source_that_can_be_read_again_moves_with_results_that_nobody_has_collected(cluster: Cluster) -> None:
     def packets(speed: float, count: int | None = None) -> Plan:
         stream = source("packets", seed=5, rate=2000.0, count=count, speed=speed, id="packets", at="peer-2")

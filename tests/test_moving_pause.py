@@ -122,6 +122,7 @@ def quantile(values: list[float], share: float) -> float:
     return sorted(values)[int(share * (len(values) - 1))]
 
 
+@pytest.mark.slow
 def test_a_state_of_10_megabytes_delays_results_by_less_than_50_ms() -> None:
     """Links of 100 Mbit/s carry it in .8 s, meanwhile the component goes on; what has come since then follows."""
     rng = random.Random(2)

@@ -53,6 +53,7 @@ TEXT = st.text(min_size=1, max_size=20) | st.text("%/>:a\n", min_size=1, max_siz
 # -- what peers say --------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 @given(TEXT, TEXT, TEXT, TEXT, st.integers(-2, 99), st.integers(0, 1 << 40))
 def test_a_decoded_frame_has_exactly_the_names_it_was_made_with(
     application: str, upstream: str, operator: str, peer: str, port: int, epoch: int

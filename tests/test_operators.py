@@ -217,6 +217,7 @@ def test_a_left_row_without_a_partner_leaves_when_none_can_come_and_one_with_a_p
     assert logic.state_rows == 0
 
 
+@pytest.mark.slow
 @settings(max_examples=40)
 @given(
     st.lists(st.tuples(st.integers(0, 60), st.none() | st.integers(-5, 5)), min_size=1, max_size=30),

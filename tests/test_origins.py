@@ -216,6 +216,7 @@ def test_near_the_source_is_set_up_faster_and_near_the_client_served_faster() ->
 # -- live --------------------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 def test_live_the_peer_between_two_sources_is_chosen() -> None:
     """A line whose ends are far from each other; all peers are on the machine of the client."""
     area = WideArea([[0, 80, 700], [80, 0, 80], [700, 80, 0]])

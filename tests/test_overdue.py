@@ -23,6 +23,7 @@ from synergy_nb.simulator.collected_results import Results
 from synergy_nb.simulator.stream_world import StreamWorld
 from synergy_nb.widgets.journal_series import JournalSeries
 from synergy_nb.widgets.status_text import status_pieces
+from tests.campaigns import blocks
 from tests.qos_story import qos
 from tests.stream_bench import Bench, Idle, made, work_of
 from tests.stream_schedules import (
@@ -205,6 +206,7 @@ def overloaded(overdue: str) -> tuple[Results, Results]:
     return first, second
 
 
+@pytest.mark.slow
 def test_dropping_what_is_overdue_keeps_others_from_being_late() -> None:
     first, second = overloaded("keep")
     assert first.rows.height == 2000
@@ -281,6 +283,7 @@ def run_dropping_deep(seed: int) -> None:
     disturbed(seed, query, rng)
 
 
+@pytest.mark.slow
 def test_each_tuple_is_at_the_sink_or_counted_as_dropped() -> None:
     found = [rows_and_dropped(seed) for seed in range(30)]
     assert min(sum(rows for rows, _ in found), sum(dropped for _, dropped in found)) > 500, "some of both"
@@ -292,13 +295,13 @@ def test_joins_of_the_remaining_tuples_survive_takeovers_and_moves(seed: int) ->
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("block", range(10))
+@pytest.mark.parametrize("block", blocks(10, 2))
 def test_each_tuple_is_at_the_sink_or_counted_as_dropped_in_many_schedules(block: int) -> None:
     in_blocks(run_dropping, block)
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("block", range(6))
+@pytest.mark.parametrize("block", blocks(6, 2))
 def test_joins_of_the_remaining_tuples_survive_takeovers_and_moves_in_many_schedules(block: int) -> None:
     in_blocks(run_dropping_deep, block)
 

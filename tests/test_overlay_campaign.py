@@ -11,6 +11,7 @@ import pytest
 
 from synergy_nb.control.peer import key_of
 from synergy_nb.overlay.directory import Entry
+from tests.campaigns import blocks
 from tests.overlay_world import World
 
 NAMES = [f"op{number}" for number in range(10)]
@@ -137,10 +138,12 @@ def failing(schedule: object, seeds: range) -> dict[int, list[str]]:
     return {seed: wrong for seed in seeds if (wrong := schedule(seed))}
 
 
+@pytest.mark.slow
 def test_a_few_mixed_schedules_lose_no_entry() -> None:
     assert failing(mixed, range(12)) == {}
 
 
+@pytest.mark.slow
 def test_a_few_schedules_of_two_crashes_lose_no_entry() -> None:
     assert failing(two_crashes, range(30)) == {}
 
@@ -159,12 +162,12 @@ def test_a_schedule_replays_from_its_seed() -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("first", range(100, 400, 50))
-def test_many_mixed_schedules_lose_no_entry(first: int) -> None:
-    assert failing(mixed, range(first, first + 50)) == {}
+@pytest.mark.parametrize("block", blocks(6, 2))
+def test_many_mixed_schedules_lose_no_entry(block: int) -> None:
+    assert failing(mixed, range(100 + 50 * block, 150 + 50 * block)) == {}
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("first", range(100, 400, 100))
-def test_many_schedules_of_two_crashes_lose_no_entry(first: int) -> None:
-    assert failing(two_crashes, range(first, first + 100)) == {}
+@pytest.mark.parametrize("block", blocks(3, 2))
+def test_many_schedules_of_two_crashes_lose_no_entry(block: int) -> None:
+    assert failing(two_crashes, range(100 + 100 * block, 200 + 100 * block)) == {}

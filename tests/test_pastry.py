@@ -270,6 +270,7 @@ def test_a_routing_slot_is_refilled_from_another_peer_of_the_row() -> None:
     assert pastry.table.entries.get(slot) not in {None, gone}
 
 
+@pytest.mark.slow
 def test_assembled_rings_are_as_if_joined() -> None:
     world = World(88, seed=9, assembled=True)
     assert not world.wrong_leaf_sets()
@@ -327,6 +328,7 @@ def test_messages_reach_the_root_within_the_expected_hops(count: int, bound: flo
     assert sum(number * times for number, times in enumerate(hops)) / sum(hops) <= bound
 
 
+@pytest.mark.slow
 def test_messages_reach_the_root_within_the_expected_hops_after_real_joins() -> None:
     world = World(100, seed=1, network=Flat())
     world.run(20.0)

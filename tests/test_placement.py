@@ -93,6 +93,7 @@ def test_an_unknown_placement_is_refused() -> None:
         ring.submit("peer-0", "r", example(), "best")
 
 
+@pytest.mark.slow
 def test_placing_can_be_loaded_before_it_is_needed() -> None:
     """In an interpreter of its own, as what is loaded stays loaded."""
     code = (

@@ -374,6 +374,7 @@ operators:
 # -- random plans ----------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 @given(plans())
 @settings(max_examples=80)
 def test_random_plans_are_read_back_from_yaml_and_bytes(query: Plan) -> None:
@@ -388,6 +389,7 @@ def test_random_plans_are_read_back_from_yaml_and_bytes(query: Plan) -> None:
     assert all(route[0] in query.sources and route[-1] in query.sinks for route in query.routes)
 
 
+@pytest.mark.slow
 @given(plans(), st.randoms(use_true_random=False))
 @settings(max_examples=60)
 def test_names_depend_neither_on_ids_nor_on_order(query: Plan, random: Any) -> None:

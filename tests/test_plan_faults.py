@@ -472,6 +472,7 @@ def bad_edits(draw: st.DrawFn) -> tuple[list[Operator], str, str]:
     return operators, operator.id, field
 
 
+@pytest.mark.slow
 @given(bad_edits())
 @settings(max_examples=150)
 def test_a_bad_edit_is_named_by_operator_and_field(edited: tuple[list[Operator], str, str]) -> None:
@@ -480,6 +481,7 @@ def test_a_bad_edit_is_named_by_operator_and_field(edited: tuple[list[Operator],
     assert any(each.operator == operator and each.field.split(".")[0] == field for each in found), found
 
 
+@pytest.mark.slow
 @given(
     plans(),
     st.integers(0, 10_000),

@@ -326,6 +326,7 @@ def overloaded(
     return world
 
 
+@pytest.mark.slow
 def test_a_hot_spot_is_predicted_before_the_first_tuple_that_misses() -> None:
     world = overloaded(0.0125)
     time, peer, first = world.violations[0]
@@ -348,12 +349,14 @@ def test_the_first_tuple_that_misses_is_the_one_that_arithmetic_says() -> None:
     assert sum(world.results[name, "out"].delays.missed for name in ("one", "two")) > 0
 
 
+@pytest.mark.slow
 def test_a_hot_spot_is_repeated_once_a_second_as_long_as_it_lasts() -> None:
     world = overloaded(0.0125, until=16.0)
     times = [time for time, _, each in world.violations if each.prediction.application == "two"]
     assert [round(later - earlier, 3) for earlier, later in pairwise(times)] == [1.0] * 4
 
 
+@pytest.mark.slow
 def test_without_prediction_the_hot_spot_is_seen_when_slack_is_gone() -> None:
     world = overloaded(0.0125, HotSpotConfig(predict=False))
     time, _, first = world.violations[0]
@@ -361,11 +364,13 @@ def test_without_prediction_the_hot_spot_is_seen_when_slack_is_gone() -> None:
     assert first.prediction.basis == "last measurement"
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("interval", [1 / 40, 1 / 50, 1 / 57])
 def test_there_is_no_hot_spot_where_the_rates_fit(interval: float) -> None:
     assert overloaded(interval).violations == []
 
 
+@pytest.mark.slow
 def test_only_the_component_without_slack_is_reported() -> None:
     world = overloaded(0.0125, limits={"one": LIMIT - HOP, "two": 60.0})
     assert {(each.prediction.application, each.prediction.operator) for _, _, each in world.violations} == {
@@ -373,6 +378,7 @@ def test_only_the_component_without_slack_is_reported() -> None:
     }
 
 
+@pytest.mark.slow
 def test_hot_spots_that_are_off_report_nothing() -> None:
     world = overloaded(0.0125, HotSpotConfig(mode="off"))
     assert not world.violations
@@ -380,6 +386,7 @@ def test_hot_spots_that_are_off_report_nothing() -> None:
     assert all(not each.rates for each in world.hosting("s").components["one", "f"].log.chunks(ORIGIN))
 
 
+@pytest.mark.slow
 def test_the_time_of_one_application_follows_the_rate_of_another() -> None:
     """Random arrivals at a peer that stays below its capacity: the constant application is predicted to be slower."""
     rng = random.Random(3)
@@ -472,6 +479,7 @@ def test_a_component_that_takes_over_starts_without_pairs() -> None:
 # -- on live peers ---------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 def test_a_host_reports_predictions_and_lost_slack_to_its_peer() -> None:
     said: list[DriverMessage] = []
 

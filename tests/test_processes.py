@@ -83,6 +83,7 @@ def held() -> Iterator[Held]:
     assert gone(pids)
 
 
+@pytest.mark.slow
 def test_peers_start_fail_one_by_one_and_end(held: Held) -> None:
     """The life of a cluster: one test, so that it starts once."""
     cluster = held.cluster
@@ -124,6 +125,7 @@ def test_peers_start_fail_one_by_one_and_end(held: Held) -> None:
     assert held.ask("peer-1", "about")["name"] == "peer-1"
 
 
+@pytest.mark.slow
 def test_several_peers_in_one_process_on_a_running_loop(tmp_path: Path) -> None:
     """The asynchronous way, with TLS."""
 
@@ -146,6 +148,7 @@ def test_several_peers_in_one_process_on_a_running_loop(tmp_path: Path) -> None:
     assert gone(asyncio.run(main()))
 
 
+@pytest.mark.slow
 def test_a_cluster_is_up_when_its_scheduler_info_lists_all_peers(monkeypatch: pytest.MonkeyPatch) -> None:
     """The scheduler's messages about workers come by a comm of their own, here after the last peer has started."""
 
@@ -190,6 +193,7 @@ def test_bad_arguments_are_refused(arguments: dict[str, Any], message: str) -> N
         start(**arguments)
 
 
+@pytest.mark.slow
 def test_a_peer_that_does_not_come_up_is_reported_and_nothing_is_left() -> None:
     before = {child.pid for child in psutil.Process().children(recursive=True)}
     with pytest.raises(ProcessStartError, match="RuntimeError: this factory fails"):
@@ -197,6 +201,7 @@ def test_a_peer_that_does_not_come_up_is_reported_and_nothing_is_left() -> None:
     assert gone([child.pid for child in psutil.Process().children(recursive=True) if child.pid not in before])
 
 
+@pytest.mark.slow
 def test_a_cluster_that_does_not_come_up_on_a_running_loop_is_closed() -> None:
     async def main() -> list[int]:
         cluster = start(1, "tests.test_plugin:broken", asynchronous=True, fork_server=light())
@@ -216,6 +221,7 @@ def test_every_module_and_function_that_a_fork_server_loads_exists(name: str) ->
     assert not function or callable(getattr(imported, function))
 
 
+@pytest.mark.slow
 def test_peers_are_installed_on_workers_that_have_none() -> None:
     with start(2, fork_server=light()) as cluster, Client(cluster) as client:
         peers = install(client, FACTORY)
@@ -225,6 +231,7 @@ def test_peers_are_installed_on_workers_that_have_none() -> None:
         held.on_loop(held.links.close)
 
 
+@pytest.mark.slow
 def test_a_process_that_is_not_ready_in_time_is_ended() -> None:
     async def main() -> int:
         fork_server = ForkServer.launch(preload=())

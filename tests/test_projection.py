@@ -265,6 +265,7 @@ def covers_window(running: Sequence[Application], window: float) -> bool:
     return all(segments[0].start <= -window for segments in signatures_of(running))
 
 
+@pytest.mark.slow
 @settings(max_examples=120, deadline=None)
 @given(peers(bursty=False), st.sampled_from(MEANS), st.sampled_from(LOADS))
 def test_the_impact_of_constant_loads_equals_a_slow_implementation(
@@ -276,6 +277,7 @@ def test_the_impact_of_constant_loads_equals_a_slow_implementation(
     assert found == pytest.approx(slow_impact(running, asking, plans, config))
 
 
+@pytest.mark.slow
 @settings(max_examples=120, deadline=None)
 @given(
     peers(bursty=True),

@@ -312,6 +312,7 @@ def _fields(value: Any) -> list[str]:
     return [name for name in names if hasattr(value, name) and not isinstance(getattr(value, name), others)]
 
 
+@pytest.mark.slow
 @cases
 def test_protocols_recover_from_lost_repeated_and_reordered_messages(build: Callable[[int, bool], Bench]) -> None:
     for seed in range(3):
@@ -348,6 +349,7 @@ def test_the_same_seed_gives_the_same_run(build: Callable[[int, bool], Bench]) -
     assert run(1) != run(2)
 
 
+@pytest.mark.slow
 @cases
 def test_state_does_not_grow_with_time(build: Callable[[int, bool], Bench]) -> None:
     bench = build(2, False)

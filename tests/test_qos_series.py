@@ -154,6 +154,7 @@ def test_delay_throughput_and_load_become_lines() -> None:
     assert found.flows["top-1", "sink"].tuples == 12_000
 
 
+@pytest.mark.slow
 @given(st.lists(st.integers(1, 200), min_size=1, max_size=8))
 def test_readings_do_not_depend_on_the_portions(portions: list[int]) -> None:
     whole = story(30)

@@ -201,6 +201,7 @@ def test_a_view_made_again_shows_the_same(view: Watched, journal: Journal, clock
     again.close()
 
 
+@pytest.mark.slow
 def test_a_long_history_is_sent_thinned(clock: Clock) -> None:
     view = Watched(story(6000), top_pairs(), names=NAMES, clock=clock)
     view.on_page_message("ready")
@@ -467,6 +468,7 @@ def shows(view: QoSView, condition: Callable[[str], object]) -> None:
     del view.update
 
 
+@pytest.mark.slow
 def test_a_real_application_is_watched_and_its_end_seen() -> None:
     with Cluster(peers=2) as cluster:
         application = cluster.submit(packets())
@@ -487,6 +489,7 @@ def test_a_real_application_is_watched_and_its_end_seen() -> None:
     assert "few: stopped" in view.to_text()
 
 
+@pytest.mark.slow
 def test_a_view_of_a_coroutine_application_shows_its_journal() -> None:
     async def run() -> None:
         cluster = await start_cluster(2)
@@ -520,6 +523,7 @@ def test_objects_that_cannot_be_watched_are_refused() -> None:
         synergy_nb.watch(cluster)
 
 
+@pytest.mark.slow
 def test_a_view_does_not_keep_its_cluster() -> None:
     cluster = Cluster(peers=2)
     view = synergy_nb.watch(cluster)

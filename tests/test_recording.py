@@ -59,6 +59,7 @@ def test_the_replay_of_a_simulated_run_has_the_same_effects(tmp_path: Path, seed
     assert outcome.effects == sum(len(step.effects) for step in outcome.steps) > 500
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("salt", ["1", "2"])
 def test_effects_do_not_depend_on_the_hashes_of_texts(file: Path, salt: str) -> None:
     program = (
@@ -172,6 +173,7 @@ def test_the_first_difference_of_effects_is_described_in_words(
 # -- the file --------------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 def test_a_cut_recording_is_read_up_to_the_cut(file: Path, tmp_path: Path) -> None:
     data = file.read_bytes()
     cut = tmp_path / "cut.rec"

@@ -45,6 +45,7 @@ def live(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, dict[str, str]
     return file, {"finished": finished.id, "stopped": moved.id, "failed": failed.id}
 
 
+@pytest.mark.slow
 def test_the_replay_of_a_live_run_has_the_same_effects(live: tuple[Path, dict[str, str]]) -> None:
     recording = read(live[0])
     assert not recording.notes
@@ -109,6 +110,7 @@ def test_no_secret_and_no_row_is_recorded(live: tuple[Path, dict[str, str]]) -> 
     assert SECRET[:8] not in live[0].read_bytes()
 
 
+@pytest.mark.slow
 def test_the_command_replays_in_another_process(live: tuple[Path, dict[str, str]]) -> None:
     def synergy(*arguments: str) -> subprocess.CompletedProcess[str]:
         command = [sys.executable, "-m", "synergy_nb", "replay", str(live[0]), *arguments]

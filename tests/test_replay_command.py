@@ -57,6 +57,7 @@ def test_a_request_has_one_line_a_message(file: Path) -> None:
     assert any(" Probe " in line and " → accepted filter, " in line for line in lines)
 
 
+@pytest.mark.slow
 def test_at_a_terminal_messages_come_one_after_the_other(file: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     piped = synergy(str(file), "--request", "stopped", "--step").stdout.splitlines()
     assert len(piped) > 20

@@ -150,6 +150,7 @@ def test_a_duplicate_filter_behind_the_replicas_passes_what_one_of_them_emits(na
     assert tuples(passed) == wanted
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", ["aggregate tumbling", "aggregate of sessions", "aggregate that decays"])
 def test_sums_of_floats_would_differ_if_they_were_not_exact(name: str) -> None:
     assert len(set(map(tuple, replicas(name).results(sort=False, exact=False)))) > 1
@@ -217,6 +218,7 @@ def jittered(rng: random.Random, delay: float) -> pl.DataFrame:
     return table.with_columns(pl.col("time").cast(pl.Datetime("us")))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("delay", "least", "most"), [(0.0, 0, 0), (0.3, 18, 20)])
 def test_windows_of_rows_over_jittered_sources_differ_without_a_sort(delay: float, least: int, most: int) -> None:
     """Toy 1 of the oracle: input that never differs. With delays of .3 s replicas differ in nearly all of 20 runs."""
@@ -344,6 +346,7 @@ def floats(rng: random.Random) -> Plan:
     )
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("seed", range(4))
 def test_peers_whose_streams_and_replicas_fail_sum_floats_to_the_last_bit(
     seed: int, monkeypatch: pytest.MonkeyPatch

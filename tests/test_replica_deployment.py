@@ -108,6 +108,7 @@ def random_system(seed: int, operators: int = 3) -> tuple[Query, Servers]:
     return Query(dict.fromkeys(names, 0.3), edges, pinned), Servers(latency, np.ones(5))
 
 
+@pytest.mark.slow
 def test_the_local_search_reaches_the_optimum_of_small_systems_within_a_fiftieth() -> None:
     greedy, searched = [], []
     for seed in range(40):

@@ -92,6 +92,7 @@ def collected(application: Application, rows: list[tuple[object, ...]], count: i
     return rows
 
 
+@pytest.mark.slow
 def test_replicas_and_another_placement_exclude_one_another() -> None:
     with Cluster(4, spark=False) as cluster:
         with pytest.raises(ClusterError, match=r"placement: 'resilient'; expected 'composed' where qos\.availability"):

@@ -145,6 +145,7 @@ def test_idle_placements_have_no_bottleneck_to_speak_of() -> None:
     assert "nothing" in found.to_text()
 
 
+@pytest.mark.slow
 def test_placing_a_plan_of_one_source_does_without_scipys_statistics() -> None:
     script = """
 import sys

@@ -48,6 +48,7 @@ def slow_value(load: Array, capacity: Array, placed: Ints, bound: Array, arcs: A
     return float(np.mean(values))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("seed", range(4))
 def test_no_move_and_no_swap_improves_a_refined_placement(seed: int) -> None:
     """Nor does it when communication costs something, there is a lower bound, and capacities differ."""

@@ -272,6 +272,7 @@ def test_a_removed_sink_ends_a_waiting_request() -> None:
     play(scenario)
 
 
+@pytest.mark.slow
 @settings(max_examples=60, deadline=None)
 @given(st.lists(st.tuples(st.integers(0, 2), st.booleans(), st.integers(0, 3)), max_size=20))
 def test_interrupted_readers_receive_all_results_between_them(

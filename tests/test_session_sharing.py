@@ -82,6 +82,7 @@ class Sharing(Both):
 AT = ("peer-1", "peer-2", "peer-3")
 
 
+@pytest.mark.slow
 def test_the_readers_of_a_stream_that_moves_follow() -> None:
     ring = Sharing(1)
     ring.begin("peer-0", "a", owner(AT, 1))
@@ -123,6 +124,7 @@ def test_a_shared_component_has_the_earliest_deadline_of_its_users() -> None:
     assert set(limits.values()) == {0.7}
 
 
+@pytest.mark.slow
 def test_the_readers_of_a_stream_that_is_taken_over_follow() -> None:
     ring = Sharing(2)
     ring.begin("peer-0", "a", owner(AT, 2))
@@ -260,6 +262,7 @@ def run_left_alone(seed: int) -> None:
         assert not each.membership._watched
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("seed", range(6))
 def test_a_stream_goes_on_for_its_sharers_when_its_owner_ends(seed: int) -> None:
     run_left_alone(seed)

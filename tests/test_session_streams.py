@@ -181,6 +181,7 @@ def undisturbed(query: Callable[[], Plan], seed: int) -> list[tuple[object, ...]
     return ring.until_ended("r")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", QUERIES)
 def test_moves_of_every_component_lose_and_double_nothing(name: str) -> None:
     query, seed = QUERIES[name], 3

@@ -437,6 +437,7 @@ def test_shared_work_is_measured_once() -> None:
 # -- whom it never stops ---------------------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 def test_a_sharer_that_falls_behind_fails_by_name_and_delays_no_other() -> None:
     async def scenario() -> None:
         pair = Sharing(limits=Limits(20_000, 50_000, 20_000))
@@ -534,6 +535,7 @@ def test_one_of_several_consumers_may_go() -> None:
     play(scenario)
 
 
+@pytest.mark.slow
 def test_sharers_alone_set_the_pace_by_the_fastest_of_them() -> None:
     async def scenario() -> None:
         taken: list[int] = []

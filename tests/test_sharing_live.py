@@ -31,6 +31,7 @@ def components(cluster: Cluster) -> dict[tuple[str, str], dict[str, Any]]:
     return {(each["application"], each["operator"]): each for state in states for each in state.components}
 
 
+@pytest.mark.slow
 def test_two_plans_that_begin_alike_share_a_stream(cluster: Cluster) -> None:
     first = cluster.submit(by("link"), origin="peer-1")
     rows = iter(first)
@@ -57,6 +58,7 @@ def test_two_plans_that_begin_alike_share_a_stream(cluster: Cluster) -> None:
     assert not components(cluster)
 
 
+@pytest.mark.slow
 def test_the_same_query_again_needs_no_processing_and_has_the_same_results(cluster: Cluster) -> None:
     first = cluster.submit(by("link"), origin="peer-1")
     rows = iter(first)

@@ -311,6 +311,7 @@ def signatures(draw: st.DrawFn) -> list[list[Segment]]:
     return found
 
 
+@pytest.mark.slow
 @settings(max_examples=150, deadline=None)
 @given(signatures(), st.sampled_from(["shortest", "every"]))
 def test_aggregation_is_the_mean_of_each_piece(streams: list[list[Segment]], cut: str) -> None:

@@ -204,6 +204,7 @@ def test_a_tuple_with_slack_begins_anew() -> None:
     assert not persistence.observe(0.4, [-1.0, -1.0, 1.0, -1.0, -1.0])
 
 
+@pytest.mark.slow
 @given(st.lists(st.tuples(st.floats(0.0, 2.0), st.lists(st.sampled_from([-1.0, 0.0, 1.0]), max_size=6)), max_size=12))
 def test_persistence_equals_a_look_at_the_whole_past(batches: list[tuple[float, list[float]]]) -> None:
     persistence, time, past = Persistence(), 0.0, list[tuple[float, float]]()

@@ -186,6 +186,7 @@ def test_a_restored_instance_goes_on_exactly(seed: int) -> None:
     assert released(given) == whole
 
 
+@pytest.mark.slow
 def test_a_tuple_is_saved_a_few_times_however_often_the_state_is_saved(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(sorted_input, "RUN_ROWS", 256)
     monkeypatch.setattr(sorted_input, "TRIMMED", 8)

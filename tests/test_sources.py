@@ -267,6 +267,7 @@ def streams(draw: st.DrawFn) -> list[Item]:
     return made
 
 
+@pytest.mark.slow
 @settings(max_examples=200, deadline=None)
 @given(streams(), st.data())
 def test_merging_loses_doubles_reorders_and_makes_late_nothing(stream: list[Item], data: st.DataObject) -> None:

@@ -132,6 +132,7 @@ def merged(known: dict[int, tuple[int, int]], items: list[Item]) -> None:
                 assert known.setdefault(position, row) == row
 
 
+@pytest.mark.slow
 @given(st.data(), st.integers(1, 2), st.randoms(use_true_random=False))
 def test_a_query_goes_on_at_another_peer_wherever_it_is_stopped(
     data: st.DataObject, ports: int, rng: random.Random

@@ -206,6 +206,7 @@ def test_a_server_that_dies_comes_back_where_it_was(watched: Callable[..., Watch
     assert (Path(endpoint.folder or "") / "checkpoint").exists()
 
 
+@pytest.mark.slow
 def test_a_server_that_keeps_dying_is_given_up_until_it_is_started_again(watched: Callable[..., Watched]) -> None:
     run = watched("signal.signal(signal.SIGTERM, lambda *_: sys.exit('Error: out of it'))\n" + READY + FOREVER)
     run.server.start()
@@ -222,6 +223,7 @@ def test_a_server_that_keeps_dying_is_given_up_until_it_is_started_again(watched
     assert run.server.ready(WAIT).url.startswith("sc://127.0.0.1:")
 
 
+@pytest.mark.slow
 def test_a_port_that_is_taken_in_the_meantime_is_left_to_others(watched: Callable[..., Watched]) -> None:
     taken = "'java.net.BindException: Failed to bind to address /127.0.0.1:1'"
     run = watched(f"if runs < 2:\n    sys.exit({taken})\n" + READY + FOREVER)
@@ -247,6 +249,7 @@ def test_a_server_that_ends_at_its_start_says_why_in_one_line(watched: Callable[
         run.server.ready(WAIT)
 
 
+@pytest.mark.slow
 def test_a_server_that_is_not_ready_in_time_is_ended(watched: Callable[..., Watched]) -> None:
     run = watched(FOREVER, timeout=0.2)
     with pytest.raises(SparkUnavailable, match=r"not ready within 0.2 s .*; increase the timeout"):
@@ -320,6 +323,7 @@ def test_a_server_ends_with_its_owner_however_that_ends(tmp_path: Path, end: str
         owner.stdout.close()
 
 
+@pytest.mark.slow
 def test_a_supervisor_that_is_killed_takes_the_server_with_it(watched: Callable[..., Watched]) -> None:
     run = watched(READY + FOREVER)
     endpoint = run.server.ready(WAIT)
@@ -378,6 +382,7 @@ def test_an_option_without_a_value_is_refused(option: str) -> None:
         parse_url(f"sc://spark/;{option}")
 
 
+@pytest.mark.slow
 def test_an_address_where_nothing_answers_is_one_clear_error() -> None:
     from spark_stream.session import connect
 

@@ -266,6 +266,7 @@ TABLE = pl.DataFrame(
 )
 
 
+@pytest.mark.slow
 @given(text=st.one_of(CONDITIONS, INTS, WORDS))
 @settings(max_examples=100)
 def test_the_canonical_text_means_the_same_and_is_its_own_canonical_text(
@@ -283,6 +284,7 @@ def _with_pipes(text: str) -> str:
     return text.replace("s || 'x' || u", "concat(s, 'x', u)")
 
 
+@pytest.mark.slow
 @given(CONDITIONS, CONDITIONS, INTS, INTS)
 @settings(max_examples=60)
 def test_canonical_texts_ignore_the_order_of_commutative_operands(p: str, q: str, a: str, b: str) -> None:

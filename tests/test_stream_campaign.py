@@ -19,6 +19,7 @@ from synergy_nb.dataflow.tuples import END, Batch, Item, Punctuation
 from synergy_nb.plan import Plan
 from synergy_nb.simulator.scripted_faults import Faults
 from synergy_nb.simulator.stream_world import StreamWorld
+from tests.campaigns import blocks
 from tests.stream_schedules import (
     END_S,
     KINDS,
@@ -200,6 +201,7 @@ def test_a_successor_reads_in_the_order_on_which_others_depend(seed: int) -> Non
     run_deep(seed)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("seed", range(10))
 def test_a_sharer_has_the_whole_stream_or_fails_alone_by_name(seed: int) -> None:
     run_sharing(seed)
@@ -211,24 +213,24 @@ def test_no_log_grows_beyond_its_bound_and_nothing_stalls(seed: int) -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("block", range(11))
+@pytest.mark.parametrize("block", blocks(11, 2))
 def test_results_are_those_of_the_undisturbed_run_in_many_schedules(block: int) -> None:
     in_blocks(run, block)
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("block", range(13))
+@pytest.mark.parametrize("block", blocks(13, 2))
 def test_a_successor_reads_in_order_in_many_schedules(block: int) -> None:
     in_blocks(run_deep, block)
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("block", range(8))
+@pytest.mark.parametrize("block", blocks(8, 2))
 def test_a_sharer_has_the_whole_stream_in_many_schedules(block: int) -> None:
     in_blocks(run_sharing, block)
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("block", range(8))
+@pytest.mark.parametrize("block", blocks(8, 2))
 def test_no_log_grows_beyond_its_bound_in_many_schedules(block: int) -> None:
     in_blocks(run_pressed, block)

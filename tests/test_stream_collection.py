@@ -107,6 +107,7 @@ def test_without_a_target_nothing_is_discarded() -> None:
     assert not run.of(RevivalImpossible)
 
 
+@pytest.mark.slow
 def test_a_discarded_stream_is_revived_when_the_other_one_is_late() -> None:
     run = Run(COLLECTING, rows=240)
     world = run.world

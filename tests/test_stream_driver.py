@@ -256,6 +256,7 @@ def test_a_chain_over_three_peers_gives_all_its_rows_in_order(way: str) -> None:
     assert (world.wires["a"].sent < 1_000_000) is (way == "memory")
 
 
+@pytest.mark.slow
 def test_small_windows_hold_up_sources_and_lose_nothing() -> None:
     inputs = tables(40, 3000)
 
@@ -268,6 +269,7 @@ def test_small_windows_hold_up_sources_and_lose_nothing() -> None:
     assert play(scenario).rows["v"].equals(pl.concat(inputs).filter(pl.col("v") != 3)["v"])
 
 
+@pytest.mark.slow
 def test_links_that_break_in_the_middle_of_a_window_lose_and_stall_nothing() -> None:
     inputs = tables(60, 2000)
 
@@ -356,6 +358,7 @@ def test_a_large_state_goes_to_another_peer_in_pieces_and_on_from_there(dies: bo
     assert world.rows["n"].unique().to_list() == [1]
 
 
+@pytest.mark.slow
 def test_a_live_filter_moves_away_from_its_source_without_a_lost_row() -> None:
     """Its input was not encoded when it was made, as its reader was on the same peer, and has to be now."""
     inputs = tables(60, 2000)
@@ -378,6 +381,7 @@ def test_a_live_filter_moves_away_from_its_source_without_a_lost_row() -> None:
     assert world.rows["v"].equals(pl.concat(inputs).filter(pl.col("v") != 3)["v"])
 
 
+@pytest.mark.slow
 def test_a_damaged_frame_is_recorded_and_asked_for_again() -> None:
     inputs = tables(20, 2000)
 

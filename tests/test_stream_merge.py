@@ -306,6 +306,7 @@ def test_cut_doubled_and_overtaken_chunks_give_the_same_tuples_and_true_promises
     assert taken[-1].end.until == merge.received.until, "a promise was dropped"
 
 
+@pytest.mark.slow
 @given(epochs(), st.data())
 def test_every_received_determinant_is_passed_on(cut: list[list[Chunk]], data: st.DataObject) -> None:
     sent = cut[0]

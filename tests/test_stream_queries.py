@@ -12,6 +12,7 @@ def test_there_is_a_file_for_each_query() -> None:
     assert sorted(each.stem for each in PLANS.glob("*.yaml")) == sorted(QUERIES)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", QUERIES)
 def test_a_plan_file_gives_what_its_query_means(name: str) -> None:
     plan, packets = plan_of(name), packets_of(name, minutes=15.0)

@@ -224,6 +224,7 @@ def test_items_of_distant_entry_times_or_large_ones_are_executed_alone() -> None
     assert taken == [[0, 1], [2], [3]]
 
 
+@pytest.mark.slow
 @given(st.lists(st.floats(0, 5), min_size=2, max_size=20))
 def test_repeated_merging_does_not_make_items_older(births: list[float]) -> None:
     merged = births[0]

@@ -128,6 +128,7 @@ CSV_PIECES = (
 )
 
 
+@pytest.mark.slow
 @given(
     pieces=st.lists(st.sampled_from(CSV_PIECES), max_size=30),
     block=st.integers(1, 60),
@@ -160,6 +161,7 @@ TCP_PIECES = (
 TCP = {"time": "time", "source": "str", "destination": "str", "source_port": "int", "destination_port": "int"}
 
 
+@pytest.mark.slow
 @given(pieces=st.lists(st.sampled_from(TCP_PIECES), min_size=1, max_size=30), block=st.integers(1, 80))
 @settings(max_examples=100, deadline=None)
 def test_tcp_traces_in_blocks_are_what_a_literal_reader_makes_of_them(
@@ -266,6 +268,7 @@ def tables_of(blocks: list[list[int]]) -> list[pl.DataFrame]:
     return [table(times, first) for times, first in zip(blocks, firsts, strict=True) if times]
 
 
+@pytest.mark.slow
 @given(
     blocks=st.lists(TIMES, min_size=1, max_size=25),
     kept=st.sampled_from([1, 300, 1 << 20]),

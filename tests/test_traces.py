@@ -314,6 +314,7 @@ MARKS = (b"time", b",", b"\n", b'"', b"1", b"2.5", b" ", b"\t", b"\r\n", b"\x00"
 PIECES = st.sampled_from([*MARKS, *map(str.encode, EXAMPLES.values())])
 
 
+@pytest.mark.slow
 @given(pieces=st.lists(PIECES, max_size=12), kind=st.sampled_from([None, *FORMATS]), packed=st.booleans())
 @settings(max_examples=150)
 def test_any_bytes_are_read_or_refused(

@@ -247,6 +247,7 @@ thread.join()
 """
 
 
+@pytest.mark.slow
 def test_a_batch_may_be_encoded_while_another_thread_looks_at_it() -> None:
     """In a process of its own: two threads that wait for one another also hold up whoever would tell."""
     subprocess.run([sys.executable, "-c", WRITTEN_AND_READ], check=True, timeout=200.0)
