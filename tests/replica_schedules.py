@@ -1,23 +1,29 @@
 """Schedules of active replicas: queries, where their replicas are, and what happens to peers, streams and replicas.
 
 Sources with jitter feed random graphs of operators. Peers crash, hang and are cut off, and may be declared dead while
-they live; streams are discarded and revived, replicas are rebuilt and move. Everything is drawn from a seed.
+they live; streams are discarded and revived, replicas are rebuilt and move. On whole peers, which rebuild replicas by
+themselves, further peers die while they do so. Everything is drawn from a seed.
 """
 
 from __future__ import annotations
 
 import random
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 
 import polars as pl
 
+from synergy_nb.assembly import PeerConfig
+from synergy_nb.control.driver_messages import OfferComponents
 from synergy_nb.dataflow.operators import create
 from synergy_nb.dataflow.streams.sorted_input import SortedInput
 from synergy_nb.dataflow.tuples import END, Batch, Item, Punctuation
+from synergy_nb.events import Event, ReplicaRebuilt
 from synergy_nb.plan import Plan
 from synergy_nb.plan.active_replicas import replicas_of, replicated
 from synergy_nb.plan.builder import Stream
+from synergy_nb.plan.catalogue import ALL_COMPONENTS
 from synergy_nb.plan.replica_agreement import agreement
+from synergy_nb.simulator.peer_world import PeerWorld
 from synergy_nb.simulator.replica_world import ReplicaWorld
 from synergy_nb.simulator.scripted_faults import Faults
 from tests.moving_schedules import KEYS, packets, table
@@ -252,3 +258,99 @@ def run(seed: int) -> Schedule:
     except AssertionError as error:
         raise AssertionError(f"run({seed}): degree {schedule.degree}: {schedule.done}: {error}") from error
     return schedule
+
+
+class WholeSchedule:
+    """A schedule of whole peers, which rebuild replicas by themselves whatever dies meanwhile."""
+
+    def __init__(self, seed: int) -> None:
+        self.rng = rng = random.Random(seed)
+        self.plan = query(rng)
+        self.degree = rng.choice((2, 2, 3))
+        self.inputs = {name: table(rng, rng.choice((200, 400))) for name in self.plan.sources}
+        delay = (0.001, rng.choice((0.005, 0.05, 0.15)))
+        own = PeerConfig(components=ALL_COMPONENTS, cores=16.0, placement=None)
+        self.world = world = PeerWorld(seed, PEERS, Faults(delay=delay), config=own)
+        world.keys.update(KEYS)
+        for peer in PEERS:
+            world.control.report(peer, OfferComponents())
+        world.run(2.0)
+        world.pace = rng.choice((0.3, 0.6))
+        expanded = replicated(self.plan, self.degree)
+        self.operators = replicas_of(expanded)
+        peers, columns = dict.fromkeys(expanded.operators, SAFE), rng.sample(PEERS[1:], self.degree)
+        apart = rng.random() < 0.5
+        for several in self.operators.values():
+            peers.update(zip(several, rng.sample(PEERS[1:], self.degree) if apart else columns, strict=True))
+        world.deploy("app", expanded, peers, self.inputs)
+        assert world.until(lambda: world.status("app") == "running")
+        world.disturb(Faults(delay=delay, loss=rng.choice((0.0, 0.0, 0.03)), duplication=rng.choice((0.0, 0.1))))
+        self.done: list[str] = []
+
+    def of(self, kind: type[Event]) -> list[Event]:
+        return [each for each in self.world.control.journal.about("app") if isinstance(each, kind)]
+
+    @property
+    def over(self) -> bool:
+        return self.world.results["app", "out"].ended or self.world.status("app") != "running"
+
+    def survives(self, peer: str, uncertain: Collection[str] = ()) -> bool:
+        """Whether each operator has a replica elsewhere, and one that its readers could do with alone."""
+        where, world = self.world.where("app"), self.world
+        journal = self.of(ReplicaRebuilt)
+        present = {each.operator: each.at for each in journal if isinstance(each, ReplicaRebuilt)}
+        began = world.graph("app").roles.rebuilt
+        sound = {
+            name
+            for name, at in where.items()
+            if at and name not in uncertain and (name not in began or present.get(name) == at)
+        }
+        alive = len(world.synergy) > self.degree + 2
+        return alive and all(
+            any(where[name] != peer for name in group if name in sound) for group in self.operators.values()
+        )
+
+    def lose(self, peer: str, what: str) -> None:
+        self.done.append(f"{self.world.now:.3f} {what} {peer}")
+        if what == "hang":
+            self.world.hang(peer, self.rng.choice((6.0, 12.0)))
+        else:
+            self.world.crash(peer)
+
+    def disturb_rebuild(self) -> None:
+        """Have the new peer, the source or another peer of a rebuild die."""
+        world, rng = self.world, self.rng
+        world.until(lambda: bool(world.graph("app").roles.rebuilds) or self.over, 20.0)
+        world.run(rng.choice((0.0, 0.05, 0.3)))
+        for replica, (source, to) in world.graph("app").roles.rebuilds.items():
+            victim = rng.choice((to, world.where("app")[source], rng.choice(PEERS[1:])))
+            if victim in world.synergy and victim not in (SAFE, "") and self.survives(victim, {replica}):
+                self.lose(victim, "crash while rebuilding")
+
+    def run(self) -> int:
+        """Have peers die one after another; return the number of replicas that were rebuilt."""
+        world, rng = self.world, self.rng
+        for _ in range(rng.randint(1, 3)):
+            world.run(rng.choice((0.3, 1.0, 4.0)))
+            peer = rng.choice(sorted(set(world.where("app").values()) - {SAFE, ""}))
+            if self.over or peer not in world.synergy or not self.survives(peer):
+                continue
+            self.lose(peer, rng.choice(("crash", "crash", "hang")))
+            world.until(lambda: self.over or not all(world.where("app").values()), 40.0)
+            if rng.random() < 0.4:
+                self.disturb_rebuild()
+            world.until(lambda: self.over or (all(world.where("app").values()) and self.survives("")), 90.0)
+        results = world.results["app", "out"]
+        assert world.until(lambda: results.ended, 600.0), f"stands still; {world.status('app')}, {world.failures()}"
+        found, wanted = sorted(results.rows.rows(), key=repr), ideal(self.plan, self.inputs)
+        assert found == wanted, f"{len(found)} rows; expected {len(wanted)}"
+        return len(self.of(ReplicaRebuilt))
+
+
+def run_whole(seed: int) -> int:
+    """Run the schedule of whole peers of a seed; return the number of replicas that were rebuilt."""
+    schedule = WholeSchedule(seed)
+    try:
+        return schedule.run()
+    except AssertionError as error:
+        raise AssertionError(f"run_whole({seed}): degree {schedule.degree}: {schedule.done}: {error}") from error

@@ -1,10 +1,11 @@
-"""An application of three active replicas on real peers, of which one is killed and one is stopped."""
+"""Applications with active replicas on real peers, which are killed and stopped, and rebuilt."""
 
 from __future__ import annotations
 
 import os
 import signal
 from collections.abc import Callable, Iterable
+from typing import Any
 
 import duckdb
 import polars as pl
@@ -14,6 +15,7 @@ from synergy_nb import Cluster, ClusterError, Feed, Plan, source
 from synergy_nb.runtime.process import starting
 
 ROWS_AT_ONCE, ROUNDS = 40, 12
+COLUMNS = ["k", "n", "total"]
 
 
 def query(feed: Feed, availability: str = "active 3") -> Plan:
@@ -26,6 +28,18 @@ def query(feed: Feed, availability: str = "active 3") -> Plan:
 def rows(of: Iterable[int]) -> list[dict[str, float]]:
     """Twenty readings for each second of event time."""
     return [{"time": number / 20, "k": number % 3, "v": number * 7 % 11} for number in of]
+
+
+def expected(rounds: int) -> list[tuple[Any, ...]]:
+    """The results of so many rounds of rows, by DuckDB."""
+    everything = duckdb.from_arrow(pl.DataFrame(rows(range(rounds * ROWS_AT_ONCE))).to_arrow())
+    wanted = everything.query(
+        "readings",
+        "select k, count(*) as n, sum(v)::bigint as total from readings where v > 2 group by floor(time), k",
+    )
+    assert wanted is not None
+    found: pl.DataFrame = wanted.pl()
+    return found.sort(COLUMNS).rows()
 
 
 @pytest.mark.slow
@@ -65,14 +79,47 @@ def test_results_continue_before_any_peer_knows_that_two_of_three_replicas_have_
             assert application.graph == where, "nobody knows of a death"
         finally:
             os.kill(stopped, signal.SIGCONT)
-        found = pl.concat(tables)
-        everything = duckdb.from_arrow(pl.DataFrame(rows(range(ROUNDS * ROWS_AT_ONCE))).to_arrow())
-        wanted = everything.query(
-            "readings",
-            "select k, count(*) as n, sum(v)::bigint as total from readings where v > 2 group by floor(time), k",
-        )
-        assert wanted is not None
-        columns = ["k", "n", "total"]
-        assert found.select(columns).sort(columns).rows() == wanted.pl().sort(columns).rows()
+        assert pl.concat(tables).select(COLUMNS).sort(COLUMNS).rows() == expected(ROUNDS)
         assert application.status == "finished"
         assert not application.explain().replicas_lost
+
+
+@pytest.mark.slow
+def test_a_lost_replica_is_rebuilt_and_then_the_other_one_is_killed() -> None:
+    feed = Feed({"k": "int", "v": "int"})
+    with Cluster(5, spark=False) as cluster:
+        application = cluster.submit(query(feed, "active 2"), origin="peer-1")
+        where, results = application.graph, iter(application)
+        tables: list[pl.DataFrame] = []
+        pushed = 0
+
+        def advance() -> None:
+            """Push a round of rows, which closes windows, and wait for the results of the round before."""
+            nonlocal pushed
+            feed.push(rows(range(pushed * ROWS_AT_ONCE, (pushed + 1) * ROWS_AT_ONCE)))
+            while pushed and sum(table.height for table in tables) < 3 * pushed:
+                tables.append(next(results))
+            pushed += 1
+
+        def kill(peer: str) -> None:
+            state = cluster.states()[peer]
+            assert state is not None
+            os.kill(state.pid, signal.SIGKILL)
+
+        advance()
+        advance()
+        first, other = where["sums"], where["sums~1"]
+        lost = {name for name, peer in where.items() if peer == first}
+        kill(first)
+        while not lost <= application.explain().rebuilt.keys():
+            advance()
+        now = application.graph
+        assert now.keys() == where.keys()
+        assert first not in now.values()
+        kill(other)
+        for _ in range(4):
+            advance()
+        feed.close()
+        tables.extend(results)
+        assert expected(pushed) == pl.concat(tables).select(COLUMNS).sort(COLUMNS).rows()
+        assert application.status == "finished"

@@ -312,3 +312,14 @@ def test_no_schedule_of_replicas_loses_or_doubles_anything(seed: int) -> None:
 def test_many_schedules_of_replicas_lose_and_double_nothing(block: int) -> None:
     for seed in range(100 + 10 * block, 110 + 10 * block):
         replica_schedules.run(seed)
+
+
+@pytest.mark.parametrize("seed", [31])
+def test_whole_peers_rebuild_replicas_and_lose_or_double_nothing(seed: int) -> None:
+    assert replica_schedules.run_whole(seed)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("part", range(3))
+def test_in_many_schedules_whole_peers_rebuild_replicas_and_lose_or_double_nothing(part: int) -> None:
+    assert sum(replica_schedules.run_whole(seed) for seed in range(13 + 6 * part, 17 + 6 * part)) > 4

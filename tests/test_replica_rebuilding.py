@@ -8,6 +8,7 @@ from collections.abc import Callable, Sequence
 from typing import TypeVar
 
 import msgspec
+import polars as pl
 import pytest
 
 from synergy_nb.algorithms.replication.candidate_survey import CandidateAnswer, IncomingLink
@@ -16,6 +17,8 @@ from synergy_nb.assembly import PeerConfig
 from synergy_nb.control.driver_messages import OfferComponents
 from synergy_nb.control.peer import Message
 from synergy_nb.control.roles import Roles
+from synergy_nb.dataflow.streams.deployments import Assignment, Feed
+from synergy_nb.dataflow.streams.stream_merging import MergedLogic
 from synergy_nb.events import ActiveReplicasLost, Event, RebuildGivenUp, RebuildImpossible, ReplicaRebuilt
 from synergy_nb.lifecycle.messages import Graph, ReadersComplete, ReadersQuestion, Rebuild, Rebuilt
 from synergy_nb.models.replication_config import ReplicationConfig
@@ -24,6 +27,7 @@ from synergy_nb.plan.active_replicas import original, replicas_of, replicated
 from synergy_nb.plan.catalogue import ALL_COMPONENTS
 from synergy_nb.reporting.explanation import Explanation
 from synergy_nb.simulator.peer_world import PeerWorld
+from synergy_nb.simulator.replica_world import ReplicaWorld
 from synergy_nb.simulator.scripted_faults import Faults
 from synergy_nb.widgets.journal_series import JournalSeries
 from synergy_nb.widgets.status_text import status_pieces
@@ -176,6 +180,73 @@ def test_nothing_is_rebuilt_where_that_is_turned_off() -> None:
     assert run.world.until(lambda: bool(run.of(ActiveReplicasLost)))
     run.ends()
     assert not run.of(ReplicaRebuilt) + run.of(RebuildImpossible)
+
+
+# -- the data path -------------------------------------------------------------------------------------------------
+
+
+def copied(capture: float) -> tuple[ReplicaWorld, Plan, dict[str, pl.DataFrame]]:
+    """A world in which a peer has a copy of a replica, so that another one can begin from it."""
+    rng, plan = random.Random(5), query()
+    world = ReplicaWorld(5, PEERS, Faults(capture=capture), detection=1000.0)
+    inputs = {name: table(rng, 200) for name in plan.sources}
+    expanded = replicated(plan, 2)
+    where = {name: "c" if "~" in name else "b" for name in expanded.operators} | dict.fromkeys(("s", "t", "out"), "a")
+    world.deploy("app", expanded, where, inputs)
+    world.run(1.0)
+    known = world.deployments["app"].assignments
+    world.change("app", known | {"x": msgspec.structs.replace(known["x"], backups=("g",))})
+    for _ in range(100):
+        world.run(0.05)
+        if world.ready("app", "x", "g"):
+            return world, plan, inputs
+    raise AssertionError("the copy is not ready")
+
+
+def begin_from_copy(world: ReplicaWorld, at: str, lost: str) -> None:
+    """Have a peer execute a replica of ``x`` from the state of another one, which is lost in the same deployment."""
+    known = dict(world.deployments["app"].assignments)
+    gone = known.pop(lost)
+    new = Assignment(at, 1, (), "", gone.inputs, ports=gone.ports, replica_of="x", state_from="x", rebuilt=1)
+    sink = known["out"]
+    inputs = tuple(Feed("app", "") if feed.operator == lost else feed for feed in sink.inputs)
+    sink = msgspec.structs.replace(sink, inputs=(*inputs, Feed("app", "x~2")), ports=(*sink.ports, 0))
+    world.change("app", known | {"out": sink, "x~2": new})
+
+
+def test_a_replica_begins_from_its_copy_although_the_source_is_lost_when_the_peer_learns_of_that() -> None:
+    world, plan, inputs = copied(0.01)
+    begin_from_copy(world, "g", lost="x")
+    world.run(60.0)
+    assert not world.failures()
+    results = world.results["app", "out"]
+    assert results.ended
+    assert sorted(results.rows.rows(), key=repr) == ideal(plan, inputs)
+
+
+def test_a_replica_without_a_copy_fails_by_name_and_emits_nothing() -> None:
+    world, plan, inputs = copied(0.01)
+    begin_from_copy(world, "f", lost="x")
+    world.run(60.0)
+    assert world.failures()[0] == "f: app: x~2: x, from whose state it starts, has no copy on this peer"
+    results = world.results["app", "out"]
+    assert results.ended
+    assert sorted(results.rows.rows(), key=repr) == ideal(plan, inputs)
+
+
+def test_nobody_joins_the_stream_of_a_replica_before_its_state_is_restored() -> None:
+    world, _, _ = copied(1.0)
+    begin_from_copy(world, "g", lost="x~1")
+    replica, seen = ("app", "x~2"), set()
+    for _ in range(400):
+        world.run(0.01)
+        hosting, reader = world._nodes["g"].hosting, world._nodes["a"].hosting.components["app", "out"]
+        found = hosting.components.get(replica)
+        if found is not None and isinstance(found.logic, MergedLogic) and len(reader.ports) > 2:
+            seen.add((found.logic.restoring, reader.ports[2].joined))
+    assert (True, False) in seen
+    assert (False, True) in seen
+    assert (True, True) not in seen
 
 
 # -- values ----------------------------------------------------------------------------------------------------------
