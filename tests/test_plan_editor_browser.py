@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+import json
+import re
+from typing import TYPE_CHECKING, Any, Literal
 
 import pytest
 
 from synergy_nb import Plan, source
 from synergy_nb.widgets.plan_editor import PlanEditor
-from tests.browser import ARTEFACTS, BarePage
+from tests.browser import ARTEFACTS, BarePage, new_page
+from tests.contrast import faint
+from tests.jupyterlab import JupyterLab
 
 if TYPE_CHECKING:
-    from playwright.sync_api import Locator
+    from playwright.sync_api import Browser, Locator
 
 pytestmark = pytest.mark.slow
 
@@ -217,3 +221,261 @@ def _cost(page: Page, text: str) -> None:
         page.type("Enter")
     _tab_to(page, "cost")
     page.type(f" {text}", "Enter")
+
+
+# -- gestures ----------------------------------------------------------------------------------------------------------
+
+
+def inputs(page: Page) -> dict[str, list[str]]:
+    """What each operator reads, as the kernel has it."""
+    page.still()
+    return {each["id"]: each["inputs"] for each in page.editor.document["operators"]}
+
+
+def test_an_operator_that_is_dropped_on_a_line_goes_between_and_removing_it_heals(filled: Page) -> None:
+    page = filled
+    before = inputs(page)
+    line = page.view.locator(".line[data-from=on_b] .reach")
+    page.drag(page.palette("sample"), line)
+    after = inputs(page)
+    assert (after["sample"], after["traffic"]) == (["on_b"], ["sample"])
+    assert page.field("fraction").evaluate("it => it === document.activeElement")
+    page.type(" 10 %", "Enter", "Escape", "Delete")
+    assert inputs(page) == before
+    page.type("Control+Z", "Control+Z", "Control+Z")
+    page.still()
+    assert page.editor.yaml == quickstart().to_yaml()
+    page.type("Control+Shift+Z")
+    assert "sample" in inputs(page)
+    page.button("Undo").click()
+    assert inputs(page) == before
+    assert "Undone: add sample." in page.said()
+
+
+def test_a_drag_between_ports_connects_and_one_that_closes_a_circle_does_not(filled: Page) -> None:
+    page = filled
+    page.drag(page.node("on_b").locator(".source"), page.node("compare").locator(".target").nth(1))
+    assert inputs(page)["compare"] == ["sort", "on_b"]
+    before = inputs(page)
+    page.drag(page.node("compare").locator(".source"), page.node("on_b").locator(".target"))
+    assert inputs(page) == before
+
+
+def test_a_problem_is_at_the_operator_and_its_field_and_mended_by_a_click(filled: Page) -> None:
+    page = filled
+    page.node("on_b").dblclick()
+    page.fill("where", "lnk = 'B' AND bytes > 0")
+    page.still()
+    assert page.view.locator(".node.wrong").get_attribute("data-node") == "on_b"
+    wrong = page.view.locator(".form .row.bad .problem")
+    assert "expected a column of its input" in wrong.inner_text()
+    assert page.field("where").get_attribute("aria-invalid") == "true"
+    wrong.get_by_role("button", name="did you mean link?").click()
+    page.still()
+    assert page.field("where").input_value() == "link = 'B' AND bytes > 0"
+    assert "where: link = 'B' AND bytes > 0\n" in page.editor.yaml
+
+
+def test_text_can_be_typed_and_its_errors_have_lines(filled: Page) -> None:
+    page = filled
+    page.button("YAML").click()
+    area = page.view.locator(".yaml textarea")
+    text = page.editor.yaml
+    line = text.splitlines().index(next(each for each in text.splitlines() if "total desc" in each)) + 1
+    area.fill(text.replace("total desc", "totl desc"))
+    page.view.locator("svg.canvas").click(position={"x": 20, "y": 20})  # leaving commits
+    page.still()
+    assert page.editor.yaml == text.replace("total desc", "totl desc")
+    assert page.view.locator(".gutter .bad").all_inner_texts()[0].strip("▲\n") == str(line)
+    page.view.locator(".errors .mend").first.click()
+    page.still()
+    assert page.editor.plan == quickstart()
+    assert area.input_value() == page.editor.yaml
+    page.button("Python").click()
+    assert page.view.locator(".python pre").inner_text().rstrip() == page.editor.python.rstrip()
+    page.button("YAML").click()
+    area.fill("operators: {a: [")
+    page.view.locator("svg.canvas").click(position={"x": 20, "y": 20})
+    page.still()
+    assert page.view.locator(".errors li").count() == 1
+    assert page.view.locator(".node").count() == 7  # those of the last text that can be read
+
+
+def test_operators_are_copied_and_pasted_as_yaml(filled: Page) -> None:
+    page = filled
+    page.node("sort").click()
+    page.node("compare").click(modifiers=["Shift"])
+    page.type("Control+C", "Control+V")
+    after = inputs(page)
+    assert (after["sort_2"], after["compare_2"]) == (["traffic"], ["sort_2", "count"])
+    other = Page(page.bare, PlanEditor())
+    other.view.locator("svg.canvas").focus()
+    other.type("Control+V")
+    assert inputs(other) == {"sort": [], "compare": ["sort"]}
+
+
+def test_a_busy_kernel_stops_nobody(filled: Page, monkeypatch: pytest.MonkeyPatch) -> None:
+    page = filled
+    waiting: list[Any] = []
+    monkeypatch.setattr(page.editor, "on_page_message", waiting.append)
+    page.node("on_b").click()
+    page.type("Enter", "Control+A", " bytes > 1", "Enter", "Escape", "F2", " large", "Enter", "Escape", "Delete")
+    page.bare.until_here(lambda: len(waiting) == 3)
+    assert page.view.locator(".node[data-node=large]").count() == 0
+    assert page.view.locator(".status .late").inner_text() == "◌ 3 changes not checked yet"
+    assert page.view.locator(".node.unchecked").get_attribute("data-node") == "traffic"
+    page.type("Control+Z")
+    page.node("large").wait_for()
+    page.bare.until_here(lambda: len(waiting) == 4)
+    monkeypatch.undo()
+    for message in waiting:
+        page.editor.on_page_message(message)
+    assert inputs(page)["traffic"] == ["large"]
+    assert page.editor.plan.operators["large"].params["where"] == "bytes > 1"
+    assert page.view.locator(".late, .unchecked").count() == 0
+
+
+def test_two_views_and_python_edit_one_plan(filled: Page) -> None:
+    page = filled
+    other = Page(page.bare, page.editor)
+    page.node("count").click()
+    page.type("Delete")
+    page.editor.apply({"op": "rename", "operator": "sort", "to": "ranked"})
+    page.bare.until("() => document.querySelectorAll('.node[data-node=ranked]').length === 2")
+    assert inputs(other)["compare"] == ["ranked", "traffic"]
+    page.bare.reload()
+    page.bare.until("() => document.querySelectorAll('.node[data-node=ranked]').length === 2")
+
+
+def test_a_template_is_taken_and_its_picture_saved(empty: Page) -> None:
+    page = empty
+    page.view.locator(".templates button").first.click()
+    page.still()
+    assert page.editor.plan.name == "top pairs"
+    for kind, head in (("SVG", b"<svg"), ("PNG", b"\x89PNG")):
+        with page.bare.page.expect_download() as download:
+            page.button(kind).click()
+        data = download.value.path().read_bytes()
+        assert data.startswith(head)
+        assert download.value.suggested_filename == f"top_pairs.{kind.lower()}"
+        if kind == "SVG":
+            text = data.decode()
+            assert "traffic" in text
+            assert not re.search(r"var\(|class=|style=", text), "it would depend on the page"
+
+
+# -- what runs ---------------------------------------------------------------------------------------------------------
+
+RUNS: dict[str, Any] = {
+    "state": "running",
+    "start": 0.0,
+    "now": 75.0,
+    "peers": {"packets": "peer-1", "on_b": "peer-1", "traffic": "peer-2", "sort": "peer-2", "count": "peer-3"},
+    "colors": {"peer-1": 0, "peer-2": 1, "peer-3": 2},
+    "rates": {"packets>on_b": "2,000/s", "on_b>traffic": "1,001/s"},
+    "queues": {"on_b": 0.2, "traffic": 0.91, "sort": 0.7},
+    "backups": {"traffic": ["peer-4"]},
+    "replicas": {},
+    "shared": {"packets": "top-1"},
+    "spark": ["count"],
+    "marks": [
+        {"t": 31.0, "kind": "move", "text": "traffic moved"},
+        {"t": 52.0, "kind": "death", "text": "peer-5 died"},
+    ],
+}
+
+
+@pytest.mark.parametrize("theme", ["light", "dark"])
+def test_what_runs_is_drawn_over_the_plan_and_can_be_read(filled: Page, theme: Literal["light", "dark"]) -> None:
+    page = filled
+    page.bare.page.emulate_media(color_scheme=theme)
+    page.bare.page.set_viewport_size({"width": 1300, "height": 800})
+    page.editor.live = RUNS
+    page.bare.until("() => document.querySelector('.marks-axis')")
+    page.still()
+    assert page.node("traffic").get_attribute("aria-label") == (
+        "traffic, aggregate, 1 s · total: sum(bytes), reads on_b, on peer-2, backup peer-4"
+    )
+    assert page.node("packets").locator(".owner").text_content() == "⇄ shared with top-1"
+    assert page.node("count").locator(".spark").count() == 1
+    levels = {name: page.view.locator(f".line[data-to={name}]").get_attribute("class") for name in RUNS["queues"]}
+    assert levels == {"on_b": "line calm", "traffic": "line high", "sort": "line raised"}
+    assert page.view.locator(".line[data-to=traffic] text").text_content() == "1,001/s 91 %"
+    assert page.view.locator(".mark").evaluate_all("all => all.map(it => it.ariaLabel)") == [
+        "after 0:31: traffic moved",
+        "after 0:52: peer-5 died",
+    ]
+    page.editor.document = page.editor.document | {
+        "running": True,
+        "draft": {"added": ["sort"], "changed": ["traffic"], "removed": [], "shared": ["packets", "on_b"]},
+    }
+    page.bare.until("() => document.querySelector('.draft')")
+    page.still()
+    assert page.view.locator(".draft").inner_text().startswith("Draft above what runs: 1 new, 1 changed, 2 shared")
+    assert "peer-2" not in (page.node("sort").text_content() or "")
+    page.button("Check").click()
+    page.node("traffic").click()
+    page.shoot(f"plan_editor_live_{theme}")
+    assert faint(page.bare, ".synergy-editor") == []
+
+
+@pytest.mark.parametrize("width", [700, 1000])
+def test_nothing_is_cut_off(filled: Page, width: int) -> None:
+    page = filled
+    page.bare.page.set_viewport_size({"width": width, "height": 900})
+    page.node("traffic").click()
+    page.shoot(f"plan_editor_{width}")
+    over = page.view.locator(".synergy-editor").evaluate(
+        """root => [root, ...root.querySelectorAll(".bar, .palette, .side, .scroll, .status, .row")]
+            .filter(it => it.scrollWidth > it.clientWidth + 1).map(it => it.className)"""
+    )
+    assert over == []
+    boxes = [page.node(each).locator(".shape").bounding_box() for each in quickstart().operators]
+    pane = page.view.locator(".pane").bounding_box()
+    assert pane is not None
+    assert sum(box is not None and box["x"] + box["width"] < pane["x"] + pane["width"] for box in boxes) >= 4
+
+
+# -- in JupyterLab -----------------------------------------------------------------------------------------------------
+
+NOTEBOOK: dict[str, Any] = {
+    "cells": [
+        {"cell_type": "code", "id": "one", "execution_count": None, "metadata": {}, "outputs": [], "source": source}
+        for source in ("from synergy_nb import edit\neditor = edit()\neditor", "1 + 1")
+    ],
+    "metadata": {"kernelspec": {"display_name": "Python 3", "language": "python", "name": "python3"}},
+    "nbformat": 4,
+    "nbformat_minor": 5,
+}
+STATE = "() => JSON.stringify(panel.content.widgets.map(cell => cell.model.sharedModel.source))"
+
+
+def test_keys_stay_in_the_editor_and_the_notebook_stays_small(browser: Browser, jupyterlab: JupyterLab) -> None:
+    for number, cell in enumerate(NOTEBOOK["cells"]):
+        cell["id"] = f"cell-{number}"
+    (jupyterlab.folder / "editor.ipynb").write_text(json.dumps(NOTEBOOK), "utf-8")
+    with new_page(browser) as page:
+        notebook = jupyterlab.open(page, "editor.ipynb")
+        notebook.start()
+        notebook.finish(60.0)
+        editor = page.locator(".synergy-editor")
+        before = page.evaluate(STATE)
+        editor.locator("svg.canvas").click(position={"x": 30, "y": 30})
+        for key in ("x", "d", "d", "a", "Escape", "b", "m", "y", "Shift+Enter", "Enter", "z", "0", "0", "Escape"):
+            page.keyboard.press(key)
+            inside = "() => document.activeElement.closest('.synergy-editor') !== null"
+            assert page.evaluate(inside), f"{key} moves the focus out of the editor"
+        page.keyboard.press("/")
+        page.keyboard.type("source")
+        page.keyboard.press("Enter")
+        page.keyboard.press("Escape")
+        for key in ("x", "d", "d", "b", "Shift+Enter"):
+            page.keyboard.press(key)
+        editor.locator(".node[data-node=source]").wait_for()
+        assert page.evaluate(STATE) == before, "a key has reached the notebook"
+        ARTEFACTS.mkdir(parents=True, exist_ok=True)
+        page.screenshot(path=ARTEFACTS / "plan_editor_lab.png")
+        stored = json.dumps(page.evaluate("() => panel.context.model.toJSON()"))
+        assert len(stored) < 60_000, "the bundle is stored in the notebook"
+        assert "synergy-flow__handle" not in stored
+        notebook.close()

@@ -14,6 +14,7 @@ from synergy_nb.events import ApplicationFailed, HandlerFailed, PeerSilent
 from synergy_nb.events.journal import Journal
 from synergy_nb.widgets.qos_view import QoSView
 from tests.browser import ARTEFACTS, BarePage
+from tests.contrast import faint
 from tests.qos_story import NAMES, PEERS, START, measured, qos, relieved, replicated, story, top_pairs
 
 SHOWN = "view => document.querySelector(`#${view} .synergy-qos:not(.empty)`)"
@@ -32,31 +33,6 @@ INK = """([view, chart, name]) => {
       count++; x += (at / 4) % width; y += Math.floor(at / 4 / width);
     }
   return { count, x: x / count, y: y / count, width, height: canvas.height };
-}"""
-CONTRAST = """view => {
-  const parse = (colour) => (colour.match(/[\\d.]+/g) ?? []).map(Number);
-  const light = ([r, g, b]) => {
-    const part = (v) => ((v /= 255) <= 0.03928 ? v / 12.92 : ((v + 0.055) / 1.055) ** 2.4);
-    return 0.2126 * part(r) + 0.7152 * part(g) + 0.0722 * part(b);
-  };
-  const behind = (element) => {
-    for (; element; element = element.parentElement) {
-      const box = element.matches("g.node") ? element.querySelector(".box") : null;
-      const colour = parse(box ? getComputedStyle(box).fill : getComputedStyle(element).backgroundColor);
-      if (colour.length === 3 || colour[3] > 0.99) return colour;
-    }
-    return [255, 255, 255];
-  };
-  const found = [];
-  for (const element of document.querySelectorAll(`#${view} .synergy-qos *`)) {
-    const own = [...element.childNodes].some((node) => node.nodeType === 3 && node.textContent.trim());
-    if (!own || element.closest("title, style, .announcement, [hidden]") || !element.getClientRects().length) continue;
-    const styled = getComputedStyle(element);
-    const [one, other] = [light(parse(element.matches("text") ? styled.fill : styled.color)), light(behind(element))];
-    const ratio = (Math.max(one, other) + 0.05) / (Math.min(one, other) + 0.05);
-    if (ratio < 4.5) found.push([element.textContent, element.className.baseVal ?? element.className, ratio]);
-  }
-  return found;
 }"""
 
 
@@ -289,7 +265,7 @@ def test_all_text_can_be_read_in_every_theme(bare: BarePage, theme: str) -> None
     names = [shown(bare, view), shown(bare, QoSView(journal, names=NAMES))]
     painted(bare)
     for name in names:
-        assert bare.page.evaluate(CONTRAST, name) == []
+        assert faint(bare, f"#{name} .synergy-qos") == []
     back = bare.page.locator(f"#{names[0]} .synergy-qos").evaluate("it => getComputedStyle(it).backgroundColor")
     assert back == ("rgb(17, 20, 24)" if kind == "dark" else "rgb(255, 255, 255)")
 
@@ -492,7 +468,7 @@ def test_deaths_take_overs_and_errors_are_marked(bare: BarePage) -> None:
     ]
     assert words(bare, name, ".story .troubles li") == ["▲ peer-3: handling Probe raised KeyError: 'filter'"]
     assert "peer-4 + peer-5" in bare.page.locator(f"#{name} .node .peer").all_text_contents()
-    assert bare.page.evaluate(CONTRAST, name) == []
+    assert faint(bare, f"#{name} .synergy-qos") == []
 
 
 # -- hot spots ---------------------------------------------------------------------------------------------------------
@@ -512,7 +488,7 @@ def test_a_hot_spot_is_a_line_below_zero_and_the_migration_a_mark_and_a_line_in_
         "✓ after 15.6 s: filter moved from peer-2 to peer-5 in 350 ms, since it had no slack there"
     )
     assert words(bare, name, ".row.overloaded .number:not(.promise)")[0].startswith("▲ ")
-    assert bare.page.evaluate(CONTRAST, name) == []
+    assert faint(bare, f"#{name} .synergy-qos") == []
     ARTEFACTS.mkdir(parents=True, exist_ok=True)
     bare.page.screenshot(path=ARTEFACTS / "qos_view_hot_spot.png", full_page=True)
 

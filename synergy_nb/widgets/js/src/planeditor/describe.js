@@ -68,6 +68,8 @@ export function brief(operator, parameters) {
   return named.filter(Boolean).slice(0, 3).join(" · ");
 }
 
+const briefs = new WeakMap(); // by operator, which is never changed
+
 export function rate(value) {
   if (value === null || value === undefined) return "";
   if (value >= 1e6) return `${trim(value / 1e6)} M/s`;
@@ -105,7 +107,8 @@ export function describe(editor, operator, ruler) {
   const ghosts = [...copies.map((each) => `backup ${each}`), ...replicas.map((each) => `replica ${each}`)];
   const named = ports.length > 1;
   const inset = named ? Math.max(0, ...ports.map((name) => ruler.width("port", name))) + (ports.some(Boolean) ? 8 : 0) : 0;
-  const told = brief(operator, editor.parametersOf(operator));
+  if (!briefs.has(operator)) briefs.set(operator, brief(operator, editor.parametersOf(operator)));
+  const told = briefs.get(operator);
   const label = kind || "no kind";
   const wanted = Math.max(
     ruler.width("name", id),

@@ -139,11 +139,11 @@ export class Editor {
   }
 
   portsOf({ kind, inputs }) {
-    const names = this.kinds.get(kind)?.ports ?? [];
     const [least = 0] = this.kinds.get(kind)?.inputs ?? [0];
     const most = mostInputs(this.kinds, kind);
     const count = most === Infinity ? Math.max(least, inputs.length + 1) : Math.max(most, inputs.length);
-    const unnamed = Math.max(0, (most === Infinity ? 2 : most) - names.length); // names are those of the last inputs
+    const names = (most !== Infinity && this.kinds.get(kind)?.ports) || [];
+    const unnamed = Math.max(0, most - names.length); // names are those of the last inputs
     return Array.from({ length: count }, (_, port) => names[port - unnamed] ?? "");
   }
 

@@ -22,7 +22,7 @@ export class Edits {
   // A document of the kernel has come; those that are older than the last one change nothing.
   document(document) {
     if (this.base && document.version < this.base.version) return;
-    this.base = document;
+    this.base = { ...document, operators: kept(this.base?.operators ?? [], document.operators) };
     this.settle();
   }
 
@@ -113,7 +113,8 @@ export class Edits {
 
   wait(id, label, change) {
     this.pending.push({ id, label, change, version: null });
-    this.fold();
+    this.shown = change(this.shown);
+    this.unchecked = touched(this.base, this.shown);
   }
 
   // The kernel's answer: the version that contains the edit, or why there is none. Returns the edit, if it is ours.
@@ -125,6 +126,12 @@ export class Edits {
     this.settle();
     return found;
   }
+}
+
+// Operators that have not changed stay the same objects, so what was found about them need not be found again.
+function kept(before, after) {
+  const known = new Map(before.map((each) => [each.id, each]));
+  return after.map((each) => (JSON.stringify(known.get(each.id)) === JSON.stringify(each) ? known.get(each.id) : each));
 }
 
 const plan = ({ name, qos, operators, columns, yaml }) => ({ name, qos, operators, columns, yaml });

@@ -32,10 +32,13 @@ export function Wrong({ id, problems, editor }) {
 
 const firstSentence = (text) => /^.*?\.(?=\s|$)/.exec(text.replace(/`/g, ""))?.[0] ?? text;
 
-const helpOf = ({ help = "", unit, range, required, default: given }) =>
-  [help && `${help[0].toUpperCase()}${help.slice(1).replace(/`/g, "").replace(/\.$/, "")}.`, range, unit && `Unit: ${unit}.`, required ? "" : `Default: ${plainDefault({ default: given }) || "none"}.`]
-    .filter(Boolean)
-    .join(" ");
+const sentence = (text) => text && `${text[0].toUpperCase()}${text.slice(1).replace(/`/g, "").replace(/\.$/, "")}.`;
+
+const helpOf = ({ help = "", unit, range, required, default: given }) => {
+  const absent = plainDefault({ default: given });
+  const known = required || !absent || absent.startsWith("no ") ? "" : `Default: ${absent}`;
+  return [help, range, unit && `Unit: ${unit}`, known].map((each) => sentence(each || "")).filter(Boolean).join(" ");
+};
 
 function Row({ parameter, value, commit, problems, columns, editor, prefix, told }) {
   const own = problems.filter(({ field }) => field === parameter.name || field?.startsWith(`${parameter.name}.`));

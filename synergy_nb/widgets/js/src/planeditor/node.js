@@ -142,14 +142,32 @@ function Marks({ shown, width }) {
   );
 }
 
-function Node({ shown, place, state, words, tab, aimed, ruler, flow }) {
-  const { width, height } = place;
+// What is inside of an operator, drawn again only if something of that has changed; moving it changes nothing inside.
+const Inside = memo(
+  ({ shown, width, aimed, ruler, flow }) => {
+    const { height } = shown;
+    return (
+      <g>
+        <Ghosts words={shown.ghosts} width={width} height={height} />
+        {shown.spark && <rect class="spark" x="-7" y="-7" width={width + 14} height={height + 14} rx="12" />}
+        <path class="halo" d={outline(width, height, !shown.ports.length, !shown.output)} />
+        <Box shown={shown} width={width} ruler={ruler} />
+        <Ports shown={shown} width={width} aimed={aimed} flow={flow} />
+        <Marks shown={shown} width={width} />
+      </g>
+    );
+  },
+  (one, other) =>
+    one.signature === other.signature && one.width === other.width && one.aimed === other.aimed && one.ruler === other.ruler,
+);
+
+export function NodeView({ shown, signature, place, state, words, tab, aimed, ruler, flow }) {
   const kinds = ["node", state, shown.problems && "wrong", shown.unchecked && "unchecked", shown.change, shown.spark && "on-spark"];
   return (
     <g
       class={kinds.filter(Boolean).join(" ")}
       data-node={shown.id}
-      transform={`translate(${place.x},${place.y})`}
+      transform={`translate(${Math.round(place.x * 10) / 10},${Math.round(place.y * 10) / 10})`}
       tabindex={tab}
       role="button"
       aria-roledescription="operator"
@@ -157,26 +175,7 @@ function Node({ shown, place, state, words, tab, aimed, ruler, flow }) {
       aria-pressed={state.includes("selected")}
       data-lm-suppress-shortcuts="true"
     >
-      <Ghosts words={shown.ghosts} width={width} height={height} />
-      {shown.spark && <rect class="spark" x="-7" y="-7" width={width + 14} height={height + 14} rx="12" />}
-      <path class="halo" d={outline(width, height, !shown.ports.length, !shown.output)} />
-      <Box shown={shown} width={width} ruler={ruler} />
-      <Ports shown={shown} width={width} aimed={aimed} flow={flow} />
-      <Marks shown={shown} width={width} />
+      <Inside shown={shown} signature={signature} width={Math.round(place.width)} aimed={aimed} ruler={ruler} flow={flow} />
     </g>
   );
 }
-
-// Drawn again only if something of it has changed.
-export const NodeView = memo(
-  Node,
-  (one, other) =>
-    one.signature === other.signature &&
-    one.place.x === other.place.x &&
-    one.place.y === other.place.y &&
-    one.place.width === other.place.width &&
-    one.state === other.state &&
-    one.words === other.words &&
-    one.tab === other.tab &&
-    one.aimed === other.aimed,
-);
