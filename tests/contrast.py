@@ -17,8 +17,8 @@ FAINT: Final = """selector => {
   };
   const behind = (element) => {
     for (; element; element = element.parentElement) {
-      const mark = element.matches("g.problem-badge, g.tag, g.ghost") ? ":scope > :is(circle, rect)" : ":scope > :is(.box, .shape)";
-      const box = element.matches("g") ? element.querySelector(mark) : null;
+      const own = element.matches("g.problem-badge, g.tag, g.ghost") ? "circle, rect" : ".box, .shape";
+      const box = element.matches("g") ? element.querySelector(`:scope > :is(${own})`) : null;
       const colour = parse(box ? getComputedStyle(box).fill : getComputedStyle(element).backgroundColor);
       if (colour.length === 3 || colour[3] > 0.99) return colour;
     }

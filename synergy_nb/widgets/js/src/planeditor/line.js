@@ -14,10 +14,10 @@ function Line({ line, points, selected, aimed }) {
     <g class={kinds.filter(Boolean).join(" ")} data-from={from} data-to={to} data-port={port}>
       <path class="reach nopan" d={drawn} />
       {queue !== null && <path class="track" d={drawn} />}
+      <path class="wire" d={drawn} />
       {queue !== null && share > 0 && (
         <path class="queue" d={drawn} pathLength="100" stroke-dasharray={`${(share * 100).toFixed(1)} 200`} stroke-dashoffset={(share * 100 - 100).toFixed(1)} />
       )}
-      <path class="wire" d={drawn} />
       {words && (
         <text class="rate" x={x} y={y - 6} text-anchor="middle">
           {label}

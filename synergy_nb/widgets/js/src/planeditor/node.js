@@ -117,7 +117,7 @@ function Marks({ shown, width }) {
   return (
     <g class="marks">
       {tag && (
-        <g class={`tag ${shown.change}`} transform={`translate(10,-8)`}>
+        <g class={`tag ${shown.change}`} transform="translate(10,-11)">
           <rect width={tag.length * 5.6 + 12} height="15" rx="7.5" />
           <text x={tag.length * 2.8 + 6} y="11" text-anchor="middle">
             {tag}
