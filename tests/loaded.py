@@ -32,7 +32,7 @@ class Loaded(Movers):
 
     def _carry_out(self, address: str, instruction: object) -> None:
         if isinstance(instruction, DepartureLimits):
-            self.limits[address, instruction.application] = instruction.ages
+            self.limits[address, instruction.application] = instruction.limits
         super()._carry_out(address, instruction)
 
     def rate_of(self, application: str) -> float:

@@ -296,7 +296,7 @@ def test_deployments_that_cannot_be_executed_report_the_reason() -> None:
         reasons = {(application, operator): reason for application, operator, reason in pair.failed}
         assert reasons["app", "fliter"] == "operator: 'fliter'; expected one of source, filter, sink"
         assert "expected a plan" in reasons["other", "fliter"]
-        what = "operator 'source': connector: 'peers': this peer does not measure itself"
+        what = "operator 'source': connector: 'peers': this peer does not measure itself; expected one that does"
         assert reasons["measuring", "source"] == what
         assert not any(application == "app" for application, _ in one.hosting.components)
         with pytest.raises(TypeError, match=r"instruction: int; expected a Deployment"):

@@ -87,7 +87,7 @@ class Whole(Ring):
         if isinstance(instruction, Deployment):
             self.streams.told(address, instruction)
         elif isinstance(instruction, DepartureLimits):
-            self.streams.limit(address, instruction.application, instruction.ages)
+            self.streams.set_limits(address, instruction.application, instruction.limits)
 
     def run(self, seconds: float) -> None:
         """Let virtual time pass in both worlds."""

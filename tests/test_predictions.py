@@ -218,7 +218,7 @@ def limited(config: HotSpotConfig | None = None, limit: float = 0.45) -> tuple[P
     one = component("n")
     one.planned_s = 0.05
     peer = measured(one, config=config)
-    peer.limit("app", {"f": limit})
+    peer.set_limits("app", {"f": limit})
     return peer, one
 
 
@@ -228,7 +228,7 @@ def test_slack_is_the_rest_of_the_departure_limit() -> None:
     assert of(one).slack == pytest.approx(0.45 - 0.1 - 0.05)
     assert one.stats(10.0)["slack"] == of(one).slack
     assert one.stats(10.0)["predicted_s"] == 0.05
-    peer.limit("app", {"g": 1.0})
+    peer.set_limits("app", {"g": 1.0})
     of(one).received(chunk(1, born=9.9), 10.0)
     assert of(one).slack is None
 
@@ -279,7 +279,7 @@ def test_nothing_is_measured_where_hot_spots_are_off() -> None:
 
 def test_tuples_in_a_chain_count_as_arrived_when_its_execution_began() -> None:
     bench = Bench({"a": ["source"], "b": ["a"]}, delays={"b": 0.5})
-    bench.hosting.predictions.limit("a", {"b": 0.5})
+    bench.hosting.predictions.set_limits("a", {"b": 0.5})
     bench.offer("a", 5, born=0.8, now=1.0)
     work = bench.hosting.chained(work_of(bench.hosting, 1.0))
     (link,) = work.then
@@ -321,7 +321,7 @@ def overloaded(
         world.begin(name, stream(), {"n": peer, "f": "s", "out": "d"}, {"n": times[name]})
     world.run(1.0)
     for name in ("one", "two"):
-        world.limit("s", name, {"f": (limits or {}).get(name, LIMIT - HOP)})
+        world.set_limits("s", name, {"f": (limits or {}).get(name, LIMIT - HOP)})
     world.run(until)
     return world
 
@@ -463,7 +463,7 @@ def test_a_component_that_takes_over_starts_without_pairs() -> None:
     world.begin("one", stream(), {"n": "u", "f": "s", "out": "d"}, {"n": [number / 40 for number in range(400)]})
     world.run(4.0)
     assert of(world.hosting("s").components["one", "f"]).times.pairs
-    world.limit("t", "one", {"f": LIMIT})
+    world.set_limits("t", "one", {"f": LIMIT})
     world.move("one", "f", "t", 0.5)
     world.run(0.2)
     moved = of(world.hosting("t").components["one", "f"])

@@ -12,7 +12,7 @@ import polars as pl
 import pytest
 
 from synergy_nb.algorithms.replication.candidate_survey import CandidateAnswer, IncomingLink
-from synergy_nb.algorithms.replication.rebuilding import FIRST, LONGEST, Place, lost_replicas, places
+from synergy_nb.algorithms.replication.rebuilding import FIRST, LONGEST, RebuildTarget, lost_replicas, rebuild_targets
 from synergy_nb.assembly import PeerConfig
 from synergy_nb.control.driver_messages import OfferComponents
 from synergy_nb.control.peer import Message
@@ -268,29 +268,29 @@ def surveyed(peers: str, busy: str = "") -> dict[str, CandidateAnswer]:
     }
 
 
-def test_the_place_is_the_cheapest_that_is_far_enough_has_room_and_where_the_application_does_not_depend_anyway() -> (
-    None
-):
+def test_the_target_is_the_cheapest_that_is_far_enough_and_has_room() -> None:
     plan, roles = replicated(query(), 2), Roles(WHERE)
     far, everybody = replicated(query(distance="45 ms"), 2), dict.fromkeys("aef", "")
-    found, reason = places(plan, roles, "u~1", "a", everybody, surveyed("abdef"))
-    assert (found, reason) == ([Place("e", "u"), Place("f", "u"), Place("a", "u")], "")
-    found, _ = places(far, roles, "u~1", "a", everybody, surveyed("abdef"))
-    assert found == [Place("e", "u"), Place("f", "u")], "a is 20 ms from b"
-    assert places(plan, roles, "u~1", "a", {"e": "", "f": ""}, surveyed("abdef", busy="e"))[0] == [Place("f", "u")]
-    found, reason = places(far, roles, "u~1", "a", {"a": ""}, surveyed("abdef"))
+    found, reason = rebuild_targets(plan, roles, "u~1", "a", everybody, surveyed("abdef"))
+    assert (found, reason) == ([RebuildTarget("e", "u"), RebuildTarget("f", "u"), RebuildTarget("a", "u")], "")
+    found, _ = rebuild_targets(far, roles, "u~1", "a", everybody, surveyed("abdef"))
+    assert found == [RebuildTarget("e", "u"), RebuildTarget("f", "u")], "a is 20 ms from b"
+    assert rebuild_targets(plan, roles, "u~1", "a", {"e": "", "f": ""}, surveyed("abdef", busy="e"))[0] == [
+        RebuildTarget("f", "u")
+    ]
+    found, reason = rebuild_targets(far, roles, "u~1", "a", {"a": ""}, surveyed("abdef"))
     assert not found
     assert reason.endswith("cores left, up to 90% of its capacity, further than 45 ms from the other replicas")
-    assert places(plan, roles, "u~1", "a", {}, {}) == ([], "no other peer offers 'union'")
-    assert places(plan, roles, "u~1", "a", {"e": "QoS impact on r2"}, {}) == ([], "e: QoS impact on r2")
+    assert rebuild_targets(plan, roles, "u~1", "a", {}, {}) == ([], "no other peer offers 'union'")
+    assert rebuild_targets(plan, roles, "u~1", "a", {"e": "QoS impact on r2"}, {}) == ([], "e: QoS impact on r2")
 
 
 def test_its_state_is_that_of_the_nearest_other_replica() -> None:
     plan, roles = replicated(query(3), 3), Roles(WHERE | {"u~2": "f", "f~2": "", "x~2": ""})
-    found, _ = places(plan, roles, "u~1", "a", {"e": ""}, surveyed("abdef"))
-    assert found == [Place("e", "u")]
+    found, _ = rebuild_targets(plan, roles, "u~1", "a", {"e": ""}, surveyed("abdef"))
+    assert found == [RebuildTarget("e", "u")]
     roles = Roles({**roles.peers, "u": "f", "u~2": "d"})
-    assert places(plan, roles, "u~1", "a", {"e": ""}, surveyed("abdef"))[0] == [Place("e", "u~2")]
+    assert rebuild_targets(plan, roles, "u~1", "a", {"e": ""}, surveyed("abdef"))[0] == [RebuildTarget("e", "u~2")]
 
 
 def test_a_replica_that_ended_with_its_streams_is_not_lost() -> None:

@@ -362,11 +362,12 @@ class DepartureLimits(msgspec.Struct, frozen=True):
     ----------
     application
         Id of the application.
-    ages
-        Operator to the greatest age in seconds at which a tuple may leave it and is predicted to be in time at all
-        sinks: the limit q_t less the predicted times downstream. Slack is this age less the age on arrival and t̂_e.
+    limits
+        Operator to its departure limit: the greatest age in seconds at which a tuple may leave it and is predicted to
+        be in time at all sinks: the limit q_t less the predicted times downstream. Slack is the departure limit less
+        the age on arrival and t̂_e.
         Operators without a limit are missing; the slack of their tuples is not computed.
     """
 
     application: str
-    ages: dict[str, float]
+    limits: dict[str, float]

@@ -289,7 +289,7 @@ class ComponentPredictions:
                 )
             )
 
-    def limit(self, age: float | None) -> None:
+    def set_limit(self, age: float | None) -> None:
         """Set the greatest age in seconds at which a tuple may leave; None: slack is not computed."""
         if age is None:
             self.slack = None
@@ -361,7 +361,7 @@ class PeerPredictions:
             return
         key = component.application, component.operator
         component.prediction = made = self._components[key] = ComponentPredictions(component, self)
-        made.limit(self._limits.get(key[0], {}).get(key[1]))
+        made.set_limit(self._limits.get(key[0], {}).get(key[1]))
 
     def remove(self, component: Component) -> None:
         """Forget a component that was removed."""
@@ -372,14 +372,14 @@ class PeerPredictions:
         if not self._components:
             self.due = None
 
-    def limit(self, application: str, ages: Mapping[str, float]) -> None:
+    def set_limits(self, application: str, limits: Mapping[str, float]) -> None:
         """Set the departure limits of an application's components: operator to age in seconds; none: no slack."""
         self._limits.pop(application, None)
-        if ages:
-            self._limits[application] = ages
+        if limits:
+            self._limits[application] = limits
         for (owner, operator), each in self._components.items():
             if owner == application:
-                each.limit(ages.get(operator))
+                each.set_limit(limits.get(operator))
 
     # -- time ----------------------------------------------------------------------------------------------------
 

@@ -65,21 +65,21 @@ def agreement(plan: Plan, operator: str) -> Agreement:
     >>> print(agreement(plan, "sample"))
     sample (sample): its replicas sort their input: it selects tuples by their positions
     """
-    it = plan.operators[operator]
-    order = stated_order(plan, it.inputs[0]) if it.inputs else ()
-    if it.kind == "sink" and order:
-        return Agreement(operator, it.kind, True, order, "the plan states the order of its results")
-    agree, why = KINDS[it.kind].replicas(it.params)
+    node = plan.operators[operator]
+    order = stated_order(plan, node.inputs[0]) if node.inputs else ()
+    if node.kind == "sink" and order:
+        return Agreement(operator, node.kind, True, order, "the plan states the order of its results")
+    agree, why = KINDS[node.kind].replicas(node.params)
     if agree:
-        return Agreement(operator, it.kind, False, (), why)
-    if len(it.inputs) == 1 and not is_replicable(plan.operators[it.inputs[0]]):
-        return Agreement(operator, it.kind, False, (), _ONE_STREAM)
-    return Agreement(operator, it.kind, True, order, why)
+        return Agreement(operator, node.kind, False, (), why)
+    if len(node.inputs) == 1 and not is_replicable(plan.operators[node.inputs[0]]):
+        return Agreement(operator, node.kind, False, (), _ONE_STREAM)
+    return Agreement(operator, node.kind, True, order, why)
 
 
 def agreements(plan: Plan) -> dict[str, Agreement]:
     """Return how the active replicas of each operator agree, before or after a plan is expanded by its replicas."""
-    return {name: agreement(plan, name) for name, it in plan.operators.items() if it.inputs and not it.replica_of}
+    return {name: agreement(plan, name) for name, node in plan.operators.items() if node.inputs and not node.replica_of}
 
 
 def agreement_text(plan: Plan) -> str:
@@ -101,8 +101,8 @@ def is_replicated(plan: Plan, operator: str) -> bool:
     >>> is_replicated(plan, "filter")
     False
     """
-    it = plan.operators[operator]
-    return bool(it.replica_of) or any(each.replica_of == operator for each in plan.operators.values())
+    node = plan.operators[operator]
+    return bool(node.replica_of) or any(each.replica_of == operator for each in plan.operators.values())
 
 
 def stated_order(plan: Plan, operator: str) -> tuple[tuple[str, bool], ...]:
@@ -118,26 +118,26 @@ def stated_order(plan: Plan, operator: str) -> tuple[tuple[str, bool], ...]:
     >>> stated_order(plan, "filter")
     (('window_start', False), ('total', True))
     """
-    it = plan.operators[operator]
-    if it.kind in ("sort", "top"):
-        if (it.params.get("window") or {}).get("kind") == "count":  # such windows may overlap in time
+    node = plan.operators[operator]
+    if node.kind in ("sort", "top"):
+        if (node.params.get("window") or {}).get("kind") == "count":  # such windows may overlap in time
             return ()
         names = plan.schema(operator)
-        keys = [(key, False) if key in names else (key.removesuffix(" desc"), True) for key in it.params["by"]]
+        keys = [(key, False) if key in names else (key.removesuffix(" desc"), True) for key in node.params["by"]]
         return tuple(
             dict([("window_start", False), *(key for key in keys if key[0] not in ("time", "window_end"))]).items()
         )
-    if not KINDS[it.kind].preserves_order:
+    if not KINDS[node.kind].preserves_order:
         return ()
-    order = stated_order(plan, it.inputs[0])
+    order = stated_order(plan, node.inputs[0])
     for number, (name, _) in enumerate(order):
-        if not _is_retained(it, name):
+        if not _is_retained(node, name):
             return order[:number]
     return order
 
 
-def _is_retained(it: Operator, name: str) -> bool:
+def _is_retained(node: Operator, name: str) -> bool:
     """Whether an operator that preserves the order passes on the values of a column of its input."""
-    if it.kind == "project":
-        return name in ("window_start", "window_end") or it.params["columns"].get(name) == name
-    return it.kind not in ("encrypt", "decrypt") or name not in it.params["columns"]
+    if node.kind == "project":
+        return name in ("window_start", "window_end") or node.params["columns"].get(name) == name
+    return node.kind not in ("encrypt", "decrypt") or name not in node.params["columns"]

@@ -205,7 +205,7 @@ class ComposedWorld(PacedWorld):
                 super()._instructed(address, instruction)
 
     def _limit(self, instruction: driver.DepartureLimits, hosting: Hosting) -> list[Effect]:
-        hosting.predictions.limit(instruction.application, instruction.ages)
+        hosting.predictions.set_limits(instruction.application, instruction.limits)
         return []
 
     def _deploy_at(self, address: str, deployment: Deployment) -> None:

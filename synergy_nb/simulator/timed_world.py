@@ -129,9 +129,9 @@ class TimedWorld(StreamWorld):
             inputs[name] = pl.DataFrame([moments, pl.Series("v", range(len(seconds)), dtype=pl.Int64)])
         self.deploy(application, plan, peers, inputs, shares=shares)
 
-    def limit(self, peer: str, application: str, ages: Mapping[str, float]) -> None:
+    def set_limits(self, peer: str, application: str, limits: Mapping[str, float]) -> None:
         """Set departure limits: operator to the greatest age in seconds at which a tuple may leave it."""
-        self.hosting(peer).predictions.limit(application, ages)
+        self.hosting(peer).predictions.set_limits(application, limits)
 
     def hosting(self, peer: str) -> Hosting:
         """Return the hosting of a peer."""

@@ -42,17 +42,17 @@ from synergy_nb.overlay.membership import Membership
 from synergy_nb.plan import Plan
 from synergy_nb.plan.active_replicas import original, replicas_of
 
-__all__ = ["Place", "ReplicaRebuilding", "lost_replicas", "places"]
+__all__ = ["RebuildTarget", "ReplicaRebuilding", "lost_replicas", "rebuild_targets"]
 
 GRACE: Final = 0.5  # seconds from a loss until a new peer is sought: other deaths may be about to be known
 FIRST: Final = 5.0  # seconds until the second try; doubled each time
 LONGEST: Final = 60.0  # longest time between two tries, and that for which a rebuilt replica has to last, seconds
 MOST_CANDIDATES: Final = 32  # candidates that are asked, the nearest to the origin
-PLACES: Final = 3  # places that are tried before the next wait
+TARGETS: Final = 3  # peers that are tried before the next wait
 ANYWHERE: Final = -1.0  # a distance that any two peers exceed, even at the same place
 
 
-class Place(NamedTuple):
+class RebuildTarget(NamedTuple):
     """A peer at which a replica could be rebuilt, and the replica from whose state it would begin."""
 
     at: str
@@ -78,10 +78,10 @@ def lost_replicas(plan: Plan, roles: Roles) -> list[str]:
     ]
 
 
-def places(
+def rebuild_targets(
     plan: Plan, roles: Roles, replica: str, origin: str, able: Mapping[str, str], answers: Mapping[str, CandidateAnswer]
-) -> tuple[list[Place], str]:
-    """Return the places of a lost replica, the best first; if there is none, the reason.
+) -> tuple[list[RebuildTarget], str]:
+    """Return the peers at which a lost replica could be rebuilt, the best first; if there is none, the reason.
 
     Parameters
     ----------
@@ -139,7 +139,7 @@ def places(
     def nearest(at: int) -> str:
         return min(group, key=lambda name: (float(servers.latency[at, number[group[name]]]), name))
 
-    return [Place(peers[at], nearest(at)) for at in sorted(map(int, possible), key=order)], ""
+    return [RebuildTarget(peers[at], nearest(at)) for at in sorted(map(int, possible), key=order)], ""
 
 
 class _Lost:
@@ -201,7 +201,7 @@ class ReplicaRebuilding:
         self._latency = latency
         self._lost: dict[str, dict[str, _Lost]] = {}  # by application and replica
         self._wanted: dict[str, set[str]] = {}  # replicas without streams that readers need, by application
-        self._busy: set[str] = set()  # applications of which a replica is being rebuilt, or a place is sought
+        self._busy: set[str] = set()  # applications of which a replica is being rebuilt, or a new peer is sought
         self._due: dict[str, float] = {}  # application to the time of its next look, seconds
         session.changes.on_published.append(self._published)
         membership.on_alive.append(self._alive)
@@ -222,7 +222,7 @@ class ReplicaRebuilding:
         return [name for name in roles.peers if name in lost]
 
     def _published(self, application: str) -> None:
-        """Note what an application has lost, and look for places soon."""
+        """Note what an application has lost, and look for new peers soon."""
         request = self._session.changes.led.get(application)
         missing = [] if request is None else self._missing(request)
         if not missing:
@@ -239,14 +239,14 @@ class ReplicaRebuilding:
             self._look_at(application, max(now + GRACE, lost.since))
 
     def _alive(self, address: str) -> None:
-        """Try again at once, as there may be a place at a peer that is alive again."""
+        """Try again at once, as the peer that is alive again may be a target."""
         for application, known in self._lost.items():
             for lost in known.values():
                 lost.since = self._peer.now
             self._published(application)
 
     def _look_at(self, application: str, at: float) -> None:
-        """Look for a place at a time, unless that is to happen earlier."""
+        """Look for a new peer at a time, unless that is to happen earlier."""
         if application in self._busy or self._due.get(application, at + 1.0) <= at:
             return
         self._due[application] = at
@@ -275,7 +275,7 @@ class ReplicaRebuilding:
     # -- where -------------------------------------------------------------------------------------------------------
 
     def _seek(self, request: Request, replica: str) -> None:
-        """Look for a place of a lost replica."""
+        """Look for a new peer of a lost replica."""
         plan, attempt = Plan.from_bytes(request.graph.plan), request.graph.attempt
         name = component_name(plan, replica)
 
@@ -308,8 +308,8 @@ class ReplicaRebuilding:
                 else:
                     able[peer] = ""
             roles, origin = request.graph.roles, self._peer.address
-            best, reason = places(plan, roles, replica, origin, able, answers)
-            self._try(request, replica, best[:PLACES], reason)
+            best, reason = rebuild_targets(plan, roles, replica, origin, able, answers)
+            self._try(request, replica, best[:TARGETS], reason)
 
         self._directory.lookup([name], found)
 
@@ -327,12 +327,12 @@ class ReplicaRebuilding:
         if application in self._session.led:
             self._look_at(application, self._peer.now + GRACE)
 
-    def _try(self, request: Request, replica: str, left: list[Place], reason: str) -> None:
-        """Have a replica rebuilt at the first of the places that are left."""
+    def _try(self, request: Request, replica: str, left: list[RebuildTarget], reason: str) -> None:
+        """Have a replica rebuilt at the first of the targets that are left."""
         while left:
-            place, *left = left
+            target, *left = left
 
-            def done(refusal: str, left: list[Place] = left) -> None:
+            def done(refusal: str, left: list[RebuildTarget] = left) -> None:
                 if not refusal:
                     self._lost.setdefault(request.name, {}).setdefault(replica, _Lost()).began = self._peer.now
                     self._idle(request.name)
@@ -340,7 +340,7 @@ class ReplicaRebuilding:
                     self._try(request, replica, left, refusal)
 
             try:
-                self._session.rebuilds.rebuild(request.name, replica, place.source, place.at, done)
+                self._session.rebuilds.rebuild(request.name, replica, target.source, target.at, done)
             except ValueError as error:
                 reason = str(error)
             else:

@@ -145,7 +145,7 @@ class Hosting:
             self.roles.converge(deployment, now, () if known is None else deployment.replaced_since(known))
             if not deployment.assignments:
                 del self.deployments[deployment.application]
-                self.predictions.limit(deployment.application, {})
+                self.predictions.set_limits(deployment.application, {})
                 if known is not None:
                     self.roles.forget(known)
         return self._done(now)

@@ -98,7 +98,7 @@ class ExecutionContext(msgspec.Struct, frozen=True):
         return max(self.limits.window // 2, 1)
 
 
-def logic_of(operator: Operator, plan: Plan, component: Component, around: ExecutionContext) -> Logic:
+def logic_of(operator: Operator, plan: Plan, component: Component, context: ExecutionContext) -> Logic:
     """Create the logic of an operator; with little memory it makes small pieces.
 
     Raises
@@ -106,12 +106,12 @@ def logic_of(operator: Operator, plan: Plan, component: Component, around: Execu
     ValueError
         If the operator cannot be created, for example without a key.
     """
-    logic = create(operator, plan, keys=around.keys, wait=time.sleep)
+    logic = create(operator, plan, keys=context.keys, wait=time.sleep)
     logic.piece_bytes = int(min(logic.piece_bytes, component.share.limit / PIECES))
     return merged(logic, component, plan)
 
 
-def part_of(operator: Operator, component: Component, around: ExecutionContext) -> SparkPart:
+def part_of(operator: Operator, component: Component, context: ExecutionContext) -> SparkPart:
     """Create a part of a plan on Spark.
 
     Raises
@@ -119,27 +119,27 @@ def part_of(operator: Operator, component: Component, around: ExecutionContext) 
     ValueError
         If the peer has no Spark.
     """
-    if around.spark is None:
+    if context.spark is None:
         raise ValueError(f"operator {operator.id!r}: this peer has no Spark; expected one that has")
     component.external = True
     return SparkPart(
-        around.ready,
-        around.clock,
-        most=around.most,
-        host=around.spark,
+        context.ready,
+        context.clock,
+        most=context.most,
+        host=context.spark,
         application=component.application,
         operator=operator,
-        keys=around.keys,
-        failed=partial(around.failed, component),
-        prepared=partial(around.prepared, component),
-        executed=lambda rows, seconds: component.executed(rows, seconds, around.clock()),
-        room=partial(around.room, component),
-        committed=partial(around.committed, component),
+        keys=context.keys,
+        failed=partial(context.failed, component),
+        prepared=partial(context.prepared, component),
+        executed=lambda rows, seconds: component.executed(rows, seconds, context.clock()),
+        room=partial(context.room, component),
+        committed=partial(context.committed, component),
         epoch=component.epoch,
     )
 
 
-def feed_of(operator: Operator, plan: Plan, component: Component, since: Point, around: ExecutionContext) -> Feed:
+def feed_of(operator: Operator, plan: Plan, component: Component, since: Point, context: ExecutionContext) -> Feed:
     """Create the feed of a source, which starts after a point.
 
     Raises
@@ -150,36 +150,36 @@ def feed_of(operator: Operator, plan: Plan, component: Component, since: Point, 
     match operator.params["connector"]:
         case "python":
             return PushFeed(
-                around.ready,
-                around.clock,
-                most=around.most,
+                context.ready,
+                context.clock,
+                most=context.most,
                 since=since,
                 schema=plan.schema(operator.id),
-                room=around.limits.window,
+                room=context.limits.window,
             )
         case "peers":
-            if around.samples is None:
+            if context.samples is None:
                 what = f"operator {operator.id!r}: connector: 'peers': this peer does not measure itself"
                 raise ValueError(f"{what}; expected one that does")
             return PeerFeed(
-                around.ready,
-                around.clock,
-                most=around.most,
+                context.ready,
+                context.clock,
+                most=context.most,
                 since=since,
-                loop=around.loop,
-                address=around.address,
+                loop=context.loop,
+                address=context.address,
                 interval=float(operator.params.get("interval", 1.0)),
-                samples=around.samples,
+                samples=context.samples,
             )
         case _:
             return ThreadFeed(
-                around.ready,
-                around.clock,
-                most=around.most,
+                context.ready,
+                context.clock,
+                most=context.most,
                 since=since,
-                loop=around.loop,
-                read=partial(around.read, operator.params),
-                failed=partial(around.failed, component),
+                loop=context.loop,
+                read=partial(context.read, operator.params),
+                failed=partial(context.failed, component),
                 name=f"synergy {component.application}/{operator.id}",
             )
 
