@@ -28,6 +28,7 @@ from synergy_experiments.worlds.projected_delays import (
     BOUND,
     FLOOR,
     LEARNT,
+    ON_OFF,
     PAPER,
     PROJECTED,
     Found,
@@ -105,7 +106,11 @@ def test_projections_are_of_the_segment_in_whose_middle_they_are(bursty: Run) ->
     middle = 3 * 1.25 + 0.625
     piece = int(np.searchsorted(starts, middle)) - 1
     for name in (PAPER, "mm1", "transient"):
-        assert found.projected[name][offset + 3] == projected[name][piece]
+        assert found.projected[name][offset + 3] == projected[name].at(np.array([middle]))[0]
+    assert projected["mm1"].at(np.array([middle]))[0] == projected["mm1"].times[piece]
+    shortest = min(each.length for each in bursty.learnt[0].segments[number][1:-1])
+    assert projected[PAPER].lengths[0] <= shortest + 1e-9, "the paper cuts by the shortest segment of all streams"
+    assert len(set(projected[PAPER].lengths[:-1].round(9))) == 1
 
 
 def test_found_segments_are_compared_where_the_truth_is_not_known(bursty: Run) -> None:
@@ -145,17 +150,17 @@ def test_scores_equal_a_calculation_by_hand() -> None:
 
 def test_changes_are_caught_in_time_and_place(bursty: Run) -> None:
     told = [(11.0, 10.1), (21.5, 18.0), (31.0, 30.0), (45.0, 40.0)]
-    done = Run(**{**vars(bursty), "learnt": [Learnt([], [], told)]})
+    done = Run(**{**vars(bursty), "learnt": [Learnt([], [], told, [])]})
     changes = np.array([10.0, 20.0, 30.0, 40.0])
     assert caught(done, changes, 4.0) == 0.5, "the second is misplaced, the fourth too late"
     assert math.isnan(caught(done, np.array([]), 4.0))
-    assert caught(Run(**{**vars(bursty), "learnt": [Learnt([], [], [])]}), changes, 4.0) == 0.0
+    assert caught(Run(**{**vars(bursty), "learnt": [Learnt([], [], [], [])]}), changes, 4.0) == 0.0
 
 
 def test_curves_show_projected_and_actual_delays_of_one_window(bursty: Run) -> None:
     points = list(curves(bursty, "delay"))
     names = {point.algorithm for point in points}
-    assert names == {f"projected, {PAPER}", "projected, mm1", "projected, transient", "actual", "isolated"}
+    assert names == {f"projected, {PAPER}", "projected, mm1", f"projected, {ON_OFF}", "actual", "isolated"}
     assert all(0.0 < float(point.x) < 10.0 for point in points)
     actual = [point for point in points if point.algorithm == "actual"]
     at = float(actual[0].x)
@@ -267,7 +272,10 @@ def test_a_trace_of_the_user_is_compared_with_the_paper(tmp_path: Path) -> None:
     assert {row.x for row in result.rows if row.metric == "error"} == {"mine.tcp"}
     assert next(row.metric for row in result.rows if row.metric.startswith("delay")) == "delay, trace 1"
     verdicts = {check.name: check.verdict for check in result.checks}
-    assert "not comparable" not in verdicts.values()
+    judged = [name for name in verdicts if "learnt from" not in name and "knowing" not in name]
+    assert {name for name in judged if verdicts[name] == "not comparable"} <= {
+        name for name in judged if "twice" in name
+    }
     followed = next(check for check in result.checks if "M/M/1 (2.10)" in check.name)
     assert followed.verdict == "holds"
 
@@ -283,9 +291,9 @@ def test_substitutes_of_the_papers_traces_are_not_compared(monkeypatch: pytest.M
     (result,) = runner.reproduce([(C13, {"tuples": 2000, "a_window": 200})], repeat=1)
     assert {row.x for row in result.rows if row.metric == "error"} == {PACKETS, SENSORS}
     theirs = [check for check in result.checks if not check.name.startswith("beyond")]
-    assert len(theirs) == 4
+    assert len(theirs) == 6
     assert {check.verdict for check in theirs} == {"not comparable"}
-    assert all("--set traces=FILE" in check.rule for check in theirs)
+    assert all("--set traces=FILE" in check.rule for check in theirs if "learnt from" not in check.name)
 
 
 def test_the_log_of_a_real_server_is_projected(real_data: Path) -> None:
@@ -303,7 +311,7 @@ def test_patterns_are_reproduced_and_judged() -> None:
     (result,) = runner.reproduce([(C14, setup)], repeat=2)
     checks = {check.name: check for check in result.checks}
     assert checks["segments found, at least 80% before they end"].verdict == "holds"
-    assert len([name for name in checks if name.startswith("beyond the paper")]) == 7
+    assert len([name for name in checks if name.startswith("beyond the paper")]) == 10
     assert {row.metric for row in result.rows if row.metric.startswith("delay")} == {
         "delay, 20/s",
         "delay, 40/10, 2.5 s",

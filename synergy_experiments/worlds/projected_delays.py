@@ -22,6 +22,7 @@ import numpy as np
 import numpy.typing as npt
 
 from synergy_experiments.framework.measurements import Point
+from synergy_nb.models.on_off import binned, expected_rates, segments_of
 from synergy_nb.models.projectors import Traffic, execution
 from synergy_nb.models.signatures import Pieces, Profiled, Segment, Signature, aggregate
 from synergy_nb.simulator.flow import Flow
@@ -30,6 +31,8 @@ from synergy_nb.simulator.flow_applications import Application, Arrivals, Compon
 __all__ = [
     "BOUND",
     "FLOOR",
+    "ON_OFF",
+    "OWN",
     "PAPER",
     "PROJECTED",
     "Found",
@@ -46,15 +49,19 @@ __all__ = [
     "scores",
 ]
 
-PAPER: Final = "mm1, maximum"  # the component's maximum load in every segment (equation 2.11)
+PAPER: Final = "mm1, maximum"  # the component's maximum load in every segment (2.11), pieces of the shortest segment
+OWN: Final = "mm1, shortest"  # the component's own load in each of these pieces (2.10)
+ON_OFF: Final = "transient, on/off"  # segments from the ON/OFF model over several windows
 CONFIDENCE: Final = 0.999
 BOUND: Final = f"transient, {CONFIDENCE:.1%}"
 FLOOR: Final = "mean known"  # the mean actual time in segments of high and of low rate
-PROJECTED: Final = (PAPER, "mm1", "mg1", "gg1", "transient", BOUND)
+PROJECTED: Final = (PAPER, OWN, "mm1", "mg1", "gg1", "transient", ON_OFF, BOUND)
+MEMORY: Final = 8  # windows of the ON/OFF model
+CELLS: Final = 200  # bins of a window in the ON/OFF model
 LEARNT: Final = 2  # windows before the first counted one
 BEATS: Final = 50  # of a window, at which the absence of tuples is noticed
 BINS: Final = 50  # of a figure
-SHOWN: Final = (PAPER, "mm1", "transient")
+SHOWN: Final = (PAPER, "mm1", ON_OFF)
 
 Array = npt.NDArray[np.float64]
 
@@ -86,11 +93,14 @@ class Learnt:
         Squared coefficient of variation within segments.
     changes
         Times at which changes were found, and times at which they were placed.
+    repeated
+        Segments that the ON/OFF model expects in the next window, at the times of this one, by window.
     """
 
     segments: list[tuple[Segment, ...]]
     scv: list[float]
     changes: list[tuple[float, float]]
+    repeated: list[tuple[Segment, ...]]
 
 
 @dataclass(frozen=True)
@@ -195,7 +205,7 @@ def learn(births: Array, tau: float, window: float, windows: int, false_alarm: f
         Tuples between false alarms.
     """
     signature = Signature(window, false_alarm=false_alarm)
-    learnt = Learnt([], [], [])
+    learnt = Learnt([], [], [], [])
     beats = window / BEATS * np.arange(1, BEATS * windows + 1)
     arrived = np.searchsorted(births, beats, side="right")
     times = births.tolist()
@@ -210,14 +220,65 @@ def learn(births: Array, tau: float, window: float, windows: int, false_alarm: f
         if number % BEATS == 0:
             learnt.segments.append(signature.segments(beat))
             learnt.scv.append(signature.scv)
+            learnt.repeated.append(_repeated(births, tau, window, number // BEATS, learnt.segments))
     return learnt
+
+
+def _repeated(
+    births: Array, tau: float, window: float, done: int, segments: Sequence[tuple[Segment, ...]]
+) -> tuple[Segment, ...]:
+    """Return the segments that are expected in the next window, at the times of the last of ``done`` windows."""
+    known = min(done, MEMORY)
+    if known < 2:
+        return segments[-1]
+    width = window / CELLS
+    counts = binned(births, window * (done - known), window, known, CELLS)
+    before = _rates(segments[-2], window * (done - 2), window, tau)
+    rates = expected_rates(counts, width, before)
+    return segments[-1] if rates is before else segments_of(rates, window * (done - 1), width, tau)
+
+
+def _rates(segments: tuple[Segment, ...], start: float, window: float, tau: float) -> Array:
+    """Return the rate of a signature in each bin of a window, tuples/s."""
+    edges = start + window / CELLS * np.arange(CELLS + 1)
+    work = np.concatenate([[0.0], np.cumsum([each.length * each.load for each in segments])])
+    times = np.append([each.start for each in segments], segments[-1].end)
+    return np.asarray(np.diff(np.interp(edges, times, work)) * CELLS / window / tau)
 
 
 # -- projections and measurements ----------------------------------------------------------------------------------
 
 
-def project(done: Run, number: int, over: float = math.inf) -> tuple[Pieces, dict[str, Array]]:
+class Projection(NamedTuple):
+    """Projected execution times over a window.
+
+    Parameters
+    ----------
+    lengths
+        Lengths of the pieces of the window, seconds.
+    times
+        Execution time in each piece, seconds.
+    """
+
+    lengths: Array
+    times: Array
+
+    @classmethod
+    def of(cls, pieces: Pieces, times: float | Array) -> Projection:
+        """Return the projection of pieces; a single time is that of every piece."""
+        return cls(pieces.lengths, np.broadcast_to(np.asarray(times), pieces.lengths.shape))
+
+    def at(self, moments: Array) -> Array:
+        """Return the execution times at moments, seconds since the start of the window."""
+        places = np.searchsorted(np.cumsum(self.lengths), moments)
+        return np.asarray(self.times[np.minimum(places, len(self.times) - 1)])
+
+
+def project(done: Run, number: int, over: float = math.inf) -> tuple[Pieces, dict[str, Projection]]:
     """Project the execution times of the first stream in each segment, from the signatures at the end of a window.
+
+    :data:`PAPER` and :data:`OWN` cut the window into pieces of the length of the shortest segment, as the dissertation
+    does; the others cut it wherever a stream changes its rate. The pieces of the latter are returned, too.
 
     Parameters
     ----------
@@ -228,21 +289,33 @@ def project(done: Run, number: int, over: float = math.inf) -> tuple[Pieces, dic
     over
         Longest time over which :data:`BOUND` bounds the mean, seconds.
     """
+    start, taus = number * done.window, [each.tau for each in done.streams]
     segments = [each.segments[number] for each in done.learnt]
-    pieces = aggregate(segments, number * done.window, done.window, "every")
-    taus = [each.tau for each in done.streams]
-    parts = [
-        Traffic.of(loads, tau, 1.0, each.scv[number])
-        for loads, tau, each in zip(pieces.loads, taus, done.learnt, strict=True)
-    ]
-    together = Traffic.together(parts)
-    most = np.full(len(pieces.lengths), Profiled.of(segments[0]).maximum)
-    cautious = Traffic.together([Traffic.of(most, taus[0]), *parts[1:]])
-    found = {PAPER: execution("mm1", taus[0], cautious)}
-    for projector in ("mm1", "mg1", "gg1", "transient"):
-        found[projector] = execution(projector, taus[0], together, pieces.lengths)
+    varied = [each.scv[number] for each in done.learnt]
+    pieces = aggregate(segments, start, done.window, "every")
+    together = _traffic(pieces, taus, varied)
+    found = {name: execution(name, taus[0], together, pieces.lengths) for name in ("mm1", "mg1", "gg1", "transient")}
     found[BOUND] = execution("transient", taus[0], together, pieces.lengths, CONFIDENCE, over)
-    return pieces, {name: np.broadcast_to(each, pieces.lengths.shape) for name, each in found.items()}
+    projections = {name: Projection.of(pieces, each) for name, each in found.items()}
+    shortest = aggregate(segments, start, done.window, "shortest")
+    projections[OWN] = Projection.of(shortest, execution("mm1", taus[0], _traffic(shortest, taus, varied)))
+    cautious = shortest.loads.copy()
+    cautious[0] = Profiled.of(segments[0]).maximum
+    most = _traffic(shortest._replace(loads=cautious), taus, varied)
+    projections[PAPER] = Projection.of(shortest, execution("mm1", taus[0], most))
+    repeated = aggregate([each.repeated[number] for each in done.learnt], start, done.window, "every")
+    known = [each.repeated[number] is not each.segments[number] for each in done.learnt]
+    even = [1.0 if found_again else scv for found_again, scv in zip(known, varied, strict=True)]
+    expected = execution("transient", taus[0], _traffic(repeated, taus, even), repeated.lengths)
+    projections[ON_OFF] = Projection.of(repeated, expected)
+    return pieces, {name: projections[name] for name in PROJECTED}
+
+
+def _traffic(pieces: Pieces, taus: Sequence[float], scv: Sequence[float]) -> Traffic:
+    """Return the traffic of all streams in each piece."""
+    return Traffic.together(
+        Traffic.of(loads, tau, 1.0, varied) for loads, tau, varied in zip(pieces.loads, taus, scv, strict=True)
+    )
 
 
 def compare(done: Run, *, same: bool, segment: float | None = None) -> Found:
@@ -269,7 +342,6 @@ def compare(done: Run, *, same: bool, segment: float | None = None) -> Found:
         if segment is not None:
             edges = np.arange(round(done.window / segment) + 1) * segment
         middles = (edges[:-1] + edges[1:]) / 2.0
-        at = np.minimum(np.searchsorted(ends, middles), len(ends) - 1)
         edges += pieces.start + (0.0 if same else done.window)
         if segment is not None:
             high = np.floor(edges[:-1] / segment + 0.5).astype(np.int64) % 2 == 0
@@ -280,7 +352,7 @@ def compare(done: Run, *, same: bool, segment: float | None = None) -> Found:
         counts = np.diff(places)
         some = counts > 0
         for name in PROJECTED:
-            projected[name].append(found[name][at][some])
+            projected[name].append(found[name].at(middles)[some])
         actual.append(np.diff(took[places])[some] / counts[some])
         tuples.append(counts[some])
         highs.append(high[some])
@@ -295,7 +367,8 @@ def scores(found: Found, x: str, prefix: str = "") -> Iterator[Point]:
     high, and of low rate. Both are weighted by tuples, as a segment of few tuples is uncertain, and exclude segments in
     which a projector that knows the loads projects overload; ``overload`` is the share of tuples in these.
     ``optimistic`` is the share of the segments of high rate whose tuples took longer than projected, ``conservative``
-    that of low rate whose tuples did not. ``at high rate`` and ``at low rate`` are projected means
+    that of low rate whose tuples did not; ``above twice`` is the share of the segments of high rate whose tuples took
+    longer than twice as projected. ``at high rate`` and ``at low rate`` are projected means
     over actual ones; ``follows`` is the correlation of the logarithms of projected and actual times over segments.
     """
     finite = np.all([np.isfinite(found.projected[name]) for name in ("mm1", "mg1", "gg1", "transient")], axis=0)
@@ -328,6 +401,9 @@ def scores(found: Found, x: str, prefix: str = "") -> Iterator[Point]:
             yield Point(x, name, f"{prefix}at {where} rate", ratio)
             above = found.actual[found.high == upper] <= projected[found.high == upper]
             yield Point(x, name, f"{prefix}{what}", float(np.mean(above != upper)))
+            if upper:
+                twice = found.actual[found.high] > 2.0 * projected[found.high]
+                yield Point(x, name, f"{prefix}above twice", float(np.mean(twice)))
         if name != BOUND:
             yield Point(x, name, f"{prefix}error of means", float(np.mean(ratios)))
         overloaded = ~np.isfinite(projected)
@@ -359,14 +435,13 @@ def curves(done: Run, metric: str, span: float | None = None) -> Iterator[Point]
         Examined part of the window, from its beginning, seconds; by default all of it.
     """
     number = done.windows // 2
-    pieces, found = project(done, number)
+    _, found = project(done, number)
     began = (number + 1) * done.window
     edges = (done.window if span is None else span) / BINS * np.arange(BINS + 1)
     middles = (edges[:-1] + edges[1:]) / 2.0
     places = np.searchsorted(done.births, began + edges)
-    ends = np.cumsum(pieces.lengths)
     for name in SHOWN:
-        steps = found[name][np.minimum(np.searchsorted(ends, middles), len(ends) - 1)]
+        steps = found[name].at(middles)
         for time, value in zip(middles.tolist(), steps.tolist(), strict=True):
             if math.isfinite(value):
                 yield Point(round(time, 6), f"projected, {name}", metric, value)
