@@ -119,10 +119,18 @@ class Handled:
 
 
 class Names:
-    """Names of peers for people."""
+    """Names of peers for people.
 
-    def __init__(self, steps: Iterable[Step]) -> None:
-        self._names = {step.life.address: step.life.name for step in steps}
+    Parameters
+    ----------
+    steps
+        Steps of the peers.
+    names
+        Peer address to name, of further peers.
+    """
+
+    def __init__(self, steps: Iterable[Step], names: Mapping[str, str] | None = None) -> None:
+        self._names = {**(names or {}), **{step.life.address: step.life.name for step in steps}}
         longest = sorted(self._names, key=len, reverse=True)
         self._addresses = re.compile(rf"(?:{'|'.join(map(re.escape, longest))})(?!\w)" if longest else r"(?!)")
 

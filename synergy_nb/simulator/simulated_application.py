@@ -24,6 +24,7 @@ from synergy_nb.reporting.formatting import amount, rate
 from synergy_nb.reporting.formatting import seconds as span
 
 if TYPE_CHECKING:
+    from synergy_nb.recording.moments import Replay
     from synergy_nb.simulator.simulation import Simulation
 
 __all__ = ["SimulatedApplication"]
@@ -221,6 +222,10 @@ class SimulatedApplication:
     def explain(self) -> Explanation:
         """Explain its placement, or its refusal: candidates, dropped probes, graphs, and later events."""
         return Explanation(self.id, self.events(), self.simulation.names, (self.status, self.reason))
+
+    def replay(self) -> Replay:
+        """Return what peers did for it, message by message; a notebook shows a stage on which it can be stepped."""
+        return self.simulation.replay(self)
 
     def watch(self) -> Any:
         """Return the live view of it, as ``watch(application)`` does."""

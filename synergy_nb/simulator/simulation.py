@@ -30,6 +30,7 @@ from synergy_nb.assembly import PeerConfig
 from synergy_nb.control import driver_messages as driver
 from synergy_nb.drawing.notebook_views import view_of
 from synergy_nb.errors import user_facing
+from synergy_nb.events import PeerDeclaredDead, PeerRefutedDeath
 from synergy_nb.events.application_states import ENDED, LASTING, Status
 from synergy_nb.events.journal import Journal
 from synergy_nb.events.table import Events
@@ -42,7 +43,9 @@ from synergy_nb.plan.placement_modes import placement_of
 from synergy_nb.plan.requirements import check_discipline
 from synergy_nb.plan.units import did_you_mean, duration
 from synergy_nb.recording.descriptions import describe
+from synergy_nb.recording.moments import Replay
 from synergy_nb.recording.replay import Step
+from synergy_nb.recording.stage import replay as replayed
 from synergy_nb.reporting.cluster_errors import ClusterError, NotAdmitted
 from synergy_nb.reporting.explanation import Explanation
 from synergy_nb.reporting.formatting import amount, counted, share
@@ -404,6 +407,31 @@ class Simulation(Knobs):
             known = ", ".join(self._applications) or "none was submitted"
             raise ClusterError(f"application: {named!r}; expected one of this simulation: {known}{hint}")
         return found
+
+    # -- accounts ----------------------------------------------------------------------------------------------------
+
+    @user_facing
+    def replay(self, application: str | SimulatedApplication) -> Replay:
+        """Return what peers did for a request, message by message, also for one that was not admitted.
+
+        Parameters
+        ----------
+        application
+            Application, or the id of a request.
+        """
+        named = application if isinstance(application, str) else application.id
+        if named not in self.world.plans:
+            named = self._found(named).id
+        topology = self.world.topology
+        return replayed(
+            named,
+            self.world.plans[named],
+            self.world.noted.steps,
+            names=self.names,
+            delays=(topology.peers, topology.delays()),
+            cores=topology.cores,
+            deaths=self.events().of(PeerDeclaredDead) + self.events().of(PeerRefutedDeath),
+        )
 
     def watch(self) -> Any:
         """Return the live view of all applications and peers, as ``watch(simulation)`` does."""

@@ -1,0 +1,132 @@
+"""Events about a request in words, for people who step through them; messages have theirs in ``descriptions``."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any, Final
+
+from synergy_nb import events
+from synergy_nb.control.peer import Record
+from synergy_nb.recording.stepping import Tone, ending, fact, tone
+from synergy_nb.reporting.formatting import counted, seconds, share
+
+__all__ = ["said"]
+
+_SHOWN: Final = 4  # peers that are named of each operator
+
+
+def _peers(peers: Mapping[str, Any]) -> str:
+    return ", ".join(f"{operator} at {peer}" for operator, peer in peers.items() if peer)
+
+
+def _several(peers: Iterable[str]) -> str:
+    named = list(peers)
+    return ", ".join(named[:_SHOWN]) + (f" and {len(named) - _SHOWN} more" if len(named) > _SHOWN else "")
+
+
+def _each(peers: Mapping[str, Iterable[str]]) -> str:
+    return "; ".join(f"{operator}: {_several(several)}" for operator, several in peers.items()) or "none"
+
+
+def _candidates(event: events.CandidatesFound) -> str:
+    return "; ".join(
+        f"{counted(len(peers), 'peer')} for {operator} ({_several(peers)})"
+        for operator, peers in event.candidates.items()
+    )
+
+
+_WORDS: Final[Mapping[type[events.Event], Callable[[Any], str]]] = {
+    events.RequestSubmitted: lambda e: f"plan {e.plan} with {', '.join(e.operators)}",
+    events.CandidatesFound: _candidates,
+    events.SharingFound: lambda e: f"streams that run already: {_each(e.points)}",
+    events.SharingGivenUp: lambda e: f"running streams are not used: {e.reason}",
+    events.SignaturesFound: lambda e: f"signatures of {_several([*e.stated, *e.measured])}",
+    events.EnginesChosen: lambda e: "; ".join(f"{name} on {engine}" for name, (engine, _) in e.reasons.items()),
+    events.EnginesChanged: lambda e: f"less is tried on Spark: {e.reason}",
+    events.DeploymentConsidered: lambda e: f"{_several(e.operators)} may be deployed elsewhere, stage {e.stage}",
+    events.ProbeAccepted: lambda e: f"{e.operator} could be executed here",
+    events.ProbeDropped: lambda e: (
+        f"{e.operator} at {e.at}: {e.condition}: {e.required:.3g} required, {e.available:.3g} found"
+        + (f"; {e.explanation}" if e.explanation else "")
+    ),
+    events.GraphEvaluated: lambda e: (
+        f"{_peers(e.peers)}, {seconds(e.delay_s)}" + (f": does not qualify: {e.unqualified}" if e.unqualified else "")
+    ),
+    events.PlacementComputed: lambda e: f"{_peers(e.peers)}; {share(e.ratio)} of the ideal feasible set",
+    events.ComponentDeployed: lambda e: f"{e.operator} is deployed",
+    events.ComponentUndeployed: lambda e: f"{e.operator} is removed",
+    events.SourceStarted: lambda e: f"{e.operator} emits its first rows",
+    events.SinkFinished: lambda e: f"the end of the stream has reached {e.operator}",
+    events.OperatorFailed: lambda e: f"{e.operator} failed: {e.reason}",
+    events.ComponentFailed: lambda e: f"{e.operator} cannot continue: {e.reason}",
+    events.TakeoverBegun: lambda e: f"{e.dead} has died; backups take over: {_peers(e.operators)}",
+    events.TakenOver: lambda e: f"backups have taken over: {_peers(e.peers)}",
+    events.CopiesBehind: lambda e: f"copies of {e.operator} that could not take over: {_several(e.peers) or 'none'}",
+    events.MoveBegun: lambda e: f"{e.operator} begins to move from {e.at} to {e.to}",
+    events.ComponentMoved: lambda e: f"{e.operator} has moved from {e.at} to {e.to} in {seconds(e.seconds)}",
+    events.MoveGivenUp: lambda e: f"{e.operator} did not move to {e.to}: {e.reason}",
+    events.SharedStreamMoved: lambda e: f"{e.operator} of {e.of} has moved from {e.at} to {e.to}",
+    events.LateRows: lambda e: f"{counted(e.dropped, 'row')} of {e.operator} came too late",
+    events.PlacementBegun: lambda e: f"{counted(e.degree, 'replica')} of each operator, attempt {e.attempt}",
+    events.ReplicaDecided: lambda e: f"{e.role} of {e.operator} at {e.at}",
+    events.PlacementCompleted: lambda e: f"primaries: {_peers(e.primaries)}; backups: {_each(e.backups)}",
+    events.PlacementFailed: lambda e: f"no placement was found: {e.reason}",
+    events.PlacementAttemptFailed: lambda e: f"attempt {e.attempt} failed: {e.reason}",
+    events.ReplicasDeployed: lambda e: f"active replicas: {_each(e.replicas)}",
+    events.ReplicasLost: lambda e: (
+        f"{e.at} died with {', '.join(f'the {role} of {name}' for name, role in e.replicas.items())}"
+    ),
+    events.ActiveReplicasLost: lambda e: f"{_several(e.operators)} at {e.at} lost: {e.reason}",
+    events.HotSpotDetected: lambda e: f"tuples at {e.operator} have a slack of {seconds(e.slack)}",
+    events.HotSpotDismissed: lambda e: f"nothing moves: {e.reason}",
+    events.MigrationDecided: lambda e: f"{e.operator} should leave; asked: {_several(e.candidates) or 'no peer'}",
+    events.MigrationProjected: lambda e: (
+        f"asked by {e.source} for {e.operator}: {'accepts' if e.accepted else e.reason}"
+    ),
+    events.MigrationAnswered: lambda e: (
+        f"{e.target} {'accepts' if e.accepted else 'refuses'} {e.operator}" + ("" if e.accepted else f": {e.reason}")
+    ),
+    events.MigrationEnded: lambda e: (
+        f"{e.operator} {f'stays: {e.failure}' if e.failure else f'has left for {e.target}'}"
+    ),
+}
+
+_MEASUREMENTS: Final = (events.SinkMeasured,)
+
+
+def said(event: events.Event) -> tuple[str, Tone]:
+    """Return an event about a request in words, and what it means; the words are empty for details and measurements.
+
+    Parameters
+    ----------
+    event
+        Event to describe.
+
+    Examples
+    --------
+    >>> said(events.SourceStarted(0.0, "a", "r1", operator="packets"))
+    ('packets emits its first rows', <Tone.NOTE: 'note'>)
+    """
+    if event.severity < events.Severity.NOTE or isinstance(event, _MEASUREMENTS):
+        return "", Tone.NOTE
+    words = _WORDS.get(type(event))
+    text = words(event) if words is not None else ending(event) or fact(event)
+    reason = getattr(event, "reason", "")
+    if not text:
+        text = event.kind.replace("_", " ")
+    if words is None and reason and reason not in text:
+        text = f"{text}: {reason}"
+    return text, _tone(event)
+
+
+def _tone(event: events.Event) -> Tone:
+    match event:
+        case events.MigrationAnswered() | events.MigrationProjected():
+            return Tone.GOOD if event.accepted else Tone.BAD
+        case events.GraphEvaluated():
+            return Tone.BAD if event.unqualified else Tone.NOTE
+        case events.ProbeDropped() | events.HotSpotDetected():
+            return Tone.BAD
+        case events.MigrationEnded():
+            return Tone.BAD if event.failure else Tone.GOOD
+    return tone(Record(event))

@@ -1,0 +1,205 @@
+"""The values of a replay: peers with their places, moments, and the complete graphs that were compared."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import msgspec
+
+from synergy_nb.drawing.notebook_views import view_of
+from synergy_nb.reporting.formatting import counted, seconds
+from synergy_nb.reporting.tables import as_text
+
+__all__ = ["Candidate", "Key", "Moment", "Place", "Replay"]
+
+
+class Place(msgspec.Struct, frozen=True):
+    """A peer and its places.
+
+    Parameters
+    ----------
+    name
+        Name of the peer.
+    ring
+        Place on the ring of the directory: share of the whole turn, from 0 to 1.
+    key
+        Leading hexadecimal digits of its key.
+    x, y
+        Place on the map, each from 0 to 1; None where no delays are known.
+    cores
+        Processing capacity in cores; None if it is not known.
+    """
+
+    name: str
+    ring: float
+    key: str
+    x: float | None = None
+    y: float | None = None
+    cores: float | None = None
+
+
+class Key(msgspec.Struct, frozen=True):
+    """A name in the directory, and the peer that is responsible for it.
+
+    Parameters
+    ----------
+    name
+        Name of a component or a stream.
+    ring
+        Place of its key on the ring, from 0 to 1.
+    root
+        Name of the peer whose key is nearest to it, among the peers that lived at the beginning.
+    """
+
+    name: str
+    ring: float
+    root: str
+
+
+class Candidate(msgspec.Struct, frozen=True):
+    """A complete component graph.
+
+    Parameters
+    ----------
+    peers
+        Operator to the name of its peer.
+    phi
+        Balance φ; None if it is infinite or not known.
+    delay_s
+        Projected delay, seconds.
+    unqualified
+        Reason why it does not qualify; empty if it does.
+    since
+        Number of the moment in which it was evaluated.
+    chosen
+        Number of the moment in which it was chosen; -1 if it was not.
+    """
+
+    peers: dict[str, str]
+    phi: float | None
+    delay_s: float
+    unqualified: str
+    since: int
+    chosen: int = -1
+
+
+class Moment(msgspec.Struct, frozen=True):
+    """One message with what came of it, or one event.
+
+    Parameters
+    ----------
+    at
+        Time since the submission, seconds.
+    kind
+        Kind for the legend: ``command``, ``look-up``, ``probe``, ``graph``, ``set-up``, ``replicas``, ``move``,
+        ``run`` or ``death``.
+    sender, to
+        Names of the peers between which it travels; both the same, or one empty, where nothing travels.
+    title, text
+        Name of the message or the event, and its contents in words.
+    verdicts
+        Tone (``good``, ``bad``, ``note``) and text of each consequence.
+    numbers
+        Label and value of the quantities that decided.
+    path
+        Operators and peers that a probe has passed.
+    placed
+        Operator to the peer that executes it from now on; None where that did not change.
+    dead, alive
+        Peers that were declared dead, or came back.
+    received
+        Whether somebody received it.
+    """
+
+    at: float
+    kind: str
+    sender: str
+    to: str
+    title: str
+    text: str
+    verdicts: tuple[tuple[str, str], ...] = ()
+    numbers: tuple[tuple[str, str], ...] = ()
+    path: tuple[tuple[str, str], ...] = ()
+    placed: dict[str, str] | None = None
+    dead: tuple[str, ...] = ()
+    alive: tuple[str, ...] = ()
+    received: bool = True
+
+
+class Replay(msgspec.Struct, frozen=True):
+    """What peers did for one request; a notebook shows a stage on which it can be stepped.
+
+    Parameters
+    ----------
+    request, plan
+        Id of the request, and name of its plan.
+    operators
+        Ids of the plan's operators, each with those that it reads.
+    origin
+        Name of the peer at which it was submitted.
+    outcome
+        Its state at the end, in words.
+    source
+        What it was made of: ``messages`` or ``events``.
+    peers, keys, moments, graphs
+        Peers with their places, names in the directory, moments in the order of their times, complete graphs.
+    """
+
+    request: str
+    plan: str
+    operators: dict[str, tuple[str, ...]]
+    origin: str
+    outcome: str
+    source: str
+    peers: tuple[Place, ...]
+    keys: tuple[Key, ...]
+    moments: tuple[Moment, ...]
+    graphs: tuple[Candidate, ...]
+
+    def to_dict(self) -> dict[str, Any]:
+        """Convert the replay to plain values."""
+        found: dict[str, Any] = msgspec.to_builtins(self)
+        return found
+
+    def to_text(self) -> str:
+        """The moments, one a line, and the table of graphs."""
+        head = f"{self.request}: plan {self.plan}, submitted at {self.origin}: {self.outcome}"
+        lines = [head, *map(_line, self.moments)]
+        if self.graphs:
+            lines += ["", self.table()]
+        return "\n".join(lines)
+
+    def table(self) -> str:
+        """The complete graphs as a table of text, the chosen one first, then by φ."""
+        rows = [
+            (
+                "chosen" if graph.chosen >= 0 else "",
+                "-" if graph.phi is None else f"{graph.phi:.4g}",
+                seconds(graph.delay_s),
+                ", ".join(f"{operator}@{peer}" for operator, peer in graph.peers.items()),
+                graph.unqualified,
+            )
+            for graph in sorted(self.graphs, key=lambda each: (each.chosen < 0, each.phi is None, each.phi or 0.0))
+        ]
+        return as_text("graphs", ("", "φ", "delay", "components", "does not qualify"), rows)
+
+    def view(self) -> Any:
+        """Return the stage of a notebook; None where nothing can draw it."""
+        return view_of("stage", self)
+
+    def __repr__(self) -> str:
+        counts = f"{counted(len(self.moments), 'moment')}, {counted(len(self.graphs), 'graph')}"
+        return f"Replay of {self.request}: {counts}; {self.outcome}. print(replay.to_text()) shows all"
+
+    def _repr_mimebundle_(self, **options: Any) -> Any:
+        stage = self.view()
+        if stage is None:
+            return {"text/plain": repr(self)}
+        return stage._repr_mimebundle_(**options)
+
+
+def _line(moment: Moment) -> str:
+    way = f"{moment.sender} → {moment.to}" if moment.sender and moment.to != moment.sender else moment.to
+    text = f"{moment.at:9.4f} s  {way}  {moment.title}  {moment.text}".rstrip()
+    outcomes = [verdict for _, verdict in moment.verdicts] + ([] if moment.received else ["nobody received it"])
+    return f"{text} → {'; '.join(outcomes)}" if outcomes else text

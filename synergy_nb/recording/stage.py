@@ -1,0 +1,401 @@
+"""What peers did for one request, moment by moment, as plain values: probes, verdicts, graphs, moves, deaths.
+
+A :class:`~synergy_nb.recording.moments.Replay` is made of the messages that peers handled (:func:`replay`), as a
+recording or a running simulation has them, or of the events in journals alone (:func:`replay_events`), which live peers
+always have. Its text is for people, so names of peers stand for their addresses.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Final
+
+import msgspec
+
+from synergy_nb import events
+from synergy_nb.algorithms.composition import messages as composition
+from synergy_nb.control import driver_messages as driver
+from synergy_nb.control.graph import Hop
+from synergy_nb.control.peer import Message, key_of
+from synergy_nb.events.application_states import ENDED
+from synergy_nb.models.delay_matrix import Matrix
+from synergy_nb.overlay import directory_messages as directory
+from synergy_nb.overlay.ring import RING, distance, number_of, ring_position
+from synergy_nb.plan import Plan
+from synergy_nb.recording.event_words import said
+from synergy_nb.recording.moments import Candidate, Key, Moment, Place, Replay
+from synergy_nb.recording.peer_places import map_of
+from synergy_nb.recording.replay import Step
+from synergy_nb.recording.stepping import Handled, Names, Tone, handled
+from synergy_nb.reporting.formatting import counted, seconds, share
+
+__all__ = ["replay", "replay_events"]
+
+#: Module of a message to the kind of its moments.
+_KINDS: Final = {
+    "composition": "probe",
+    "directory_messages": "look-up",
+    "routing": "look-up",
+    "driver_messages": "command",
+    "migration": "move",
+    "availability": "replicas",
+    "replication": "replicas",
+    "lifecycle": "set-up",
+}
+_MOVES: Final = ("Follow", "Followed", "Moved", "TakeOver", "TookOver", "Lost", "CopiesLag", "ProducersMoved")
+_DEPLOYED: Final = (
+    events.GraphSelected,
+    events.ApplicationRunning,
+    events.TakenOver,
+    events.ComponentMoved,
+    events.SharedStreamMoved,
+)
+
+
+# -- from messages -----------------------------------------------------------------------------------------------------
+
+
+def replay(
+    request: str,
+    plan: Plan,
+    steps: Iterable[Step],
+    *,
+    names: Mapping[str, str],
+    delays: tuple[Sequence[str], Matrix] | None = None,
+    cores: Mapping[str, float] | None = None,
+    deaths: Iterable[events.Event] = (),
+) -> Replay:
+    """Make the replay of a request from the messages that peers handled.
+
+    Parameters
+    ----------
+    request, plan
+        Id of the request, and its plan.
+    steps
+        Inputs of all peers, in the order of their times.
+    names
+        Peer address to name.
+    delays
+        Addresses of peers, and the delays between them in seconds, shape (peers, peers); None if they are not known.
+    cores
+        Peer address to its capacity, cores.
+    deaths
+        Events that say that a peer died, came back or started, in the order of their times.
+    """
+    found = _Collected(request, names)
+    for each in _with_deaths(handled(request, steps), deaths):
+        if isinstance(each, Handled):
+            found.message(each)
+        else:
+            found.life(each)
+    return found.replay(plan, "messages", delays, cores or {})
+
+
+def replay_events(
+    request: str,
+    plan: Plan,
+    journaled: Iterable[events.Event],
+    *,
+    names: Mapping[str, str],
+    delays: tuple[Sequence[str], Matrix] | None = None,
+    cores: Mapping[str, float] | None = None,
+) -> Replay:
+    """Make the replay of a request from the events in journals; parameters are those of :func:`replay`.
+
+    Parameters
+    ----------
+    request, plan
+        Id of the request, and its plan.
+    journaled
+        Events of all peers, in the order of their times.
+    names
+        Peer address to name.
+    delays
+        Addresses of peers, and the delays between them in seconds; None if they are not known.
+    cores
+        Peer address to its capacity, cores.
+    """
+    found = _Collected(request, names)
+    for event in journaled:
+        if isinstance(event, _LIVES):
+            found.life(event)
+        elif event.subject == request:
+            found.event(event)
+    return found.replay(plan, "events", delays, cores or {})
+
+
+_LIVES: Final = (events.PeerDeclaredDead, events.PeerRefutedDeath)
+
+
+def _with_deaths(messages: Sequence[Handled], deaths: Iterable[events.Event]) -> list[Handled | events.Event]:
+    """Both in the order of their times, without events before the first message."""
+    first = messages[0].exchange.at if messages else math.inf
+    both: list[Handled | events.Event] = [*messages, *(each for each in deaths if each.time >= first)]
+    return sorted(both, key=lambda each: each.exchange.at if isinstance(each, Handled) else each.time)
+
+
+class _Collected:
+    """Moments and graphs of one request, while they are collected."""
+
+    def __init__(self, request: str, names: Mapping[str, str]) -> None:
+        self.request = request
+        self.names = names
+        self.words = Names((), names)
+        self.origin = ""
+        self.outcome = "undecided"
+        self.began: float | None = None
+        self.moments: list[Moment] = []
+        self.graphs: list[Candidate] = []
+        self.looked_up: dict[str, None] = {}
+        self.dead: set[str] = set()
+
+    def name(self, address: str) -> str:
+        """Return the name of a peer."""
+        return self.names.get(address, address)
+
+    def _since(self, at: float) -> float:
+        if self.began is None:
+            self.began = at
+        return at - self.began
+
+    def message(self, each: Handled) -> None:
+        """Add a message with its consequences."""
+        exchange, message = each.exchange, each.message
+        if isinstance(message, driver.DelayMeasured) and not (exchange.outcomes or each.events):
+            return  # twice a second, as long as it runs
+        at = self._since(exchange.at)
+        if isinstance(message, driver.SubmitPlan):
+            self.origin = exchange.to
+        inner = getattr(message, "payload", None)
+        if isinstance(inner if isinstance(inner, Message) else message, directory.Lookup):
+            self.looked_up |= dict.fromkeys((inner or message).names)
+        verdicts = list(zip((str(tone) for tone in each.tones), exchange.outcomes, strict=True))
+        numbers = _numbers(message)
+        placed: dict[str, str] | None = None
+        for event in each.events:
+            numbers += _numbers_of(event)
+            placed = self._note(event) or placed
+        sender = exchange.sender if exchange.sender not in ("driver", "timer") else ""
+        self.moments.append(
+            Moment(
+                at,
+                _kind(message, each.events),
+                sender,
+                exchange.to,
+                _title(exchange.message) or "Timer",
+                exchange.text,
+                tuple(verdicts),
+                tuple(numbers),
+                tuple((hop.operator, self.name(hop.peer)) for hop in _path(message)),
+                placed,
+                received=exchange.received,
+            )
+        )
+
+    def event(self, event: events.Event) -> None:
+        """Add an event of a journal; a detail that nobody needs to see is no moment."""
+        at = self._since(event.time)
+        if isinstance(event, events.RequestSubmitted):
+            self.origin = self.name(event.peer)
+        text, tone = said(event)
+        placed = self._note(event)
+        if not text:
+            return
+        sender, to = self._way(event)
+        self.moments.append(
+            Moment(
+                at,
+                _kind_of(event),
+                sender,
+                to,
+                event.kind.replace("_", " ").capitalize(),
+                self.words.inside(text) if tone is Tone.NOTE else "",
+                ((str(tone), self.words.inside(text)),) if tone is not Tone.NOTE else (),
+                tuple(_numbers_of(event)),
+                tuple(("", self.name(peer)) for peer in getattr(event, "via", ())),
+                placed,
+            )
+        )
+
+    def _way(self, event: events.Event) -> tuple[str, str]:
+        """Return the peers between which something travelled, as far as an event says it."""
+        here = self.name(event.peer)
+        if isinstance(event, events.ProbeAccepted):
+            return (self.name(event.via[-1]) if event.via else self.origin), here
+        if isinstance(event, events.ProbeDropped):
+            return self.origin, self.name(event.at)
+        if isinstance(event, events.ComponentMoved | events.MoveBegun):
+            return self.name(event.at), self.name(event.to)
+        if isinstance(event, events.MigrationAnswered):
+            return self.name(event.target), here
+        return here, here
+
+    def life(self, event: events.Event) -> None:
+        """Add the death of a peer, or its return, once."""
+        peer, back = self.name(event.subject), isinstance(event, events.PeerRefutedDeath)
+        if self.began is None or (peer in self.dead) is not back:
+            return
+        (self.dead.discard if back else self.dead.add)(peer)
+        text = f"{peer} is alive again" if back else f"{peer} does not answer and counts as dead"
+        self.moments.append(
+            Moment(
+                event.time - self.began,
+                "death",
+                "",
+                peer,
+                "Peer alive" if back else "Peer dead",
+                text,
+                (("good" if back else "bad", f"noticed by {self.name(event.peer)}"),),
+                dead=() if back else (peer,),
+                alive=(peer,) if back else (),
+            )
+        )
+
+    def _note(self, event: events.Event) -> dict[str, str] | None:
+        """Take what an event says of graphs and of the outcome; return the peers that execute from now on."""
+        number = len(self.moments)
+        if isinstance(event, events.GraphEvaluated):
+            peers = {operator: self.name(peer) for operator, peer in event.peers.items()}
+            self.graphs.append(Candidate(peers, event.phi, event.delay_s, event.unqualified, number))
+        elif isinstance(event, events.GraphSelected):
+            peers = {operator: self.name(peer) for operator, peer in event.peers.items()}
+            for place in range(len(self.graphs) - 1, -1, -1):
+                if self.graphs[place].peers == peers:
+                    self.graphs[place] = msgspec.structs.replace(self.graphs[place], chosen=number)
+                    break
+        elif isinstance(event, events.ApplicationRunning):
+            self.outcome = "running"
+        elif isinstance(event, events.ApplicationEnded):
+            reason = f": {self.words.inside(event.reason)}" if event.reason else ""
+            if not (self.outcome.partition(":")[0] in ENDED and event.status == "stopped"):
+                self.outcome = f"{event.status.value}{reason}"
+        if isinstance(event, _DEPLOYED):
+            return {operator: self.name(peer) for operator, peer in event.peers.items() if peer}
+        if isinstance(event, events.PlacementCompleted):
+            return {operator: self.name(peer) for operator, peer in event.primaries.items()}
+        return None
+
+    def replay(
+        self, plan: Plan, source: str, delays: tuple[Sequence[str], Matrix] | None, cores: Mapping[str, float]
+    ) -> Replay:
+        """Return all that was collected."""
+        map_places = {} if delays is None else map_of(*delays)
+        known = dict.fromkeys([*self.names, *map_places])
+        peers = tuple(
+            Place(
+                self.name(address),
+                ring_position(address) / RING,
+                key_of(address)[:6],
+                *map_places.get(address, (None, None)),
+                cores.get(address),
+            )
+            for address in known
+        )
+        keys = tuple(self._key(name, list(known)) for name in self.looked_up) if known else ()
+        return Replay(
+            self.request,
+            plan.name,
+            {name: tuple(plan.upstream(name)) for name in plan.operators},
+            self.origin,
+            self.outcome,
+            source,
+            peers,
+            keys,
+            tuple(self.moments),
+            tuple(self.graphs),
+        )
+
+    def _key(self, name: str, addresses: Sequence[str]) -> Key:
+        at = number_of(key_of(name))
+        root = min(addresses, key=lambda address: distance(ring_position(address), at))
+        return Key(name, at / RING, self.name(root))
+
+
+def _kind(message: Message | None, recorded: Sequence[events.Event]) -> str:
+    if any(isinstance(event, events.GraphEvaluated | events.GraphSelected) for event in recorded):
+        return "graph"
+    inner = getattr(message, "payload", None)
+    kind = type(inner if isinstance(inner, Message) else message)
+    if kind.__name__ in _MOVES:
+        return "move"
+    parts = kind.__module__.split(".")
+    return next((_KINDS[part] for part in reversed(parts) if part in _KINDS), "run")
+
+
+def _kind_of(event: events.Event) -> str:
+    module = type(event).__module__.rpartition(".")[2]
+    name = type(event).__name__
+    if isinstance(event, events.GraphEvaluated | events.GraphSelected | events.ProbingEnded):
+        return "graph"
+    if "Probe" in name:
+        return "probe"
+    if module == "replicas":
+        return "replicas"
+    if module == "hot_spots" or "Move" in name or "Take" in name or "Taken" in name or "Moved" in name:
+        return "move"
+    if isinstance(event, events.RequestSubmitted):
+        return "command"
+    if isinstance(event, events.CandidatesFound | events.SharingFound | events.SignaturesFound):
+        return "look-up"
+    return "set-up" if module == "requests" or name in ("SetupFailed", "ComponentDeployed") else "run"
+
+
+def _title(name: str) -> str:
+    """A class name in words: ``PlacementRequest`` to ``Placement request``."""
+    return "".join(f" {letter.lower()}" if letter.isupper() and at else letter for at, letter in enumerate(name))
+
+
+def _path(message: Message | None) -> Sequence[Hop]:
+    return message.path if isinstance(message, composition.Probe | composition.Returned) else ()
+
+
+_UNITS: Final = {"processing capacity": "cores", "bandwidth": "bytes/s", "delay": "s", "QoS impact": "s"}
+
+
+def _numbers(message: Message | None) -> list[tuple[str, str]]:
+    match message:
+        case composition.Dropped(condition=condition, required=required, available=available):
+            unit = _UNITS.get(condition)
+            if unit is None:
+                return [("condition", condition)]
+            return [
+                ("condition", condition),
+                ("required", f"{required:.3g} {unit}"),
+                ("found", f"{available:.3g} {unit}"),
+            ]
+        case composition.Probe(budget=budget):
+            return [("budget", counted(budget, "path"))]
+    return []
+
+
+def _numbers_of(event: events.Event) -> list[tuple[str, str]]:
+    match event:
+        case events.ProbeAccepted():
+            found = [("cores left", f"{event.capacity:.3g}"), ("delay so far", seconds(event.so_far_s))]
+            if event.bandwidth is not None and math.isfinite(event.bandwidth):
+                found.append(("bandwidth left", f"{event.bandwidth:.3g} bytes/s"))
+            if event.impacts:
+                found.append(("applications projected", str(len(event.impacts))))
+            return found
+        case events.ProbeDropped():
+            return [("condition", event.condition)]
+        case events.GraphSelected():
+            late = [] if event.late is None or event.quantile_s is None else [
+                (f"delay of {share(1.0 - event.late)} of the tuples", seconds(event.quantile_s))
+            ]  # fmt: skip
+            return [("φ", f"{event.phi:.4g}"), ("projected delay", seconds(event.delay_s)), *late, ("rule", event.rule)]
+        case events.ProbingEnded():
+            counts = {"paths": event.paths, "probes dropped": event.dropped, "graphs": event.graphs}
+            return [(label, str(count)) for label, count in {**counts, "qualified": event.qualified}.items()]
+        case events.HotSpotDetected():
+            times = {"slack": event.slack, "predicted": event.predicted, "limit": event.departure_limit}
+            return [(label, seconds(time)) for label, time in times.items()]
+        case events.MigrationDecided():
+            return [("rate", f"{event.rate:.3g} tuples/s"), ("rate without", f"{event.remaining_rate:.3g} tuples/s")]
+        case events.ComponentMoved():
+            return [("moved in", seconds(event.seconds))]
+        case events.PlacementCompleted():
+            known = [] if event.availability is None else [("availability", share(event.availability))]
+            return [("replicas of each operator", str(event.degree)), *known]
+    return []
