@@ -29,10 +29,32 @@ def _each(peers: Mapping[str, Iterable[str]]) -> str:
 
 
 def _candidates(event: events.CandidatesFound) -> str:
-    return "; ".join(
-        f"{counted(len(peers), 'peer')} for {operator} ({_several(peers)})"
-        for operator, peers in event.candidates.items()
-    )
+    found = ((operator, list(peers)) for operator, peers in event.candidates.items())
+    return "; ".join(f"{counted(len(peers), 'peer')} for {operator} ({_several(peers)})" for operator, peers in found)
+
+
+def _dropped(event: events.ProbeDropped) -> str:
+    numbers = f"{event.required:.3g} required, {event.available:.3g} found"
+    text = f"{event.operator} at {event.at}: {event.condition}: {numbers}"
+    return f"{text}; {event.explanation}" if event.explanation else text
+
+
+def _lost(event: events.ReplicasLost) -> str:
+    return f"{event.at} died with {', '.join(f'the {role} of {name}' for name, role in event.replicas.items())}"
+
+
+def _asked(event: events.MigrationProjected) -> str:
+    answer = "accepts" if event.accepted else f"refuses: {event.reason}"
+    return f"asked by {event.source} to execute {event.operator}: {answer}"
+
+
+def _answered(event: events.MigrationAnswered) -> str:
+    answer = f"accepts {event.operator}" if event.accepted else f"refuses {event.operator}: {event.reason}"
+    return f"{event.target} {answer}"
+
+
+def _migrated(event: events.MigrationEnded) -> str:
+    return f"{event.operator} {f'stays: {event.failure}' if event.failure else f'has left for {event.target}'}"
 
 
 _WORDS: Final[Mapping[type[events.Event], Callable[[Any], str]]] = {
@@ -45,10 +67,7 @@ _WORDS: Final[Mapping[type[events.Event], Callable[[Any], str]]] = {
     events.EnginesChanged: lambda e: f"less is tried on Spark: {e.reason}",
     events.DeploymentConsidered: lambda e: f"{_several(e.operators)} may be deployed elsewhere, stage {e.stage}",
     events.ProbeAccepted: lambda e: f"{e.operator} could be executed here",
-    events.ProbeDropped: lambda e: (
-        f"{e.operator} at {e.at}: {e.condition}: {e.required:.3g} required, {e.available:.3g} found"
-        + (f"; {e.explanation}" if e.explanation else "")
-    ),
+    events.ProbeDropped: _dropped,
     events.GraphEvaluated: lambda e: (
         f"{_peers(e.peers)}, {seconds(e.delay_s)}" + (f": does not qualify: {e.unqualified}" if e.unqualified else "")
     ),
@@ -67,28 +86,20 @@ _WORDS: Final[Mapping[type[events.Event], Callable[[Any], str]]] = {
     events.MoveGivenUp: lambda e: f"{e.operator} did not move to {e.to}: {e.reason}",
     events.SharedStreamMoved: lambda e: f"{e.operator} of {e.of} has moved from {e.at} to {e.to}",
     events.LateRows: lambda e: f"{counted(e.dropped, 'row')} of {e.operator} came too late",
-    events.PlacementBegun: lambda e: f"{counted(e.degree, 'replica')} of each operator, attempt {e.attempt}",
+    events.PlacementBegun: lambda e: f"{counted(e.degree, 'replica')} of each operator are placed",
     events.ReplicaDecided: lambda e: f"{e.role} of {e.operator} at {e.at}",
     events.PlacementCompleted: lambda e: f"primaries: {_peers(e.primaries)}; backups: {_each(e.backups)}",
     events.PlacementFailed: lambda e: f"no placement was found: {e.reason}",
     events.PlacementAttemptFailed: lambda e: f"attempt {e.attempt} failed: {e.reason}",
     events.ReplicasDeployed: lambda e: f"active replicas: {_each(e.replicas)}",
-    events.ReplicasLost: lambda e: (
-        f"{e.at} died with {', '.join(f'the {role} of {name}' for name, role in e.replicas.items())}"
-    ),
+    events.ReplicasLost: _lost,
     events.ActiveReplicasLost: lambda e: f"{_several(e.operators)} at {e.at} lost: {e.reason}",
     events.HotSpotDetected: lambda e: f"tuples at {e.operator} have a slack of {seconds(e.slack)}",
     events.HotSpotDismissed: lambda e: f"nothing moves: {e.reason}",
     events.MigrationDecided: lambda e: f"{e.operator} should leave; asked: {_several(e.candidates) or 'no peer'}",
-    events.MigrationProjected: lambda e: (
-        f"asked by {e.source} for {e.operator}: {'accepts' if e.accepted else e.reason}"
-    ),
-    events.MigrationAnswered: lambda e: (
-        f"{e.target} {'accepts' if e.accepted else 'refuses'} {e.operator}" + ("" if e.accepted else f": {e.reason}")
-    ),
-    events.MigrationEnded: lambda e: (
-        f"{e.operator} {f'stays: {e.failure}' if e.failure else f'has left for {e.target}'}"
-    ),
+    events.MigrationProjected: _asked,
+    events.MigrationAnswered: _answered,
+    events.MigrationEnded: _migrated,
 }
 
 _MEASUREMENTS: Final = (events.SinkMeasured,)

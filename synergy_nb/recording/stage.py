@@ -168,8 +168,9 @@ class _Collected:
         if isinstance(message, driver.SubmitPlan):
             self.origin = exchange.to
         inner = getattr(message, "payload", None)
-        if isinstance(inner if isinstance(inner, Message) else message, directory.Lookup):
-            self.looked_up |= dict.fromkeys((inner or message).names)
+        asked = inner if isinstance(inner, Message) else message
+        if isinstance(asked, directory.Lookup):
+            self.looked_up |= dict.fromkeys(asked.names)
         verdicts = list(zip((str(tone) for tone in each.tones), exchange.outcomes, strict=True))
         numbers = _numbers(message)
         placed: dict[str, str] | None = None
@@ -287,8 +288,8 @@ class _Collected:
                 self.name(address),
                 ring_position(address) / RING,
                 key_of(address)[:6],
-                *map_places.get(address, (None, None)),
-                cores.get(address),
+                *(map_places.get(address) or (None, None)),
+                cores=cores.get(address),
             )
             for address in known
         )
