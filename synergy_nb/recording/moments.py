@@ -192,10 +192,9 @@ class Replay(msgspec.Struct, frozen=True):
         return f"Replay of {self.request}: {counts}; {self.outcome}. print(replay.to_text()) shows all"
 
     def _repr_mimebundle_(self, **options: Any) -> Any:
+        """What a notebook shows: the stage, or the text where nothing can draw it."""
         stage = self.view()
-        if stage is None:
-            return {"text/plain": repr(self)}
-        return stage._repr_mimebundle_(**options)
+        return {"text/plain": repr(self)} if stage is None else stage._repr_mimebundle_(**options)
 
 
 def _line(moment: Moment) -> str:

@@ -283,16 +283,7 @@ class _Collected:
         """Return all that was collected."""
         map_places = {} if delays is None else map_of(*delays)
         known = dict.fromkeys([*self.names, *map_places])
-        peers = tuple(
-            Place(
-                self.name(address),
-                ring_position(address) / RING,
-                key_of(address)[:6],
-                *(map_places.get(address) or (None, None)),
-                cores=cores.get(address),
-            )
-            for address in known
-        )
+        peers = tuple(self._place(address, map_places.get(address), cores.get(address)) for address in known)
         keys = tuple(self._key(name, list(known)) for name in self.looked_up) if known else ()
         return Replay(
             self.request,
@@ -306,6 +297,10 @@ class _Collected:
             tuple(self.moments),
             tuple(self.graphs),
         )
+
+    def _place(self, address: str, at: tuple[float, float] | None, cores: float | None) -> Place:
+        x, y = at or (None, None)
+        return Place(self.name(address), ring_position(address) / RING, key_of(address)[:6], x, y, cores)
 
     def _key(self, name: str, addresses: Sequence[str]) -> Key:
         at = number_of(key_of(name))

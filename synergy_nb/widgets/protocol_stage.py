@@ -1,0 +1,116 @@
+"""The stage: a widget that steps through what peers did for one request, message by message.
+
+The page receives the whole replay once, and moves through it without the kernel. The number of the moment and the
+arrangement of the peers are shared, so Python can set them and read them. The notebook's file holds neither the replay
+nor the script, but a picture of the moment, for viewers that cannot run a view.
+"""
+
+from __future__ import annotations
+
+from html import escape
+from importlib import resources
+from typing import Any
+
+import anywidget
+import traitlets
+
+from synergy_nb.recording.moments import Replay
+from synergy_nb.widgets.qos_view import BundleMissing, bundle
+from synergy_nb.widgets.stage_picture import VIEWS, default_view, svg
+
+__all__ = ["ProtocolStage"]
+
+
+class ProtocolStage(anywidget.AnyWidget):
+    """A stage on which a replay is stepped.
+
+    Parameters
+    ----------
+    replay
+        Replay to show.
+
+    Attributes
+    ----------
+    step : int
+        Number of the moment that is shown, from 0.
+    arrangement : str
+        Arrangement of the peers: ``ring`` or ``map``.
+
+    Examples
+    --------
+    >>> from synergy_nb.recording.moments import Moment, Replay
+    >>> moments = (Moment(0.0, "command", "", "peer-1", "Submit plan", "a plan"),)
+    >>> stage = ProtocolStage(Replay("r1", "plan", {}, "peer-1", "running", "messages", (), (), moments, ()))
+    >>> stage.step, stage.arrangement
+    (0, 'ring')
+    >>> stage.step = 1
+    Traceback (most recent call last):
+    ...
+    traitlets.traitlets.TraitError: step: 1; expected a moment from 0 to 0
+    >>> stage.close()
+    """
+
+    _esm = resources.files("synergy_nb.widgets").joinpath("loader.js").read_text("utf-8")
+    _version = traitlets.Unicode().tag(sync=True)
+    step = traitlets.Int(0).tag(sync=True)
+    arrangement = traitlets.Unicode("ring").tag(sync=True)
+
+    def __init__(self, replay: Replay) -> None:
+        self.replay = replay
+        try:
+            version = bundle("protocolstage")[0]
+        except BundleMissing:
+            version = ""
+        super().__init__(_version=version, arrangement=default_view(replay))
+        self.on_msg(lambda _, content, _buffers: self.on_page_message(str(content.get("kind"))))
+
+    @traitlets.validate("step")
+    def _check_step(self, proposal: Any) -> int:
+        last = max(len(self.replay.moments) - 1, 0)
+        step: int = proposal["value"]
+        if not 0 <= step <= last:
+            raise traitlets.TraitError(f"step: {step}; expected a moment from 0 to {last}")
+        return step
+
+    @traitlets.validate("arrangement")
+    def _check_arrangement(self, proposal: Any) -> str:
+        arrangement: str = proposal["value"]
+        if arrangement not in VIEWS or (arrangement == "map" and default_view(self.replay) != "map"):
+            known = "ring" if default_view(self.replay) == "ring" else " or ".join(VIEWS)
+            raise traitlets.TraitError(f"arrangement: {arrangement!r}; expected {known}")
+        return arrangement
+
+    def on_page_message(self, kind: str) -> None:
+        """Handle a message of a page: ``bundle`` requests the script, ``ready`` the replay.
+
+        Parameters
+        ----------
+        kind
+            Kind of the message; others are ignored.
+        """
+        if kind == "bundle":
+            version, script, style = bundle("protocolstage")
+            self.send({"kind": "bundle", "version": version, "script": script, "style": style})
+        elif kind == "ready":
+            self.send({"kind": "stage", "replay": self.replay.to_dict()})
+
+    def to_svg(self) -> str:
+        """The moment that is shown as one self-contained SVG."""
+        return svg(self.replay, self.step, self.arrangement)
+
+    def to_text(self) -> str:
+        """All moments as text for a terminal."""
+        return self.replay.to_text()
+
+    def __repr__(self) -> str:
+        return f"ProtocolStage of {self.replay!r}"
+
+    def _repr_mimebundle_(self, **options: Any) -> Any:
+        note = ""
+        try:
+            self._version = bundle("protocolstage")[0]
+        except BundleMissing as missing:
+            note = f"<p>{escape(str(missing)).capitalize()}. The picture shows one moment.</p>"
+        live = None if note else super()._repr_mimebundle_(**options)
+        data, metadata = live if live is not None else ({}, {})
+        return {**data, "text/plain": repr(self.replay), "text/html": f"{note}<div>{self.to_svg()}</div>"}, metadata

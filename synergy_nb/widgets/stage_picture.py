@@ -1,0 +1,212 @@
+"""One moment of a replay as a self-contained SVG: peers on the ring or the map, what travels, verdict and graphs."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from typing import Final
+
+from synergy_nb.drawing.svg import element, label, picture, themed
+from synergy_nb.recording.moments import Candidate, Moment, Place, Replay
+from synergy_nb.reporting.formatting import seconds
+
+__all__ = ["VIEWS", "default_view", "places", "state_at", "svg"]
+
+VIEWS: Final = ("ring", "map")  # arrangements of the peers
+SIZE: Final = 440.0  # width and height of the arrangement, pixels
+WIDTH: Final = 860.0
+MARGIN: Final = 52.0
+ROWS: Final = 6  # graphs that a picture shows
+ROOM: Final = 58  # characters of a line of text beside the arrangement
+NAMED: Final = 24  # peers up to which all have their names
+GLYPHS: Final = {"good": "✓", "bad": "▲", "note": "·"}
+
+#: Rules of the picture's parts; § stands for "within the picture", ¤ for the picture.
+_RULES: Final = """
+¤{max-width:100%;height:auto;font-variant-numeric:tabular-nums;
+font:13px system-ui,-apple-system,"Segoe UI",Roboto,"Helvetica Neue",Arial,sans-serif}
+§.page{fill:var(--page);stroke:var(--rule)}§text{fill:var(--ink)}
+§.soft{fill:var(--soft);font-size:12px}§.title{font-size:16px;font-weight:650}
+§.strong{font-weight:600}§.good{fill:var(--good)}
+§.bad{fill:var(--bad)}§.circle{fill:none;stroke:var(--rule);stroke-width:1.5}
+§.peer{fill:var(--box);stroke:var(--edge)}§.at{stroke:var(--go);stroke-width:2.5}
+§.dead{stroke:var(--bad);stroke-dasharray:3 2}§.busy{fill:var(--edge)}
+§.way{stroke:var(--go);stroke-width:2.5;fill:none}§.tip{fill:var(--go)}
+§.path{stroke:var(--path);stroke-width:2;fill:none;stroke-dasharray:5 4}
+§.rule{stroke:var(--rule)}
+"""
+_STYLE: Final = (
+    themed(
+        "synergy-stage-picture",
+        "--page:#fff;--ink:#16202b;--soft:#55616f;--rule:#dfe4e9;--edge:#b3bdc8;--box:#f7f9fb;--good:#146c38;"
+        "--bad:#b3261e;--go:#1f6fbf;--path:#b8500f",
+        "--page:#14181d;--ink:#e8edf3;--soft:#a9b4c0;--rule:#333c47;--edge:#55616f;--box:#1c232b;--good:#7ddba3;"
+        "--bad:#ff9a90;--go:#62a5f0;--path:#eb9256",
+    )
+    + _RULES.replace("§", ".synergy-stage-picture ").replace("¤", ".synergy-stage-picture")
+)
+
+
+def default_view(replay: Replay) -> str:
+    """Return the arrangement that a replay is shown in first: the map, where delays are known."""
+    return "map" if any(peer.x is not None for peer in replay.peers) else "ring"
+
+
+def places(replay: Replay, view: str, size: float = SIZE, margin: float = MARGIN) -> dict[str, tuple[float, float]]:
+    """Return the coordinates of peers in pixels, by name.
+
+    Parameters
+    ----------
+    replay
+        Replay with the peers.
+    view
+        Arrangement, from :data:`VIEWS`.
+    size, margin
+        Width and height of the arrangement, and the empty space at each side of it, pixels.
+    """
+    span = size - 2 * margin
+
+    def at(peer: Place) -> tuple[float, float]:
+        if view == "map" and peer.x is not None and peer.y is not None:
+            return margin + peer.x * span, margin + peer.y * span
+        angle = 2 * math.pi * peer.ring - math.pi / 2
+        return size / 2 + span / 2 * math.cos(angle), size / 2 + span / 2 * math.sin(angle)
+
+    return {peer.name: at(peer) for peer in replay.peers}
+
+
+def state_at(replay: Replay, step: int) -> tuple[dict[str, str], set[str]]:
+    """Return the peer that executes each operator after a moment, and the peers that count as dead then.
+
+    Parameters
+    ----------
+    replay
+        Replay with the moments.
+    step
+        Number of the moment, from 0.
+    """
+    placed: dict[str, str] = {}
+    dead: set[str] = set()
+    for moment in replay.moments[: step + 1]:
+        placed = placed if moment.placed is None else moment.placed
+        dead = (dead | set(moment.dead)) - set(moment.alive)
+    return placed, dead
+
+
+def svg(replay: Replay, step: int, view: str) -> str:
+    """Draw one moment of a replay.
+
+    Parameters
+    ----------
+    replay
+        Replay to draw.
+    step
+        Number of the moment, from 0.
+    view
+        Arrangement of the peers, from :data:`VIEWS`.
+    """
+    moment = replay.moments[step] if replay.moments else None
+    parts = [label(16, 28, f"{replay.request}: {_cut(replay.outcome, 90)}", "title")]
+    placed, dead = state_at(replay, step)
+    at = places(replay, view)
+    parts.append(element("g", "", *_arrangement(replay, moment, at, placed, dead, view), transform="translate(0 34)"))
+    y = 62.0
+    if moment is not None:
+        count = f"{step + 1} of {len(replay.moments)}"
+        parts.append(label(SIZE + 16, y, f"{seconds(moment.at)} after submission, {moment.kind} ({count})", "soft"))
+        way = f"{moment.sender} → {moment.to}" if moment.sender not in ("", moment.to) else moment.to
+        parts += [label(SIZE + 16, y + 24, way, "strong"), label(SIZE + 16, y + 44, moment.title, "strong")]
+        y += 64
+        lines = [(line, "") for line in _wrapped(moment.text)]
+        for tone, verdict in moment.verdicts[:4]:
+            lines += [(line, tone) for line in _wrapped(f"{GLYPHS[tone]} {verdict}")]
+        lines += [(f"{name}: {value}", "soft") for name, value in moment.numbers]
+        for line, kind in lines[:14]:
+            parts.append(label(SIZE + 16, y, line, kind))
+            y += 18
+    y = SIZE + 50.0
+    rows = _graphs(replay, step)
+    if rows:
+        parts += [label(16, y, "Complete graphs", "strong"), label(150, y, "φ", "soft"), label(230, y, "delay", "soft")]
+        for graph in rows:
+            y += 19
+            chosen = 0 <= graph.chosen <= step
+            kind = "good" if chosen else "bad" if graph.unqualified else ""
+            where = ", ".join(f"{operator}@{peer}" for operator, peer in graph.peers.items())
+            parts += [
+                label(16, y, "✓ chosen" if chosen else "▲ refused" if graph.unqualified else "·", kind),
+                label(150, y, "-" if graph.phi is None else f"{graph.phi:.4g}"),
+                label(230, y, seconds(graph.delay_s)),
+                label(310, y, _cut(graph.unqualified or where, 84)),
+            ]
+    size = (WIDTH, y + 16)
+    page = element("rect", "page", x=0.5, y=0.5, width=WIDTH - 1, height=size[1] - 1, rx="8")
+    title = f"{replay!r}"
+    return picture("synergy-stage-picture", title, size, [page, *parts], style=_STYLE)
+
+
+def _arrangement(
+    replay: Replay,
+    moment: Moment | None,
+    at: Mapping[str, tuple[float, float]],
+    placed: Mapping[str, str],
+    dead: set[str],
+    view: str,
+) -> list[str]:
+    parts = []
+    if view == "ring":
+        parts.append(element("circle", "circle", cx=SIZE / 2, cy=SIZE / 2, r=SIZE / 2 - MARGIN))
+    parts += _ways(moment, at)
+    operators: dict[str, list[str]] = {}
+    for operator, peer in placed.items():
+        operators.setdefault(peer, []).append(operator)
+    here = {moment.sender, moment.to} if moment is not None else set()
+    for peer in replay.peers:
+        x, y = at[peer.name]
+        kind = f"peer{' at' if peer.name in here else ''}{' dead' if peer.name in dead else ''}"
+        kind += " busy" if peer.name in operators else ""
+        parts.append(element("circle", kind, cx=x, cy=y, r=6.0 if peer.name in here or peer.name in operators else 4.0))
+        if len(replay.peers) <= NAMED or peer.name in here or peer.name in operators:
+            words = ", ".join([peer.name, *operators.get(peer.name, ())])
+            anchor = "middle" if abs(x - SIZE / 2) < SIZE / 8 else "start" if x < SIZE / 2 else "end"
+            parts.append(label(x, y - 10 if y < SIZE / 2 else y + 20, words, "soft", anchor=anchor))
+    return parts
+
+
+def _ways(moment: Moment | None, at: Mapping[str, tuple[float, float]]) -> list[str]:
+    """Lines of what travels, and of the path that it has behind it."""
+    if moment is None:
+        return []
+    parts = []
+    path = [at[peer] for _, peer in moment.path if peer in at]
+    if len(path) > 1:
+        line = "M" + " L".join(f"{x:.1f},{y:.1f}" for x, y in path)
+        parts.append(element("path", "path", d=line))
+    if moment.sender in at and moment.to in at and moment.sender != moment.to:
+        (x1, y1), (x2, y2) = at[moment.sender], at[moment.to]
+        angle = math.atan2(y2 - y1, x2 - x1)
+        tip = (x2 - 8 * math.cos(angle), y2 - 8 * math.sin(angle))
+        wings = [(tip[0] - 9 * math.cos(angle + turn), tip[1] - 9 * math.sin(angle + turn)) for turn in (-0.45, 0.45)]
+        parts.append(element("line", "way", x1=x1, y1=y1, x2=tip[0], y2=tip[1]))
+        parts.append(element("polygon", "tip", points=" ".join(f"{x:.1f},{y:.1f}" for x, y in (tip, *wings))))
+    return parts
+
+
+def _graphs(replay: Replay, step: int) -> list[Candidate]:
+    """Graphs that are known after a moment: the chosen one, then those with the least φ."""
+    known = [graph for graph in replay.graphs if graph.since <= step]
+    best = sorted(known, key=lambda graph: (not 0 <= graph.chosen <= step, graph.phi is None, graph.phi or 0.0))
+    return best[:ROWS]
+
+
+def _cut(words: str, room: int) -> str:
+    return words if len(words) <= room else f"{words[: room - 1]}…"
+
+
+def _wrapped(words: str) -> list[str]:
+    lines = [""]
+    for word in words.split():
+        if lines[-1] and len(lines[-1]) + len(word) >= ROOM:
+            lines.append("")
+        lines[-1] = f"{lines[-1]} {word}".strip()
+    return lines[:6] if lines != [""] else []

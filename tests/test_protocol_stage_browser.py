@@ -1,0 +1,121 @@
+"""The stage in a real Chromium: stepping by key and slider, the arrangements, the table of graphs, both themes."""
+
+from __future__ import annotations
+
+import pytest
+
+from synergy_nb import Simulation, source
+from synergy_nb.recording.moments import Replay
+from synergy_nb.widgets.protocol_stage import ProtocolStage
+from tests.browser import ARTEFACTS, BarePage
+from tests.test_qos_view_browser import CONTRAST
+
+COUNTS = "([name, count]) => document.querySelector(`#${name} .count`).innerText.startsWith(count)"
+SHOWN = "view => document.querySelector(`#${view} .synergy-stage:not(.empty)`)"
+
+
+@pytest.fixture(scope="module")
+def replay() -> Replay:
+    """A composition, a death and a take-over among twelve peers of a wide area."""
+    simulation = Simulation(12, seed=2)
+    packets = source("packets", seed=1, rate="100 tuples/s", duration="8 s", id="packets")
+    wide = packets.filter("bytes > 1000", id="wide")
+    sums = wide.aggregate(by="source", window="1 s", total="sum(bytes)", id="sums")
+    application = simulation.submit(sums.sink(delay="2 s"), spread=True)
+    application.results()
+    return application.replay()
+
+
+def shown(bare: BarePage, stage: ProtocolStage) -> str:
+    name = str(bare.show(stage).get_attribute("id"))
+    bare.until(SHOWN, name)
+    return name
+
+
+def test_moments_are_stepped_by_key_button_and_slider(bare: BarePage, replay: Replay) -> None:
+    stage = ProtocolStage(replay)
+    name = shown(bare, stage)
+    root, count = bare.page.locator(f"#{name} .synergy-stage"), bare.page.locator(f"#{name} .count")
+    last = len(replay.moments)
+    assert count.inner_text() == f"1 of {last}"
+    root.focus()
+    bare.page.keyboard.press("ArrowRight")
+    bare.page.keyboard.press("n")
+    bare.until_here(lambda: stage.step == 2)
+    assert count.inner_text() == f"3 of {last}"
+    assert bare.page.locator(f"#{name} .what").inner_text().startswith(replay.moments[2].title)
+    bare.page.keyboard.press("End")
+    bare.until_here(lambda: stage.step == last - 1)
+    bare.page.get_by_label("Previous moment").click()
+    bare.until_here(lambda: stage.step == last - 2)
+    bare.page.get_by_role("slider").fill("5")
+    bare.until_here(lambda: stage.step == 5)
+    stage.step = 7  # and from Python
+    bare.until("name => document.querySelector(`#${name} .count`).innerText.startsWith('8 of')", name)
+
+
+def test_playing_ends_at_the_last_moment(bare: BarePage, replay: Replay) -> None:
+    stage = ProtocolStage(replay)
+    name = shown(bare, stage)
+    bare.page.get_by_label("Pace").select_option("fast")
+    stage.step = len(replay.moments) - 3
+    bare.page.get_by_label("Play", exact=True).click()
+    bare.until_here(lambda: stage.step == len(replay.moments) - 1)
+    bare.until("name => document.querySelector(`#${name} [aria-label=Play]`)", name)
+
+
+def test_kinds_can_be_left_out(bare: BarePage, replay: Replay) -> None:
+    stage = ProtocolStage(replay)
+    name = shown(bare, stage)
+    kinds = {moment.kind for moment in replay.moments}
+    for kind in kinds - {"graph"}:
+        bare.page.locator(f"#{name} .kinds .{kind}").click()
+    bare.page.locator(f"#{name} .synergy-stage").focus()
+    bare.page.keyboard.press("ArrowRight")
+    first = next(at for at, moment in enumerate(replay.moments) if moment.kind == "graph")
+    bare.until_here(lambda: stage.step == first)
+
+
+def test_graphs_appear_when_they_are_known(bare: BarePage, replay: Replay) -> None:
+    stage = ProtocolStage(replay)
+    name = shown(bare, stage)
+    rows = f"#{name} .graphs tbody tr"
+    assert bare.page.locator(rows).count() == 0
+    stage.step = len(replay.moments) - 1
+    bare.until("rows => document.querySelectorAll(rows).length", rows)
+    assert bare.page.locator(rows).count() == len(replay.graphs)
+    assert bare.page.locator(f"{rows}.chosen").count() == 1
+    chosen = next(graph for graph in replay.graphs if graph.chosen >= 0)
+    bare.page.locator(f"{rows}.chosen").hover()
+    meant = bare.page.locator(f"#{name} .peer.meant")
+    assert {meant.nth(at).get_attribute("data-peer") for at in range(meant.count())} == {*chosen.peers.values()}
+
+
+def test_peers_are_on_the_map_and_on_the_ring(bare: BarePage, replay: Replay) -> None:
+    stage = ProtocolStage(replay)
+    name = shown(bare, stage)
+    peers = f"#{name} .peer"
+    assert bare.page.locator(peers).count() == len(replay.peers)
+    assert bare.page.locator(f"#{name} .key").count() == 0
+    bare.page.locator(f"#{name} .synergy-stage").focus()
+    bare.page.keyboard.press("m")
+    bare.until_here(lambda: stage.arrangement == "ring")
+    keys = bare.page.locator(f"#{name} .key")
+    assert {keys.nth(at).get_attribute("data-root") for at in range(keys.count())} == {key.root for key in replay.keys}
+
+
+@pytest.mark.parametrize("theme", ["light", "dark"])
+def test_it_is_legible_in_both_themes(bare: BarePage, replay: Replay, theme: str) -> None:
+    bare.page.emulate_media(color_scheme="light" if theme == "light" else "dark")
+    bare.page.set_viewport_size({"width": 1040, "height": 980})
+    stage = ProtocolStage(replay)
+    name = shown(bare, stage)
+    graph = next(at for at, moment in enumerate(replay.moments) if moment.kind == "graph")
+    probe = max((at for at, moment in enumerate(replay.moments) if len(moment.path) > 2), default=graph)
+    ARTEFACTS.mkdir(parents=True, exist_ok=True)
+    for at, arrangement in ((graph, "map"), (probe, "map"), (3, "ring"), (len(replay.moments) - 1, "ring")):
+        stage.step, stage.arrangement = at, arrangement
+        bare.until(COUNTS, [name, f"{at + 1} of"])
+        faint = bare.page.evaluate(CONTRAST.replace("synergy-qos", "synergy-stage"), name)
+        assert not faint, faint
+        bare.page.screenshot(path=ARTEFACTS / f"stage-{theme}-{arrangement}-{at}.png")
