@@ -37,6 +37,7 @@ from synergy_nb.runtime.data.host import Host
 from synergy_nb.runtime.process import service
 from synergy_nb.runtime.process.plugin import runtime_of
 from synergy_nb.runtime.process.requests import Fetch, Fetched, pack, unpack
+from synergy_nb.widgets.stage_picture import state_at
 from tests.waiting import DEADLINE
 
 EPOCH = dt.datetime(2026, 1, 1)  # noqa: DTZ001 - event times carry no zone
@@ -112,6 +113,9 @@ def test_a_finished_application_and_its_cluster_display_in_a_notebook(cluster: C
     assert "<table>" in application._repr_html_()
     assert "Cluster of 3 peers" in repr(cluster)
     assert "peer-2" in cluster._repr_html_()
+    replay = application.replay()
+    assert replay.source == "events"
+    assert state_at(replay, len(replay.moments) - 1)[0] == application.graph
     account = application.explain()
     assert account.selected is not None
     assert account.selected.peers == application.graph

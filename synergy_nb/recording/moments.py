@@ -138,9 +138,9 @@ class Replay(msgspec.Struct, frozen=True):
     origin
         Name of the peer at which it was submitted.
     outcome
-        Its state at the end, in words.
+        State of the request at the end, in words.
     source
-        What it was made of: ``messages`` or ``events``.
+        Values that it was made of: ``messages`` or ``events``.
     peers, keys, moments, graphs
         Peers with their places, names in the directory, moments in the order of their times, complete graphs.
     """

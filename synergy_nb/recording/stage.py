@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Mapping, Sequence
+from pathlib import Path
 from typing import Final
 
 import msgspec
@@ -17,20 +18,22 @@ from synergy_nb import events
 from synergy_nb.algorithms.composition import messages as composition
 from synergy_nb.control import driver_messages as driver
 from synergy_nb.control.graph import Hop
-from synergy_nb.control.peer import Message, key_of
+from synergy_nb.control.peer import Message, Record, key_of
 from synergy_nb.events.application_states import ENDED
 from synergy_nb.models.delay_matrix import Matrix
 from synergy_nb.overlay import directory_messages as directory
 from synergy_nb.overlay.ring import RING, distance, number_of, ring_position
 from synergy_nb.plan import Plan
+from synergy_nb.plan.units import WrongValue, nearest
 from synergy_nb.recording.event_words import said
 from synergy_nb.recording.moments import Candidate, Key, Moment, Place, Replay
 from synergy_nb.recording.peer_places import map_of
-from synergy_nb.recording.replay import Step
-from synergy_nb.recording.stepping import Handled, Names, Tone, handled
+from synergy_nb.recording.recording_file import read
+from synergy_nb.recording.replay import Step, compare
+from synergy_nb.recording.stepping import Handled, Names, Tone, handled, requests_of
 from synergy_nb.reporting.formatting import counted, seconds, share
 
-__all__ = ["replay", "replay_events"]
+__all__ = ["replay", "replay_events", "replay_file"]
 
 #: Module of a message to the kind of its moments.
 _KINDS: Final = {
@@ -123,6 +126,46 @@ def replay_events(
         elif event.subject == request:
             found.event(event)
     return found.replay(plan, "events", delays, cores or {})
+
+
+def replay_file(file: str | Path, request: str | None = None) -> Replay:
+    """Make the replay of one request from a recorded run: every peer is replayed, and every message is a moment.
+
+    Parameters
+    ----------
+    file
+        Recording, as ``Cluster(record=FILE)`` writes it.
+    request
+        Id of the request; None: the only one, or else the last one, of the recording.
+
+    Raises
+    ------
+    ValueError
+        If the file is no recording, or holds no such request; the text names those that it holds.
+    """
+    try:
+        recording = read(file)
+    except OSError as error:
+        raise ValueError(f"file: {str(file)!r}: {error.strerror}; expected a recording") from None
+    steps = compare(recording).steps
+    submitted = {each.request: each for each in requests_of(steps)}
+    if not submitted:
+        raise ValueError(f"file: {str(file)!r} holds no request; expected a recording of a run with submissions")
+    chosen = list(submitted)[-1] if request is None else request
+    if chosen not in submitted:
+        expected = f"one of {', '.join(submitted)}"
+        raise ValueError(f"request: {WrongValue(chosen, expected, nearest(chosen, submitted))}")
+    plan = next(
+        Plan.from_bytes(message.plan)
+        for message in (step.received for step in steps)
+        if isinstance(message, driver.SubmitPlan) and message.application == chosen
+    )
+    names = {life.address: life.name for life in recording.lives}
+    cores = {life.address: life.beginning.construction.config.cores for life in recording.lives}
+    records = (effect.event for step in steps for effect in step.effects if isinstance(effect, Record))
+    return replay(
+        chosen, plan, steps, names=names, cores=cores, deaths=[each for each in records if isinstance(each, _LIVES)]
+    )
 
 
 _LIVES: Final = (events.PeerDeclaredDead, events.PeerRefutedDeath)

@@ -16,13 +16,10 @@ Examples
 from __future__ import annotations
 
 import html
-import os
 from collections.abc import Callable, Mapping, Sequence
-from pathlib import Path
 from typing import Any, Final, TypeAlias
 
 import msgspec
-import numpy as np
 
 from synergy_nb.algorithms.availability import PlacementConfig
 from synergy_nb.algorithms.composition import CompositionConfig
@@ -53,7 +50,7 @@ from synergy_nb.reporting.formatting import seconds as span
 from synergy_nb.reporting.tables import as_html, as_text
 from synergy_nb.simulator.composed_world import STABLE, ComposedWorld
 from synergy_nb.simulator.knobs import Knobs
-from synergy_nb.simulator.network import CAPACITIES, Topology, measured, of_topohub, transit_stub
+from synergy_nb.simulator.network_choice import peers_named, topology_of
 from synergy_nb.simulator.scripted_faults import Faults
 from synergy_nb.simulator.simulated_application import SimulatedApplication
 
@@ -64,7 +61,6 @@ Network: TypeAlias = Any
 KEY_BYTES: Final = (16, 24, 32)  # lengths of a secret
 LATE: Final = 0.05  # default share of the tuples that may miss a limit, as on live peers
 SLICE: Final = 0.25  # virtual seconds between two looks of the views
-LOCAL_MS: Final = 1.0  # round-trip time of a local network, ms
 FEW: Final = 50  # peers up to which the failure detector pings as often as on live peers
 SHOWN: Final = 20  # peers in the display of a simulation
 HEADING: Final = ("peer", "other load", "promised", "cores", "components")
@@ -146,7 +142,7 @@ class Simulation(Knobs):
         for name, secret in (keys or {}).items():
             if not isinstance(secret, bytes) or len(secret) not in KEY_BYTES:
                 raise ValueError(f"keys: {name!r}; expected 16, 24 or 32 bytes")
-        topology = _topology(_names(peers), network, cores, seed)
+        topology = topology_of(peers_named(peers), network, cores, seed)
         composing = composition or CompositionConfig(late=LATE)
         config = PeerConfig(
             bandwidth=bandwidth,
@@ -474,34 +470,3 @@ def _words(step: Step) -> str:
     assert message is not None
     way = f"{step.deliveries[0].sender or 'driver'} → {step.life.name}"
     return f"{step.at:.4f} s  {way}  {type(message).__name__}  {describe(message)}".rstrip()
-
-
-def _names(peers: Any) -> list[str]:
-    if isinstance(peers, int) and not isinstance(peers, bool) and peers >= 1:
-        return [f"peer-{number}" for number in range(1, peers + 1)]
-    if isinstance(peers, Sequence) and not isinstance(peers, str) and peers:
-        names = [str(each) for each in peers]
-        if len(set(names)) == len(names) and all(isinstance(each, str) and each for each in peers):
-            return names
-    raise ValueError(f"peers: {peers!r}; expected a number of peers, at least 1, or their names, each once")
-
-
-def _topology(names: list[str], network: Any, cores: float | None, seed: int) -> Topology:
-    capacities = CAPACITIES if cores is None else {float(cores): 100.0}
-    if isinstance(network, Topology):
-        return network
-    if isinstance(network, str) and network in ("wide area", "local"):
-        if network == "wide area":
-            return transit_stub(names, seed=seed, capacities=capacities)
-        return measured(np.full((len(names), len(names)), LOCAL_MS), names, seed=seed, capacities=capacities)
-    if isinstance(network, os.PathLike) or (isinstance(network, str) and network.endswith(".npz")):
-        return measured(Path(network), names, seed=seed, capacities=capacities)
-    if isinstance(network, str) and "/" in network:
-        return of_topohub(network, names, seed=seed, capacities=capacities)
-    if isinstance(network, str) or not hasattr(network, "__len__"):
-        hint = did_you_mean(network, ("wide area", "local"))
-        raise ValueError(
-            f"network: {network!r}; expected 'wide area', 'local', round-trip times in ms or the path of an .npz file "
-            f"with them, a published network such as 'sndlib/germany50', or a Topology{hint}"
-        )
-    return measured(network, names, seed=seed, capacities=capacities)

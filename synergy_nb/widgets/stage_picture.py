@@ -35,16 +35,13 @@ font:13px system-ui,-apple-system,"Segoe UI",Roboto,"Helvetica Neue",Arial,sans-
 §.path{stroke:var(--path);stroke-width:2;fill:none;stroke-dasharray:5 4}
 §.rule{stroke:var(--rule)}
 """
-_STYLE: Final = (
-    themed(
-        "synergy-stage-picture",
-        "--page:#fff;--ink:#16202b;--soft:#55616f;--rule:#dfe4e9;--edge:#b3bdc8;--box:#f7f9fb;--good:#146c38;"
-        "--bad:#b3261e;--go:#1f6fbf;--path:#b8500f",
-        "--page:#14181d;--ink:#e8edf3;--soft:#a9b4c0;--rule:#333c47;--edge:#55616f;--box:#1c232b;--good:#7ddba3;"
-        "--bad:#ff9a90;--go:#62a5f0;--path:#eb9256",
-    )
-    + _RULES.replace("§", ".synergy-stage-picture ").replace("¤", ".synergy-stage-picture")
-)
+_STYLE: Final = themed(
+    "synergy-stage-picture",
+    "--page:#fff;--ink:#16202b;--soft:#55616f;--rule:#dfe4e9;--edge:#b3bdc8;--box:#f7f9fb;--good:#146c38;"
+    "--bad:#b3261e;--go:#1f6fbf;--path:#b8500f",
+    "--page:#14181d;--ink:#e8edf3;--soft:#a9b4c0;--rule:#333c47;--edge:#55616f;--box:#1c232b;--good:#7ddba3;"
+    "--bad:#ff9a90;--go:#62a5f0;--path:#eb9256",
+) + _RULES.replace("§", ".synergy-stage-picture ").replace("¤", ".synergy-stage-picture")
 
 
 def default_view(replay: Replay) -> str:
@@ -158,8 +155,8 @@ def _arrangement(
         parts.append(element("circle", "circle", cx=SIZE / 2, cy=SIZE / 2, r=SIZE / 2 - MARGIN))
     parts += _ways(moment, at)
     operators: dict[str, list[str]] = {}
-    for operator, peer in placed.items():
-        operators.setdefault(peer, []).append(operator)
+    for operator, name in placed.items():
+        operators.setdefault(name, []).append(operator)
     here = {moment.sender, moment.to} if moment is not None else set()
     for peer in replay.peers:
         x, y = at[peer.name]

@@ -97,6 +97,7 @@ class Application(Synchronous[AsyncApplication]):
     wait = synchronous(AsyncApplication.wait)
     events = synchronous(AsyncApplication.events)
     explain = synchronous(AsyncApplication.explain)
+    replay = synchronous(AsyncApplication.replay)
     stop = synchronous(AsyncApplication.stop)
 
     def __iter__(self) -> Iterator[pl.DataFrame]:

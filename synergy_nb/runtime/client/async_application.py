@@ -6,7 +6,7 @@ import asyncio
 import contextlib
 import math
 import uuid
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncIterator
 from typing import Any, Protocol
 
 import msgspec
@@ -14,15 +14,16 @@ import polars as pl
 
 from synergy_nb.dataflow.tuples import empty, encode
 from synergy_nb.errors import user_facing
-from synergy_nb.events import Event
 from synergy_nb.events.application_states import LASTING
 from synergy_nb.events.table import Events
 from synergy_nb.plan import Plan
 from synergy_nb.plan.stream_sharing import endless_sources
 from synergy_nb.plan.units import duration
+from synergy_nb.recording.moments import Replay
 from synergy_nb.reporting import formatting
 from synergy_nb.reporting.explanation import Explanation
 from synergy_nb.reporting.uncovered import coverage_sentences, uncovered
+from synergy_nb.runtime.client.accounts import Journals, explained, replayed
 from synergy_nb.runtime.client.feeds import Feed, Rows, items, supply
 from synergy_nb.runtime.client.results import Results
 from synergy_nb.runtime.client.waiting_display import displays_waiting, waiting
@@ -46,21 +47,11 @@ __all__ = ["AsyncApplication"]
 COLLECTED = 64 << 20  # most bytes that stop() collects, which is as much as a sink retains
 
 
-class ClusterAccess(Protocol):
+class ClusterAccess(Journals, Protocol):
     """The part of a cluster that an application needs."""
 
     async def request(self, peer: str, operation: str, payload: bytes = b"", timeout: float = 5.0) -> bytes:
         """Send a request to a peer and return its answer."""
-
-    async def events(self, subject: str = "") -> Events:
-        """Return the events in the peers' journals."""
-
-    async def troubles(self, since: float) -> list[Event]:
-        """Return the errors in the journals of the peers since a time in seconds."""
-
-    @property
-    def names(self) -> Mapping[str, str]:
-        """Peer address to name."""
 
     def name(self, address: str) -> str:
         """Return the name of a peer."""
@@ -486,14 +477,15 @@ class AsyncApplication:
                 await self._fetch_all(sink)
 
     async def events(self) -> Events:
-        """Return all events of the application in the peers' journals, by time; ``table()`` makes a table of them."""
+        """Return all its events in the peers' journals, ordered by time. ``table()`` makes a table of them."""
         return await self.cluster.events(self.id)
 
     @displays_waiting(lambda it: f"asking the peers about {it.id}")
     async def explain(self) -> Explanation:
         """Explain the placement of the application or its refusal: candidates, dropped probes, graphs, later events."""
-        state = await self.state()
-        events = await self.events()
-        since = min((event.time for event in events), default=-math.inf)
-        found = [*events, *await self.cluster.troubles(since)]
-        return Explanation(self.id, found, self.cluster.names, (state.status, state.reason))
+        return await explained(self.cluster, await self.state())
+
+    @displays_waiting(lambda it: f"asking the peers about {it.id}")
+    async def replay(self) -> Replay:
+        """Return what peers did for it, by their journals; a notebook shows a stage on which it can be stepped."""
+        return await replayed(self.cluster, self.id, self.plan)

@@ -13,11 +13,15 @@ import signal
 import threading
 import weakref
 from collections.abc import Coroutine, Mapping, Sequence
+from pathlib import Path
 from typing import Any, Final, TypeVar
 
 from synergy_nb.algorithms.composition import CompositionConfig
+from synergy_nb.errors import user_facing
 from synergy_nb.models.hot_spot_config import HotSpotConfig
 from synergy_nb.models.replication_config import ReplicationConfig
+from synergy_nb.recording.moments import Replay
+from synergy_nb.recording.stage import replay_file
 from synergy_nb.reporting.formatting import amount, share, size
 from synergy_nb.reporting.tables import as_html, as_text
 from synergy_nb.runtime.client.application import Application
@@ -238,6 +242,27 @@ class Cluster(Synchronous[AsyncCluster]):
     submit = synchronous(AsyncCluster.submit, _wrapped)
     stop = synchronous(AsyncCluster.stop)
     move = synchronous(AsyncCluster.move)
+
+    @staticmethod
+    @user_facing
+    def replay(file: str | os.PathLike[str], request: str | None = None) -> Replay:
+        """Return what peers did for one request of a recorded run, message by message.
+
+        A notebook shows a stage on which it can be stepped. No peers are needed: ``Cluster.replay("run.rec")``.
+
+        Parameters
+        ----------
+        file
+            Recording, as ``Cluster(record=FILE)`` writes it.
+        request
+            Id of the request; None: the last one of the recording.
+
+        Raises
+        ------
+        ValueError
+            If the file is no recording, or holds no such request; the text names those that it holds.
+        """
+        return replay_file(Path(file), request)
 
     @property
     def applications(self) -> Applications[Application]:

@@ -1,0 +1,83 @@
+"""The network and the peers that the arguments of a simulation ask for."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any, Final
+
+import numpy as np
+
+from synergy_nb.simulator.network import CAPACITIES, Topology, measured, of_topohub, transit_stub
+
+__all__ = ["peers_named", "topology_of"]
+
+LOCAL_MS: Final = 1.0  # round-trip time of a local network, ms
+
+
+def peers_named(peers: Any) -> list[str]:
+    """Return the names of the peers of a simulation.
+
+    Parameters
+    ----------
+    peers
+        Number of peers, or their names.
+
+    Raises
+    ------
+    ValueError
+        If it is neither.
+
+    Examples
+    --------
+    >>> peers_named(2), peers_named(["ann", "bob"])
+    (['peer-1', 'peer-2'], ['ann', 'bob'])
+    """
+    if isinstance(peers, int) and not isinstance(peers, bool) and peers >= 1:
+        return [f"peer-{number}" for number in range(1, peers + 1)]
+    if isinstance(peers, Sequence) and not isinstance(peers, str) and peers:
+        names = [str(each) for each in peers]
+        if len(set(names)) == len(names) and all(isinstance(each, str) and each for each in peers):
+            return names
+    raise ValueError(f"peers: {peers!r}; expected a number of peers, at least 1, or their names, each once")
+
+
+def topology_of(names: list[str], network: Any, cores: float | None, seed: int) -> Topology:
+    """Return the network of a simulation.
+
+    Parameters
+    ----------
+    names
+        Names of the peers.
+    network
+        Network: ``"wide area"``, ``"local"``, round-trip times in ms or the path of a file with them, the name of a
+        published network, or a topology, whose own peers count.
+    cores
+        Capacity of each peer in cores; None for the classes of the papers.
+    seed
+        Seed of the network, the sites and the capacities.
+
+    Raises
+    ------
+    ValueError
+        If it is no network; the text names what is.
+    """
+    capacities = CAPACITIES if cores is None else {float(cores): 100.0}
+    if isinstance(network, Topology):
+        return network
+    if isinstance(network, str) and network in ("wide area", "local"):
+        if network == "wide area":
+            return transit_stub(names, seed=seed, capacities=capacities)
+        return measured(np.full((len(names), len(names)), LOCAL_MS), names, seed=seed, capacities=capacities)
+    if isinstance(network, os.PathLike) or (isinstance(network, str) and network.endswith(".npz")):
+        return measured(Path(network), names, seed=seed, capacities=capacities)
+    if isinstance(network, str) and "/" in network:
+        return of_topohub(network, names, seed=seed, capacities=capacities)
+    if isinstance(network, str) or not hasattr(network, "__len__"):
+        hint = did_you_mean(network, ("wide area", "local"))
+        raise ValueError(
+            f"network: {network!r}; expected 'wide area', 'local', round-trip times in ms or the path of an .npz file "
+            f"with them, a published network such as 'sndlib/germany50', or a Topology{hint}"
+        )
+    return measured(network, names, seed=seed, capacities=capacities)
