@@ -9,6 +9,7 @@ from typing import Any, Final
 
 import numpy as np
 
+from synergy_nb.plan.units import did_you_mean
 from synergy_nb.simulator.network import CAPACITIES, Topology, measured, of_topohub, transit_stub
 
 __all__ = ["peers_named", "topology_of"]
