@@ -8,7 +8,7 @@ from synergy_nb import Simulation, source
 from synergy_nb.recording.moments import Replay
 from synergy_nb.widgets.protocol_stage import ProtocolStage
 from tests.browser import ARTEFACTS, BarePage
-from tests.test_qos_view_browser import CONTRAST
+from tests.contrast import faint
 
 COUNTS = "([name, count]) => document.querySelector(`#${name} .count`).innerText.startsWith(count)"
 SHOWN = "view => document.querySelector(`#${view} .synergy-stage:not(.empty)`)"
@@ -116,6 +116,5 @@ def test_it_is_legible_in_both_themes(bare: BarePage, replay: Replay, theme: str
     for at, arrangement in ((graph, "map"), (probe, "map"), (3, "ring"), (len(replay.moments) - 1, "ring")):
         stage.step, stage.arrangement = at, arrangement
         bare.until(COUNTS, [name, f"{at + 1} of"])
-        faint = bare.page.evaluate(CONTRAST.replace("synergy-qos", "synergy-stage"), name)
-        assert not faint, faint
+        assert faint(bare, f"#{name} .synergy-stage") == []
         bare.page.screenshot(path=ARTEFACTS / f"stage-{theme}-{arrangement}-{at}.png")
