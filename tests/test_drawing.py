@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from html import escape
 from itertools import pairwise
 from xml.etree import ElementTree as ET
 
@@ -12,6 +13,7 @@ from hypothesis import strategies as st
 
 from synergy_nb.drawing.graphs import STATES, Node, svg, text
 from synergy_nb.drawing.layout import layered
+from synergy_nb.plan.operator_texts import brief
 from tests.example_plans import figure_2_6, monitoring
 
 SVG = "{http://www.w3.org/2000/svg}"
@@ -210,3 +212,14 @@ def test_a_reader_of_the_text_sees_the_links_and_no_others(graph: tuple[list[Nod
 
 def test_figure_2_6_as_a_plan_is_drawn_with_its_kinds() -> None:
     assert "o6 (union)" in figure_2_6().to_text()
+
+
+def test_a_plan_is_drawn_with_what_its_operators_do_as_in_the_report() -> None:
+    plan = monitoring()
+    drawn = plan.to_svg()
+    assert f">{escape(brief(plan.operators['filter']))}<" in drawn
+    assert f">{escape(brief(plan.operators['aggregate']))}<" in drawn
+    with_peers = plan.to_svg({"filter": "peer-1"})
+    assert "peer-1" in with_peers
+    assert f">{escape(brief(plan.operators['aggregate']))}<" not in with_peers
+    assert "link = 'B'" in str(plan)

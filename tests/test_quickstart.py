@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from typing import TYPE_CHECKING, Any, Final
 
 import pytest
@@ -76,3 +77,47 @@ def test_all_cells_run_and_the_view_draws_moving_data(page: Page, jupyterlab: Ju
     page.screenshot(path=ARTEFACTS / "quickstart_after_a_kill.png")
     assert not faults, faults
     notebook.close()
+
+
+# Reopens a notebook without a kernel, and says what its outputs show.
+REOPEN: Final = """async path => {
+    await jupyterapp.restored;
+    const nobody = { kernel: null, kernelPreference: { shouldStart: false, canStart: false } };
+    const panel = await jupyterapp.commands.execute("docmanager:open", { path, factory: "Notebook", ...nobody });
+    await panel.context.ready;
+}"""
+REPLACED: Final = """() => {
+    const { textContent } = document.querySelector("[data-synergy-last]");
+    return textContent.includes("level 1") && !textContent.includes("level 4");
+}"""
+SHOWN: Final = """() => {
+    const seen = [...document.querySelectorAll(".jp-OutputArea-child")].filter(each => each.offsetHeight > 0);
+    return seen.map(each => [each.innerText.trim(), each.querySelectorAll("[data-synergy-last] svg.synergy-plane").length]);
+}"""
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(300)
+def test_a_reopened_notebook_shows_the_last_picture(page: Page, jupyterlab: JupyterLab) -> None:
+    sources = ["from synergy_nb import explore\nshown = explore.load_levels()\nshown", "shown.set(levels=2).sentence"]
+    cells = [{"cell_type": "code", "execution_count": None, "id": f"c{number}", "metadata": {}, "outputs": [],
+              "source": source} for number, source in enumerate(sources)]  # fmt: skip
+    path = jupyterlab.folder / "last_picture.ipynb"
+    metadata = {"kernelspec": {"display_name": "Python 3", "language": "python", "name": "python3"}}
+    path.write_text(json.dumps({"cells": cells, "metadata": metadata, "nbformat": 4, "nbformat_minor": 5}), "utf-8")
+    notebook = jupyterlab.open(page, path.name)
+    notebook.start()
+    notebook.finish(ALL_CELLS)
+    page.locator(".synergy-explorer").wait_for()
+    assert page.locator("[data-synergy-last]").is_hidden()  # the live view is there
+
+    # the picture is replaced some seconds after the first
+    page.wait_for_function(REPLACED)
+    page.evaluate("async () => { await panel.context.save(); await panel.sessionContext.shutdown(); }")
+    page.reload()
+    page.wait_for_function("() => globalThis.jupyterapp !== undefined")
+    page.evaluate(REOPEN, path.name)
+    page.locator("[data-synergy-last] svg.synergy-plane").wait_for()
+    shown = page.evaluate(SHOWN)
+    assert [pictures for _, pictures in shown] == [1, 0]
+    assert not [text for text, _ in shown if "model not found" in text or "Loading widget" in text]

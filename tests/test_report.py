@@ -22,9 +22,10 @@ from synergy_nb.events import (
     SinkMeasured,
 )
 from synergy_nb.plan import Plan
+from synergy_nb.plan.operator_texts import brief
 from synergy_nb.reporting.explanation import Explanation
 from synergy_nb.widgets.charts import Delay, delay_chart, delays
-from synergy_nb.widgets.report import Number, Table, Verdict, report, summary
+from synergy_nb.widgets.report import Number, Table, Verdict, report
 from tests import qos_story
 
 A, B = "tcp://10.0.0.1:1", "tcp://10.0.0.2:2"
@@ -227,7 +228,7 @@ def test_labels_that_would_meet_are_moved_apart() -> None:
 
 
 def test_operators_are_summarised_in_a_few_words() -> None:
-    said = {name: summary(operator) for name, operator in monitoring_plan().operators.items()}
+    said = {name: brief(operator) for name, operator in monitoring_plan().operators.items()}
     assert said == {
         "source": "packets",
         "filter": "bytes < 1500 AND link…",

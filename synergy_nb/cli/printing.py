@@ -14,7 +14,7 @@ from synergy_nb import __version__
 from synergy_nb.cli.console import fields, out
 from synergy_nb.cli.doctor import Finding
 from synergy_nb.cli.run_command import Run
-from synergy_nb.plan import Plan
+from synergy_nb.plan import Plan, operator_texts
 from synergy_nb.plan.replica_agreement import agreement_text
 from synergy_nb.reporting.formatting import (
     DISCIPLINE_NAMES,
@@ -103,7 +103,7 @@ def show_plan(plan: Plan) -> None:
     out.print(Text(plan.name, style="bold"))
     out.print(Text(f"quality of service: {requirement(plan)}", style="dim"))
     out.print()
-    out.print(Text("\n".join("  " + line for line in plan.to_text().splitlines()), no_wrap=True, overflow="ellipsis"))
+    out.print(Text("\n".join("  " + line for line in plan.to_text({}).splitlines()), no_wrap=True, overflow="ellipsis"))
     out.print()
     if plan.qos.active is not None:
         out.print(Text("\n".join(f"  {line}" for line in agreement_text(plan).splitlines())))
@@ -115,7 +115,7 @@ def show_plan(plan: Plan) -> None:
     table.add_column("cores", justify="right", no_wrap=True)
     for name, operator in plan.operators.items():
         does = operator.kind if operator.kind == name else f"{operator.kind}"
-        said = pages.summary(operator)
+        said = operator_texts.brief(operator)
         pinned = f" at {operator.at}" if operator.at else ""
         table.add_row(name, f"{does} {said}{pinned}".strip(), rate(plan.rate(name)), f"{plan.load(name):.2g}")
     out.print(table)

@@ -126,7 +126,11 @@ export default {
 
     model.on("change:answers", onAnswer);
     draw();
+    // The still picture is hidden wherever the live one is on the page.
+    const hiding = make("style", "", `[data-synergy-last="${model.get("_still")}"] { display: none; }`);
+    document.head.append(hiding);
     return () => {
+      hiding.remove();
       clearTimeout(waiting);
       model.off("change:answers", onAnswer);
     };

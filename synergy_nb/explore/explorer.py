@@ -17,6 +17,8 @@ from typing import Any, NamedTuple, TypeAlias
 import anywidget
 import traitlets
 
+from synergy_nb.widgets.last_picture import LastPicture
+
 __all__ = ["Choice", "Control", "Drawn", "Explorer", "Range", "Value", "Values"]
 
 Value: TypeAlias = float | str
@@ -136,6 +138,7 @@ class Explorer(anywidget.AnyWidget):
     numbers: traitlets.List[Any] = traitlets.List().tag(sync=True)
     sentence = traitlets.Unicode().tag(sync=True)
     answers = traitlets.Int(0).tag(sync=True)
+    _still = traitlets.Unicode().tag(sync=True)  # name of the last picture, which the page hides
 
     def __init__(
         self,
@@ -162,6 +165,8 @@ class Explorer(anywidget.AnyWidget):
             sentence=drawn.sentence,
         )
         self._good = first
+        self._last_picture = LastPicture()
+        self._still = self._last_picture.key = str(self.model_id)
         self.observe(self._changed, "values")
         self.on_msg(lambda _, content, _buffers: self.press(str(content.get("button"))))
 
@@ -194,6 +199,11 @@ class Explorer(anywidget.AnyWidget):
         data, metadata = live if live is not None else ({}, {})
         return {**data, "text/plain": repr(self), "text/html": f"<div>{self.picture}</div>"}, metadata
 
+    def _ipython_display_(self) -> None:
+        data, metadata = self._repr_mimebundle_()
+        text, drawn = data.pop("text/plain"), data.pop("text/html")
+        self._last_picture.show(data, metadata, text, drawn)
+
     def _checked(self, values: Values) -> dict[str, Value]:
         unknown = [name for name in values if name not in self._controls]
         if unknown:
@@ -218,3 +228,4 @@ class Explorer(anywidget.AnyWidget):
             self.numbers = [list(pair) for pair in drawn.numbers]
             self.sentence = drawn.sentence
             self.answers += 1
+        self._last_picture.changed(lambda: (repr(self), f"<div>{self.picture}</div>"))

@@ -371,7 +371,7 @@ class Plan:
         Parameters
         ----------
         details
-            Second line of a node, by id, such as the peer that it runs on.
+            Second line of a node, by id, such as the peer that it runs on; None: what the operator does.
         states
             State of a node by id, an element of ``drawing.STATES``.
         """
@@ -473,6 +473,7 @@ def part_of(operator: Operator) -> tuple[Plan, tuple[str, ...]]:
 def _picture(plan: Plan, details: Mapping[str, str] | None, states: Mapping[str, str] | None) -> tuple[Any, Any]:
     """Make nodes and edges for :mod:`synergy_nb.drawing.graphs`."""
     from synergy_nb.drawing.graphs import Node  # noqa: PLC0415 - only people need pictures
+    from synergy_nb.plan import operator_texts  # noqa: PLC0415 - as above
 
     nodes = []
     for name, operator in plan.operators.items():
@@ -481,6 +482,8 @@ def _picture(plan: Plan, details: Mapping[str, str] | None, states: Mapping[str,
         label = name if operator.kind in (name, "source") else f"{name} ({operator.kind})"
         columns = ", ".join(f"{column} {kind}" for column, kind in plan.schema(name).items())
         tooltip = f"{own}\ncolumns: {columns}\n{plan.rate(name):.4g} tuples/s, {plan.load(name):.3g} cores"
-        detail = (details or {}).get(name) or (f"at {operator.at}" if operator.at else "")
+        does = operator_texts.brief(operator) if details is None else ""
+        at = f"at {operator.at}" if operator.at else ""
+        detail = (details or {}).get(name) or ", ".join(filter(None, (does, at)))
         nodes.append(Node(name, label, detail=detail, state=(states or {}).get(name, ""), tooltip=tooltip))
     return nodes, [(up, name) for name, operator in plan.operators.items() for up in operator.inputs]

@@ -19,7 +19,7 @@ from synergy_nb.plan.active_replicas import original
 from synergy_nb.reporting.formatting import DISCIPLINE_NAMES, HOTSPOT_MODES, counted, rate, seconds, share, size
 from synergy_nb.reporting.reasons import Reasons, replica_reason
 
-__all__ = ["counts", "lines"]
+__all__ = ["compared", "counts", "lines"]
 
 # Text of each requirement, and of the check for it.
 REQUIREMENTS: Final = {
@@ -138,7 +138,7 @@ def lines(explanation: Reasons) -> list[str]:
         written.append(f"  and {len(others) - 4} more graphs")
     written.extend(
         f"  dropped: {drop.operator} at {drop.at}: {drop.condition}: "
-        + (explanation.readable(drop.explanation) or _compared(drop))
+        + (explanation.readable(drop.explanation) or compared(drop))
         for drop in explanation.dropped[:8]
     )
     if explanation.delay is not None:
@@ -230,7 +230,7 @@ def _close(limit: float | None, selected: GraphSelected) -> str:
     return f"{many}, close enough to the limit of {seconds(limit)}"
 
 
-def _compared(drop: ProbeDropped) -> str:
+def compared(drop: ProbeDropped) -> str:
     """Text about the required and the available value of a failed condition."""
     if drop.condition == "delay":
         over = f", more than {share(drop.tolerated)} over" if drop.tolerated else ""

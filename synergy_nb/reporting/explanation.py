@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import html
 from typing import Any
 
 from msgspec import to_builtins
 
 from synergy_nb.events import Event
 from synergy_nb.reporting.account import lines
+from synergy_nb.reporting.explanation_page import page
 from synergy_nb.reporting.reasons import Reasons
 
 __all__ = ["Explanation"]
@@ -75,7 +75,7 @@ class Explanation(Reasons):
         return str(self)
 
     def _repr_html_(self) -> str:
-        return f"<pre style='white-space: pre-wrap'>{html.escape(str(self))}</pre>"
+        return page(self)
 
 
 def _plain(event: Event) -> dict[str, Any]:

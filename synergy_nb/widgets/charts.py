@@ -25,7 +25,8 @@ STYLE: Final = """
 .synergy-chart .event{stroke:var(--soft);stroke-dasharray:2 3}.synergy-chart .event-label{font-size:12px}
 .synergy-chart .band{fill:var(--p99);opacity:.1}
 .synergy-chart polyline{fill:none;stroke-width:2;stroke-linejoin:round;stroke-linecap:round}
-.synergy-chart polyline.p50{stroke:var(--p50)}.synergy-chart polyline.p99{stroke:var(--p99)}
+.synergy-chart polyline.p50{stroke:var(--p50);stroke-width:1.5}
+.synergy-chart polyline.p99{stroke:var(--p99);stroke-width:3.5}
 .synergy-chart circle.p50{fill:var(--p50)}.synergy-chart circle.p99{fill:var(--p99)}
 .synergy-chart circle{stroke:var(--card);stroke-width:1.4}.synergy-chart circle.reach{fill:transparent;stroke:none}
 .synergy-chart .p50-label{fill:var(--p50);font-weight:650}.synergy-chart .p99-label{fill:var(--p99);font-weight:650}

@@ -43,6 +43,12 @@ export default {
       note.textContent = "The live view waits for its kernel. If there is none any more, run the cell again.";
       el.append(note);
     }, 3000);
+    // The still picture of the view is hidden wherever the live one is on the page.
+    const hiding = document.createElement("style");
+    const hide = (name) => {
+      if (name) hiding.textContent = `[data-synergy-last="${name}"] { display: none; }`;
+      document.head.append(hiding);
+    };
     let leave = null;
     let left = false;
     const early = [];
@@ -55,12 +61,14 @@ export default {
       sheet.textContent = style;
       el.replaceChildren(sheet);
       leave = view.render({ ...context, early });
+      hide(model.get("_still"));
     });
     return () => {
       left = true;
       clearTimeout(hint);
       stop();
       leave?.();
+      hiding.remove();
     };
   },
 };

@@ -32,11 +32,13 @@ import traitlets
 from synergy_nb.drawing.graphs import placed
 from synergy_nb.errors import SynergyError
 from synergy_nb.events import RequestSubmitted
+from synergy_nb.events.application_states import ENDED
 from synergy_nb.events.journal import Journal
 from synergy_nb.plan import Plan
 from synergy_nb.widgets import static_view
 from synergy_nb.widgets.component_status import drawn_plan
 from synergy_nb.widgets.journal_series import JournalSeries
+from synergy_nb.widgets.last_picture import LastPicture
 from synergy_nb.widgets.line_history import Line
 from synergy_nb.widgets.status_text import shown_flows, shown_peers, status_pieces
 
@@ -111,6 +113,7 @@ class QoSView(anywidget.AnyWidget):
 
     _esm = resources.files("synergy_nb.widgets").joinpath("loader.js").read_text("utf-8")
     _version = traitlets.Unicode().tag(sync=True)
+    _still = traitlets.Unicode().tag(sync=True)  # name of the last picture, which the page hides
 
     def __init__(
         self,
@@ -142,11 +145,14 @@ class QoSView(anywidget.AnyWidget):
         self._loop: asyncio.AbstractEventLoop | None = None
         self._checking = False
         self._closed = False
+        self._last_picture = LastPicture(lock=self._lock)
+        self._over = False  # whether what it shows had ended when the last picture was made
         try:
             version = bundle("qosview")[0]
         except BundleMissing:
             version = ""
         super().__init__(_version=version)
+        self._still = self._last_picture.key = str(self.model_id)
         self.on_msg(
             lambda _, content, _buffers: self.on_page_message(
                 str(content.get("kind")), str(content.get("copy", ""))[:100]
@@ -180,6 +186,10 @@ class QoSView(anywidget.AnyWidget):
         with self._lock:
             if self._read_journal():
                 self._dirty = True
+                shown = self._readings.application
+                over = self._readings.closed or (shown is not None and self._readings.run(shown).status in ENDED)
+                self._last_picture.changed(self._drawn, final=over and not self._over)
+                self._over = over
             self._flush()
 
     def to_svg(self) -> str:
@@ -197,6 +207,7 @@ class QoSView(anywidget.AnyWidget):
     def close(self) -> None:
         """End the subscription, and remove the view from the pages."""
         with self._lock:
+            self._last_picture.changed(self._drawn, final=True)
             self._closed = True
             self._pages.clear()
             if self._timer is not None:
@@ -207,6 +218,16 @@ class QoSView(anywidget.AnyWidget):
             leave()
         super().close()
         self.__dict__.pop("_repr_mimebundle_", None)  # closing hides it, but the last state can still be shown
+
+    def _drawn(self) -> tuple[str, str]:
+        """The present state as text and as a picture."""
+        with self._lock:
+            return self.to_text(), f"<div>{self.to_svg()}</div>"
+
+    def _ipython_display_(self) -> None:
+        data, metadata = self._repr_mimebundle_()
+        text, drawn = data.pop("text/plain"), data.pop("text/html")
+        self._last_picture.show(data, metadata, text, drawn)
 
     def __repr__(self) -> str:
         with self._lock:

@@ -16,8 +16,7 @@ from typing import Any, NamedTuple
 
 from synergy_nb.drawing import graphs
 from synergy_nb.events import Event, PeerMeasured, SinkMeasured
-from synergy_nb.plan import Operator, Plan
-from synergy_nb.plan.catalogue import KINDS, parameters_of
+from synergy_nb.plan import Plan, operator_texts
 from synergy_nb.reporting.account import counts
 from synergy_nb.reporting.explanation import Explanation
 from synergy_nb.reporting.formatting import DISCIPLINE_NAMES, HOTSPOT_MODES, amount, cell, rate, seconds, share
@@ -188,13 +187,13 @@ def _plan(plan: Plan) -> str:
     ]
     stated = ", ".join(filter(None, requirements)) or "none"
     nodes = [
-        graphs.Node(name, name, detail=summary(operator), tooltip=_parameters(operator))
+        graphs.Node(name, name, detail=operator_texts.brief(operator), tooltip=operator_texts.parameters(operator))
         for name, operator in plan.operators.items()
     ]
     edges = [(up, name) for name in plan.operators for up in plan.upstream(name)]
     picture = graphs.svg(nodes, edges, title=f"query plan {plan.name}", direction="down")
     operators = [
-        (name, _parameters(operator), rate(plan.rate(name)), f"{amount(plan.load(name))} cores")
+        (name, operator_texts.parameters(operator), rate(plan.rate(name)), f"{amount(plan.load(name))} cores")
         for name, operator in plan.operators.items()
     ]
     streams = [(name, plan.stream_name(name), plan.stream_key(name)) for name in plan.operators]
@@ -207,32 +206,6 @@ def _plan(plan: Plan) -> str:
         + _table(Table("", ("stream of", "name", "key"), streams))
         + "</details>"
     )
-
-
-def summary(operator: Operator) -> str:
-    """Summary of an operator's parameters, for the second line of its box."""
-    text = KINDS[operator.kind].brief(operator.params) if operator.kind in KINDS else ""
-    return text if len(text) <= 22 else text[:21] + "…"
-
-
-def _parameters(operator: Operator) -> str:
-    """Parameters with another value than the default, with units."""
-    known = parameters_of(operator.kind, operator.params)
-    texts = []
-    for name, value in operator.params.items():
-        parameter = known.get(name)
-        if parameter is None or value in (parameter.default, None, [], ""):
-            continue
-        texts.append(f"{name}: {parameter.write(value) if parameter.write is not None else _written(value)}")
-    return "; ".join(texts)
-
-
-def _written(value: Any) -> str:
-    if isinstance(value, Mapping):
-        return ", ".join(name if name == inner else f"{name} = {inner}" for name, inner in value.items())
-    if isinstance(value, list):
-        return ", ".join(map(str, value))
-    return f"{value:.6g}" if isinstance(value, float) else str(value)
 
 
 def _graph(plan: Plan, explanation: Explanation) -> str:

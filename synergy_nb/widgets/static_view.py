@@ -93,6 +93,9 @@ def svg(readings: JournalSeries, plan: Plan | None = None) -> str:
     if len(peers) > 2 * SHOWN:
         y += 19
         parts.append(label(16, y, f"and {len(peers) - 2 * SHOWN} more peers", "soft"))
+    for words in [each for sentence in pieces.get("loads", {}).get("list", ()) for each in _wrapped(sentence, 112)]:
+        y += 18
+        parts.append(label(16, y, words, "soft"))
     slacks = [piece for name, piece in pieces.items() if name.startswith("part:") and piece.get("slack")]
     if slacks:
         rows_of_slack, y = _slacks(slacks[: 2 * SHOWN], y + 26)

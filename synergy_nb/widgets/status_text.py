@@ -7,6 +7,7 @@ those that have changed.
 from __future__ import annotations
 
 import re
+from collections import Counter
 from typing import Any, Final
 
 from synergy_nb.events.application_states import ENDED, Status
@@ -22,6 +23,11 @@ __all__ = ["by_name", "shown_flows", "shown_peers", "status_pieces"]
 
 WORST: Final = 8  # number of errors of peers that are shown
 PAST: Final = 5  # number of ended applications in the view of a cluster
+APART: Final = 0.15  # measured load beyond the promised one that is explained, as a share of the capacity
+LOADS: Final = (
+    "Measured is the processor time of the peer, of the cores that it offers. Promised is what admitted plans have "
+    "reserved there, by the costs that they state or that peers have measured."
+)
 _STATUS: Final[dict[str, tuple[str, str, str]]] = {  # glyph, word, tone
     Status.COMPOSING: ("○", "being composed", "note"),
     Status.RUNNING: ("●", "running", "good"),
@@ -76,13 +82,15 @@ def status_pieces(readings: JournalSeries, plan: Plan | None = None) -> dict[str
     dict
         ``head``: title, status and one sentence. ``flow:…`` of each sink, ``peer:…`` of each peer, ``part:…`` of each
         component: names, texts with units, and plain numbers for drawings. ``marks``: events of
-        the applications; ``troubles``: errors of peers.
+        the applications; ``troubles``: errors of peers; ``loads``: the meaning of the two loads of a peer, and why they
+        differ where they do.
     """
     flows, peers = shown_flows(readings), shown_peers(readings)
     many = readings.application is None or len(flows) > 1
     pieces = {"head": _head(readings, flows, peers, plan)}
     for flow in flows:
         pieces[f"flow:{flow.application}/{flow.sink}"] = _flow(readings, flow, plan, many=many)
+    _tell_apart([pieces[f"flow:{flow.application}/{flow.sink}"] for flow in flows])
     for rank, peer in enumerate(peers):
         pieces[f"peer:{peer.address}"] = _peer(readings, peer, rank)
     components: dict[str, list[Component]] = {}
@@ -91,6 +99,9 @@ def status_pieces(readings: JournalSeries, plan: Plan | None = None) -> dict[str
     for run in shown_runs(readings):
         if readings.application is not None or run.status not in ENDED:
             pieces |= pieces_of(readings, run, components.get(run.application, ()), plan)
+    if peers:
+        shares = [_difference(readings, peer) for peer in peers]
+        pieces["loads"] = {"about": LOADS, "list": [sentence for sentence in shares if sentence][:WORST]}
     pieces["marks"] = {"list": _marks(readings)}
     pieces["troubles"] = {"list": _troubles(readings)}
     return pieces
@@ -324,6 +335,29 @@ def _flow(readings: JournalSeries, flow: Flow, plan: Plan | None, *, many: bool)
         "tuples": f"{counted(flow.tuples, 'result')}{dropped}",
         "limits": {"delay": flow.limit, "miss": allowed_miss, "rate": required_rate},
     }
+
+
+def _difference(readings: JournalSeries, peer: Peer) -> str:
+    """Why a peer uses much more than was promised; empty if it does not."""
+    load = peer.load
+    if load is None or peer.gone or load - peer.promised < APART:
+        return ""
+    running = [each.stats.load for each in readings.components.values()
+               if each.peer == peer.address and each.deployed and each.stats is not None]  # fmt: skip
+    work = sum(running) / peer.cores
+    name = readings.name(peer.address)
+    parts = f"{name} uses {load * 100:.0f} %, and {peer.promised * 100:.0f} % are promised: its operators use "
+    if work - peer.promised >= APART:
+        return f"{parts}{work * 100:.0f} %, more than was reserved, as their rates or costs are higher than expected."
+    return f"{parts}{work * 100:.0f} %; the rest is work of the peer itself, such as messages and loading code."
+
+
+def _tell_apart(flows: list[dict[str, Any]]) -> None:
+    """Add its application's id to each sink that has the same label as another one."""
+    labels = Counter(flow["label"] for flow in flows)
+    for flow in flows:
+        if flow["label"] and labels[flow["label"]] > 1:
+            flow["label"] = f"{flow['label']} ({flow['application']})"
 
 
 def _peer(readings: JournalSeries, peer: Peer, rank: int) -> dict[str, Any]:

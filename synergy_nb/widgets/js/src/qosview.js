@@ -280,6 +280,7 @@ class View {
     const parts = this.piecesOf("part");
     const plan = this.pieces.get("plan");
     page.where(plan, peers.length > 0);
+    page.loads(this.pieces.get("loads"));
     page.slacks([...parts.values()].filter((part) => part.slack));
     if (plan) {
       const ranks = new Map(peers.map((peer) => [peer.id, peer.rank]));
@@ -346,8 +347,9 @@ class View {
     if (one)
       delay.set(
         [
-          { key: `p50:${one.id}`, label: "p50", colour: "p50", width: 1.75 },
-          { key: `p99:${one.id}`, label: "p99", colour: "p99", width: 1.75, below: true },
+          // p50 lies on p99, which is wider: where tuples are few, both are the same value, and both are seen
+          { key: `p99:${one.id}`, label: "p99", colour: "p99", width: 3.5, below: true },
+          { key: `p50:${one.id}`, label: "p50", colour: "p50", width: 1.5 },
         ],
         limit("delay", "p99", (flow) => `limit ${flow.limit}`, (flow) => flow.broken, true),
         key,

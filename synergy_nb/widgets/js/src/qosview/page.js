@@ -82,7 +82,8 @@ export function build(el, spans, { span, pause }) {
     headings.append(make("span", kind, words, { role: "columnheader" }));
   const rows = make("div", "rows", "", { role: "rowgroup" });
   const more = make("p", "more");
-  table.append(headings, rows, more);
+  const loads = make("p", "loads");
+  table.append(headings, rows, more, loads);
   where.append(picture, table);
   const slacks = make("div", "slacks", "", { role: "table", "aria-label": "slack of operators" });
   slacks.append(slackRow(true));
@@ -151,6 +152,10 @@ export function build(el, spans, { span, pause }) {
       lists.marks.parentElement.hidden = !marks.length;
       lists.troubles.parentElement.hidden = !troubles.length;
       story.hidden = !marks.length && !troubles.length;
+    },
+    // What the two loads of a peer mean, and why they differ where they do.
+    loads(piece) {
+      put(loads, [piece?.about, ...(piece?.list ?? [])].filter(Boolean).join(" "));
     },
     announce(words) {
       put(announcement, words);

@@ -1,0 +1,120 @@
+"""An explanation as a page of a notebook: a table of operators that open, graphs and the whole account folded.
+
+Each operator shows its peer; opened, it shows why it runs there, and the candidates that were dropped, each with a bar
+of what it had beside what was required. Colours are those of the page, so both themes are right, and no colour carries
+information alone.
+"""
+
+from __future__ import annotations
+
+import html
+import math
+from collections.abc import Iterable
+from typing import Final
+
+from synergy_nb.events import ProbeDropped
+from synergy_nb.reporting.account import compared, lines
+from synergy_nb.reporting.formatting import counted, seconds
+from synergy_nb.reporting.reasons import Reasons
+
+__all__ = ["page"]
+
+MOST_GRAPHS: Final = 40
+MOST_DROPPED: Final = 40  # candidates that are shown of one operator
+ROW: Final = (
+    "display:grid;grid-template-columns:minmax(110px,1fr) minmax(90px,1fr) 3fr;gap:2px 14px;align-items:baseline"
+)
+RULE: Final = "border-top:1px solid color-mix(in srgb,currentColor 18%,transparent);padding:3px 0"
+SOFT: Final = "opacity:.75"
+
+
+def page(explanation: Reasons) -> str:
+    """Write the account of a request as HTML, self-contained and without a script."""
+    took = "" if explanation.setup_s is None else f", set up in {seconds(explanation.setup_s)}"
+    outcome = f"<strong>{_text(explanation.request)}</strong>: {_text(explanation.outcome)}{took}"
+    parts = [f"<p style='margin:0 0 6px'>{outcome}</p>", _operators(explanation), _graphs(explanation)]
+    account = html.escape("\n".join(lines(explanation)))
+    parts.append(_folded("The whole account as text", f"<pre style='white-space:pre-wrap'>{account}</pre>"))
+    return f"<div style='max-width:900px'>{''.join(parts)}</div>"
+
+
+def _operators(explanation: Reasons) -> str:
+    """A row of each operator, which opens."""
+    names = list(dict.fromkeys([*explanation.peers, *(drop.operator for drop in explanation.dropped),
+                                *explanation.candidates]))  # fmt: skip
+    if not names:
+        return ""
+    head = f"<div style='{ROW};{SOFT};font-size:.9em'><span>operator</span><span>peer</span><span>probes</span></div>"
+    rows = [head]
+    for name in names:
+        dropped = [drop for drop in explanation.dropped if drop.operator == name]
+        accepted = sorted({probe.peer for probe in explanation.accepted if probe.operator == name})
+        at = explanation.where(name) if name in explanation.peers else "none"
+        told = ", ".join(filter(None, (
+            f"{counted(len(accepted), 'peer')} accepted" if accepted else "",
+            f"{counted(len(dropped), 'probe')} dropped" if dropped else "",
+        )))  # fmt: skip
+        cells = f"<span>{_text(name)}</span><span>{_text(at)}</span><span style='{SOFT}'>{told}</span>"
+        row = f"<span style='{ROW}'>{cells}</span>"
+        inside = [f"<p style='margin:4px 0'>{_text(explanation.why(name))}</p>"] if name in explanation.peers else []
+        if accepted:
+            inside.append(f"<p style='margin:4px 0;{SOFT}'>accepted by {_text(', '.join(accepted))}</p>")
+        inside += _bars(explanation, dropped)
+        rows.append(
+            f"<details style='{RULE}'><summary style='cursor:pointer'>"
+            f"<span style='display:inline-block;width:calc(100% - 1.4em);vertical-align:top'>{row}</span></summary>"
+            f"<div style='margin:2px 0 8px 1.4em'>{''.join(inside)}</div></details>"
+        )
+    return "".join(rows)
+
+
+def _bars(explanation: Reasons, dropped: list[ProbeDropped]) -> Iterable[str]:
+    """What each dropped candidate had, as a bar beside the line of what was required."""
+    for drop in dropped[:MOST_DROPPED]:
+        words = explanation.readable(drop.explanation) or compared(drop)
+        bar = ""
+        most = 1.25 * max(drop.required, drop.available)
+        if math.isfinite(most) and most > 0.0 and not drop.explanation:
+            had, line = (100.0 * value / most for value in (drop.available, drop.required))
+            bar = (
+                "<span style='display:block;position:relative;height:10px;margin:3px 0;max-width:360px;"
+                "background:color-mix(in srgb,currentColor 10%,transparent)'>"
+                "<span style='position:absolute;inset:0 auto 0 0;"
+                f"width:{had:.1f}%;background:color-mix(in srgb,currentColor 45%,transparent)'></span>"
+                f"<span title='required' style='position:absolute;top:-2px;bottom:-2px;left:{line:.1f}%;"
+                "border-left:2px solid currentColor'></span></span>"
+            )
+        yield (
+            f"<div style='{ROW};margin:2px 0'><span>{_text(drop.at)}</span><span>{_text(drop.condition)}</span>"
+            f"<span>{bar}{_text(words)}</span></div>"
+        )
+    if len(dropped) > MOST_DROPPED:
+        yield f"<p style='{SOFT}'>and {len(dropped) - MOST_DROPPED} more</p>"
+
+
+def _graphs(explanation: Reasons) -> str:
+    """All complete graphs by φ, folded."""
+    if not explanation.graphs:
+        return ""
+    chosen = explanation.selected.peers if explanation.selected is not None else None
+    ranked = sorted(explanation.graphs, key=lambda graph: (graph.peers != chosen, graph.phi or math.inf))
+    rows = []
+    for graph in ranked[:MOST_GRAPHS]:
+        phi = "-" if graph.phi is None else f"{graph.phi:.4g}"
+        verdict = "set up" if graph.peers == chosen else graph.unqualified or "qualified"
+        where = ", ".join(f"{operator} {peer}" for operator, peer in graph.peers.items())
+        cells = "".join(f"<td style='text-align:left;vertical-align:top'>{_text(text)}</td>"
+                        for text in (phi, seconds(graph.delay_s), verdict, where))  # fmt: skip
+        rows.append(f"<tr>{cells}</tr>")
+    head = "".join(f"<th style='text-align:left'>{text}</th>" for text in ("φ", "projected delay", "verdict", "peers"))
+    more = f"<p>and {len(ranked) - MOST_GRAPHS} more</p>" if len(ranked) > MOST_GRAPHS else ""
+    table = f"<table><thead><tr>{head}</tr></thead><tbody>{''.join(rows)}</tbody></table>{more}"
+    return _folded(f"{counted(len(ranked), 'complete graph')}, by φ", table)
+
+
+def _folded(title: str, content: str) -> str:
+    return f"<details style='{RULE}'><summary style='cursor:pointer'>{_text(title)}</summary>{content}</details>"
+
+
+def _text(words: str) -> str:
+    return html.escape(words, quote=True)

@@ -1,0 +1,96 @@
+"""The picture that a notebook's file keeps: the last one, seldom replaced, and at once at the end."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import pytest
+
+from synergy_nb.events import ApplicationFinished, ClusterClosed, PeerStarted
+from synergy_nb.events.journal import Journal
+from synergy_nb.explore.explorer import Drawn, Explorer, Range
+from synergy_nb.widgets.last_picture import EVERY, LastPicture
+from synergy_nb.widgets.qos_view import QoSView
+
+
+class Notebook:
+    """Outputs of a cell, and a clock."""
+
+    def __init__(self) -> None:
+        self.outputs: list[Mapping[str, Any]] = []
+        self.replaced: list[str] = []
+        self.now = 100.0
+
+    def publish(self, data: Mapping[str, Any], metadata: Mapping[str, Any], key: str, *, update: bool) -> None:
+        """Note what is displayed."""
+        if update:
+            self.replaced.append(data["text/html"])
+        else:
+            self.outputs.append({**data, "key": key})
+
+    def last(self, key: str = "k") -> LastPicture:
+        """A picture in this notebook."""
+        return LastPicture(key, publish=self.publish, clock=lambda: self.now)
+
+
+def test_a_view_is_two_outputs_of_which_an_export_shows_the_picture() -> None:
+    notebook = Notebook()
+    last = notebook.last()
+    last.changed(lambda: ("no", "not displayed"), final=True)
+    last.show({"application/vnd.jupyter.widget-view+json": {"model_id": "m"}}, {}, "idle", "<svg/>")
+    live, still = notebook.outputs
+    assert live["text/html"] == live["text/plain"] == live["key"] == ""
+    assert "application/vnd.jupyter.widget-view+json" in live
+    assert set(still) == {"text/plain", "text/html", "key"}
+    assert 'data-synergy-last="k"' in still["text/html"]
+    assert "<svg/>" in still["text/html"]
+    assert not notebook.replaced
+
+
+def test_pictures_are_replaced_seldom_and_at_the_end_at_once() -> None:
+    notebook = Notebook()
+    last = notebook.last()
+    last.show({}, {}, "t", "first")
+    last.changed(lambda: ("t", "soon"))  # waits until its time has come
+    last.changed(lambda: ("t", "soon, too"))
+    assert not notebook.replaced
+    last.changed(lambda: ("t", "end"), final=True)
+    assert [each.endswith(">end</div>") for each in notebook.replaced] == [True]
+    notebook.now += EVERY
+    last.changed(lambda: ("t", "end"))  # nothing to see
+    last.changed(lambda: ("t", "later"))
+    assert len(notebook.replaced) == 1  # that of the same picture counts
+    last.stop()
+    notebook.now += EVERY
+    last.changed(lambda: ("t", "later"))
+    assert len(notebook.replaced) == 2
+
+
+@pytest.mark.parametrize("ends", [ClusterClosed(2.0, "a", "cluster"), ApplicationFinished(2.0, "a", "r-1")])
+def test_the_last_picture_of_a_view_is_that_of_the_end(ends: ClusterClosed | ApplicationFinished) -> None:
+    notebook = Notebook()
+    journal = Journal()
+    journal.append(PeerStarted(1.0, "a", "a", name="peer-1"))
+    view = QoSView(journal, application="r-1" if isinstance(ends, ApplicationFinished) else None)
+    view._last_picture = notebook.last()
+    view._ipython_display_()
+    journal.append(PeerStarted(1.5, "b", "b", name="peer-2"))
+    view.update()
+    assert not notebook.replaced
+    journal.append(ends)
+    view.update()
+    assert len(notebook.replaced) == 1
+    assert ("closed" if isinstance(ends, ClusterClosed) else "finished") in notebook.replaced[0]
+    view.close()
+
+
+def test_the_picture_of_an_explorer_follows_its_controls() -> None:
+    notebook = Notebook()
+    explorer = Explorer("t", "e", [Range("n", "n", 0, 9)], {"n": 1}, lambda n: Drawn(f"<svg>{n}</svg>", (), f"{n}."))
+    explorer._last_picture = notebook.last()
+    explorer._ipython_display_()
+    notebook.now += EVERY
+    explorer.set(n=7)
+    assert "<svg>7</svg>" in notebook.replaced[-1]
+    explorer.close()
