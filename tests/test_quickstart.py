@@ -92,7 +92,8 @@ REPLACED: Final = """() => {
 }"""
 SHOWN: Final = """() => {
     const seen = [...document.querySelectorAll(".jp-OutputArea-child")].filter(each => each.offsetHeight > 0);
-    return seen.map(each => [each.innerText.trim(), each.querySelectorAll("[data-synergy-last] svg.synergy-plane").length]);
+    const still = "[data-synergy-last] svg.synergy-plane";
+    return seen.map(each => [each.innerText.trim(), each.querySelectorAll(still).length]);
 }"""
 
 
