@@ -101,8 +101,8 @@ SHOWN: Final = """() => {
 @pytest.mark.timeout(300)
 def test_a_reopened_notebook_shows_the_last_picture(page: Page, jupyterlab: JupyterLab) -> None:
     sources = ["from synergy_nb import explore\nshown = explore.load_levels()\nshown", "shown.set(levels=2).sentence"]
-    cells: list[dict[str, Any]] = [{"cell_type": "code", "execution_count": None, "id": f"c{number}", "metadata": {}, "outputs": [],
-              "source": source} for number, source in enumerate(sources)]  # fmt: skip
+    code: dict[str, Any] = {"cell_type": "code", "execution_count": None, "metadata": {}, "outputs": []}
+    cells = [{**code, "id": f"c{number}", "source": source} for number, source in enumerate(sources)]
     path = jupyterlab.folder / "last_picture.ipynb"
     metadata = {"kernelspec": {"display_name": "Python 3", "language": "python", "name": "python3"}}
     path.write_text(json.dumps({"cells": cells, "metadata": metadata, "nbformat": 4, "nbformat_minor": 5}), "utf-8")
