@@ -111,7 +111,7 @@ test("readers follow a name, and a field may be one entry of a mapping", () => {
 test("what is pasted gets ids of its own and keeps what it reads", () => {
   const after = applied(chain(), [{ op: "paste", yaml: "operators:\n  b: {kind: filter, input: a}\n  d: {kind: sink, input: b}\n  e: {kind: sink, input: gone}\n" }], KINDS);
   assert.deepEqual(inputs(after), { a: [], b: ["a"], c: ["b"], b_2: ["a"], d: ["b_2"], e: [] });
-  assert.equal(unique(after.operators, "b_2"), "b_3");
+  assert.equal(unique(after.operators, "b"), "b_3");
 });
 
 test("columns come from the inputs, over operators that the kernel has not seen yet", () => {

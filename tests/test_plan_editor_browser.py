@@ -184,6 +184,7 @@ def test_the_quickstarts_plan_is_built_by_keyboard(empty: Page) -> None:
     page.type("c")
     assert any(words.endswith("To compare, count: 3 of 3.") for words in page.said())
     page.type("Enter", "ArrowRight", "/", " sink", "Enter", "Control+A", " top pairs", "Enter", "Escape", "Escape")
+    page.view.locator(".form .kind", has_text="plan").wait_for()
     _tab_to(page, "name")
     page.type("Control+A", " top pairs", "Enter")
     _tab_to(page, "delay")
@@ -465,6 +466,9 @@ def test_keys_stay_in_the_editor_and_the_notebook_stays_small(browser: Browser, 
             page.keyboard.press(key)
             inside = "() => document.activeElement.closest('.synergy-editor') !== null"
             assert page.evaluate(inside), f"{key} moves the focus out of the editor"
+        editor.locator(".status").click()  # where nothing takes the focus
+        for key in ("x", "d", "d"):
+            page.keyboard.press(key)
         page.keyboard.press("/")
         page.keyboard.type("source")
         page.keyboard.press("Enter")

@@ -40,7 +40,7 @@ export default {
     const { model, el } = context;
     const note = document.createElement("p");
     const hint = setTimeout(() => {
-      note.textContent = "The live view waits for its kernel. If there is none any more, run the cell again.";
+      note.textContent = "This view waits for its kernel. If there is none any more, run the cell again.";
       el.append(note);
     }, 3000);
     // The still picture of the view is hidden wherever the live one is on the page.

@@ -4,7 +4,7 @@ import { render } from "preact";
 import { App } from "./planeditor/app.js";
 import { Ruler } from "./planeditor/describe.js";
 import { Editor } from "./planeditor/editor.js";
-import { guard } from "./planeditor/keys.js";
+import { canvasKey, guard } from "./planeditor/keys.js";
 import { base64, download, pngOf, svgOf } from "./planeditor/picture.js";
 import { Scene } from "./planeditor/scene.js";
 import "./planeditor.css";
@@ -18,6 +18,8 @@ class View {
     this.root = document.createElement("section");
     this.root.className = "synergy-editor";
     this.root.setAttribute("aria-label", "plan editor");
+    this.root.tabIndex = -1; // a click beside the fields keeps the focus in the editor
+    this.root.addEventListener("keydown", (event) => event.target === this.root && canvasKey(this.editor, this.editor.canvas, event));
     guard(this.root);
     el.append(this.root);
     this.frame = 0;

@@ -20,15 +20,16 @@ function Bar({ editor, save }) {
   const { document, catalogue } = editor;
   const wrong = document.problems?.length ?? 0;
   const running = Boolean(document.running);
+  const idle = wrong > 0 || !document.operators.length; // a button that is disabled would lose the focus
   return (
     <header class="bar">
       <h2>{document.name || "plan"}</h2>
       <span class="tools" role="toolbar" aria-label="plan">
         <span class="joined">
-          <button type="button" disabled={!document.undo} title={document.undo ? `Undo: ${document.undo} (Ctrl+Z)` : "Nothing to undo"} onClick={() => editor.undo()}>
+          <button type="button" aria-disabled={!document.undo} title={document.undo ? `Undo: ${document.undo} (Ctrl+Z)` : "Nothing to undo"} onClick={() => editor.undo()}>
             Undo
           </button>
-          <button type="button" disabled={!document.redo} title={document.redo ? `Redo: ${document.redo} (Ctrl+Y)` : "Nothing to redo"} onClick={() => editor.undo("redo")}>
+          <button type="button" aria-disabled={!document.redo} title={document.redo ? `Redo: ${document.redo} (Ctrl+Y)` : "Nothing to redo"} onClick={() => editor.undo("redo")}>
             Redo
           </button>
         </span>
@@ -50,6 +51,11 @@ function Bar({ editor, save }) {
             PNG
           </button>
         </span>
+        {document.file && (
+          <button type="button" aria-disabled={document.saved} title={document.saved ? `Saved in ${document.file}` : `Save in ${document.file} (Ctrl+S)`} onClick={() => document.saved || editor.save()}>
+            Save
+          </button>
+        )}
         <button type="button" aria-pressed={editor.checking} title="Expected rates and loads; on a cluster also what it would cost" onClick={() => editor.check()}>
           Check
         </button>
@@ -59,7 +65,7 @@ function Bar({ editor, save }) {
           </button>
         )}
         {catalogue.cluster && (!running || document.draft) && (
-          <button type="button" class="main" disabled={wrong > 0 || !document.operators.length} title={wrong ? "A plan with problems cannot run" : "Run this plan"} onClick={() => editor.submit()}>
+          <button type="button" class="main" aria-disabled={idle} title={wrong ? "A plan with problems cannot run" : "Run this plan"} onClick={() => idle || editor.submit()}>
             {running ? "Submit as new" : "Submit"}
           </button>
         )}

@@ -441,6 +441,10 @@ export class Editor {
     this.changed();
   }
 
+  save() {
+    this.ask({ type: "save" }, ({ path, error }) => this.tell(error ? "bad" : "soft", error ? words(error) : `Saved in ${path}.`));
+  }
+
   check() {
     this.checking = !this.checking;
     this.cost = null;

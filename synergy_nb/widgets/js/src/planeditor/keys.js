@@ -47,6 +47,7 @@ export function historyKey(editor, event) {
   const key = event.key.toLowerCase();
   if (key === "z") editor.undo(event.shiftKey ? "redo" : "undo");
   else if (key === "y" && !event.shiftKey) editor.undo("redo");
+  else if (key === "s" && editor.document.file) editor.save();
   else return false;
   event.preventDefault();
   return true;

@@ -6,8 +6,7 @@ import { NotRead, flowOf, planOf, read } from "./yaml.js";
 export function unique(operators, wanted) {
   const taken = new Set(operators.map(({ id }) => id));
   if (!taken.has(wanted)) return wanted;
-  const stem = wanted.replace(/_\d+$/, "");
-  for (let number = 2; ; number++) if (!taken.has(`${stem}_${number}`)) return `${stem}_${number}`;
+  for (let number = 2; ; number++) if (!taken.has(`${wanted}_${number}`)) return `${wanted}_${number}`;
 }
 
 export const operatorOf = (document, id) => document.operators.find((each) => each.id === id);
