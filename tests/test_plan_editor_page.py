@@ -64,7 +64,7 @@ def _operation(draw: random.Random, ids: list[str]) -> dict[str, Any]:
 def test_the_page_guesses_what_the_kernel_does(tmp_path: Path) -> None:
     draw = random.Random(17)
     editor = PlanEditor((ROOT / "notebooks" / "top_pairs.yaml").read_text("utf-8"))
-    cases = []
+    cases: list[dict[str, Any]] = []
     while len(cases) < 80:
         before = editor.document["operators"]
         ids = [each["id"] for each in before]
