@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+import gzip
 import math
 from collections.abc import Mapping, Sequence
+from pathlib import Path
 from typing import Any
 
+import numpy as np
 import polars as pl
 import pytest
 
+from synergy_experiments.bench.hotspots import SPEED, arrivals, stretch
 from synergy_nb.assembly import PeerConfig
 from synergy_nb.control.driver_messages import DepartureLimits, PredictionsMade, SlackLost
 from synergy_nb.control.graph import ComponentGraph, Hop
@@ -77,7 +81,7 @@ class Whole(Ring):
         super().__init__(
             peers,
             7,
-            config=lambda n: PeerConfig(name=f"peer-{n}", cores=4.0, seed=n, hotspots=hotspots),
+            config=lambda n: PeerConfig(name=f"peer-{n}", cores=1.0, seed=n, hotspots=hotspots),
             network=Uniform(HOP, HOP, 7),
         )
         self.streams.now = self.simulation.now
@@ -111,19 +115,24 @@ class Whole(Ring):
         return [event for event in self.simulation.journal if isinstance(event, kind)]
 
 
-def two(config: HotSpotConfig, until: float = 40.0) -> tuple[Whole, float]:
-    """ORACLES 2A.7 with whole peers: one server of 10 ms a tuple, whose load rises from .8 to 1.2 after 10 s."""
-    ring = Whole(5, {("one", "f"): TIME, ("two", "f"): TIME}, config)
+def two(config: HotSpotConfig, times: Mapping[str, Sequence[float]], until: float) -> tuple[Whole, float]:
+    """Two applications of 10 ms a tuple that share a peer, whose tuples come at these times after the begin."""
+    ring = Whole(5, {(name, "f"): TIME for name in times}, config)
     start = ring.simulation.now + 3.0
-    steady = [start + 0.025 * number for number in range(round(until / 0.025))]
-    rising = [start + 0.0125 + 0.025 * number for number in range(400)]
-    rising += [start + 10.0 + 0.0125 + 0.0125 * number for number in range(round((until - 10.0) / 0.0125))]
     stream = source("python", name="n", columns={"v": "int"}, rate=40.0, id="n").filter("v >= 0", cost="10 ms", id="f")
     where = {"n": "peer-1", "f": "peer-2", "sink": "peer-0"}
-    ring.begin("one", stream.sink(id="sink", delay=0.5), where, steady)
-    ring.begin("two", stream.sink(id="sink", delay=0.5), where, rising)
+    for name, moments in times.items():
+        ring.begin(name, stream.sink(id="sink", delay=0.5), where, [start + each for each in moments])
     ring.run(start + until + 3.0 - ring.simulation.now)
     return ring, start
+
+
+def rising(config: HotSpotConfig, until: float = 40.0) -> tuple[Whole, float]:
+    """ORACLES 2A.7 with whole peers: one server of 10 ms a tuple, whose load rises from .8 to 1.2 after 10 s."""
+    steady = [0.025 * number for number in range(round(until / 0.025))]
+    second = [0.0125 + 0.025 * number for number in range(400)]
+    second += [10.0 + 0.0125 + 0.0125 * number for number in range(round((until - 10.0) / 0.0125))]
+    return two(config, {"one": steady, "two": second}, until)
 
 
 def missed(ring: Whole) -> int:
@@ -133,7 +142,7 @@ def missed(ring: Whole) -> int:
 
 @pytest.fixture(scope="module")
 def predicted() -> tuple[Whole, float]:
-    return two(HotSpotConfig())
+    return rising(HotSpotConfig())
 
 
 @pytest.mark.slow
@@ -160,8 +169,23 @@ def test_nothing_is_lost_doubled_or_reordered(predicted: tuple[Whole, float]) ->
 
 @pytest.mark.slow
 def test_prediction_misses_less_than_reaction_and_that_less_than_no_migration(predicted: tuple[Whole, float]) -> None:
-    reaction, _ = two(HotSpotConfig(predict=False))
-    nothing, _ = two(HotSpotConfig(mode="observe"))
+    reaction, _ = rising(HotSpotConfig(predict=False))
+    nothing, _ = rising(HotSpotConfig(mode="observe"))
     assert missed(predicted[0]) < missed(reaction) < missed(nothing)
     assert nothing.journaled(MigrationDecided)
     assert not nothing.journaled(ComponentMoved)
+
+
+@pytest.mark.slow
+def test_prediction_misses_less_than_reaction_on_recorded_requests(real_data: Path) -> None:
+    """A stretch of a web server's trace, 60 times as fast; its second half has twice the requests."""
+    with gzip.open(real_data / "nasa-http-requests-per-second.txt.gz", "rt", encoding="ascii") as lines:
+        counts = np.fromiter((float(line) for line in lines), dtype=np.float64)
+    begin, until = 395_820, 40.0
+    seconds = round(until * SPEED)
+    steady = arrivals(stretch(counts, seconds, 1.0), (40.0, 40.0)).tolist()
+    doubling = arrivals(counts[begin : begin + seconds], (40.0, 80.0)).tolist()
+    times = {"one": steady, "two": doubling}
+    modes = (HotSpotConfig(), HotSpotConfig(predict=False), HotSpotConfig(mode="off"))
+    prediction, reaction, nothing = (missed(two(mode, times, until)[0]) for mode in modes)
+    assert prediction < reaction < nothing
