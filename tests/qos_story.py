@@ -32,6 +32,9 @@ from synergy_nb.events import (
     ReplicasLost,
     RequestSubmitted,
     SinkMeasured,
+    StreamRevived,
+    StreamsDiscarded,
+    StreamsWeighed,
     TakenOver,
     TakeoverBegun,
 )
@@ -51,6 +54,7 @@ __all__ = [
     "replicated",
     "story",
     "top_pairs",
+    "weighed_streams",
 ]
 
 PEERS = tuple(f"tcp://10.0.0.{number}:7000" for number in range(1, 6))
@@ -280,3 +284,25 @@ def filtered() -> Plan:
     """A filter and a projection, each with three active replicas."""
     stream = source("packets", seed=1).filter("link = 'B'").project("bytes")
     return stream.sink("busy", delay="1 s", availability="active 3")
+
+
+def weighed_streams() -> Journal:
+    """The same, with measurements of who was first, utilities, and two streams that are discarded, one for a while."""
+    journal, origin = actively_replicated(), PEERS[0]
+
+    def counted(time: float, counts: dict[str, int]) -> None:
+        of_sink = ComponentMeasurements("top-1", "sink", "sink", 9.0, 9.0, 0.1, 0.0, 0.0, 0, 0, None, 0, firsts=counts)
+        journal.append(PeerMeasured(time, origin, "", cpu=0.1, memory=1, cores=1.0, promised=0.1, components=[of_sink]))
+
+    counted(START + 11, {"project": 900, "project~1": 100})
+    counted(START + 31, {"project": 930, "project~1": 170})
+    streams = [("project", "sink", 0.3, 2e3), ("project~1", "sink", 0.7, 1e3)]
+    journal.append(StreamsWeighed(START + 31, origin, "top-1", streams=streams, cost=3e3, whole=6e3, bound=2.4e3))
+    gone = [("filter", "project~1"), ("filter~2", "project")]
+    journal.append(
+        StreamsDiscarded(
+            START + 32, origin, "top-1", streams=gone, ended=[], cost=3e3, left=2e3, bound=2.4e3, utility=0.1
+        )
+    )
+    journal.append(StreamRevived(START + 33, origin, "top-1", producer="filter", reader="project~1", delay=12.0))
+    return journal

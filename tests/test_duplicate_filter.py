@@ -193,6 +193,7 @@ def test_weights_follow_the_order_of_arrival() -> None:
         for stream in order:
             merged.receive(stream, batch([(number, "a")]))
     assert merged.weights == pytest.approx({"0": 17 / 6, "1": 2.5, "2": 5 / 3}, rel=1e-12)
+    assert merged.firsts == {"0": 2, "1": 1, "2": 1}
     merged.receive("1", promise(3))
     merged.receive("2", batch([(3, "a")]))  # its counters are gone: the last rank
     assert merged.weights["2"] == pytest.approx(2.0, rel=1e-12)

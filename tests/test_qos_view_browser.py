@@ -15,7 +15,19 @@ from synergy_nb.events.journal import Journal
 from synergy_nb.widgets.qos_view import QoSView
 from tests.browser import ARTEFACTS, BarePage
 from tests.contrast import faint
-from tests.qos_story import NAMES, PEERS, START, measured, qos, relieved, replicated, story, top_pairs
+from tests.qos_story import (
+    NAMES,
+    PEERS,
+    START,
+    filtered,
+    measured,
+    qos,
+    relieved,
+    replicated,
+    story,
+    top_pairs,
+    weighed_streams,
+)
 
 SHOWN = "view => document.querySelector(`#${view} .synergy-qos:not(.empty)`)"
 # Pixels of the chart's canvas in the colour of a line, and the mean of their places.
@@ -499,3 +511,13 @@ def test_without_slack_there_is_no_chart_of_it_and_no_table(bare: BarePage) -> N
     painted(bare)
     hidden = "name => [...document.querySelectorAll(`#${name} .chart.slack, #${name} .slacks`)].map((it) => it.hidden)"
     assert bare.page.evaluate(hidden, name) == [True, True]
+
+
+def test_a_discarded_stream_between_replicas_is_faint_and_says_so(bare: BarePage) -> None:
+    name = shown(bare, QoSView(weighed_streams(), filtered(), application="top-1", names=NAMES))
+    painted(bare)
+    gone = "name => [...document.querySelectorAll(`#${name} .stream.gone title`)].map((it) => it.textContent)"
+    assert bare.page.evaluate(gone, name) == ["filter~2 to project is discarded"]
+    assert "project~1 to sink: first for 70 % of the tuples; utility 0.7, 1 kB on the way" in bare.page.evaluate(
+        "name => [...document.querySelectorAll(`#${name} .stream title`)].map((it) => it.textContent)", name
+    )

@@ -17,7 +17,7 @@ from synergy_nb.assembly import PeerConfig
 from synergy_nb.control.peer import Message
 from synergy_nb.dataflow.streams.input_reports import InputReport
 from synergy_nb.dataflow.tuples import END, START
-from synergy_nb.events import Event, RevivalImpossible, StreamRevived, StreamsDiscarded
+from synergy_nb.events import Event, RevivalImpossible, StreamRevived, StreamsDiscarded, StreamsWeighed
 from synergy_nb.models.replication_config import ReplicationConfig
 from synergy_nb.plan import Plan
 from synergy_nb.plan.active_replicas import replicated
@@ -105,6 +105,12 @@ def test_without_a_target_nothing_is_discarded() -> None:
     run.ends()
     assert not run.of(StreamsDiscarded)
     assert not run.of(RevivalImpossible)
+    weighed = run.of(StreamsWeighed)
+    assert len(weighed) > 1
+    for each in weighed:
+        assert sum(utility for _, reader, utility, _ in each.streams if reader == "out") == pytest.approx(1.0)
+        assert each.cost == pytest.approx(sum(cost for *_, cost in each.streams)) == pytest.approx(each.whole)
+        assert each.bound is None
 
 
 @pytest.mark.slow

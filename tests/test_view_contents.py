@@ -34,10 +34,22 @@ from synergy_nb.reporting.explanation import Explanation
 from synergy_nb.widgets import static_view
 from synergy_nb.widgets.charts import Delay, delay_chart
 from synergy_nb.widgets.journal_series import JournalSeries
+from synergy_nb.widgets.latest_values import Component
 from synergy_nb.widgets.qos_view import QoSView
 from synergy_nb.widgets.report import report
 from synergy_nb.widgets.status_text import status_pieces
-from tests.qos_story import NAMES, PEERS, START, actively_replicated, filtered, qos, replicated, story, top_pairs
+from tests.qos_story import (
+    NAMES,
+    PEERS,
+    START,
+    actively_replicated,
+    filtered,
+    qos,
+    replicated,
+    story,
+    top_pairs,
+    weighed_streams,
+)
 from tests.two_hosts import Pair, play, reading, trace
 
 
@@ -263,10 +275,45 @@ def test_the_plan_is_drawn_again_when_its_replicas_are_placed() -> None:
         view.update()
         picture = view._pieces()["plan"]
         assert list(picture["labels"]) == list(replicated_plan(filtered(), 3).operators)
-        assert [ghost for *_, ghost in picture["right"]["links"]].count(False) == 3
+        assert [ghost for _, _, ghost, *_ in picture["right"]["links"]].count(False) == 3
         assert len(picture["right"]["links"]) == 3 + 9 + 3
     finally:
         view.close()
+
+
+def test_who_is_first_utilities_costs_and_discarded_streams_are_shown() -> None:
+    found = read(weighed_streams())
+    said = status_pieces(found)
+    sink = next(piece for piece in said.values() if piece.get("operator") == "sink")
+    assert "first: project 30 %, project~1 70 %" in sink["tip"], "of the last 30 s, not since it began"
+    assert "50 % of the cost of all streams, target θ 40 % · 1 stream discarded" in said["head"]["facts"]
+    assert said["streams"]["project~1 sink"] == {
+        "gone": False,
+        "tip": "project~1 to sink: first for 70 % of the tuples; utility 0.7, 1 kB on the way",
+    }
+    assert said["streams"]["filter~2 project"] == {"gone": True, "tip": "filter~2 to project is discarded"}
+    assert "filter project~1" not in said["streams"], "it was revived"
+    marks = [(mark["label"], mark["text"]) for mark in said["marks"]["list"]]
+    least = "discarded, least useful for their cost: filter to project~1, filter~2 to project"
+    assert marks[-2:] == [
+        ("2 streams discarded", f"{least}; network cost 2 kB on the way instead of 3 kB"),
+        ("stream revived", "filter to project~1 revived, as its other streams were 12 s late"),
+    ]
+    account = str(Explanation("top-1", list(weighed_streams()), NAMES))
+    cost = "network cost 3 kB on the way of 6 kB with all streams, target θ 40 %"
+    assert f"{cost}; utility of streams: project~1 to sink 0.7, project to sink 0.3" in account
+    assert "streams" not in status_pieces(read(replicated()))
+
+
+def test_counts_begin_anew_with_a_component() -> None:
+    component = Component("top-1", "sink", PEERS[0])
+    for time, counts in ((0.0, {"a": 90, "b": 10}), (10.0, {"a": 95, "b": 15}), (20.0, {"a": 0, "b": 5})):
+        component.count_firsts(time, counts)
+    assert component.first_shares() == {}
+    component.count_firsts(30.0, {"a": 15, "b": 10})
+    assert component.first_shares() == {"a": 0.75, "b": 0.25}
+    component.count_firsts(60.0, {"a": 15, "b": 20})
+    assert component.first_shares() == {"a": 0.0, "b": 1.0}, "what is older than 30 s does not count"
 
 
 def test_a_death_is_marked_once_and_not_where_it_does_not_matter() -> None:

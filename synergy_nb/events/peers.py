@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import ClassVar
 
 import msgspec
@@ -213,7 +213,8 @@ class ComponentMeasurements(msgspec.Struct, frozen=True, gc=False, array_like=Tr
     Units are seconds, bytes, tuples/s and cores. ``memory_share`` is the limit of its memory, None: no limit. ``late``
     counts tuples behind a punctuation that excluded them, ``dropped`` those that were dropped because their deadline
     had passed. ``slack`` is that of the last tuple (equation 3.1), ``predicted_s`` the predicted execution time, and
-    ``predicted_rate`` the predicted input rate of the present second; each is None where it is not computed.
+    ``predicted_rate`` the predicted input rate of the present second; each is None where it is not computed. ``firsts``
+    has the active replicas that feed it, with the number of tuples that each delivered first since it began.
     """
 
     application: str
@@ -232,6 +233,7 @@ class ComponentMeasurements(msgspec.Struct, frozen=True, gc=False, array_like=Tr
     slack: float | None = None
     predicted_s: float | None = None
     predicted_rate: float | None = None
+    firsts: Mapping[str, int] = {}
 
 
 class PeerMeasured(Event, frozen=True, gc=False):

@@ -35,6 +35,7 @@ __all__ = [
     "StreamReplicaLost",
     "StreamRevived",
     "StreamsDiscarded",
+    "StreamsWeighed",
 ]
 
 
@@ -326,6 +327,25 @@ class StreamsDiscarded(RequestEvent, frozen=True, gc=False):
     left: float
     bound: float
     utility: float
+
+
+class StreamsWeighed(RequestEvent, frozen=True, gc=False):
+    """The origin computed the utility and the cost of the streams between active replicas that run (section V-B).
+
+    Parameters
+    ----------
+    streams
+        Producer and reader of each, its utility (that of an application is 1), and its network cost.
+    cost, whole
+        Network cost of the streams that run, and of all that there could be, bytes on the way (bytes/s times seconds).
+    bound
+        Target θ of the cost, bytes on the way; None if no stream is discarded.
+    """
+
+    streams: Sequence[tuple[str, str, float, float]]
+    cost: float
+    whole: float
+    bound: float | None
 
 
 class StreamRevived(RequestEvent, frozen=True, gc=False):

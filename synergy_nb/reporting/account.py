@@ -2,24 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from typing import Final
 
 from synergy_nb.events import (
     GraphSelected,
     ProbeDropped,
-    RebuildImpossible,
-    ReplicaRebuilt,
     ReplicasDeployed,
-    RevivalImpossible,
-    StreamRevived,
-    StreamsDiscarded,
 )
-from synergy_nb.plan.active_replicas import original
 from synergy_nb.reporting.formatting import DISCIPLINE_NAMES, HOTSPOT_MODES, counted, rate, seconds, share, size
 from synergy_nb.reporting.reasons import Reasons, replica_reason
+from synergy_nb.reporting.replica_streams import counts, stream_sentence, weighed_sentence
 
-__all__ = ["compared", "counts", "lines"]
+__all__ = ["compared", "lines"]
 
 # Text of each requirement, and of the check for it.
 REQUIREMENTS: Final = {
@@ -162,34 +157,13 @@ def lines(explanation: Reasons) -> list[str]:
         f"  lost: {', '.join(lost.operators)} at {lost.at}: {lost.reason}; {counts(lost.left)}"
         for lost in explanation.replicas_lost
     )
-    written.extend(f"  {_stream(each, explanation.readable)}" for each in explanation.streams)
+    if explanation.weighed is not None:
+        written.append(f"  {weighed_sentence(explanation.weighed)}")
+    written.extend(f"  {stream_sentence(each, explanation.readable)}" for each in explanation.streams)
     written.extend(
         f"    {each.operator} ({each.role}) at {each.at}: {replica_reason(each)}" for each in explanation.replicas
     )
     return written
-
-
-def _stream(
-    event: StreamsDiscarded | StreamRevived | RevivalImpossible | ReplicaRebuilt | RebuildImpossible,
-    readable: Callable[[str], str],
-) -> str:
-    """What happened to active replicas and the streams between them, in words."""
-    match event:
-        case StreamsDiscarded():
-            names = ", ".join(f"{producer} to {reader}" for producer, reader in event.streams)
-            ended = f"; {', '.join(event.ended)} ended with them" if event.ended else ""
-            cost = f"network cost {size(event.cost)} on the way, {size(event.left)} now, target {size(event.bound)}"
-            return f"discarded streams: {names}{ended}; {cost}"
-        case StreamRevived():
-            late = seconds(event.delay)
-            return f"revived stream: {event.producer} to {event.reader}, whose other streams were {late} late"
-        case ReplicaRebuilt():
-            left = counts({original(event.operator): event.left})
-            what = f"{event.operator} at {event.at} from the state of {event.source}"
-            return f"rebuilt: {what} in {seconds(event.seconds)}; {left}"
-        case RebuildImpossible():
-            return f"not rebuilt: {event.operator}: {readable(event.reason)}"
-    return f"late: {event.upstream} at {event.reader} by {seconds(event.delay)}; nothing was revived: {event.reason}"
 
 
 def _active_replicas(deployed: ReplicasDeployed) -> list[str]:
@@ -236,18 +210,6 @@ def compared(drop: ProbeDropped) -> str:
         over = f", more than {share(drop.tolerated)} over" if drop.tolerated else ""
         return f"a limit of {seconds(drop.required)}, {seconds(drop.available)} projected{over}"
     return f"{drop.required:.4g} required, {drop.available:.4g} available"
-
-
-def counts(left: Mapping[str, int]) -> str:
-    """List the numbers of remaining replicas with their operators.
-
-    >>> counts({"filter": 1, "sort": 1})
-    '1 left of filter, sort'
-    """
-    by_number: dict[int, list[str]] = {}
-    for name, number in left.items():
-        by_number.setdefault(number, []).append(name)
-    return "; ".join(f"{number} left of {', '.join(names)}" for number, names in sorted(by_number.items()))
 
 
 def _counted(passed: Mapping[str, int]) -> str:

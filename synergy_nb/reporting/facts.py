@@ -42,12 +42,10 @@ from synergy_nb.events import (
     ProbeAccepted,
     ProbeDropped,
     ProbingEnded,
-    RebuildImpossible,
     ReplicaDecided,
     ReplicaRebuilt,
     ReplicasDeployed,
     RequestSubmitted,
-    RevivalImpossible,
     SessionExpired,
     SetupFailed,
     SharedStreamMoved,
@@ -55,14 +53,15 @@ from synergy_nb.events import (
     SharingGivenUp,
     SignaturesFound,
     SinkMeasured,
-    StreamRevived,
     StreamsDiscarded,
+    StreamsWeighed,
     TakenOver,
     TakeoverBegun,
 )
 from synergy_nb.reporting.formatting import readable, seconds
 from synergy_nb.reporting.hot_spots import HotSpotAccounts
 from synergy_nb.reporting.refused_delays import Delay
+from synergy_nb.reporting.replica_streams import StreamEvent
 from synergy_nb.reporting.troubles import Trouble, gathered
 from synergy_nb.reporting.uncovered import uncovered
 
@@ -139,8 +138,10 @@ class Facts:
         Active replicas that it has lost, at the time of each loss.
     replicas_ended : set of str
         Active replicas that ended as all of their streams were discarded.
-    streams : list of StreamsDiscarded, StreamRevived, RevivalImpossible, ReplicaRebuilt or RebuildImpossible
+    streams : list of StreamEvent
         Streams between active replicas that were discarded and revived, and replicas that were rebuilt, in this order.
+    weighed : StreamsWeighed or None
+        Latest utilities and costs of these streams.
     rebuilt : dict
         Active replica that was rebuilt to the replica from whose state it began.
     replicated : PlacementCompleted or None
@@ -217,8 +218,9 @@ class Facts:
         self.replicas_deployed: ReplicasDeployed | None = None
         self.replicas_lost: list[ActiveReplicasLost] = []
         self.replicas_ended: set[str] = set()
-        self.streams: list[StreamsDiscarded | StreamRevived | RevivalImpossible | ReplicaRebuilt | RebuildImpossible]
-        self.streams, self.rebuilt = [], dict[str, str]()
+        self.streams: list[StreamEvent] = []
+        self.weighed: StreamsWeighed | None = None
+        self.rebuilt: dict[str, str] = {}
         self.delay: Delay | None = None
         self.outcome = "being composed"
         self.setup_s: float | None = None
@@ -353,19 +355,17 @@ class Facts:
             self.rebuilt.pop(name, None)
 
     @SHOWN.add
-    def _replica_rebuilt(self, event: ReplicaRebuilt) -> None:
-        self._moved = self._graph(event.peers)
-        self.rebuilt[event.operator] = event.source
-        self.streams.append(replace(event, at=self._name(event.at)))
-
-    @SHOWN.add
-    def _streams_discarded(self, event: StreamsDiscarded) -> None:
-        self.replicas_ended.update(event.ended)
-        self._end_replicas(event.ended)
-        self.streams.append(event)
-
-    @SHOWN.add
-    def _stream(self, event: StreamRevived | RevivalImpossible | RebuildImpossible) -> None:
+    def _stream(self, event: StreamEvent | StreamsWeighed) -> None:
+        if isinstance(event, StreamsWeighed):
+            self.weighed = event
+            return
+        if isinstance(event, ReplicaRebuilt):
+            self._moved = self._graph(event.peers)
+            self.rebuilt[event.operator] = event.source
+            event = replace(event, at=self._name(event.at))
+        elif isinstance(event, StreamsDiscarded):
+            self.replicas_ended.update(event.ended)
+            self._end_replicas(event.ended)
         self.streams.append(event)
 
     @SHOWN.add

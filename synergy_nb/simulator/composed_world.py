@@ -33,6 +33,7 @@ from synergy_nb.dataflow.streams.deployments import Deployment
 from synergy_nb.dataflow.streams.effects import Effect, Fact, FactKind
 from synergy_nb.dataflow.streams.execution import Logic
 from synergy_nb.dataflow.streams.hosting import Hosting
+from synergy_nb.dataflow.streams.input_reports import first_counts
 from synergy_nb.dataflow.streams.losses import lost_results
 from synergy_nb.dataflow.streams.stream_merging import merged
 from synergy_nb.dataflow.streams.values import Chunk
@@ -282,7 +283,8 @@ class ComposedWorld(PacedWorld):
         for address, each in self.synergy.items():
             if address in self._suspended:
                 continue
-            stats = [component.stats(self.now) for component in self._nodes[address].hosting.components.values()]
+            here = self._nodes[address].hosting.components.values()
+            stats = [{**component.stats(self.now), "firsts": first_counts(component)} for component in here]
             busy = self._busy.pop(address, 0.0)
             work = [found for found in stats if found["kind"] != "sink" or self.status(found["application"]) in LASTING]
             other = self.load_of.get(address, 0.0) * each.ledger.cores

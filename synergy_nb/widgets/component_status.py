@@ -178,6 +178,9 @@ def _part(readings: JournalSeries, component: Component) -> dict[str, Any]:
     name, running = original(component.operator), run.running_replicas
     if name in running:
         lines.append(f"active replicas of {name}: {running[name]} of {run.active} run")
+    shares = component.first_shares() if stats is not None else {}
+    if len(shares) > 1:
+        lines.append(f"first: {', '.join(f'{each} {share(part)}' for each, part in sorted(shares.items()))}")
     if component.operator in run.lost_replicas and now == "dead":
         state_text = "replica lost"
         lines.append(f"lost: {named(readings, run.lost_replicas[component.operator][1])}")

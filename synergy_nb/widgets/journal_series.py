@@ -210,6 +210,7 @@ class JournalSeries:
             if self.application in (None, stats.application):
                 component = self._component(stats.application, stats.operator, event.peer)
                 component.stats = stats
+                component.count_firsts(event.time, stats.firsts)
                 if stats.slack is not None:
                     self.line("slack", f"{stats.application}/{stats.operator}").append(event.time, stats.slack)
                     known = component.least_slack

@@ -3,17 +3,19 @@
 from __future__ import annotations
 
 from collections import Counter, deque
+from collections.abc import Mapping
 from typing import Final
 
 import msgspec
 
 from synergy_nb.control.roles import Roles
-from synergy_nb.events import ComponentMeasurements
+from synergy_nb.events import ComponentMeasurements, StreamsWeighed
 from synergy_nb.plan.active_replicas import original
 
 __all__ = ["Component", "Flow", "Mark", "Peer", "Run"]
 
 WITHIN: Final = 0.01  # share of the results that may be late if a limit counts as met
+FIRSTS: Final = 30.0  # seconds over which it counts which active replica was first
 MARKS: Final = 40  # marks of an application; of more, the oldest are discarded
 
 
@@ -51,6 +53,7 @@ class Component(msgspec.Struct):
 
     ``least_slack`` is the least slack that was measured, seconds; None before the first. ``hot`` is whether it has no
     slack. ``moving`` is the address of the peer that it moves to; ``migration_reason`` is why it leaves its peer.
+    ``firsts`` has the times and counts of the active replicas that feed it, of the last :data:`FIRSTS` seconds.
     """
 
     application: str
@@ -65,6 +68,22 @@ class Component(msgspec.Struct):
     hot: bool = False
     moving: str = ""
     migration_reason: str = ""
+    firsts: list[tuple[float, Mapping[str, int]]] = []
+
+    def first_shares(self) -> dict[str, float]:
+        """Active replicas that feed it to the share of the latest tuples that each delivered first; empty if none."""
+        if len(self.firsts) < 2:
+            return {}
+        (_, before), (_, now) = self.firsts[0], self.firsts[-1]
+        counts = {name: max(count - before.get(name, 0), 0) for name, count in now.items()}
+        total = sum(counts.values())
+        return {name: count / total for name, count in counts.items()} if total else {}
+
+    def count_firsts(self, time: float, counts: Mapping[str, int]) -> None:
+        """Add counts, and discard those that are too old; begin anew if the component did."""
+        if self.firsts and any(count < self.firsts[-1][1].get(name, 0) for name, count in counts.items()):
+            self.firsts = []
+        self.firsts = [each for each in self.firsts if each[0] >= time - FIRSTS] + [(time, counts)]
 
 
 class Flow(msgspec.Struct):
@@ -135,6 +154,10 @@ class Run(msgspec.Struct):
         Active replicas that were lost: id to the address of its peer and the reason.
     times_cost
         Expected network cost, as a multiple of that without replicas; None if it is not known.
+    weighed
+        Latest utilities and costs of the streams between active replicas; None before the first.
+    discarded
+        Producer and reader of each stream that is discarded at present.
     lost
         Addresses of the peers of the application that have died.
     marks
@@ -156,6 +179,8 @@ class Run(msgspec.Struct):
     replicated: list[str] = []
     lost_replicas: dict[str, tuple[str, str]] = {}
     times_cost: float | None = None
+    weighed: StreamsWeighed | None = None
+    discarded: frozenset[tuple[str, str]] = frozenset()
     lost: set[str] = set()
     marks: list[Mark] = []
     submitted: float | None = None

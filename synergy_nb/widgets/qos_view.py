@@ -421,7 +421,8 @@ def _picture(plan: Plan) -> dict[str, Any]:
             "size": [round(each, 1) for each in place.size],
             "boxes": {name: [round(each, 1) for each in box] for name, box in place.boxes.items()},
             "links": [
-                [*link, any(plan.operators[end].replica_of for end in edge)] for edge, link in place.links.items()
+                [*link, any(plan.operators[end].replica_of for end in edge), *edge]
+                for edge, link in place.links.items()
             ],
         }
     return picture

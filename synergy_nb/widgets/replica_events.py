@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import TypeAlias
+from collections.abc import Mapping
+from typing import Any, TypeAlias
 
 from synergy_nb.events import (
     ActiveReplicasLost,
@@ -12,12 +13,13 @@ from synergy_nb.events import (
     RevivalImpossible,
     StreamRevived,
     StreamsDiscarded,
+    StreamsWeighed,
 )
 from synergy_nb.plan.active_replicas import original
-from synergy_nb.reporting.formatting import counted, seconds, size
-from synergy_nb.widgets.latest_values import Run
+from synergy_nb.reporting.formatting import counted, seconds, share, size
+from synergy_nb.widgets.latest_values import Component, Run
 
-__all__ = ["ReplicaEvent", "note"]
+__all__ = ["ReplicaEvent", "note", "stream_pieces"]
 
 ReplicaEvent: TypeAlias = (
     ReplicasDeployed
@@ -25,6 +27,7 @@ ReplicaEvent: TypeAlias = (
     | ReplicaRebuilt
     | RebuildImpossible
     | StreamsDiscarded
+    | StreamsWeighed
     | StreamRevived
     | RevivalImpossible
 )
@@ -45,6 +48,7 @@ def note(run: Run, event: ReplicaEvent) -> None:
         case ReplicaRebuilt():
             run.lost_replicas = {name: lost for name, lost in run.lost_replicas.items() if name != event.operator}
             left = f"{event.left} of {original(event.operator)} run"
+            run.discarded = frozenset(each for each in run.discarded if event.operator not in each)
             text = f"{event.operator} rebuilt at {event.at} from the state of {event.source}: {left}"
             run.mark(event.time, "good", "replica rebuilt", text)
         case RebuildImpossible():
@@ -53,12 +57,39 @@ def note(run: Run, event: ReplicaEvent) -> None:
             names = ", ".join(f"{producer} to {reader}" for producer, reader in event.streams)
             cost = f"network cost {size(event.left)} on the way instead of {size(event.cost)}"
             ended = {name: (run.roles.peers.get(name, ""), "all of its streams were discarded") for name in event.ended}
+            run.discarded |= {(producer, reader) for producer, reader in event.streams}
             run.lost_replicas, run.roles = run.lost_replicas | ended, run.roles.without(event.ended)
             label = f"{counted(len(event.streams), 'stream')} discarded"
             run.mark(event.time, "note", label, f"discarded, least useful for their cost: {names}; {cost}")
+        case StreamsWeighed():
+            run.weighed = event
         case StreamRevived():
+            run.discarded -= {(event.producer, event.reader)}
             text = f"{event.producer} to {event.reader} revived, as its other streams were {seconds(event.delay)} late"
             run.mark(event.time, "good", "stream revived", text)
         case RevivalImpossible():
             text = f"{event.upstream} is {seconds(event.delay)} late at {event.reader}: {event.reason}"
             run.mark(event.time, "bad", "stream late", text)
+
+
+def stream_pieces(run: Run, components: Mapping[str, Component]) -> dict[str, dict[str, Any]]:
+    """Streams between active replicas, as the picture shows them: ``producer reader`` to its state and a text.
+
+    Parameters
+    ----------
+    run
+        Application.
+    components
+        Operators with their latest measurements.
+    """
+    found: dict[str, list[str]] = {}
+    for reader, component in components.items():
+        for producer, part in component.first_shares().items():
+            found[f"{producer} {reader}"] = [f"{producer} to {reader}: first for {share(part)} of the tuples"]
+    for producer, reader, utility, cost in () if run.weighed is None else run.weighed.streams:
+        words = found.setdefault(f"{producer} {reader}", [f"{producer} to {reader}"])
+        words.append(f"utility {utility:.2g}, {size(cost)} on the way")
+    pieces = {name: {"gone": False, "tip": "; ".join(words)} for name, words in found.items()}
+    for producer, reader in sorted(run.discarded):
+        pieces[f"{producer} {reader}"] = {"gone": True, "tip": f"{producer} to {reader} is discarded"}
+    return pieces

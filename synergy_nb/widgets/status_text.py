@@ -12,12 +12,13 @@ from typing import Any, Final
 
 from synergy_nb.events.application_states import ENDED, Status
 from synergy_nb.plan import Plan
-from synergy_nb.reporting.account import counts
 from synergy_nb.reporting.formatting import counted, rate, seconds, share
+from synergy_nb.reporting.replica_streams import counts
 from synergy_nb.reporting.troubles import observers
 from synergy_nb.widgets.component_status import named, pieces_of, status
 from synergy_nb.widgets.journal_series import JournalSeries
 from synergy_nb.widgets.latest_values import Component, Flow, Peer, Run
+from synergy_nb.widgets.replica_events import stream_pieces
 
 __all__ = ["by_name", "shown_flows", "shown_peers", "status_pieces"]
 
@@ -81,9 +82,9 @@ def status_pieces(readings: JournalSeries, plan: Plan | None = None) -> dict[str
     -------
     dict
         ``head``: title, status and one sentence. ``flow:…`` of each sink, ``peer:…`` of each peer, ``part:…`` of each
-        component: names, texts with units, and plain numbers for drawings. ``marks``: events of
-        the applications; ``troubles``: errors of peers; ``loads``: the meaning of the two loads of a peer, and why they
-        differ where they do.
+        component: names, texts with units, and plain numbers for drawings. ``streams``: those between active replicas,
+        with whether they are discarded. ``marks``: events of the applications; ``troubles``: errors of peers;
+        ``loads``: the meaning of the two loads of a peer, and why they differ where they do.
     """
     flows, peers = shown_flows(readings), shown_peers(readings)
     many = readings.application is None or len(flows) > 1
@@ -102,6 +103,9 @@ def status_pieces(readings: JournalSeries, plan: Plan | None = None) -> dict[str
     if peers:
         shares = [_difference(readings, peer) for peer in peers]
         pieces["loads"] = {"about": LOADS, "list": [sentence for sentence in shares if sentence][:WORST]}
+    if readings.application is not None and readings.run(readings.application).active:
+        own = {each.operator: each for each in components.get(readings.application, ())}
+        pieces["streams"] = stream_pieces(readings.run(readings.application), own)
     pieces["marks"] = {"list": _marks(readings)}
     pieces["troubles"] = {"list": _troubles(readings)}
     return pieces
@@ -221,6 +225,12 @@ def _active(run: Run) -> list[str]:
     facts = [f"{number} of {run.active} active replicas of {', '.join(by_number[number])}" for number in by_number]
     if run.active > 1 and run.times_cost is not None:
         facts.append(f"network cost {run.times_cost:.3g} times that without replicas")
+    weighed = run.weighed
+    if weighed is not None and weighed.whole:
+        target = "" if weighed.bound is None else f", target θ {share(weighed.bound / weighed.whole)}"
+        facts.append(f"{share(weighed.cost / weighed.whole)} of the cost of all streams{target}")
+    if run.discarded:
+        facts.append(f"{counted(len(run.discarded), 'stream')} discarded")
     return facts
 
 

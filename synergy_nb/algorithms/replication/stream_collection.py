@@ -32,7 +32,7 @@ from synergy_nb.algorithms.replication.stream_replicas import ReplicaGraph
 from synergy_nb.control.driver_messages import InputsReported
 from synergy_nb.control.peer import Message, Peer, Protocol
 from synergy_nb.control.roles import Roles
-from synergy_nb.events import RevivalImpossible, StreamRevived, StreamsDiscarded
+from synergy_nb.events import RevivalImpossible, StreamRevived, StreamsDiscarded, StreamsWeighed
 from synergy_nb.events.application_states import State
 from synergy_nb.lifecycle.graph_changes import GraphChanges
 from synergy_nb.lifecycle.request import Request
@@ -43,6 +43,7 @@ from synergy_nb.plan.active_replicas import replicas_of
 
 __all__ = ["RevivalRequested", "StreamCollection", "WeightsReported"]
 
+SETTLED: Final = 1.0  # seconds from the first report of a period until the others have come
 ASK_AGAIN: Final = 5.0  # seconds until a reader whose input is late asks again
 
 
@@ -91,9 +92,11 @@ class _LedStreams:
         Reader to the epoch of the graph in which a stream was last revived for it.
     late
         Time at which a reader was late last, seconds.
+    weighed
+        Time at which utilities were recorded last, seconds.
     """
 
-    __slots__ = ("attempt", "changed", "delays", "helpless", "late", "measured")
+    __slots__ = ("attempt", "changed", "delays", "helpless", "late", "measured", "weighed")
 
     def __init__(self, attempt: int) -> None:
         self.attempt = attempt
@@ -101,7 +104,7 @@ class _LedStreams:
         self.delays: dict[Input, float] = {}
         self.helpless: set[tuple[str, int]] = set()
         self.changed: dict[str, int] = {}
-        self.late = -math.inf
+        self.late = self.weighed = -math.inf
 
 
 def replicas_by_peer(graph: ReplicaGraph, roles: Roles) -> dict[str, set[str]]:
@@ -225,6 +228,24 @@ class StreamCollection(Protocol):
                 known.measured[Input(reader, number)] = use
                 if use.delay >= 0.0:
                     known.delays[Input(reader, number)] = use.delay
+        if self.peer.now - known.weighed >= 0.5 * self._config.report and known.measured:
+            known.weighed = self.peer.now
+            self.peer.after(SETTLED, self._weigh, request, request.graph.attempt)
+
+    def _weigh(self, request: Request, attempt: int) -> None:
+        """Record the utilities and costs of the streams, once the peers have reported."""
+        if self._changes.led.get(request.name) is not request or request.graph.attempt != attempt:
+            return
+        streams = self._streams(request)
+        utilities, _ = streams.running.utilities(streams.weights)
+        self.peer.record(
+            StreamsWeighed,
+            request.name,
+            streams=[(each.producer, each.consumer, utilities[each], each.cost) for each in streams.running.streams],
+            cost=streams.running.cost,
+            whole=streams.cost_of_all,
+            bound=None if self._config.share is None else self._config.share * streams.cost_of_all,
+        )
 
     def _round(self) -> None:
         self.peer.after(self._config.collect, self._round)

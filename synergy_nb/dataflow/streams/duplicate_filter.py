@@ -131,6 +131,12 @@ class DuplicateFilter:
         shares = self._ranks @ (1.0 / np.arange(1, self._ranks.shape[1] + 1))
         return {name: float(shares[stream.number]) for name, stream in streams}
 
+    @property
+    def firsts(self) -> dict[str, int]:
+        """Number of copies of tuples that each stream delivered first, as far as they passed."""
+        streams = list(self._streams.items())  # first, as above
+        return {name: int(self._ranks[stream.number, 0]) for name, stream in streams}
+
     def restart_weights(self) -> None:
         """Begin a new period of weights, with 0 for each stream."""
         self._ranks[:] = 0

@@ -16,7 +16,7 @@ from synergy_nb.dataflow.streams.component import Component
 from synergy_nb.dataflow.streams.deployments import Role
 from synergy_nb.dataflow.streams.stream_merging import MergedLogic
 
-__all__ = ["InputReport", "InputReports", "InputsMeasured", "StreamsMeasured"]
+__all__ = ["InputReport", "InputReports", "InputsMeasured", "StreamsMeasured", "first_counts"]
 
 INTERVAL_S: Final = 1.0  # seconds between two reports
 
@@ -114,3 +114,15 @@ def _measured(component: Component) -> StreamsMeasured:
                 feed.operator, read_by, weight, received.position, received.until, number in complete
             )
     return StreamsMeasured(component.application, component.operator, inputs)
+
+
+def first_counts(component: Component) -> dict[str, int]:
+    """Return the producers of stream replicas, with the number of tuples that each delivered first."""
+    found: dict[str, int] = {}
+    logic = component.logic
+    if isinstance(logic, MergedLogic) and component.feed_ports:
+        for number, count in logic.firsts.items():
+            producer = component.feeds[number].operator
+            if producer and component.feed_ports.count(component.feed_ports[number]) > 1:
+                found[producer] = found.get(producer, 0) + count
+    return found

@@ -113,6 +113,11 @@ class MergedLogic:
         return {int(name): weight for each in self._filters for name, weight in each.weights.items()}
 
     @property
+    def firsts(self) -> dict[int, int]:
+        """Number of each input to the number of tuples that it delivered first, since this instance began."""
+        return {int(name): count for each in self._filters for name, count in each.firsts.items()}
+
+    @property
     def complete(self) -> frozenset[int]:
         """Numbers of the inputs that have every tuple that has not passed yet; any thread may ask."""
         return frozenset(int(name) for each in self._filters for name in each.streams if each.is_complete(name))

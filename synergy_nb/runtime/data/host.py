@@ -24,7 +24,7 @@ from synergy_nb.dataflow.streams.deployments import Deployment
 from synergy_nb.dataflow.streams.effects import Fact, FactKind
 from synergy_nb.dataflow.streams.execution import Logic, Outcome, Work
 from synergy_nb.dataflow.streams.hosting import Hosting
-from synergy_nb.dataflow.streams.input_reports import InputsMeasured
+from synergy_nb.dataflow.streams.input_reports import InputsMeasured, first_counts
 from synergy_nb.dataflow.streams.log import LIMITS, Limits
 from synergy_nb.dataflow.streams.losses import lost_results
 from synergy_nb.dataflow.streams.values import Point
@@ -467,7 +467,7 @@ class Host:
     def stats(self) -> list[dict[str, Any]]:
         """Return the measurements of each component, see :meth:`Component.stats`."""
         now = self._clock()
-        return [component.stats(now) for component in self.hosting.components.values()]
+        return [{**each.stats(now), "firsts": first_counts(each)} for each in self.hosting.components.values()]
 
     def signatures(self) -> dict[tuple[str, str], tuple[tuple[Segment, ...], tuple[Segment, ...]]]:
         """Application and operator to the signatures of a component's load, in cores, and of its stream."""

@@ -286,7 +286,7 @@ class View {
       const ranks = new Map(peers.map((peer) => [peer.id, peer.rank]));
       this.picture.show(plan, page.room());
       page.beside(this.picture.direction);
-      this.picture.state(new Map([...parts.values()].map((part) => [part.operator, part])), ranks);
+      this.picture.state(new Map([...parts.values()].map((part) => [part.operator, part])), ranks, this.pieces.get("streams"));
     }
     this.drawLoads(page.peers(peers, plan ? [] : [...parts.values()], Boolean(plan)), Boolean(plan), until);
   }

@@ -16,6 +16,7 @@ export class Picture {
   constructor(parent) {
     this.parent = parent;
     this.nodes = new Map();
+    this.links = new Map();
     this.direction = null;
   }
 
@@ -34,9 +35,13 @@ export class Picture {
     });
     this.title = make("title", {});
     drawing.append(this.title);
-    for (const [path, head, ofReplica] of links) {
+    this.links.clear();
+    for (const [path, head, ofReplica, up, down] of links) {
       const ghost = ofReplica ? " ghost" : "";
-      drawing.append(make("path", { class: `link${ghost}`, d: path }), make("polygon", { class: `head${ghost}`, points: head }));
+      const link = { tip: make("title", {}), group: make("g", { class: "stream" }) };
+      link.group.append(link.tip, make("path", { class: `link${ghost}`, d: path }), make("polygon", { class: `head${ghost}`, points: head }));
+      this.links.set(`${up} ${down}`, link);
+      drawing.append(link.group);
     }
     this.nodes.clear();
     for (const [operator, [x, y, breadth, height]] of Object.entries(boxes)) {
@@ -65,9 +70,13 @@ export class Picture {
     return true;
   }
 
-  // States of components: `parts` by operator, `ranks` of peers by address.
-  state(parts, ranks) {
+  // States of components: `parts` by operator, `ranks` of peers by address; of `streams` between active replicas, by their ends.
+  state(parts, ranks, streams = {}) {
     const texts = [];
+    for (const [ends, link] of this.links) {
+      link.group.classList.toggle("gone", Boolean(streams[ends]?.gone));
+      put(link.tip, streams[ends]?.tip ?? "");
+    }
     for (const [operator, node] of this.nodes) {
       const part = parts.get(operator);
       const now = part?.state ?? "waiting";

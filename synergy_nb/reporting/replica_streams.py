@@ -1,0 +1,64 @@
+"""Sentences about active replicas and the streams between them: weighed, discarded, revived, rebuilt."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Final, TypeAlias
+
+from synergy_nb.events import (
+    RebuildImpossible,
+    ReplicaRebuilt,
+    RevivalImpossible,
+    StreamRevived,
+    StreamsDiscarded,
+    StreamsWeighed,
+)
+from synergy_nb.plan.active_replicas import original
+from synergy_nb.reporting.formatting import counted, seconds, share, size
+
+__all__ = ["StreamEvent", "counts", "stream_sentence", "weighed_sentence"]
+
+StreamEvent: TypeAlias = StreamsDiscarded | StreamRevived | RevivalImpossible | ReplicaRebuilt | RebuildImpossible
+MOST: Final = 12  # streams whose utilities are listed
+
+
+def weighed_sentence(event: StreamsWeighed) -> str:
+    """The utilities of streams, the most useful first, and their cost beside its target."""
+    ranked = sorted(event.streams, key=lambda each: (-each[2], each[0], each[1]))
+    names = ", ".join(f"{producer} to {reader} {utility:.2g}" for producer, reader, utility, _ in ranked[:MOST])
+    more = f" and {counted(len(ranked) - MOST, 'more stream')}" if len(ranked) > MOST else ""
+    of = f" of {size(event.whole)} with all streams" if event.cost < event.whole else ""
+    target = "" if event.bound is None else f", target θ {share(event.bound / event.whole if event.whole else 1.0)}"
+    return f"network cost {size(event.cost)} on the way{of}{target}; utility of streams: {names}{more}"
+
+
+def stream_sentence(event: StreamEvent, readable: Callable[[str], str]) -> str:
+    """What happened to active replicas and the streams between them, in words."""
+    match event:
+        case StreamsDiscarded():
+            names = ", ".join(f"{producer} to {reader}" for producer, reader in event.streams)
+            ended = f"; {', '.join(event.ended)} ended with them" if event.ended else ""
+            cost = f"network cost {size(event.cost)} on the way, {size(event.left)} now, target {size(event.bound)}"
+            return f"discarded streams: {names}{ended}; {cost}"
+        case StreamRevived():
+            late = seconds(event.delay)
+            return f"revived stream: {event.producer} to {event.reader}, whose other streams were {late} late"
+        case ReplicaRebuilt():
+            left = counts({original(event.operator): event.left})
+            what = f"{event.operator} at {event.at} from the state of {event.source}"
+            return f"rebuilt: {what} in {seconds(event.seconds)}; {left}"
+        case RebuildImpossible():
+            return f"not rebuilt: {event.operator}: {readable(event.reason)}"
+    return f"late: {event.upstream} at {event.reader} by {seconds(event.delay)}; nothing was revived: {event.reason}"
+
+
+def counts(left: Mapping[str, int]) -> str:
+    """List the numbers of remaining replicas with their operators.
+
+    >>> counts({"filter": 1, "sort": 1})
+    '1 left of filter, sort'
+    """
+    by_number: dict[int, list[str]] = {}
+    for name, number in left.items():
+        by_number.setdefault(number, []).append(name)
+    return "; ".join(f"{number} left of {', '.join(names)}" for number, names in sorted(by_number.items()))
