@@ -8,7 +8,8 @@ from collections.abc import Callable, Coroutine, Mapping
 from typing import Any, TypeVar
 
 from synergy_nb.events import Event
-from synergy_nb.runtime.transport.link import HANDLER, Links
+from synergy_nb.runtime.transport.cut_links import CuttableLinks
+from synergy_nb.runtime.transport.link import HANDLER
 
 T = TypeVar("T")
 _END = object()
@@ -133,7 +134,7 @@ class Net:
     """A network in memory: addresses to links, and whether connecting to them succeeds."""
 
     def __init__(self) -> None:
-        self.links: dict[str, Links] = {}
+        self.links: dict[str, CuttableLinks] = {}
         self.dead: set[str] = set()  # connecting is refused
         self.silent: set[str] = set()  # connecting succeeds, but nothing is ever answered
         self.opened: list[MemoryComm] = []
@@ -142,7 +143,7 @@ class Net:
 
     def join(
         self, address: str, *, answer: Callable[[str, str, bytes], Any] | None = None, **options: Any
-    ) -> tuple[Links, Mapping[str, Log]]:
+    ) -> tuple[CuttableLinks, Mapping[str, Log]]:
         """New links at ``address``, and logs of their callbacks: message, data, down, record."""
         logs = {name: Log() for name in ("message", "data", "down", "record")}
 
@@ -150,7 +151,7 @@ class Net:
             event = kind(0.0, address, *fields, **named)
             logs["record"](event.kind, event.subject, event.detail)
 
-        links = self.links[address] = Links(
+        links = self.links[address] = CuttableLinks(
             address,
             self.connector(address),
             on_message=logs["message"],
@@ -186,7 +187,7 @@ class Net:
         return connect
 
     @staticmethod
-    async def _serve(links: Links, comm: MemoryComm) -> None:
+    async def _serve(links: CuttableLinks, comm: MemoryComm) -> None:
         """What Dask does with an incoming comm."""
         try:
             message = await comm.read()

@@ -575,3 +575,42 @@ def test_a_file_without_round_trip_times_is_refused(tmp_path: Any) -> None:
     np.savez(tmp_path / "x.npz", delays=np.zeros((2, 2)))
     with pytest.raises(ValueError, match=r"expected an \.npz file .*: it has the arrays delays"):
         WideArea.from_file(tmp_path / "x.npz")
+
+
+def test_a_cut_link_carries_nothing_until_it_is_mended() -> None:
+    async def main() -> None:
+        net = Net()
+        a, at_a = net.join(A)
+        b, at_b = net.join(B)
+        a.send(B, b"1")
+        await at_b["message"].reaches(1)
+        for one, other in ((a, B), (b, A)):
+            one.cut(other)
+        assert (await at_a["down"].reaches(1))[0] == (B, "cut on purpose")
+        assert a.connected() == []
+        a.send(B, b"lost")
+        assert (await at_a["down"].reaches(2))[1] == (B, "cut on purpose")
+        assert len(net.opened) == 1
+        for one, other in ((a, B), (b, A)):
+            one.mend(other)
+        a.send(B, b"2")
+        assert [message for _, message in await at_b["message"].reaches(2)] == [b"1", b"2"]
+        await net.close()
+
+    run(main())
+
+
+def test_one_end_alone_keeps_a_link_cut() -> None:
+    async def main() -> None:
+        net = Net()
+        a, at_a = net.join(A)
+        b, at_b = net.join(B)
+        b.cut(A)
+        a.send(B, b"lost")
+        await at_a["down"].reaches(1)
+        b.mend(A)
+        a.send(B, b"1")
+        assert [message for _, message in await at_b["message"].reaches(1)] == [b"1"]
+        await net.close()
+
+    run(main())

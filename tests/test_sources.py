@@ -518,3 +518,34 @@ def test_results_of_a_query_continue_behind_a_position_and_wait_until_they_are_r
         part.stop()
 
     play(scenario)
+
+
+@pytest.mark.parametrize(("factor", "apart"), [(2.0, 0.05), (0.5, 0.2)])
+def test_a_source_changes_its_pace_while_it_is_read(factor: float, apart: float) -> None:
+    async def scenario() -> None:
+        def stream() -> Stream:
+            for number, entry in enumerate(pieces(20, 0.1)):
+                if number == 20:  # the eleventh tuple: the tenth has been emitted, and its time is now
+                    replay.feed.change_pace(factor)
+                yield entry
+
+        replay = Replay(stream())
+        chunks = await replay.whole()
+        assert not replay.failures
+        follow(chunks, ORIGIN)
+        born = [chunk.born for chunk in chunks if chunk.rows]
+        gaps = [later - earlier for earlier, later in itertools.pairwise(born)]
+        assert gaps[:9] == pytest.approx([0.1] * 9)
+        assert gaps[9:] == pytest.approx([apart] * 10)
+
+    play(scenario)
+
+
+def test_rows_that_are_pushed_have_no_pace() -> None:
+    async def scenario() -> None:
+        replay = Replay(pieces(3, 0.1), paced=False)
+        await replay.whole()
+        with pytest.raises(ValueError, match="expected a trace or packets with a speed"):
+            replay.feed.change_pace(2.0)
+
+    play(scenario)

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import math
 from typing import TYPE_CHECKING
 
 from synergy_nb.errors import user_facing
+from synergy_nb.lifecycle.knob_values import checked_factor, checked_operator, checked_share, checked_source
 from synergy_nb.plan.units import WrongValue, did_you_mean, duration
 from synergy_nb.reporting.cluster_errors import ClusterError
 
@@ -16,7 +16,6 @@ if TYPE_CHECKING:
 __all__ = ["Knobs"]
 
 FOREVER = 1e9  # virtual seconds of a cut without an end
-MOST_LOAD = 0.99  # greatest share of a peer's cores that other programs may use
 
 
 class Knobs:
@@ -100,9 +99,8 @@ class Knobs:
         share
             Share of the cores.
         """
-        if isinstance(share, bool) or not isinstance(share, int | float) or not 0.0 <= share <= MOST_LOAD:
-            raise ClusterError(f"share: {share!r}; expected a share of the peer's cores from 0 to {MOST_LOAD}")
-        self.world.load_of[self._living("peer", peer)] = float(share)
+        wanted = checked_share(share)
+        self.world.load_of[self._living("peer", peer)] = wanted
 
     # -- applications ------------------------------------------------------------------------------------------------
 
@@ -120,12 +118,8 @@ class Knobs:
             Factor of its own pace: 2 is twice as fast, 0 stops it.
         """
         found = self._found(application)
-        self._operator(found, source)
-        if found.plan.operators[source].kind != "source":
-            raise ClusterError(f"source: {source!r}; expected a source of the plan: {', '.join(found.plan.sources)}")
-        if isinstance(factor, bool) or not isinstance(factor, int | float) or not 0.0 <= factor < math.inf:
-            raise ClusterError(f"factor: {factor!r}; expected a finite number of at least 0")
-        self.world.set_pace(found.id, source, float(factor))
+        checked_source(found.plan, source)
+        self.world.set_pace(found.id, source, checked_factor(factor))
 
     @user_facing
     def cost(self, application: str | SimulatedApplication, operator: str, seconds: float | str) -> None:
@@ -141,7 +135,7 @@ class Knobs:
             Processing time of a tuple on one core, in seconds or as ``"2 ms"``.
         """
         found = self._found(application)
-        self._operator(found, operator)
+        checked_operator(found.plan, operator)
         try:
             self.world.cost_of[found.id, operator] = duration("seconds", seconds, least=0.0)
         except WrongValue as wrong:
@@ -159,9 +153,3 @@ class Knobs:
         if self.world.dead(peer):
             raise ClusterError(f"{field}: {peer!r} was killed; expected a peer that lives")
         return peer
-
-    def _operator(self, application: SimulatedApplication, operator: str) -> None:
-        if operator not in application.plan.operators:
-            known = ", ".join(application.plan.operators)
-            hint = did_you_mean(operator, application.plan.operators)
-            raise ClusterError(f"operator: {operator!r}; expected one of the plan: {known}{hint}")

@@ -31,6 +31,7 @@ from synergy_nb.events import PeerDeclaredDead, PeerRefutedDeath
 from synergy_nb.events.application_states import ENDED, LASTING, Status
 from synergy_nb.events.journal import Journal
 from synergy_nb.events.table import Events
+from synergy_nb.lifecycle.knob_values import checked_operator
 from synergy_nb.lifecycle.origins import CLIENT, ends_of, nearest
 from synergy_nb.lifecycle.submission import check_submission
 from synergy_nb.models.hot_spot_config import HotSpotConfig, hot_spot_config
@@ -381,7 +382,7 @@ class Simulation(Knobs):
             If there is no such application, operator or peer, or the component cannot move; the message says why.
         """
         found = self._found(application)
-        self._operator(found, operator)
+        checked_operator(found.plan, operator)
         self._living("to", to)
         number = self._number()
         self.world.command(found.id, driver.MoveComponent(found.id, operator, to, number))

@@ -95,18 +95,24 @@ class Sample(OperatorLogic):
 
 @implements("delay")
 class Delay(OperatorLogic):
-    """Pass each tuple on after ``cost`` seconds; for experiments."""
+    """Pass each tuple on after ``cost`` seconds; for experiments.
+
+    Attributes
+    ----------
+    cost : float
+        Seconds that a tuple takes; it may be changed between two executions.
+    """
 
     def __init__(self, context: Context) -> None:
         super().__init__(context)
         if context.wait is None:
             raise context.error("wait", None, "a function that waits for the given seconds")
         self._wait: Final = context.wait
-        self._cost = float(context.params["cost"])
+        self.cost = float(context.params["cost"])
 
     def process(self, port: int, table: pl.DataFrame, batch: Batch, kept: pl.Series | None) -> Iterable[pl.DataFrame]:
         """Return the rows after the delay."""
-        self._wait(self._cost * table.height)
+        self._wait(self.cost * table.height)
         return (table,)
 
 

@@ -390,7 +390,7 @@ class AsyncCluster:
         ClusterError
             If there is no such application, or several have that name; the message names them.
         """
-        held = await self._handle(application)
+        held = await self.handle(application)
         status = (await held.state()).status
         if status in LASTING or status == "finished":
             await held.stop()
@@ -414,7 +414,7 @@ class AsyncCluster:
             If there is no such application, operator or peer; if the component cannot move, such as a sink; if the peer
             has no room for it, or dies meanwhile. The message says why, and the component remains on its peer.
         """
-        held = await self._handle(application)
+        held = await self.handle(application)
         if to not in self.peers and to not in self._names:
             raise ClusterError(f"to: {to!r}; expected {known_peers_phrase(_alive(await self.states()))}")
         request = pack(Move(held.id, operator, self.peers.get(to, to)))
@@ -426,7 +426,7 @@ class AsyncCluster:
             why = self.readable(outcome.reason)
             raise ClusterError(f"{held.id}: {operator} did not move: {why}" if outcome.begun else why)
 
-    async def _handle(self, application: str | Identified) -> AsyncApplication:
+    async def handle(self, application: str | Identified) -> AsyncApplication:
         """Return the handle of the application with that id, or of the only running plan of that name."""
         named = application if isinstance(application, str) else application.id
         held = self._handles.get(named)

@@ -28,6 +28,7 @@ from synergy_nb.runtime.client.application import Application
 from synergy_nb.runtime.client.applications import Applications
 from synergy_nb.runtime.client.async_application import AsyncApplication
 from synergy_nb.runtime.client.async_cluster import AsyncCluster
+from synergy_nb.runtime.client.knobs import change_cost, change_link, change_load, change_pace
 from synergy_nb.runtime.client.synchronous import LoopThread, Synchronous, synchronous
 from synergy_nb.runtime.process.processes import PeerCluster
 from synergy_nb.runtime.process.requests import ClusterError, PeerState
@@ -213,6 +214,73 @@ class Cluster(Synchronous[AsyncCluster]):
     def resume(self, peer: str) -> None:
         """Resume a suspended process (SIGCONT)."""
         os.kill(self._process(peer), signal.SIGCONT)
+
+    @user_facing
+    def cut(self, peer: str, other: str, seconds: float | str | None = None) -> None:
+        """Cut the link between two peers; what is queued and under way on it is lost.
+
+        Parameters
+        ----------
+        peer, other
+            Names of the peers.
+        seconds
+            Time after which the link works again, in seconds or as ``"2 min"``; None: until :meth:`mend`.
+        """
+        self._run(change_link(self._asynchronous, peer, other, severed=True, seconds=seconds))
+
+    @user_facing
+    def mend(self, peer: str, other: str) -> None:
+        """Mend the link between two peers.
+
+        Parameters
+        ----------
+        peer, other
+            Names of the peers.
+        """
+        self._run(change_link(self._asynchronous, peer, other, severed=False))
+
+    @user_facing
+    def load(self, peer: str, share: float) -> None:
+        """Have the process of a peer be busy with other work for a share of the time; its tuples take longer.
+
+        Parameters
+        ----------
+        peer
+            Name of the peer.
+        share
+            Share of the time, from 0 to 0.99.
+        """
+        self._run(change_load(self._asynchronous, peer, share))
+
+    @user_facing
+    def pace(self, application: str | Application, source: str, factor: float) -> None:
+        """Have a trace or generated packets come at another pace than their own, until the source moves.
+
+        Parameters
+        ----------
+        application
+            Application, its id, or the name of its plan if exactly one running application has that name.
+        source
+            Operator id of the source.
+        factor
+            Factor of its own pace: 2 is twice as fast, 0 stops it.
+        """
+        self._run(change_pace(self._asynchronous, application, source, factor))
+
+    @user_facing
+    def cost(self, application: str | Application, operator: str, seconds: float | str) -> None:
+        """Have a ``delay`` take another time for each tuple than its plan states, until it moves.
+
+        Parameters
+        ----------
+        application
+            Application, its id, or the name of its plan if exactly one running application has that name.
+        operator
+            Operator id of the delay.
+        seconds
+            Time of a tuple, in seconds or as ``"2 ms"``.
+        """
+        self._run(change_cost(self._asynchronous, application, operator, seconds))
 
     def _process(self, peer: str) -> int:
         """Return the id of the process of a peer that was started here."""

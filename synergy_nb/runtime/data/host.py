@@ -464,6 +464,11 @@ class Host:
         """Return the quality of service of a sink since it began, see :meth:`Sink.qos`."""
         return dict(self._sinks.find(application, operator).qos())
 
+    @property
+    def feeds(self) -> Mapping[Component, Feed]:
+        """Feeds of the sources that are read here."""
+        return self._driver.feeds
+
     def stats(self) -> list[dict[str, Any]]:
         """Return the measurements of each component, see :meth:`Component.stats`."""
         now = self._clock()

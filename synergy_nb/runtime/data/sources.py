@@ -14,6 +14,7 @@ it catches up.
 from __future__ import annotations
 
 import asyncio
+import math
 import threading
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Mapping
@@ -31,6 +32,7 @@ from synergy_nb.dataflow.tuples import END, TYPES, Batch, Item, Punctuation, con
 __all__ = ["Feed", "PeerFeed", "PushFeed", "Sample", "Stream", "ThreadFeed"]
 
 AHEAD = 2  # items that a reading thread may be ahead of the emitted ones
+LOOKS = 0.2  # seconds after which a waiting thread looks whether the pace has changed
 BEHIND = 0.005  # seconds after which an item is overdue and merged with others
 
 Sample: TypeAlias = tuple[str, str, float]
@@ -91,6 +93,16 @@ class Feed:
         self.stopped = True
         self.pending.clear()
 
+    def change_pace(self, factor: float) -> None:
+        """Emit at a factor of the stream's own pace from now on; 0 stops it until the next change.
+
+        Raises
+        ------
+        ValueError
+            If the stream has no pace of its own.
+        """
+        raise ValueError("its rows come when somebody sends them; expected a trace or packets with a speed")
+
     def emitted(self, chunk: Chunk) -> None:
         """Handle that the driver has removed ``chunk`` from :attr:`pending`."""
 
@@ -145,6 +157,7 @@ class ThreadFeed(Feed):
         self._loop = loop
         self._open = read
         self._failed = failed
+        self._pace = 0.0, 0.0, 1.0  # a due time in the stream, its time of the clock, and the factor from then on
         self._permits = threading.Semaphore(AHEAD)
         self._halt = threading.Event()
         self._last: deque[Chunk] = deque()  # last chunk of each pending group of items
@@ -168,6 +181,19 @@ class ThreadFeed(Feed):
             self._last.popleft()
             self._permits.release()
 
+    def change_pace(self, factor: float) -> None:
+        """Emit at a factor of the stream's own pace from now on; 0 stops it until the next change."""
+        if not self.timed:
+            super().change_pace(factor)
+        due, at, before = self._pace
+        now = self.clock()
+        self._pace = due + max(now - at, 0.0) * before, now, factor
+
+    def _when(self, due: float) -> float:
+        """Return the time of the clock for a due time in the stream, both in seconds."""
+        known, at, factor = self._pace
+        return at + (due - known) / factor if factor > 0.0 else math.inf
+
     async def closed(self) -> None:
         """Join the thread."""
         if self._thread.ident is not None:
@@ -187,18 +213,19 @@ class ThreadFeed(Feed):
         self.timed = paced
         stream = iter(items) if self.point == ORIGIN else self._behind(items)
         entry = next(stream, None)
-        began = self.clock() - entry[0] if entry is not None else 0.0
+        if entry is not None:
+            self._pace = entry[0], self.clock(), self._pace[2]
         while entry is not None:
             due, item = entry
             if paced:
-                wait = began + due - self.clock()
-                if wait > 0.0:
-                    self._halt.wait(wait)
+                while (wait := self._when(due) - self.clock()) > 0.0:
+                    if self._halt.wait(min(wait, LOOKS)) or wait <= LOOKS:
+                        break
             self._permits.acquire()
             if self._halt.is_set():
                 return
             if paced:
-                group, entry = self._overdue(stream, entry, began)
+                group, entry = self._overdue(stream, entry)
             else:
                 group, entry = self._with_promise(stream, item)
             self._on_loop(self._arrive, [chunk for item in group for chunk in self._cut(item, item.born)])
@@ -255,10 +282,10 @@ class ThreadFeed(Feed):
             return group, following
         return [*group, msgspec.structs.replace(following[1], born=born)], None
 
-    def _overdue(self, stream: Stream, entry: Entry, began: float) -> tuple[list[Item], Entry | None]:
+    def _overdue(self, stream: Stream, entry: Entry) -> tuple[list[Item], Entry | None]:
         """Merge ``entry``, if it is late, with all that is due as well; return the items, and a next entry if read."""
         due, item = entry
-        first, now = began + due, self.clock()
+        first, now = self._when(due), self.clock()
         group = [msgspec.structs.replace(item, born=first)]
         rows = item.rows if isinstance(item, Batch) else 0
         while now - first > BEHIND:
@@ -267,9 +294,9 @@ class ThreadFeed(Feed):
                 break
             due, item = following
             rows += item.rows if isinstance(item, Batch) else 0
-            if began + due > now or rows > TOGETHER_ROWS or not mergeable(first, began + due):
+            if self._when(due) > now or rows > TOGETHER_ROWS or not mergeable(first, self._when(due)):
                 return coalesce(group), following
-            group.append(msgspec.structs.replace(item, born=began + due))
+            group.append(msgspec.structs.replace(item, born=self._when(due)))
         return coalesce(group), None
 
     def _on_loop(self, callback: Callable[..., None], *arguments: Any) -> None:

@@ -41,7 +41,8 @@ from synergy_nb.events import (
 from synergy_nb.events.journal import Journal
 from synergy_nb.plan.units import nearest
 from synergy_nb.runtime.process.peer_reports import LinkBandwidths
-from synergy_nb.runtime.transport.link import REPLACED, Limits, Links
+from synergy_nb.runtime.transport.cut_links import CuttableLinks
+from synergy_nb.runtime.transport.link import REPLACED, Limits
 from synergy_nb.runtime.transport.wide_area import WideArea
 
 __all__ = ["Factory", "Host", "Operation", "PeerRuntime"]
@@ -135,7 +136,7 @@ class PeerRuntime:
         self.on_area: list[Callable[[WideArea | None], None]] = []
         self.on_down: list[Callable[[str], None]] = []
         self.on_trouble: list[Callable[[Event], None]] = []
-        self.links = Links(
+        self.links = CuttableLinks(
             address,
             connect,
             on_message=self._on_message,

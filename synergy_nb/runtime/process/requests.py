@@ -13,6 +13,10 @@ from synergy_nb.reporting.cluster_errors import ClosedClusterError, ClusterError
 __all__ = [
     "ApplicationId",
     "ApplicationState",
+    "ChangeCost",
+    "ChangeLink",
+    "ChangeLoad",
+    "ChangePace",
     "ClosedClusterError",
     "ClusterError",
     "Dropped",
@@ -166,6 +170,35 @@ class Move(msgspec.Struct, frozen=True):
     application: str
     operator: str
     to: str
+
+
+class ChangeLink(msgspec.Struct, frozen=True):
+    """Cut the link to the peer at an ``address``, or mend it if it is not to be ``severed``."""
+
+    address: str
+    severed: bool
+
+
+class ChangeLoad(msgspec.Struct, frozen=True):
+    """Be busy with other work for a ``share`` of the time."""
+
+    share: float
+
+
+class ChangeCost(msgspec.Struct, frozen=True):
+    """Have a ``delay`` of an application take so many ``seconds`` a tuple from now on."""
+
+    application: str
+    operator: str
+    seconds: float
+
+
+class ChangePace(msgspec.Struct, frozen=True):
+    """Read a source of an application at a ``factor`` of its own pace from now on."""
+
+    application: str
+    source: str
+    factor: float
 
 
 class Outcome(msgspec.Struct, frozen=True):

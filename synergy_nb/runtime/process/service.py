@@ -35,6 +35,7 @@ from synergy_nb.runtime.process.delays import Delays
 from synergy_nb.runtime.process.machine_monitor import Counters, Row, read_counters, sample
 from synergy_nb.runtime.process.peer_commands import Commands
 from synergy_nb.runtime.process.peer_driver import PeerRuntime
+from synergy_nb.runtime.process.peer_knobs import PeerKnobs
 from synergy_nb.runtime.process.peer_metrics import PeerMetrics
 from synergy_nb.runtime.process.peer_recorder import PeerRecorder
 from synergy_nb.runtime.process.peer_reports import Advertised, LoadReports, MeasuredOverheads, SparkReports
@@ -162,7 +163,9 @@ class Service:
             )  # a Spark server may be needed
         synergy.pastry.on_joined.append(self._notify)
         synergy.directory.on_confirmed.append(self._notify)
+        self._knobs = PeerKnobs(runtime.links, self.host)
         operations: dict[str, Callable[[bytes], Any]] = {
+            **self._knobs.operations,
             "join": self._join,
             "leave": self._leave,
             "where": self._where,
@@ -221,6 +224,7 @@ class Service:
         for task in self._tasks:
             task.cancel()
         self._copy_reports.close()
+        self._knobs.close()
         await self.host.close()
         await self.spark.close()
         if self._recorder is not None:

@@ -1,0 +1,104 @@
+"""What may be changed on a cluster while an application runs: links, load, pace and costs."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import pytest
+
+from synergy_nb import Application, Cluster, ClusterError, source
+from synergy_nb.events import LinkBroken, PeerMeasured
+from synergy_nb.runtime.process.peer_knobs import OtherLoad
+from tests.waiting import DEADLINE
+
+
+@pytest.fixture(scope="module")
+def cluster() -> Iterator[Cluster]:
+    with Cluster(peers=3, cores=1.0, overload=True, hotspots="off", spark=False) as started:
+        yield started
+
+
+@pytest.fixture(scope="module")
+def application(cluster: Cluster) -> Application:
+    """Packets from one peer to another, which are delayed by 0.1 ms each there."""
+    packets = source("packets", seed=1, rate="100 tuples/s", duration="20 s", id="packets", at="peer-2")
+    return cluster.submit(packets.delay(cost="100 us", id="work", at="peer-3").sink(delay="200 ms"), origin="peer-1")
+
+
+def until(condition: Callable[[], object], application: Application) -> None:
+    """Ask again and again, each time after results have come or half a second has passed."""
+    for _ in range(int(2 * DEADLINE)):
+        if condition():
+            return
+        application.results(seconds=0.5)
+    raise AssertionError("nothing came of it")
+
+
+@pytest.mark.slow
+def test_knobs_change_what_runs(cluster: Cluster, application: Application) -> None:
+    until(lambda: application.qos().get("tuples", 0) > 20, application)
+    cluster.cost(application, "work", "15 ms")  # 100 tuples/s need 1.5 cores
+    until(lambda: application.qos()["delay_max_s"] > 0.4, application)
+    assert application.qos()["miss_rate"] > 0.0
+    cluster.cost(application, "work", 0.0)
+
+    def measured() -> list[PeerMeasured]:
+        found = cluster.events().of(PeerMeasured)
+        return [event for event in found if event.peer == cluster.peers["peer-3"]]
+
+    cluster.load("peer-3", 0.8)
+    until(lambda: measured() and measured()[-1].cpu > 0.3, application)
+    cluster.load("peer-3", 0)
+    cluster.cut("peer-2", "peer-3")
+    until(lambda: [e for e in cluster.events().of(LinkBroken) if e.reason == "cut on purpose"], application)
+    cluster.mend("peer-2", "peer-3")
+    cluster.pace(application, "packets", 50)  # the rest comes at once
+    assert application.results().height == application.qos()["tuples"] > 1500
+
+
+@pytest.mark.parametrize(
+    ("act", "message"),
+    [
+        (lambda it, _: it.cut("peer-1", "peer-9"), "other: 'peer-9'; expected one of peer-1, peer-2, peer-3"),
+        (lambda it, _: it.cut("peer-1", "peer-1"), "expected another peer"),
+        (lambda it, _: it.load("peer-1", 2), "share: 2; expected a share"),
+        (lambda it, app: it.pace(app, "work", 2), "source: 'work'; expected a source of the plan: packets"),
+        (lambda it, app: it.pace(app, "packets", -1), "factor: -1; expected a finite number"),
+        (lambda it, app: it.cost(app, "packets", 1), "operator: 'packets' is a source"),
+        (lambda it, app: it.cost(app, "wrk", 1), "operator: 'wrk'; expected one of the plan"),
+        (lambda it, app: it.submit(app.plan, spread=2), "spread: 2; expected True or False"),
+    ],
+)
+@pytest.mark.slow
+def test_wrong_knobs_are_refused_by_name(
+    cluster: Cluster, application: Application, act: Callable[[Cluster, Application], Any], message: str
+) -> None:
+    with pytest.raises(ClusterError) as refused:
+        act(cluster, application)
+    assert message in str(refused.value)
+
+
+def test_other_load_is_a_thread_while_there_is_any() -> None:
+    load = OtherLoad()
+    before = threading.active_count()
+    load.change(0.01)
+    load.change(0.02)
+    assert threading.active_count() == before + 1
+    load.change(0.0)
+    assert threading.active_count() == before
+    load.change(0.0)
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"overload": "yes"}, "overload: 'yes'; expected True or False"),
+        ({"composition": 3}, "composition: 3; expected a CompositionConfig"),
+    ],
+)
+def test_a_wrong_option_is_refused_before_anything_starts(options: dict[str, Any], message: str) -> None:
+    with pytest.raises(ValueError, match="expected") as refused:
+        Cluster(1, **options)
+    assert message in str(refused.value)
