@@ -12,15 +12,20 @@ import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
+from synergy_nb.editing.document import PlanDocument
 from synergy_nb.editing.operations import EditError
 from synergy_nb.editing.plan_text import EMPTY, PlanText
 from synergy_nb.errors import user_facing
 from synergy_nb.plan import Plan, Problem
 from synergy_nb.plan.naming import NAME, is_name
+from synergy_nb.plan_runs import runs_on
 from synergy_nb.widgets.plan_editor import PlanEditor
 
 if TYPE_CHECKING:
     import polars as pl
+
+    from synergy_nb.runtime.client.cluster import Cluster
+    from synergy_nb.simulator.simulation import Simulation
 
 __all__ = ["edit"]
 
@@ -30,7 +35,12 @@ _stamps: Final[dict[tuple[str, str], str]] = {}  # text of the file when it was 
 
 
 @user_facing
-def edit(what: Plan | str | Path | None = None, *, anew: bool = False) -> PlanEditor:
+def edit(
+    what: Plan | str | Path | None = None,
+    *,
+    cluster: Cluster | Simulation | None = None,
+    anew: bool = False,
+) -> PlanEditor:
     """Edit a plan on a canvas, in forms, and as text.
 
     Parameters
@@ -38,6 +48,8 @@ def edit(what: Plan | str | Path | None = None, *, anew: bool = False) -> PlanEd
     what
         Plan to edit; path of a YAML file, which need not exist yet; or a name, under which a new plan is kept while
         this program runs. None: a new plan of this cell.
+    cluster
+        Cluster or simulation on which the editor can check what the plan would cost, submit it and show how it runs.
     anew
         Whether to start again from the plan or the file, without what was edited so far.
 
@@ -50,7 +62,7 @@ def edit(what: Plan | str | Path | None = None, *, anew: bool = False) -> PlanEd
     Raises
     ------
     EditError
-        If ``what`` is neither a plan, nor a path, nor a name.
+        If ``what`` is neither a plan, nor a path, nor a name, or ``cluster`` is something else.
     OSError
         If the file cannot be read.
 
@@ -65,9 +77,10 @@ def edit(what: Plan | str | Path | None = None, *, anew: bool = False) -> PlanEd
     known = _open.get(key)
     if known is not None and not known.closed and not anew:
         if file is not None and _stamps.get(key) != text and known.saved:
-            known.yaml = text  # another program changed the file, and nothing is unsaved
-            known.mark_saved()
+            known.reload(text)  # another program changed the file, and nothing is unsaved
             _stamps[key] = text
+        if cluster is not None:
+            known.use(runs_on(cluster))
         return known
     if known is not None:
         known.close()
@@ -76,7 +89,8 @@ def edit(what: Plan | str | Path | None = None, *, anew: bool = False) -> PlanEd
         if isinstance(what, Plan)
         else {}
     )
-    editor = PlanEditor(text, file=file, rows=rows, reader=_first_rows)
+    document = PlanDocument(text, file=file, rows=rows, reader=_first_rows)
+    editor = PlanEditor(document, runs=None if cluster is None else runs_on(cluster))
     _open[key] = editor
     _stamps[key] = text
     return editor

@@ -47,7 +47,7 @@ LAYERS = (
     ("assembly",),
     ("recording",),
     ("widgets", "simulator", "runtime"),
-    ("watching", "plan_editors", "explore"),
+    ("plan_runs", "watching", "plan_editors", "explore"),
     (EXPERIMENTS, "cli", "demo", "__init__", "__main__"),
 )
 LEVEL = {part: level for level, layer in enumerate(LAYERS, start=1) for part in layer}

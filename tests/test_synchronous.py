@@ -11,7 +11,10 @@ from mypy import api
 from synergy_nb import Application, AsyncApplication, AsyncCluster, Cluster
 
 PAIRS = [
-    *((Cluster, AsyncCluster, name) for name in ("states", "events", "spark_session", "submit", "stop", "move")),
+    *(
+        (Cluster, AsyncCluster, name)
+        for name in ("states", "events", "spark_session", "submit", "check", "stop", "move")
+    ),
     *(
         (Application, AsyncApplication, name)
         for name in ("qos", "results", "head", "stream", "wait", "events", "explain", "stop")

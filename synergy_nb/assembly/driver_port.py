@@ -163,7 +163,8 @@ class DriverPort(Protocol):
 
     def _submit(self, _driver: str, message: driver.SubmitPlan) -> None:
         try:
-            self._parts.requests.submit(message.application, Plan.from_bytes(message.plan), message.placement)
+            plan = Plan.from_bytes(message.plan)
+            self._parts.requests.submit(message.application, plan, message.placement, trial=message.trial)
         except ValueError as error:
             self._answer(message.number, str(error), begun=False)
         else:

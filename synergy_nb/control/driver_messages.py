@@ -94,12 +94,15 @@ class SubmitPlan(DriverMessage, frozen=True):
         prefers the graphs with the most peers.
     number
         Number of the command.
+    trial
+        Whether to decide on it only: nothing is committed or started, and what probes have reserved is released.
     """
 
     application: str
     plan: bytes
     placement: str = "composed"
     number: int = 0
+    trial: bool = False
 
 
 class StopApplication(DriverMessage, frozen=True):

@@ -48,6 +48,8 @@ class RequestSubmitted(RequestEvent, frozen=True, gc=False):
         Policy of the plan for tuples whose deadline has passed; empty if it states none.
     hotspots
         Mode of hot spots that the plan states; empty if it states none.
+    trial
+        Whether it is only decided on, and never run.
     """
 
     plan: str
@@ -56,6 +58,7 @@ class RequestSubmitted(RequestEvent, frozen=True, gc=False):
     scheduling: str = ""
     overdue: str = ""
     hotspots: str = ""
+    trial: bool = False
 
 
 class SignaturesFound(RequestEvent, frozen=True, gc=False):

@@ -31,6 +31,8 @@ class Request:
         Time of the submission, seconds.
     spread
         Whether the graphs with the most peers are preferred.
+    trial
+        Whether it is only decided on, and never run.
 
     Attributes
     ----------
@@ -49,6 +51,8 @@ class Request:
         or shared streams) that have not confirmed.
     refused_by : set of str
         Addresses of the peers that have refused to commit a component of it.
+    tried : Roles or None
+        Placement that was decided on for a trial.
     timer : Timer or None
         Timer that limits the set-up.
     """
@@ -68,11 +72,17 @@ class Request:
         "spread",
         "submitted",
         "timer",
+        "trial",
+        "tried",
         "unconfirmed",
     )
 
-    def __init__(self, name: str, plan: Plan, decided_by: str, now: float, *, spread: bool = False) -> None:
+    def __init__(
+        self, name: str, plan: Plan, decided_by: str, now: float, *, spread: bool = False, trial: bool = False
+    ) -> None:
         self.name = name
+        self.trial = trial
+        self.tried: Roles | None = None
         self.plan = plan
         self.decided_by = decided_by
         self.spread = spread
@@ -129,6 +139,8 @@ class Request:
     @property
     def roles(self) -> Roles:
         """The peers of each operator of the submitted plan; empty before the application runs."""
+        if self.tried is not None:
+            return msgspec.structs.replace(self.tried, peers=expanded(self.alternative.plan, dict(self.tried.peers)))
         if self.began is None:
             return Roles()
         graph = self.graph

@@ -92,7 +92,7 @@ class Requests(Mapping[str, Request]):
 
     # -- submission --------------------------------------------------------------------------------------------------
 
-    def submit(self, name: str, plan: Plan, placement: str = "composed") -> None:
+    def submit(self, name: str, plan: Plan, placement: str = "composed", *, trial: bool = False) -> None:
         """Decide on a plan, and run it; the driver receives a report of each change of its state.
 
         Parameters
@@ -104,6 +104,8 @@ class Requests(Mapping[str, Request]):
         placement
             Decider of a plan that does not ask for replicas: ``composed`` or ``resilient``; ``spread`` for
             composition that prefers the graphs with the most peers.
+        trial
+            Whether to decide only: the request then ends as stopped, with its ``tried`` placement, or as rejected.
 
         Raises
         ------
@@ -119,7 +121,8 @@ class Requests(Mapping[str, Request]):
         if decided_by not in self._deciders:
             raise ValueError("qos.availability: this peer places no replicas; expected none")
         self._discard_ended()
-        request = self._requests[name] = Request(name, plan, decided_by, self._peer.now, spread=spread)
+        request = Request(name, plan, decided_by, self._peer.now, spread=spread, trial=trial)
+        self._requests[name] = request
         self._peer.record(
             RequestSubmitted,
             name,
@@ -129,6 +132,7 @@ class Requests(Mapping[str, Request]):
             scheduling=plan.qos.scheduling or "",
             overdue=plan.qos.overdue or "",
             hotspots=plan.qos.hotspots or "",
+            trial=trial,
         )
         routes = _count_routes(plan)
         if routes > MAX_ROUTES:
@@ -204,7 +208,11 @@ class Requests(Mapping[str, Request]):
         """Act on the answer of the decider."""
         if self._requests.get(request.name) is not request or request.state is not State.DECIDING:
             return  # the request has ended meanwhile
-        if isinstance(answer, Decision):
+        if isinstance(answer, Decision) and request.trial:
+            request.tried = answer.roles
+            self._decider(request).release(request)
+            self._end(request, State.STOPPED, "")
+        elif isinstance(answer, Decision):
             request.enter(State.ESTABLISHING)
             self._session.establish(request, answer.roles, answer.reached)
         elif answer.retry:

@@ -123,7 +123,7 @@ DESCRIPTIONS: Final[Mapping[type[Message], Say]] = {
     driver.OfferComponents: "offer the components of this peer",
     driver.LeaveRing: "leave the ring",
     driver.LookUpHosts: lambda m: f"look up the hosts of {_several(map(_short, m.names))}",
-    driver.SubmitPlan: lambda m: f"submit a plan of {len(m.plan):,} bytes, {m.placement}",
+    driver.SubmitPlan: lambda m: f"{'try' if m.trial else 'submit'} a plan of {len(m.plan):,} bytes, {m.placement}",
     driver.StopApplication: "stop the application",
     driver.ReleaseResults: "discard the results, which have been fetched",
     driver.MoveComponent: "move {m.operator} to {m.to}",

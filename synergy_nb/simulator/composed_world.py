@@ -123,7 +123,15 @@ class ComposedWorld(PacedWorld):
     # -- applications --------------------------------------------------------------------------------------------
 
     def submit(
-        self, application: str, plan: Plan, origin: str, rows: Mapping[str, Any], placement: str, number: int
+        self,
+        application: str,
+        plan: Plan,
+        origin: str,
+        rows: Mapping[str, Any],
+        placement: str,
+        number: int,
+        *,
+        trial: bool = False,
     ) -> None:
         """Submit a plan at its origin now; the answer has the number.
 
@@ -139,6 +147,8 @@ class ComposedWorld(PacedWorld):
             Algorithm that finds the peers.
         number
             Number of the command.
+        trial
+            Whether the peers only decide on it.
         """
         self._origins[application] = origin
         self.plans[application] = plan
@@ -146,7 +156,7 @@ class ComposedWorld(PacedWorld):
         for sink in plan.sinks:
             self.results[application, sink] = Results(application, sink, plan.qos.delay)
             self.clients.setdefault((application, sink), COLLECT)
-        self.control.report(origin, driver.SubmitPlan(application, plan.to_bytes(), placement, number))
+        self.control.report(origin, driver.SubmitPlan(application, plan.to_bytes(), placement, number, trial))
 
     def origin(self, application: str) -> str:
         """Return the address of the peer at which an application was submitted."""

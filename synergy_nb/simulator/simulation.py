@@ -48,6 +48,7 @@ from synergy_nb.reporting.cluster_errors import ClusterError, NotAdmitted
 from synergy_nb.reporting.explanation import Explanation
 from synergy_nb.reporting.formatting import amount, counted, share
 from synergy_nb.reporting.formatting import seconds as span
+from synergy_nb.reporting.plan_trials import PlanTrial, trial_of
 from synergy_nb.reporting.tables import as_html, as_text
 from synergy_nb.simulator.composed_world import STABLE, ComposedWorld
 from synergy_nb.simulator.knobs import Knobs
@@ -306,10 +307,51 @@ class Simulation(Knobs):
         ClusterError
             If a name is unknown, or a source cannot be simulated.
         """
+        application = self._decided(plan, origin, feeds or {}, placement, spread, timeout)
+        if application.status == Status.REJECTED:
+            name = application.id
+            explanation = Explanation(name, self.events(name), self.names, ("rejected", application.reason))
+            raise NotAdmitted(f"{plan.name}: {application.reason}", explanation)
+        self._applications[application.id] = application
+        return application
+
+    @user_facing
+    def check(
+        self, plan: Plan, *, origin: str | None = None, placement: str = "composed", spread: bool = False
+    ) -> PlanTrial:
+        """Find the graph that composition would choose for a plan, without starting it.
+
+        Probes reserve as for a submission, and all that they have reserved is released.
+
+        Parameters
+        ----------
+        plan
+            Query plan, as ``.sink(...)`` returns it; its sources need no rows.
+        origin, placement, spread
+            Origin and algorithm, see :meth:`submit`.
+        """
+        fed = {plan.operators[each].params["name"] for each in plan.sources if "name" in plan.operators[each].params}
+        tried = self._decided(plan, origin, dict.fromkeys(fed, ()), placement, spread, 30.0, trial=True)
+        origin_peer = self.world.synergy[tried.origin]
+        roles = origin_peer.requests[tried.id].roles
+        return trial_of(plan, roles.peers, roles.backups, tried.reason, self.events(tried.id), self.names)
+
+    def _decided(
+        self,
+        plan: Plan,
+        origin: str | None,
+        feeds: Mapping[str, Any],
+        placement: str,
+        spread: bool,
+        timeout: float | str,
+        *,
+        trial: bool = False,
+    ) -> SimulatedApplication:
+        """Submit a plan, and let virtual time pass until it is decided."""
         patience = duration("timeout", timeout)
         living = list(self.peers)
         names = self.names
-        chosen, rows = check_submission(plan, origin, feeds or {}, names, living, "a simulation has none", local=True)
+        chosen, rows = check_submission(plan, origin, feeds, names, living, "a simulation has none", local=True)
         for operator, given in rows.items():
             if hasattr(given, "source_columns") or not (hasattr(given, "__iter__") or hasattr(given, "collect")):
                 raise ClusterError(
@@ -324,7 +366,7 @@ class Simulation(Knobs):
         self._count += 1
         name = f"{plan.name}-{self._count}"
         number = self._number()
-        self.world.submit(name, plan, at, rows, mode, number)
+        self.world.submit(name, plan, at, rows, mode, number, trial=trial)
         answer = self.world.answers.get(number)
         if answer is not None and answer.refusal:
             raise ClusterError(f"{plan.name}: {answer.refusal}")
@@ -332,11 +374,6 @@ class Simulation(Knobs):
         if not self.until(lambda: application.status != Status.COMPOSING, patience):
             application.stop()
             raise ClusterError(f"{plan.name}: not decided after {span(patience)} of virtual time")
-        if application.status == Status.REJECTED:
-            events = self.events(name)
-            explanation = Explanation(name, events, names, ("rejected", application.reason))
-            raise NotAdmitted(f"{plan.name}: {application.reason}", explanation)
-        self._applications[name] = application
         return application
 
     def _number(self) -> int:

@@ -109,6 +109,7 @@ class JournalSeries:
         self.peers: dict[str, Peer] = {}
         self.troubles: dict[str, Trouble] = {}
         self.closed = False
+        self._trials: set[str] = set()
         self._next = 0
 
     def read(self, journal: Journal) -> bool:
@@ -133,7 +134,11 @@ class JournalSeries:
         return mattered
 
     def _concerns(self, event: Event) -> bool:
-        """Whether an event is about the application that is shown."""
+        """Whether an event is about the application that is shown; trials never run, so no view shows them."""
+        if isinstance(event, RequestSubmitted) and event.trial:
+            self._trials.add(event.subject)
+        if event.subject in self._trials:
+            return False
         return self.application is None or self.application in event.subjects
 
     def line(self, quantity: str, of: str) -> Line:

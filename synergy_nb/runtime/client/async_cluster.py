@@ -12,39 +12,36 @@ import contextlib
 import itertools
 import uuid
 import weakref
-from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from typing import Any
 
 import msgspec
 
-from synergy_nb.events import Event, decode_events
 from synergy_nb.events.application_states import LASTING
-from synergy_nb.events.table import Events
 from synergy_nb.lifecycle.submission import check_submission, known_peers_phrase, unknown_peers
 from synergy_nb.plan import Plan
 from synergy_nb.plan.placement_modes import placement_of
 from synergy_nb.plan.units import duration
-from synergy_nb.reporting.explanation import Explanation
 from synergy_nb.reporting.formatting import readable
-from synergy_nb.reporting.refused_delays import refused_delay
+from synergy_nb.reporting.plan_trials import PlanTrial, trial_of
 from synergy_nb.runtime.client.applications import Applications, Identified, ListedApplication, chosen_id
 from synergy_nb.runtime.client.async_application import AsyncApplication
 from synergy_nb.runtime.client.error_notices import ErrorNotices, user_sees_output
 from synergy_nb.runtime.client.feeds import Rows, check_rows
 from synergy_nb.runtime.client.origins import Origins
+from synergy_nb.runtime.client.peer_requests import UNREACHABLE, PeerRequests
 from synergy_nb.runtime.client.progress import Progress
+from synergy_nb.runtime.client.refusals import refusal
 from synergy_nb.runtime.client.waiting_display import displays_waiting
 from synergy_nb.runtime.data.spark_servers import SparkServers, unavailable
 from synergy_nb.runtime.process.peer_commands import MOVES_WITHIN
 from synergy_nb.runtime.process.requests import (
     ApplicationId,
     ApplicationState,
-    ClosedClusterError,
     ClusterError,
     ListApplications,
     Listed,
     Move,
-    NotAdmitted,
     Outcome,
     PeerState,
     SparkState,
@@ -53,7 +50,7 @@ from synergy_nb.runtime.process.requests import (
     unpack,
 )
 from synergy_nb.runtime.process.ring_joining import form_ring
-from synergy_nb.runtime.transport.link import LinkDown, LinkFull, Links, RemoteError
+from synergy_nb.runtime.transport.link import Links
 from synergy_nb.traces.rows import row_reader
 
 __all__ = ["AsyncCluster"]
@@ -61,7 +58,6 @@ __all__ = ["AsyncCluster"]
 DEPLOYS = 120.0  # seconds that the parts of a plan on Spark may take until they take tuples
 MOST_ENDED = 1000  # ended applications that are retained with their results, so that they can be found again
 MOST_BYTES = 256 << 20  # limit of the bytes of their results; those that ended first are dropped
-UNREACHABLE = (LinkDown, TimeoutError, OSError)
 STRAGGLING = 1.0  # seconds without another answer after which a list of applications omits the other peers
 
 
@@ -72,7 +68,7 @@ def _submitting(cluster: AsyncCluster, plan: Plan, *, placement: str = "composed
     return cluster.spark.doing or (placing if placement == "resilient" else f"composing {name}")
 
 
-class AsyncCluster:
+class AsyncCluster(PeerRequests):
     """Peers that are reachable over links.
 
     Parameters
@@ -171,87 +167,7 @@ class AsyncCluster:
                     closing, self._closing = self._closing, None
                     await closing()
 
-    def _check_open(self) -> None:
-        if self.closed:
-            raise ClosedClusterError
-
-    @property
-    def names(self) -> Mapping[str, str]:
-        """Peer address to name."""
-        return dict(self._names)
-
-    def name(self, address: str) -> str:
-        """Return the name of the peer at ``address``."""
-        return self._names.get(address, address)
-
     # -- peers ---------------------------------------------------------------------------------------------------
-
-    async def request(self, peer: str, operation: str, payload: bytes = b"", timeout: float = 5.0) -> bytes:
-        """Send a request to one peer, by name or address, and return the answer.
-
-        Raises
-        ------
-        ClusterError
-            If it does not answer, or answers with an error.
-        """
-        self._check_open()
-        address = self.peers.get(peer, peer)
-        try:
-            return await self.links.request(address, operation, payload, timeout)
-        except UNREACHABLE as error:
-            raise ClusterError(f"peer {self.name(address)} does not answer: {error}") from error
-        except (RemoteError, LinkFull) as error:
-            raise ClusterError(f"peer {self.name(address)}: {error}") from error
-
-    async def states(self) -> dict[str, PeerState | None]:
-        """Return the state of each peer; None for one that does not answer within a second."""
-        answers = await self._request_all("state", b"", self.peers.values(), 1.0)
-        found = {address: unpack(answer, PeerState) for address, answer in answers.items()}
-        return {name: found.get(address) for name, address in self.peers.items()}
-
-    async def _request_all(
-        self, operation: str, payload: bytes, addresses: Iterable[str], timeout: float = 5.0, straggling: float = 5.0
-    ) -> dict[str, bytes]:
-        """Send a request to peers; return address to answer for those that answer.
-
-        Once a peer has answered, the call ends when no further answer comes for ``straggling`` seconds.
-        """
-        self._check_open()
-        request = self.links.request
-        requests = {asyncio.create_task(request(each, operation, payload, timeout)): each for each in addresses}
-        waiting, found = set(requests), dict[str, bytes]()
-        try:
-            while waiting:
-                patience = straggling if found else timeout
-                done, waiting = await asyncio.wait(waiting, timeout=patience, return_when=asyncio.FIRST_COMPLETED)
-                for task in done:
-                    with contextlib.suppress(*UNREACHABLE):
-                        found[requests[task]] = task.result()
-                if not done:
-                    break
-        finally:
-            for task in waiting:
-                task.cancel()
-            await asyncio.gather(*waiting, return_exceptions=True)
-        return found
-
-    @displays_waiting(lambda *_: "asking the peers for their journals")
-    async def events(self, subject: str = "") -> Events:
-        """Return the events in the journals of all peers that answer, by time; ``table()`` makes a table of them.
-
-        With ``subject``, the id of an application or the address of a peer, only the events about it.
-        """
-        return Events(await self._journaled("events", subject))
-
-    async def troubles(self, since: float) -> list[Event]:
-        """Return the errors in the journals of all peers that answer, since a time in seconds."""
-        return await self._journaled("troubles", since)
-
-    async def _journaled(self, operation: str, request: object, peers: Iterable[str] | None = None) -> list[Event]:
-        addresses = [self.peers[name] for name in (self.peers if peers is None else peers)]
-        answers = await self._request_all(operation, msgspec.msgpack.encode(request), addresses)
-        found = map(decode_events, answers.values())
-        return sorted(itertools.chain.from_iterable(found), key=lambda event: (event.time, event.peer, event.sequence))
 
     @displays_waiting(lambda it: it.spark.doing or "starting Spark")
     async def spark_session(self) -> Any:
@@ -323,9 +239,59 @@ class AsyncCluster:
             placement = placement_of(plan, placement, spread=spread, peers=len(self.peers))
         except ValueError as error:
             raise ClusterError(str(error)) from None
+        address, state = await self._decided(plan, origin, placement, patience)
+        running = AsyncApplication(self, plan, address, state)
+        if state.status == "rejected":
+            states = await self.states()
+            events = await self._journaled("events", running.id, _alive(states))
+            raise refusal(plan, running.id, state.reason, events, states, self.names)
+        self._applications[running.id] = self._handles[running.id] = running
+        if self.notices is not None and user_sees_output():
+            for notice in running.notices:
+                self.notices.write_line(f"synergy: {plan.name}: {notice}")
+        try:
+            for operator, feed in feeding.items():
+                running.feed(operator, feed)
+        except BaseException:  # no handle would exist
+            with contextlib.suppress(ClusterError):
+                await running.stop()
+            raise
+        return running
+
+    @displays_waiting(_submitting)
+    async def check(
+        self,
+        plan: Plan,
+        *,
+        origin: str | None = None,
+        placement: str = "composed",
+        spread: bool = False,
+        timeout: float | str = 30.0,
+    ) -> PlanTrial:
+        """Find the graph that composition would choose for a plan, without starting it.
+
+        Probes reserve as for a submission, and all that they have reserved is released.
+
+        Parameters
+        ----------
+        plan
+            Query plan, as ``.sink(...)`` returns it; its sources need no rows.
+        origin, placement, spread, timeout
+            Origin, algorithm and time limit, see :meth:`submit`.
+        """
+        self._check_open()
+        placement = placement_of(plan, placement, spread=spread, peers=len(self.peers))
+        _, state = await self._decided(plan, origin, placement, duration("timeout", timeout), trial=True)
+        events = await self._journaled("events", state.application, _alive(await self.states()))
+        return trial_of(plan, state.roles.peers, state.roles.backups, state.reason, events, self.names)
+
+    async def _decided(
+        self, plan: Plan, origin: str | None, placement: str, patience: float, *, trial: bool = False
+    ) -> tuple[str, ApplicationState]:
+        """Submit a plan to the first origin that answers; return its address, and the state once it is decided."""
         number = next(self._numbers)
         application = f"{plan.name}-{number}-{uuid.uuid4().hex[:6]}"
-        request = pack(Submit(application, plan.to_bytes(), placement))
+        request = pack(Submit(application, plan.to_bytes(), placement, trial))
         state: ApplicationState | None = None
         turn = number if placement == "composed" else 1  # one peer has loaded resilient placement, see warm()
         address = ""
@@ -350,21 +316,7 @@ class AsyncCluster:
                 raise ClusterError("no peer of the cluster answers; expected at least one")
             living = _alive(await self.states())
             raise ClusterError(f"origin: peer {origin!r} does not answer; expected {known_peers_phrase(living)}")
-        running = AsyncApplication(self, plan, address, state)
-        if state.status == "rejected":
-            raise await self._refusal(running)
-        self._applications[application] = self._handles[application] = running
-        if self.notices is not None and user_sees_output():
-            for notice in running.notices:
-                self.notices.write_line(f"synergy: {plan.name}: {notice}")
-        try:
-            for operator, feed in feeding.items():
-                running.feed(operator, feed)
-        except BaseException:  # no handle would exist
-            with contextlib.suppress(ClusterError):
-                await running.stop()
-            raise
-        return running
+        return address, state
 
     @displays_waiting(lambda _: "asking the peers for their applications")
     async def applications(self) -> Applications[AsyncApplication]:
@@ -474,25 +426,6 @@ class AsyncCluster:
     def readable(self, text: str) -> str:
         """Replace the addresses in a peer's text by names."""
         return readable(text, self._names)
-
-    async def _refusal(self, refused: AsyncApplication) -> NotAdmitted:
-        """Return the error for a plan that was not admitted, with its explanation."""
-        plan, states = refused.plan, await self.states()
-        living = _alive(states)
-        bound = {name: self.name(each.at) for name, each in plan.operators.items() if each.at is not None}
-        reasons = [
-            f"operator {name!r}: at: {at!r}, which does not answer; expected {known_peers_phrase(living)}"
-            for name, at in bound.items()
-            if at not in living
-        ]
-        events = await self._journaled("events", refused.id, living)
-        explanation = Explanation(refused.id, events, self.names, ("rejected", refused.last.reason))
-        measured = {name: state.overheads for name, state in states.items() if state is not None}
-        explanation.delay = refused_delay(plan, explanation, measured)
-        reasons.append(self.readable(refused.last.reason))
-        if explanation.delay is not None:
-            reasons.append(str(explanation.delay))
-        return NotAdmitted(f"{plan.name}: {'; '.join(reasons)}", explanation)
 
 
 def _alive(states: Mapping[str, PeerState | None]) -> list[str]:

@@ -308,6 +308,7 @@ class Cluster(Synchronous[AsyncCluster]):
     # -- applications --------------------------------------------------------------------------------------------
 
     submit = synchronous(AsyncCluster.submit, _wrapped)
+    check = synchronous(AsyncCluster.check)
     stop = synchronous(AsyncCluster.stop)
     move = synchronous(AsyncCluster.move)
 

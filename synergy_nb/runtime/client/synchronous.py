@@ -27,6 +27,7 @@ from synergy_nb.runtime.process.requests import ClusterError
 __all__ = ["LoopThread", "Synchronous", "iterated", "synchronous"]
 
 A = TypeVar("A")
+A_co = TypeVar("A_co", covariant=True)
 P = ParamSpec("P")
 R = TypeVar("R")
 S = TypeVar("S", bound="Synchronous[Any]")
@@ -96,10 +97,16 @@ def _waited(outcome: concurrent.futures.Future[T]) -> T:
     return outcome.result()
 
 
-class Synchronous(ABC, Generic[A]):
+class Synchronous(ABC, Generic[A_co]):
     """Synchronous wrapper of an object with coroutine methods."""
 
-    _asynchronous: A
+    _asynchronous: A_co
+
+    def __init_subclass__(cls) -> None:
+        """Name the methods after this class."""
+        for name, method in vars(cls).items():
+            if inspect.isfunction(method):
+                method.__qualname__ = f"{cls.__qualname__}.{name}"
 
     @abstractmethod
     def _run(self, work: Coroutine[Any, Any, T]) -> T:
@@ -160,5 +167,4 @@ def _described(call: Callable[P, T], result: Callable[..., Any]) -> Callable[P, 
     """Give ``call`` the signature for ``help()``, with the return type of ``result``."""
     returned = str(result.__annotations__["return"]).removeprefix("Async")
     call.__signature__ = inspect.signature(call).replace(return_annotation=returned)  # type: ignore[attr-defined]
-    call.__qualname__ = call.__qualname__.removeprefix("Async")
     return call

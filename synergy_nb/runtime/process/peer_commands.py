@@ -44,8 +44,8 @@ class Commands:
         if waiting is not None and not waiting.done():
             waiting.set_result(answer)
 
-    async def submit(self, application: str, plan: bytes, placement: str) -> None:
-        """Submit a plan.
+    async def submit(self, application: str, plan: bytes, placement: str, *, trial: bool = False) -> None:
+        """Submit a plan, or only have it decided on.
 
         Raises
         ------
@@ -53,7 +53,7 @@ class Commands:
             If the peer refuses the plan at once.
         """
         number = next(self._numbers)
-        answer: Answer = await self._command(number, SubmitPlan(application, plan, placement, number))
+        answer: Answer = await self._command(number, SubmitPlan(application, plan, placement, number, trial))
         if answer.refusal:
             raise ValueError(answer.refusal)
 

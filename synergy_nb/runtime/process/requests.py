@@ -59,11 +59,12 @@ class Joined(msgspec.Struct, frozen=True):
 
 
 class Submit(msgspec.Struct, frozen=True):
-    """Start ``application`` from ``plan`` (``Plan.to_bytes()``), with its components placed by ``placement``."""
+    """Start ``application`` from ``plan`` (``Plan.to_bytes()``), placed by ``placement``; a ``trial`` never starts."""
 
     application: str
     plan: bytes
     placement: str = "composed"
+    trial: bool = False
 
 
 class MeasureDelays(msgspec.Struct, frozen=True):

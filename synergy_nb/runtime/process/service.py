@@ -364,7 +364,7 @@ class Service:
         if on_spark:
             self._spark_reports.publish()
         try:
-            await self._commands.submit(application, request.plan, request.placement)
+            await self._commands.submit(application, request.plan, request.placement, trial=request.trial)
         finally:
             for forgotten in self._measurements.keys() - requests.keys():
                 del self._measurements[forgotten]
@@ -418,6 +418,7 @@ class Service:
         listed = [
             Submitted(self._state_of(each), b"" if each.name in known else each.plan.to_bytes(), each.submitted)
             for each in self.synergy.requests.values()
+            if not each.trial
         ]
         return pack(Listed(listed))
 

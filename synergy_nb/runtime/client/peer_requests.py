@@ -1,0 +1,119 @@
+"""Requests to the peers of a cluster, to one or to all, and what their journals hold."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import itertools
+from collections.abc import Iterable, Mapping
+
+import msgspec
+
+from synergy_nb.events import Event, decode_events
+from synergy_nb.events.table import Events
+from synergy_nb.runtime.client.waiting_display import displays_waiting
+from synergy_nb.runtime.process.requests import ClosedClusterError, ClusterError, PeerState, unpack
+from synergy_nb.runtime.transport.link import LinkDown, LinkFull, Links, RemoteError
+
+__all__ = ["UNREACHABLE", "PeerRequests"]
+
+UNREACHABLE = (LinkDown, TimeoutError, OSError)
+
+
+class PeerRequests:
+    """Sends requests to peers over the links of a client.
+
+    Attributes
+    ----------
+    peers : mapping
+        Peer name to address.
+    links : Links
+        Links of the client.
+    closed : bool
+        Whether no requests are sent any more.
+    """
+
+    peers: Mapping[str, str]
+    links: Links
+    closed: bool
+    _names: Mapping[str, str]
+
+    def _check_open(self) -> None:
+        if self.closed:
+            raise ClosedClusterError
+
+    @property
+    def names(self) -> Mapping[str, str]:
+        """Peer address to name."""
+        return dict(self._names)
+
+    def name(self, address: str) -> str:
+        """Return the name of the peer at ``address``."""
+        return self._names.get(address, address)
+
+    async def request(self, peer: str, operation: str, payload: bytes = b"", timeout: float = 5.0) -> bytes:
+        """Send a request to one peer, by name or address, and return the answer.
+
+        Raises
+        ------
+        ClusterError
+            If it does not answer, or answers with an error.
+        """
+        self._check_open()
+        address = self.peers.get(peer, peer)
+        try:
+            return await self.links.request(address, operation, payload, timeout)
+        except UNREACHABLE as error:
+            raise ClusterError(f"peer {self.name(address)} does not answer: {error}") from error
+        except (RemoteError, LinkFull) as error:
+            raise ClusterError(f"peer {self.name(address)}: {error}") from error
+
+    async def states(self) -> dict[str, PeerState | None]:
+        """Return the state of each peer; None for one that does not answer within a second."""
+        answers = await self._request_all("state", b"", self.peers.values(), 1.0)
+        found = {address: unpack(answer, PeerState) for address, answer in answers.items()}
+        return {name: found.get(address) for name, address in self.peers.items()}
+
+    async def _request_all(
+        self, operation: str, payload: bytes, addresses: Iterable[str], timeout: float = 5.0, straggling: float = 5.0
+    ) -> dict[str, bytes]:
+        """Send a request to peers; return address to answer for those that answer.
+
+        Once a peer has answered, the call ends when no further answer comes for ``straggling`` seconds.
+        """
+        self._check_open()
+        request = self.links.request
+        requests = {asyncio.create_task(request(each, operation, payload, timeout)): each for each in addresses}
+        waiting, found = set(requests), dict[str, bytes]()
+        try:
+            while waiting:
+                patience = straggling if found else timeout
+                done, waiting = await asyncio.wait(waiting, timeout=patience, return_when=asyncio.FIRST_COMPLETED)
+                for task in done:
+                    with contextlib.suppress(*UNREACHABLE):
+                        found[requests[task]] = task.result()
+                if not done:
+                    break
+        finally:
+            for task in waiting:
+                task.cancel()
+            await asyncio.gather(*waiting, return_exceptions=True)
+        return found
+
+    @displays_waiting(lambda *_: "asking the peers for their journals")
+    async def events(self, subject: str = "") -> Events:
+        """Return the events in the journals of all peers that answer, by time; ``table()`` makes a table of them.
+
+        With ``subject``, the id of an application or the address of a peer, only the events about it.
+        """
+        return Events(await self._journaled("events", subject))
+
+    async def troubles(self, since: float) -> list[Event]:
+        """Return the errors in the journals of all peers that answer, since a time in seconds."""
+        return await self._journaled("troubles", since)
+
+    async def _journaled(self, operation: str, request: object, peers: Iterable[str] | None = None) -> list[Event]:
+        addresses = [self.peers[name] for name in (self.peers if peers is None else peers)]
+        answers = await self._request_all(operation, msgspec.msgpack.encode(request), addresses)
+        found = map(decode_events, answers.values())
+        return sorted(itertools.chain.from_iterable(found), key=lambda event: (event.time, event.peer, event.sequence))

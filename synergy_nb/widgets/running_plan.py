@@ -1,0 +1,135 @@
+"""A plan that an editor has submitted: follows its journal, and tells the editor what to draw over the canvas."""
+
+from __future__ import annotations
+
+import contextlib
+import threading
+import time
+from collections.abc import Callable, Mapping
+from typing import Any, Final, NamedTuple, Protocol
+
+from synergy_nb.events.journal import Journal
+from synergy_nb.plan import Plan
+from synergy_nb.reporting.plan_trials import PlanTrial
+from synergy_nb.widgets.editor_overlay import overlay
+from synergy_nb.widgets.journal_series import JournalSeries
+
+__all__ = ["Followed", "PlanRuns", "RunningPlan"]
+
+BETWEEN: Final = 0.1  # least time between two overlays, seconds
+
+
+class Followed(NamedTuple):
+    """An application that was submitted, and the journal that it is followed by.
+
+    Parameters
+    ----------
+    application
+        Handle of the application: it has an ``id``.
+    plan
+        Plan that was submitted.
+    stop
+        Function that ends the application.
+    journal
+        Journal of its cluster.
+    names
+        Peer address to name.
+    listen
+        Function that subscribes a callback to new events, and returns a function that ends the subscription.
+    reading
+        Lock that is held while the journal is read.
+    """
+
+    application: Any
+    plan: Plan
+    stop: Callable[[], None]
+    journal: Journal
+    names: Mapping[str, str]
+    listen: Callable[[Callable[[], None]], Callable[[], None]]
+    reading: contextlib.AbstractContextManager[Any] | None = None
+
+
+class PlanRuns(Protocol):
+    """What an editor can do with a cluster; its functions may take long."""
+
+    def submit(self, plan: Plan) -> Followed:
+        """Submit a plan, and return when it runs."""
+
+    def cost(self, plan: Plan) -> PlanTrial:
+        """Find the graph that composition would choose."""
+
+
+class RunningPlan:
+    """Follows one application.
+
+    Parameters
+    ----------
+    followed
+        The application and its journal.
+    show
+        Function that draws an overlay; it is called at most ten times a second, from any thread.
+    lock
+        Lock of the editor, which is held while its state is read and drawn.
+    clock
+        Function that returns seconds that never step back.
+    """
+
+    def __init__(
+        self,
+        followed: Followed,
+        show: Callable[[dict[str, Any]], None],
+        lock: contextlib.AbstractContextManager[Any],
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self.followed = followed
+        self._show = show
+        self._clock = clock
+        self._lock = lock
+        self._readings = JournalSeries(str(followed.application.id), followed.names)
+        self._reading = followed.reading if followed.reading is not None else contextlib.nullcontext()
+        self._last = -BETWEEN
+        self._timer: threading.Timer | None = None
+        self._closed = False
+        self._leave: Callable[[], None] | None = followed.listen(self.update)
+        self.update()
+
+    @property
+    def ended(self) -> bool:
+        """Whether the application has ended."""
+        return self._readings.run(str(self.followed.application.id)).ended is not None
+
+    def update(self, *, at_once: bool = False) -> None:
+        """Draw the present state, at once or as soon as the least time between two overlays has passed."""
+        with self._lock:
+            if self._closed:
+                return
+            left = self._last + BETWEEN - self._clock()
+            if left <= 0 or at_once:
+                self._draw()
+            elif self._timer is None:
+                self._timer = threading.Timer(left, self._later)
+                self._timer.daemon = True
+                self._timer.start()
+
+    def _later(self) -> None:
+        with self._lock:
+            self._timer = None
+            self.update()
+
+    def _draw(self) -> None:
+        with self._reading:
+            changed = self._readings.read(self.followed.journal)
+        if changed or self._last < 0:
+            self._last = self._clock()
+            self._show(overlay(self._readings, self.followed.plan))
+
+    def close(self) -> None:
+        """Follow the application no longer; it runs on."""
+        with self._lock:
+            self._closed = True
+            if self._timer is not None:
+                self._timer.cancel()
+                self._timer = None
+            leave, self._leave = self._leave, None
+        if leave is not None:
+            leave()

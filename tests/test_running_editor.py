@@ -1,0 +1,194 @@
+"""An editor submits its plan, and shows over its canvas how it runs; edits are then a draft above it."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+
+from synergy_nb import NotAdmitted, edit, plan_editors, source
+from synergy_nb.editing.operations import EditError
+from synergy_nb.plan_runs import runs_on
+from synergy_nb.simulator.simulation import Simulation
+from synergy_nb.widgets.editor_overlay import draft_of, overlay
+from synergy_nb.widgets.journal_series import JournalSeries
+from synergy_nb.widgets.running_plan import Followed, RunningPlan
+from tests.qos_story import NAMES, START, actively_replicated, filtered, relieved, replicated, story, top_pairs
+from tests.test_plan_editor import Editor, ask
+
+TEXT = """\
+format: 1
+name: large
+qos: {delay: 2 s}
+operators:
+  packets: {kind: source, connector: packets, seed: 1, rate: 200 tuples/s}
+  large: {kind: filter, input: packets, where: bytes > 1000}
+  result: {kind: sink, input: large}
+"""
+
+
+@pytest.fixture(autouse=True)
+def no_open_editors() -> Iterator[None]:
+    yield
+    for each in plan_editors._open.values():
+        each.close()
+    plan_editors._open.clear()
+
+
+@pytest.fixture(scope="module")
+def simulation() -> Simulation:
+    return Simulation(peers=6, seed=5)
+
+
+@pytest.fixture
+def editor(simulation: Simulation) -> Iterator[Editor]:
+    made = Editor(TEXT, runs=runs_on(simulation))
+    made._beside = lambda task: task()
+    yield made
+    made.stop()
+    made.close()
+
+
+def shown(editor: Editor, trait: str = "document") -> dict[str, Any]:
+    """What pages show."""
+    return dict(getattr(editor, trait))
+
+
+# -- the overlay -------------------------------------------------------------------------------------------------------
+
+
+def drawn(journal: Any, plan: Any) -> dict[str, Any]:
+    readings = JournalSeries("top-1", NAMES)
+    readings.read(journal)
+    return overlay(readings, plan)
+
+
+def test_peers_rates_and_queues_of_what_runs() -> None:
+    live = drawn(story(10), top_pairs())
+    assert (live["state"], live["tone"], live["start"], live["now"]) == ("running", "good", START, START + 10)
+    assert live["peers"]["source"] == "peer-1"
+    assert set(live["peers"]) == set(top_pairs().operators)
+    assert live["colors"] == {f"peer-{number}": number - 1 for number in range(1, 6)}
+    assert live["rates"]["filter>aggregate"] == "50 tuples/s"
+    assert live["queues"]["filter"] == 0.03  # 3 tuples of 100 a second
+    assert live["states"]["filter"] == "running"
+    assert (live["backups"], live["replicas"], live["shared"], live["spark"], live["marks"]) == ({}, {}, {}, [], [])
+
+
+def test_deaths_takeovers_and_moves_are_marks() -> None:
+    live = drawn(replicated(), top_pairs())
+    assert [mark["kind"] for mark in live["marks"]] == ["note", "death", "takeover"]
+    assert live["marks"][1]["t"] == pytest.approx(START + 5, abs=1.0)
+    assert live["backups"]["sort"] == ["peer-5"]
+    assert live["peers"]["filter"] == "peer-4"
+    moved = drawn(relieved(), top_pairs())
+    assert "move" in [mark["kind"] for mark in moved["marks"]]
+    assert moved["peers"]["filter"] == "peer-5"
+
+
+def test_active_replicas_are_ghosts() -> None:
+    journal = actively_replicated()
+    name = next(event.subject for event in journal if type(event).__name__ == "RequestSubmitted")
+    readings = JournalSeries(name, NAMES)
+    readings.read(journal)
+    live = overlay(readings, filtered())
+    assert set(live["replicas"]) <= {"filter", "project"}
+    assert all(live["replicas"].values())
+
+
+def test_overlays_come_at_most_ten_times_a_second() -> None:
+    journal, time = story(3), [0.0]
+    drawings: list[dict[str, Any]] = []
+    listeners: list[Any] = []
+
+    def listen(callback: Any) -> Any:
+        listeners.append(callback)
+        return lambda: listeners.remove(callback)
+
+    application = type("Application", (), {"id": "top-1"})()
+    followed = Followed(application, top_pairs(), lambda: None, journal, NAMES, listen)
+    running = RunningPlan(followed, drawings.append, threading.RLock(), lambda: time[0])
+    assert len(drawings) == 1
+    for each in list(story(8))[len(list(journal)) :]:
+        journal.append(each)
+        time[0] += 0.01
+        running.update()
+    assert len(drawings) <= 1 + time[0] / 0.1 + 1
+    running.close()
+    assert not listeners
+    running.update()  # after the end nothing is drawn
+
+
+# -- a draft above what runs -------------------------------------------------------------------------------------------
+
+
+def test_a_draft_says_what_changes_and_what_is_shared() -> None:
+    packets = source("packets", rate=5, id="packets")
+    large = packets.filter("bytes > 9", id="large")
+    submitted = large.project("link", id="links").sink(id="result")
+    assert draft_of(submitted, submitted, list(submitted.operators)) is None
+    changed = large.project("link", "bytes", id="links").count(window="1 s", id="n").sink(id="result")
+    assert draft_of(changed, submitted, list(changed.operators)) == {
+        "added": ["n"], "changed": ["links", "result"], "removed": [], "shared": ["packets", "large"],
+    }  # fmt: skip
+    other = source("packets", rate=5, count=9, id="packets").filter("bytes > 9", id="large").sink(id="result")
+    draft = draft_of(other, submitted, list(other.operators))
+    assert draft is not None
+    assert (draft["removed"], draft["shared"]) == (["links"], [])  # packets with an end are not shared
+
+
+# -- submission --------------------------------------------------------------------------------------------------------
+
+
+def test_an_editor_checks_submits_and_stops(editor: Editor, simulation: Simulation) -> None:
+    assert editor.catalogue["cluster"]
+    cost = ask(editor, "cost")
+    assert (cost["type"], cost["admitted"], set(cost["peers"])) == ("cost", True, {"packets", "large", "result"})
+    assert not shown(editor)["running"]
+    submitted = ask(editor, "submit")
+    assert submitted == {"type": "submitted", "id": 7, "application": editor.application.id}
+    assert shown(editor)["running"]
+    assert shown(editor)["draft"] is None
+    simulation.run("3 s")
+    live: Any = editor.live
+    assert live["state"] == "running"
+    assert set(live["peers"]) == {"packets", "large", "result"}
+    assert live["rates"]["packets>large"].endswith("tuples/s")
+    editor.apply({"op": "set", "operator": "large", "field": "where", "value": "bytes > 5"})
+    assert shown(editor)["draft"] == {"added": [], "changed": ["large"], "removed": [], "shared": ["packets"]}
+    first = editor.application
+    ask(editor, "submit")
+    assert (first.status, editor.application.status) == ("running", "running")
+    assert shown(editor)["draft"] is None
+    assert ask(editor, "stop") == {"type": "stopped", "id": 7}
+    assert (first.status, editor.application.status) == ("stopped", "stopped")
+    assert not shown(editor)["running"]
+    assert shown(editor, "live")["state"] == "stopped"
+
+
+def test_what_cannot_be_submitted_says_why(editor: Editor) -> None:
+    editor.yaml = TEXT.replace("bytes >", "byte >")
+    assert "did you mean 'bytes'" in ask(editor, "submit")["error"]
+    assert "did you mean 'bytes'" in ask(editor, "cost")["error"]
+    editor.yaml = TEXT.replace("rate: 200 tuples/s}", "rate: 1 M tuples/s}").replace("> 1000}", "> 1000, cost: 1 ms}")
+    assert "large: " in ask(editor, "submit")["error"]
+    with pytest.raises(NotAdmitted):
+        editor.submit()
+    assert not editor.document["running"]
+    alone = Editor(TEXT)
+    alone._beside = lambda task: task()
+    assert not alone.catalogue["cluster"]
+    for kind in ("submit", "cost"):
+        assert "expected a cluster or a simulation: edit(..., cluster=cluster)" in ask(alone, kind)["error"]
+    assert ask(alone, "stop") == {"type": "stopped", "id": 7}
+    alone.close()
+
+
+def test_edit_takes_a_cluster_or_a_simulation(simulation: Simulation) -> None:
+    made = edit("mine", cluster=simulation)
+    assert made.catalogue["cluster"]
+    assert edit("mine", cluster=simulation) is made
+    with pytest.raises(EditError, match="cluster: 'int'; expected a Cluster or a Simulation"):
+        edit("mine", cluster=5)  # type: ignore[arg-type]
