@@ -45,7 +45,6 @@ from synergy_nb.recording.moments import Replay
 from synergy_nb.recording.replay import Step
 from synergy_nb.recording.stage import replay as replayed
 from synergy_nb.reporting.cluster_errors import ClusterError, NotAdmitted
-from synergy_nb.reporting.explanation import Explanation
 from synergy_nb.reporting.formatting import amount, counted, share
 from synergy_nb.reporting.formatting import seconds as span
 from synergy_nb.reporting.plan_trials import PlanTrial, trial_of
@@ -309,9 +308,7 @@ class Simulation(Knobs):
         """
         application = self._decided(plan, origin, feeds or {}, placement, spread, timeout)
         if application.status == Status.REJECTED:
-            name = application.id
-            explanation = Explanation(name, self.events(name), self.names, ("rejected", application.reason))
-            raise NotAdmitted(f"{plan.name}: {application.reason}", explanation)
+            raise NotAdmitted(f"{plan.name}: {application.reason}", application.explain())
         self._applications[application.id] = application
         return application
 
@@ -332,25 +329,16 @@ class Simulation(Knobs):
         """
         fed = {plan.operators[each].params["name"] for each in plan.sources if "name" in plan.operators[each].params}
         tried = self._decided(plan, origin, dict.fromkeys(fed, ()), placement, spread, 30.0, trial=True)
-        origin_peer = self.world.synergy[tried.origin]
-        roles = origin_peer.requests[tried.id].roles
+        roles = self.world.synergy[tried.origin].requests[tried.id].roles
         return trial_of(plan, roles.peers, roles.backups, tried.reason, self.events(tried.id), self.names)
 
     def _decided(
-        self,
-        plan: Plan,
-        origin: str | None,
-        feeds: Mapping[str, Any],
-        placement: str,
-        spread: bool,
-        timeout: float | str,
-        *,
-        trial: bool = False,
-    ) -> SimulatedApplication:
+        self, plan: Plan, origin: str | None, feeds: Mapping[str, Any], placement: str, spread: bool,
+        timeout: float | str, *, trial: bool = False,
+    ) -> SimulatedApplication:  # fmt: skip
         """Submit a plan, and let virtual time pass until it is decided."""
         patience = duration("timeout", timeout)
-        living = list(self.peers)
-        names = self.names
+        living, names = list(self.peers), self.names
         chosen, rows = check_submission(plan, origin, feeds, names, living, "a simulation has none", local=True)
         for operator, given in rows.items():
             if hasattr(given, "source_columns") or not (hasattr(given, "__iter__") or hasattr(given, "collect")):
@@ -367,8 +355,7 @@ class Simulation(Knobs):
         name = f"{plan.name}-{self._count}"
         number = self._number()
         self.world.submit(name, plan, at, rows, mode, number, trial=trial)
-        answer = self.world.answers.get(number)
-        if answer is not None and answer.refusal:
+        if (answer := self.world.answers.get(number)) is not None and answer.refusal:
             raise ClusterError(f"{plan.name}: {answer.refusal}")
         application = SimulatedApplication(self, name, plan, at)
         if not self.until(lambda: application.status != Status.COMPOSING, patience):
