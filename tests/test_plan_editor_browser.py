@@ -365,6 +365,54 @@ def test_a_template_is_taken_and_its_picture_saved(empty: Page) -> None:
             assert not re.search(r"var\(|class=|style=", text), "it would depend on the page"
 
 
+def test_sample_rows_are_shown_beside_an_operator(filled: Page) -> None:
+    page = filled
+    page.node("on_b").click()
+    page.type("s")
+    sample = page.view.locator(".sample")
+    sample.locator("td").first.wait_for()
+    assert sample.locator("th").all_inner_texts()[:3] == ["time", "link", "source"]
+    assert set(sample.locator("td:nth-child(2)").all_inner_texts()) == {"B"}
+    page.shoot("plan_editor_sample")
+    node, shown = page.node("on_b").locator(".shape").bounding_box(), sample.bounding_box()
+    assert node is not None
+    assert shown is not None
+    assert shown["y"] >= node["y"] + node["height"] or shown["y"] + shown["height"] <= node["y"]
+    page.button("close the sample").click()
+    assert sample.count() == 0
+    assert page.node("on_b").evaluate("it => it === document.activeElement")
+
+
+def test_check_submit_and_stop_show_the_answers(filled: Page, monkeypatch: pytest.MonkeyPatch) -> None:
+    page, editor = filled, filled.editor
+    asked = []
+    answers = {
+        "cost": {"text": "3 of 4 peers, delay 12 ms", "peers": {"on_b": "peer-2"}, "admitted": True},
+        "submit": {"application": "top-1"},
+        "stop": {"error": "nothing runs"},
+    }
+
+    def answer(message: Any) -> None:
+        asked.append(message["type"])
+        kind = {"submit": "submitted", "stop": "stopped"}.get(message["type"], message["type"])
+        editor.send({"type": kind, "id": message["id"], **answers[message["type"]]})
+
+    monkeypatch.setattr(editor, "on_page_message", answer)
+    editor.catalogue = {**editor.catalogue, "cluster": True}
+    page.button("Check").click()
+    page.view.locator(".cost pre").wait_for()
+    assert page.view.locator(".cost pre").inner_text() == "3 of 4 peers, delay 12 ms"
+    page.still()
+    assert page.node("on_b").locator(".status").text_content() == "peer-2 · 0.3 cores"
+    assert page.view.locator(".line[data-from=on_b] .rate").text_content() == "1,000/s"
+    page.button("Submit").click()
+    page.view.locator(".status .note.good", has_text="Submitted as top-1.").wait_for()
+    editor.document = {**editor.document, "running": True}
+    page.button("Stop").click()
+    page.view.locator(".status .note.bad", has_text="nothing runs").wait_for()
+    assert asked == ["cost", "submit", "stop"]
+
+
 # -- what runs ---------------------------------------------------------------------------------------------------------
 
 RUNS: dict[str, Any] = {

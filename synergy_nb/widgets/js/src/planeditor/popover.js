@@ -2,7 +2,16 @@
 import { Component } from "preact";
 import { words } from "./editor.js";
 
-const WIDE = 440;
+const WIDE = 560; // greatest width, pixels
+const LEAST = 120; // least height
+const GAP = 8;
+const DAY = /^\d{4}-\d\d-\d\d[ T](?=\d)/;
+
+// Times without their day, where all of a column have the same.
+function shortened(rows, column) {
+  const days = new Set(rows.map((row) => (typeof row[column] === "string" ? (DAY.exec(row[column])?.[0] ?? "") : "")));
+  return days.size === 1 && !days.has("") ? [...days][0] : "";
+}
 
 export class Sample extends Component {
   componentDidMount() {
@@ -12,24 +21,30 @@ export class Sample extends Component {
     this.place();
   }
 
-  // Below the operator if there is room, else above it, and always within the canvas.
+  // Below the operator or above it, where there is more room, and always within the canvas.
   place() {
     const { editor, scene } = this.props;
     const { canvas } = editor;
     const node = scene.target?.nodes.get(editor.sample?.operator);
     if (!canvas || !node || !this.root) return;
-    const [x, y] = canvas.toPane([node.x, node.y + node.height + 10]);
-    const [, top] = canvas.toPane([node.x, node.y - 10]);
+    const [x, bottom] = canvas.toPane([node.x, node.y + node.height]);
+    const [, top] = canvas.toPane([node.x, node.y]);
     const { clientWidth: width, clientHeight: height } = canvas.pane;
-    const { offsetWidth: own, offsetHeight: high } = this.root;
-    const left = Math.max(8, Math.min(x, width - own - 8));
-    const below = y + high <= height - 8 || top - high < 8 ? Math.max(8, Math.min(y, height - high - 8)) : top - high;
-    Object.assign(this.root.style, { left: `${left}px`, top: `${below}px`, maxWidth: `${Math.min(WIDE, width - 16)}px` });
+    const below = height - bottom >= top;
+    const room = Math.max(LEAST, (below ? height - bottom : top) - 2 * GAP);
+    Object.assign(this.root.style, {
+      left: `${Math.max(GAP, Math.min(x, width - this.root.offsetWidth - GAP))}px`,
+      top: below ? `${Math.max(GAP, Math.min(bottom + GAP, height - room - GAP))}px` : "",
+      bottom: below ? "" : `${height - top + GAP}px`,
+      maxWidth: `${Math.min(WIDE, width - 2 * GAP)}px`,
+      maxHeight: `${room}px`,
+    });
   }
 
   render({ editor }) {
-    const { operator, waiting, error, columns = [], rows = [] } = editor.sample;
+    const { operator, waiting, error, note, columns = [], rows = [] } = editor.sample;
     const names = columns.map((each) => (Array.isArray(each) ? each[0] : (each.name ?? each)));
+    const days = names.map((_, column) => shortened(rows, column));
     return (
       <section class="sample" ref={(element) => (this.root = element)} aria-label={`sample rows of ${operator}`}>
         <header>
@@ -39,14 +54,17 @@ export class Sample extends Component {
             ×
           </button>
         </header>
+        {note && <p class="soft">{note}</p>}
         {error && <p class="bad">{words(error)}</p>}
         {!waiting && !error && (
           <div class="table nowheel" tabindex={0}>
             <table>
               <thead>
                 <tr>
-                  {names.map((name) => (
-                    <th key={name}>{name}</th>
+                  {names.map((name, column) => (
+                    <th key={name} title={days[column] && `on ${days[column]}`}>
+                      {name}
+                    </th>
                   ))}
                 </tr>
               </thead>
@@ -55,7 +73,7 @@ export class Sample extends Component {
                   <tr key={index}>
                     {row.map((value, column) => (
                       <td key={column} class={typeof value === "number" ? "number" : ""}>
-                        {value === null ? <i>null</i> : String(value)}
+                        {value === null ? <i>null</i> : String(value).slice(days[column].length)}
                       </td>
                     ))}
                   </tr>
