@@ -386,7 +386,7 @@ def test_sample_rows_are_shown_beside_an_operator(filled: Page) -> None:
 def test_check_submit_and_stop_show_the_answers(filled: Page, monkeypatch: pytest.MonkeyPatch) -> None:
     page, editor = filled, filled.editor
     asked = []
-    answers = {
+    answers: dict[str, dict[str, Any]] = {
         "cost": {"text": "3 of 4 peers, delay 12 ms", "peers": {"on_b": "peer-2"}, "admitted": True},
         "submit": {"application": "top-1"},
         "stop": {"error": "nothing runs"},

@@ -4,6 +4,7 @@ import { words } from "./editor.js";
 
 const WIDE = 560; // greatest width, pixels
 const LEAST = 120; // least height
+const ENOUGH = 160; // height below an operator that is enough
 const GAP = 8;
 const DAY = /^\d{4}-\d\d-\d\d[ T](?=\d)/;
 
@@ -30,7 +31,7 @@ export class Sample extends Component {
     const [x, bottom] = canvas.toPane([node.x, node.y + node.height]);
     const [, top] = canvas.toPane([node.x, node.y]);
     const { clientWidth: width, clientHeight: height } = canvas.pane;
-    const below = height - bottom >= top;
+    const below = height - bottom >= Math.min(top, ENOUGH);
     const room = Math.max(LEAST, (below ? height - bottom : top) - 2 * GAP);
     Object.assign(this.root.style, {
       left: `${Math.max(GAP, Math.min(x, width - this.root.offsetWidth - GAP))}px`,
