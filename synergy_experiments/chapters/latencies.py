@@ -59,6 +59,8 @@ Array = npt.NDArray[np.float64]
 COMPARED: Final = (REFINED, "rod", *OTHERS, "max_rate")
 RIVALS: Final = COMPARED[2:]
 UTILISATION: Final = {1.0: 0.26, 2.0: 0.48, 3.0: 0.69, 3.5: 0.79, 4.0: 0.91}  # utilisation of the paper, for ROD
+PAPERS: Final = "dec-pkt-1"  # "an hour's worth of TCP packet traces", reference 5 of the paper
+OTHER: Final = "lbl-tcp-3"  # another packet trace, whose utilisation is not compared
 OUTSIDE: Final = "outside"  # where packets come from
 DRAIN: Final = 3600.0  # virtual seconds in which all waiting tuples are processed at the end
 COLUMNS: Final = {"time": "time", "source": "str", "destination": "str", "bytes": "int"}
@@ -199,7 +201,7 @@ def _names(peers: int) -> list[str]:
 
 def _trace(setup: Setup) -> str:
     given = cast("tuple[str, ...]", setup["trace"])
-    return str(Path(given[0]).resolve()) if given else datasets.find("lbl-tcp-3").path or ""
+    return str(Path(given[0]).resolve()) if given else datasets.find(PAPERS).path or datasets.find(OTHER).path or ""
 
 
 def _cells(setup: Setup) -> Iterator[Cell]:
@@ -222,7 +224,7 @@ def _cells(setup: Setup) -> Iterator[Cell]:
 
 def _checks(measured: Measured, setup: Setup) -> Iterator[Check]:
     places = cast("list[float]", measured.xs("delay", "rod"))
-    theirs = _trace(setup) != ""
+    theirs = bool(setup["trace"]) or datasets.find(PAPERS).path is not None
     for x in places:
         if x in UTILISATION:
             name = f"utilisation by ROD at {x:g} times the rate"
@@ -255,7 +257,7 @@ _R6: Final = Claim(
     "(91 %) all others fail by overload",
     parameters={
         "multipliers": numbers("multiples of the trace's rate", (1.0, 2.0, 3.0, 3.5, 4.0), least=0.01),
-        "trace": files("packet trace; by default, LBL-TCP-3 if it is available, else generated packets"),
+        "trace": files("packet trace; by default DEC-PKT-1, or LBL-TCP-3, if available, else generated packets"),
         "rate": number("generated packets a second", 200.0, 400.0, least=1.0),
         "duration": number("seconds of the trace", 900.0, 3600.0, least=2.0),
         "collected": number("first seconds of the trace, from which statistics are computed", 300.0, 600.0, least=1.0),

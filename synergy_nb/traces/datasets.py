@@ -96,6 +96,18 @@ DATASETS: Final[tuple[Dataset, ...]] = (
         terms="may be freely redistributed; cite Paxson and Floyd 1995",
     ),
     Dataset(
+        name="dec-pkt-1",
+        title="one hour of all wide-area TCP packets of Digital Equipment Corporation, 8 March 1995",
+        archive="Internet Traffic Archive, DEC-PKT",
+        file="dec-pkt-1.tar.Z",
+        local=("dec-pkt-1.tcp.gz", "dec-pkt-1.tcp"),
+        format="tcp",
+        rows=2_153_462,
+        size=None,
+        sha256=None,
+        terms="see the archive's page of the trace",
+    ),
+    Dataset(
         name="nasa-http",
         title="HTTP requests to the web server of NASA's Kennedy Space Center, July 1995",
         archive="Internet Traffic Archive, NASA-HTTP",
