@@ -13,9 +13,10 @@ from synergy_nb.assembly import PeerConfig
 from synergy_nb.control.driver_messages import StopApplication
 from synergy_nb.control.graph import ComponentGraph, Hop
 from synergy_nb.events import ActiveReplicasLost, GraphSelected, ReplicasDeployed, SetupFailed
+from synergy_nb.lifecycle.deploying import remaining_times
 from synergy_nb.models.replication_config import ReplicationConfig
 from synergy_nb.plan import Plan, PlanError, source
-from synergy_nb.plan.active_replicas import replicas_of, replicated
+from synergy_nb.plan.active_replicas import original, replicas_of, replicated
 from synergy_nb.plan.placement_modes import check_placement
 from synergy_nb.reporting.explanation import Explanation
 from synergy_nb.simulator.kernel import Uniform
@@ -323,3 +324,12 @@ def test_more_replicas_retained_than_there_are_is_refused() -> None:
     report = ring.until_decided("r")
     assert report.status == "rejected"
     assert "k_min: 3; expected at most 2, as qos.availability is 'active 2'" in report.reason
+
+
+def test_the_time_that_is_left_is_that_to_the_first_of_the_replicas_downstream() -> None:
+    plan = replicated(query("active 2"), 2)
+    fast = [name for name in plan.operators if "~" not in name]
+    reached = {name: 0.01 * fast.index(original(name)) + ("~" in name) for name in plan.operators}
+    left = remaining_times(reached, plan)
+    for one, other in pairwise(fast):
+        assert left[one] == pytest.approx(reached[other] - reached[one] + left[other])

@@ -240,6 +240,20 @@ def test_graphs_that_make_no_sense_are_refused(
         PredictedPaths(hops, times, limits)
 
 
+def test_of_active_replicas_the_first_one_counts() -> None:
+    hops = {("s", "f"): 0.01, ("s", "f~1"): 0.2, ("f", "x"): 0.02, ("f", "x~1"): 0.3, ("f~1", "x"): 0.3,
+            ("f~1", "x~1"): 0.01, ("x", "out"): 0.01, ("x~1", "out"): 0.4}  # fmt: skip
+    times = dict.fromkeys(("s", "f", "f~1", "x", "x~1", "out"), 0.001)
+    replica_of = {"f~1": "f", "x~1": "x"}
+    paths = PredictedPaths(hops, times, {"out": 0.1}, replica_of)
+    alone = PredictedPaths({each: hops[each] for each in (("s", "f"), ("f", "x"), ("x", "out"))}, times, {"out": 0.1})
+    for component in ("s", "f", "x", "out"):
+        assert paths.headroom(component) == pytest.approx(alone.headroom(component))
+    assert paths.through("s") == paths.through("out") == ("s", "f", "x", "out")
+    assert paths.slack("s", 0.0) > 0.0 > PredictedPaths(hops, times, {"out": 0.1}).slack("s", 0.0)
+    assert paths.slack("f~1", 0.2) < 0.0, "a slow one has no slack itself"
+
+
 def test_persistence_over_no_tuple_is_refused() -> None:
     with pytest.raises(ValueError, match=r"tuples, seconds: 0, 1\.0; expected at least 1 tuple"):
         Persistence(tuples=0)

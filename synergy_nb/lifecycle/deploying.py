@@ -31,7 +31,7 @@ from synergy_nb.lifecycle.hosted_components import ComponentId, Components
 from synergy_nb.lifecycle.members import Member, producer_of
 from synergy_nb.lifecycle.messages import Graph
 from synergy_nb.plan import Plan
-from synergy_nb.plan.active_replicas import replicas_of
+from synergy_nb.plan.active_replicas import original, replicas_of
 from synergy_nb.plan.catalogue import TAP
 from synergy_nb.plan.spark_parts import PART
 
@@ -301,15 +301,22 @@ def _shared_producer(producer: Producer) -> SharedProducer:
 
 
 def remaining_times(reached: Mapping[str, float], plan: Plan) -> dict[str, float]:
-    """Return operator to the longest predicted time from the operator to a sink, seconds."""
+    """Return operator to the longest predicted time from the operator to a sink, seconds.
+
+    Of active replicas that read an operator, the one whose results are first counts.
+    """
     found: dict[str, float] = {}
     for operator in reversed(list(plan.operators)):
         if operator in reached:
             here = reached[operator]
-            paths = [  # negative if a faster replica serves the reader: its results do not wait for this one
-                max(reached[down] - here, 0.0) + found[down] for down in plan.downstream(operator) if down in found
-            ]
-            found[operator] = max(paths, default=0.0)
+            paths: dict[str, float] = {}
+            for down in plan.downstream(operator):
+                if (
+                    down in found
+                ):  # negative if a faster replica serves the reader: its results do not wait for this one
+                    path, of = max(reached[down] - here, 0.0) + found[down], original(down)
+                    paths[of] = min(path, paths.get(of, path))
+            found[operator] = max(paths.values(), default=0.0)
     return found
 
 

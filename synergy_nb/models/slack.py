@@ -15,6 +15,8 @@ Decisions that the dissertation leaves open:
 slack of exactly zero          a violation: "the slack time t_s needs to be positive"
 several paths downstream       the least slack over them: "identify a hot-spot in the path where it exists"; the longest
                                path counts as in equation 2.8. Each sink has its own limit
+active replicas                the first of them counts, as their readers wait for none of the others: among the
+                               readers of a component the replica that leaves most, among its producers the fastest
 several paths upstream         the time of the tuple that made the component give its output (:func:`elapsed` along the
                                path that this tuple took): what a sink measures as the delay
 t̂_c of the last component      0: the last component of a path is its sink, where the delay is measured
@@ -54,6 +56,7 @@ from __future__ import annotations
 import math
 from collections.abc import Hashable, Mapping, Sequence
 from itertools import pairwise
+from types import MappingProxyType
 from typing import Final, Generic, TypeVar
 
 import numpy as np
@@ -79,6 +82,8 @@ class PredictedPaths(Generic[Component]):
         Component to its predicted execution time t̂_e, seconds.
     limits
         Sink to the limit q_t of its end-to-end execution time, seconds. Sinks without a limit are omitted.
+    replica_of
+        Active replica to its operator; components without replicas are omitted.
 
     Raises
     ------
@@ -94,6 +99,7 @@ class PredictedPaths(Generic[Component]):
         hops: Mapping[tuple[Component, Component], float],
         times: Mapping[Component, float],
         limits: Mapping[Component, float],
+        replica_of: Mapping[Component, Hashable] = MappingProxyType({}),
     ) -> None:
         for name, given in (("hops", hops), ("times", times), ("limits", limits)):
             for key, seconds in given.items():
@@ -118,8 +124,12 @@ class PredictedPaths(Generic[Component]):
         self._after: dict[Component, Component | None] = {}
         for each in reversed(order):
             least, after = limits.get(each, math.inf), None
+            readers: dict[Hashable, tuple[float, Component]] = {}  # of active replicas the one whose results are first
             for consumer in self._downstream[each]:
-                left = self._headroom[consumer] - hops[each, consumer]
+                left, of = self._headroom[consumer] - hops[each, consumer], replica_of.get(consumer, consumer)
+                if of not in readers or left > readers[of][0]:
+                    readers[of] = left, consumer
+            for left, consumer in readers.values():
                 if left < least:
                     least, after = left, consumer
             self._headroom[each] = least - times[each]
@@ -128,8 +138,13 @@ class PredictedPaths(Generic[Component]):
         self._before: dict[Component, Component | None] = {}
         for each in order:
             most, before = 0.0, None
+            fastest: dict[Hashable, tuple[float, Component]] = {}  # likewise
             for producer in self._upstream[each]:
                 taken = spent[producer] + times[producer] + hops[producer, each]
+                of = replica_of.get(producer, producer)
+                if of not in fastest or taken < fastest[of][0]:
+                    fastest[of] = taken, producer
+            for taken, producer in fastest.values():
                 if before is None or taken > most:
                     most, before = taken, producer
             spent[each] = most

@@ -33,6 +33,7 @@ from synergy_nb.lifecycle.messages import ComponentTimes, Times, TimesReported
 from synergy_nb.models.hot_spot_config import HotSpotConfig
 from synergy_nb.models.slack import PredictedPaths
 from synergy_nb.overlay.latency import Latency
+from synergy_nb.plan.active_replicas import original
 from synergy_nb.plan.catalogue import TAP
 
 __all__ = ["SlackMonitor"]
@@ -118,6 +119,7 @@ class SlackMonitor:
         times: dict[ComponentId, float] = {}
         hops: dict[tuple[ComponentId, ComponentId], float] = {}
         limits: dict[ComponentId, float] = {}
+        replica_of: dict[ComponentId, ComponentId] = {}
         for application, member in sorted(self.members.items()):
             if member.ended:
                 continue
@@ -125,7 +127,9 @@ class SlackMonitor:
             for operator in filter(peers.__getitem__, member.plan.operators):  # without lost active replicas
                 node = application, operator
                 times[node] = self.times(node)[0]
-                for upstream in filter(peers.__getitem__, member.plan.upstream(operator)):
+                if original(operator) != operator:
+                    replica_of[node] = application, original(operator)
+                for upstream in filter(None, member.graph.roles.reads(member.plan, operator)):
                     hops[(application, upstream), node] = self._hop(member, upstream, operator)
                 limit = member.plan.qos.delay
                 if limit is not None and member.plan.operators[operator].kind == "sink":
@@ -135,7 +139,7 @@ class SlackMonitor:
                 if producer is not None:
                     hops[producer[:2], (application, tap)] = 0.0
                     times.setdefault(producer[:2], self.times(producer[:2])[0])
-        return PredictedPaths(hops, times, limits)
+        return PredictedPaths(hops, times, limits, replica_of)
 
     def times(self, component: ComponentId) -> tuple[float, float]:
         """Predicted execution time t̂_e and processing time τ of a component, seconds."""
