@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 import re
 import xml.etree.ElementTree as ET
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -21,6 +22,7 @@ from synergy_nb.recording.moments import Replay
 from synergy_nb.recording.peer_places import map_of
 from synergy_nb.recording.stage import replay_events
 from synergy_nb.simulator.simulated_application import SimulatedApplication
+from synergy_nb.widgets.last_picture import LastPicture
 from synergy_nb.widgets.protocol_stage import ProtocolStage
 from synergy_nb.widgets.stage_picture import places, state_at
 from tests.recorded import recorded
@@ -219,6 +221,21 @@ def test_the_notebook_file_holds_a_picture_and_no_messages(messages: Replay) -> 
     assert messages.moments[3].text not in str(stage.get_state())
     assert len(str({name: value for name, value in stage.get_state().items() if name != "_esm"})) < 1000
     stage.close()
+
+
+def test_the_picture_that_a_file_keeps_is_that_of_the_last_moment(messages: Replay) -> None:
+    published: list[tuple[str, bool]] = []
+
+    def publish(data: Mapping[str, Any], metadata: Mapping[str, Any], key: str, *, update: bool) -> None:
+        published.append((data["text/html"], update))
+
+    stage = ProtocolStage(messages)
+    stage._last_picture = LastPicture("k", publish=publish, clock=lambda: 0.0)
+    stage._ipython_display_()
+    stage.step = 5
+    stage.close()
+    assert [update for _, update in published] == [False, False, True]
+    assert f"6 of {len(messages.moments)}" in published[-1][0]
 
 
 def test_a_wrong_step_or_arrangement_is_refused(messages: Replay, journaled: Replay) -> None:

@@ -191,10 +191,11 @@ class Replay(msgspec.Struct, frozen=True):
         counts = f"{counted(len(self.moments), 'moment')}, {counted(len(self.graphs), 'graph')}"
         return f"Replay of {self.request}: {counts}; {self.outcome}. print(replay.to_text()) shows all"
 
-    def _repr_mimebundle_(self, **options: Any) -> Any:
-        """What a notebook shows: the stage, or the text where nothing can draw it."""
+    def _ipython_display_(self) -> None:
+        """Show the stage in a notebook."""
         stage = self.view()
-        return {"text/plain": repr(self)} if stage is None else stage._repr_mimebundle_(**options)
+        if stage is not None:
+            stage._ipython_display_()
 
 
 def _line(moment: Moment) -> str:

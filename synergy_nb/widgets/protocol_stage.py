@@ -2,7 +2,7 @@
 
 The page receives the whole replay once, and moves through it without the kernel. The number of the moment and the
 arrangement of the peers are shared, so Python can set them and read them. The notebook's file holds neither the replay
-nor the script, but a picture of the moment, for viewers that cannot run a view.
+nor the script, but a picture of the moment that was shown last (:mod:`synergy_nb.widgets.last_picture`).
 """
 
 from __future__ import annotations
@@ -15,6 +15,7 @@ import anywidget
 import traitlets
 
 from synergy_nb.recording.moments import Replay
+from synergy_nb.widgets.last_picture import LastPicture
 from synergy_nb.widgets.qos_view import BundleMissing, bundle
 from synergy_nb.widgets.stage_picture import VIEWS, default_view, svg
 
@@ -52,6 +53,7 @@ class ProtocolStage(anywidget.AnyWidget):
 
     _esm = resources.files("synergy_nb.widgets").joinpath("loader.js").read_text("utf-8")
     _version = traitlets.Unicode().tag(sync=True)
+    _still = traitlets.Unicode().tag(sync=True)  # name of the last picture, which the page hides
     step = traitlets.Int(0).tag(sync=True)
     arrangement = traitlets.Unicode("ring").tag(sync=True)
 
@@ -61,7 +63,10 @@ class ProtocolStage(anywidget.AnyWidget):
             version = bundle("protocolstage")[0]
         except BundleMissing:
             version = ""
+        self._last_picture = LastPicture()
         super().__init__(_version=version, arrangement=default_view(replay))
+        self._still = self._last_picture.key = str(self.model_id)
+        self.observe(lambda _: self._last_picture.changed(self._drawn), names=["step", "arrangement"])
         self.on_msg(lambda _, content, _buffers: self.on_page_message(str(content.get("kind"))))
 
     @traitlets.validate("step")
@@ -102,6 +107,20 @@ class ProtocolStage(anywidget.AnyWidget):
         """All moments as text for a terminal."""
         return self.replay.to_text()
 
+    def close(self) -> None:
+        """Remove the stage from the pages; its last picture remains."""
+        self._last_picture.changed(self._drawn, final=True)
+        super().close()
+
+    def _drawn(self) -> tuple[str, str]:
+        """The replay in words, and the moment that is shown as a picture."""
+        return repr(self.replay), f"<div>{self.to_svg()}</div>"
+
+    def _ipython_display_(self) -> None:
+        data, metadata = self._repr_mimebundle_()
+        text, drawn = data.pop("text/plain"), data.pop("text/html")
+        self._last_picture.show(data, metadata, text, drawn)
+
     def __repr__(self) -> str:
         return f"ProtocolStage of {self.replay!r}"
 
@@ -113,4 +132,5 @@ class ProtocolStage(anywidget.AnyWidget):
             note = f"<p>{escape(str(missing)).capitalize()}. The picture shows one moment.</p>"
         live = None if note else super()._repr_mimebundle_(**options)
         data, metadata = live if live is not None else ({}, {})
-        return {**data, "text/plain": repr(self.replay), "text/html": f"{note}<div>{self.to_svg()}</div>"}, metadata
+        text, drawn = self._drawn()
+        return {**data, "text/plain": text, "text/html": f"{note}{drawn}"}, metadata

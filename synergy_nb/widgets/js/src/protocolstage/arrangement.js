@@ -58,7 +58,8 @@ export class Arrangement {
     if (kind !== "map") {
       const [cx, cy] = [WIDE / 2, HIGH / 2];
       this.back.append(make("circle", { class: "circle", cx, cy, r: HIGH / 2 - MARGIN }));
-      for (const key of this.replay.keys) this.back.append(this.key(key));
+      const taken = [];
+      for (const key of this.replay.keys) this.back.append(this.key(key, taken));
     }
     for (const peer of this.replay.peers) {
       const [x, y] = this.at.get(peer.name);
@@ -110,14 +111,20 @@ export class Arrangement {
   }
 
   // A name in the directory: its key on the ring, and a line to the peer that is responsible for it.
-  key({ name, ring, root }) {
+  // A label that would cover an earlier one is left out.
+  key({ name, ring, root }, taken) {
     const [x, y] = this.onRing(ring, 0.86);
     const group = make("g", { class: "key", "data-root": root });
     const tip = make("title");
     tip.textContent = `key of ${name}: ${root} is responsible for it`;
     const short = name.length > 22 ? `${name.slice(0, 21)}…` : name;
     const label = make("text", { x: x + (x < WIDE / 2 ? 8 : -8), y: y + 4, "text-anchor": x < WIDE / 2 ? "start" : "end" });
-    label.textContent = short;
+    const left = x < WIDE / 2 ? x + 8 : x - 8 - short.length * LETTER;
+    const box = [left, y - 8, left + short.length * LETTER, y + 6];
+    if (taken.every((other) => box[2] < other[0] || box[0] > other[2] || box[3] < other[1] || box[1] > other[3])) {
+      label.textContent = short;
+      taken.push(box);
+    }
     group.append(make("path", { class: "responsible", d: line([[x, y], this.at.get(root)]) }), make("path", { class: "diamond", d: `M${x},${y - 5}l5,5l-5,5l-5,-5z` }), label, tip);
     return group;
   }
