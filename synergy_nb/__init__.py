@@ -84,6 +84,7 @@ _LATER: Final = {
 }
 
 show_with("watch", lambda shown: importlib.import_module("synergy_nb.watching").watch(shown))
+show_with("knobs", lambda turned: importlib.import_module("synergy_nb.widgets.knob_panel").KnobPanel(turned))
 show_with("stage", lambda shown: importlib.import_module("synergy_nb.widgets.protocol_stage").ProtocolStage(shown))
 
 

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
+from synergy_nb.drawing.notebook_views import view_of
 from synergy_nb.errors import user_facing
 from synergy_nb.lifecycle.knob_values import checked_factor, checked_operator, checked_share, checked_source
 from synergy_nb.plan.units import WrongValue, did_you_mean, duration
@@ -140,6 +141,10 @@ class Knobs:
             self.world.cost_of[found.id, operator] = duration("seconds", seconds, least=0.0)
         except WrongValue as wrong:
             raise ClusterError(f"seconds: {wrong}") from None
+
+    def knobs(self) -> Any:
+        """Return a panel for a notebook with which all of these are done, and virtual time passes."""
+        return view_of("knobs", self)
 
     # -- checks ------------------------------------------------------------------------------------------------------
 

@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import Any, Final, TypeVar
 
 from synergy_nb.algorithms.composition import CompositionConfig
+from synergy_nb.drawing.notebook_views import view_of
 from synergy_nb.errors import user_facing
 from synergy_nb.models.hot_spot_config import HotSpotConfig
 from synergy_nb.models.replication_config import ReplicationConfig
@@ -281,6 +282,10 @@ class Cluster(Synchronous[AsyncCluster]):
             Time of a tuple, in seconds or as ``"2 ms"``.
         """
         self._run(change_cost(self._asynchronous, application, operator, seconds))
+
+    def knobs(self) -> Any:
+        """Return a panel for a notebook with which peers, links, sources and delays are changed."""
+        return view_of("knobs", self)
 
     def _process(self, peer: str) -> int:
         """Return the id of the process of a peer that was started here."""

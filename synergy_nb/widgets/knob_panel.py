@@ -1,0 +1,153 @@
+"""A panel of knobs: what runs on a cluster or a simulation is changed from a notebook's page.
+
+The panel knows nothing of drivers: it calls the methods of the object that it is given, by the names of
+:data:`ACTS`, and shows what the object has. An error becomes the panel's message.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from html import escape
+from importlib import resources
+from typing import Any, Final, Protocol
+
+import anywidget
+import traitlets
+
+from synergy_nb.errors import SynergyError
+from synergy_nb.widgets.qos_view import BundleMissing, bundle
+
+__all__ = ["ACTS", "KnobPanel", "Knobbed"]
+
+MOST_PEERS: Final = 1000  # peers that a page gets to choose from
+
+
+class Knobbed(Protocol):
+    """A cluster or a simulation whose knobs the panel turns."""
+
+    @property
+    def peers(self) -> Mapping[str, str]:
+        """Peer name to address."""
+
+    @property
+    def applications(self) -> Mapping[str, Any]:
+        """Id to application, which has a plan and a status."""
+
+
+#: Name of a knob to the names of its arguments, in the order of the method with that name.
+ACTS: Final[Mapping[str, tuple[str, ...]]] = {
+    "kill": ("peer",),
+    "suspend": ("peer",),
+    "resume": ("peer",),
+    "load": ("peer", "share"),
+    "cut": ("peer", "other"),
+    "mend": ("peer", "other"),
+    "pace": ("application", "source", "factor"),
+    "cost": ("application", "operator", "seconds"),
+    "run": ("seconds",),
+}
+
+
+class KnobPanel(anywidget.AnyWidget):
+    """A panel of knobs.
+
+    Parameters
+    ----------
+    knobbed
+        Cluster or simulation.
+
+    Attributes
+    ----------
+    message : str
+        Outcome of the last act, in words.
+    """
+
+    _esm = resources.files("synergy_nb.widgets").joinpath("loader.js").read_text("utf-8")
+    _version = traitlets.Unicode().tag(sync=True)
+
+    def __init__(self, knobbed: Knobbed) -> None:
+        self._knobbed = knobbed
+        self.message = ""
+        try:
+            version = bundle("knobpanel")[0]
+        except BundleMissing:
+            version = ""
+        super().__init__(_version=version)
+        self.on_msg(lambda _, content, _buffers: self.on_page_message(content))
+
+    def on_page_message(self, content: Mapping[str, Any]) -> None:
+        """Handle a message of a page: ``bundle`` requests the script, ``ready`` the state, ``act`` turns a knob.
+
+        Parameters
+        ----------
+        content
+            Message with its ``kind``; an act has its name and its arguments.
+        """
+        kind = content.get("kind")
+        if kind == "bundle":
+            version, script, style = bundle("knobpanel")
+            self.send({"kind": "bundle", "version": version, "script": script, "style": style})
+        elif kind == "ready":
+            self.send({"kind": "state", **self.state()})
+        elif kind == "act":
+            self.act(str(content.get("act")), content.get("arguments"))
+
+    def act(self, name: str, arguments: Any) -> None:
+        """Turn a knob, and send the pages what came of it.
+
+        Parameters
+        ----------
+        name
+            Name of the knob, a key of :data:`ACTS`.
+        arguments
+            Arguments of the method, by name.
+        """
+        wanted = ACTS.get(name)
+        method: Callable[..., object] | None = getattr(self._knobbed, name, None) if wanted is not None else None
+        failed = False
+        if wanted is None or method is None or not isinstance(arguments, dict):
+            self.message, failed = f"{name}: expected one of {', '.join(self._acts())}", True
+        else:
+            given = [arguments.get(each) for each in wanted]
+            try:
+                method(*given)
+                words = " ".join("" if each is None else str(each) for each in given)
+                self.message = f"{name} {words}".rstrip()
+            except (SynergyError, ValueError, TypeError) as error:
+                self.message, failed = str(error), True
+        self.send({"kind": "state", **self.state(), "message": self.message, "failed": failed})
+
+    def _acts(self) -> list[str]:
+        return [name for name in ACTS if hasattr(self._knobbed, name)]
+
+    def state(self) -> dict[str, Any]:
+        """Return what a page shows: acts, peers, running applications with their operators, and the virtual time."""
+        now = getattr(self._knobbed, "now", None)
+        running = {name: each for name, each in self._knobbed.applications.items() if each.status == "running"}
+        return {
+            "acts": self._acts(),
+            "now": now,
+            "peers": list(self._knobbed.peers)[:MOST_PEERS],
+            "applications": {name: self._parts(each.plan.operators.values()) for name, each in running.items()},
+        }
+
+    def _parts(self, operators: Iterable[Any]) -> dict[str, list[str]]:
+        """Return the sources, and the operators whose cost can be changed: all in a simulation, else delays."""
+        every = hasattr(self._knobbed, "run")
+        return {
+            "sources": [each.id for each in operators if each.kind == "source"],
+            "operators": [each.id for each in operators if every or each.kind == "delay"],
+        }
+
+    def __repr__(self) -> str:
+        return f"KnobPanel: {', '.join(self._acts())}"
+
+    def _repr_mimebundle_(self, **options: Any) -> Any:
+        note = "<p>The knobs need a kernel: run the cell again.</p>"
+        try:
+            self._version = bundle("knobpanel")[0]
+        except BundleMissing as missing:
+            return {"text/plain": repr(self), "text/html": f"<p>{escape(str(missing)).capitalize()}.</p>"}, {}
+        live = super()._repr_mimebundle_(**options)
+        data, metadata = live if live is not None else ({}, {})
+        return {**data, "text/plain": repr(self), "text/html": note}, metadata
