@@ -302,6 +302,27 @@ def test_text_can_be_typed_and_its_errors_have_lines(filled: Page) -> None:
     assert page.view.locator(".node").count() == 7  # those of the last text that can be read
 
 
+def test_text_that_is_typed_is_merged_with_what_others_change_meanwhile(filled: Page) -> None:
+    page = filled
+    page.button("YAML").click()
+    area = page.view.locator(".yaml textarea")
+    area.fill(page.editor.yaml.replace("90 %", "80 %"))
+    page.editor.apply({"op": "set", "operator": "on_b", "field": "cost", "value": "99 us"})
+    page.view.locator("svg.canvas").click(position={"x": 20, "y": 20})
+    page.still()
+    assert "80 %" in page.editor.yaml
+    assert "99 us" in page.editor.yaml
+    assert area.input_value() == page.editor.yaml
+    typed = page.editor.yaml.replace("80 %", "70 %")
+    area.fill(typed)
+    page.editor.apply({"op": "set", "operator": "compare", "field": "fraction", "value": "60 %"})
+    page.view.locator("svg.canvas").click(position={"x": 20, "y": 20})
+    page.view.locator(".status .note.bad").wait_for()
+    page.still()
+    assert "60 %" in page.editor.yaml
+    assert area.input_value() == typed  # and is not lost
+
+
 def test_operators_are_copied_and_pasted_as_yaml(filled: Page) -> None:
     page = filled
     page.node("sort").click()

@@ -23,6 +23,7 @@ export class Editor {
     this.cost = null;
     this.sample = null;
     this.help = false;
+    this.rejected = null; // a text that was typed and could not be merged with what others changed
     this.said = []; // the last things for screen readers, each with a number
     this.note = null; // what the last request came to, for the status line
     this.wantsFocus = null; // what to focus after the next drawing: {node}, {field}, {palette}
@@ -54,6 +55,7 @@ export class Editor {
       const done = this.edits.answered(content);
       const problem = content.problem ?? content.error;
       if (done && problem) this.tell("bad", `Not done: ${done.label}. ${words(problem)}`);
+      if (done?.yaml && problem) this.rejected = done.yaml; // what was typed is not lost
       for (const [wanted, given] of Object.entries(content.ids ?? {}))
         if (done && wanted !== given && this.selected.has(wanted)) this.select(given);
       this.changed();
@@ -372,10 +374,10 @@ export class Editor {
     this.say(label ? `${type === "undo" ? "Undone" : "Done again"}: ${label}.` : `Nothing to ${type}.`);
   }
 
-  setText(text, continues = false) {
+  setText(text, version, continues = false) {
     if (text === this.document.yaml) return;
     this.note = this.cost = null;
-    this.edits.text("edit the text", text, continues);
+    this.edits.text("edit the text", text, version, continues);
     this.keepSelection();
     this.say("Text changed.");
   }

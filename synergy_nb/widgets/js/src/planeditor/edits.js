@@ -57,12 +57,13 @@ export class Edits {
     return id;
   }
 
-  // The whole text was typed anew; `continues`: as part of the gesture before.
-  text(label, yaml, continues = false) {
+  // The whole text was typed anew, from the text of `version`; `continues`: as part of the gesture before.
+  text(label, yaml, version = this.base.version, continues = false) {
     if (!continues) this.remember(label);
-    const id = this.send({ type: "text", version: this.base.version, gesture: label, yaml, continues });
+    const id = this.send({ type: "text", version, gesture: label, yaml, continues });
     const operations = [{ op: "text", yaml }];
     this.wait(id, label, (document) => this.labelled(applied({ ...document, yaml }, operations, this.kinds), label));
+    this.pending.at(-1).yaml = yaml;
     return id;
   }
 

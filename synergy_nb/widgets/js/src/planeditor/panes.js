@@ -9,18 +9,21 @@ export class YamlPane extends Component {
   constructor(props) {
     super(props);
     const { yaml = "" } = props.editor.document;
-    this.state = { text: yaml, from: yaml };
+    this.state = { text: yaml, from: yaml, version: props.editor.edits.base.version };
     this.joined = false; // a part of this typing was committed already
   }
 
   static getDerivedStateFromProps({ editor }, { text, from }) {
     const { yaml = "" } = editor.document;
-    if (yaml === from) return null;
-    return text === from || text === yaml ? { text: yaml, from: yaml } : null;
+    const { version } = editor.edits.base; // what is typed belongs to the version from which it began
+    if (editor.rejected !== null) return { text: editor.rejected, from: yaml, version };
+    if (text !== from && text !== yaml) return null;
+    return { text: yaml, from: yaml, version };
   }
 
   componentDidUpdate() {
     const { editor } = this.props;
+    editor.rejected = null;
     const own = editor.open;
     if (own && own.id !== this.seen && own.line) {
       const top = (own.line - 1) * LINE;
@@ -40,10 +43,10 @@ export class YamlPane extends Component {
 
   commit() {
     clearTimeout(this.timer);
-    const { text, from } = this.state;
+    const { text, from, version } = this.state;
     if (text === from) return;
     this.setState({ from: text });
-    this.props.editor.setText(text, this.joined);
+    this.props.editor.setText(text, version, this.joined);
     this.joined = true;
   }
 
