@@ -73,6 +73,8 @@ def edit(
     >>> edit("traffic") is editor, edit("traffic", anew=True).yaml
     (True, 'format: 1\\nname: traffic\\noperators:\\n')
     """
+    if not isinstance(anew, bool):
+        raise EditError([Problem("", "anew", anew, "True or False")])
     key, text, file = _start(what)
     known = _open.get(key)
     if known is not None and not known.closed and not anew:
@@ -107,7 +109,10 @@ def _start(what: object) -> tuple[tuple[str, str], str, Path | None]:
         file = Path(what)
         if file.suffix.lower() not in _ENDINGS:
             raise EditError([Problem("", "path", str(what), f"a file that ends with {' or '.join(_ENDINGS)}")])
-        text = file.read_text("utf-8") if file.exists() else _named(file.stem)
+        try:
+            text = file.read_bytes().decode("utf-8") if file.exists() else _named(file.stem)
+        except UnicodeDecodeError as error:
+            raise EditError([Problem("", "path", str(what), f"a YAML file in UTF-8 ({error.reason})")]) from None
         return ("file", str(file.resolve())), text, file
     if isinstance(what, str) and is_name(what):
         return ("name", what), _named(what), None

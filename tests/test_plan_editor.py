@@ -17,6 +17,7 @@ import synergy_nb
 from synergy_nb import PlanError, edit, plan_editors, source
 from synergy_nb.editing.forms import forms
 from synergy_nb.editing.operations import EditError
+from synergy_nb.editing.sampling import SampleError
 from synergy_nb.editing.templates import templates
 from synergy_nb.plan import Plan
 from synergy_nb.plan.catalogue import KINDS
@@ -271,6 +272,33 @@ def test_what_cannot_be_edited(what: Any, said: str) -> None:
     with pytest.raises(EditError) as caught:
         edit(what)
     assert said in str(caught.value)
+
+
+def test_bad_arguments_are_named(tmp_path: Path) -> None:
+    with pytest.raises(EditError, match="anew: 'yes'; expected True or False"):
+        edit("mine", anew="yes")  # type: ignore[arg-type]
+    file = tmp_path / "latin.yaml"
+    file.write_bytes(b"name: caf\xe9\n")
+    with pytest.raises(EditError, match=r"latin\.yaml'; expected a YAML file in UTF-8"):
+        edit(file)
+    with pytest.raises(SampleError, match="rows: 0; expected an integer from 1 to 10000"):
+        edit("mine").sample("packets", rows=0)
+    file.write_bytes(b"format: 1\r\nname: a\r\n")
+    assert edit(file).yaml == "format: 1\r\nname: a\r\n"  # line breaks stay
+    assert edit(file).save(tmp_path / "copy.yaml").read_bytes() == file.read_bytes()
+
+
+def test_messages_of_any_form_are_answered(editor: Editor) -> None:
+    deep: Any = "x"
+    for _ in range(5000):
+        deep = [deep]
+    for operations in (deep, [deep], {"op": "set", "operator": "large", "field": "where", "value": deep}, None, "x"):
+        assert "problem" in ask(editor, "edit", operations=operations)
+    assert "problem" in ask(editor, "text", yaml="x", version=[1])
+    assert "problem" in ask(editor, "text", yaml=TEXT, version={})
+    assert "error" in ask(editor, "save", path=["x"])
+    assert ask(editor, "copy", operators=7)["yaml"] == "operators:\n"
+    assert editor.yaml == TEXT
 
 
 # -- forms -------------------------------------------------------------------------------------------------------------

@@ -78,6 +78,7 @@ def test_a_plan_that_would_be_refused_says_why(simulation: Simulation) -> None:
     assert tried.text.removeprefix("would be refused: ").split()[0] in str(refused.value)
 
 
+@pytest.mark.slow
 def test_streams_that_run_are_shared(simulation: Simulation) -> None:
     running = simulation.submit(query())
     simulation.run("8 s")  # its streams are published

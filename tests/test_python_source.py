@@ -4,6 +4,8 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -27,7 +29,7 @@ def built(text: str) -> Plan:
     return query
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=30, deadline=None)
 @given(plans())
 def test_python_of_a_plan_builds_an_equal_plan(query: Plan) -> None:
     assert built(query.to_python()) == query
@@ -90,6 +92,26 @@ def test_names_of_columns_and_operators_that_python_could_not_have() -> None:
     query = sums.top(3, "by desc", per="link").sink('it\'s "quoted"', id="query")
     query = plan(query, name='it\'s "quoted"\n')
     assert built(query.to_python()) == query
+
+
+def test_python_of_an_own_operator() -> None:
+    code = (
+        "from synergy_nb.plan import Plan, source\n"
+        "from synergy_nb.plan.catalogue import declare\n"
+        "from synergy_nb.plan.declaration import Declaration, Parameter\n"
+        "from synergy_nb.plan.parameter_types import TEXT, integer\n"
+        "declare(Declaration(kind='mark', help='Marks.', inputs=(1, 2), ports=('other',), parameters={'from': Parameter(TEXT, 'x'), 'n': Parameter(integer(0), 'y', 3)}))\n"
+        "packets = source('packets')\n"
+        "query = packets.operator('mark', packets.filter('bytes > 1'), id='m', cost='2 us', engine='peer', **{'from': 'a'}).sink()\n"
+        "text = query.to_python()\n"
+        "print(text)\n"
+        "names = {}\n"
+        "exec(text, names)\n"
+        "assert names['query'] == query\n"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    assert 'm = packets.operator("mark", filter_, **{"from": "a"}, id="m", cost="2 us", engine="peer")' in done.stdout
 
 
 def test_parts_on_spark_are_no_python() -> None:

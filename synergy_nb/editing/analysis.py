@@ -191,7 +191,7 @@ def _operator(name: str, stated: PlanText) -> StatedOperator:
 
 
 def _part(value: Any) -> str:
-    return value if isinstance(value, str) else flow_text(value)
+    return value.encode("utf-8", "replace").decode() if isinstance(value, str) else flow_text(value)
 
 
 def _line_in(problem: Problem) -> int | None:
@@ -225,5 +225,5 @@ def shown_value(value: Any) -> str | None:
     """An invalid value as a short text; None if it is missing."""
     if value is None:
         return None
-    text = " ".join((value if isinstance(value, str) else repr(value)).split())
+    text = " ".join((value if isinstance(value, str) else repr(value)).split()).encode("utf-8", "replace").decode()
     return text if len(text) <= _SHOWN else f"{text[: _SHOWN - 3]}..."

@@ -75,6 +75,10 @@ def apply(text: str, operations: Sequence[Operation]) -> Applied:
         except WrongValues as wrong:
             problems += [_problem(operation, each) for each in wrong.wrongs]
             continue
+        except RecursionError:
+            deep = WrongValue(type(operation).__name__.lower(), "values that are not nested as deeply")
+            problems.append(_problem(operation, deep))
+            continue
         changed = changed or after.text != plan.text
         plan = after
     return Applied(plan.text if changed else text, problems, ids)

@@ -186,7 +186,7 @@ class History:
         """
         if version == self.version:
             return text
-        base = self._texts.get(version)
+        base = self._texts.get(version) if isinstance(version, int) else None
         if base is None:
             raise WrongValue(version, f"a version from {min(self._texts)} to {self.version}", None, "version")
         return merged(base, text, self.text)

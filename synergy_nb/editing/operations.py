@@ -204,7 +204,7 @@ def parsed(operations: Any) -> list[Operation]:
             continue
         try:
             found.append(msgspec.convert(each, _ANY))
-        except (msgspec.ValidationError, TypeError) as error:
+        except (msgspec.ValidationError, TypeError, RecursionError) as error:
             kinds = [str(kind.__struct_config__.tag) for kind in _ANY.__args__]
             stated = each.get("op") if isinstance(each, Mapping) else None
             known = isinstance(stated, str) and stated in kinds
@@ -212,7 +212,7 @@ def parsed(operations: Any) -> list[Operation]:
                 f"an operation with the fields of {stated!r} ({error})" if known else f"one of {', '.join(kinds)}"
             )
             field = f"operations[{number}]" + ("" if known else ".op")
-            shown = each if known or stated is None else stated
+            shown = stated if isinstance(stated, str) else type(each if stated is None else stated).__name__
             problems.append(Problem("", field, shown, expected, None if known else nearest(stated, kinds)))
     if problems:
         raise EditError(problems)

@@ -89,6 +89,8 @@ def sampled(
     SampleError
         If the operator is unknown, a source has no rows before it runs, or an operator fails.
     """
+    if isinstance(rows, bool) or not isinstance(rows, int) or not 1 <= rows <= TAKEN:
+        raise SampleError(f"rows: {rows!r}; expected an integer from 1 to {TAKEN}")
     if operator not in plan.operators:
         raise SampleError(f"sample: {operator!r}; expected an operator without problems ({', '.join(plan.operators)})")
     until = clock() + seconds

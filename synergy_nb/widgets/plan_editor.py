@@ -337,7 +337,7 @@ class PlanEditor(anywidget.AnyWidget):
         about = {"operator": str(content.get("operator"))} if kind == "sample" else {}
         try:
             found = work(content)
-        except (SynergyError, OSError, TimeoutError) as error:
+        except (SynergyError, OSError, ValueError, TypeError, RuntimeError) as error:  # the page waits for an answer
             found = {"error": str(error)}
         self._reply(content, kind, **about, **found)
 
@@ -400,8 +400,8 @@ class PlanEditor(anywidget.AnyWidget):
 
     def _save(self, content: Mapping[str, Any]) -> None:
         try:
-            path = self.save(content.get("path") or None)
-        except (SynergyError, OSError) as error:
+            path = self.save(str(content["path"]) if content.get("path") else None)
+        except (SynergyError, OSError, ValueError) as error:
             self._reply(content, "saved", error=str(error))
             return
         self._reply(content, "saved", path=str(path))
