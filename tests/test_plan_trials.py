@@ -2,14 +2,19 @@
 
 from __future__ import annotations
 
+from threading import Event
+
 import pytest
 
 from synergy_nb import Cluster, NotAdmitted, source
 from synergy_nb.events import ApplicationRunning, ComponentDeployed, GraphSelected, RequestSubmitted
 from synergy_nb.plan import Plan
+from synergy_nb.plan_runs import runs_on
 from synergy_nb.simulator.simulation import Simulation
 from synergy_nb.widgets.journal_series import JournalSeries
+from synergy_nb.widgets.plan_editor import PlanEditor
 from synergy_nb.widgets.status_text import status_pieces
+from tests.waiting import DEADLINE
 
 
 def query(**options: object) -> Plan:
@@ -103,5 +108,17 @@ def _tried_live(cluster: Cluster) -> None:
     running = cluster.submit(query(), origin="peer-2")
     assert list(cluster.applications) == [running.id]
     running.stop(collect=False)
+    editor, drawn, ended = PlanEditor(query().to_yaml(), runs=runs_on(cluster)), Event(), Event()
+    editor.observe(lambda change: drawn.set() if change["new"]["queues"] else None, "live")
+    editor.observe(lambda change: None if change["new"]["running"] else ended.set(), "document")
+    application = editor.submit()
+    assert drawn.wait(DEADLINE)
+    assert {at.rpartition("/")[2] for at in editor.live["peers"].values()} <= set(cluster.peers)
+    assert set(editor.live["peers"]) == set(application.graph) == set(query().operators)
+    ended.clear()
+    editor.stop()
+    assert ended.wait(DEADLINE)
+    assert application.wait(timeout="1 min") == "stopped"
+    editor.close()
     refused = cluster.check(source("packets", rate="1 M tuples/s").delay("10 ms").sink("slow"))
     assert refused.text.startswith("would be refused: ")

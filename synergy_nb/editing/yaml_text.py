@@ -22,6 +22,7 @@ __all__ = ["Path", "YamlText", "flow_text", "plain", "read_value", "yaml_data"]
 #: Way from the root to a node: the number of the entry in each mapping or sequence.
 Path = tuple[int, ...]
 
+_TEXT: Final = "tag:yaml.org,2002:str"
 _WIDEST: Final = 110  # characters of an entry on one line
 
 
@@ -77,7 +78,7 @@ def _text(value: str, *, flow: bool) -> str:
 
 
 def _string(text: str) -> tuple[str, str]:
-    return "tag:yaml.org,2002:str", text
+    return _TEXT, text
 
 
 def read_value(text: str) -> Any:
@@ -103,6 +104,8 @@ def yaml_data(node: yaml.Node) -> Any:
         return {str(key.value): yaml_data(value) for key, value in node.value}
     if isinstance(node, yaml.SequenceNode):
         return [yaml_data(item) for item in node.value]
+    if node.tag == _TEXT:
+        return node.value
     return yaml.SafeLoader("").construct_object(node)
 
 
