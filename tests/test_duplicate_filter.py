@@ -79,19 +79,10 @@ def test_the_other_stream_delivers_what_a_crashed_one_did_not() -> None:
 def test_the_promise_of_a_stream_that_joined_in_mid_stream_does_not_count() -> None:
     merged = DuplicateFilter(["S1"])
     follow(merged, "S1(0,a)+; S1 P0+")
-    merged.join("S2")
+    merged.join("S2", 5)
     follow(merged, "S2(1,C,40)+; S2 P1-; S1(1,B,90)+; S1(1,C,40)-; S1 P1+")
     assert merged.promise == 2
     follow(merged, "S1(2,a)+; S2 P2-; S1 P2+")
-
-
-def test_the_promise_of_a_stream_that_joined_counts_once_it_has_been_replayed() -> None:
-    merged = DuplicateFilter(["S1"])
-    follow(merged, "S1(0,a)+; S1 P0+")
-    merged.join("S2")
-    follow(merged, "S2(1,C,40)+; S2 P1-; S2(1,B,90)+")
-    assert merged.replayed("S2", 1) == Punctuation(2, 3, 1.5)
-    follow(merged, "S1(1,B,90)-; S1 P1-; S2(2,a)+; S2 P2+")
 
 
 @pytest.mark.parametrize("complete_from", [0, 1])
@@ -298,8 +289,7 @@ def _rows(found: Batch) -> Iterator[Row]:
 
 
 @pytest.mark.parametrize("joined_at", range(0, 41, 4))
-@pytest.mark.parametrize("replayed", [False, True])
-def test_nothing_is_lost_wherever_a_stream_joins(joined_at: int, replayed: bool) -> None:
+def test_nothing_is_lost_wherever_a_stream_joins(joined_at: int) -> None:
     rng = np.random.default_rng(joined_at)
     rows = [(number // 2, "ab"[number % 2]) for number in range(40)]
     own: list[Row | int] = []
@@ -315,15 +305,9 @@ def test_nothing_is_lost_wherever_a_stream_joins(joined_at: int, replayed: bool)
     behind = list(own)
     for _ in range(joined_at):
         send("S1", behind.pop(0))
-    merged.join("S2")
-    since = merged.promise
+    merged.join("S2", 20)
     for each in other:  # S2 misses a third of the tuples, and is far ahead of S1
         send("S2", each)
-    if replayed:
-        for each in own:
-            if not isinstance(each, int) and not each[0] % 3:
-                send("S2", each)
-        assert (merged.replayed("S2", since) is not None) == (since < 20)
     for each in behind:
         send("S1", each)
     assert Counter(passed) == Counter(rows)
@@ -365,7 +349,7 @@ def test_errors_name_the_stream_or_the_columns() -> None:
     with pytest.raises(ValueError, match="stream: 'S3'; expected one of S1, S2"):
         merged.receive("S3", promise(0))
     with pytest.raises(ValueError, match="stream: 'S1' is one of S1, S2; expected another"):
-        merged.join("S1")
+        merged.join("S1", 0)
     merged.receive("S1", batch([(0, "a")]))
     with pytest.raises(ValueError, match="expected the columns of the stream"):
         merged.receive("S2", batch([(0, 1)], {"time": "time", "name": "int"}))

@@ -40,7 +40,7 @@ class _Stream:
     """State of a stream replica: its number, the time from which it is complete, and its last promise."""
 
     number: int
-    complete_from: int | None
+    complete_from: int
     promised: Punctuation | None = None
 
 
@@ -55,7 +55,7 @@ def _kernel() -> ModuleType:
 class _Head(msgspec.Struct, frozen=True, array_like=True):
     """The saved state without its tables: name of each stream, the time from which it is complete, last promise."""
 
-    streams: list[tuple[str, int | None, tuple[int, float] | None]]
+    streams: list[tuple[str, int, tuple[int, float] | None]]
     promise: int
     passed: int
 
@@ -144,7 +144,7 @@ class DuplicateFilter:
     def is_complete(self, stream: str) -> bool:
         """Whether a stream contains every tuple that has not passed yet, so that its promises are valid."""
         found = self._streams.get(stream)
-        return found is not None and found.complete_from is not None and found.complete_from <= self._promise
+        return found is not None and found.complete_from <= self._promise
 
     def receive(self, stream: str, item: Item) -> Item | None:
         """Process a batch or a punctuation of a stream; return what passes, or None.
@@ -163,7 +163,7 @@ class DuplicateFilter:
         position, self._passed = self._passed, self._passed + table.height
         return msgspec.structs.replace(item, table=table, position=position)
 
-    def join(self, stream: str, complete_from: int | None = None) -> None:
+    def join(self, stream: str, complete_from: int) -> None:
         """Add a stream replica that begins while the others run; one that is revived has left before.
 
         Parameters
@@ -172,8 +172,8 @@ class DuplicateFilter:
             Name of the stream.
         complete_from
             Least event time, microseconds, such that the stream will contain every tuple from this time on before the
-            promises that it makes; None while that is unknown (see :meth:`replayed`). A producer that begins with what
-            it sent after the punctuation q states q; one that repeats nothing states a time after all that it sent.
+            promises that it makes. A producer that begins with what it sent after the punctuation q states q; one that
+            repeats nothing states a time after all that it sent.
         """
         if stream in self._streams:
             raise ValueError(f"stream: {stream!r} is one of {', '.join(self._streams)}; expected another")
@@ -190,24 +190,6 @@ class DuplicateFilter:
             other.number -= other.number > number
         self._counts = np.ascontiguousarray(np.delete(self._counts, number, axis=1))
         self._ranks = np.ascontiguousarray(np.delete(self._ranks, number, axis=0))
-
-    def replayed(self, stream: str, since: int) -> Punctuation | None:
-        """Record that a stream that joined has by now contained every tuple from an event time up to its last promise.
-
-        Parameters
-        ----------
-        stream
-            Name of the stream.
-        since
-            Event time from which it is complete, microseconds. Its promises are valid once the filter's is not earlier.
-
-        Returns
-        -------
-        Punctuation or None
-            Promise that was withheld and is now valid.
-        """
-        self._of(stream).complete_from = since
-        return self._advance()
 
     # -- state ---------------------------------------------------------------------------------------------------
 
@@ -268,7 +250,6 @@ class DuplicateFilter:
                 for each in self._streams.values()
                 if each.promised is not None
                 and each.promised.time > self._promise
-                and each.complete_from is not None
                 and each.complete_from <= self._promise
             ]
             if not valid:
