@@ -5,6 +5,8 @@ from __future__ import annotations
 import asyncio
 import datetime as dt
 import gc
+import itertools
+import math
 import os
 import re
 import signal
@@ -569,6 +571,9 @@ def test_a_laptop_behaves_like_a_continent() -> None:
         assert application.wait(DEADLINE) == "finished"
         assert application.qos()["delay_p50_s"] >= 0.058
         assert set(application.graph.values()) == set(area_peers)
+        at = {peer.name: (peer.x, peer.y) for peer in application.replay().peers}
+        apart = [math.dist(at[one], at[other]) for one, other in itertools.combinations(sorted(area_peers), 2)]  # type: ignore[arg-type]
+        assert apart == pytest.approx([apart[0]] * 3)  # a map of peers that are all as far from one another
 
 
 # -- peers that end or hang ------------------------------------------------------------------------------------------

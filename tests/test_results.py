@@ -107,6 +107,9 @@ class Peer:
     def names(self) -> Mapping[str, str]:
         return {"a": "a"}
 
+    def delays(self) -> None:
+        return None
+
     def name(self, address: str) -> str:
         return address
 

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Final, Protocol
 
 from synergy_nb.events import Event, PeerDeclaredDead, PeerRefutedDeath
 from synergy_nb.events.table import Events
+from synergy_nb.models.delay_matrix import Matrix
 from synergy_nb.plan import Plan
 from synergy_nb.recording.moments import Replay
 from synergy_nb.recording.stage import replay_events
@@ -31,6 +32,9 @@ class Journals(Protocol):
     @property
     def names(self) -> Mapping[str, str]:
         """Peer address to name."""
+
+    def delays(self) -> tuple[Sequence[str], Matrix] | None:
+        """Return addresses of peers, and the delays imposed between them in seconds; None without these."""
 
 
 async def explained(journals: Journals, state: ApplicationState) -> Explanation:
@@ -61,4 +65,4 @@ async def replayed(journals: Journals, application: str, plan: Plan) -> Replay:
     """
     found = await journals.events()
     own = [event for event in found if event.subject == application or isinstance(event, _LIVES)]
-    return replay_events(application, plan, own, names=journals.names)
+    return replay_events(application, plan, own, names=journals.names, delays=journals.delays())

@@ -19,6 +19,7 @@ import msgspec
 
 from synergy_nb.events.application_states import LASTING
 from synergy_nb.lifecycle.submission import check_submission, known_peers_phrase, unknown_peers
+from synergy_nb.models.delay_matrix import Matrix
 from synergy_nb.plan import Plan
 from synergy_nb.plan.placement_modes import placement_of
 from synergy_nb.plan.units import duration
@@ -51,6 +52,7 @@ from synergy_nb.runtime.process.requests import (
 )
 from synergy_nb.runtime.process.ring_joining import form_ring
 from synergy_nb.runtime.transport.link import Links
+from synergy_nb.runtime.transport.wide_area import WideArea
 from synergy_nb.traces.rows import row_reader
 
 __all__ = ["AsyncCluster"]
@@ -92,6 +94,8 @@ class AsyncCluster(PeerRequests):
         Coroutine functions that :meth:`close` calls after stopping the applications, while peers still answer.
     closed : bool
         Whether it sends no more requests.
+    area : WideArea or None
+        Delays that were imposed on the links; None if there are none.
     """
 
     def __init__(
@@ -104,6 +108,7 @@ class AsyncCluster(PeerRequests):
         notices: ErrorNotices | None = None,
     ) -> None:
         self.closed = False
+        self.area: WideArea | None = None
         self.notices = notices
         self.local = local
         self.links = links
@@ -119,6 +124,11 @@ class AsyncCluster(PeerRequests):
         self._applications: dict[str, AsyncApplication] = {}  # submitted here; stopped when this closes
         self._ended: dict[str, AsyncApplication] = {}
         self._handles: weakref.WeakValueDictionary[str, AsyncApplication] = weakref.WeakValueDictionary()
+
+    def delays(self) -> tuple[Sequence[str], Matrix] | None:
+        """Return the addresses of the peers, and the delays imposed between them in seconds; None without these."""
+        addresses = list(self.peers.values())
+        return None if self.area is None else (addresses, self.area.delays(addresses))
 
     async def join(self, patience: float = 15.0, on_progress: Callable[[Progress], object] | None = None) -> None:
         """Let all peers join one ring, and wait until the directory knows the components of all.

@@ -329,6 +329,7 @@ async def _joined(
             area.set_sites(list(cluster.peers.values()))
             laid = area.to_bytes()
             await asyncio.gather(*(cluster.request(peer, "area", laid) for peer in cluster.peers))
+            cluster.area = area
         await cluster.join(patience, on_progress)
         await cluster.listen()
     except BaseException:

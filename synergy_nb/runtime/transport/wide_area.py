@@ -100,6 +100,17 @@ class WideArea:
         """Return the one-way delay between two sites in s."""
         return float(self._delay[one, other])
 
+    def delays(self, peers: Sequence[str]) -> Matrix:
+        """Return the one-way delays between peers in s, shape (peers, peers).
+
+        Parameters
+        ----------
+        peers
+            Addresses of the peers.
+        """
+        sites = [self.site(peer) for peer in peers]
+        return np.asarray(self._delay[np.ix_(sites, sites)], dtype=np.float64)
+
     def bandwidth(self, one: int, other: int) -> float:
         """Return the bandwidth between two sites in bytes/s."""
         return float(self._bandwidth[one, other])
