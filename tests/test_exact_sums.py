@@ -11,6 +11,8 @@ import polars as pl
 import pytest
 
 from synergy_nb.dataflow.operators.exact_sums import COLUMNS, merged_limbs, rounded, split
+from synergy_nb.plan import Plan, source
+from synergy_nb.plan.active_replicas import replicated
 
 INF, NAN = math.inf, math.nan
 LEAST = 5e-324
@@ -120,3 +122,26 @@ def test_groups_may_have_null_and_nan_keys() -> None:
 def test_a_sum_skips_nulls_and_a_group_of_nulls_alone_has_none() -> None:
     table = pl.DataFrame({"key": [1, 1, 2], "term": [None, 1.5, None]}, schema={"key": pl.Int64, "term": pl.Float64})
     assert rounded(split(table, "term", ["key"]).lazy(), ["key"], "sum", 1).rows() == [(1, 1.5)]
+
+
+@pytest.mark.parametrize(
+    ("values", "half_life", "factor"),
+    [
+        ({"n": "count(*)", "total": "sum(bytes)", "most": "max(share)"}, None, 1.0),
+        ({"total": "sum(share)"}, None, 1.94),
+        ({"total": "sum(share)", "mean": "avg(share)", "half": "sum(bytes / 2)"}, None, 3.14),
+        ({"n": "count(*)"}, "5 s", 3.4),
+    ],
+)
+def test_admission_counts_what_exact_sums_cost(values: dict[str, str], half_life: str | None, factor: float) -> None:
+    def plan(availability: str | None, cost: str | None = None) -> Plan:
+        shares = source("packets", seed=1, rate="100 tuples/s").project("link", "bytes", share="bytes / 1500.0", id="p")
+        sums = shares.aggregate("link", "1 s", id="x", values=values, cost=cost, half_life=half_life)
+        return sums.sink("out", availability=availability)
+
+    alone, active = plan(None), plan("active 2")
+    assert active.processing_time("x") == pytest.approx(factor * alone.processing_time("x"))
+    assert active.load("x") == pytest.approx(factor * alone.load("x"))
+    assert replicated(active, 2).load("x~1") == pytest.approx(active.load("x"))
+    assert active.load("p") == alone.load("p")
+    assert plan("active 2", "1 ms").processing_time("x") == plan(None, "1 ms").processing_time("x") == 1e-3

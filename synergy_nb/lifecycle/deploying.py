@@ -311,9 +311,8 @@ def remaining_times(reached: Mapping[str, float], plan: Plan) -> dict[str, float
             here = reached[operator]
             paths: dict[str, float] = {}
             for down in plan.downstream(operator):
-                if (
-                    down in found
-                ):  # negative if a faster replica serves the reader: its results do not wait for this one
+                if down in found:
+                    # the difference is negative if a faster replica serves the reader, which does not wait for this one
                     path, of = max(reached[down] - here, 0.0) + found[down], original(down)
                     paths[of] = min(path, paths.get(of, path))
             found[operator] = max(paths.values(), default=0.0)

@@ -13,6 +13,7 @@ import msgspec
 from synergy_nb.plan import plan_encoding, sql
 from synergy_nb.plan.catalogue import KINDS, PART, TAP, parameters_of
 from synergy_nb.plan.declaration import Flow, Parameter
+from synergy_nb.plan.exact_costs import exact_sums_factor
 from synergy_nb.plan.memory_estimates import check_memory, on_peers
 from synergy_nb.plan.naming import NAME, is_name
 from synergy_nb.plan.operators.sources import rate_of
@@ -225,9 +226,13 @@ class Plan:
         return self._flow()[operator][2]
 
     def processing_time(self, operator: str) -> float:
-        """Processing time τ of a tuple, seconds."""
+        """Processing time τ of a tuple, seconds; with active replicas that of exact sums, unless a cost is stated."""
         asked = self.operators[operator]
-        return asked.cost if asked.cost is not None else KINDS[asked.kind].cost  # of a part: a micro-batch
+        if asked.cost is not None:
+            return asked.cost  # of a part: a micro-batch
+        exact = self.qos.active is not None and self.qos.active > 1 and asked.at is None and asked.inputs
+        factor = exact_sums_factor(asked, self._schemas[asked.inputs[0]]) if exact else 1.0
+        return KINDS[asked.kind].cost * factor
 
     def load(self, operator: str) -> float:
         """Processing requirement p_o of the operator, cores."""
