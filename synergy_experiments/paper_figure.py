@@ -30,9 +30,12 @@ class PaperFigure:
     ----------
     result
         Result of the experiment.
+    panels
+        Greatest number of panels that are drawn.
     """
 
     result: Result
+    panels: int = 4
 
     def __repr__(self) -> str:
         rows = [(each.name, cell(each.paper), cell(each.ours), each.verdict) for each in self.result.checks]
@@ -44,7 +47,7 @@ class PaperFigure:
     def to_svg(self) -> str:
         """The figure: our numbers as lines or bars, the paper's numbers as stars."""
         file = io.BytesIO()
-        write(self.result, file)
+        write(self.result, file, self.panels)
         return file.getvalue().decode("utf-8")
 
     def _repr_html_(self) -> str:
@@ -63,7 +66,7 @@ class PaperFigure:
         )
 
 
-def paper_figure(claim: str, *, repeat: int = 1, seed: int = 1, **setup: object) -> PaperFigure:
+def paper_figure(claim: str, *, repeat: int = 3, seed: int = 1, panels: int = 4, **setup: object) -> PaperFigure:
     """Measure a claim of the papers at a small scale, and show it beside the paper's numbers.
 
     Parameters
@@ -74,6 +77,8 @@ def paper_figure(claim: str, *, repeat: int = 1, seed: int = 1, **setup: object)
         Number of repetitions.
     seed
         Seed of all random choices.
+    panels
+        Greatest number of panels of the figure that are drawn.
     **setup
         Parameters of the set-up by name, as of ``synergy reproduce --set``.
 
@@ -84,4 +89,4 @@ def paper_figure(claim: str, *, repeat: int = 1, seed: int = 1, **setup: object)
     """
     found = find([claim])[0]
     chosen = parse([f"{name}={value}" for name, value in setup.items()], [found.parameters])[0]
-    return PaperFigure(next(reproduce([(found, chosen)], seed=seed, repeat=repeat)))
+    return PaperFigure(next(reproduce([(found, chosen)], seed=seed, repeat=repeat)), panels)

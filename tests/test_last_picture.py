@@ -10,7 +10,10 @@ import pytest
 from synergy_nb.events import ApplicationFinished, ClusterClosed, PeerStarted
 from synergy_nb.events.journal import Journal
 from synergy_nb.explore.explorer import Drawn, Explorer, Range
+from synergy_nb.recording.moments import Moment, Replay
 from synergy_nb.widgets.last_picture import EVERY, LastPicture
+from synergy_nb.widgets.plan_editor import PlanEditor
+from synergy_nb.widgets.protocol_stage import ProtocolStage
 from synergy_nb.widgets.qos_view import QoSView
 
 
@@ -94,3 +97,25 @@ def test_the_picture_of_an_explorer_follows_its_controls() -> None:
     explorer.set(n=7)
     assert "<svg>7</svg>" in notebook.replaced[-1]
     explorer.close()
+
+
+def test_the_stage_and_the_editor_keep_their_pictures_too() -> None:
+    notebook = Notebook()
+    editor = PlanEditor()
+    editor._last_picture = notebook.last()
+    editor._ipython_display_()
+    notebook.now += EVERY
+    editor.apply({"op": "add", "kind": "source", "operator": "packets", "fields": {"connector": "packets"}})
+    assert "packets" in notebook.replaced[-1]
+    assert "packets" not in notebook.outputs[-1]["text/html"]
+    editor.close()
+
+    moments = tuple(Moment(float(at), "command", "", "peer-1", f"title {at}", "text") for at in range(2))
+    stage = ProtocolStage(Replay("r1", "plan", {}, "peer-1", "running", "messages", (), (), moments, ()))
+    stage._last_picture = notebook.last()
+    stage._ipython_display_()
+    notebook.now += EVERY
+    stage.step = 1
+    assert notebook.replaced[-1] != notebook.outputs[-1]["text/html"]
+    assert len(notebook.replaced) == 2
+    stage.close()

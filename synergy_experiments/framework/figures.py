@@ -74,13 +74,13 @@ def draw(result: Result, folder: Path) -> Path:
     return path
 
 
-def write(result: Result, file: BinaryIO) -> None:
-    """Write the figure of a claim's results as SVG to a file."""
+def write(result: Result, file: BinaryIO, most: int | None = None) -> None:
+    """Write the figure of a claim's results as SVG to a file, with at most so many panels."""
     import matplotlib as mpl  # noqa: PLC0415 - needed for drawing only
     from matplotlib.figure import Figure  # noqa: PLC0415
 
     claim = result.claim
-    panels = [panel for panel in claim.panels if any(row.metric == panel.metric for row in result.rows)]
+    panels = [panel for panel in claim.panels if any(row.metric == panel.metric for row in result.rows)][:most]
     shown = {panel.metric for panel in panels}
     styles = _styles(
         _named(

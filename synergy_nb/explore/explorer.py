@@ -14,10 +14,9 @@ from dataclasses import dataclass
 from importlib import resources
 from typing import Any, NamedTuple, TypeAlias
 
-import anywidget
 import traitlets
 
-from synergy_nb.widgets.last_picture import LastPicture
+from synergy_nb.widgets.last_picture import StillView
 
 __all__ = ["Choice", "Control", "Drawn", "Explorer", "Range", "Value", "Values"]
 
@@ -108,7 +107,7 @@ class Drawn(NamedTuple):
     sentence: str
 
 
-class Explorer(anywidget.AnyWidget):
+class Explorer(StillView):
     """A picture of an algorithm with controls.
 
     Parameters
@@ -138,7 +137,6 @@ class Explorer(anywidget.AnyWidget):
     numbers: traitlets.List[Any] = traitlets.List().tag(sync=True)
     sentence = traitlets.Unicode().tag(sync=True)
     answers = traitlets.Int(0).tag(sync=True)
-    _still = traitlets.Unicode().tag(sync=True)  # name of the last picture, which the page hides
 
     def __init__(
         self,
@@ -165,8 +163,6 @@ class Explorer(anywidget.AnyWidget):
             sentence=drawn.sentence,
         )
         self._good = first
-        self._last_picture = LastPicture()
-        self._still = self._last_picture.key = str(self.model_id)
         self.observe(self._changed, "values")
         self.on_msg(lambda _, content, _buffers: self.press(str(content.get("button"))))
 
@@ -199,11 +195,6 @@ class Explorer(anywidget.AnyWidget):
         data, metadata = live if live is not None else ({}, {})
         return {**data, "text/plain": repr(self), "text/html": f"<div>{self.picture}</div>"}, metadata
 
-    def _ipython_display_(self) -> None:
-        data, metadata = self._repr_mimebundle_()
-        text, drawn = data.pop("text/plain"), data.pop("text/html")
-        self._last_picture.show(data, metadata, text, drawn)
-
     def _checked(self, values: Values) -> dict[str, Value]:
         unknown = [name for name in values if name not in self._controls]
         if unknown:
@@ -228,4 +219,4 @@ class Explorer(anywidget.AnyWidget):
             self.numbers = [list(pair) for pair in drawn.numbers]
             self.sentence = drawn.sentence
             self.answers += 1
-        self._last_picture.changed(lambda: (repr(self), f"<div>{self.picture}</div>"))
+        self.keep_picture()

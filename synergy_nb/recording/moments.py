@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib
 from typing import Any
 
 import msgspec
@@ -192,10 +193,11 @@ class Replay(msgspec.Struct, frozen=True):
         return f"Replay of {self.request}: {counts}; {self.outcome}. print(replay.to_text()) shows all"
 
     def _ipython_display_(self) -> None:
-        """Show the stage in a notebook."""
         stage = self.view()
         if stage is not None:
             stage._ipython_display_()
+        else:
+            importlib.import_module("IPython.display").display({"text/plain": repr(self)}, raw=True)
 
 
 def _line(moment: Moment) -> str:

@@ -18,7 +18,10 @@ from collections.abc import Callable, Mapping
 from html import escape
 from typing import Any, Final, Protocol
 
-__all__ = ["EVERY", "LastPicture"]
+import anywidget
+import traitlets
+
+__all__ = ["EVERY", "LastPicture", "StillView"]
 
 EVERY: Final = 5.0  # least time between two pictures, seconds
 #: Hides the output before the picture, in JupyterLab and Notebook, unless it holds a live view.
@@ -133,3 +136,29 @@ class LastPicture:
 
     def _html(self, drawn: str) -> str:
         return f'<div data-synergy-last="{escape(self.key)}"><style>{INSTEAD}</style>{drawn}</div>'
+
+
+class StillView(anywidget.AnyWidget):
+    """A widget that is displayed with its last picture; its MIME bundle has both, and the picture as HTML."""
+
+    _still = traitlets.Unicode().tag(sync=True)  # name of the last picture, which the page hides
+
+    def __init__(self, **traits: Any) -> None:
+        self._last_picture = LastPicture(lock=getattr(self, "_lock", None))  # which a view may have set
+        super().__init__(**traits)
+        self._still = self._last_picture.key = str(self.model_id)
+
+    def keep_picture(self) -> None:
+        """Replace the picture soon, as what it shows has changed."""
+        self._last_picture.changed(self._drawn)
+
+    def _drawn(self) -> tuple[str, str]:
+        bundle: Any = self._repr_mimebundle_()
+        data = bundle[0]
+        return data["text/plain"], data["text/html"]
+
+    def _ipython_display_(self) -> None:
+        bundle: Any = self._repr_mimebundle_()
+        data, metadata = bundle
+        text, drawn = data.pop("text/plain"), data.pop("text/html")
+        self._last_picture.show(data, metadata, text, drawn)

@@ -22,7 +22,6 @@ from importlib import resources
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-import anywidget
 import traitlets
 
 from synergy_nb.editing.document import PlanDocument, gesture_of, problem_row
@@ -35,6 +34,7 @@ from synergy_nb.plan import Plan, Problem
 from synergy_nb.plan.units import WrongValue
 from synergy_nb.reporting.plan_trials import PlanTrial
 from synergy_nb.widgets.editor_overlay import draft_of
+from synergy_nb.widgets.last_picture import StillView
 from synergy_nb.widgets.qos_view import BundleMissing, bundle
 from synergy_nb.widgets.running_plan import PlanRuns, RunningPlan
 
@@ -44,7 +44,7 @@ if TYPE_CHECKING:
 __all__ = ["PlanEditor"]
 
 
-class PlanEditor(anywidget.AnyWidget):
+class PlanEditor(StillView):
     """A visual editor of one plan; its document is the YAML text of the plan.
 
     Parameters
@@ -87,6 +87,7 @@ class PlanEditor(anywidget.AnyWidget):
             version = ""
         super().__init__(_version=version, catalogue=self._forms(), document=self._contents())
         self.on_msg(lambda _, content, _buffers: self.on_page_message(content))
+        self.observe(lambda _: self.keep_picture(), ["document"])
 
     # -- for people ----------------------------------------------------------------------------------------------
 

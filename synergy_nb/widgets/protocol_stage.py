@@ -11,18 +11,17 @@ from html import escape
 from importlib import resources
 from typing import Any
 
-import anywidget
 import traitlets
 
 from synergy_nb.recording.moments import Replay
-from synergy_nb.widgets.last_picture import LastPicture
+from synergy_nb.widgets.last_picture import StillView
 from synergy_nb.widgets.qos_view import BundleMissing, bundle
 from synergy_nb.widgets.stage_picture import VIEWS, default_view, svg
 
 __all__ = ["ProtocolStage"]
 
 
-class ProtocolStage(anywidget.AnyWidget):
+class ProtocolStage(StillView):
     """A stage on which a replay is stepped.
 
     Parameters
@@ -53,7 +52,6 @@ class ProtocolStage(anywidget.AnyWidget):
 
     _esm = resources.files("synergy_nb.widgets").joinpath("loader.js").read_text("utf-8")
     _version = traitlets.Unicode().tag(sync=True)
-    _still = traitlets.Unicode().tag(sync=True)  # name of the last picture, which the page hides
     step = traitlets.Int(0).tag(sync=True)
     arrangement = traitlets.Unicode("ring").tag(sync=True)
 
@@ -63,10 +61,8 @@ class ProtocolStage(anywidget.AnyWidget):
             version = bundle("protocolstage")[0]
         except BundleMissing:
             version = ""
-        self._last_picture = LastPicture()
         super().__init__(_version=version, arrangement=default_view(replay))
-        self._still = self._last_picture.key = str(self.model_id)
-        self.observe(lambda _: self._last_picture.changed(self._drawn), names=["step", "arrangement"])
+        self.observe(lambda _: self.keep_picture(), ["step", "arrangement"])
         self.on_msg(lambda _, content, _buffers: self.on_page_message(str(content.get("kind"))))
 
     @traitlets.validate("step")
@@ -115,11 +111,6 @@ class ProtocolStage(anywidget.AnyWidget):
     def _drawn(self) -> tuple[str, str]:
         """The replay in words, and the moment that is shown as a picture."""
         return repr(self.replay), f"<div>{self.to_svg()}</div>"
-
-    def _ipython_display_(self) -> None:
-        data, metadata = self._repr_mimebundle_()
-        text, drawn = data.pop("text/plain"), data.pop("text/html")
-        self._last_picture.show(data, metadata, text, drawn)
 
     def __repr__(self) -> str:
         return f"ProtocolStage of {self.replay!r}"
