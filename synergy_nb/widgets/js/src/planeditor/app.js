@@ -141,6 +141,7 @@ function Status({ editor }) {
       {late > 0 && <span class="late">◌ {count(late, "change")} not checked yet</span>}
       {live && <span class="soft">{live.state}</span>}
       {edits.failed && <span class="bad">▲ no kernel: run the cell again</span>}
+      {editor.connecting && <span class="connecting-to">{editor.said.at(-1)?.words}</span>}
       {note && <span class={`note ${note.tone}`}>{note.words}</span>}
       <button type="button" class="keys" aria-expanded={editor.help} onClick={() => editor.toggleHelp()}>
         Keys

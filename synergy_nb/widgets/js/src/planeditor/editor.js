@@ -25,6 +25,7 @@ export class Editor {
     this.help = false;
     this.rejected = null; // a text that was typed and could not be merged with what others changed
     this.said = []; // the last things for screen readers, each with a number
+    this.canvas = null; // the canvas, once it is drawn
     this.note = null; // what the last request came to, for the status line
     this.wantsFocus = null; // what to focus after the next drawing: {node}, {field}, {palette}
     this.readCatalogue();
@@ -304,6 +305,7 @@ export class Editor {
     const { targets, index } = this.connecting;
     const { id, port, name, taken } = targets[index];
     const which = targets.filter((each) => each.id === id).length > 1 ? `, ${name || `input ${port + 1}`}` : "";
+    this.canvas?.reveal(id);
     this.say(`${before}To ${id}${which}${taken ? `, instead of ${taken}` : ""}: ${index + 1} of ${targets.length}.`);
   }
 

@@ -6,6 +6,7 @@ import { list, mapping, plain, read, text, typed } from "./yaml.js";
 
 const CALLS = ["count(*)", "sum()", "avg()", "min()", "max()", "count()", "count(distinct )"].map((name) => ({ name, about: "aggregate" }));
 const TYPES = ["int", "float", "str", "bool", "time", "bytes"].map((name) => ({ name }));
+const EXAMPLES = { condition: "such as bytes > 1000", duration: "such as 2 s", window: "such as 10 s", fraction: "such as 5 %", column: "column" };
 const TEXTS = new Set(["text", "name", "column", "condition"]);
 const PAIRS = new Set(["calls", "expressions", "column types"]);
 
@@ -227,7 +228,7 @@ function Text({ parameter, value, commit, label, described, wrong, columns }) {
       lines={parameter.multiline ? 2 : 1}
       words={expression}
       names={expression || one ? namesOf(columns) : (parameter.choices ?? []).map((name) => ({ name }))}
-      placeholder={parameter.required ? (expression ? "such as bytes > 1000" : parameter.unit || "") : plainDefault(parameter)}
+      placeholder={parameter.required ? `${EXAMPLES[parameter.type] ?? parameter.unit ?? ""}` : plainDefault(parameter)}
       commit={(given) => commit(given.trim() === "" ? null : asText && own !== null ? text(given.trim()) : typed(given))}
     />
   );
