@@ -2,7 +2,9 @@
 
 Each is started when the first test asks for it. Their Java compiles once, and does not verify Spark's own classes anew
 each time: a server of tests lives for a minute or two, in which Java's second compiler takes more processor time than
-it saves, 13 s rather than 8 until the first answer, and 2 of these 8 are verification.
+it saves, 13 s rather than 8 until the first answer, and 2 of these 8 are verification. Nor do they compile stages of
+queries to Java, which takes a third of the processor time of a query over few rows: only sessions with ``COMPILED``
+do, in which the tests of operators and expressions compare rows.
 """
 
 from __future__ import annotations
@@ -26,7 +28,14 @@ if TYPE_CHECKING:
 
 
 #: Options of Java for servers that do not live long.
-QUICK: Final = ("-XX:TieredStopAtLevel=1", "-XX:+UnlockDiagnosticVMOptions", "-XX:-BytecodeVerificationRemote")
+QUICK: Final = (
+    "-XX:TieredStopAtLevel=1",
+    "-XX:+UnlockDiagnosticVMOptions",
+    "-XX:-BytecodeVerificationRemote",
+    "-Dspark.sql.codegen.wholeStage=false",
+)
+#: Settings of sessions that compile stages of queries, as those of users do.
+COMPILED: Final = {"spark.sql.codegen.wholeStage": "true"}
 
 
 @pytest.fixture(scope="session", autouse=True)

@@ -23,6 +23,7 @@ from spark_stream.expressions import (
 )
 from synergy_nb.dataflow.expressions import _POLARS, compile_expression
 from synergy_nb.plan import sql
+from tests.spark_server import COMPILED
 from tests.test_expressions import SCHEMA, TABLE, expressions
 
 if TYPE_CHECKING:
@@ -84,7 +85,7 @@ def evaluators(spark_server: Server, tmp_path_factory: pytest.TempPathFactory) -
     from spark_stream.session import connect, disconnect
 
     folder: Path = tmp_path_factory.mktemp("tables")
-    session = connect(spark_server.ready(), settings=MEANING)
+    session = connect(spark_server.ready(), settings={**MEANING, **COMPILED})
     for name, table in (("usual", TABLE), ("edges", edges())):
         times = [column for column, kind in table.schema.items() if kind == pl.Datetime("us")]
         zoned = table.with_columns(pl.col(times).dt.replace_time_zone("UTC"), pl.int_range(pl.len()).alias(" row"))
@@ -155,7 +156,7 @@ def test_names_are_never_read_as_anything_else(spark_server: Server) -> None:
     from spark_stream.session import connect, disconnect
 
     names = ["Source IP", "a.b", "a`b", "${HOME}", "count(*)", "time -- x", "select", "A", "a", "\u00e9"]
-    session = connect(spark_server.ready(), settings=MEANING)
+    session = connect(spark_server.ready(), settings={**MEANING, **COMPILED})
     frame = session.range(1).selectExpr(*(f"{number}L AS {quote(name)}" for number, name in enumerate(names)))
     schema = dict.fromkeys(names, "int")
     text = " + ".join(f"{10**place} * {sql.quoted(name)}" for place, name in enumerate(names))

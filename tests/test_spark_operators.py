@@ -40,6 +40,7 @@ from tests.operator_cases import (
     top_pairs,
 )
 from tests.spark_feeding import SECONDS, Folder, in_two, micro_batches, rows, start
+from tests.spark_server import COMPILED
 
 if TYPE_CHECKING:
     from pyspark.sql.connect.session import SparkSession
@@ -163,7 +164,7 @@ def session(spark_server: Server) -> Iterator[SparkSession]:
     from spark_stream.expressions import MEANING
     from spark_stream.session import connect, disconnect
 
-    session = connect(spark_server.ready(), settings={**MEANING, "spark.sql.shuffle.partitions": "1"})
+    session = connect(spark_server.ready(), settings={**MEANING, **COMPILED, "spark.sql.shuffle.partitions": "1"})
     yield session
     disconnect(session)
 
