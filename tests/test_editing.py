@@ -15,6 +15,7 @@ from synergy_nb.editing.applying import apply, copied
 from synergy_nb.editing.history import History, difference, merged
 from synergy_nb.editing.operations import Add, EditError, Operation, Remove, Rename, Set, parsed
 from synergy_nb.editing.plan_text import EMPTY
+from synergy_nb.editing.yaml_text import YamlText
 from synergy_nb.plan import Plan, PlanError
 from synergy_nb.plan.catalogue import KINDS
 from synergy_nb.plan.units import WrongValue
@@ -214,6 +215,50 @@ def parsed_fields(text: str) -> dict[str, dict[str, Any]]:
     from synergy_nb.editing.plan_text import PlanText
 
     return {name: dict(place.fields or {}) for name, place in PlanText(text).operators.items()}
+
+
+ODD = {
+    "explicit keys": "format: 1\noperators:\n  ? packets\n  : {kind: source, connector: packets}\n  ? [a]\n  : 5\n",
+    "directives": "%YAML 1.2\n---\nformat: 1\noperators:\n  packets: {kind: source, connector: packets}\n...\n",
+    "texts of lines": "operators:\n  packets:\n    kind: source\n    path: |+\n      a\n\n      b\n\n    connector: >-\n      packets\n\n  s: {kind: sink, input: packets}\n",
+    "folded": "operators:\n  packets:\n    kind: source\n    path: one\n      two\n    connector: 'pac\n      kets'\n",
+    "tags": "operators: {packets: !!map {kind: !!str source, seed: !!int '5'}}\n",
+    "mark of bytes": "\ufeffformat: 1\noperators: {packets: {kind: source}}\n",
+    "twice": "operators: {packets: {kind: source, kind: sink}, packets: {kind: sink}}\n",
+    "no break at the end": "operators:\n  packets:\n    kind: source",
+    "trailing comma": "operators: {\n  packets: {kind: source,},\n}\n",
+    "nested list": "operators:\n  - id: packets\n    kind: source\n  - - 5\n  - id: s\n    kind: sink\n    inputs: [packets]\n",
+    "empty values": "operators:\n  packets:\n    kind:\n    seed:   # none\nqos:\n",
+}
+
+
+@pytest.mark.parametrize("name", ODD)
+def test_a_change_of_odd_yaml_is_made_or_refused(name: str) -> None:
+    text = ODD[name]
+    before = parsed_fields(text)
+    done = apply(text, parsed([{"op": "set", "operator": "packets", "field": "seed", "value": 7}]))
+    if done.problems:
+        assert done.text == text
+        assert "that can be changed in place" in str(done.problems[0])
+    else:
+        assert parsed_fields(done.text) == {**before, "packets": {**before["packets"], "seed": 7}}
+    done = apply(text, parsed([{"op": "rename", "operator": "packets", "to": "p"}]))
+    if not done.problems and name != "twice":  # there, the second one is left
+        assert list(parsed_fields(done.text)) == ["p" if each == "packets" else each for each in before]
+    done = apply(text, parsed([{"op": "add", "kind": "filter", "operator": "f", "inputs": ["packets"]}]))
+    if not done.problems:
+        assert parsed_fields(done.text) | {"f": {}} == {**before, "f": {}}
+    done = apply(text, parsed([{"op": "remove", "operator": "packets"}]))
+    if not done.problems:
+        assert "packets" not in parsed_fields(done.text) or name == "twice"
+
+
+def test_a_change_that_would_touch_something_else_is_refused() -> None:
+    text = YamlText("a: 1\nb: 2\n")
+    with pytest.raises(WrongValue, match=r"'2'; expected YAML at line 2 that can be changed in place"):
+        text._checked(8, 9, "3\nc: 4", {"map": []})
+    with pytest.raises(WrongValue, match="that can be changed in place"):
+        text._checked(8, 9, "[", {"map": []})
 
 
 # -- healing, merging, problems ----------------------------------------------------------------------------------------

@@ -22,6 +22,7 @@ from synergy_nb.editing.templates import templates
 from synergy_nb.plan import Plan
 from synergy_nb.plan.catalogue import KINDS
 from synergy_nb.plan.requirements import QOS_FIELDS
+from synergy_nb.widgets.last_picture import LastPicture
 from synergy_nb.widgets.plan_editor import PlanEditor
 
 TEXT = """\
@@ -218,6 +219,22 @@ def test_files_of_each_kind(editor: Editor, tmp_path: Path) -> None:
         Editor(TEXT).save()
     assert "expected a file that ends" in ask(editor, "save", path="x")["error"]
     assert ask(editor, "save", path=str(tmp_path / "no" / "plan.yaml"))["error"]
+
+
+def test_a_notebook_keeps_the_last_picture(editor: Editor) -> None:
+    published: list[tuple[dict[str, Any], str, bool]] = []
+
+    def publish(data: Any, metadata: Any, key: str, *, update: bool) -> None:
+        published.append((dict(data), key, update))
+
+    editor._last_picture = LastPicture(str(editor.model_id), publish=publish)
+    editor._ipython_display_()
+    assert [(key, update) for _, key, update in published] == [("", False), (editor._still, False)]
+    assert "bytes &gt; 1000" in published[-1][0]["text/html"]
+    editor.apply({"op": "rename", "operator": "large", "to": "kept"})
+    editor.close()
+    assert published[-1][1:] == (editor._still, True)
+    assert "kept" in published[-1][0]["text/html"]
 
 
 # -- cells that run again ----------------------------------------------------------------------------------------------
