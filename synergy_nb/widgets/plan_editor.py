@@ -282,6 +282,7 @@ class PlanEditor(StillView):
             self._closed = True
             for each in self._running:
                 each.close()
+            self._last_picture.changed(self._drawn, final=True)
         super().close()
         self.__dict__.pop("_repr_mimebundle_", None)  # closing hides it, but the last state can still be shown
 
