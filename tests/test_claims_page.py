@@ -63,12 +63,13 @@ def test_a_result_is_stored_and_restored_with_its_origin(tmp_path: Path) -> None
     assert (found["commit"], found["machine"]) == ("abc123", "two cores")
     assert found["setup"] == {"laps": 2, "seed": 4, "repeat": 3, "scale": "quick"}
     assert found["points"][0] == [2, "hare", "time", [5.0, 5.005, 5.01]]
-    assert found["points"][2] == [2, "hare", "curve", [10.0]]
+    assert found["points"][2] == [[2], "hare", "curve", [10.0]]
     assert len(found["points"]) == 3
     again = stored.restored(RACE, found)
     assert again.checks == result.checks
     assert again.setup == result.setup
     assert [row for row in again.rows if row.metric == "time"] == [row for row in result.rows if row.metric == "time"]
+    assert [row.value for row in again.rows if row.metric == "curve"] == [10.0]  # of the first repetition
 
 
 def test_verdicts_of_stored_results_follow_the_present_rules(tmp_path: Path) -> None:

@@ -72,7 +72,8 @@ def save(result: Result, folder: Path, origin: Origin | None = None) -> Path:
         "seconds": round(result.seconds, 1),
         "setup": {name: _without_folder(value) for name, value in result.setup.items()},
     }
-    rows = ",\n".join(f"  {json.dumps(row)}" for row in _rows(result))
+    lines = [f"  {json.dumps(row)}" for row in (*_rows(result), *_examples(result))]
+    rows = ",\n".join(lines)
     folder.mkdir(parents=True, exist_ok=True)
     path = folder / f"{result.claim.id}.json"
     path.write_text(f'{json.dumps(head, indent=1)[:-2]},\n "points": [\n{rows}\n ]\n}}\n', encoding="utf-8")
@@ -92,12 +93,33 @@ def _rows(result: Result) -> Iterator[list[Any]]:
     values: dict[tuple[Any, str, str], list[float | None]] = {}
     for number, points in enumerate(result.repetitions):
         for x, algorithm, metric, value in points:
-            if not (number and metric in once) and math.isfinite(value):
+            if metric not in once and math.isfinite(value):
                 own = values.setdefault((x, algorithm, metric), [])
                 own += [None] * (number - len(own))
                 own.append(float(f"{value:.{DIGITS}g}"))
     for key, own in values.items():
         yield [*key, own]
+
+
+def _examples(result: Result) -> Iterator[list[Any]]:
+    """Yield all coordinates of a line of an example, algorithm, metric, and a value each, of the first repetition."""
+    once = {panel.metric for panel in result.claim.panels if panel.example}
+    lines: dict[tuple[str, str], list[tuple[Any, float]]] = {}
+    for x, algorithm, metric, value in result.repetitions[0] if result.repetitions else ():
+        if metric in once and math.isfinite(value):
+            lines.setdefault((algorithm, metric), []).append((x, float(f"{value:.{DIGITS}g}")))
+    for key, line in lines.items():
+        yield [[x for x, _ in line], *key, [value for _, value in line]]
+
+
+def _points(stored: Mapping[str, Any]) -> Iterator[tuple[int, Point]]:
+    """Yield the number of the repetition and the point of each stored value."""
+    for x, algorithm, metric, values in stored["points"]:
+        for number, value in enumerate(values):
+            if isinstance(x, list):
+                yield 0, Point(x[number], algorithm, metric, value)
+            elif value is not None:
+                yield number, Point(x, algorithm, metric, value)
 
 
 def load(path: Path) -> dict[str, Any]:
@@ -120,13 +142,10 @@ def load(path: Path) -> dict[str, Any]:
 
 def restored(claim: Claim, stored: Mapping[str, Any]) -> Result:
     """Return a stored result with the verdicts of the claim's present rules."""
-    count = max((len(values) for *_, values in stored["points"]), default=0)
-    repetitions = [
-        [Point(x, algorithm, metric, values[number])
-         for x, algorithm, metric, values in stored["points"]
-         if number < len(values) and values[number] is not None]
-        for number in range(count)
-    ]  # fmt: skip
+    repetitions: list[list[Point]] = []
+    for number, point in _points(stored):
+        repetitions += [[] for _ in range(number + 1 - len(repetitions))]
+        repetitions[number].append(point)
     setup = {name: tuple(value) if isinstance(value, list) else value for name, value in stored["setup"].items()}
     measured = Measured(repetitions)
     return Result(
