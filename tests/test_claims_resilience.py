@@ -16,8 +16,10 @@ from synergy_experiments.framework.claim import Result
 from synergy_experiments.worlds.operator_placements import ALGORITHMS, place_by, random_rates
 from synergy_experiments.worlds.packet_monitoring import (
     AGGREGATES,
+    DRIFTS,
     aggregates_of,
     assignments,
+    drifted,
     monitoring_model,
     monitoring_plan,
     rates_of,
@@ -162,27 +164,43 @@ SMALL = {
     "streams": 4,
     "peers": 3,
     "algorithms": ("rod", "llf", "connected"),
+    "drifts": ("steady",),
 }
 
 
 def test_r6_delays_grow_with_the_rate_and_overload_is_reported() -> None:
     result = reproduced("R6", SMALL | {"multipliers": (1.0, 6.0), "memory": 1.0})
-    delay, survives, lost = (values(result, metric) for metric in ("delay", "survives", "lost"))
+    delay, survives, lost = (values(result, f"{metric} (steady)") for metric in ("delay", "survives", "lost"))
     for algorithm in ("rod", "llf", "connected"):
         assert delay[1.0, algorithm] < delay[6.0, algorithm]
         assert (survives[1.0, algorithm], lost[1.0, algorithm]) == (1.0, 0.0)
         assert survives[6.0, algorithm] == 0.0  # 1.4 times of what there is
         assert 0.0 < lost[6.0, algorithm] < 0.9
-    assert values(result, "greatest delay")[6.0, "rod"] < 1.1
+    assert values(result, "greatest delay (steady)")[6.0, "rod"] < 1.1
     found = verdicts(result)
-    assert found["ROD survives 6 times the rate, in all runs"] == "does not hold"
+    assert found["ROD survives 6 times the rate, in all runs, steady"] == "does not hold"
 
 
 def test_r6_meets_the_same_packets_whatever_the_placement() -> None:
-    utilisation = values(reproduced("R6", SMALL | {"multipliers": (1.0, 2.0)}), "utilisation")
+    utilisation = values(reproduced("R6", SMALL | {"multipliers": (1.0, 2.0)}), "utilisation (steady)")
     assert utilisation[1.0, "rod"] == pytest.approx(utilisation[1.0, "llf"])
     assert utilisation[2.0, "rod"] == pytest.approx(2.0 * utilisation[1.0, "rod"], rel=0.02)
     assert utilisation[1.0, "rod"] == pytest.approx(0.23, rel=0.3)
+
+
+@pytest.mark.parametrize("drift", DRIFTS)
+def test_rates_drift_and_the_packets_stay(drift: str) -> None:
+    times = np.sort(np.random.default_rng(1).uniform(0.0, 600.0, 6000))
+    found, other = drifted(times, 600.0, drift, 0, seed=2), drifted(times, 600.0, drift, 1, seed=2)
+    assert len(found) == len(times)
+    assert (np.diff(found) >= 0.0).all()
+    assert 0.0 <= found[0] <= found[-1] <= 600.0
+    counts = np.histogram(found, 60, (0.0, 600.0))[0]
+    spread = counts.std() / counts.mean()
+    assert spread < 0.15 if drift == "steady" else 0.15 < spread < 1.5
+    assert (drift == "steady") == bool((found == other).all())
+    with pytest.raises(ValueError, match="drift: 'none'; expected one of steady, walk, requests"):
+        drifted(times, 600.0, "none", 0, seed=3)
 
 
 def packets(seconds: float = 30.0) -> pl.DataFrame:

@@ -11,6 +11,7 @@ caller places sources and sinks.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from itertools import product
@@ -20,6 +21,7 @@ import numpy as np
 import numpy.typing as npt
 import polars as pl
 
+from synergy_experiments.worlds.monitors_under_load import requests_per_second
 from synergy_experiments.worlds.operator_placements import place_by
 from synergy_nb import traces
 from synergy_nb.algorithms.resilience import Arcs, LoadModel, load_model
@@ -27,10 +29,12 @@ from synergy_nb.plan import Plan, Stream, plan
 
 __all__ = [
     "AGGREGATES",
+    "DRIFTS",
     "aggregated",
     "aggregates_of",
     "assignments",
     "costs_of",
+    "drifted",
     "monitoring_model",
     "monitoring_plan",
     "named",
@@ -52,6 +56,11 @@ VALUES: Final = {"packets": "count(*)", "size": "avg(bytes)"}
 #: Names of the aggregates: window, key, value.
 AGGREGATES: Final = tuple(product(WINDOWS, KEYS, VALUES))
 COLUMNS: Final = ("time", "source", "destination", "bytes")
+DRIFTS: Final = ("steady", "walk", "requests")
+DAY: Final = 86_400  # seconds
+STEPS: Final = 60  # parts of a trace with one mean rate each
+DEVIATION: Final = 0.5  # of the logarithm of a rate
+FADING: Final = 0.95  # share of a deviation that is left after a step
 
 
 def substreams(packets: pl.DataFrame, count: int, seed: int) -> list[pl.DataFrame]:
@@ -90,6 +99,49 @@ def packets_of(trace: str, rate: float, duration: float, seed: int) -> pl.DataFr
         packets = traces.table({"connector": "packets", "seed": seed, "rate": rate, "duration": duration})
     since = (pl.col("time") - pl.col("time").min()).dt.total_microseconds() / 1e6
     return packets.with_columns(since=since).filter(pl.col("since") < duration)
+
+
+def drifted(times: Array, seconds: float, drift: str, number: int, seed: int) -> Array:
+    """Return arrival times whose mean rate drifts; the packets, their order and the length of the trace stay.
+
+    Parameters
+    ----------
+    times
+        Arrival times of a sub-stream, seconds.
+    seconds
+        Length of the trace, seconds.
+    drift
+        One of :data:`DRIFTS`: ``steady``; ``walk``, a random walk of the logarithm of the rate that returns to its
+        mean, with a deviation of one half; or ``requests``, the course of one day of a web server, another day for
+        each sub-stream.
+    number
+        Number of the sub-stream.
+    seed
+        Seed of the drift.
+
+    Raises
+    ------
+    ValueError
+        If there is no such drift.
+    """
+    if drift not in DRIFTS:
+        raise ValueError(f"drift: {drift!r}; expected one of {', '.join(DRIFTS)}")
+    if drift == "steady":
+        return times
+    if drift == "walk":
+        rng = np.random.default_rng([seed, number, 18])
+        level, levels = DEVIATION * float(rng.normal()), []
+        for change in rng.normal(0.0, DEVIATION * math.sqrt(1.0 - FADING * FADING), STEPS).tolist():
+            levels.append(math.exp(level))
+            level = FADING * level + change
+        rates = np.array(levels)
+    else:
+        second = requests_per_second(seed)
+        days = len(second) // DAY
+        day = second[(number % days) * DAY : (number % days + 1) * DAY]
+        rates = day.reshape(STEPS, -1).sum(axis=1) + 1.0
+    until = np.append(0.0, np.cumsum(rates) / rates.sum() * seconds)
+    return np.asarray(np.interp(times, until, np.linspace(0.0, seconds, STEPS + 1)))
 
 
 def costs_of(mean: Sequence[float], cores: float, seed: int) -> list[float]:
