@@ -111,7 +111,7 @@ def drifted(times: Array, seconds: float, drift: str, number: int, seed: int) ->
     seconds
         Length of the trace, seconds.
     drift
-        One of :data:`DRIFTS`: ``steady``; ``walk``, a random walk of the logarithm of the rate that returns to its
+        Drift from :data:`DRIFTS`: ``steady``; ``walk``, a random walk of the logarithm of the rate that returns to its
         mean, with a deviation of one half; or ``requests``, the course of one day of a web server, another day for
         each sub-stream.
     number
