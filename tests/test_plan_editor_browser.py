@@ -438,11 +438,15 @@ def test_check_submit_and_stop_show_the_answers(filled: Page, monkeypatch: pytes
 
 RUNS: dict[str, Any] = {
     "state": "running",
+    "tone": "bad",
+    "sentence": "traffic is overloaded.",
+    "states": {"on_b": "running", "traffic": "overloaded"},
+    "tips": {"traffic": ["load 97 %"]},
     "start": 0.0,
     "now": 75.0,
     "peers": {"packets": "peer-1", "on_b": "peer-1", "traffic": "peer-2", "sort": "peer-2", "count": "peer-3"},
     "colors": {"peer-1": 0, "peer-2": 1, "peer-3": 2},
-    "rates": {"packets>on_b": "2,000/s", "on_b>traffic": "1,001/s"},
+    "rates": {"packets>on_b": "2,000/s", "on_b>traffic": "1,001 tuples/s"},
     "queues": {"on_b": 0.2, "traffic": 0.91, "sort": 0.7},
     "backups": {"traffic": ["peer-4"]},
     "replicas": {},
@@ -464,8 +468,10 @@ def test_what_runs_is_drawn_over_the_plan_and_can_be_read(filled: Page, theme: L
     page.bare.until("() => document.querySelector('.marks-axis')")
     page.still()
     assert page.node("traffic").get_attribute("aria-label") == (
-        "traffic, aggregate, 1 s · total: sum(bytes), reads on_b, on peer-2, backup peer-4"
+        "traffic, aggregate, 1 s · total: sum(bytes), reads on_b, on peer-2 · overloaded, backup peer-4"
     )
+    assert page.node("traffic").locator("title").first.text_content() == "load 97 %"
+    assert "running: traffic is overloaded." in page.view.locator("footer.status").inner_text()
     assert page.node("packets").locator(".owner").text_content() == "⇄ shared with top-1"
     assert page.node("count").locator(".spark").count() == 1
     levels = {name: page.view.locator(f".line[data-to={name}]").get_attribute("class") for name in RUNS["queues"]}

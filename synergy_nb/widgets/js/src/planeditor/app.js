@@ -139,7 +139,7 @@ function Status({ editor }) {
       )}
       <span class="soft">{count(document.operators.length, "operator")}</span>
       {late > 0 && <span class="late">◌ {count(late, "change")} not checked yet</span>}
-      {live && <span class="soft">{live.state}</span>}
+      {live && <span class={live.tone === "bad" ? "bad" : "soft"}>{[live.state, live.sentence].filter(Boolean).join(": ")}</span>}
       {edits.failed && <span class="bad">▲ no kernel: run the cell again</span>}
       {editor.connecting && <span class="connecting-to">{editor.said.at(-1)?.words}</span>}
       {note && <span class={`note ${note.tone}`}>{note.words}</span>}

@@ -68,6 +68,7 @@ export function brief(operator, parameters) {
   return named.filter(Boolean).slice(0, 3).join(" · ");
 }
 
+const QUIET = new Set(["", "running", "shared"]); // states that need no word
 const briefs = new WeakMap(); // by operator, which is never changed
 
 export function rate(value) {
@@ -94,8 +95,9 @@ export function describe(editor, operator, ruler) {
   const peer = running?.peers?.[id] ?? null;
   const draft = document.draft;
   const change = draft?.added?.includes(id) ? "new" : draft?.changed?.includes(id) ? "changed" : draft?.shared?.includes(id) ? "shared" : "";
+  const state = running?.states?.[id] ?? "";
   const status = [];
-  if (peer) status.push(peer);
+  if (peer) status.push(peer, ...(QUIET.has(state) ? [] : [state]));
   else if (checking) {
     const placed = cost?.peers?.[id];
     if (placed) status.push(placed);
@@ -123,6 +125,8 @@ export function describe(editor, operator, ruler) {
     brief: told,
     status: status.join(" · "),
     peer: peer ? (running.colors?.[peer] ?? 0) : null,
+    state: QUIET.has(state) ? "" : state,
+    tip: [running?.tips?.[id] ?? []].flat().join("\n"),
     owner,
     ghosts,
     spark: Boolean(running?.spark?.includes(id)),
@@ -164,7 +168,7 @@ export function linesOf(editor) {
       if (!known.has(from)) return [];
       const { id: to } = operator;
       const queue = live?.queues?.[to] ?? null;
-      const label = live ? (live.rates?.[`${from}>${to}`] ?? "") : checking ? rate(document.rates?.[from]) : "";
+      const label = live ? (live.rates?.[`${from}>${to}`] ?? "").replace(/ tuples\/s$/, "/s") : checking ? rate(document.rates?.[from]) : "";
       return [
         {
           key: keyOf({ from, to, port }),

@@ -151,6 +151,7 @@ const Inside = memo(
         <Ghosts words={shown.ghosts} width={width} height={height} />
         {shown.spark && <rect class="spark" x="-7" y="-7" width={width + 14} height={height + 14} rx="12" />}
         <path class="halo" d={outline(width, height, !shown.ports.length, !shown.output)} />
+        {shown.tip && <title>{shown.tip}</title>}
         <Box shown={shown} width={width} ruler={ruler} />
         <Ports shown={shown} width={width} aimed={aimed} flow={flow} />
         <Marks shown={shown} width={width} />
@@ -162,7 +163,7 @@ const Inside = memo(
 );
 
 export function NodeView({ shown, signature, place, state, words, tab, aimed, ruler, flow }) {
-  const kinds = ["node", state, shown.problems && "wrong", shown.unchecked && "unchecked", shown.change, shown.spark && "on-spark"];
+  const kinds = ["node", state, shown.problems && "wrong", shown.unchecked && "unchecked", shown.change, shown.state, shown.spark && "on-spark"];
   return (
     <g
       class={kinds.filter(Boolean).join(" ")}
