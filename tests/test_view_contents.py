@@ -14,6 +14,7 @@ from synergy_nb.events import (
     ApplicationFailed,
     ApplicationRunning,
     ComponentDeployed,
+    ComponentMeasurements,
     DataRefused,
     EnginesChosen,
     Event,
@@ -24,6 +25,7 @@ from synergy_nb.events import (
     MessageOutdated,
     MessageRefused,
     PeerDeclaredDead,
+    PeerMeasured,
     RequestSubmitted,
     SessionExpired,
 )
@@ -32,7 +34,7 @@ from synergy_nb.plan import Plan
 from synergy_nb.plan.active_replicas import replicated as replicated_plan
 from synergy_nb.reporting.explanation import Explanation
 from synergy_nb.widgets import static_view
-from synergy_nb.widgets.charts import Delay, delay_chart
+from synergy_nb.widgets.charts import STYLE, Delay, delay_chart
 from synergy_nb.widgets.journal_series import JournalSeries
 from synergy_nb.widgets.latest_values import Component
 from synergy_nb.widgets.qos_view import QoSView
@@ -421,3 +423,44 @@ def test_explain_says_whose_death_ends_a_replicated_application() -> None:
     assert said in str(explained)
     assert said in report(top_pairs(), explained, list(replicated()), title="replicated")
     assert Explanation("top-1", list(story(1)), NAMES).coverage == ""
+
+
+# -- lines and loads that can be told apart ----------------------------------------------------------------------------
+
+
+def test_sinks_that_are_named_alike_have_the_id_of_their_application() -> None:
+    journal = story(2)
+    found = read(journal, None)
+    assert [piece["label"] for name, piece in status_pieces(found).items() if name.startswith("flow:")] == ["top pairs"]
+    found = read(story(2, journal=journal, application="top-2"), None)
+    labels = [piece["label"] for name, piece in status_pieces(found).items() if name.startswith("flow:")]
+    assert labels == ["top pairs (top-1)", "top pairs (top-2)"]
+
+
+@pytest.mark.parametrize(
+    ("work", "reason"),
+    [
+        (0.42, "its operators use 44 %, more than was reserved"),
+        (0.05, "its operators use 7 %; the rest is work of the peer"),
+    ],
+)
+def test_a_load_far_beyond_the_promised_one_is_explained(work: float, reason: str) -> None:
+    journal = story(2)
+    busy = PEERS[1]
+    operator = next(each.operator for each in journal if isinstance(each, ComponentDeployed) and each.peer == busy)
+    # the other operator there uses 2 %
+    part = ComponentMeasurements("top-1", operator, "filter", 10.0, 10.0, work, 0.01, 0.0, 0, 0, None, 0)
+    journal.append(PeerMeasured(START + 9, busy, busy, 0.46, 0, 1.0, 0.01, [part]))
+    piece = status_pieces(read(journal), top_pairs())["loads"]
+    assert "Promised is what admitted plans have reserved" in piece["about"]
+    assert [NAMES[busy] in sentence and reason in sentence for sentence in piece["list"]] == [True]
+    assert "uses 46 %, and 1 % are promised" in piece["list"][0]
+    drawn = static_view.svg(read(journal), top_pairs())
+    assert "46 %, and 1 % are promised" in drawn
+
+
+def test_p50_lies_on_a_wider_p99_where_both_are_the_same() -> None:
+    drawn = delay_chart([Delay(at, 0.5, 0.5, 1) for at in (0.0, 1.0)], 1.0)
+    assert drawn.index('<polyline class="p99"') < drawn.index('<polyline class="p50"')
+    widths = {name: float(width) for name, width in re.findall(r"polyline\.(p\d\d)\{[^}]*stroke-width:([\d.]+)", STYLE)}
+    assert widths["p99"] > 2 * widths["p50"]
