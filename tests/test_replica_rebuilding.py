@@ -19,7 +19,14 @@ from synergy_nb.control.peer import Message
 from synergy_nb.control.roles import Roles
 from synergy_nb.dataflow.streams.deployments import Assignment, Feed
 from synergy_nb.dataflow.streams.stream_merging import MergedLogic
-from synergy_nb.events import ActiveReplicasLost, Event, RebuildGivenUp, RebuildImpossible, ReplicaRebuilt
+from synergy_nb.events import (
+    ActiveReplicasLost,
+    Event,
+    RebuildGivenUp,
+    RebuildImpossible,
+    ReplicaRebuilt,
+    StreamsDiscarded,
+)
 from synergy_nb.lifecycle.messages import Graph, ReadersComplete, ReadersQuestion, Rebuild, Rebuilt
 from synergy_nb.models.replication_config import ReplicationConfig
 from synergy_nb.plan import Plan
@@ -48,9 +55,10 @@ def query(degree: int = 2, distance: str | None = None) -> Plan:
 class Run:
     """A query with columns of replicas, at peers that offer all components."""
 
-    def __init__(self, degree: int = 2, seed: int = 1, *, rebuild: bool = True, peers: tuple[str, ...] = PEERS) -> None:
-        rng = random.Random(seed)
-        replication = ReplicationConfig(rebuild=rebuild)
+    def __init__(
+        self, degree: int = 2, config: ReplicationConfig | None = None, peers: tuple[str, ...] = PEERS
+    ) -> None:
+        seed, rng, replication = 1, random.Random(1), config or ReplicationConfig()
         own = PeerConfig(components=ALL_COMPONENTS, cores=16.0, placement=None, replication=replication)
         self.world = world = PeerWorld(seed, peers, Faults(delay=(0.002, 0.02)), config=own)
         for peer in peers:
@@ -175,11 +183,25 @@ def test_where_no_peer_is_left_the_journal_says_so_once_and_it_is_tried_ever_mor
 
 
 def test_nothing_is_rebuilt_where_that_is_turned_off() -> None:
-    run = Run(rebuild=False)
+    run = Run(config=ReplicationConfig(rebuild=False))
     run.world.crash("b")
     assert run.world.until(lambda: bool(run.of(ActiveReplicasLost)))
     run.ends()
     assert not run.of(ReplicaRebuilt) + run.of(RebuildImpossible)
+
+
+def test_no_stream_is_discarded_while_readers_of_a_rebuilt_replica_still_need_the_others() -> None:
+    run = Run(config=ReplicationConfig(theta="10 %", report=0.2, collect=0.4, late=0.05))
+    run.world.crash("b")
+    rebuilt = run.rebuilt()
+    (lost, *_) = run.of(ActiveReplicasLost)
+    assert run.world.until(lambda: run.of(StreamsDiscarded)[-1].time > rebuilt[-1].time, 30.0), (
+        "and afterwards they are"
+    )
+    first = min(each.time - each.seconds for each in rebuilt)
+    assert not [each for each in run.of(StreamsDiscarded) if first < each.time < rebuilt[-1].time]
+    assert lost.time < first
+    run.ends()
 
 
 # -- the data path -------------------------------------------------------------------------------------------------

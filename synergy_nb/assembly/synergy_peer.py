@@ -268,6 +268,7 @@ class SynergyPeer:
             self.membership.is_dead,
             config.replication,
             (lambda *_: None) if rebuilding is None else rebuilding.want,
+            self.session.rebuilds.settled,
         )
         self.loads.on_overload.append(self._overloaded)
         parts = Parts(

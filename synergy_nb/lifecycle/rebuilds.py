@@ -258,6 +258,10 @@ class Rebuilds(GraphChanger):
         self._report(found, reason)
         self.changes.change_ended(application)
 
+    def settled(self, application: str) -> bool:
+        """Return whether no replica is being rebuilt, and the streams of rebuilt ones are complete at their readers."""
+        return application not in self._rebuilds and all(name != application for name, _ in self._joining)
+
     def interrupt(self, application: str, reason: str) -> None:
         """Make way for another change of the graph: give a rebuild up whose replica does not execute yet."""
         found = self._rebuilds.get(application)

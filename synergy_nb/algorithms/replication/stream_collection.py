@@ -129,6 +129,9 @@ class StreamCollection(Protocol):
         Parameters of collection and revival.
     want
         Function of (application, replica) that has a replica rebuilt that ended with its streams.
+    settled
+        Function of an application that returns whether no replica of it is being rebuilt: readers of one that is still
+        need the others.
     """
 
     def __init__(
@@ -139,6 +142,7 @@ class StreamCollection(Protocol):
         is_dead: Callable[[str], bool],
         config: ReplicationConfig,
         want: Callable[[str, str], None] = lambda _application, _replica: None,
+        settled: Callable[[str], bool] = lambda _application: True,
     ) -> None:
         super().__init__(peer)
         self._changes = changes
@@ -146,6 +150,7 @@ class StreamCollection(Protocol):
         self._is_dead = is_dead
         self._config = config
         self._want = want
+        self._settled = settled
         self._inputs: dict[tuple[str, str], InputProgress] = {}  # by application and operator here
         self._reported = 0.0  # time of the last report, seconds
         self._led: dict[str, _LedStreams] = {}
@@ -263,6 +268,8 @@ class StreamCollection(Protocol):
         graph, known, streams = request.graph, self._of(request.name, request.graph.attempt), self._streams(request)
         plan = Plan.from_bytes(graph.plan)
         if plan.qos.active is None or not known.measured or self._config.share is None:
+            return
+        if not self._settled(request.name):
             return
         if self.peer.now - known.late < max(2.0 * self._config.report, 3.0 * self._config.late):
             return  # weights may be older than a revived stream; a reader that is still late asks again before that
