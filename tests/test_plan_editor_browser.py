@@ -408,7 +408,7 @@ def test_check_submit_and_stop_show_the_answers(filled: Page, monkeypatch: pytes
     page, editor = filled, filled.editor
     asked = []
     answers: dict[str, dict[str, Any]] = {
-        "cost": {"text": "3 of 4 peers, delay 12 ms", "peers": {"on_b": "peer-2"}, "admitted": True},
+        "cost": {"text": "3 of 4 peers, delay 12 ms\non_b peer-2", "peers": {"on_b": "peer-2"}, "admitted": True},
         "submit": {"application": "top-1"},
         "stop": {"error": "nothing runs"},
     }
@@ -421,8 +421,9 @@ def test_check_submit_and_stop_show_the_answers(filled: Page, monkeypatch: pytes
     monkeypatch.setattr(editor, "on_page_message", answer)
     editor.catalogue = {**editor.catalogue, "cluster": True}
     page.button("Check").click()
-    page.view.locator(".cost pre").wait_for()
-    assert page.view.locator(".cost pre").inner_text() == "3 of 4 peers, delay 12 ms"
+    cost = page.view.locator(".cost")
+    cost.locator("summary").click()
+    assert cost.locator("pre").all_inner_texts() == ["3 of 4 peers, delay 12 ms", "on_b peer-2"]
     page.still()
     assert page.node("on_b").locator(".status").text_content() == "peer-2 · 0.3 cores"
     assert page.view.locator(".line[data-from=on_b] .rate").text_content() == "1,000/s"

@@ -113,12 +113,21 @@ function Draft({ document }) {
 function Cost({ editor }) {
   const { cost } = editor;
   if (!cost) return null;
+  const text = String(cost.error?.message ?? cost.error ?? cost.text ?? "");
+  const [first, ...more] = text.split("\n"); // what is admitted is at the operators, too; a refusal is read as a whole
+  const whole = !cost.admitted || !more.length;
   return (
     <section class={`cost${cost.error || cost.admitted === false ? " bad" : ""}`} aria-label="what it would cost">
       <button type="button" aria-label="close" onClick={() => editor.dropCost()}>
         ×
       </button>
-      {cost.waiting ? <p>Asking the peers what it would cost…</p> : <pre>{cost.error ? (cost.error.message ?? cost.error) : cost.text}</pre>}
+      {cost.waiting ? <p>Asking the peers what it would cost…</p> : <pre>{whole ? text : first}</pre>}
+      {!cost.waiting && !whole && (
+        <details>
+          <summary>by operator</summary>
+          <pre>{more.join("\n")}</pre>
+        </details>
+      )}
     </section>
   );
 }

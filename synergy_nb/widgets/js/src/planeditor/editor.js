@@ -465,7 +465,10 @@ export class Editor {
   submit() {
     this.tell("soft", "Submitting…");
     this.ask({ type: "submit" }, ({ application, error }) => {
-      this.checking = false;
+      if (!error) {
+        this.checking = false;
+        this.cost = null;
+      }
       this.tell(error ? "bad" : "good", error ? words(error) : `Submitted${application ? ` as ${application}` : ""}.`);
     });
   }

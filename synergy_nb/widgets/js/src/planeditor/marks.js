@@ -17,7 +17,7 @@ export function Marks({ live }) {
   return (
     <div class="marks-axis" role="group" aria-label="what happened, on an axis of time">
       <div class="axis">
-        {ticks.map((tick) => (
+        {ticks.filter((tick) => tick - start < 0.97 * (now - start)).map((tick) => (
           <span class="tick" key={tick} style={{ left: share(tick) }}>
             {clock(tick - start)}
           </span>
