@@ -68,6 +68,7 @@ def replay(
     delays: tuple[Sequence[str], Matrix] | None = None,
     cores: Mapping[str, float] | None = None,
     deaths: Iterable[events.Event] = (),
+    noted: bool = False,
 ) -> Replay:
     """Make the replay of a request from the messages that peers handled.
 
@@ -84,10 +85,12 @@ def replay(
     cores
         Peer address to its capacity, cores.
     deaths
-        Events that say that a peer died, came back or started, in the order of their times.
+        Events that say that a peer died or came back.
+    noted
+        Whether the steps were noted in this process, and not replayed from a file.
     """
     found = _Collected(request, names)
-    for each in _with_deaths(handled(request, steps), deaths):
+    for each in _with_deaths(handled(request, steps, noted=noted), deaths):
         if isinstance(each, Handled):
             found.message(each)
         else:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 from collections import defaultdict, deque
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Final
@@ -131,6 +131,7 @@ class Names:
 
     def __init__(self, steps: Iterable[Step], names: Mapping[str, str] | None = None) -> None:
         self._names = {**(names or {}), **{step.life.address: step.life.name for step in steps}}
+        self._alike = all(address == name for address, name in self._names.items())
         longest = sorted(self._names, key=len, reverse=True)
         self._addresses = re.compile(rf"(?:{'|'.join(map(re.escape, longest))})(?!\w)" if longest else r"(?!)")
 
@@ -139,7 +140,7 @@ class Names:
 
     def inside(self, text: str) -> str:
         """A text with the names of peers for their addresses."""
-        return self._addresses.sub(lambda found: self._names[found.group()], text)
+        return text if self._alike else self._addresses.sub(lambda found: self._names[found.group()], text)
 
 
 def requests_of(steps: Iterable[Step]) -> list[Requested]:
@@ -189,7 +190,7 @@ def exchanges_of(request: str, steps: Iterable[Step]) -> list[Exchange]:
     return [each for each in found if each.message or each.outcomes]
 
 
-def handled(request: str, steps: Iterable[Step]) -> list[Handled]:
+def handled(request: str, steps: Iterable[Step], *, noted: bool = False) -> list[Handled]:
     """The messages of a request, in the order of their times.
 
     Parameters
@@ -198,10 +199,13 @@ def handled(request: str, steps: Iterable[Step]) -> list[Handled]:
         Id of the request.
     steps
         Replayed inputs of all peers, in the order of their times.
+    noted
+        Whether the steps were noted in this process while they happened, so that a message is the same object where it
+        was sent and where it was received.
     """
     steps = list(steps)
     names = Names(steps)
-    receivers, lost = _matched(steps)
+    receivers, lost = _matched(steps, _same if noted else encode_message)
     found: list[Handled] = []
     for number in sorted(_belonging(request, steps, receivers)):
         step = steps[number]
@@ -219,18 +223,25 @@ def _about(message: Message, request: str) -> bool:
     return subject(message) == request or (subject(message) == "" and type(message) not in HOUSEKEEPING)
 
 
-def _matched(steps: list[Step]) -> tuple[Mapping[tuple[int, int], int], set[tuple[int, int]]]:
+def _same(message: Message) -> bytes | int:
+    """A key of a message that peers of one process passed on: its identity."""
+    return id(message)
+
+
+def _matched(
+    steps: list[Step], key: Callable[[Message], bytes | int]
+) -> tuple[Mapping[tuple[int, int], int], set[tuple[int, int]]]:
     """The step that received what a step sent as an effect, by the numbers of both; and what nobody received."""
-    sent: dict[tuple[str, str, bytes], deque[tuple[int, int]]] = defaultdict(deque)
+    sent: dict[tuple[str, str, bytes | int], deque[tuple[int, int]]] = defaultdict(deque)
     for number, step in enumerate(steps):
         for position, effect in enumerate(step.effects):
             if isinstance(effect, Send):
-                sent[step.life.address, effect.to, encode_message(effect.message)].append((number, position))
+                sent[step.life.address, effect.to, key(effect.message)].append((number, position))
     receivers: dict[tuple[int, int], int] = {}
     for number, step in enumerate(steps):
         message = step.received
         if message is not None:
-            waiting = sent.get((step.deliveries[0].sender, step.life.address, encode_message(message)))
+            waiting = sent.get((step.deliveries[0].sender, step.life.address, key(message)))
             if waiting:
                 receivers[waiting.popleft()] = number
     return receivers, {each for waiting in sent.values() for each in waiting}

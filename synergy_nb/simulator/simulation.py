@@ -452,6 +452,7 @@ class Simulation(Knobs):
             delays=(topology.peers, topology.delays()),
             cores=topology.cores,
             deaths=self.events().of(PeerDeclaredDead) + self.events().of(PeerRefutedDeath),
+            noted=True,
         )
 
     def watch(self) -> Any:

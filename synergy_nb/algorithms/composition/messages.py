@@ -14,6 +14,7 @@ from synergy_nb.models.projection import ProjectionConfig
 from synergy_nb.plan import Plan
 
 __all__ = [
+    "APART",
     "UNIT",
     "Acknowledged",
     "CompositionConfig",
@@ -26,6 +27,8 @@ __all__ = [
     "encode_request",
 ]
 
+#: Choice of the probes of a plan that is to be spread: as ``balanced``, but peers that are not on the path first.
+APART: Final = "apart"
 CHOICES: Final = ("balanced", "nearest", "random")
 OBJECTIVES: Final = ("balance", "delay", "chance")
 SHARING: Final = ("off", "live", "all")

@@ -9,6 +9,7 @@ from typing import Final
 from synergy_nb.algorithms.composition.adaptive import History, adapted
 from synergy_nb.algorithms.composition.component_placement import COMPLETE, NEIGHBOURS, deployable
 from synergy_nb.algorithms.composition.messages import (
+    APART,
     UNIT,
     CompositionConfig,
     Dropped,
@@ -153,7 +154,7 @@ class Composition(Protocol):
             candidates,
             min(1.0, ratio * scale),
             config.at_least * scale,
-            config.choice,
+            APART if pending.submitted.spread else config.choice,
             tuple(sorted(pending.deploy)),
             pending.stage,
             tuple(self.probing.known()) if wide else (),

@@ -14,6 +14,7 @@ import msgspec
 from synergy_nb.algorithms.composition import component_placement
 from synergy_nb.algorithms.composition.adaptive import share
 from synergy_nb.algorithms.composition.messages import (
+    APART,
     Acknowledged,
     CompositionConfig,
     Dropped,
@@ -313,7 +314,7 @@ class Probing(Protocol):
         Where several routes of the plan meet, all peers choose the same candidates. There they may exceed a budget of
         one, so that one full component does not end all paths; but only once on a path, since the budget is zero then.
         """
-        meets = _routes_meet(plan, operator)
+        meets, balances = _routes_meet(plan, operator), request.choice in ("balanced", APART)
         candidates: Sequence[str] = request.candidates[operator]
         beside = self.config.deployment == "collocated" and path and path[-1].operator in request.deploy
         if beside and not meets and self.peer.address in candidates:
@@ -321,10 +322,12 @@ class Probing(Protocol):
         if operator in request.deploy:
             candidates = self._deployment_peers(request, plan, operator, path, meets=meets)
             budget = max(budget, request.at_least)  # otherwise one full peer would end the path
-        elif request.choice == "balanced" and not meets:
+        elif balances and not meets:
             load = plan.load(operator)
             left = {address: self._free_cores(request.request, address) for address in candidates}
             candidates = [peer for peer, cores in left.items() if cores is None or cores >= load] or candidates
+            if request.choice == APART:
+                candidates = [peer for peer in candidates if all(peer != hop.peer for hop in path)] or candidates
         many = len(candidates)
         portion = share(request.ratio, many) if self.config.adaptive else math.ceil(request.ratio * many)
         wanted = max(portion, request.at_least)
@@ -342,10 +345,8 @@ class Probing(Protocol):
             return sorted(candidates, key=lambda address: (distance(address), address))[:many]
         if many == len(candidates):
             return list(candidates)
-        adds = self._adds(request, plan, operator, path, alike=meets) if request.choice == "balanced" else None
-        salt = f"{request.request}/{request.attempt}/{operator}/"
-        if not meets:
-            salt += "/".join(hop.peer for hop in path)
+        adds = self._adds(request, plan, operator, path, alike=meets) if balances else None
+        salt = f"{request.request}/{request.attempt}/{operator}/{'' if meets else '/'.join(hop.peer for hop in path)}"
 
         def drawn(address: str) -> int:
             return zlib.crc32((salt + address).encode())

@@ -68,7 +68,7 @@ export class Arrangement {
       const tip = make("title");
       const cores = peer.cores === null ? "" : `, ${peer.cores} ${peer.cores === 1 ? "core" : "cores"}`;
       tip.textContent = `${peer.name}${cores}, key ${peer.key}…`;
-      group.append(make("circle", { class: "dot", cx: x, cy: y, r: 5 }), make("path", { class: "cross", d: `M${x - 5},${y - 5}l10,10m0,-10l-10,10` }), name, tip);
+      group.append(make("circle", { class: "dot", cx: x, cy: y, r: few ? 5 : 3 }), make("path", { class: "cross", d: `M${x - 5},${y - 5}l10,10m0,-10l-10,10` }), name, tip);
       this.groups.set(peer.name, { group, name, few });
       this.front.append(group);
     }
@@ -140,6 +140,7 @@ export class Arrangement {
       else name.textContent = "";
       const kinds = ["peer", here.has(peer) && "here", parts.length && "busy", state.dead.has(peer) && "dead"];
       group.setAttribute("class", kinds.filter(Boolean).join(" "));
+      if (!few && (here.has(peer) || parts.length > 0)) this.front.append(group); // above those that only are there
     }
     this.name(wanted);
     this.drawWays(moment);
