@@ -137,7 +137,7 @@ export function describe(editor, operator, ruler) {
     ports: ports.map((name, port) => ({ name, taken: operator.inputs[port] !== undefined })),
     output: editor.hasOutput(operator),
     inset,
-    width: Math.round(Math.min(WIDE, Math.max(NARROW, wanted + 2 * PAD + inset))),
+    width: Math.round(Math.min(WIDE + inset, Math.max(NARROW, wanted + 2 * PAD + inset))),
     height: Math.max(42 + 16 * Math.max(lines, 1), PORT * ports.length + 8),
     room: ghosts.length ? 18 * Math.min(ghosts.length, 3) + 2 : running?.spark?.includes(id) ? 12 : 0,
   };
