@@ -141,6 +141,7 @@ def test_replicas_of_a_union_emit_the_same_tuples_in_different_orders() -> None:
     assert differ >= 4
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("degree", [2, 3])
 def test_each_port_has_a_filter_of_its_own(degree: int) -> None:
     """A union of two streams of equal tuples has each tuple twice."""
@@ -302,6 +303,7 @@ def test_the_fastest_replica_of_a_reader_sets_the_pace() -> None:
 # -- schedules -------------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("seed", range(6))
 def test_no_schedule_of_replicas_loses_or_doubles_anything(seed: int) -> None:
     replica_schedules.run(seed)
@@ -314,6 +316,7 @@ def test_many_schedules_of_replicas_lose_and_double_nothing(block: int) -> None:
         replica_schedules.run(seed)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("seed", [31])
 def test_whole_peers_rebuild_replicas_and_lose_or_double_nothing(seed: int) -> None:
     assert replica_schedules.run_whole(seed)

@@ -114,6 +114,7 @@ def test_results_go_on_before_a_death_is_known(dead: int, seed: int, expected: l
     assert world.status("app") in ("running", "finished")
 
 
+@pytest.mark.slow
 def test_a_replica_that_hangs_until_it_counts_as_dead_leaves_when_it_comes_back_and_is_rebuilt_there(
     expected: list[tuple[object, ...]],
 ) -> None:
@@ -135,6 +136,7 @@ def test_a_replica_that_hangs_until_it_counts_as_dead_leaves_when_it_comes_back_
     assert len(world.of(RebuildImpossible)) == len(LOST), "once for each, however often it was tried"
 
 
+@pytest.mark.slow
 def test_a_lost_replica_is_rebuilt_so_that_the_death_of_the_other_one_delays_no_result() -> None:
     world = running(4, 2, ALL_COMPONENTS, since=2.0)
     world.pace *= 4.0  # so that the sources last

@@ -36,6 +36,7 @@ def short(name: str = "short") -> Plan:
 # -- finding ---------------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 def test_a_dropped_application_is_found_again_and_stopped(cluster: Cluster) -> None:
     name = cluster.submit(endless("dropped")).id
     found = cluster.applications[name]
@@ -187,6 +188,7 @@ def test_a_stopped_endless_stream_returns_the_results_so_far(cluster: Cluster) -
     assert rows.equals(application.results(seconds=5))
 
 
+@pytest.mark.slow
 def test_collected_results_stay_when_the_cluster_is_closed() -> None:
     with Cluster(peers=1, spark=False) as closing:
         whole, part = closing.submit(short()), closing.submit(endless("part"))

@@ -59,6 +59,7 @@ def test_a_view_shows_state_and_style(bare: BarePage, echo: Echo) -> None:
     assert view.evaluate("it => getComputedStyle(it).color") == "rgb(1, 2, 3)"
 
 
+@pytest.mark.slow
 def test_views_of_one_model_follow_it_from_any_thread(bare: BarePage, echo: Echo) -> None:
     views = [bare.show(echo), bare.show(echo)]
     thread = threading.Thread(target=lambda: setattr(echo, "word", "changed"))

@@ -135,6 +135,7 @@ def test_a_name_that_no_experiment_has_is_refused_with_the_nearest() -> None:
 # -- intervals, comparisons and verdicts -------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 def test_confidence_intervals_are_those_of_student() -> None:
     from scipy import stats  # importing it takes a second
 

@@ -189,6 +189,7 @@ def test_the_docstring_about_bursts_is_true() -> None:
     assert short["signature", "found"] < 0.05
 
 
+@pytest.mark.slow
 def test_the_docstring_about_a_newcomer_is_true() -> None:
     found = values(synthetic("30/10, 5 s", 0.45, 0.3, 1.0, 10.0, 40, 300.0, 3))
     error = {reading: found[f"transient, {reading}", "impact error"] for reading in READINGS}

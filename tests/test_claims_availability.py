@@ -209,6 +209,7 @@ def test_a1_synergy_is_near_the_optimum_and_above_partition() -> None:
     assert check(result, "partition at degree 3").paper == pytest.approx(0.9958, abs=5e-5)
 
 
+@pytest.mark.slow
 def test_a2_fewer_peers_are_more_available() -> None:
     (result,) = runner.reproduce([(claim("A2"), {"placements": 30})], repeat=3)
     rows = {(row.x, row.algorithm): row.value for row in result.rows}
@@ -219,6 +220,7 @@ def test_a2_fewer_peers_are_more_available() -> None:
     assert set(found.values()) == {"holds"}
 
 
+@pytest.mark.slow
 def test_a3_synergy_is_near_optimal_throughout() -> None:
     result = reproduced("A3", repeat=3, components=(9,), sizes=(20,), failed=(3,))
     assert set(verdicts(result).values()) == {"holds"}

@@ -153,6 +153,7 @@ def test_a_scenario_has_the_values_of_its_set_up() -> None:
 TINY = {"peers": 16, "components": 12, "replication": 3, "sources": 3, "population": 6, "window": 5.0}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("name", "changes"),
     [

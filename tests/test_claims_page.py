@@ -161,6 +161,7 @@ def kept() -> dict[str, dict[str, Any]]:
     return {path.stem: stored.load(path) for path in sorted(stored.FOLDER.glob("*.json"))}
 
 
+@pytest.mark.slow
 def test_stored_results_belong_to_claims_and_have_verdicts() -> None:
     for name, found in kept().items():
         (claim,) = chapters.find([name])

@@ -165,6 +165,7 @@ def test_errors_are_those_of_a_literal_count() -> None:
     assert found.mean("project", LAST, metric) == pytest.approx(np.mean(at))
 
 
+@pytest.mark.slow
 def test_the_docstring_about_the_monitor_is_true() -> None:
     found = monitored_errors()
     name = "ratio at predictions, count of 1 s, every 75 tuples and 1 s"

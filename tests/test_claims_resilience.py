@@ -220,6 +220,7 @@ def test_sub_streams_have_the_packets_of_as_many_sources() -> None:
         substreams(given.select("time", "link"), 5, seed=1)
 
 
+@pytest.mark.slow
 def test_the_monitoring_plan_runs_on_any_sources_and_is_placed_by_all_algorithms() -> None:
     feeds = [source("packets", id=f"feed {number}", seed=number, rate=20.0 + number, cost=0.0) for number in range(3)]
     query = monitoring_plan(feeds, np.linspace(1e-3, 2e-3, len(AGGREGATES)).tolist())

@@ -17,6 +17,7 @@ from synergy_nb.demo import inputs
 PACKETS = (20.0, 3600.0)
 
 
+@pytest.mark.slow
 def test_tuples_are_those_of_the_query() -> None:
     given = inputs.generated({"seed": 1001, "rate": PACKETS[0], "duration": PACKETS[1], "hosts": 200})
     plan = inputs.query(given, speed=0.0)

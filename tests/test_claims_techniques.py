@@ -47,6 +47,7 @@ def test_every_value_is_the_computed_one(result: Result) -> None:
     assert ours["replication, C: longest time between results, ms (computed)"] == 502.0
 
 
+@pytest.mark.slow
 def test_what_waited_for_the_fail_over_arrives_with_it(result: Result) -> None:
     """The results of 60.0 and 60.5 come 814 and 314 ms late if the fail-over takes 800 ms."""
     rows = {(row.x, row.algorithm): row.value for row in result.rows if row.metric == f"{CRASH}, B"}

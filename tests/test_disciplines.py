@@ -27,6 +27,7 @@ OWN = ("", *DISCIPLINES)
 # -- several disciplines at one peer ---------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 @settings(max_examples=150, deadline=None)
 @given(
     discipline=st.sampled_from(DISCIPLINES),
@@ -198,6 +199,7 @@ def test_plans_that_become_one_state_the_same_discipline() -> None:
         plan(edf, fcfs)
 
 
+@pytest.mark.slow
 def test_live_peers_execute_by_the_discipline_of_their_cluster_or_of_the_plan() -> None:
     packets = source("packets", seed=1, rate="1000 tuples/s", duration="1 s", speed=0)
     with Cluster(2, discipline="edf", spark=False) as cluster:

@@ -514,6 +514,7 @@ def expected_lines(text: str) -> set[str]:
     return {line.strip() for line in text.splitlines() if line.strip().startswith("#") and "paper" not in line}
 
 
+@pytest.mark.slow
 @settings(max_examples=30, deadline=None)
 @given(st.sampled_from(sorted(TEXTS)), st.lists(operations, max_size=8))
 def test_random_operations(name: str, gestures: list[dict[str, Any]]) -> None:

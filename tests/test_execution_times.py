@@ -163,6 +163,7 @@ def equals_statsmodels(found: ExecutionTimes, rates: Sequence[float], times: Seq
     assert line.at(sum(rates) / len(rates)) == pytest.approx(sum(times) / len(times), rel=1e-9, abs=1e-12)
 
 
+@pytest.mark.slow
 @given(st.lists(st.tuples(values, values), min_size=1, max_size=60), st.integers(3, 20))
 def test_lines_equal_those_of_statsmodels(pairs: list[tuple[float, float]], window: int) -> None:
     found = ExecutionTimes.of(pairs, window=window)

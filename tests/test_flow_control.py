@@ -73,6 +73,7 @@ def test_prediction_misses_fewer_limits_than_reaction_and_reaction_fewer_than_no
     assert 200 < found["reaction"] < 1000
 
 
+@pytest.mark.slow
 def test_a_migration_takes_the_time_of_its_messages() -> None:
     """S asks T (20 ms there and back, 5 ms to prepare), then the source (50 ms)."""
     flow, control = rising()

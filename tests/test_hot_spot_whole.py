@@ -158,6 +158,7 @@ def test_a_migration_is_decided_before_the_first_miss_and_hardly_any_tuple_misse
     assert missed(ring) < 10, "the queue has grown for a quarter of a second until the move, as a move at 12 s has 5"
 
 
+@pytest.mark.slow
 def test_nothing_is_lost_doubled_or_reordered(predicted: tuple[Whole, float]) -> None:
     ring, _ = predicted
     for name in ("one", "two"):

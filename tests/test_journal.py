@@ -75,6 +75,7 @@ def test_older_events_that_are_encoded_read_like_those_that_are_not(events: int,
     assert packed.to_json_lines() == plain.to_json_lines()
 
 
+@pytest.mark.slow
 def test_the_events_of_a_journal_are_bounded_in_bytes() -> None:
     journal = Journal(volume=200_000)
     for number in range(50_000):

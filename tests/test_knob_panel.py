@@ -76,6 +76,7 @@ def test_a_wrong_act_is_a_message(sent: tuple[KnobPanel, list[Any]], act: str, a
     assert message in messages[-1]["message"]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("theme", ["light", "dark"])
 def test_a_page_turns_knobs(bare: BarePage, simulation: Simulation, theme: str) -> None:
     bare.page.emulate_media(color_scheme="light" if theme == "light" else "dark")

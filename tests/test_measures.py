@@ -26,6 +26,7 @@ def test_a_rate_follows_a_change_and_survives_a_clock_that_steps_back() -> None:
     assert rate.per_second(115.0) < 0.01
 
 
+@pytest.mark.slow
 @given(st.lists(st.floats(1e-6, 1e4), min_size=1, max_size=200), st.sampled_from([0.0, 0.5, 0.9, 0.99, 1.0]))
 def test_quantiles_of_delays_are_exact_within_one_percent(delays: list[float], share: float) -> None:
     histogram = DelayHistogram(limit=1.0)

@@ -70,6 +70,7 @@ def test_a_decoded_frame_has_exactly_the_names_it_was_made_with(
         assert (found.output, found.reader) == (output, reader)  # type: ignore[union-attr]
 
 
+@pytest.mark.slow
 @given(TEXT, TEXT, TEXT, TEXT)
 def test_a_decoded_deployment_has_exactly_the_names_it_was_made_with(
     application: str, upstream: str, operator: str, peer: str

@@ -163,6 +163,7 @@ def test_a_join_keeps_only_rows_that_can_still_meet_a_partner() -> None:
     assert logic.state_rows == 3, "what can meet nobody is not kept"
 
 
+@pytest.mark.slow
 @given(
     st.integers(1, 40), st.integers(1, 40), st.lists(st.integers(-100, 100), min_size=1, max_size=8),
     st.none() | st.integers(-90, 90), st.none() | st.integers(-90, 90),

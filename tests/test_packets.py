@@ -74,6 +74,7 @@ def test_packets_are_in_order_typed_and_in_their_ranges() -> None:
     assert set(table["bytes"].unique()) == {size for size, _ in packets.SIZES}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("rate", [2.0, 300.0, 1e6])
 def test_the_rate_is_the_stated_one(rate: float) -> None:
     found = [table_of(seed=seed, rate=rate, duration=20_000 / rate, alpha=1.6).height for seed in range(12)]

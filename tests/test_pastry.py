@@ -315,6 +315,7 @@ def proximity(world: World, network: Lines) -> float:
 # -- routing -------------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("count", "bound"), [(20, 1.2), (88, 1.8), (500, 2.2)])
 def test_messages_reach_the_root_within_the_expected_hops(count: int, bound: float) -> None:
     world = World(count, seed=count, assembled=True, network=Flat())

@@ -35,6 +35,7 @@ def _run(script: str, **variables: str) -> str:
     return done.stdout
 
 
+@pytest.mark.slow
 def test_the_page_reads_writes_guesses_and_places_without_a_browser() -> None:
     assert "# pass 20\n" in _run("plan_editor_page.mjs")
 
@@ -61,6 +62,7 @@ def _operation(draw: random.Random, ids: list[str]) -> dict[str, Any]:
             return {"op": "set", "operator": one, "field": field, "value": draw.choice((VALUES[field], None))}
 
 
+@pytest.mark.slow
 def test_the_page_guesses_what_the_kernel_does(tmp_path: Path) -> None:
     draw = random.Random(17)
     editor = PlanEditor((ROOT / "notebooks" / "top_pairs.yaml").read_text("utf-8"))

@@ -342,6 +342,7 @@ def test_a_hot_spot_is_predicted_before_the_first_tuple_that_misses() -> None:
     assert first.seconds >= 1.0
 
 
+@pytest.mark.slow
 def test_the_first_tuple_that_misses_is_the_one_that_arithmetic_says() -> None:
     world = overloaded(0.0125, until=FIRST_MISS + LIMIT - 0.001)
     assert sum(world.results[name, "out"].delays.missed for name in ("one", "two")) == 0

@@ -32,6 +32,7 @@ def shown(bare: BarePage, stage: ProtocolStage) -> str:
     return name
 
 
+@pytest.mark.slow
 def test_moments_are_stepped_by_key_button_and_slider(bare: BarePage, replay: Replay) -> None:
     stage = ProtocolStage(replay)
     name = shown(bare, stage)
@@ -54,6 +55,7 @@ def test_moments_are_stepped_by_key_button_and_slider(bare: BarePage, replay: Re
     bare.until("name => document.querySelector(`#${name} .count`).innerText.startsWith('8 of')", name)
 
 
+@pytest.mark.slow
 def test_playing_ends_at_the_last_moment(bare: BarePage, replay: Replay) -> None:
     stage = ProtocolStage(replay)
     name = shown(bare, stage)
@@ -104,6 +106,7 @@ def test_peers_are_on_the_map_and_on_the_ring(bare: BarePage, replay: Replay) ->
     assert {keys.nth(at).get_attribute("data-root") for at in range(keys.count())} == {key.root for key in replay.keys}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("theme", ["light", "dark"])
 def test_it_is_legible_in_both_themes(bare: BarePage, replay: Replay, theme: str) -> None:
     bare.page.emulate_media(color_scheme="light" if theme == "light" else "dark")

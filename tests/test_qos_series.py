@@ -529,7 +529,7 @@ def test_only_the_changed_pieces_of_a_status_differ() -> None:
     found.read(journal)
     after = status_pieces(found)
     changed = {name for name in after if after[name] != before.get(name)}
-    assert changed == {"head", f"peer:{PEERS[2]}"}  # the head: a second has passed
+    assert changed == {"head", "loads", f"peer:{PEERS[2]}"}  # the head: a second has passed
 
 
 def test_a_sink_that_only_retains_results_changes_nothing() -> None:

@@ -70,6 +70,7 @@ def test_the_replay_of_a_live_run_has_the_same_effects(live: tuple[Path, dict[st
     assert kinds["SubmitPlan"] == 4
 
 
+@pytest.mark.slow
 def test_a_replay_on_other_inputs_has_other_effects(live: tuple[Path, dict[str, str]]) -> None:
     recording = read(live[0])
     life = next(each for each in recording.lives if each.name == "peer-2")

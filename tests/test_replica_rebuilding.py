@@ -100,6 +100,7 @@ class Run:
         assert sorted(results.rows.rows(), key=repr) == ideal(self.plan, self.inputs)
 
 
+@pytest.mark.slow
 def test_a_rebuild_is_given_up_where_its_peer_dies_and_goes_on_elsewhere() -> None:
     run = Run()
     run.world.crash("b")
@@ -113,6 +114,7 @@ def test_a_rebuild_is_given_up_where_its_peer_dies_and_goes_on_elsewhere() -> No
     run.ends()
 
 
+@pytest.mark.slow
 def test_a_replica_is_rebuilt_from_another_one_where_its_source_dies() -> None:
     run = Run(degree=3)
     run.world.crash("b")
@@ -127,6 +129,7 @@ def test_a_replica_is_rebuilt_from_another_one_where_its_source_dies() -> None:
     run.ends()
 
 
+@pytest.mark.slow
 def test_a_replica_whose_source_dies_once_it_executes_goes_on_from_the_copy() -> None:
     run = Run(degree=3)
     world = run.world
@@ -157,6 +160,7 @@ def test_explain_and_the_view_say_what_was_rebuilt() -> None:
     assert f"u rebuilt at {found[0].at} from the state of u~1: 2 of u run" in marks
 
 
+@pytest.mark.slow
 def test_where_no_peer_is_left_the_journal_says_so_once_and_it_is_tried_ever_more_rarely(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
@@ -190,6 +194,7 @@ def test_nothing_is_rebuilt_where_that_is_turned_off() -> None:
     assert not run.of(ReplicaRebuilt) + run.of(RebuildImpossible)
 
 
+@pytest.mark.slow
 def test_no_stream_is_discarded_while_readers_of_a_rebuilt_replica_still_need_the_others() -> None:
     run = Run(config=ReplicationConfig(theta="10 %", report=0.2, collect=0.4, late=0.05))
     run.world.crash("b")

@@ -73,6 +73,7 @@ def test_no_move_and_no_swap_improves_a_refined_placement(seed: int) -> None:
     assert max(slow_value(load, capacity, each, bound, model.arcs) for each in others) <= value + 2e-9
 
 
+@pytest.mark.slow
 def test_refinement_is_verified_on_a_fresh_sample_and_never_worse() -> None:
     for seed in range(8):
         load, capacity = linearised(random_trees(20, 4, seed)).load, np.ones(4)

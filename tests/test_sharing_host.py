@@ -487,6 +487,7 @@ def test_a_consumer_that_takes_nothing_is_reported_where_others_share_its_stream
 # -- without consumers of its own ------------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("sink_at", ["a", "b"])
 def test_a_component_goes_on_for_those_who_share_it(sink_at: str) -> None:
     async def scenario() -> None:

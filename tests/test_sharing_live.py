@@ -75,6 +75,7 @@ def test_the_same_query_again_needs_no_processing_and_has_the_same_results(clust
     second.stop()
 
 
+@pytest.mark.slow
 def test_a_refusal_names_the_application_that_would_be_harmed_with_the_numbers(cluster: Cluster) -> None:
     """All is slow here, so that what a busy machine adds does not count."""
 

@@ -62,6 +62,7 @@ def test_a_submitted_plan_has_the_results_of_its_query() -> None:
     assert "chosen: φ" in str(application.explain())
 
 
+@pytest.mark.slow
 def test_a_run_is_a_function_of_its_seed() -> None:
     def run(seed: int) -> tuple[dict[str, str], list[Any]]:
         simulation = Simulation(12, seed=seed)
@@ -136,6 +137,7 @@ def test_an_overload_on_purpose_breaks_its_promise() -> None:
 # -- knobs -------------------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 def test_a_backup_takes_over_from_a_killed_peer() -> None:
     simulation = local(8)
     application = simulation.submit(sums(8, availability="degree 2"))
@@ -150,6 +152,7 @@ def test_a_backup_takes_over_from_a_killed_peer() -> None:
     assert {event.subject for event in simulation.events().of(PeerDeclaredDead)} == {victim}
 
 
+@pytest.mark.slow
 def test_a_suspended_peer_is_declared_dead_and_comes_back() -> None:
     simulation = local(5)
     application = simulation.submit(sums(60, delay="1 s"), origin="peer-1")
@@ -201,6 +204,7 @@ def test_a_component_moves_and_loses_nothing() -> None:
     assert greatest(application.results()) == expected(4)
 
 
+@pytest.mark.slow
 def test_the_pace_of_a_source_and_the_load_of_a_peer_can_be_changed() -> None:
     simulation = local(3, hotspots="observe")
     rows = pl.DataFrame({"time": [float(number) for number in range(4000)], "v": range(4000)})
@@ -250,6 +254,7 @@ def test_the_cost_of_an_operator_can_be_changed() -> None:
     assert application.qos()["delay_max_s"] > 0.5
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("peers", [8, 60])
 def test_a_light_plan_can_be_spread(peers: int) -> None:
     together, apart = local(peers).submit(sums()), local(peers).submit(sums(), spread=True)

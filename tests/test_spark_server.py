@@ -233,6 +233,7 @@ def test_a_port_that_is_taken_in_the_meantime_is_left_to_others(watched: Callabl
         never.server.ready(WAIT)
 
 
+@pytest.mark.slow
 def test_a_server_that_ends_at_its_start_says_why_in_one_line(watched: Callable[..., Watched], tmp_path: Path) -> None:
     trace = "'Exception in thread \"main\" java.lang.NoClassDefFoundError: a/b\\n\\tat a.b(c:1)\\n\\tat d.e(f:2)'"
     run = watched(f"sys.exit({trace})")

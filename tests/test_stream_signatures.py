@@ -115,6 +115,7 @@ def test_a_tap_with_a_wrong_signature_is_refused() -> None:
         Plan.from_bytes(plan.to_bytes())
 
 
+@pytest.mark.slow
 @settings(max_examples=100, deadline=None)
 @given(st.lists(rates, min_size=2, max_size=3), st.floats(0.001, 0.999))
 def test_the_sum_of_patterns_equals_a_slow_implementation(patterns: list[Rates], where: float) -> None:
