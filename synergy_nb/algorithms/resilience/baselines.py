@@ -120,8 +120,9 @@ def correlation_based(load: npt.ArrayLike, capacity: npt.ArrayLike, rates: npt.A
     for one in np.argsort(-loads, kind="stable"):
         norm = np.sqrt((on_node**2).sum(axis=0) * (moving[:, one] ** 2).sum())
         with np.errstate(invalid="ignore", divide="ignore"):
-            correlation = np.where(norm > 0.0, moving[:, one] @ on_node / norm, -1.0)
+            found = np.where(norm > 0.0, moving[:, one] @ on_node / norm, -1.0)
         over = taken >= (1.0 + SLACK) * even * shares
+        correlation = found.round(9)  # the last digits depend on how many threads the library for matrices has
         node = int(np.lexsort([taken / shares, correlation, over])[0])
         place[one] = node
         taken[node] += loads[one]
