@@ -103,7 +103,7 @@ def test_no_overbooking_no_leak_no_doubled_component(seed: int) -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("block", blocks(10, 2))
+@pytest.mark.parametrize("block", blocks(10, 10))
 def test_no_overbooking_no_leak_no_doubled_component_in_many_schedules(block: int) -> None:
     for seed in range(1000 + 50 * block, 1050 + 50 * block):
         try:

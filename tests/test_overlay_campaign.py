@@ -162,12 +162,12 @@ def test_a_schedule_replays_from_its_seed() -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("block", blocks(6, 2))
+@pytest.mark.parametrize("block", blocks(6, 6))
 def test_many_mixed_schedules_lose_no_entry(block: int) -> None:
     assert failing(mixed, range(100 + 50 * block, 150 + 50 * block)) == {}
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("block", blocks(3, 2))
+@pytest.mark.parametrize("block", blocks(3, 3))
 def test_many_schedules_of_two_crashes_lose_no_entry(block: int) -> None:
     assert failing(two_crashes, range(100 + 100 * block, 200 + 100 * block)) == {}
