@@ -22,7 +22,7 @@ def query(**options: object) -> Plan:
     return packets.filter("bytes > 1000").project("link", "bytes").sink("large", delay="2 s", **options)  # type: ignore[arg-type]
 
 
-@pytest.fixture(scope="module")
+@pytest.fixture
 def simulation() -> Simulation:
     return Simulation(peers=12, seed=3)
 
