@@ -1,8 +1,8 @@
-"""Opens editors of plans, and keeps them, so that a cell that runs again shows what was edited.
+"""``edit()``: opens editors of plans, and keeps them, so that a cell that runs again shows the edited plan.
 
-An editor is kept under what it was opened with: the path of a file, a name, or a plan in its cell of a notebook. To
-open the same again returns the same editor, with all that was changed in it and its history; ``anew=True`` starts from
-the file or the plan again.
+The key of an editor is what it was opened with: the path of a file, a name, or a plan and its cell of a notebook. Who
+opens the same again gets the same editor, with its edits and its history; ``anew=True`` makes a new one, from the file
+or the plan.
 """
 
 from __future__ import annotations
@@ -29,9 +29,9 @@ if TYPE_CHECKING:
 
 __all__ = ["edit"]
 
-_ENDINGS: Final = (".yaml", ".yml")
-_open: Final[dict[tuple[str, str], PlanEditor]] = {}
-_stamps: Final[dict[tuple[str, str], str]] = {}  # text of the file when it was read
+_SUFFIXES: Final = (".yaml", ".yml")
+_editors: Final[dict[tuple[str, str], PlanEditor]] = {}  # by their keys
+_first_texts: Final[dict[tuple[str, str], str]] = {}  # text of each editor when it was opened or read from its file
 
 
 @user_facing
@@ -51,7 +51,7 @@ def edit(
     cluster
         Cluster or simulation on which the editor can check what the plan would cost, submit it and show how it runs.
     anew
-        Whether to start again from the plan or the file, without what was edited so far.
+        Whether to start again from the plan or the file, and discard all edits.
 
     Returns
     -------
@@ -76,11 +76,11 @@ def edit(
     if not isinstance(anew, bool):
         raise EditError([Problem("", "anew", anew, "True or False")])
     key, text, file = _start(what)
-    known = _open.get(key)
+    known = _editors.get(key)
     if known is not None and not known.closed and not anew:
-        if file is not None and _stamps.get(key) != text and known.saved:
+        if file is not None and _first_texts.get(key) != text and known.saved:
             known.reload(text)  # another program changed the file, and nothing is unsaved
-            _stamps[key] = text
+            _first_texts[key] = text
         if cluster is not None:
             known.use(runs_on(cluster))
         return known
@@ -93,22 +93,22 @@ def edit(
     )
     document = PlanDocument(text, file=file, rows=rows, reader=_first_rows)
     editor = PlanEditor(document, runs=None if cluster is None else runs_on(cluster))
-    _open[key] = editor
-    _stamps[key] = text
+    _editors[key] = editor
+    _first_texts[key] = text
     return editor
 
 
 def _start(what: object) -> tuple[tuple[str, str], str, Path | None]:
-    """Key of an editor, its first text, and its file."""
+    """Key of an editor, its first text and, if it edits one, its file."""
     if isinstance(what, Plan):
         return (f"plan {_cell()}", what.to_bytes().hex()), what.to_yaml(), None
     if what is None:
         cell = _cell()
-        return ("cell", cell or f"new {len(_open)}"), EMPTY, None
-    if isinstance(what, Path) or (isinstance(what, str) and (what.endswith(_ENDINGS) or re.search(r"[/\\]", what))):
+        return ("cell", cell or f"new {len(_editors)}"), EMPTY, None
+    if isinstance(what, Path) or (isinstance(what, str) and (what.endswith(_SUFFIXES) or re.search(r"[/\\]", what))):
         file = Path(what)
-        if file.suffix.lower() not in _ENDINGS:
-            raise EditError([Problem("", "path", str(what), f"a file that ends with {' or '.join(_ENDINGS)}")])
+        if file.suffix.lower() not in _SUFFIXES:
+            raise EditError([Problem("", "path", str(what), f"a file that ends with {' or '.join(_SUFFIXES)}")])
         try:
             text = file.read_bytes().decode("utf-8") if file.exists() else _named(file.stem)
         except UnicodeDecodeError as error:
@@ -121,20 +121,24 @@ def _start(what: object) -> tuple[tuple[str, str], str, Path | None]:
 
 
 def _named(name: str) -> str:
+    """Text of a new plan with a name."""
     return PlanText(EMPTY).set_top("name", name).text
 
 
 def _first_rows(plan: Plan, operator: str, rows: Any) -> pl.DataFrame:
-    """Read the first rows of a source that ``source(rows)`` made, for a sample; those of generators stay unread."""
-    from synergy_nb.editing.sampling import TAKEN, SampleError  # noqa: PLC0415 - only samples need Polars
+    """Read the first rows of a table that was given to ``source(rows)``, for a sample; a generator is not read."""
+    from synergy_nb.editing.sampling import LARGEST_SAMPLE, SampleError  # noqa: PLC0415 - only samples need Polars
     from synergy_nb.plan.data_frames import is_frame, single_use  # noqa: PLC0415 - likewise
     from synergy_nb.traces.rows import row_reader  # noqa: PLC0415 - likewise
 
     if single_use(rows) or not (is_frame(rows) or isinstance(rows, list)):
         expected = "a table; rows of a generator or a feed are read when the plan is submitted"
         raise SampleError(f"operator {operator!r}, rows: a {type(rows).__name__}; expected {expected}")
-    few = rows[:TAKEN] if isinstance(rows, list) else rows.head(TAKEN) if hasattr(rows, "head") else rows
-    return row_reader(plan, operator).table(few)
+    if isinstance(rows, list):
+        rows = rows[:LARGEST_SAMPLE]
+    elif hasattr(rows, "head"):
+        rows = rows.head(LARGEST_SAMPLE)
+    return row_reader(plan, operator).table(rows)
 
 
 def _cell() -> str:

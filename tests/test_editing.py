@@ -11,9 +11,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from synergy_nb.editing.analysis import analyse
-from synergy_nb.editing.applying import apply, copied
-from synergy_nb.editing.history import History, difference, merged
-from synergy_nb.editing.operations import Add, EditError, Operation, Remove, Rename, Set, parsed
+from synergy_nb.editing.applying import apply, copy_operators
+from synergy_nb.editing.history import History, difference, merge_texts
+from synergy_nb.editing.operations import Add, EditError, Operation, Remove, Rename, Set, parse_operations
 from synergy_nb.editing.plan_text import EMPTY
 from synergy_nb.editing.yaml_text import YamlText
 from synergy_nb.plan import Plan, PlanError
@@ -108,7 +108,7 @@ TEXTS = {
 
 
 def edited(text: str, *operations: dict[str, Any]) -> str:
-    done = apply(text, parsed(operations))
+    done = apply(text, parse_operations(operations))
     assert not done.problems, done.problems
     return done.text
 
@@ -174,7 +174,7 @@ def test_a_change_touches_nothing_else(name: str, operation: dict[str, Any], gon
     assert changed_lines(TEXTS[name], after) == (gone, come)
 
 
-def test_one_line_stays_one_line() -> None:
+def test_a_plan_on_one_line_stays_on_one_line() -> None:
     text = edited(ONE_LINE, {"op": "insert", "kind": "filter", "fields": {"where": "link IN ('A', 'B')"},
                              "between": {"from": "packets", "to": "result"}},
                   {"op": "qos", "field": "delay", "value": "2 s"})  # fmt: skip
@@ -187,7 +187,7 @@ def test_one_line_stays_one_line() -> None:
 
 @pytest.mark.parametrize("text", ["", "# only a comment", EMPTY, "format: 1\noperators: {}\n", "format: 1\noperators: []\n",
                                   "format: 1\noperators:   # none yet\n", "format: 1\n"])  # fmt: skip
-def test_a_plan_from_nothing_and_back(text: str) -> None:
+def test_operators_are_added_to_an_empty_plan_and_removed_again(text: str) -> None:
     made = edited(text, {"op": "add", "kind": "source", "operator": "packets", "fields": {"connector": "packets"}},
                   {"op": "add", "kind": "sink", "inputs": ["packets"]})  # fmt: skip
     assert list(Plan.from_yaml(made).operators) == ["packets", "sink"]
@@ -197,7 +197,7 @@ def test_a_plan_from_nothing_and_back(text: str) -> None:
     assert "kind" not in less
 
 
-def test_what_is_typed_stays_as_it_is_typed() -> None:
+def test_a_typed_value_is_read_as_yaml_and_survives_a_second_edit() -> None:
     for typed, read in (("10 %", "10 %"), ("'B' = link", "'B' = link"), ("a # b", "a # b"), ("[a, b]", ["a", "b"]),
                         ("x: y: z", "x: y: z"), ("5", 5), ("'5'", "5"), ("true", True), ("a\nb", "a\nb"), ("", ""),
                         ("- a", "- a"), ("{total: 'sum(x), 1'}", {"total": "sum(x), 1"}), ("\u2028", "\u2028"),
@@ -236,19 +236,19 @@ ODD = {
 def test_a_change_of_odd_yaml_is_made_or_refused(name: str) -> None:
     text = ODD[name]
     before = parsed_fields(text)
-    done = apply(text, parsed([{"op": "set", "operator": "packets", "field": "seed", "value": 7}]))
+    done = apply(text, parse_operations([{"op": "set", "operator": "packets", "field": "seed", "value": 7}]))
     if done.problems:
         assert done.text == text
         assert "that can be changed in place" in str(done.problems[0])
     else:
         assert parsed_fields(done.text) == {**before, "packets": {**before["packets"], "seed": 7}}
-    done = apply(text, parsed([{"op": "rename", "operator": "packets", "to": "p"}]))
+    done = apply(text, parse_operations([{"op": "rename", "operator": "packets", "to": "p"}]))
     if not done.problems and name != "twice":  # there, the second one is left
         assert list(parsed_fields(done.text)) == ["p" if each == "packets" else each for each in before]
-    done = apply(text, parsed([{"op": "add", "kind": "filter", "operator": "f", "inputs": ["packets"]}]))
+    done = apply(text, parse_operations([{"op": "add", "kind": "filter", "operator": "f", "inputs": ["packets"]}]))
     if not done.problems:
         assert parsed_fields(done.text) | {"f": {}} == {**before, "f": {}}
-    done = apply(text, parsed([{"op": "remove", "operator": "packets"}]))
+    done = apply(text, parse_operations([{"op": "remove", "operator": "packets"}]))
     if not done.problems:
         assert "packets" not in parsed_fields(done.text) or name == "twice"
 
@@ -256,15 +256,15 @@ def test_a_change_of_odd_yaml_is_made_or_refused(name: str) -> None:
 def test_a_change_that_would_touch_something_else_is_refused() -> None:
     text = YamlText("a: 1\nb: 2\n")
     with pytest.raises(WrongValue, match=r"'2'; expected YAML at line 2 that can be changed in place"):
-        text._checked(8, 9, "3\nc: 4", {"map": []})
+        text._splice(8, 9, "3\nc: 4", {"map": []})
     with pytest.raises(WrongValue, match="that can be changed in place"):
-        text._checked(8, 9, "[", {"map": []})
+        text._splice(8, 9, "[", {"map": []})
 
 
-# -- healing, merging, problems ----------------------------------------------------------------------------------------
+# -- the graph, merging, problems ----------------------------------------------------------------------------------------
 
 
-def test_removal_heals_and_insertion_divides() -> None:
+def test_readers_of_a_removed_operator_read_its_only_input() -> None:
     text = edited(FLOW, {"op": "remove", "operator": "on_b"}, {"op": "remove", "operator": "top"})
     assert Plan.from_yaml(text).upstream("result") == ("sums",)
     assert Plan.from_yaml(text).upstream("sums") == ("packets",)
@@ -274,7 +274,7 @@ def test_removal_heals_and_insertion_divides() -> None:
     assert parsed_fields(doubled)["both"]["inputs"] == ["packets"]
 
 
-def test_a_connection_without_a_free_port_replaces_the_last() -> None:
+def test_a_connection_to_an_operator_without_a_free_input_replaces_the_last_one() -> None:
     text = "operators: {a: {kind: source}, b: {kind: source}, c: {kind: source}, j: {kind: join, inputs: [a, b]}}"
     assert parsed_fields(edited(text, {"op": "connect", "from": "c", "to": "j"}))["j"]["inputs"] == ["a", "c"]
     assert parsed_fields(edited(text, {"op": "connect", "from": "c", "to": "j", "port": 0}))["j"]["inputs"] == [
@@ -284,7 +284,7 @@ def test_a_connection_without_a_free_port_replaces_the_last() -> None:
     assert edited(text, {"op": "connect", "from": "a", "to": "j"}) == text
 
 
-def test_connections_by_port() -> None:
+def test_a_connection_with_a_port_replaces_that_input() -> None:
     text = edited(LIST, {"op": "add", "kind": "filter", "operator": "small", "fields": {"where": "bytes < 9"}},
                   {"op": "connect", "from": "packets", "to": "small"}, {"op": "connect", "from": "small", "to": "both"})  # fmt: skip
     assert parsed_fields(text)["both"]["inputs"] == ["packets", "on_b", "small"]
@@ -323,10 +323,10 @@ def test_connections_by_port() -> None:
         ({"op": "qos", "field": "", "value": 1}, "expected a field of a QoS requirement"),
     ],
 )
-def test_an_operation_that_cannot_be_applied_is_answered_and_loses_nothing(
+def test_an_operation_that_cannot_be_applied_gives_a_problem_and_the_others_are_applied(
     operation: dict[str, Any], said: str
 ) -> None:
-    done = apply(FLOW, [*parsed([operation]), Set(operator="on_b", field="where", value="bytes > 7")])
+    done = apply(FLOW, [*parse_operations([operation]), Set(operator="on_b", field="where", value="bytes > 7")])
     assert [str(problem) for problem in done.problems if said in str(problem)], done.problems
     assert done.text == FLOW.replace("link = 'B'", "bytes > 7")
 
@@ -342,19 +342,19 @@ def test_an_operation_that_cannot_be_applied_is_answered_and_loses_nothing(
         ({}, "expected one of"),
     ],
 )
-def test_what_is_no_operation_is_refused(given: Any, said: str) -> None:
+def test_a_value_that_describes_no_operation_is_refused(given: Any, said: str) -> None:
     with pytest.raises(EditError) as caught:
-        parsed([given])
+        parse_operations([given])
     assert said in str(caught.value)
 
 
-def test_text_that_is_no_yaml_is_not_edited() -> None:
+def test_a_text_that_is_not_yaml_is_not_edited() -> None:
     done = apply("operators: [", [Remove(operator="x"), Remove(operator="y")])
     assert done.text == "operators: ["
     assert [problem.field for problem in done.problems] == ["text"]
 
 
-def test_edits_at_the_same_time_merge_by_id() -> None:
+def test_operations_of_two_people_at_the_same_time_are_both_applied() -> None:
     one = [Set(operator="on_b", field="where", value="bytes > 7"), Rename(operator="top", to="ranked")]
     other = [Set(operator="packets", field="seed", value="5"), Add(kind="count", inputs=["sums"])]
     both = apply(apply(FLOW, one).text, other)
@@ -364,14 +364,14 @@ def test_edits_at_the_same_time_merge_by_id() -> None:
     assert "seed: 5" in both.text
 
 
-def test_copies_are_pasted_with_ids_of_their_own() -> None:
-    text = copied(BLOCK, ["on_b", "sums"])
+def test_pasted_operators_get_new_ids() -> None:
+    text = copy_operators(BLOCK, ["on_b", "sums"])
     assert text == (
         "operators:\n  on_b: {kind: filter, input: packets, where: link = 'B'}\n"
         "  sums: {kind: aggregate, input: on_b, by: [source, destination], window: 10 s, values: {total: sum(bytes), "
         "n: count(*)}}\n"
     )
-    twice = apply(BLOCK, parsed([{"op": "paste", "yaml": text}, {"op": "paste", "yaml": text}]))
+    twice = apply(BLOCK, parse_operations([{"op": "paste", "yaml": text}, {"op": "paste", "yaml": text}]))
     fields = parsed_fields(twice.text)
     assert [fields["sums_2"]["input"], fields["sums_3"]["input"], fields["on_b_3"]["input"]] == [
         "on_b_2",
@@ -379,17 +379,17 @@ def test_copies_are_pasted_with_ids_of_their_own() -> None:
         "packets",
     ]
     assert twice.ids == {"on_b": "on_b_3", "sums": "sums_3"}
-    alone = apply("", parsed([{"op": "paste", "yaml": text}]))
+    alone = apply("", parse_operations([{"op": "paste", "yaml": text}]))
     assert "input" not in parsed_fields(alone.text)["on_b"]
     with pytest.raises(EditError, match="operators of the plan"):
-        copied(BLOCK, ["gone"])
+        copy_operators(BLOCK, ["gone"])
 
 
 # -- history -----------------------------------------------------------------------------------------------------------
 
 
 @given(st.lists(st.tuples(st.text("ab\n", max_size=6), st.sampled_from(["type", "drag"]), st.booleans()), max_size=12))
-def test_undoing_everything_gives_the_first_text(changes: list[tuple[str, str, bool]]) -> None:
+def test_undoing_all_gestures_gives_the_first_text(changes: list[tuple[str, str, bool]]) -> None:
     history = History("start")
     texts = ["start"]
     for text, gesture, continues in changes:
@@ -414,21 +414,25 @@ def test_a_difference_is_one_change(before: str, after: str) -> None:
     assert (change.do(before), change.undo(after)) == (after, before)
 
 
-def test_texts_typed_at_the_same_time_merge_or_are_answered() -> None:
-    assert merged("a\nb\nc\n", "x\nb\nc\n", "a\nb\ny\n") == merged("a\nb\nc\n", "a\nb\ny\n", "x\nb\nc\n") == "x\nb\ny\n"
+def test_texts_that_two_people_typed_at_the_same_time_merge_unless_they_changed_the_same_place() -> None:
+    assert (
+        merge_texts("a\nb\nc\n", "x\nb\nc\n", "a\nb\ny\n")
+        == merge_texts("a\nb\nc\n", "a\nb\ny\n", "x\nb\nc\n")
+        == "x\nb\ny\n"
+    )
     with pytest.raises(WrongValue, match=r"'x'; expected a change of other lines .* \(line 2\)"):
-        merged("a\nb\n", "a\nx\n", "a\ny\n")
+        merge_texts("a\nb\n", "a\nx\n", "a\ny\n")
     history = History("a\nb\n")
     history.change("a\nb\nc\n", "type")
-    assert history.rebased("x\nb\n", 1) == "x\nb\nc\n"
+    assert history.rebase("x\nb\n", 1) == "x\nb\nc\n"
     with pytest.raises(WrongValue, match="9; expected a version from 1 to 2"):
-        history.rebased("x", 9)
+        history.rebase("x", 9)
 
 
 # -- analysis ----------------------------------------------------------------------------------------------------------
 
 
-def test_what_is_known_of_a_plan_that_is_not_valid_yet() -> None:
+def test_an_invalid_plan_has_columns_and_rates_where_it_has_no_problem() -> None:
     text = edited(FLOW, {"op": "set", "operator": "sums", "field": "values.total", "value": "sum(byte)"},
                   {"op": "set", "operator": "on_b", "field": "where", "value": "lnk = 'B'"})  # fmt: skip
     found = analyse(text)
@@ -446,7 +450,7 @@ def test_what_is_known_of_a_plan_that_is_not_valid_yet() -> None:
     assert list(caught.value.problems) == found.problems
 
 
-def test_what_is_known_of_a_valid_plan() -> None:
+def test_a_valid_plan_has_the_columns_rates_and_loads_of_the_plan() -> None:
     found = analyse(FLOW)
     plan = Plan.from_yaml(FLOW)
     assert found.plan == plan
@@ -465,7 +469,7 @@ def test_what_is_known_of_a_valid_plan() -> None:
     "text", ["a: [", "5", "", "operators: 7", "operators: {a: 5}", "operators: {a: {kind: filter}, a: {kind: sink}}", "a: &b 5",
              "operators: [5, {id: 7}, {id: a}]", "format: 1\noperators: {? [a] : {kind: sink}}", "\0", "qos: 5\noperators: {}"]
 )  # fmt: skip
-def test_any_text_is_analysed_with_the_problems_of_plans(text: str) -> None:
+def test_any_text_has_an_analysis_with_the_problems_of_from_yaml(text: str) -> None:
     with pytest.raises(PlanError) as caught:
         Plan.from_yaml(text)
     found = analyse(text)
@@ -505,7 +509,7 @@ operations = st.one_of(
     st.builds(lambda op, a, b, port: {"op": op, "from": a, "to": b, "port": port},
               st.sampled_from(["connect", "disconnect"]), ids, ids, st.sampled_from([None, 0, 1, 2])),
     st.builds(lambda a, b: {"op": "insert", "kind": "filter", "fields": {"where": "TRUE"}, "between": {"from": a, "to": b}}, ids, ids),
-    st.just({"op": "paste", "yaml": copied(FLOW, ["on_b", "sums"])}),
+    st.just({"op": "paste", "yaml": copy_operators(FLOW, ["on_b", "sums"])}),
 )  # fmt: skip
 
 
@@ -517,12 +521,14 @@ def expected_lines(text: str) -> set[str]:
 @pytest.mark.slow
 @settings(max_examples=30, deadline=None)
 @given(st.sampled_from(sorted(TEXTS)), st.lists(operations, max_size=8))
-def test_random_operations(name: str, gestures: list[dict[str, Any]]) -> None:
+def test_random_operations_touch_only_their_operators_and_can_all_be_undone(
+    name: str, gestures: list[dict[str, Any]]
+) -> None:
     text = TEXTS[name]
     history = History(text)
     for gesture in gestures:
         before = parsed_fields(history.text)
-        done = apply(history.text, parsed([gesture]))
+        done = apply(history.text, parse_operations([gesture]))
         assert not any("changed in place" in str(problem) for problem in done.problems), (history.text, gesture)
         if done.problems:
             assert done.text == history.text

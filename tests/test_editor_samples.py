@@ -11,7 +11,7 @@ import polars as pl
 import pytest
 
 from synergy_nb import edit, plan_editors, source
-from synergy_nb.editing.sampling import TAKEN, SampleError, sampled
+from synergy_nb.editing.sampling import LARGEST_SAMPLE, SampleError, compute_sample
 from synergy_nb.plan import Plan
 from synergy_nb.plan.catalogue import KINDS
 from tests.test_plan_editor import Editor, ask
@@ -27,17 +27,17 @@ def never() -> float:
 @pytest.fixture(autouse=True)
 def no_open_editors() -> Iterator[None]:
     yield
-    for each in plan_editors._open.values():
+    for each in plan_editors._editors.values():
         each.close()
-    plan_editors._open.clear()
+    plan_editors._editors.clear()
 
 
 def test_a_sample_is_the_start_of_the_stream() -> None:
     query = source("packets", seed=3, links=3).filter("link = 'B'").project("source", kB="bytes / 1000").sink("result")
-    everything = sampled(query, "source", clock=never, rows=TAKEN)
-    assert len(everything.rows) == TAKEN
+    everything = compute_sample(query, "source", clock=never, rows=LARGEST_SAMPLE)
+    assert len(everything.rows) == LARGEST_SAMPLE
     of_b = [[row[0], row[2], row[6] / 1000] for row in everything.rows if row[1] == "B"]
-    found = sampled(query, "sink", clock=never, rows=30)
+    found = compute_sample(query, "sink", clock=never, rows=30)
     assert found.columns == ["time", "source", "kB"]
     assert found.rows == of_b[:30]
     assert found.taken < 1000  # no more tuples than are needed
@@ -49,37 +49,37 @@ def test_each_kind_of_operator_has_samples(kind: str) -> None:
     example = KINDS[kind].example
     assert example is not None
     query = example.make(source("packets", seed=1), source("packets", seed=2)).sink("result")
-    found = sampled(query, "sink", clock=never, rows=5)
+    found = compute_sample(query, "sink", clock=never, rows=5)
     assert found.columns == list(query.schema("sink"))
     assert found.rows or kind == "join"
-    assert found.taken <= 2 * TAKEN
+    assert found.taken <= 2 * LARGEST_SAMPLE
 
 
 def test_a_source_is_cut_off_and_open_windows_have_results() -> None:
     query = source("packets", seed=1, rate=10).count(window="10 d").sink("result")
-    found = sampled(query, "sink", clock=never)
-    assert [row[-1] for row in found.rows] == [TAKEN]
-    assert found.note == f"all of the first {TAKEN} tuples of the source"
-    few = sampled(source("packets", count=7).filter("bytes < 0").sink(), "filter", clock=never)
+    found = compute_sample(query, "sink", clock=never)
+    assert [row[-1] for row in found.rows] == [LARGEST_SAMPLE]
+    assert found.note == f"all of the first {LARGEST_SAMPLE} tuples of the source"
+    few = compute_sample(source("packets", count=7).filter("bytes < 0").sink(), "filter", clock=never)
     assert (few.rows, few.note) == ([], "all of the first 7 tuples of the source")
 
 
-def test_a_sample_ends_in_time() -> None:
+def test_a_sample_ends_after_its_limit_of_time() -> None:
     clock = count()
     query = source("packets", seed=1).count(window="10 d").sink("result")
-    found = sampled(query, "sink", clock=lambda: float(next(clock)), seconds=4.0)
-    assert 0 < found.taken < TAKEN
+    found = compute_sample(query, "sink", clock=lambda: float(next(clock)), seconds=4.0)
+    assert 0 < found.taken < LARGEST_SAMPLE
     assert [row[-1] for row in found.rows] == [found.taken]
     assert found.note == f"stopped after 4 s, at {found.taken} tuples"
 
 
-def test_samples_of_files_and_tables(tmp_path: Path) -> None:
+def test_files_and_tables_have_samples(tmp_path: Path) -> None:
     file = tmp_path / "sales.csv"
     file.write_text("time,user,amount\n3,b,1.5\n1,a,2.5\n2,c,inf\n")
     columns = {"time": "time", "user": "str", "amount": "float"}
     of_file = source("trace", path=str(file), format="csv", columns=columns).filter("amount > 1").sink()
     rows = [["1970-01-01 00:00:01", "a", 2.5], ["1970-01-01 00:00:02", "c", "inf"], ["1970-01-01 00:00:03", "b", 1.5]]
-    assert sampled(of_file, "filter", clock=never).rows == rows
+    assert compute_sample(of_file, "filter", clock=never).rows == rows
     frame = pl.DataFrame({"time": [1.0, 2.0, 3.0], "amount": [2**60, 4, None]})
     for given in (frame, frame.lazy(), frame.to_arrow(), frame.to_dicts()):
         made = edit(source(given, columns={"amount": "int"}).filter("amount > 3").sink(), anew=True)
@@ -89,23 +89,23 @@ def test_samples_of_files_and_tables(tmp_path: Path) -> None:
         generated.sample("g")
 
 
-def test_what_has_no_sample_says_why(tmp_path: Path) -> None:
+def test_a_stream_without_a_sample_says_why(tmp_path: Path) -> None:
     peers = source("peers").sink()
     with pytest.raises(
         SampleError, match="'source': measurements of peers; expected a source with rows before it runs"
     ):
-        sampled(peers, "sink", clock=never)
+        compute_sample(peers, "sink", clock=never)
     with pytest.raises(SampleError, match="'gone'; expected an operator without problems"):
-        sampled(peers, "gone", clock=never)
+        compute_sample(peers, "gone", clock=never)
     fed = source("python", name="feed", columns={"amount": "int"}).sink()
     with pytest.raises(SampleError, match="rows: missing; expected a table as source"):
-        sampled(fed, "sink", clock=never)
+        compute_sample(fed, "sink", clock=never)
     lost = source("trace", path=str(tmp_path / "no.csv"), format="csv", columns={"time": "time"}).sink()
     with pytest.raises(SampleError, match=r"sample of 'sink': .*no\.csv"):
-        sampled(lost, "sink", clock=never)
+        compute_sample(lost, "sink", clock=never)
 
 
-def test_a_page_gets_samples_of_the_part_that_is_valid() -> None:
+def test_a_view_gets_samples_of_the_valid_part_of_a_plan() -> None:
     editor = Editor(
         "format: 1\noperators:\n  packets: {kind: source, connector: packets}\n"
         "  a: {kind: filter, input: packets, where: bytes > 40}\n  b: {kind: filter, input: a, where: byte > 4}\n"
@@ -123,4 +123,4 @@ def test_a_page_gets_samples_of_the_part_that_is_valid() -> None:
 @pytest.mark.parametrize("file", sorted(NOTEBOOKS.rglob("*.yaml")), ids=lambda file: file.stem)
 def test_each_template_has_rows_at_each_operator(file: Path) -> None:
     query = Plan.from_yaml(file.read_text("utf-8"))
-    assert all(sampled(query, name, clock=never, rows=1).rows for name in query.operators)
+    assert all(compute_sample(query, name, clock=never, rows=1).rows for name in query.operators)

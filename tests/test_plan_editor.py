@@ -56,9 +56,9 @@ def editor() -> Iterator[Editor]:
 @pytest.fixture(autouse=True)
 def no_open_editors() -> Iterator[None]:
     yield
-    for each in plan_editors._open.values():
+    for each in plan_editors._editors.values():
         each.close()
-    plan_editors._open.clear()
+    plan_editors._editors.clear()
 
 
 def ask(editor: Editor, kind: str, **contents: Any) -> dict[str, Any]:

@@ -32,9 +32,9 @@ operators:
 @pytest.fixture(autouse=True)
 def no_open_editors() -> Iterator[None]:
     yield
-    for each in plan_editors._open.values():
+    for each in plan_editors._editors.values():
         each.close()
-    plan_editors._open.clear()
+    plan_editors._editors.clear()
 
 
 @pytest.fixture(scope="module")

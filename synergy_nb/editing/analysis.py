@@ -1,7 +1,7 @@
-"""What is known of the text of a plan, valid or not: its operators, problems, columns, expected rates and loads.
+"""Analysis of the text of a plan, valid or not: its operators, problems, columns, expected rates and loads.
 
 The problems are those of :meth:`synergy_nb.plan.Plan.from_yaml`, found by the same functions. Columns, rates and loads
-are known of each operator that has no problem, and whose inputs have none either.
+are computed for each operator that has no problem, if no operator upstream has one.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from typing import Any, Final, NamedTuple
 import yaml
 
 from synergy_nb.editing.plan_text import PlanText
-from synergy_nb.editing.yaml_text import flow_text, yaml_data
+from synergy_nb.editing.yaml_text import flow_text, node_value
 from synergy_nb.plan import Plan, PlanError, Problem, QoS
 from synergy_nb.plan.catalogue import KINDS
 from synergy_nb.plan.memory_estimates import check_memory, on_peers
@@ -23,9 +23,9 @@ from synergy_nb.plan.requirements import check_qos, check_together
 from synergy_nb.plan.units import WrongValue
 from synergy_nb.plan.validation import Checked, check
 
-__all__ = ["Analysis", "StatedOperator", "analyse"]
+__all__ = ["Analysis", "StatedOperator", "analyse", "shown_value"]
 
-_SHOWN: Final = 120  # characters of an invalid value
+_LONGEST_SHOWN: Final = 120  # largest number of characters of an invalid value in a message
 
 
 class StatedOperator(NamedTuple):
@@ -33,16 +33,18 @@ class StatedOperator(NamedTuple):
 
     Parameters
     ----------
-    id, kind, inputs
-        Id, kind, and ids of the operators that it reads.
+    id, kind
+        Id of the operator, and its kind, which may be unknown.
+    inputs
+        Ids of the operators that it reads.
     fields
-        Field to the YAML text of its value.
+        Name of each field to the YAML text of its value.
     parts
-        Field that is a list or a mapping to the texts of its entries.
+        Name of each field that is a list or a mapping to the YAML texts of its entries.
     line, end_line
-        First and last line, from 1.
+        First and last line of the operator in the text, from 1.
     style
-        Style of its fields: ``flow`` or ``block``.
+        Style of the YAML of the operator: ``flow`` (in braces) or ``block`` (in lines).
     """
 
     id: str
@@ -56,7 +58,7 @@ class StatedOperator(NamedTuple):
 
 
 class Analysis(NamedTuple):
-    """What is known of a text.
+    """All that is found of the text of a plan.
 
     Parameters
     ----------
@@ -67,17 +69,21 @@ class Analysis(NamedTuple):
     lines
         Line of each problem, from 1; None if it is unknown.
     readable
-        Whether the text is YAML; otherwise nothing else is known.
-    name, qos
-        Name, and field of the requirement to its YAML text.
+        Whether the text is YAML; if not, only problems are found.
+    name
+        Name of the plan.
+    qos
+        Name of each field of the requirement to the YAML text of its value.
     operators
         Operators in the order of the text.
     columns
-        Operator id to the columns of its stream with their types, as far as they are known.
-    rates, loads
-        Operator id to tuples/s of its stream, and to cores.
-    known
-        The part of the plan that has no problem; None if the text cannot be read.
+        Operator id to the columns of its stream with their types, where these can be found.
+    rates
+        Operator id to the expected rate of its stream, tuples/s.
+    loads
+        Operator id to its expected load, cores.
+    valid_part
+        Plan of the operators that have no problem, nor any upstream; None if the text is not YAML.
     """
 
     plan: Plan | None
@@ -90,16 +96,16 @@ class Analysis(NamedTuple):
     columns: dict[str, dict[str, str]]
     rates: dict[str, float]
     loads: dict[str, float]
-    known: Plan | None = None
+    valid_part: Plan | None = None
 
 
 def analyse(text: str) -> Analysis:
-    """Find what is known of the text of a plan."""
+    """Analyse the text of a plan; any text has an analysis."""
     try:
         stated = PlanText(text)
     except (yaml.YAMLError, WrongValue):
         written = read(text)
-        lines = [_line_in(problem) for problem in written.problems]
+        lines = [_line_of_syntax_error(problem) for problem in written.problems]
         return Analysis(None, written.problems, lines, False, "", {}, [], {}, {}, {})
     written = read(text, deepcopy(stated.yaml.root) if _has_doubled(stated.yaml.root) else stated.yaml.root)
     problems = list(written.problems)
@@ -108,11 +114,11 @@ def analyse(text: str) -> Analysis:
     if written.operators is not None:
         check_together(checked, qos, problems)
     valid = not problems
-    plan = _plan(written, qos, checked, problems) if valid else None
-    known = checked if valid else _known(checked, problems)
+    plan = _valid_plan(written, qos, checked, problems) if valid else None
+    known = checked if valid else _without_problems(checked, problems)
     partial = plan or Plan.composed("known", QoS(), known)
-    rates = {name: _finite(partial.rate(name)) for name in known.operators}
-    loads = {name: _finite(partial.load(name)) for name in known.operators}
+    rates = {name: _finite_or_zero(partial.rate(name)) for name in known.operators}
+    loads = {name: _finite_or_zero(partial.load(name)) for name in known.operators}
     problems = written.named(problems)
     return Analysis(
         plan,
@@ -121,7 +127,7 @@ def analyse(text: str) -> Analysis:
         True,
         written.name,
         {field: flow_text(value) for field, value in written.qos.items()},
-        [_operator(name, stated) for name in stated.operators],
+        [_stated_operator(name, stated) for name in stated.operators],
         {name: dict(schema) for name, schema in checked.schemas.items() if schema},
         rates,
         loads,
@@ -137,7 +143,8 @@ def _has_doubled(node: yaml.Node | None) -> bool:
     return isinstance(node, yaml.SequenceNode) and any(map(_has_doubled, node.value))
 
 
-def _plan(written: Written, qos: QoS, checked: Checked, problems: list[Problem]) -> Plan | None:
+def _valid_plan(written: Written, qos: QoS, checked: Checked, problems: list[Problem]) -> Plan | None:
+    """The plan of a text without problems; None if it exceeds its limit of memory, which becomes a problem."""
     plan = Plan.composed(written.name, qos, checked)
     if qos.memory is not None:
         try:
@@ -148,7 +155,7 @@ def _plan(written: Written, qos: QoS, checked: Checked, problems: list[Problem])
     return plan
 
 
-def _known(checked: Checked, problems: list[Problem]) -> Checked:
+def _without_problems(checked: Checked, problems: list[Problem]) -> Checked:
     """The operators without a problem whose inputs have none either."""
     wrong = {problem.operator for problem in problems if problem.field != "output"}
     known: dict[str, Any] = {}
@@ -163,16 +170,18 @@ def _known(checked: Checked, problems: list[Problem]) -> Checked:
     )
 
 
-def _finite(value: float) -> float:
+def _finite_or_zero(value: float) -> float:
+    """The value, or 0 if it is infinite or not a number: a rate of a plan that is not complete may be."""
     return value if math.isfinite(value) else 0.0
 
 
-def _operator(name: str, stated: PlanText) -> StatedOperator:
-    place = stated.operators[name]
-    first, last = stated.yaml.lines(place.path)
+def _stated_operator(name: str, stated: PlanText) -> StatedOperator:
+    """An operator as the text states it."""
+    entry = stated.operators[name]
+    first, last = stated.yaml.lines(entry.path)
     fields: dict[str, str] = {}
     parts: dict[str, Any] = {}
-    node = stated.yaml.node(place.path)
+    node = stated.yaml.node(entry.path)
     for key, value in node.value if isinstance(node, yaml.MappingNode) else ():
         if key.value in ("id", "kind", "input", "inputs"):
             continue
@@ -180,43 +189,47 @@ def _operator(name: str, stated: PlanText) -> StatedOperator:
             source = stated.text[value.start_mark.index : value.end_mark.index]
             fields[key.value] = source if "\n" not in source else flow_text(value.value)
             continue
-        data = yaml_data(value)
+        data = node_value(value)
         fields[key.value] = flow_text(data)
         parts[key.value] = (
-            {each: _part(of) for each, of in data.items()} if isinstance(data, Mapping) else list(map(_part, data))
+            {each: _part_text(of) for each, of in data.items()}
+            if isinstance(data, Mapping)
+            else list(map(_part_text, data))
         )
-    kind = (place.fields or {}).get("kind")
-    style = "flow" if stated.yaml.is_flow(place.path) else "block"
-    return StatedOperator(name, "" if kind is None else str(kind), place.streams, fields, parts, first, last, style)
+    kind = (entry.fields or {}).get("kind")
+    style = "flow" if stated.yaml.is_flow(entry.path) else "block"
+    return StatedOperator(name, "" if kind is None else str(kind), entry.inputs, fields, parts, first, last, style)
 
 
-def _part(value: Any) -> str:
+def _part_text(value: Any) -> str:
+    """Text of one entry of a field, without quotes if it is a string, as a form shows it."""
     return value.encode("utf-8", "replace").decode() if isinstance(value, str) else flow_text(value)
 
 
-def _line_in(problem: Problem) -> int | None:
-    """Line of a problem with the form of YAML."""
+def _line_of_syntax_error(problem: Problem) -> int | None:
+    """Line of a problem that is an error in the YAML itself, as its field names it; None for all other problems."""
     word, _, number = problem.field.partition(" ")
     return int(number) if word == "line" and number.isdigit() else None
 
 
 def _line(problem: Problem, stated: PlanText) -> int | None:
-    """Line of a field in the text."""
+    """Line at which the field of a problem is written; otherwise that of its operator, or None."""
     if not problem.operator:
         field = problem.field.partition(".")[0].partition("[")[0]
         at = stated.yaml.find((), field)
         inner = problem.field.partition(".")[2]
-        return _line_in(problem) if at is None else _inner_line(stated, (at,), inner)
-    place = stated.operators.get(problem.operator)
-    if place is None:
+        return _line_of_syntax_error(problem) if at is None else _inner_line(stated, (at,), inner)
+    entry = stated.operators.get(problem.operator)
+    if entry is None:
         return None
     field, _, inner = problem.field.partition(".")
-    field = place.inputs if field == "inputs" else field
-    at = stated.yaml.find(place.path, field) if place.fields is not None else None
-    return stated.yaml.lines(place.path)[0] if at is None else _inner_line(stated, (*place.path, at), inner)
+    field = entry.input_field if field == "inputs" else field
+    at = stated.yaml.find(entry.path, field) if entry.fields is not None else None
+    return stated.yaml.lines(entry.path)[0] if at is None else _inner_line(stated, (*entry.path, at), inner)
 
 
 def _inner_line(stated: PlanText, path: tuple[int, ...], inner: str) -> int:
+    """Line of an entry of the field at a path, or that of the field."""
     number = stated.yaml.find(path, inner) if inner else None
     return stated.yaml.lines(path if number is None else (*path, number))[0]
 
@@ -226,4 +239,4 @@ def shown_value(value: Any) -> str | None:
     if value is None:
         return None
     text = " ".join((value if isinstance(value, str) else repr(value)).split()).encode("utf-8", "replace").decode()
-    return text if len(text) <= _SHOWN else f"{text[: _SHOWN - 3]}..."
+    return text if len(text) <= _LONGEST_SHOWN else f"{text[: _LONGEST_SHOWN - 3]}..."

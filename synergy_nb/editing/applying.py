@@ -29,7 +29,7 @@ from synergy_nb.editing.operations import (
     Rename,
     Set,
 )
-from synergy_nb.editing.plan_text import PlanText, stated_value
+from synergy_nb.editing.plan_text import PlanText, read_field
 from synergy_nb.plan.catalogue import KINDS, parameters_of
 from synergy_nb.plan.naming import ID, is_id, suggested_id
 from synergy_nb.plan.operators.sources import CONNECTORS
@@ -37,20 +37,20 @@ from synergy_nb.plan.plan_file import dump
 from synergy_nb.plan.units import WrongValue, WrongValues, nearest
 from synergy_nb.plan.validation import Problem
 
-__all__ = ["Applied", "apply", "copied"]
+__all__ = ["Applied", "apply", "copy_operators"]
 
 
 class Applied(NamedTuple):
-    """The result of operations.
+    """The result of a list of operations.
 
     Parameters
     ----------
     text
-        Text of the plan.
+        YAML text of the plan with the operations that could be applied.
     problems
-        Problem of each operation that was left out.
+        Problems of the operations that could not be applied.
     ids
-        Wanted id to given id, where these differ.
+        Wanted id of a new operator to the id that it got, where these differ.
     """
 
     text: str
@@ -59,7 +59,7 @@ class Applied(NamedTuple):
 
 
 def apply(text: str, operations: Sequence[Operation]) -> Applied:
-    """Apply operations one after the other; one that cannot be applied is left out, with its problem."""
+    """Apply operations in their order; one that cannot be applied changes nothing and gives a problem."""
     ids: dict[str, str] = {}
     problems: list[Problem] = []
     try:
@@ -71,7 +71,7 @@ def apply(text: str, operations: Sequence[Operation]) -> Applied:
     changed = False
     for operation in operations:
         try:
-            after = _do(operation, _Draft(plan, ids))
+            after = _apply_one(operation, _State(plan, ids))
         except WrongValues as wrong:
             problems += [_problem(operation, each) for each in wrong.wrongs]
             continue
@@ -91,8 +91,8 @@ def _problem(operation: Operation, wrong: WrongValue) -> Problem:
     return Problem(name, field or type(operation).__name__.lower(), wrong.value, wrong.expected, wrong.nearest)
 
 
-def copied(text: str, operators: Sequence[str]) -> str:
-    """Text of some operators, which :class:`Paste` adds to another plan.
+def copy_operators(text: str, operators: Sequence[str]) -> str:
+    """YAML text of some operators of a plan, which :class:`Paste` adds to another plan.
 
     Raises
     ------
@@ -107,58 +107,66 @@ def copied(text: str, operators: Sequence[str]) -> str:
         raise EditError([Problem("", "operators", list(operators), f"operators of the plan ({error})")]) from None
     wanted = set(operators)
     entries = []
-    for name, place in plan.operators.items():
+    for name, entry in plan.operators.items():
         if name in wanted:
-            fields = {field: value for field, value in (place.fields or {}).items() if field != "id"}
+            fields = {field: value for field, value in (entry.fields or {}).items() if field != "id"}
             entries.append(f"  {dump(name)}: {dump(fields)}\n")
     return "operators:\n" + "".join(entries)
 
 
-# -- one by one ------------------------------------------------------------------------------------------------------
+# -- each kind of operation ------------------------------------------------------------------------------------------
 
 
-class _Draft(NamedTuple):
-    """The text so far, and the ids that were given instead of those that were wanted."""
+class _State(NamedTuple):
+    """The text after the operations so far, and the ids that operators got instead of the wanted ones."""
 
     plan: PlanText
     ids: dict[str, str]
 
 
 @singledispatch
-def _do(operation: Operation, _draft: _Draft) -> PlanText:
-    """Apply one operation to a draft."""
+def _apply_one(operation: Operation, _state: _State) -> PlanText:
+    """Apply one operation, and return the new text.
+
+    Raises
+    ------
+    WrongValue
+        If the operation cannot be applied.
+    """
     expected = "an operation of synergy_nb.editing.operations"
     raise WrongValue(type(operation).__name__, expected)
 
 
-def _free(wanted: str, draft: _Draft) -> str:
-    """The wanted id, numbered as the builder does if it is taken."""
+def _unused_id(wanted: str, state: _State) -> str:
+    """The wanted id or, if an operator has it, the id with the next free number, as the plan builder does it."""
     if not is_id(wanted):
-        raise WrongValue(wanted, ID, suggested_id(wanted, draft.plan.operators), "id")
+        raise WrongValue(wanted, ID, suggested_id(wanted, state.plan.operators), "id")
     given, number = wanted, 1
-    while given in draft.plan.operators:
+    while given in state.plan.operators:
         number += 1
         given = f"{wanted}_{number}"
     if given != wanted:
-        draft.ids[wanted] = given
+        state.ids[wanted] = given
     return given
 
 
-def _spec(kind: str, fields: Mapping[str, Any], inputs: Sequence[str], plan: PlanText) -> dict[str, Any]:
+def _new_fields(kind: str, fields: Mapping[str, Any], inputs: Sequence[str], plan: PlanText) -> dict[str, Any]:
+    """Fields of a new operator as they are written: kind, inputs, parameters."""
     if not kind:
         raise WrongValue(kind, f"one of {', '.join(KINDS)}", None, "kind")
     for up in inputs:
-        _stream(plan, up, "inputs")
+        _check_operator(plan, up, "inputs")
     spec: dict[str, Any] = {"kind": kind}
     if inputs:
         spec["input" if len(inputs) == 1 else "inputs"] = inputs[0] if len(inputs) == 1 else list(inputs)
     for field, value in fields.items():
         if field not in ("kind", "input", "inputs", "id") and value is not None:
-            spec[field] = stated_value(value)[0]
+            spec[field] = read_field(value)[0]
     return spec
 
 
-def _stream(plan: PlanText, name: str, field: str) -> None:
+def _check_operator(plan: PlanText, name: str, field: str) -> None:
+    """Raise WrongValue, for this field of the operation, if the plan has no such operator."""
     if name not in plan.operators:
         others = list(plan.operators)
         raise WrongValue(
@@ -166,59 +174,59 @@ def _stream(plan: PlanText, name: str, field: str) -> None:
         )
 
 
-@_do.register
-def _(operation: Add, draft: _Draft) -> PlanText:
-    plan = draft.plan
-    name = _free(operation.operator or operation.kind, draft)
-    spec = _spec(operation.kind, operation.fields, operation.inputs, plan)
+@_apply_one.register
+def _(operation: Add, state: _State) -> PlanText:
+    plan = state.plan
+    name = _unused_id(operation.operator or operation.kind, state)
+    spec = _new_fields(operation.kind, operation.fields, operation.inputs, plan)
     order = list(plan.operators)
     after = max(operation.inputs, key=order.index) if operation.inputs else None
-    return _raw(plan.add(name, spec, after), name, operation.fields)
+    return _keep_spelling(plan.add(name, spec, after), name, operation.fields)
 
 
-@_do.register
-def _(operation: Insert, draft: _Draft) -> PlanText:
-    plan = draft.plan
+@_apply_one.register
+def _(operation: Insert, state: _State) -> PlanText:
+    plan = state.plan
     edge = operation.between
-    number = _edge(plan, edge.start, edge.end, edge.port)
-    name = _free(operation.operator or operation.kind, draft)
-    spec = _spec(operation.kind, operation.fields, [edge.start, *operation.inputs], plan)
-    inputs = list(plan.operators[edge.end].streams)
+    number = _input_number(plan, edge.start, edge.end, edge.port)
+    name = _unused_id(operation.operator or operation.kind, state)
+    spec = _new_fields(operation.kind, operation.fields, [edge.start, *operation.inputs], plan)
+    inputs = list(plan.operators[edge.end].inputs)
     inputs[number] = name
-    return _raw(plan.add(name, spec, edge.start), name, operation.fields).set_inputs(edge.end, inputs)
+    return _keep_spelling(plan.add(name, spec, edge.start), name, operation.fields).set_inputs(edge.end, inputs)
 
 
-def _raw(plan: PlanText, name: str, fields: Mapping[str, Any]) -> PlanText:
-    """Write fields of a new operator as they were typed, if that is another spelling."""
+def _keep_spelling(plan: PlanText, name: str, fields: Mapping[str, Any]) -> PlanText:
+    """Write the fields of a new operator as they were typed (``10 %``), where their values have another text."""
     for field, given in fields.items():
-        value, raw = stated_value(given)
+        value, raw = read_field(given)
         if raw is not None and field in plan.fields(name) and not isinstance(value, str):
             plan = plan.set(name, field, value, raw)
     return plan
 
 
-@_do.register
-def _(operation: Remove, draft: _Draft) -> PlanText:
-    plan = draft.plan
+@_apply_one.register
+def _(operation: Remove, state: _State) -> PlanText:
+    plan = state.plan
     name = operation.operator
-    ups = plan.operators[name].streams if name in plan.operators else []
+    read = plan.operators[name].inputs if name in plan.operators else []
     readers = [each for each in plan.readers(name) if each != name]
     after = plan.remove(name)
     for reader in readers:
-        before = after.operators[reader].streams
-        heir = [ups[0]] if len(ups) == 1 and ups[0] not in before and ups[0] != reader else []
+        before = after.operators[reader].inputs
+        instead = [read[0]] if len(read) == 1 and read[0] not in before and read[0] != reader else []
         inputs: list[str] = []
         for each in before:
-            inputs += [each] if each != name else [up for up in heir if up not in inputs]
+            inputs += [each] if each != name else [up for up in instead if up not in inputs]
         after = after.set_inputs(reader, inputs)
     return after
 
 
-@_do.register
-def _(operation: Connect, draft: _Draft) -> PlanText:
-    plan = draft.plan
+@_apply_one.register
+def _(operation: Connect, state: _State) -> PlanText:
+    plan = state.plan
     start, end, port = operation.start, operation.end, operation.port
-    _stream(plan, start, "from")
+    _check_operator(plan, start, "from")
     fields = plan.fields(end)
     if start == end:
         raise WrongValue(start, "another operator than the one that reads it", None, "from")
@@ -226,10 +234,10 @@ def _(operation: Connect, draft: _Draft) -> PlanText:
         raise WrongValue(end, "an operator other than a source, which reads nothing", None, "to")
     if plan.fields(start).get("kind") == "sink":
         raise WrongValue(start, "an operator other than a sink, which has no output", None, "from")
-    inputs = list(plan.operators[end].streams)
+    inputs = list(plan.operators[end].inputs)
     most = KINDS[fields["kind"]].inputs[1] if fields.get("kind") in KINDS else None
     if port is None and start not in inputs and most is not None and 0 < most <= len(inputs):
-        port = len(inputs) - 1  # there is no free one
+        port = len(inputs) - 1  # all inputs are taken: the last one is replaced
     if start in inputs and (port is None or inputs[port : port + 1] == [start]):
         return plan
     if port is not None and 0 <= port < len(inputs):
@@ -239,11 +247,11 @@ def _(operation: Connect, draft: _Draft) -> PlanText:
     return plan.set_inputs(end, inputs)
 
 
-def _edge(plan: PlanText, start: str, end: str, port: int | None) -> int:
+def _input_number(plan: PlanText, start: str, end: str, port: int | None) -> int:
     """Number of the input of ``end`` that reads ``start``."""
-    _stream(plan, start, "from")
-    _stream(plan, end, "to")
-    inputs = plan.operators[end].streams
+    _check_operator(plan, start, "from")
+    _check_operator(plan, end, "to")
+    inputs = plan.operators[end].inputs
     if port is not None and inputs[port : port + 1] == [start]:
         return port
     if start not in inputs:
@@ -251,18 +259,18 @@ def _edge(plan: PlanText, start: str, end: str, port: int | None) -> int:
     return inputs.index(start)
 
 
-@_do.register
-def _(operation: Disconnect, draft: _Draft) -> PlanText:
-    plan = draft.plan
-    number = _edge(plan, operation.start, operation.end, operation.port)
-    inputs = list(plan.operators[operation.end].streams)
+@_apply_one.register
+def _(operation: Disconnect, state: _State) -> PlanText:
+    plan = state.plan
+    number = _input_number(plan, operation.start, operation.end, operation.port)
+    inputs = list(plan.operators[operation.end].inputs)
     del inputs[number]
     return plan.set_inputs(operation.end, inputs)
 
 
-@_do.register
-def _(operation: Rename, draft: _Draft) -> PlanText:
-    plan = draft.plan
+@_apply_one.register
+def _(operation: Rename, state: _State) -> PlanText:
+    plan = state.plan
     name, to = operation.operator, operation.to
     plan.fields(name)
     if name == to:
@@ -275,24 +283,25 @@ def _(operation: Rename, draft: _Draft) -> PlanText:
     after = plan.rename(name, to)
     for reader in readers:
         own = to if reader == name else reader
-        after = after.set_inputs(own, [to if each == name else each for each in after.operators[own].streams])
+        after = after.set_inputs(own, [to if each == name else each for each in after.operators[own].inputs])
     return after
 
 
-@_do.register
-def _(operation: Set, draft: _Draft) -> PlanText:
-    plan = draft.plan
+@_apply_one.register
+def _(operation: Set, state: _State) -> PlanText:
+    plan = state.plan
     fields = plan.fields(operation.operator)
     if not operation.field or operation.field in ("id", "input", "inputs"):
         raise WrongValue(operation.field, "a field of the operator other than id, input and inputs", None, "field")
-    value, raw = stated_value(operation.value)
+    value, raw = read_field(operation.value)
     after = plan.set(operation.operator, operation.field, value, raw)
-    if operation.field == "connector" and value != fields.get("connector"):  # fields of another connector go
-        after = _without_others(after, operation.operator)
+    if operation.field == "connector" and value != fields.get("connector"):
+        after = _without_fields_of_other_connectors(after, operation.operator)
     return after
 
 
-def _without_others(plan: PlanText, name: str) -> PlanText:
+def _without_fields_of_other_connectors(plan: PlanText, name: str) -> PlanText:
+    """Remove the fields of a source that only other connectors have."""
     fields = plan.fields(name)
     if fields.get("connector") not in CONNECTORS:
         return plan
@@ -303,23 +312,23 @@ def _without_others(plan: PlanText, name: str) -> PlanText:
     return plan
 
 
-@_do.register
-def _(operation: Qos, draft: _Draft) -> PlanText:
-    plan = draft.plan
+@_apply_one.register
+def _(operation: Qos, state: _State) -> PlanText:
+    plan = state.plan
     if not operation.field or "." in operation.field:
         raise WrongValue(operation.field, "a field of a QoS requirement, such as delay", None, "field")
-    return plan.set_top(f"qos.{operation.field}", *stated_value(operation.value))
+    return plan.set_top(f"qos.{operation.field}", *read_field(operation.value))
 
 
-@_do.register
-def _(operation: Name, draft: _Draft) -> PlanText:
-    plan = draft.plan
+@_apply_one.register
+def _(operation: Name, state: _State) -> PlanText:
+    plan = state.plan
     return plan.set_top("name", operation.value)
 
 
-@_do.register
-def _(operation: Paste, draft: _Draft) -> PlanText:
-    plan = draft.plan
+@_apply_one.register
+def _(operation: Paste, state: _State) -> PlanText:
+    plan = state.plan
     try:
         pasted = PlanText(operation.yaml)
     except (yaml.YAMLError, WrongValue) as error:
@@ -331,13 +340,13 @@ def _(operation: Paste, draft: _Draft) -> PlanText:
         raise WrongValue(operation.yaml[:60], "YAML with the operators to paste", None, "yaml")
     names: dict[str, str] = {}
     before = set(plan.operators)
-    for name, place in pasted.operators.items():
-        if place.fields is None:
+    for name, entry in pasted.operators.items():
+        if entry.fields is None:
             raise WrongValue(name, "fields, with kind and input at least", None, "yaml")
-        names[name] = _free(name, draft._replace(plan=plan))
-        spec = {field: value for field, value in place.fields.items() if field != "id"}
+        names[name] = _unused_id(name, state._replace(plan=plan))
+        spec = {field: value for field, value in entry.fields.items() if field != "id"}
         plan = plan.add(names[name], spec)
-    for name, place in pasted.operators.items():
-        inputs = [names.get(each, each) for each in place.streams if each in names or each in before]
+    for name, entry in pasted.operators.items():
+        inputs = [names.get(each, each) for each in entry.inputs if each in names or each in before]
         plan = plan.set_inputs(names[name], inputs)
     return plan

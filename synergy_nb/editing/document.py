@@ -1,4 +1,4 @@
-"""The document of an editor: the text of a plan with its history, what is known of it, and its file."""
+"""The document of an editor: the text of a plan with its history, its analysis and its file."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from synergy_nb.drawing import graphs
 from synergy_nb.editing.analysis import analyse, shown_value
-from synergy_nb.editing.applying import Applied, apply, copied
+from synergy_nb.editing.applying import Applied, apply, copy_operators
 from synergy_nb.editing.history import History
 from synergy_nb.editing.operations import EditError, Operation
 from synergy_nb.editing.plan_text import EMPTY
@@ -24,33 +24,36 @@ if TYPE_CHECKING:
 
 __all__ = ["PlanDocument", "RowsReader", "gesture_of", "problem_row"]
 
-#: Function that reads the rows of a source: plan, id of the source, rows as ``source(rows)`` takes them.
+#: Function that reads the rows of a source of a plan: plan, id of the source, and what ``source(rows)`` was given.
 RowsReader = Callable[[Plan, str, Any], "pl.DataFrame"]
 
+#: Suffix of a file to the form that is written to it.
 _SUFFIXES: Final = {".yaml": "yaml", ".yml": "yaml", ".py": "python", ".svg": "svg"}
-_LONGEST_LABEL: Final = 100  # characters of a gesture's name
+_LONGEST_LABEL: Final = 100  # largest number of characters of the name of a gesture
 
 
 class PlanDocument:
-    """The text of a plan that is edited.
+    """A plan that is edited as text; each change is a gesture, which can be undone.
 
     Parameters
     ----------
     text
         YAML text of the plan, valid or not.
     file
-        Path that :meth:`save` writes to if it is given none.
+        Path to which :meth:`save` writes by default.
     rows
-        Rows of sources by the name of the source, as ``source(rows)`` made them.
+        Name of a source to its rows, as they were given to ``source(rows)``.
     reader
-        Function that reads such rows for samples; None: these sources have no samples.
+        Function that reads such rows for samples; None: streams of these sources have no samples.
 
     Attributes
     ----------
+    history : History
+        The text with its gestures.
     analysis : Analysis
-        Facts about the present text.
-    readable : Analysis
-        Facts about the last text that could be read.
+        Analysis of the present text.
+    last_readable : Analysis
+        Analysis of the last text that was YAML: views show its operators while the present text is not.
     """
 
     def __init__(
@@ -63,7 +66,7 @@ class PlanDocument:
     ) -> None:
         self.history = History(text)
         self.analysis = analyse(text)
-        self.readable = self.analysis
+        self.last_readable = self.analysis
         self.file = file
         self._saved = text
         self._rows = dict(rows or {})
@@ -91,31 +94,31 @@ class PlanDocument:
 
     @property
     def saved(self) -> bool:
-        """Whether the text is that of the file, or the one that the editor was opened with."""
+        """Whether the text is that of the file or, before the first save, that with which the editor was opened."""
         return self.text == self._saved
 
     def mark_saved(self) -> None:
-        """State that the present text is that of the file."""
+        """Note that the file has the present text."""
         self._saved = self.text
 
     def copy(self, operators: Sequence[str]) -> str:
         """Text of some operators, to be pasted into another plan."""
-        return copied(self.text, operators)
+        return copy_operators(self.text, operators)
 
     # -- changing ------------------------------------------------------------------------------------------------
 
     def change(self, text: str, gesture: str, *, continues: bool = False) -> None:
-        """Make a new text the present one; arguments as of :meth:`History.change`."""
+        """Replace the text, as one gesture; arguments as of :meth:`History.change`."""
         if self.history.change(text, gesture[:_LONGEST_LABEL], continues=continues):
             self._analyse()
 
     def replace(self, plan: Plan) -> None:
-        """Replace the text by that of another plan, as one gesture."""
+        """Replace the text by that of another plan, as one gesture; the rows of its sources are kept for samples."""
         self._rows.update({plan.operators[name].params["name"]: rows for name, rows in plan.rows.items()})
         self.change(plan.to_yaml(), "replace the plan")
 
     def apply(self, operations: Sequence[Operation], gesture: str = "", *, continues: bool = False) -> Applied:
-        """Apply the operations that can be applied, as one gesture; the others are the problems of the result."""
+        """Apply the operations that can be applied, as one gesture; the result has the problems of the others."""
         done = apply(self.text, operations)
         self.change(done.text, gesture or gesture_of(operations), continues=continues)
         return done
@@ -134,13 +137,13 @@ class PlanDocument:
         self.change(done.text, gesture or gesture_of(operations))
 
     def undo(self) -> str:
-        """Take the latest gesture back; return its name, empty if there is none."""
+        """Undo the latest gesture, and return its name; empty if there is none."""
         gesture = self.history.undo()
         self._analyse()
         return gesture
 
     def redo(self) -> str:
-        """Make the gesture again that was taken back last; return its name, empty if there is none."""
+        """Redo the gesture that was undone last, and return its name; empty if there is none."""
         gesture = self.history.redo()
         self._analyse()
         return gesture
@@ -148,7 +151,7 @@ class PlanDocument:
     def _analyse(self) -> None:
         self.analysis = analyse(self.text)
         if self.analysis.readable:
-            self.readable = self.analysis
+            self.last_readable = self.analysis
 
     # -- files, pictures, samples ----------------------------------------------------------------------------------
 
@@ -172,7 +175,7 @@ class PlanDocument:
         """The present plan as a self-contained SVG, also while it has problems."""
         if self.analysis.plan is not None:
             return self.analysis.plan.to_svg()
-        found = self.readable
+        found = self.last_readable
         known = {operator.id for operator in found.operators}
         wrong = {problem.operator for problem in found.problems}
         nodes = [
@@ -187,10 +190,10 @@ class PlanDocument:
             return graphs.svg(nodes, [], title=title)
 
     def sample(self, operator: str, rows: int, clock: Callable[[], float]) -> Sample:
-        """Compute the first rows of a stream; see :func:`synergy_nb.editing.sampling.sampled`."""
-        from synergy_nb.editing.sampling import SampleError, sampled  # noqa: PLC0415 - only samples need Polars
+        """Compute the first rows of a stream; see :func:`synergy_nb.editing.sampling.compute_sample`."""
+        from synergy_nb.editing.sampling import SampleError, compute_sample  # noqa: PLC0415 - only samples need Polars
 
-        known = self.readable.known
+        known = self.last_readable.valid_part
         if known is None:
             raise SampleError(f"sample: {operator!r}; expected an operator of a text that can be read")
         given: dict[str, Callable[[], pl.DataFrame]] = {}
@@ -198,13 +201,13 @@ class PlanDocument:
             fed = each.params.get("connector") == "python" and each.params["name"] in self._rows
             if fed and self._reader is not None:
                 given[each.id] = partial(self._reader, known, each.id, self._rows[each.params["name"]])
-        return sampled(known, operator, clock=clock, rows=rows, given=given)
+        return compute_sample(known, operator, clock=clock, rows=rows, given=given)
 
     # -- pages -----------------------------------------------------------------------------------------------------
 
     def contents(self) -> dict[str, Any]:
-        """The document as plain values for pages."""
-        now, last = self.analysis, self.readable
+        """The document as plain values, for views in a browser."""
+        now, last = self.analysis, self.last_readable
         operators = [each._asdict() for each in last.operators]
         for each in operators:
             each["endLine"] = each.pop("end_line")
@@ -228,7 +231,15 @@ class PlanDocument:
 
 
 def problem_row(problem: Problem, line: int | None) -> dict[str, Any]:
-    """A problem as plain values for pages, with its line in the text."""
+    """A problem as plain values, for views in a browser.
+
+    Parameters
+    ----------
+    problem
+        Problem of a plan or of an operation.
+    line
+        Line of the problem in the text, from 1; None if it has none.
+    """
     return {
         "operator": problem.operator,
         "field": problem.field,
@@ -241,7 +252,7 @@ def problem_row(problem: Problem, line: int | None) -> dict[str, Any]:
 
 
 def gesture_of(operations: Sequence[Operation]) -> str:
-    """Name of a gesture for people, by its first operation."""
+    """Name of a gesture for people, such as ``add filter``: the first of its operations, and what that names."""
     if not operations:
         return "nothing"
     first = operations[0]

@@ -1,4 +1,7 @@
-"""Forms for operators and requirements, made from what is declared of them: type, unit, choices, range, help."""
+"""Forms of an editor for operators and requirements, made from their declarations: type, unit, choices, range, help.
+
+A form is a plain value (dictionaries, lists, texts) that a view in a browser shows as fields to fill in.
+"""
 
 from __future__ import annotations
 
@@ -17,47 +20,49 @@ from synergy_nb.plan.requirements import QOS_TYPES
 
 __all__ = ["field_form", "forms"]
 
-#: Types whose value names columns of the input: one of them, or several.
-_COLUMNS: Final[Mapping[str, str]] = {"column": "one", "columns": "many", "order": "many"}
-_EXPRESSIONS: Final = ("condition", "expressions", "calls")
-_LONG: Final = (*_EXPRESSIONS, "column types")
-_OWN: Final = "own"  # group of kinds that users have declared
+#: Parameter types whose value names columns of the input, to how many columns they name.
+_COLUMN_TYPES: Final[Mapping[str, str]] = {"column": "one", "columns": "many", "order": "many"}
+_EXPRESSION_TYPES: Final = ("condition", "expressions", "calls")
+_MULTILINE_TYPES: Final = (*_EXPRESSION_TYPES, "column types")
+_OWN_KINDS: Final = "own"  # group of the kinds of operators that a user has declared
 
 
 def forms() -> dict[str, Any]:
-    """All kinds of operators with their fields, the fields of every operator, and those of the requirement."""
+    """All forms: of each kind of operator, of the fields that all operators have, and of the requirement."""
     return {
-        "kinds": [_kind(declaration) for declaration in KINDS.values()],
+        "kinds": [_kind_form(declaration) for declaration in KINDS.values()],
         "common": [field_form(name, parameter) for name, parameter in PROFILE.items()],
-        "qos": list(_requirements()),
+        "qos": list(_requirement_fields()),
     }
 
 
 def field_form(name: str, parameter: Parameter) -> dict[str, Any]:
-    """Form of one field."""
+    """Form of one field, such as its type, unit and default text."""
     kind = parameter.type
     choices = TYPES if kind.name == "column types" else kind.choices
     return {
         "name": name,
         "type": kind.name,
-        "help": _plain(parameter.help),
+        "help": _without_markdown(parameter.help),
         "required": parameter.default is REQUIRED,
-        "default": "" if parameter.default is REQUIRED and not parameter.absent else _plain(parameter.default_text),
+        "default": ""
+        if parameter.default is REQUIRED and not parameter.absent
+        else _without_markdown(parameter.default_text),
         "choices": list(choices) or None,
-        "multiline": kind.name in _LONG,
+        "multiline": kind.name in _MULTILINE_TYPES,
         "unit": kind.unit,
         "range": _range(kind),
-        "columns": _COLUMNS.get(kind.name, ""),
-        "expression": kind.name in _EXPRESSIONS,
+        "columns": _COLUMN_TYPES.get(kind.name, ""),
+        "expression": kind.name in _EXPRESSION_TYPES,
     }
 
 
-def _kind(each: Declaration) -> dict[str, Any]:
+def _kind_form(each: Declaration) -> dict[str, Any]:
     least, most = each.inputs
     form: dict[str, Any] = {
         "kind": each.kind,
-        "group": FAMILIES.get(each.kind, _OWN),
-        "help": _plain(each.help),
+        "group": FAMILIES.get(each.kind, _OWN_KINDS),
+        "help": _without_markdown(each.help),
         "inputs": [least, most],
         "ports": list(each.ports),
         "parameters": [field_form(name, parameter) for name, parameter in each.parameters.items()],
@@ -66,24 +71,27 @@ def _kind(each: Declaration) -> dict[str, Any]:
     }
     if each.kind == "source":
         form["connectors"] = {
-            connector: {"help": "", "parameters": [_of_source(name, parameter) for name, parameter in fields.items()]}
+            connector: {
+                "help": "",
+                "parameters": [_source_field(name, parameter) for name, parameter in fields.items()],
+            }
             for connector, fields in CONNECTORS.items()
         }
     return form
 
 
-def _of_source(name: str, parameter: Parameter) -> dict[str, Any]:
+def _source_field(name: str, parameter: Parameter) -> dict[str, Any]:
     return {**field_form(name, parameter), "columns": ""}  # a source has no input whose columns it could name
 
 
-def _requirements() -> Iterator[dict[str, Any]]:
-    described = _described(inspect.getdoc(Stream.sink) or "")
+def _requirement_fields() -> Iterator[dict[str, Any]]:
+    described = _parameter_texts(inspect.getdoc(Stream.sink) or "")
     for name, kind in QOS_TYPES.items():
         yield field_form(name, Parameter(kind, described.get(name, ""), None, "no requirement"))
 
 
-def _described(docstring: str) -> dict[str, str]:
-    """Parameters of a docstring with their descriptions."""
+def _parameter_texts(docstring: str) -> dict[str, str]:
+    """Parameters of a numpydoc docstring to their descriptions."""
     found: dict[str, list[str]] = {}
     current: list[str] = []
     for line in docstring.splitlines():
@@ -97,6 +105,7 @@ def _described(docstring: str) -> dict[str, str]:
 
 
 def _range(kind: ValueType) -> str:
+    """Range of a parameter type as words, such as ``at least 0``; empty if it has none."""
     if kind.name in ("columns", "choice", "size"):
         return ""
     least, most = (None if each is None else f"{each:g}" for each in (kind.least, kind.most))
@@ -105,6 +114,6 @@ def _range(kind: ValueType) -> str:
     return f"at least {least}" if least is not None else f"at most {most}" if most is not None else ""
 
 
-def _plain(text: str) -> str:
+def _without_markdown(text: str) -> str:
     """Markdown without its marks."""
     return re.sub(r"\[([^\]]+)\]\(#[^)]*\)", r"\1", text).replace("`", "")

@@ -1,7 +1,7 @@
-"""A text with its history: each gesture is one entry, which can be undone and redone, whoever made it.
+"""A text with its history: each gesture is one entry, which can be undone and redone, by whomever it was made.
 
-An entry holds what was replaced, not the whole text. So undoing all entries gives exactly the first text, however many
-there are.
+An entry holds the characters that it replaced, not the whole text. There is no limit of entries: undoing all of them
+gives exactly the first text.
 """
 
 from __future__ import annotations
@@ -11,9 +11,9 @@ from typing import Final, NamedTuple
 
 from synergy_nb.plan.units import WrongValue
 
-__all__ = ["Change", "History", "difference", "merged"]
+__all__ = ["Change", "History", "difference", "merge_texts"]
 
-_REMEMBERED: Final = 100  # latest versions to which a page may refer
+_KEPT_VERSIONS: Final = 100  # number of latest versions that a change of a page may be based on
 
 
 class Change(NamedTuple):
@@ -21,40 +21,40 @@ class Change(NamedTuple):
 
     Parameters
     ----------
-    at
-        Number of characters before it.
+    start
+        Number of characters before the replaced ones.
     removed, inserted
-        Text before and after.
+        Characters before and after the change.
     """
 
-    at: int
+    start: int
     removed: str
     inserted: str
 
     def do(self, text: str) -> str:
-        """Make the change."""
-        return text[: self.at] + self.inserted + text[self.at + len(self.removed) :]
+        """Text with the change."""
+        return text[: self.start] + self.inserted + text[self.start + len(self.removed) :]
 
     def undo(self, text: str) -> str:
-        """Take the change back."""
-        return text[: self.at] + self.removed + text[self.at + len(self.inserted) :]
+        """Text without the change."""
+        return text[: self.start] + self.removed + text[self.start + len(self.inserted) :]
 
 
 def difference(before: str, after: str) -> Change:
     """The smallest single change from one text to another.
 
     >>> difference("a: 1\\nb: 2\\n", "a: 1\\nc: 2\\n")
-    Change(at=5, removed='b', inserted='c')
+    Change(start=5, removed='b', inserted='c')
     """
     most = min(len(before), len(after))
-    start = _longest(most, lambda length: before[:length] == after[:length])
+    start = _largest(most, lambda length: before[:length] == after[:length])
     ends = len(before), len(after)
-    end = _longest(most - start, lambda length: before[ends[0] - length :] == after[ends[1] - length :])
+    end = _largest(most - start, lambda length: before[ends[0] - length :] == after[ends[1] - length :])
     return Change(start, before[start : len(before) - end], after[start : len(after) - end])
 
 
-def _longest(most: int, holds: Callable[[int], bool]) -> int:
-    """Largest length up to ``most`` for which something holds that holds for all smaller ones."""
+def _largest(most: int, holds: Callable[[int], bool]) -> int:
+    """Largest length up to ``most`` for which a condition holds, by bisection: it holds for all smaller ones, too."""
     least = 0
     while least < most:
         middle = (least + most + 1) // 2
@@ -65,10 +65,10 @@ def _longest(most: int, holds: Callable[[int], bool]) -> int:
     return least
 
 
-def merged(base: str, ours: str, theirs: str) -> str:
-    """Text with the changes that two people made to the same text.
+def merge_texts(base: str, ours: str, theirs: str) -> str:
+    """Merge the changes that two people made to the same text.
 
-    >>> merged("a: 1\\nb: 2\\n", "a: 5\\nb: 2\\n", "a: 1\\nb: 3\\n")
+    >>> merge_texts("a: 1\\nb: 2\\n", "a: 5\\nb: 2\\n", "a: 1\\nb: 3\\n")
     'a: 5\\nb: 3\\n'
 
     Raises
@@ -81,9 +81,9 @@ def merged(base: str, ours: str, theirs: str) -> str:
         return ours
     if not (one.removed or one.inserted):
         return theirs
-    first, second = (one, other) if one.at <= other.at else (other, one)
-    if first.at + len(first.removed) > second.at or first.at == second.at:
-        line = base.count("\n", 0, second.at) + 1
+    first, second = (one, other) if one.start <= other.start else (other, one)
+    if first.start + len(first.removed) > second.start or first.start == second.start:
+        line = base.count("\n", 0, second.start) + 1
         shown = (one.inserted or one.removed).strip()[:60]
         raise WrongValue(
             shown, f"a change of other lines than those changed since (line {line}); make it again", None, "text"
@@ -97,7 +97,7 @@ class _Entry(NamedTuple):
 
 
 class History:
-    """A text and its changes.
+    """A text and the gestures that changed it.
 
     Parameters
     ----------
@@ -113,7 +113,7 @@ class History:
 
     def __init__(self, text: str) -> None:
         self.text = text
-        #: Number of the text: each change, and what is undone or redone, gives the next one.
+        #: Number of the present text, from 1: each change, undo and redo gives the next one.
         self.version = 1
         self._done: list[_Entry] = []
         self._undone: list[_Entry] = []
@@ -130,7 +130,7 @@ class History:
         return self._undone[-1].gesture if self._undone else ""
 
     def change(self, text: str, gesture: str, *, continues: bool = False) -> bool:
-        """Make a new text the present one, and return whether it differs from the one before.
+        """Replace the text, and return whether the new one differs.
 
         Parameters
         ----------
@@ -139,7 +139,7 @@ class History:
         gesture
             Name of the gesture for people.
         continues
-            Whether it belongs to the latest entry, if that is of the same gesture.
+            Whether the change belongs to the latest entry if that has the same name, as typing does.
         """
         if text == self.text:
             return False
@@ -149,11 +149,11 @@ class History:
         else:
             self._done.append(_Entry(gesture, (change,)))
         self._undone.clear()
-        self._becomes(text)
+        self._set_text(text)
         return True
 
     def undo(self) -> str:
-        """Take the latest gesture back, and return its name; empty if there is none."""
+        """Undo the latest gesture, and return its name; empty if there is none."""
         if not self._done:
             return ""
         entry = self._done.pop()
@@ -161,11 +161,11 @@ class History:
         text = self.text
         for change in reversed(entry.changes):
             text = change.undo(text)
-        self._becomes(text)
+        self._set_text(text)
         return entry.gesture
 
     def redo(self) -> str:
-        """Make the gesture that was taken back last again, and return its name; empty if there is none."""
+        """Redo the gesture that was undone last, and return its name; empty if there is none."""
         if not self._undone:
             return ""
         entry = self._undone.pop()
@@ -173,11 +173,18 @@ class History:
         text = self.text
         for change in entry.changes:
             text = change.do(text)
-        self._becomes(text)
+        self._set_text(text)
         return entry.gesture
 
-    def rebased(self, text: str, version: int) -> str:
-        """The text that someone made of an earlier version, with what has changed since.
+    def rebase(self, text: str, version: int) -> str:
+        """Merge a text that somebody made of an earlier version with the changes since that version.
+
+        Parameters
+        ----------
+        text
+            Text that was made of the earlier version.
+        version
+            Number of the earlier version.
 
         Raises
         ------
@@ -189,10 +196,10 @@ class History:
         base = self._texts.get(version) if isinstance(version, int) else None
         if base is None:
             raise WrongValue(version, f"a version from {min(self._texts)} to {self.version}", None, "version")
-        return merged(base, text, self.text)
+        return merge_texts(base, text, self.text)
 
-    def _becomes(self, text: str) -> None:
+    def _set_text(self, text: str) -> None:
         self.text = text
         self.version += 1
         self._texts[self.version] = text
-        self._texts.pop(self.version - _REMEMBERED, None)
+        self._texts.pop(self.version - _KEPT_VERSIONS, None)

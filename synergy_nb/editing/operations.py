@@ -1,9 +1,9 @@
-"""Operations on the text of a plan, as values: what people do to a plan in an editor, each applied to the present text.
+"""The operations by which an editor changes the text of a plan: add an operator, connect two, set a field and so on.
 
-An operation names operators by id, so operations that two people or programs make at the same time merge; one whose
-operator is gone is answered with a problem, and changes nothing.
+An operation names operators by their ids. So operations that two people or programs make at the same time can both be
+applied; one whose operator no longer exists gives a problem, and changes nothing.
 
->>> parsed([{"op": "connect", "from": "packets", "to": "filter"}])
+>>> parse_operations([{"op": "connect", "from": "packets", "to": "filter"}])
 [Connect(start='packets', end='filter', port=None)]
 """
 
@@ -31,17 +31,17 @@ __all__ = [
     "Remove",
     "Rename",
     "Set",
-    "parsed",
+    "parse_operations",
 ]
 
 
 class EditError(SynergyError, ValueError):
-    """Operations cannot be applied to the text of a plan; nothing has changed.
+    """Operations cannot be applied to the text of a plan, which has not changed.
 
     Parameters
     ----------
     problems
-        Problems, each with the operator and the field.
+        Problems of the operations, each with operator and field.
     """
 
     def __init__(self, problems: Iterable[Problem]) -> None:
@@ -53,7 +53,7 @@ class EditError(SynergyError, ValueError):
 
 
 class Operation(msgspec.Struct, frozen=True, forbid_unknown_fields=True, tag_field="op", kw_only=True):
-    """Base of the operations; as JSON, its field ``op`` is the name of the class in small letters."""
+    """Base of the operations; in JSON, the field ``op`` holds the name of the class in small letters."""
 
 
 class Add(Operation, frozen=True, tag="add"):
@@ -64,11 +64,11 @@ class Add(Operation, frozen=True, tag="add"):
     kind
         Kind of the operator.
     operator
-        Wanted id; a number makes it unique. Default: the kind.
+        Wanted id of the operator; if it is taken, it gets a number. Default: the kind.
     fields
-        Field to value: YAML text, or a value.
+        Name of each field to its YAML text or its value.
     inputs
-        Ids of the operators that it reads.
+        Ids of the operators that the new one reads.
     """
 
     kind: str
@@ -77,8 +77,18 @@ class Add(Operation, frozen=True, tag="add"):
     inputs: list[str] = []
 
 
-class Between(msgspec.Struct, frozen=True, forbid_unknown_fields=True, rename={"start": "from", "end": "to"}):
-    """An edge: the operator that is read, the one that reads it, and the number of its input from 0."""
+class Edge(msgspec.Struct, frozen=True, forbid_unknown_fields=True, rename={"start": "from", "end": "to"}):
+    """An edge of the graph of a plan.
+
+    Parameters
+    ----------
+    start
+        Id of the operator that is read, in JSON ``from``.
+    end
+        Id of the operator that reads it, in JSON ``to``.
+    port
+        Number of the input of ``end``, from 0; None: the first one that reads ``start``.
+    """
 
     start: str
     end: str
@@ -86,27 +96,33 @@ class Between(msgspec.Struct, frozen=True, forbid_unknown_fields=True, rename={"
 
 
 class Insert(Operation, frozen=True, tag="insert"):
-    """Add an operator on an edge, which reads the start of the edge, and which its end reads instead.
+    """Add an operator on an edge: the new one reads the start of the edge, and the end of the edge reads the new one.
 
     Parameters
     ----------
     kind, operator, fields
         Kind, wanted id and fields of the operator, see :class:`Add`.
     inputs
-        Ids of further operators that it reads.
+        Ids of further operators that the new one reads.
     between
-        Edge: ``{"from": id, "to": id, "port": number of the input or None}``.
+        Edge on which the operator is inserted.
     """
 
     kind: str
-    between: Between
+    between: Edge
     operator: str | None = None
     fields: dict[str, Any] = {}
     inputs: list[str] = []
 
 
 class Remove(Operation, frozen=True, tag="remove"):
-    """Remove an operator; the readers of one with a single input read this input instead."""
+    """Remove an operator; if it had a single input, its readers then read that.
+
+    Parameters
+    ----------
+    operator
+        Id of the operator.
+    """
 
     operator: str
 
@@ -121,7 +137,7 @@ class Connect(Operation, frozen=True, tag="connect", rename={"start": "from", "e
     end
         Id of the operator that reads it, in JSON ``to``.
     port
-        Number of the input, from 0; one that is taken is replaced. None: the next one, or the only one.
+        Number of the input of ``end``, from 0; a taken one is replaced. None: the next free one, otherwise the last.
     """
 
     start: str
@@ -138,7 +154,15 @@ class Disconnect(Operation, frozen=True, tag="disconnect", rename={"start": "fro
 
 
 class Rename(Operation, frozen=True, tag="rename"):
-    """Give an operator another id; its readers follow."""
+    """Change the id of an operator, also where others name it as their input.
+
+    Parameters
+    ----------
+    operator
+        Present id.
+    to
+        New id.
+    """
 
     operator: str
     to: str
@@ -154,7 +178,7 @@ class Set(Operation, frozen=True, tag="set"):
     field
         Field, such as ``where``, or one entry of a field, such as ``columns.total``.
     value
-        YAML text or a value; None removes the field.
+        YAML text or value of the field; None removes the field.
     """
 
     operator: str
@@ -163,49 +187,74 @@ class Set(Operation, frozen=True, tag="set"):
 
 
 class Qos(Operation, frozen=True, tag="qos"):
-    """Set a field of the QoS requirement; a value of None removes it."""
+    """Set a field of the QoS requirement.
+
+    Parameters
+    ----------
+    field
+        Name of the field, such as ``delay``.
+    value
+        YAML text or value of the field; None removes the field.
+    """
 
     field: str
     value: Any = None
 
 
 class Name(Operation, frozen=True, tag="name"):
-    """Set the name of the plan."""
+    """Set the name of the plan.
+
+    Parameters
+    ----------
+    value
+        New name.
+    """
 
     value: str
 
 
 class Paste(Operation, frozen=True, tag="paste"):
-    """Add the operators of a YAML text, such as that of :func:`copied`; ids that are taken get a number."""
+    """Add the operators of a YAML text, such as that of :func:`~synergy_nb.editing.applying.copy_operators`.
+
+    Parameters
+    ----------
+    yaml
+        YAML text of operators; ids that are taken get a number.
+    """
 
     yaml: str
 
 
-_ANY: Final[Any] = Add | Insert | Remove | Connect | Disconnect | Rename | Set | Qos | Name | Paste
-_MOST: Final = 1000  # operations of one gesture
+_OPERATIONS: Final[Any] = Add | Insert | Remove | Connect | Disconnect | Rename | Set | Qos | Name | Paste
+_MOST_OPERATIONS: Final = 1000  # largest number of operations of one gesture
 
 
-def parsed(operations: Any) -> list[Operation]:
-    """Operations of JSON values, or as they are.
+def parse_operations(operations: Any) -> list[Operation]:
+    """Read operations.
+
+    Parameters
+    ----------
+    operations
+        Operations, or JSON values that describe them: one, or a list.
 
     Raises
     ------
     EditError
-        If one is none.
+        If a value describes no operation, or there are too many.
     """
     given = list(operations) if isinstance(operations, (list, tuple)) else [operations]
     found: list[Operation] = []
     problems = []
-    if len(given) > _MOST:
-        raise EditError([Problem("", "operations", len(given), f"at most {_MOST} operations at once")])
+    if len(given) > _MOST_OPERATIONS:
+        raise EditError([Problem("", "operations", len(given), f"at most {_MOST_OPERATIONS} operations at once")])
     for number, each in enumerate(given, start=1):
         if isinstance(each, Operation):
             found.append(each)
             continue
         try:
-            found.append(msgspec.convert(each, _ANY))
+            found.append(msgspec.convert(each, _OPERATIONS))
         except (msgspec.ValidationError, TypeError, RecursionError) as error:
-            kinds = [str(kind.__struct_config__.tag) for kind in _ANY.__args__]
+            kinds = [str(kind.__struct_config__.tag) for kind in _OPERATIONS.__args__]
             stated = each.get("op") if isinstance(each, Mapping) else None
             known = isinstance(stated, str) and stated in kinds
             expected = (

@@ -1,8 +1,8 @@
-"""The first rows of any stream of a plan: its operators execute the first tuples of each source, here and at once.
+"""Samples: the first rows of any stream of a plan, computed in this process while the plan is edited.
 
-The logic is that of peers (:mod:`synergy_nb.dataflow.operators`), without peers: no stream is paced, ``delay`` does not
-wait, and keys are stand-ins. Each source ends after :data:`TAKEN` tuples, so windows that are open then have results of
-fewer tuples than they will have.
+The operators execute by the logic that peers use (:mod:`synergy_nb.dataflow.operators`), but no stream is paced,
+``delay`` does not wait, and all keys are one fixed key. Each source ends after :data:`LARGEST_SAMPLE` tuples, so the
+last windows have results of fewer tuples than they would have in a run.
 """
 
 from __future__ import annotations
@@ -24,17 +24,17 @@ from synergy_nb.plan import Operator, Plan
 from synergy_nb.traces import packets
 from synergy_nb.traces.reading import open_trace
 
-__all__ = ["TAKEN", "Sample", "SampleError", "sampled"]
+__all__ = ["LARGEST_SAMPLE", "Sample", "SampleError", "compute_sample"]
 
 #: Largest number of tuples that are taken from each source.
-TAKEN: Final = 10_000
-_AT_ONCE: Final = 500  # tuples of a batch, so that the first rows come soon
-_EXACT: Final = 2**53  # integers up to which a page has each one
-_STAND_IN: Final = b"a stand-in for a key, for samples only"
+LARGEST_SAMPLE: Final = 10_000
+_BATCH_ROWS: Final = 500  # rows of a batch: few, so that the first results come soon
+_LARGEST_EXACT: Final = 2**53  # JavaScript has all integers up to this one
+_KEY: Final = b"a stand-in for a key, for samples only"  # instead of each key of the plan
 
 
 class SampleError(SynergyError, ValueError):
-    """A stream has no sample; the text says why."""
+    """A stream has no sample; the message says why."""
 
 
 class Sample(NamedTuple):
@@ -45,11 +45,11 @@ class Sample(NamedTuple):
     columns
         Names of the columns.
     rows
-        Values of each row, as JSON has them: times as text, bytes in hexadecimal.
+        Values of each row as JSON: times as text, bytes in hexadecimal.
     taken
-        Tuples taken from the sources.
+        Number of tuples taken from all sources.
     note
-        Remark for people: why there are few rows, or none.
+        Sentence for people that says why there are fewer rows than wanted; otherwise empty.
     """
 
     columns: list[str]
@@ -58,7 +58,7 @@ class Sample(NamedTuple):
     note: str
 
 
-def sampled(
+def compute_sample(
     plan: Plan,
     operator: str,
     *,
@@ -76,35 +76,35 @@ def sampled(
     operator
         Id of the operator.
     clock
-        Function that returns seconds that never step back.
+        Function that returns the time of a monotonic clock, seconds.
     rows
-        Number of rows.
+        Largest number of rows of the sample.
     seconds
-        Time after which no more tuples are taken, seconds.
+        Time after which no more tuples are taken from the sources, seconds.
     given
-        Source of connector ``python`` to a function that returns its rows, as its columns declare them.
+        Id of a source with the connector ``python`` to a function that returns its rows, with the declared columns.
 
     Raises
     ------
     SampleError
         If the operator is unknown, a source has no rows before it runs, or an operator fails.
     """
-    if isinstance(rows, bool) or not isinstance(rows, int) or not 1 <= rows <= TAKEN:
-        raise SampleError(f"rows: {rows!r}; expected an integer from 1 to {TAKEN}")
+    if isinstance(rows, bool) or not isinstance(rows, int) or not 1 <= rows <= LARGEST_SAMPLE:
+        raise SampleError(f"rows: {rows!r}; expected an integer from 1 to {LARGEST_SAMPLE}")
     if operator not in plan.operators:
         raise SampleError(f"sample: {operator!r}; expected an operator without problems ({', '.join(plan.operators)})")
     until = clock() + seconds
-    needed = _needed(plan, operator)
+    needed = _operator_and_its_inputs(plan, operator)
     try:
-        return _Run(plan, operator, needed, rows, given or {}).sample(lambda: clock() >= until, seconds)
+        return _SampleRun(plan, operator, needed, rows, given or {}).sample(lambda: clock() >= until, seconds)
     except SampleError:
         raise
     except ANYTHING as error:
         raise SampleError(f"sample of {operator!r}: {error_reason(error)}") from error
 
 
-def _needed(plan: Plan, operator: str) -> list[Operator]:
-    """The operator and all that it needs, inputs before their readers."""
+def _operator_and_its_inputs(plan: Plan, operator: str) -> list[Operator]:
+    """The operator and all operators upstream of it, each before its readers."""
     wanted = {operator}
     for each in reversed(plan.operators.values()):
         if each.id in wanted:
@@ -112,8 +112,8 @@ def _needed(plan: Plan, operator: str) -> list[Operator]:
     return [each for each in plan.operators.values() if each.id in wanted]
 
 
-class _Run:
-    """Operators that execute the first tuples of their sources."""
+class _SampleRun:
+    """One computation of a sample: operators that execute the first tuples of their sources."""
 
     def __init__(
         self,
@@ -123,24 +123,27 @@ class _Run:
         rows: int,
         given: Mapping[str, Callable[[], pl.DataFrame]],
     ) -> None:
-        self.plan, self.target, self.wanted = plan, target, rows
-        keys = {str(each.params["key"]): _STAND_IN for each in needed if "key" in each.params}
+        self.plan = plan
+        self.target = target  # id of the operator whose stream is wanted
+        self.wanted_rows = rows
+        keys = {str(each.params["key"]): _KEY for each in needed if "key" in each.params}
         self.logic: dict[str, OperatorLogic] = {
             each.id: create(each, plan, keys=keys, wait=lambda _: None) for each in needed if each.inputs
         }
+        #: Operator id to its readers, each with the number of its input.
         self.readers: dict[str, list[tuple[str, int]]] = {each.id: [] for each in needed}
         for each in needed:
             for port, up in enumerate(each.inputs):
                 self.readers[up].append((each.id, port))
-        self.sources = {each.id: _items(each, given) for each in needed if not each.inputs}
-        self.found: list[pl.DataFrame] = []
-        self.number = 0
-        self.taken = 0
+        self.sources = {each.id: _first_items(each, given) for each in needed if not each.inputs}
+        self.found: list[pl.DataFrame] = []  # rows of the wanted stream
+        self.found_rows = 0
+        self.taken = 0  # tuples
 
     def sample(self, over: Callable[[], bool], seconds: float) -> Sample:
-        """Take tuples until there are enough rows, the sources end, or the time is over."""
+        """Take tuples until there are enough rows, the sources end, or ``over()`` says that the time is up."""
         running, late = dict(self.sources), False
-        while running and self.number < self.wanted and not late:
+        while running and self.found_rows < self.wanted_rows and not late:
             for name, items in list(running.items()):
                 item = next(items, None)
                 if item is None:
@@ -150,58 +153,61 @@ class _Run:
                     self.taken += item.rows
                 self.deliver(name, item)
                 late = over()
-                if late or self.number >= self.wanted:
+                if late or self.found_rows >= self.wanted_rows:
                     break
-        few = self.number < self.wanted
+        few = self.found_rows < self.wanted_rows
         if late and few:
-            for name in running:  # windows that are open have results
+            for name in running:  # the ends of the sources close the windows that are open
                 self.deliver(name, Punctuation(END, 2**62, 0.0))
         columns = list(self.plan.schema(self.target))
-        rows = [[_json(value) for value in row] for table in self.found for row in table.select(columns).iter_rows()]
+        rows = [
+            [_json_value(value) for value in row] for table in self.found for row in table.select(columns).iter_rows()
+        ]
         note = ""
         if late and few:
             note = f"stopped after {seconds:g} s, at {self.taken} tuples"
         elif few:
             note = f"all of the first {self.taken} tuples of the source{'s' * (len(self.sources) > 1)}"
-        return Sample(columns, rows[: self.wanted], self.taken, note)
+        return Sample(columns, rows[: self.wanted_rows], self.taken, note)
 
     def deliver(self, name: str, item: Item) -> None:
         """Pass an item of an operator's stream on to its readers."""
         if name == self.target:
             if isinstance(item, Batch):
-                self.found.append(item.table.head(self.wanted - self.number))
-                self.number += self.found[-1].height
+                self.found.append(item.table.head(self.wanted_rows - self.found_rows))
+                self.found_rows += self.found[-1].height
             return
         for reader, port in self.readers[name]:
             for made in self.logic[reader].execute(port, item):
                 self.deliver(reader, made)
 
 
-def _items(operator: Operator, given: Mapping[str, Callable[[], pl.DataFrame]]) -> Iterator[Item]:
-    """The first tuples of a source, each batch followed by the time that no later one precedes."""
+def _first_items(operator: Operator, given: Mapping[str, Callable[[], pl.DataFrame]]) -> Iterator[Item]:
+    """The first tuples of a source in batches, and a punctuation after each batch."""
     params = operator.params
     match params["connector"]:
         case "packets":
             wanted = packets.parameters(params)
-            few = msgspec.structs.replace(wanted, count=min(wanted.count or TAKEN, TAKEN))
-            return packets.generate(few, _AT_ONCE)
+            few = msgspec.structs.replace(wanted, count=min(wanted.count or LARGEST_SAMPLE, LARGEST_SAMPLE))
+            return packets.generate(few, _BATCH_ROWS)
         case "trace":
             trace = open_trace(params)
-            return _batches(_first(trace.rows()), ordered=params.get("lateness") is None)
+            return _batches(_first_rows(trace.rows()), ordered=params.get("lateness") is None)
         case "python":
             if operator.id not in given:
                 expected = "a table as source(rows); other rows come when the plan is submitted"
                 raise SampleError(f"operator {operator.id!r}, rows: missing; expected {expected}")
-            return _batches(given[operator.id]().head(TAKEN), ordered=True)
+            return _batches(given[operator.id]().head(LARGEST_SAMPLE), ordered=True)
         case _:
             raise SampleError(
                 f"operator {operator.id!r}: measurements of peers; expected a source with rows before it runs"
             )
 
 
-def _first(tables: Iterator[pl.DataFrame]) -> pl.DataFrame:
+def _first_rows(tables: Iterator[pl.DataFrame]) -> pl.DataFrame:
+    """The first rows of a trace, at most :data:`LARGEST_SAMPLE`."""
     found: list[pl.DataFrame] = []
-    left = TAKEN
+    left = LARGEST_SAMPLE
     while left > 0 and (table := next(tables, None)) is not None:
         found.append(table.head(left))
         left -= found[-1].height
@@ -211,24 +217,25 @@ def _first(tables: Iterator[pl.DataFrame]) -> pl.DataFrame:
 
 
 def _batches(table: pl.DataFrame, *, ordered: bool) -> Iterator[Item]:
-    """Cut a table into items; it is sorted by time first if the stream is in that order."""
+    """Divide a table into batches and punctuations; it is sorted by time first if the stream is ordered."""
     table = table.sort("time", maintain_order=True) if ordered else table
     times = table.get_column("time").cast(pl.Int64)
-    for start in range(0, table.height, _AT_ONCE):
-        yield Batch(table.slice(start, _AT_ONCE), start, 0.0)
-        end = start + _AT_ONCE
+    for start in range(0, table.height, _BATCH_ROWS):
+        yield Batch(table.slice(start, _BATCH_ROWS), start, 0.0)
+        end = start + _BATCH_ROWS
         if end < table.height and ordered:
             yield Punctuation(int(times[end]), end, 0.0)
     yield Punctuation(END, table.height, 0.0)
 
 
-def _json(value: Any) -> Any:
+def _json_value(value: Any) -> Any:
+    """A value as JSON has it; numbers that JavaScript does not have exactly become text."""
     if isinstance(value, dt.datetime):
         return value.isoformat(sep=" ")
     if isinstance(value, bytes):
         return value.hex()
     if isinstance(value, float) and not math.isfinite(value):
         return str(value)
-    if isinstance(value, int) and not isinstance(value, bool) and abs(value) > _EXACT:
+    if isinstance(value, int) and not isinstance(value, bool) and abs(value) > _LARGEST_EXACT:
         return str(value)
     return value

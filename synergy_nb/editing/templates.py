@@ -1,4 +1,4 @@
-"""Plans to start from: the plan of the quickstart, and the queries of ``notebooks/plans``."""
+"""Templates of an editor, which are plans to start from: that of the quickstart, and those of ``notebooks/plans``."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from synergy_nb.plan.plan_file import read
 
 __all__ = ["Template", "templates"]
 
-_FIRST: Final = "top_pairs"
+_FIRST_TEMPLATE: Final = "top_pairs"
 
 
 class Template(NamedTuple):
@@ -20,11 +20,11 @@ class Template(NamedTuple):
     Parameters
     ----------
     name
-        Name of its file, without the ending.
+        Name of the file of the plan, without its suffix.
     title
-        Title for people.
+        Title of the plan for people.
     text
-        YAML text.
+        YAML text of the plan.
     """
 
     name: str
@@ -34,11 +34,11 @@ class Template(NamedTuple):
 
 @cache
 def templates() -> tuple[Template, ...]:
-    """All templates: those that a wheel holds, or the files of the checkout that they are made from."""
+    """All templates: those that the wheel holds or, in a checkout, the files that it is built from."""
     packaged = list((Path(str(resources.files("synergy_nb.editing"))) / "templates").glob("*.yaml"))
     notebooks = Path(__file__).resolve().parents[2] / "notebooks"
     files = packaged or [notebooks / "top_pairs.yaml", *(notebooks / "plans").glob("*.yaml")]
-    files.sort(key=lambda file: (file.stem != _FIRST, file.stem))
+    files.sort(key=lambda file: (file.stem != _FIRST_TEMPLATE, file.stem))
     found = []
     for file in files:
         if file.is_file():
@@ -48,7 +48,7 @@ def templates() -> tuple[Template, ...]:
 
 
 def _title(text: str) -> str:
-    """First sentence of the comment at the top, or the name of the plan."""
+    """Title of a plan: the first sentence of the comment at the top of its text, or its name."""
     lines = []
     for line in text.splitlines():
         if not line.startswith("#") or line == "#":

@@ -2,11 +2,12 @@
 
 Theory of operation
 -------------------
-The document is the YAML text of a plan (:mod:`synergy_nb.editing.document`). Pages and programs send operations
-(:mod:`synergy_nb.editing.operations`); the editor applies them to the present text, finds what is known of the new one,
-and sends both to all pages as the trait ``document``, which has a version. Pages show edits at once, and drop their own
-guess when the document of that version arrives. The answer to each message of a page is a custom message with the
-``id`` of the question, sent before the document. What takes long (samples, costs, submissions) runs beside the program.
+The document is the YAML text of a plan (:mod:`synergy_nb.editing.document`). A *page* is one display of the editor in a
+browser. Pages and programs send operations (:mod:`synergy_nb.editing.operations`). The editor applies them to the
+present text, analyses the new text, and sends text and analysis to all pages as the trait ``document``, which has a
+version. A page shows its own edit at once, as it expects it, and replaces that when the document of the version
+arrives. Each message of a page has an ``id`` and is answered by a custom message with the same ``id``, which is sent
+before the document. Slow work (samples, costs, submissions) runs in a thread, so that the program does not wait.
 
 The notebook's file holds a small loader, as for the live view, and a static picture for viewers that cannot run it.
 """
@@ -26,7 +27,7 @@ import traitlets
 
 from synergy_nb.editing.document import PlanDocument, gesture_of, problem_row
 from synergy_nb.editing.forms import forms
-from synergy_nb.editing.operations import EditError, Operation, parsed
+from synergy_nb.editing.operations import EditError, Operation, parse_operations
 from synergy_nb.editing.plan_text import EMPTY
 from synergy_nb.editing.templates import templates
 from synergy_nb.errors import SynergyError
@@ -79,7 +80,7 @@ class PlanEditor(StillView):
         self._runs = runs
         self._running: list[RunningPlan] = []  # the latest last
         self._closed = False
-        #: Function that runs another one beside the program.
+        #: Function that runs another one in a thread; a test may replace it.
         self._beside: Callable[[Callable[[], None]], None] = _in_thread
         try:
             version = bundle("planeditor")[0]
@@ -140,7 +141,7 @@ class PlanEditor(StillView):
 
     @property
     def saved(self) -> bool:
-        """Whether the text is that of the file, or the one that the editor was opened with."""
+        """Whether the text is that of the file or, before the first save, that with which the editor was opened."""
         return self._document.saved
 
     @property
@@ -169,17 +170,17 @@ class PlanEditor(StillView):
         EditError
             If one cannot be applied; it holds all problems.
         """
-        wanted = parsed(operations)
+        wanted = parse_operations(operations)
         with self._changing():
             self._document.apply_all(wanted, gesture)
 
     def undo(self) -> str:
-        """Take the latest gesture back; return its name, empty if there is none."""
+        """Undo the latest gesture, and return its name; empty if there is none."""
         with self._changing():
             return self._document.undo()
 
     def redo(self) -> str:
-        """Make the gesture again that was taken back last; return its name, empty if there is none."""
+        """Redo the gesture that was undone last, and return its name; empty if there is none."""
         with self._changing():
             return self._document.redo()
 
@@ -201,7 +202,7 @@ class PlanEditor(StillView):
         Raises
         ------
         EditError
-            If there is no path, or it ends otherwise.
+            If there is no path, or it has another suffix.
         PlanError
             If Python is wanted of a text that is no valid plan.
         """
@@ -214,14 +215,14 @@ class PlanEditor(StillView):
         Parameters
         ----------
         operator
-            Id of the operator; it and all that it needs may have no problem.
+            Id of the operator; neither it nor an operator upstream may have a problem.
         rows
-            Number of rows.
+            Largest number of rows of the sample.
 
         Raises
         ------
         SampleError
-            If there is no sample; the text says why.
+            If the stream has no sample; the message says why.
         """
         return self._document.sample(operator, rows, time.monotonic)
 
@@ -271,7 +272,7 @@ class PlanEditor(StillView):
         return self._document.to_svg()
 
     def use(self, runs: PlanRuns | None) -> None:
-        """Submit to another cluster from now on, or to none."""
+        """Submit plans to another cluster from now on, or to none."""
         with self._lock:
             self._runs = runs
             self.catalogue = self._forms()
@@ -287,7 +288,7 @@ class PlanEditor(StillView):
         self.__dict__.pop("_repr_mimebundle_", None)  # closing hides it, but the last state can still be shown
 
     def __repr__(self) -> str:
-        found, last = self._document.analysis, self._document.readable
+        found, last = self._document.analysis, self._document.last_readable
         number = len(found.problems)
         state = "valid" if found.plan is not None else f"{number} problem{'s' if number != 1 else ''}"
         return f"<PlanEditor {last.name!r}: {len(last.operators)} operators, {state}>"
@@ -334,7 +335,7 @@ class PlanEditor(StillView):
             self._beside(lambda: self._answer(content, long[kind]))
 
     def _answer(self, content: Mapping[str, Any], work: Callable[[Mapping[str, Any]], dict[str, Any]]) -> None:
-        """Answer what takes long; an error is the answer, too."""
+        """Answer a message whose answer needs slow work; an error is an answer, too."""
         kind = {"submit": "submitted", "stop": "stopped"}.get(str(content["type"]), str(content["type"]))
         about = {"operator": str(content.get("operator"))} if kind == "sample" else {}
         try:
@@ -347,7 +348,7 @@ class PlanEditor(StillView):
         self.send({"type": kind, "id": question.get("id"), **contents})
 
     def _applied(self, question: Mapping[str, Any], problems: Iterable[Problem] = (), **contents: Any) -> None:
-        """Answer an edit, and then send its document."""
+        """Answer a change of the text, and then send the new document."""
         wrong = list(problems)
         if wrong:
             contents |= {"problem": "\n".join(map(str, wrong)), "problems": [problem_row(each, None) for each in wrong]}
@@ -356,7 +357,7 @@ class PlanEditor(StillView):
 
     def _edit(self, content: Mapping[str, Any]) -> None:
         try:
-            operations = parsed(content.get("operations"))
+            operations = parse_operations(content.get("operations"))
         except EditError as error:
             self._applied(content, error.problems)
             return
@@ -370,7 +371,7 @@ class PlanEditor(StillView):
             self._applied(content, [Problem("", "yaml", type(text).__name__, "the text of a plan")])
             return
         try:
-            text = history.rebased(text, content.get("version", history.version))
+            text = history.rebase(text, content.get("version", history.version))
         except WrongValue as wrong:
             self._applied(content, [Problem("", wrong.field, wrong.value, wrong.expected)])
             return
@@ -438,7 +439,7 @@ class PlanEditor(StillView):
         return self._runs
 
     def _show(self, live: dict[str, Any]) -> None:
-        """Draw how the application runs that was submitted last; its draft ends with it."""
+        """Show how the application that was submitted last runs; when it has ended, the plan is no longer its draft."""
         self.live = live
         if self._running and self.document["running"] != (not self._running[-1].ended):
             self.document = self._contents()
@@ -453,9 +454,9 @@ class PlanEditor(StillView):
     def _contents(self) -> dict[str, Any]:
         latest = self._running[-1] if self._running else None
         draft = None
-        if latest is not None and not latest.ended and self._document.readable.known is not None:
-            found = self._document.readable
-            present = self._document.analysis.plan or found.known
+        if latest is not None and not latest.ended and self._document.last_readable.valid_part is not None:
+            found = self._document.last_readable
+            present = self._document.analysis.plan or found.valid_part
             assert present is not None
             draft = draft_of(present, latest.followed.plan, [each.id for each in found.operators])
         return {**self._document.contents(), "running": latest is not None and not latest.ended, "draft": draft}
