@@ -38,10 +38,18 @@ def until(condition: Callable[[], object], application: Application) -> None:
 
 @pytest.mark.slow
 def test_knobs_change_what_runs(cluster: Cluster, application: Application) -> None:
+    def slow_at(peer: str) -> bool:
+        found = cluster.events().of(PeerMeasured)
+        here = [part for event in found if event.peer == cluster.peers[peer] for part in event.components]
+        return any(part.processing_s > 0.01 for part in here if part.operator == "work")
+
     until(lambda: application.qos().get("tuples", 0) > 20, application)
     cluster.cost(application, "work", "15 ms")  # 100 tuples/s need 1.5 cores
     until(lambda: application.qos()["delay_max_s"] > 0.4, application)
     assert application.qos()["miss_rate"] > 0.0
+    cluster.move(application, "work", "peer-1")
+    until(lambda: slow_at("peer-1"), application)
+    cluster.move(application, "work", "peer-3")
     cluster.cost(application, "work", 0.0)
 
     def measured() -> list[PeerMeasured]:

@@ -81,9 +81,10 @@ def test_the_chosen_graph_is_the_one_that_was_set_up(
     placed = messages.moments[chosen[0].chosen].placed
     assert placed == chosen[0].peers
     assert all(graph.since <= chosen[0].chosen for graph in messages.graphs)
-    last, dead = state_at(messages, len(messages.moments) - 1)
+    last, dead, absent = state_at(messages, len(messages.moments) - 1)
     assert last == taken_over[1].graph
     assert dead == {taken_over[2]}
+    assert absent == set()
 
 
 @pytest.mark.parametrize("origin", ["messages", "events"])

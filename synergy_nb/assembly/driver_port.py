@@ -11,7 +11,7 @@ from synergy_nb.algorithms.replication.stream_collection import StreamCollection
 from synergy_nb.control import driver_messages as driver
 from synergy_nb.control.ledger import Ledger
 from synergy_nb.control.peer import Peer, Protocol, key_of
-from synergy_nb.events import LinkMeasured
+from synergy_nb.events import LinkMeasured, PeerJoined, PeerLeft
 from synergy_nb.lifecycle.engine_choice import SparkOffer
 from synergy_nb.lifecycle.requests import Requests
 from synergy_nb.lifecycle.resilient_placement import ResilientPlacement
@@ -90,6 +90,8 @@ class DriverPort(Protocol):
         self._bandwidth = bandwidth
         self._supports = supports
         self.spark: SparkOffer | None = None
+        self._joining: driver.JoinRing | None = None  # command that is not carried out yet
+        parts.pastry.on_joined.append(self._joined)
         session, copies, streams = parts.session, parts.session.copies, parts.streams
         self.handlers = {
             driver.JoinRing: self._join,
@@ -134,8 +136,15 @@ class DriverPort(Protocol):
     # -- the ring ----------------------------------------------------------------------------------------------------
 
     def _join(self, _driver: str, message: driver.JoinRing) -> None:
+        if not self._parts.pastry.joined:
+            self._joining = message
         self._parts.pastry.join(message.contact)
         self._offer()
+
+    def _joined(self) -> None:
+        if self._joining is not None:
+            self.peer.record(PeerJoined, self.peer.address, contact=self._joining.contact or "")
+            self._joining = None
 
     def _offer(self) -> None:
         for component in self._components:
@@ -144,6 +153,8 @@ class DriverPort(Protocol):
 
     def _leave(self, _driver: str, _message: driver.LeaveRing) -> None:
         self._parts.loads.withdraw()
+        if self._parts.pastry.joined:
+            self.peer.record(PeerLeft, self.peer.address)
         self._parts.pastry.leave()
 
     def _find_hosts(self, _driver: str, message: driver.LookUpHosts) -> None:

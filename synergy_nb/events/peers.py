@@ -26,6 +26,8 @@ __all__ = [
     "MessageRefused",
     "PeerAnswers",
     "PeerDeclaredDead",
+    "PeerJoined",
+    "PeerLeft",
     "PeerMeasured",
     "PeerRefutedDeath",
     "PeerSilent",
@@ -163,6 +165,16 @@ class PeerStarted(Event, frozen=True, gc=False):
     """The subject, a peer with the readable ``name``, has started."""
 
     name: str
+
+
+class PeerJoined(Event, frozen=True, gc=False):
+    """The subject has joined the ring through the peer ``contact``; empty: it has begun a ring."""
+
+    contact: str
+
+
+class PeerLeft(Event, frozen=True, gc=False):
+    """The subject leaves the ring, and has announced that to the others."""
 
 
 class PeerDeclaredDead(Event, frozen=True, gc=False):

@@ -49,7 +49,7 @@ class Key(msgspec.Struct, frozen=True):
     ring
         Place of its key on the ring, from 0 to 1.
     root
-        Name of the peer whose key is nearest to it, among the peers that lived at the beginning.
+        Name of the peer whose key is nearest to it, among the peers that were in the ring at the beginning.
     """
 
     name: str
@@ -93,7 +93,7 @@ class Moment(msgspec.Struct, frozen=True):
         Time since the submission, seconds.
     kind
         Kind for the legend: ``command``, ``look-up``, ``probe``, ``graph``, ``set-up``, ``replicas``, ``move``,
-        ``run`` or ``death``.
+        ``run``, ``death`` or ``ring``.
     sender, to
         Names of the peers between which it travels; both the same, or one empty, where nothing travels.
     title, text
@@ -107,7 +107,9 @@ class Moment(msgspec.Struct, frozen=True):
     placed
         Operator to the peer that executes it from now on; None where that did not change.
     dead, alive
-        Peers that were declared dead, or came back.
+        Peers that were declared dead, or came back. The first moment has those that were dead before it.
+    joined, left
+        Peers that joined the ring, or left it. The first moment has as ``left`` those that are not in the ring then.
     received
         Whether somebody received it.
     """
@@ -124,6 +126,8 @@ class Moment(msgspec.Struct, frozen=True):
     placed: dict[str, str] | None = None
     dead: tuple[str, ...] = ()
     alive: tuple[str, ...] = ()
+    joined: tuple[str, ...] = ()
+    left: tuple[str, ...] = ()
     received: bool = True
 
 

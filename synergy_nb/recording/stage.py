@@ -33,7 +33,10 @@ from synergy_nb.recording.replay import Step, compare
 from synergy_nb.recording.stepping import Handled, Names, Tone, handled, requests_of
 from synergy_nb.reporting.formatting import counted, seconds, share
 
-__all__ = ["replay", "replay_events", "replay_file"]
+__all__ = ["LIVES", "replay", "replay_events", "replay_file"]
+
+#: Events that say which peers are in the ring: they are moments of every replay.
+LIVES: Final = (events.PeerDeclaredDead, events.PeerRefutedDeath, events.PeerJoined, events.PeerLeft)
 
 #: Module of a message to the kind of its moments.
 _KINDS: Final = {
@@ -67,7 +70,7 @@ def replay(
     names: Mapping[str, str],
     delays: tuple[Sequence[str], Matrix] | None = None,
     cores: Mapping[str, float] | None = None,
-    deaths: Iterable[events.Event] = (),
+    lives: Iterable[events.Event] = (),
     noted: bool = False,
 ) -> Replay:
     """Make the replay of a request from the messages that peers handled.
@@ -84,13 +87,13 @@ def replay(
         Addresses of peers, and the delays between them in seconds, shape (peers, peers); None if they are not known.
     cores
         Peer address to its capacity, cores.
-    deaths
-        Events that say that a peer died or came back.
+    lives
+        Events of the types in :data:`LIVES`: peers that joined, left, died or came back.
     noted
         Whether the steps were noted in this process, and not replayed from a file.
     """
     found = _Collected(request, names)
-    for each in _with_deaths(handled(request, steps, noted=noted), deaths):
+    for each in _with_lives(handled(request, steps, noted=noted), lives):
         if isinstance(each, Handled):
             found.message(each)
         else:
@@ -124,7 +127,7 @@ def replay_events(
     """
     found = _Collected(request, names)
     for event in journaled:
-        if isinstance(event, _LIVES):
+        if isinstance(event, LIVES):
             found.life(event)
         elif event.subject == request:
             found.event(event)
@@ -167,17 +170,13 @@ def replay_file(file: str | Path, request: str | None = None) -> Replay:
     cores = {life.address: life.beginning.construction.config.cores for life in recording.lives}
     records = (effect.event for step in steps for effect in step.effects if isinstance(effect, Record))
     return replay(
-        chosen, plan, steps, names=names, cores=cores, deaths=[each for each in records if isinstance(each, _LIVES)]
+        chosen, plan, steps, names=names, cores=cores, lives=[each for each in records if isinstance(each, LIVES)]
     )
 
 
-_LIVES: Final = (events.PeerDeclaredDead, events.PeerRefutedDeath)
-
-
-def _with_deaths(messages: Sequence[Handled], deaths: Iterable[events.Event]) -> list[Handled | events.Event]:
-    """Both in the order of their times, without events before the first message."""
-    first = messages[0].exchange.at if messages else math.inf
-    both: list[Handled | events.Event] = [*messages, *(each for each in deaths if each.time >= first)]
+def _with_lives(messages: Sequence[Handled], lives: Iterable[events.Event]) -> list[Handled | events.Event]:
+    """Both in the order of their times."""
+    both: list[Handled | events.Event] = [*messages, *lives]
     return sorted(both, key=lambda each: each.exchange.at if isinstance(each, Handled) else each.time)
 
 
@@ -194,7 +193,9 @@ class _Collected:
         self.moments: list[Moment] = []
         self.graphs: list[Candidate] = []
         self.looked_up: dict[str, None] = {}
-        self.dead: set[str] = set()
+        self.dead: dict[str, None] = {}
+        self.absent: dict[str, None] = {}
+        self.first: dict[str, tuple[str, ...]] = {"dead": (), "left": ()}  # peers that were not there at the beginning
 
     def name(self, address: str) -> str:
         """Return the name of a peer."""
@@ -279,25 +280,37 @@ class _Collected:
         return here, here
 
     def life(self, event: events.Event) -> None:
-        """Add the death of a peer, or its return, once."""
-        peer, back = self.name(event.subject), isinstance(event, events.PeerRefutedDeath)
-        if self.began is None or (peer in self.dead) is not back:
+        """Add that a peer joined, left, died or came back, once."""
+        peer = self.name(event.subject)
+        match event:
+            case events.PeerJoined():
+                self._life(event, peer, "joined", "Peer joined", f"{peer} has joined the ring")
+            case events.PeerLeft():
+                self._life(event, peer, "left", "Peer left", f"{peer} leaves the ring")
+            case events.PeerRefutedDeath() if peer in self.dead:
+                self._life(event, peer, "alive", "Peer alive", f"{peer} is alive again")
+            case events.PeerDeclaredDead() if peer not in self.dead:
+                self._life(event, peer, "dead", "Peer dead", f"{peer} does not answer and counts as dead")
+
+    def _life(self, event: events.Event, peer: str, change: str, title: str, text: str) -> None:
+        if change == "joined" and self.began is not None and peer not in self.absent:
+            self.first["left"] += (peer,)  # it was not there at the beginning, and nothing says so
+        for gone, now in ((self.dead, change == "dead"), (self.absent, change == "left")):
+            gone.pop(peer, None)
+            if now:
+                gone[peer] = None
+        if self.began is None:
+            self.first = {"dead": tuple(self.dead), "left": tuple(self.absent)}
             return
-        (self.dead.discard if back else self.dead.add)(peer)
-        text = f"{peer} is alive again" if back else f"{peer} does not answer and counts as dead"
-        self.moments.append(
-            Moment(
-                event.time - self.began,
-                "death",
-                "",
-                peer,
-                "Peer alive" if back else "Peer dead",
-                text,
-                (("good" if back else "bad", f"noticed by {self.name(event.peer)}"),),
-                dead=() if back else (peer,),
-                alive=(peer,) if back else (),
-            )
-        )
+        verdict = f"noticed by {self.name(event.peer)}" if change in ("dead", "alive") else ""
+        if isinstance(event, events.PeerJoined) and event.contact:
+            verdict = f"through {self.name(event.contact)}"
+        tone = "bad" if change == "dead" else "note" if change == "left" else "good"
+        moment = Moment(
+            event.time - self.began, "ring" if change in ("joined", "left") else "death", "", peer, title, text,
+            ((tone, verdict),) if verdict else (),
+        )  # fmt: skip
+        self.moments.append(msgspec.structs.replace(moment, **{change: (peer,)}))
 
     def _note(self, event: events.Event) -> dict[str, str] | None:
         """Take what an event says of graphs and of the outcome; return the peers that execute from now on."""
@@ -330,7 +343,11 @@ class _Collected:
         map_places = {} if delays is None else map_of(*delays)
         known = dict.fromkeys([*self.names, *map_places])
         peers = tuple(self._place(address, map_places.get(address), cores.get(address)) for address in known)
-        keys = tuple(self._key(name, list(known)) for name in self.looked_up) if known else ()
+        gone = {*self.first["dead"], *self.first["left"]}
+        there = [address for address in known if self.name(address) not in gone]
+        keys = tuple(self._key(name, there) for name in self.looked_up) if there else ()
+        if self.moments:
+            self.moments[0] = msgspec.structs.replace(self.moments[0], **self.first)
         return Replay(
             self.request,
             plan.name,

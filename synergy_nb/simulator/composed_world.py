@@ -81,6 +81,8 @@ class ComposedWorld(PacedWorld):
         Number of a command to the answer of the peer.
     hosts : dict
         Number of a look-up in the directory to what it found.
+    left : set of str
+        Peers that have left the ring.
     """
 
     def __init__(
@@ -96,6 +98,7 @@ class ComposedWorld(PacedWorld):
         self.noted = NotedSteps()
         self.answers: dict[int, driver.Answer] = {}
         self.hosts: dict[int, dict[str, list[str]] | None] = {}
+        self.left: set[str] = set()
         self._decoded: dict[bytes, Plan] = {}
         self._qualities: dict[Key, SinkQuality] = {}
         super().__init__(seed, topology, config, faults, discipline=discipline)
@@ -119,6 +122,23 @@ class ComposedWorld(PacedWorld):
 
         machine = Machine(bandwidth_from, processing, latency=KnownDelays(self.topology, address))
         return SynergyPeer(address, own, machine, self.noted.kernel(address))
+
+    # -- the ring ------------------------------------------------------------------------------------------------
+
+    def join(self, address: str, contact: str) -> None:
+        """Start a new peer, which joins the ring through the peer ``contact``."""
+        super().join(address, contact)
+        self._record(address, events.PeerStarted, address, name=address)
+
+    def joined(self, address: str) -> bool:
+        """Whether a peer is in the ring, and the directory has confirmed what it offers."""
+        each = self.synergy[address]
+        return each.pastry.joined and each.directory.confirmed
+
+    def leave(self, address: str) -> None:
+        """Have a peer announce that it leaves the ring; its components go on until :meth:`crash` ends it."""
+        super().leave(address)
+        self.left.add(address)
 
     # -- applications --------------------------------------------------------------------------------------------
 
@@ -291,7 +311,7 @@ class ComposedWorld(PacedWorld):
     def _measure_peers(self) -> None:
         self._later(1.0, self._measure_peers)
         for address, each in self.synergy.items():
-            if address in self._suspended:
+            if address in self._suspended or address in self.left:
                 continue
             here = self._nodes[address].hosting.components.values()
             stats = [{**component.stats(self.now), "firsts": first_counts(component)} for component in here]

@@ -128,11 +128,22 @@ class DataPaths:
         self.results: dict[tuple[str, str], Results] = {}
         more: dict[str, Any] = {} if codec else {"near": lambda _: True, "share": lambda _: None}  # nobody needs bytes
         more["hotspots"] = hotspots
-        self._nodes = {peer: _Node(Hosting(peer, self._create, limits, None, discipline, **more)) for peer in peers}
+
+        def hosting(peer: str) -> Hosting:
+            return Hosting(peer, self._create, limits, None, discipline, **more)
+
+        self._hosting = hosting
+        self._nodes: dict[str, _Node] = {}
+        for peer in peers:
+            self._add_node(peer)
         self.links = Links(self.rng, self.faults, network, rate)
         self._weighs = rate < math.inf
         self._heap: list[tuple[float, int, Callable[..., Any], tuple[Any, ...]]] = []
         self._sequence = 0
+
+    def _add_node(self, peer: str) -> None:
+        """Add the data path of a peer."""
+        self._nodes[peer] = _Node(self._hosting(peer))
 
     def _create(self, deployment: Deployment, component: Component) -> Logic | None:
         plan = self._plans[deployment.application]

@@ -156,5 +156,6 @@ class Knobs:
             shown = ", ".join(known[:8]) + (f" ... {known[-1]}" if len(known) > 8 else "")
             raise ClusterError(f"{field}: {peer!r}; expected a peer of this simulation: {shown}{hint}")
         if self.world.dead(peer):
-            raise ClusterError(f"{field}: {peer!r} was killed; expected a peer that lives")
+            ended = "has left" if peer in self.world.left else "was killed"
+            raise ClusterError(f"{field}: {peer!r} {ended}; expected a peer that lives")
         return peer

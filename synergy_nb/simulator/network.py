@@ -146,6 +146,27 @@ class Topology:
     def __len__(self) -> int:
         return len(self.peers)
 
+    def add(self, peer: str, beside: str, cores: float | None = None) -> None:
+        """Add a peer at the site of another one, with the same bandwidth.
+
+        Parameters
+        ----------
+        peer, beside
+            Address of the new peer, and of the other one.
+        cores
+            Processing capacity of the new peer in cores; None: that of the other one.
+        """
+        if peer in self._site:
+            raise ValueError(f"peer: {peer!r}; expected an address that is not in use")
+        place, number = self._site[beside], self._number[beside]
+        self._number = {**self._number, peer: len(self.peers)}
+        self.peers = (*self.peers, peer)
+        self.cores = {**self.cores, peer: self.cores[beside] if cores is None else cores}
+        self._access = np.append(self._access, self._access[number])
+        self._places = np.append(self._places, place)
+        self._site = {**self._site, peer: place}
+        self._row = {**self._row, peer: self._row[beside]}
+
     def delay(self, sender: str, to: str) -> float:
         """One-way delay of a message from ``sender`` to ``to``, seconds; 0 to itself."""
         if sender == to:

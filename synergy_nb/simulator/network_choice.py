@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import os
 from collections.abc import Sequence
 from pathlib import Path
@@ -66,7 +67,7 @@ def topology_of(names: list[str], network: Any, cores: float | None, seed: int) 
     """
     capacities = CAPACITIES if cores is None else {float(cores): 100.0}
     if isinstance(network, Topology):
-        return network
+        return copy.copy(network)  # peers that join are added to the copy
     if isinstance(network, str) and network in ("wide area", "local"):
         if network == "wide area":
             return transit_stub(names, seed=seed, capacities=capacities)

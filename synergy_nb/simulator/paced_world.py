@@ -27,6 +27,7 @@ from synergy_nb.dataflow.streams.execution import Work
 from synergy_nb.dataflow.streams.hosting import Hosting
 from synergy_nb.dataflow.streams.values import Chunk
 from synergy_nb.plan import Plan
+from synergy_nb.plan.active_replicas import original
 from synergy_nb.plan.operators.sources import rate_of
 from synergy_nb.simulator.network import Topology
 from synergy_nb.simulator.paced_sources import PacedSource, opened, sampled, tabled
@@ -103,7 +104,8 @@ class PacedWorld(PeerWorld):
 
     def _tuple_s(self, peer: str, component: Component) -> float:
         """Return the seconds that a tuple takes at a component."""
-        return self.cost_of.get((component.application, component.operator), component.planned_s) / self.speed(peer)
+        key = component.application, original(component.operator)
+        return self.cost_of.get(key, component.planned_s) / self.speed(peer)
 
     def _work(self, peer: str) -> None:
         """Begin executions: one, and light ones beside it, as live peers execute these between others."""

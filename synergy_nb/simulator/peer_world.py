@@ -130,14 +130,19 @@ class PeerWorld(DataPaths):
         self.control.on_instruction.append(self._instructed)
         self.reports: dict[str, list[Report]] = {}
         self.synergy: dict[str, SynergyPeer] = {}
-        chosen = config or PeerConfig(components=(), cores=16.0, placement=None)
-        for number, address in enumerate(peers):
-            each = self.synergy[address] = self._make_peer(address, 1000 * seed + number, chosen)
-            self.control.add(each.peer)
+        self._config = config or PeerConfig(components=(), cores=16.0, placement=None)
+        self._next_seed = 1000 * seed
+        for address in peers:
+            self._add_peer(address)
         assemble([each.pastry for each in self.synergy.values()], self._round_trip(), seed)
         for address in peers:
             self.control.start(address)
         self._origins: dict[str, str] = {}
+
+    def _add_peer(self, address: str) -> None:
+        made = self.synergy[address] = self._make_peer(address, self._next_seed, self._config)
+        self._next_seed += 1
+        self.control.add(made.peer)
 
     def _make_peer(self, address: str, seed: int, config: PeerConfig) -> SynergyPeer:
         """Create a peer, whose sessions set up graphs that are given: no decider is asked."""
@@ -234,6 +239,19 @@ class PeerWorld(DataPaths):
         origin = self._origins[application]
         if origin in self.synergy:
             self.control.call(origin, self.synergy[origin].session.stop, application)
+
+    # -- the ring ------------------------------------------------------------------------------------------------
+
+    def join(self, address: str, contact: str) -> None:
+        """Start a new peer, which joins the ring through the peer ``contact``."""
+        self._add_node(address)
+        self._add_peer(address)
+        self.control.start(address)
+        self.control.report(address, driver.JoinRing(contact))
+
+    def leave(self, address: str) -> None:
+        """Have a peer announce that it leaves the ring; its components go on until :meth:`crash` ends it."""
+        self.control.report(address, driver.LeaveRing())
 
     # -- faults --------------------------------------------------------------------------------------------------
 

@@ -27,7 +27,6 @@ from synergy_nb.assembly import PeerConfig
 from synergy_nb.control import driver_messages as driver
 from synergy_nb.drawing.notebook_views import view_of
 from synergy_nb.errors import user_facing
-from synergy_nb.events import PeerDeclaredDead, PeerRefutedDeath
 from synergy_nb.events.application_states import ENDED, LASTING, Status
 from synergy_nb.events.journal import Journal
 from synergy_nb.events.table import Events
@@ -43,6 +42,7 @@ from synergy_nb.plan.units import did_you_mean, duration
 from synergy_nb.recording.descriptions import describe
 from synergy_nb.recording.moments import Replay
 from synergy_nb.recording.replay import Step
+from synergy_nb.recording.stage import LIVES
 from synergy_nb.recording.stage import replay as replayed
 from synergy_nb.reporting.cluster_errors import ClusterError, NotAdmitted
 from synergy_nb.reporting.formatting import amount, counted, share
@@ -52,6 +52,7 @@ from synergy_nb.reporting.tables import as_html, as_text
 from synergy_nb.simulator.composed_world import STABLE, ComposedWorld
 from synergy_nb.simulator.knobs import Knobs
 from synergy_nb.simulator.network_choice import peers_named, topology_of
+from synergy_nb.simulator.peer_changes import PeerChanges
 from synergy_nb.simulator.scripted_faults import Faults
 from synergy_nb.simulator.simulated_application import SimulatedApplication
 
@@ -67,7 +68,7 @@ SHOWN: Final = 20  # peers in the display of a simulation
 HEADING: Final = ("peer", "other load", "promised", "cores", "components")
 
 
-class Simulation(Knobs):
+class Simulation(PeerChanges, Knobs):
     """Peers in virtual time, with the methods of a :class:`~synergy_nb.Cluster`.
 
     Parameters
@@ -177,12 +178,12 @@ class Simulation(Knobs):
 
     @property
     def peers(self) -> dict[str, str]:
-        """Peer name to address, which are the same here; without peers that were killed."""
+        """Peer name to address, which are the same here; without peers that were killed or have left."""
         return {name: name for name in self.world.topology.peers if not self.world.dead(name)}
 
     @property
     def names(self) -> dict[str, str]:
-        """Peer address to name, also of peers that were killed."""
+        """Peer address to name, also of peers that were killed or have left."""
         return {name: name for name in self.world.topology.peers}
 
     def events(self, subject: str = "") -> Events:
@@ -370,9 +371,7 @@ class Simulation(Knobs):
     def _origin(self, plan: Plan, origin: str | None, living: Sequence[str]) -> str:
         """Return the peer at which a plan is submitted."""
         if origin in self.world.topology.peers:
-            if origin not in living:
-                raise ClusterError(f"origin: {origin!r} was killed; expected a peer that lives")
-            return str(origin)
+            return self._living("origin", str(origin))
         start = self._count % len(living)
         turn = [*living[start:], *living[:start]]
         if origin in (None, "client"):
@@ -451,7 +450,7 @@ class Simulation(Knobs):
             names=self.names,
             delays=(topology.peers, topology.delays()),
             cores=topology.cores,
-            deaths=self.events().of(PeerDeclaredDead) + self.events().of(PeerRefutedDeath),
+            lives=[event for event in self.journal if isinstance(event, LIVES)],
             noted=True,
         )
 

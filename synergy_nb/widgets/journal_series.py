@@ -36,6 +36,8 @@ from synergy_nb.events import (
     OperatorFailed,
     PeerAnswers,
     PeerDeclaredDead,
+    PeerJoined,
+    PeerLeft,
     PeerMeasured,
     PeerOverloaded,
     PeerRefutedDeath,
@@ -183,6 +185,10 @@ class JournalSeries:
         had = [name if role == "primary" else f"the backup of {name}" for name, role in roles]
         had += ["its origin"] if address == run.origin else []
         run.mark(time, "bad", f"{address} died", f"{address} died with {', '.join(had)}")
+
+    @SHOWN.add
+    def _peer_in_ring(self, event: PeerJoined | PeerLeft) -> None:
+        self.peer(event.subject).left = isinstance(event, PeerLeft)
 
     @SHOWN.add
     def _peer_silent(self, event: PeerSilent) -> None:

@@ -39,6 +39,8 @@ ACTS: Final[Mapping[str, tuple[str, ...]]] = {
     "kill": ("peer",),
     "suspend": ("peer",),
     "resume": ("peer",),
+    "join": ("peer",),
+    "leave": ("peer",),
     "load": ("peer", "share"),
     "cut": ("peer", "other"),
     "mend": ("peer", "other"),

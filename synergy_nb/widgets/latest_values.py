@@ -22,14 +22,15 @@ MARKS: Final = 40  # marks of an application; of more, the oldest are discarded
 class Peer(msgspec.Struct):
     """Latest values of a peer: ``promised`` share of its ``cores``, ``cpu`` in cores, ``memory`` in bytes.
 
-    ``predicted_load`` is a share of its cores, None if it is not predicted; ``overloaded`` is whether its load is in
-    the highest level.
+    ``left`` is whether it has left the ring. ``predicted_load`` is a share of its cores, None if it is not predicted;
+    ``overloaded`` is whether its load is in the highest level.
     """
 
     address: str
     name: str
     dead: bool = False
     silent: bool = False
+    left: bool = False
     cpu: float | None = None
     cores: float = 0.0
     promised: float = 0.0
@@ -39,8 +40,8 @@ class Peer(msgspec.Struct):
 
     @property
     def gone(self) -> bool:
-        """Whether it was declared dead, or does not answer."""
-        return self.dead or self.silent
+        """Whether it was declared dead, does not answer, or has left the ring."""
+        return self.dead or self.silent or self.left
 
     @property
     def load(self) -> float | None:

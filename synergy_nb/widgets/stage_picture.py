@@ -72,8 +72,8 @@ def places(replay: Replay, view: str, size: float = SIZE, margin: float = MARGIN
     return {peer.name: at(peer) for peer in replay.peers}
 
 
-def state_at(replay: Replay, step: int) -> tuple[dict[str, str], set[str]]:
-    """Return the peer that executes each operator after a moment, and the peers that count as dead then.
+def state_at(replay: Replay, step: int) -> tuple[dict[str, str], set[str], set[str]]:
+    """Return the peer that executes each operator after a moment, the dead peers, and those that are not in the ring.
 
     Parameters
     ----------
@@ -84,10 +84,12 @@ def state_at(replay: Replay, step: int) -> tuple[dict[str, str], set[str]]:
     """
     placed: dict[str, str] = {}
     dead: set[str] = set()
+    absent: set[str] = set()
     for moment in replay.moments[: step + 1]:
         placed = placed if moment.placed is None else moment.placed
-        dead = (dead | set(moment.dead)) - set(moment.alive)
-    return placed, dead
+        dead = (dead | set(moment.dead)) - set(moment.alive) - set(moment.joined)
+        absent = (absent | set(moment.left)) - set(moment.joined)
+    return placed, dead, absent
 
 
 def svg(replay: Replay, step: int, view: str) -> str:
@@ -104,8 +106,8 @@ def svg(replay: Replay, step: int, view: str) -> str:
     """
     moment = replay.moments[step] if replay.moments else None
     parts = [label(16, 28, f"{replay.request}: {_cut(replay.outcome, 90)}", "title")]
-    placed, dead = state_at(replay, step)
-    at = places(replay, view)
+    placed, dead, absent = state_at(replay, step)
+    at = {name: place for name, place in places(replay, view).items() if name not in absent}
     parts.append(element("g", "", *_arrangement(replay, moment, at, placed, dead, view), transform="translate(0 34)"))
     y = 62.0
     if moment is not None:
@@ -158,7 +160,7 @@ def _arrangement(
     for operator, name in placed.items():
         operators.setdefault(name, []).append(operator)
     here = {moment.sender, moment.to} if moment is not None else set()
-    for peer in replay.peers:
+    for peer in (each for each in replay.peers if each.name in at):
         x, y = at[peer.name]
         kind = f"peer{' at' if peer.name in here else ''}{' dead' if peer.name in dead else ''}"
         kind += " busy" if peer.name in operators else ""

@@ -64,12 +64,13 @@ def shown_flows(readings: JournalSeries) -> list[Flow]:
 
 
 def shown_peers(readings: JournalSeries) -> list[Peer]:
-    """Peers that the view shows, by name: those of the application's graph, or all."""
+    """Peers that the view shows, by name: those of the application's graph, or all that are in the ring."""
     if readings.application is not None:
         run = readings.run(readings.application)
         addresses = {*run.roles.addresses, *run.lost, *(at for at, _ in run.lost_replicas.values())}
     else:
-        addresses = set(readings.peers) | set(readings.names)
+        left = {address for address, peer in readings.peers.items() if peer.left}
+        addresses = (set(readings.peers) | set(readings.names)) - left
     return sorted(
         (readings.peer(address) for address in addresses), key=lambda peer: by_name(readings.name(peer.address))
     )

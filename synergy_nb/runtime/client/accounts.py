@@ -4,20 +4,18 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from typing import Final, Protocol
+from typing import Protocol
 
-from synergy_nb.events import Event, PeerDeclaredDead, PeerRefutedDeath
+from synergy_nb.events import Event
 from synergy_nb.events.table import Events
 from synergy_nb.models.delay_matrix import Matrix
 from synergy_nb.plan import Plan
 from synergy_nb.recording.moments import Replay
-from synergy_nb.recording.stage import replay_events
+from synergy_nb.recording.stage import LIVES, replay_events
 from synergy_nb.reporting.explanation import Explanation
 from synergy_nb.runtime.process.requests import ApplicationState
 
 __all__ = ["Journals", "explained", "replayed"]
-
-_LIVES: Final = (PeerDeclaredDead, PeerRefutedDeath)
 
 
 class Journals(Protocol):
@@ -54,7 +52,7 @@ async def explained(journals: Journals, state: ApplicationState) -> Explanation:
 
 
 async def replayed(journals: Journals, application: str, plan: Plan) -> Replay:
-    """Return the replay of an application from the journals, with the deaths of peers.
+    """Return the replay of an application from the journals, with what became of peers.
 
     Parameters
     ----------
@@ -64,5 +62,5 @@ async def replayed(journals: Journals, application: str, plan: Plan) -> Replay:
         Id of the application, and its plan.
     """
     found = await journals.events()
-    own = [event for event in found if event.subject == application or isinstance(event, _LIVES)]
+    own = [event for event in found if event.subject == application or isinstance(event, LIVES)]
     return replay_events(application, plan, own, names=journals.names, delays=journals.delays())

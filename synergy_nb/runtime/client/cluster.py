@@ -255,7 +255,7 @@ class Cluster(Synchronous[AsyncCluster]):
 
     @user_facing
     def pace(self, application: str | Application, source: str, factor: float) -> None:
-        """Have a trace or generated packets come at another pace than their own, until the source moves.
+        """Have a trace or generated packets come at another pace than their own, wherever it is read.
 
         Parameters
         ----------
@@ -270,7 +270,7 @@ class Cluster(Synchronous[AsyncCluster]):
 
     @user_facing
     def cost(self, application: str | Application, operator: str, seconds: float | str) -> None:
-        """Have a ``delay`` take another time for each tuple than its plan states, until it moves.
+        """Have a ``delay`` take another time for each tuple than its plan states, wherever it runs.
 
         Parameters
         ----------

@@ -7,11 +7,13 @@ import contextlib
 from typing import Final
 
 from synergy_nb.lifecycle.knob_values import checked_factor, checked_operator, checked_share, checked_source
+from synergy_nb.plan.active_replicas import original
 from synergy_nb.plan.units import did_you_mean, duration
 from synergy_nb.runtime.client.applications import Identified
 from synergy_nb.runtime.client.async_application import AsyncApplication
 from synergy_nb.runtime.client.async_cluster import AsyncCluster
 from synergy_nb.runtime.process.requests import (
+    HERE,
     ChangeCost,
     ChangeLink,
     ChangeLoad,
@@ -22,6 +24,7 @@ from synergy_nb.runtime.process.requests import (
 
 __all__ = ["change_cost", "change_link", "change_load", "change_pace"]
 
+OTHERS: Final = 1.0  # longest time to wait for a peer that does not execute the operator, seconds
 _MENDING: Final[set[asyncio.Task[None]]] = set()
 
 
@@ -98,8 +101,7 @@ async def change_cost(
         known = ", ".join(delays) or "none: the plan has no delay"
         raise ClusterError(f"operator: {operator!r} is a {kind}, which takes what it takes; expected a delay: {known}")
     wanted = duration("seconds", seconds, least=0.0)
-    request = pack(ChangeCost(held.id, operator, wanted))
-    await cluster.request(await _host(held, operator), "cost", request)
+    await _change(cluster, held, operator, "cost", pack(ChangeCost(held.id, operator, wanted)))
 
 
 async def change_pace(cluster: AsyncCluster, application: str | Identified, source: str, factor: float) -> None:
@@ -118,15 +120,21 @@ async def change_pace(cluster: AsyncCluster, application: str | Identified, sour
     """
     held = await cluster.handle(application)
     request = pack(ChangePace(held.id, checked_source(held.plan, source), checked_factor(factor)))
-    await cluster.request(await _host(held, source), "pace", request)
+    await _change(cluster, held, source, "pace", request)
 
 
-async def _host(application: AsyncApplication, operator: str) -> str:
-    """Return the peer that executes an operator now."""
+async def _change(
+    cluster: AsyncCluster, application: AsyncApplication, operator: str, operation: str, request: bytes
+) -> None:
+    """Send a change to all peers: first to those that execute the operator now, then to those it may move to."""
     peers = (await application.state()).roles.peers
-    if operator not in peers:
+    hosts = {at for name, at in peers.items() if at and original(name) == operator}
+    answers = [await cluster.request(at, operation, request) for at in sorted(hosts)]
+    others = [at for at in cluster.peers.values() if at not in hosts]
+    sent = (cluster.request(at, operation, request, timeout=OTHERS) for at in others)  # a dead one needs no answer
+    answers += [each for each in await asyncio.gather(*sent, return_exceptions=True) if isinstance(each, bytes)]
+    if HERE not in answers:
         raise ClusterError(f"application: {application.id!r} does not run; expected one that runs")
-    return peers[operator]
 
 
 def _address(cluster: AsyncCluster, field: str, peer: str) -> str:

@@ -160,7 +160,7 @@ class Host:
             predicted=lambda effect: predicted(_report_of(effect)),
         )
         self.hosting = self._driver.hosting
-        self._context = ExecutionContext(
+        self.context = ExecutionContext(
             address=runtime.address,
             loop=runtime.loop,
             clock=runtime.clock,
@@ -237,10 +237,10 @@ class Host:
             raise ValueError(f"operator: {name!r}; expected one of {', '.join(plan.operators)}")
         configure(component, plan, deployment)
         if operator.kind == PART:
-            return part_of(operator, component, self._context)
+            return part_of(operator, component, self.context)
         if operator.kind == "source":
             return None
-        logic = logic_of(operator, plan, component, self._context)
+        logic = logic_of(operator, plan, component, self.context)
         if operator.kind not in self._warm:
             self._warm.add(operator.kind)
             self._driver.beside(warm, operator, plan)
@@ -275,7 +275,7 @@ class Host:
         """Open a source on the peer of its component."""
         plan = self._plan(self.hosting.deployments[component.application].plan)
         try:
-            feed = feed_of(plan.operators[component.operator], plan, component, since, self._context)
+            feed = feed_of(plan.operators[component.operator], plan, component, since, self.context)
         except ValueError as error:
             self._abort_soon(component, error)
             return None

@@ -23,6 +23,7 @@ from synergy_nb.dataflow.streams.stream_merging import merged
 from synergy_nb.dataflow.streams.values import Point
 from synergy_nb.dataflow.tuples import END, Batch, Punctuation, empty
 from synergy_nb.plan import Operator, Plan
+from synergy_nb.runtime.data.changed_values import ChangedValues
 from synergy_nb.runtime.data.sources import Feed, PeerFeed, PushFeed, Sample, Stream, ThreadFeed
 from synergy_nb.runtime.data.spark_part import SparkPart
 from synergy_nb.runtime.data.spark_servers import SparkHost
@@ -76,6 +77,8 @@ class ExecutionContext(msgspec.Struct, frozen=True):
         Callback on the loop for a feed that has something to emit.
     spark
         Spark servers of the peer, or None.
+    changed
+        Costs and paces that users have changed.
     """
 
     address: str
@@ -91,6 +94,7 @@ class ExecutionContext(msgspec.Struct, frozen=True):
     committed: Callable[[Component], None]
     ready: Callable[[], None]
     spark: SparkHost | None
+    changed: ChangedValues = msgspec.field(default_factory=ChangedValues)
 
     @property
     def most(self) -> int:
@@ -107,6 +111,7 @@ def logic_of(operator: Operator, plan: Plan, component: Component, context: Exec
         If the operator cannot be created, for example without a key.
     """
     logic = create(operator, plan, keys=context.keys, wait=time.sleep)
+    context.changed.created(component, logic)
     logic.piece_bytes = int(min(logic.piece_bytes, component.share.limit / PIECES))
     return merged(logic, component, plan)
 
@@ -147,6 +152,12 @@ def feed_of(operator: Operator, plan: Plan, component: Component, since: Point, 
     ValueError
         If the source measures the peer, which does not measure itself.
     """
+    feed = _feed_of(operator, plan, component, since, context)
+    context.changed.opened(component, feed)
+    return feed
+
+
+def _feed_of(operator: Operator, plan: Plan, component: Component, since: Point, context: ExecutionContext) -> Feed:
     match operator.params["connector"]:
         case "python":
             return PushFeed(

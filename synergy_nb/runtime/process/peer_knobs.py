@@ -4,29 +4,16 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Awaitable, Callable, Mapping
-from typing import Final, Protocol
+from collections.abc import Awaitable, Callable
+from typing import Final
 
-from synergy_nb.dataflow.operators.rows import Delay
-from synergy_nb.dataflow.streams.component import Component
-from synergy_nb.dataflow.streams.hosting import Hosting
-from synergy_nb.runtime.data.sources import Feed
-from synergy_nb.runtime.process.requests import ChangeCost, ChangeLink, ChangeLoad, ChangePace, unpack
+from synergy_nb.runtime.data.changed_values import ChangedValues
+from synergy_nb.runtime.process.requests import HERE, ChangeCost, ChangeLink, ChangeLoad, ChangePace, unpack
 from synergy_nb.runtime.transport.cut_links import CuttableLinks
 
 __all__ = ["OtherLoad", "PeerKnobs"]
 
 PERIOD: Final = 0.02  # seconds in which the load is busy for its share
-
-
-class KnobbedHost(Protocol):
-    """The part of a host that its knobs change."""
-
-    hosting: Hosting
-
-    @property
-    def feeds(self) -> Mapping[Component, Feed]:
-        """Feeds of the sources that are read here."""
 
 
 class OtherLoad:
@@ -70,8 +57,8 @@ class PeerKnobs:
     ----------
     links
         Links of the peer.
-    host
-        Host of the peer's components.
+    changed
+        Costs and paces that users have changed.
 
     Attributes
     ----------
@@ -79,9 +66,9 @@ class PeerKnobs:
         Name of a request of clients to its handler.
     """
 
-    def __init__(self, links: CuttableLinks, host: KnobbedHost) -> None:
+    def __init__(self, links: CuttableLinks, changed: ChangedValues) -> None:
         self._links = links
-        self._host = host
+        self._changed = changed
         self._load = OtherLoad()
         self.operations: dict[str, Callable[[bytes], Awaitable[bytes]]] = {
             "cut": self._cut,
@@ -108,18 +95,10 @@ class PeerKnobs:
 
     async def _change_cost(self, payload: bytes) -> bytes:
         request = unpack(payload, ChangeCost)
-        component = self._host.hosting.components.get((request.application, request.operator))
-        if component is None:
-            raise LookupError(f"operator {request.operator!r} of {request.application} is not here")
-        if not isinstance(component.logic, Delay):
-            raise ValueError(f"operator {request.operator!r}: {component.kind}; expected a delay, whose cost is stated")
-        component.logic.cost = request.seconds
-        return b""
+        here = self._changed.change_cost(request.application, request.operator, request.seconds)
+        return HERE if here else b""
 
     async def _change_pace(self, payload: bytes) -> bytes:
         request = unpack(payload, ChangePace)
-        for component, feed in self._host.feeds.items():
-            if (component.application, component.operator) == (request.application, request.source):
-                feed.change_pace(request.factor)
-                return b""
-        raise LookupError(f"source {request.source!r} of {request.application} is not read here")
+        here = self._changed.change_pace(request.application, request.source, request.factor)
+        return HERE if here else b""

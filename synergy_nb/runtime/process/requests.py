@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from enum import StrEnum
-from typing import Any, TypeVar
+from typing import Any, Final, TypeVar
 
 import msgspec
 
@@ -11,6 +11,7 @@ from synergy_nb.control.roles import Roles
 from synergy_nb.reporting.cluster_errors import ClosedClusterError, ClusterError, NotAdmitted
 
 __all__ = [
+    "HERE",
     "ApplicationId",
     "ApplicationState",
     "ChangeCost",
@@ -184,6 +185,9 @@ class ChangeLoad(msgspec.Struct, frozen=True):
     """Be busy with other work for a ``share`` of the time."""
 
     share: float
+
+
+HERE: Final = b"here"  # answer of a peer to a change of a cost or a pace: it executes the operator
 
 
 class ChangeCost(msgspec.Struct, frozen=True):

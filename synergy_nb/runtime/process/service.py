@@ -163,7 +163,7 @@ class Service:
             )  # a Spark server may be needed
         synergy.pastry.on_joined.append(self._notify)
         synergy.directory.on_confirmed.append(self._notify)
-        self._knobs = PeerKnobs(runtime.links, self.host)
+        self._knobs = PeerKnobs(runtime.links, self.host.context.changed)
         operations: dict[str, Callable[[bytes], Any]] = {
             **self._knobs.operations,
             "join": self._join,

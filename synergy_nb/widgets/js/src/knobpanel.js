@@ -76,6 +76,7 @@ class Panel {
       return made;
     };
     this.peer = choice("Peer");
+    this.leaver = choice("Peer that leaves");
     this.one = choice("From");
     this.other = choice("To");
     this.share = choice("Load of other programs", (value) => `${Math.round(value * 100)} %`);
@@ -86,6 +87,7 @@ class Panel {
     this.factor.offer(FACTORS);
     this.factor.value = 1;
     this.operator = choice("Operator");
+    this.newcomer = make("input", { type: "text", size: 12, maxlength: 80 });
     this.cost = make("input", { type: "number", min: 0, step: "any", value: 1 });
     this.now = make("output", { class: "now" });
     this.playing = button("Play", () => this.play(), "play");
@@ -97,6 +99,8 @@ class Panel {
       row("Time", "run", this.now, this.playing, button("1 s", () => this.run(1)), button("10 s", () => this.run(10))),
       row("Peer", "kill", this.peer.field, button("Suspend", ofPeer("suspend")), button("Resume", ofPeer("resume")), button("Kill", ofPeer("kill"), "danger"), this.share.field,
         button("Set load", () => this.act("load", { peer: this.peer.value, share: Number(this.share.value) }))),
+      row("Ring", "join", make("label", {}, make("span", {}, "New peer"), this.newcomer), button("Join", () => this.act("join", { peer: this.newcomer.value.trim() })), this.leaver.field,
+        button("Leave", () => this.act("leave", { peer: this.leaver.value }))),
       row("Link", "cut", this.one.field, this.other.field, button("Cut", ofLink("cut")), button("Mend", ofLink("mend"))),
       row("Source", "pace", this.application.field, this.source.field, this.factor.field,
         button("Set pace", () => this.act("pace", { application: this.application.value, source: this.source.value, factor: Number(this.factor.value) }))),
@@ -114,7 +118,7 @@ class Panel {
     this.state = state;
     for (const row of this.rows) row.hidden = !state.acts.includes(row.dataset.act);
     if (state.now !== null) this.now.textContent = seconds(state.now);
-    for (const select of [this.peer, this.one, this.other]) select.offer(state.peers);
+    for (const select of [this.peer, this.leaver, this.one, this.other]) select.offer(state.peers);
     if (this.one.value === this.other.value && state.peers.length > 1) this.other.value = state.peers[1];
     this.application.offer(Object.keys(state.applications));
     this.offerParts();

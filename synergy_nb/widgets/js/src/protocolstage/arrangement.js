@@ -1,4 +1,6 @@
 // The peers on the ring of the directory or on the map of delays, and what travels between them.
+import { rootOf } from "./state.js";
+
 const SVG = "http://www.w3.org/2000/svg";
 const WIDE = 620;
 const HIGH = 460;
@@ -50,6 +52,7 @@ export class Arrangement {
     this.kind = kind;
     this.at = new Map(this.replay.peers.map((peer) => [peer.name, this.place(peer)]));
     this.groups = new Map();
+    this.keys = new Map();
     this.back = make("g", { class: "back" });
     this.ways = make("g", { class: "ways" });
     this.front = make("g", { class: "front" });
@@ -61,6 +64,7 @@ export class Arrangement {
       const taken = [];
       for (const key of this.replay.keys) this.back.append(this.key(key, taken));
     }
+    this.roots = null; // for which state of the ring the lines from its keys are drawn
     for (const peer of this.replay.peers) {
       const [x, y] = this.at.get(peer.name);
       const group = make("g", { class: "peer", "data-peer": peer.name });
@@ -112,11 +116,11 @@ export class Arrangement {
 
   // A name in the directory: its key on the ring, and a line to the peer that is responsible for it.
   // A label that would cover an earlier one is left out.
-  key({ name, ring, root }, taken) {
+  key({ name, ring }, taken) {
     const [x, y] = this.onRing(ring, 0.86);
-    const group = make("g", { class: "key", "data-root": root });
+    const group = make("g", { class: "key" });
     const tip = make("title");
-    tip.textContent = `key of ${name}: ${root} is responsible for it`;
+    const responsible = make("path", { class: "responsible" });
     const short = name.length > 22 ? `${name.slice(0, 21)}…` : name;
     const label = make("text", { x: x + (x < WIDE / 2 ? 8 : -8), y: y + 4, "text-anchor": x < WIDE / 2 ? "start" : "end" });
     const left = x < WIDE / 2 ? x + 8 : x - 8 - short.length * LETTER;
@@ -125,16 +129,35 @@ export class Arrangement {
       label.textContent = short;
       taken.push(box);
     }
-    group.append(make("path", { class: "responsible", d: line([[x, y], this.at.get(root)]) }), make("path", { class: "diamond", d: `M${x},${y - 5}l5,5l-5,5l-5,-5z` }), label, tip);
+    this.keys.set(name, { group, tip, responsible, from: [x, y] });
+    group.append(responsible, make("path", { class: "diamond", d: `M${x},${y - 5}l5,5l-5,5l-5,-5z` }), label, tip);
     return group;
+  }
+
+  // The lines from the keys to the peers that are responsible for them, which change as peers join, leave and die.
+  responsibility(state) {
+    const now = [...state.dead, "", ...state.absent].join();
+    if (now === this.roots) return;
+    this.roots = now;
+    for (const key of this.replay.keys) {
+      const shown = this.keys.get(key.name);
+      if (!shown) continue;
+      const root = rootOf(key, this.replay.peers, state);
+      shown.group.dataset.root = root;
+      shown.tip.textContent = `key of ${key.name}: ${root} is responsible for it`;
+      shown.responsible.setAttribute("d", line([shown.from, this.at.get(root)]));
+    }
   }
 
   show(kind, moment, state) {
     if (kind !== this.kind) this.arrange(kind);
+    this.responsibility(state);
     const here = new Set(moment ? [moment.sender, moment.to] : []);
     const wanted = [];
     for (const [peer, { group, name, few }] of this.groups) {
       const parts = state.operators.get(peer) ?? [];
+      group.classList.toggle("absent", state.absent.has(peer));
+      if (state.absent.has(peer)) continue;
       const shown = few || here.has(peer) || parts.length > 0 || state.dead.has(peer);
       if (shown) wanted.push({ peer, words: [peer, ...parts].join(" · "), rank: here.has(peer) ? 0 : parts.length || state.dead.has(peer) ? 1 : 2 });
       else name.textContent = "";

@@ -2,7 +2,7 @@
 import { seconds } from "../qosview/format.js";
 import { wayOf } from "./state.js";
 
-export const KINDS = ["command", "look-up", "probe", "graph", "set-up", "replicas", "move", "run", "death"];
+export const KINDS = ["command", "look-up", "probe", "graph", "set-up", "replicas", "move", "run", "death", "ring"];
 const GLYPHS = { good: "✓", bad: "▲", note: "·" };
 const MOST_ROWS = 40; // graphs that the table shows
 let copies = 0;

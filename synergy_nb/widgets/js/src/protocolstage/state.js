@@ -4,10 +4,13 @@ import { seconds } from "../qosview/format.js";
 export function stateAt(replay, step) {
   let placed = {};
   const dead = new Set();
+  const absent = new Set(); // peers that are not in the ring
   for (const moment of replay.moments.slice(0, step + 1)) {
     if (moment.placed) placed = moment.placed;
     for (const peer of moment.dead) dead.add(peer);
-    for (const peer of moment.alive) dead.delete(peer);
+    for (const peer of [...moment.alive, ...moment.joined]) dead.delete(peer);
+    for (const peer of moment.left) absent.add(peer);
+    for (const peer of moment.joined) absent.delete(peer);
   }
   const operators = new Map(); // peer to its operators
   for (const [operator, peer] of Object.entries(placed)) operators.set(peer, [...(operators.get(peer) ?? []), operator]);
@@ -15,7 +18,14 @@ export function stateAt(replay, step) {
     .filter((graph) => graph.since <= step)
     .map((graph) => ({ ...graph, isChosen: graph.chosen >= 0 && graph.chosen <= step, fresh: graph.since === step }))
     .sort((a, b) => b.isChosen - a.isChosen || (a.phi ?? Infinity) - (b.phi ?? Infinity));
-  return { placed, dead, operators, graphs };
+  return { placed, dead, absent, operators, graphs };
+}
+
+// The peer that is responsible for a key: the one whose place on the ring is nearest, of those that live in the ring.
+export function rootOf(key, peers, { dead, absent }) {
+  const apart = ({ ring }) => Math.min(Math.abs(ring - key.ring), 1 - Math.abs(ring - key.ring));
+  const there = peers.filter(({ name }) => !dead.has(name) && !absent.has(name));
+  return there.reduce((best, peer) => (best === null || apart(peer) < apart(best) ? peer : best), null)?.name ?? key.root;
 }
 
 export const wayOf = ({ sender, to }) => (sender && sender !== to ? `${sender} → ${to}` : to);
