@@ -23,12 +23,12 @@ from synergy_nb.algorithms.resilience.linear_load import linearised
 from synergy_nb.drawing.plane import Axis, Plane
 from synergy_nb.drawing.svg import themed
 from synergy_nb.explore.bursty_load import bursts
-from synergy_nb.explore.duplicate_steps import FATES, TUPLES, filtered
+from synergy_nb.explore.duplicate_steps import FATES, TUPLES, filter_steps
 from synergy_nb.explore.exercises import EXERCISES, Exercise, check
 from synergy_nb.explore.explorer import Choice, Drawn, Explorer, Range
 from synergy_nb.explore.feasible_sets import GRID, feasible_set
 from synergy_nb.explore.replica_placements import ALGORITHMS, placements
-from synergy_nb.explore.reported_loads import reported, walk
+from synergy_nb.explore.reported_loads import random_loads, report_loads
 from synergy_nb.models.queueing import mm1
 
 EXPLORERS: dict[str, Callable[[], Explorer]] = {
@@ -54,11 +54,13 @@ def test_the_polygon_has_the_size_of_the_feasible_set(seed: int) -> None:
     corners = [low, *found.corners]
     doubled = sum(a[0] * b[1] - b[0] * a[1] for a, b in itertools.pairwise([*corners, corners[0]]))
     # the ideal set above the lower bound is a triangle with what is left of both axes
-    left = found.ideal * (1.0 - float((low / found.ideal).sum()))
+    left = found.ideal_intercepts * (1.0 - float((low / found.ideal_intercepts).sum()))
     assert abs(doubled) / float(left.prod()) == pytest.approx(found.ratio, rel=1e-9)
     loads = (found.corners @ node_load(load, placed, 3).T) / capacity
     assert loads.max(axis=1) == pytest.approx(np.ones(len(loads)))
-    assert [int(each) in np.flatnonzero(np.isclose(row, 1.0)) for each, row in zip(found.full, loads, strict=True)]
+    assert [
+        int(each) in np.flatnonzero(np.isclose(row, 1.0)) for each, row in zip(found.full_nodes, loads, strict=True)
+    ]
 
 
 def test_the_surface_in_three_rates_encloses_the_feasible_set() -> None:
@@ -66,7 +68,7 @@ def test_the_surface_in_three_rates_encloses_the_feasible_set() -> None:
     placed = [0, 1, 1, 0, 1, 0]
     found = feasible_set(load, [1, 1], placed)
     grid = [(row, number) for row in range(GRID + 1) for number in range(GRID + 1 - row)]
-    at = dict(zip(grid, found.corners / found.ideal, strict=True))
+    at = dict(zip(grid, found.corners / found.ideal_intercepts, strict=True))
     volume = 0.0
     for i, j in at:
         for triangle in (((i, j), (i + 1, j), (i, j + 1)), ((i + 1, j), (i, j + 1), (i + 1, j + 1))):
@@ -93,7 +95,7 @@ def test_a_node_that_is_overloaded_at_the_lower_bound_leaves_no_set() -> None:
         (([[1, 1], [2, 0]], [1, 1], [0, 2]), "assignment: 2 of operator 1"),
     ],
 )
-def test_what_has_no_picture_is_refused(
+def test_a_feasible_set_without_two_or_three_loaded_streams_is_refused(
     arguments: tuple[list[list[float]], list[float], list[int]], message: str
 ) -> None:
     with pytest.raises(ValueError, match=message):
@@ -120,22 +122,22 @@ def test_placements_have_the_expected_availability() -> None:
     assert by["together"] == pytest.approx([optimal_availability(20, 3, 2)] * len(by["together"]))
     assert np.mean(by["random"]) == pytest.approx(random_availability(20, 3, 2, 9), abs=0.01)
     assert np.mean(by["partition"]) == pytest.approx(partition_availability(20, 3, 2, 9), abs=0.02)
-    assert all(each.between == 0.0 for each in found if each.algorithm == "together")
-    backups = {name: np.mean([each.backups for each in found if each.algorithm == name]) for name in ALGORITHMS}
+    assert all(each.operator_delay == 0.0 for each in found if each.algorithm == "together")
+    backups = {name: np.mean([each.backup_delay for each in found if each.algorithm == name]) for name in ALGORITHMS}
     assert backups["latency"] < min(backups["random"], backups["partition"], backups["together"])
 
 
-def test_without_room_components_spread() -> None:
+def test_components_spread_if_no_peer_has_room_for_all() -> None:
     found = placements(failed=3, degree=2, components=9, room=3)
     assert "together" not in {each.algorithm for each in found}
     latency = [each for each in found if each.algorithm == "latency"]
     assert max(each.availability for each in latency) < optimal_availability(20, 3, 2)
-    assert min(each.between for each in latency) > 0.0
+    assert min(each.operator_delay for each in latency) > 0.0
     assert "No peer has room for all components of together" in explore.availability().set(room=3).sentence
 
 
 @pytest.mark.parametrize("wrong", [{"failed": 21}, {"degree": 0}, {"components": 2.5}, {"room": True}])
-def test_numbers_of_peers_are_checked(wrong: dict[str, int]) -> None:
+def test_a_number_of_peers_out_of_range_is_refused(wrong: dict[str, int]) -> None:
     with pytest.raises(ValueError, match=f"{next(iter(wrong))}: "):
         placements(**wrong)
 
@@ -161,7 +163,7 @@ def test_long_bursts_reach_the_time_of_their_own_load() -> None:
 
 
 @pytest.mark.parametrize("wrong", [{"load": 0.0}, {"factor": 5.0}, {"period": math.inf}, {"tau": -1.0}])
-def test_loads_are_checked(wrong: dict[str, Any]) -> None:
+def test_a_burst_out_of_range_is_refused(wrong: dict[str, Any]) -> None:
     with pytest.raises(ValueError, match=f"{next(iter(wrong))}: .*expected a number"):
         bursts(**wrong)
 
@@ -173,7 +175,7 @@ def test_loads_are_checked(wrong: dict[str, Any]) -> None:
 @pytest.mark.parametrize("replicas", [2, 3])
 @pytest.mark.parametrize("interval", [1, 3, 5])
 def test_each_tuple_passes_once_whatever_happens_to_a_replica(replicas: int, interval: int, fate: str) -> None:
-    steps = filtered(replicas, interval, fate)
+    steps = filter_steps(replicas, interval, fate)
     passed = [step.tuple for step in steps if step.passes and step.tuple is not None]
     assert sorted(passed) == list(range(TUPLES))
     first: dict[int, str] = {}
@@ -187,35 +189,35 @@ def test_each_tuple_passes_once_whatever_happens_to_a_replica(replicas: int, int
 
 
 def test_one_stream_that_dies_loses_tuples() -> None:
-    assert filtered(1, 3, "a dies")[-1].passed < TUPLES
+    assert filter_steps(1, 3, "a dies")[-1].passed < TUPLES
     with pytest.raises(ValueError, match="fate: 'b dies'"):
-        filtered(2, 3, "b dies")
+        filter_steps(2, 3, "b dies")
     with pytest.raises(ValueError, match="replicas: 4"):
-        filtered(4)
+        filter_steps(4)
 
 
 # -- levels of load ----------------------------------------------------------------------------------------------------
 
 
-def test_what_others_know_is_within_a_level() -> None:
-    loads = [min(load, 0.99) for load in walk(0.05)]
+def test_the_known_load_is_wrong_by_at_most_a_level() -> None:
+    loads = [min(load, 0.99) for load in random_loads(0.05)]
     for levels, overlap in ((2, 0.0), (5, 0.2), (21, 1.0)):
-        found = reported(loads, levels, overlap)
+        found = report_loads(loads, levels, overlap)
         width = 1.0 / (levels - 1)
         assert np.abs(found.loads - found.known).max() <= width * (1.0 + overlap / 2.0) + 1e-12
         assert found.known[found.reports].tolist() == found.loads[found.reports].tolist()
-    few, many = reported(loads, 3).reports.sum(), reported(loads, 21).reports.sum()
+    few, many = report_loads(loads, 3).reports.sum(), report_loads(loads, 21).reports.sum()
     assert few < many
-    assert reported(loads, 9, 1.0).reports.sum() < reported(loads, 9, 0.0).reports.sum()
+    assert report_loads(loads, 9, 1.0).reports.sum() < report_loads(loads, 9, 0.0).reports.sum()
 
 
-def test_loads_are_numbers_from_zero() -> None:
+def test_negative_or_missing_loads_are_refused() -> None:
     with pytest.raises(ValueError, match="loads: an array of shape"):
-        reported([])
+        report_loads([])
     with pytest.raises(ValueError, match=r"load: -1\.0"):
-        reported([-1.0])
+        report_loads([-1.0])
     with pytest.raises(ValueError, match="levels: 1"):
-        reported([0.5], 1)
+        report_loads([0.5], 1)
 
 
 # -- the widget --------------------------------------------------------------------------------------------------------
@@ -274,13 +276,13 @@ def test_values_that_no_control_has_are_refused_by_name() -> None:
     shown.values = {"size": 1e9}  # as a page that is not ours could send it
     assert shown.values == {"size": 5.0, "kind": "round"}
     shown.values = {"size": 3.0, "kind": "square"}
-    assert (shown.picture, shown.sentence, shown.answers) == ("<svg>square 3</svg>", "It is square.", 4)
+    assert (shown.picture, shown.sentence, shown.drawings) == ("<svg>square 3</svg>", "It is square.", 4)
     assert repr(shown) == "t: size 3. It is square."
     bundle, _ = shown._repr_mimebundle_()
     assert bundle["text/html"] == "<div><svg>square 3</svg></div>"
 
 
-def test_explorers_are_a_part_of_the_package() -> None:
+def test_the_package_exports_the_explorers() -> None:
     import synergy_nb
 
     assert synergy_nb.explore.check is explore.check
@@ -343,7 +345,7 @@ def test_a_right_answer_is_right_and_a_wrong_one_gets_a_hint(name: str) -> None:
         assert check(name, none).text == EXERCISES[name].question
 
 
-def test_exercises_of_ones_own() -> None:
+def test_users_can_make_exercises() -> None:
     own = Exercise("Which peer?", lambda: "peer-3", "look at the graph.")
     assert check(own, " Peer-3")
     assert "look at the graph" in check(own, "peer-1")._repr_html_()

@@ -1,23 +1,23 @@
-"""Pictures with sliders of the algorithms alone, on arrays and without a cluster; and the exercises of the notebooks.
+"""Explorers: pictures of the algorithms with sliders, without a cluster; and the exercises of the notebooks.
 
 >>> from synergy_nb import explore
 >>> dict(explore.feasible_set().numbers)["feasible / ideal"]
 '0.2500'
 
 ===============  ====================================================================================================
-feasible_set     the rates that a placement withstands, in two or three streams (ROD)
+feasible_set     the input rates that a placement can process, for two or three streams (ROD)
 availability     availability of placements of replicas against the delay of their links (chapter 4)
 bursts           bursts of load in a queue, against the projections of admission (section 2.3.4)
 duplicates       the duplicate filter of active replicas, step by step
 load_levels      when a peer reports its load (section 3.4.3)
-check            checks the answer to an exercise
-exercise         makes an exercise of your own
+check            check of an answer to an exercise
+exercise         exercise of your own
 ===============  ====================================================================================================
 
 Each explorer shows what the functions of :mod:`synergy_nb.models`, :mod:`synergy_nb.algorithms` and
-:mod:`synergy_nb.dataflow` return, and has no formula of its own. It is a widget; ``set(name=value)`` moves its controls
-from Python, ``numbers`` and ``sentence`` are what it shows beside the picture, and ``to_svg()`` is the picture. The
-modules of this package also have the values alone, such as :func:`.feasible_sets.feasible_set`.
+:mod:`synergy_nb.dataflow` return, and has no formula of its own. It is a widget: ``set(name=value)`` moves its controls
+from Python, ``numbers`` and ``sentence`` are shown below the picture, and ``to_svg()`` is the picture. For the values
+without a picture, call the functions of the modules of this package, such as :func:`.feasible_sets.feasible_set`.
 """
 
 from __future__ import annotations
@@ -50,12 +50,13 @@ def feasible_set(
     Parameters
     ----------
     load
-        L^o: operators x input streams, with two or three streams; by default example 2 of the paper, or another one
-        for three ``inputs``.
+        Load coefficients L^o: time on a core of capacity 1 for a tuple of each input stream, seconds; shape (operators,
+        streams), with two or three streams. By default those of example 2 of the
+        paper, or other ones for three ``inputs``.
     capacity
-        C: one a node, two to four nodes.
+        Capacity C of each node, cores; two to four nodes.
     assignment
-        Node of each operator at first; by default all at the first node.
+        Number of the first node of each operator, from 0; by default all are at node 0.
     inputs
         Number of input streams of the default, 2 or 3.
 
@@ -71,7 +72,7 @@ def feasible_set(
 
 @user_facing
 def availability() -> Explorer:
-    """Explore what replicas, and where they are, do to availability and delay (dissertation, chapter 4)."""
+    """Explore how number and places of replicas change availability and delay (dissertation, chapter 4)."""
     from synergy_nb.explore.replica_placements import explorer  # noqa: PLC0415 - a notebook that explores one loads only that
 
     return explorer()
@@ -79,7 +80,7 @@ def availability() -> Explorer:
 
 @user_facing
 def bursts() -> Explorer:
-    """Explore what bursts do to a queue, and what the projections of admission see of them (section 2.3.4)."""
+    """Explore how bursts fill a queue, and which projections of admission expect that (dissertation, section 2.3.4)."""
     from synergy_nb.explore.bursty_load import explorer  # noqa: PLC0415 - a notebook that explores one loads only that
 
     return explorer()
@@ -95,7 +96,7 @@ def duplicates() -> Explorer:
 
 @user_facing
 def load_levels() -> Explorer:
-    """Explore what levels of load and their overlap save, and what they cost (dissertation, section 3.4.3)."""
+    """Explore how many reports load levels save, and how wrong the known load is (dissertation, section 3.4.3)."""
     from synergy_nb.explore.reported_loads import explorer  # noqa: PLC0415 - a notebook that explores one loads only that
 
     return explorer()
@@ -110,12 +111,12 @@ def check(exercise: str | Exercise, answer: Any = None) -> Checked:
     exercise
         Name of the exercise, such as ``"availability 1"``, or one that :func:`exercise` has made.
     answer
-        Answer, a number or a text; ``...`` as long as there is none.
+        Answer, a number or a text; with ``...`` the result is the question.
 
     Returns
     -------
     Checked
-        Result, which is true if the answer is right, and has a hint if it is wrong.
+        Result: true if the answer is right; with a hint if it is wrong.
 
     Raises
     ------
@@ -140,7 +141,7 @@ def exercise(question: str, answer: Callable[[], float | str], hint: str, tolera
     hint
         Hint for those whose answer is wrong.
     tolerance
-        Difference up to which a number is right, relative to the answer.
+        Largest relative difference of a right number from the answer.
 
     Examples
     --------

@@ -1,10 +1,10 @@
-"""Bursts of load, measured in a sampled queue, against the projections that admission uses (section 2.3.4)."""
+"""Explorer of bursts: execution times in a simulated queue, and as admission projects them (section 2.3.4)."""
 
 from __future__ import annotations
 
 import math
 from functools import lru_cache
-from typing import Any, Final, NamedTuple
+from typing import Final, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -20,9 +20,9 @@ __all__ = ["Bursts", "bursts", "explorer"]
 
 Array = npt.NDArray[np.float64]
 
-BINS: Final = 60  # parts of a period in which the sampled queue is averaged
-TUPLES: Final = 60_000  # number of sampled tuples, about
-BUSY: Final = 0.25  # share of the period that is a burst
+PERIOD_PARTS: Final = 60  # number of parts of a period, in each of which times are averaged
+SAMPLED_TUPLES: Final = 60_000  # approximate number of simulated tuples
+BURST_SHARE: Final = 0.25  # length of a burst as a share of the period
 EQUATION: Final = (
     "At a peer of load p, a component with processing time τ takes "
     "<span class='formula'>x = τ / (1 − p)</span> (M/M/1, equation 2.6). Admission projects the time with the new load "
@@ -38,11 +38,11 @@ class Bursts(NamedTuple):
     Parameters
     ----------
     pattern
-        Signature: lengths in seconds and load of the burst and of the rest.
+        Signature of the load: lengths (seconds) and loads of the burst and of the rest.
     times
         Middle of each part of the period, seconds.
     measured
-        Mean execution time of the tuples that arrive then, in a sampled queue, seconds; not a number without tuples.
+        Mean execution time of the tuples that arrive in each part, in a simulated queue, seconds; NaN without tuples.
     by_mean
         Execution time by M/M/1 at the mean load, seconds.
     by_signature, transient
@@ -58,20 +58,20 @@ class Bursts(NamedTuple):
 
 
 def bursts(load: float = 0.5, factor: float = 1.8, period: float = 8.0, tau: float = 0.02, *, seed: int = 1) -> Bursts:
-    """Project and measure the execution time of a component whose load comes in bursts.
+    """Project the execution time of a component whose load comes in bursts, and measure it in a simulated queue.
 
     Parameters
     ----------
     load
-        Mean load p, above 0.
+        Mean load p of the peer, at least 0.01.
     factor
         Rate in a burst as a multiple of the mean rate, 1 to 4; a burst is a quarter of the period.
     period
         Time from burst to burst, seconds.
     tau
-        Mean processing time τ, exponential, seconds.
+        Mean of the exponential processing time τ, seconds.
     seed
-        Seed of the sampled queue.
+        Seed of the simulated queue.
 
     Raises
     ------
@@ -84,7 +84,7 @@ def bursts(load: float = 0.5, factor: float = 1.8, period: float = 8.0, tau: flo
     >>> found.pattern.loads, found.by_mean, found.by_signature.round(3).tolist()
     ((0.8, 0.4), 0.04, [0.1, 0.033])
     """
-    for name, value, least, most in (("load", load, 0.01, 4.0), ("factor", factor, 1.0, 1.0 / BUSY),
+    for name, value, least, most in (("load", load, 0.01, 4.0), ("factor", factor, 1.0, 1.0 / BURST_SHARE),
                                      ("period", period, 0.1, 3600.0), ("tau", tau, 1e-5, 10.0)):  # fmt: skip
         if not least <= value <= most:
             raise ValueError(f"{name}: {value!r}; expected a number from {least:g} to {most:g}")
@@ -93,26 +93,29 @@ def bursts(load: float = 0.5, factor: float = 1.8, period: float = 8.0, tau: flo
 
 @lru_cache(maxsize=64)
 def _bursts(load: float, factor: float, period: float, tau: float, seed: int) -> Bursts:
-    rest = (1.0 - BUSY * factor) / (1.0 - BUSY)
-    pattern = Pattern.of([(BUSY * period, factor), ((1.0 - BUSY) * period, rest)], load)
+    rest = (1.0 - BURST_SHARE * factor) / (1.0 - BURST_SHARE)
+    pattern = Pattern.of([(BURST_SHARE * period, factor), ((1.0 - BURST_SHARE) * period, rest)], load)
     pattern = Pattern(pattern.seconds, tuple(round(each, 12) for each in pattern.loads))
     loads, lengths = np.array(pattern.loads), np.array(pattern.seconds)
-    times = (np.arange(BINS) + 0.5) * period / BINS
+    times = (np.arange(PERIOD_PARTS) + 0.5) * period / PERIOD_PARTS
     traffic = Traffic.of(loads, tau)
     return Bursts(
         pattern,
         times,
-        _measured(pattern, tau, np.random.default_rng(seed)),
+        _sampled_execution_times(pattern, tau, np.random.default_rng(seed)),
         execution_time(tau, load),
         np.asarray(execution("mm1", tau, traffic)),
         np.asarray(execution("transient", tau, traffic, lengths)),
     )
 
 
-def _measured(pattern: Pattern, tau: float, rng: np.random.Generator) -> Array:
-    """Mean time of the tuples of a first-come-first-served queue, by the part of the period in which they arrive."""
+def _sampled_execution_times(pattern: Pattern, tau: float, rng: np.random.Generator) -> Array:
+    """Mean execution time of tuples in a first-come-first-served queue, by the part of the period in which they arrive.
+
+    It simulates a queue with Poisson arrivals and exponential processing times.
+    """
     work = sum(length * load for length, load in zip(pattern.seconds, pattern.loads, strict=True))
-    periods = max(math.ceil(TUPLES * tau / work), 2)
+    periods = max(math.ceil(SAMPLED_TUPLES * tau / work), 2)
     arrivals = []
     begin = 0.0
     for length, load in zip(pattern.seconds, pattern.loads, strict=True):
@@ -123,16 +126,18 @@ def _measured(pattern: Pattern, tau: float, rng: np.random.Generator) -> Array:
     at = np.sort(np.concatenate(arrivals))
     service = rng.exponential(tau, len(at))
     done = np.cumsum(service)
-    ends = done + np.maximum.accumulate(at - done + service)  # each begins when it arrives, or when the one before ends
-    part = np.minimum((at % pattern.length / pattern.length * BINS).astype(np.int64), BINS - 1)
-    counts = np.bincount(part, minlength=BINS)
-    sums = np.bincount(part, weights=ends - at, minlength=BINS)
-    means: Array = np.divide(sums, counts, out=np.full(BINS, np.nan), where=counts > 0)
+    ends = done + np.maximum.accumulate(
+        at - done + service
+    )  # a tuple begins when it arrives, or when the one before ends
+    part = np.minimum((at % pattern.length / pattern.length * PERIOD_PARTS).astype(np.int64), PERIOD_PARTS - 1)
+    counts = np.bincount(part, minlength=PERIOD_PARTS)
+    sums = np.bincount(part, weights=ends - at, minlength=PERIOD_PARTS)
+    means: Array = np.divide(sums, counts, out=np.full(PERIOD_PARTS, np.nan), where=counts > 0)
     return means
 
 
-def drawn(load: float, factor: float, period: float, tau: float, limit: float) -> Drawn:
-    """Draw one period; ``tau`` and ``limit`` in milliseconds."""
+def draw_bursts(load: float, factor: float, period: float, tau: float, limit: float) -> Drawn:
+    """Draw one period; ``load`` in per cent, ``period`` in seconds, ``tau`` and ``limit`` in milliseconds."""
     found = bursts(load / 100.0, factor, period, tau / 1e3)
     high = limit / 1e3
     finite = [value for value in (*found.measured, *found.by_signature, *found.transient, found.by_mean, high)
@@ -171,12 +176,14 @@ def drawn(load: float, factor: float, period: float, tau: float, limit: float) -
     truth = "would keep" if worst <= high else "would break"
     who = f"{' and '.join(admits)} {'admits' if len(admits) == 1 else 'admit'}" if admits else "none admits"
     return Drawn(
-        plane.to_svg("Execution time during one period"), numbers, f"Of the three, {who} it; it {truth} its limit."
+        plane.to_svg("Execution time during one period"),
+        numbers,
+        f"Of the three, {who} the component; it {truth} its limit.",
     )
 
 
 def explorer() -> Explorer:
-    """Explore what bursts do to a queue, and what the projections of admission see of them (section 2.3.4).
+    """Explore how bursts fill a queue, and which projections of admission expect that (section 2.3.4).
 
     Examples
     --------
@@ -192,8 +199,5 @@ def explorer() -> Explorer:
         Range("limit", "limit", 10, 1000, 10, " ms"),
     )
 
-    def draw(**given: Any) -> Drawn:
-        return drawn(**given)
-
     values = {"load": 50, "factor": 1.8, "period": 8, "tau": 20, "limit": 100}
-    return Explorer("Bursts against projections", EQUATION, controls, values, draw)
+    return Explorer("Bursts against projections", EQUATION, controls, values, draw_bursts)

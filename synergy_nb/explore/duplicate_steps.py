@@ -1,11 +1,11 @@
-"""The duplicate filter of active replicas, step by step (Hwang et al., ICDE 2008, algorithm 1)."""
+"""Explorer of the duplicate filter of active replicas, step by step (Hwang et al., ICDE 2008, algorithm 1)."""
 
 from __future__ import annotations
 
 import random
 from collections.abc import Iterator
 from functools import lru_cache
-from typing import Any, Final, NamedTuple
+from typing import Final, NamedTuple
 
 import polars as pl
 
@@ -15,11 +15,12 @@ from synergy_nb.drawing.plane import PICTURE, STYLE
 from synergy_nb.drawing.svg import element, label, path, picture
 from synergy_nb.explore.explorer import Choice, Drawn, Explorer, Range, Value
 
-__all__ = ["Step", "explorer", "filtered"]
+__all__ = ["Step", "explorer", "filter_steps"]
 
-TUPLES: Final = 12
-STREAMS: Final = "abc"
-DIES: Final = 0.45  # share of its items that the replica that dies has sent
+TUPLES: Final = 12  # number of tuples of each stream
+STREAMS: Final = "abc"  # names of the stream replicas
+DEATH_SHARE: Final = 0.45  # share of its items that a replica sends before it dies or hangs
+#: What happens to the replica that sends stream a.
 FATES: Final = ("all live", "a dies", "a hangs, comes late")
 EQUATION: Final = (
     "A stream replica s has a counter for each tuple, <span class='formula'>n<sub>s</sub>(t)</span>. The filter passes "
@@ -39,11 +40,11 @@ class Step(NamedTuple):
     tuple
         Number of the tuple; None for a punctuation.
     until
-        Number of the first tuple that may still follow, of a punctuation; None for a tuple.
+        Number of the first tuple that may follow a punctuation; None for a tuple.
     passes
         Whether the filter passes it.
     counters
-        Number of counters after that.
+        Number of counters of the filter after this step.
     passed
         Number of tuples that have passed so far.
     """
@@ -56,21 +57,21 @@ class Step(NamedTuple):
     passed: int
 
 
-def filtered(replicas: int = 2, interval: int = 3, fate: str = "all live", *, seed: int = 2) -> tuple[Step, ...]:
-    """Pass the streams of some replicas through the filter, item by item.
+def filter_steps(replicas: int = 2, interval: int = 3, fate: str = "all live", *, seed: int = 2) -> tuple[Step, ...]:
+    """Pass the streams of replicas through the filter, item by item.
 
-    Each stream has the same tuples; between two punctuations their orders differ.
+    All streams have the same tuples, but between two punctuations in different orders.
 
     Parameters
     ----------
     replicas
         Number of replicas, 1 to 3.
     interval
-        Number of tuples from punctuation to punctuation.
+        Number of tuples between two punctuations.
     fate
         Fate of replica a: ``all live``, ``a dies`` or ``a hangs, comes late``.
     seed
-        Seed of orders and delays.
+        Seed of the orders and the delays of the tuples.
 
     Raises
     ------
@@ -79,7 +80,7 @@ def filtered(replicas: int = 2, interval: int = 3, fate: str = "all live", *, se
 
     Examples
     --------
-    >>> sum(step.passes and step.tuple is not None for step in filtered(3, 4, "a dies"))
+    >>> sum(step.passes and step.tuple is not None for step in filter_steps(3, 4, "a dies"))
     12
     """
     for name, value, most in (("replicas", replicas, len(STREAMS)), ("interval", interval, TUPLES)):
@@ -87,11 +88,11 @@ def filtered(replicas: int = 2, interval: int = 3, fate: str = "all live", *, se
             raise ValueError(f"{name}: {value!r}; expected a whole number from 1 to {most}")
     if fate not in FATES:
         raise ValueError(f"fate: {fate!r}; expected one of {'; '.join(FATES)}")
-    return _filtered(replicas, interval, fate, seed)
+    return _filter_steps(replicas, interval, fate, seed)
 
 
 @lru_cache(maxsize=64)
-def _filtered(replicas: int, interval: int, fate: str, seed: int) -> tuple[Step, ...]:
+def _filter_steps(replicas: int, interval: int, fate: str, seed: int) -> tuple[Step, ...]:
     rng = random.Random(f"{seed}/{replicas}/{interval}")
     arrivals: list[tuple[float, str, int | None, int | None]] = []
     for stream in STREAMS[:replicas]:
@@ -99,10 +100,10 @@ def _filtered(replicas: int, interval: int, fate: str, seed: int) -> tuple[Step,
         items = list(_items(interval, rng))
         for number, (tuple_number, until) in enumerate(items):
             at += rng.uniform(0.6, 1.4)
-            if fate != "all live" and stream == "a" and number >= DIES * len(items):
+            if fate != "all live" and stream == "a" and number >= DEATH_SHARE * len(items):
                 if fate == "a dies":
                     break
-                at += 2.0 * len(items) if number - 1 < DIES * len(items) else 0.0
+                at += 2.0 * len(items) if number - 1 < DEATH_SHARE * len(items) else 0.0
             arrivals.append((at, stream, tuple_number, until))
     merged = DuplicateFilter(STREAMS[:replicas])
     steps = []
@@ -119,7 +120,7 @@ def _filtered(replicas: int, interval: int, fate: str, seed: int) -> tuple[Step,
 
 
 def _items(interval: int, rng: random.Random) -> Iterator[tuple[int | None, int | None]]:
-    """Tuples in an order of the replica's own, each interval followed by a punctuation."""
+    """Items of one stream: tuples in random order with a punctuation after each interval; one of the two is None."""
     for begin in range(0, TUPLES, interval):
         numbers = list(range(begin, min(begin + interval, TUPLES)))
         rng.shuffle(numbers)
@@ -127,9 +128,9 @@ def _items(interval: int, rng: random.Random) -> Iterator[tuple[int | None, int 
         yield None, max(numbers) + 1
 
 
-def drawn(replicas: int, interval: int, fate: str, step: int) -> Drawn:
-    """Draw the streams in the order of arrival, and what has passed after some steps."""
-    steps = filtered(replicas, interval, fate)
+def draw_steps(replicas: int, interval: int, fate: str, step: int) -> Drawn:
+    """Draw the items of the streams in the order of their arrival, and which of the first steps pass."""
+    steps = filter_steps(replicas, interval, fate)
     done = steps[: min(step, len(steps))]
     wide = max(15.5, 668.0 / max(len(steps), 1))
     parts = []
@@ -139,9 +140,9 @@ def drawn(replicas: int, interval: int, fate: str, step: int) -> Drawn:
         parts.append(element("line", "grid", x1=76, x2=78 + wide * len(steps), y1=y + 12, y2=y + 12))
     for number, each in enumerate(steps):
         x = 78.0 + wide * number
-        parts.append(_item(each, x, 34.0 + 44.0 * STREAMS.index(each.stream), wide, reached=number < len(done)))
+        parts.append(_item_shape(each, x, 34.0 + 44.0 * STREAMS.index(each.stream), wide, reached=number < len(done)))
         if number < len(done) and each.passes:
-            parts.append(_item(each, x, 34.0 + 44.0 * replicas, wide, reached=True))
+            parts.append(_item_shape(each, x, 34.0 + 44.0 * replicas, wide, reached=True))
     if done:
         at = 78.0 + wide * len(done) - 1.0
         parts.append(element("line", "line ink dashed", x1=at, x2=at, y1=20, y2=58 + 44.0 * replicas))
@@ -168,7 +169,7 @@ def _sentence(last: Step | None) -> str:
     return f"Tuple {last.tuple}: stream {last.stream} {how}."
 
 
-def _item(step: Step, x: float, y: float, wide: float, *, reached: bool) -> str:
+def _item_shape(step: Step, x: float, y: float, wide: float, *, reached: bool) -> str:
     kind = "soft" if not reached else "good" if step.passes else "bad"
     filled = "filled" if reached and step.passes else "box"
     if step.tuple is None:
@@ -186,7 +187,7 @@ def _item(step: Step, x: float, y: float, wide: float, *, reached: bool) -> str:
 def explorer() -> Explorer:
     """Explore the duplicate filter step by step (Hwang et al., ICDE 2008, algorithm 1).
 
-    Squares are tuples, diamonds punctuations. What is filled has passed; what is outlined in red was dropped.
+    Squares are tuples, diamonds are punctuations. Filled ones have passed, those with a red outline were dropped.
 
     Examples
     --------
@@ -196,12 +197,9 @@ def explorer() -> Explorer:
     controls = (
         Range("step", "step", 0, 60),
         Range("replicas", "replicas", 1, 3),
-        Range("interval", "tuples to a promise", 1, 6),
+        Range("interval", "tuples between punctuations", 1, 6),
         Choice("fate", "replica a", FATES),
     )
 
-    def draw(**given: Any) -> Drawn:
-        return drawn(**given)
-
     values: dict[str, Value] = {"step": 9, "replicas": 2, "interval": 3, "fate": "all live"}
-    return Explorer("The duplicate filter, step by step", EQUATION, controls, values, draw)
+    return Explorer("The duplicate filter, step by step", EQUATION, controls, values, draw_steps)

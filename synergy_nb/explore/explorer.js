@@ -1,6 +1,7 @@
-// An explorer: controls, a picture that the kernel draws, and numbers. The page sends the values of the controls, one
-// set at a time, and draws what comes back; operators in a picture can be dragged from one place to another.
-const WAIT = 1500; // milliseconds after which an answer is no longer waited for
+// An explorer: controls, a picture that the kernel draws, and numbers. The page sends the values of the controls and
+// shows the picture that comes back. It sends the next values only after the answer to the last ones. Operators in a
+// picture can be dragged from one place to another.
+const WAIT = 1500; // milliseconds until the page no longer waits for an answer
 
 function make(tag, kind, words = "", attributes = {}) {
   const element = document.createElement(tag);
@@ -95,7 +96,7 @@ export default {
       answered();
     }
 
-    // Dragging: what has data-part goes to the place below it, which has data-place.
+    // Dragging: an element with data-part is dropped on an element with data-place.
     let held = null;
     const placeBelow = (event) =>
       document.elementsFromPoint(event.clientX, event.clientY).find((each) => each.dataset?.place !== undefined && picture.contains(each));
@@ -124,7 +125,7 @@ export default {
       held = null;
     });
 
-    model.on("change:answers", onAnswer);
+    model.on("change:drawings", onAnswer);
     draw();
     // The still picture is hidden wherever the live one is on the page.
     const hiding = make("style", "", `[data-synergy-last="${model.get("_still")}"] { display: none; }`);
@@ -132,7 +133,7 @@ export default {
     return () => {
       hiding.remove();
       clearTimeout(waiting);
-      model.off("change:answers", onAnswer);
+      model.off("change:drawings", onAnswer);
     };
   },
 };

@@ -1,8 +1,8 @@
-"""The widget of all explorers: controls, a picture, numbers and a sentence, all made from one function of the values.
+"""The widget of all explorers: controls, and a picture, numbers and a sentence that depend on their values.
 
-The function gets the values of the controls and returns what is :class:`Drawn`. So an explorer holds no formula, and
-what it shows can be tested without a page. A page sends the values of its controls; a value that a control does not
-have is refused there and in Python alike.
+An explorer is one function from the values of its controls to a :class:`Drawn`. So it has no formula of its own, and
+can be tested without a browser. A *page* is a display of it in a browser, which sends the values of its controls. A
+value that a control does not have is refused, from a page as from Python.
 """
 
 from __future__ import annotations
@@ -31,11 +31,13 @@ class Range:
     Parameters
     ----------
     name, label
-        Name of the value, and its text in the page.
-    low, high, step
-        Least and greatest value, and the distance of two values. A whole ``step`` makes whole numbers.
+        Name of the value, and the text of the slider.
+    low, high
+        Least and greatest value.
+    step
+        Distance of two neighbouring values; the values are integers if it is one.
     unit
-        Unit behind the value, with a space before it where one belongs.
+        Unit that is written after the value, with the space before it.
     """
 
     name: str
@@ -46,15 +48,15 @@ class Range:
     unit: str = ""
 
     def checked(self, value: object) -> float:
-        """Return the value on the grid of the slider; raise a ValueError if it is none."""
+        """Return the nearest value of the slider; raise a ValueError if the value is no number in its range."""
         valid = isinstance(value, int | float) and not isinstance(value, bool) and math.isfinite(value)
         if not valid or not self.low <= float(value) <= self.high:  # type: ignore[arg-type]
             raise ValueError(f"{self.name}: {value!r}; expected a number from {self.low:g} to {self.high:g}")
         number = self.low + round((float(value) - self.low) / self.step) * self.step  # type: ignore[arg-type]
         return round(number) if isinstance(self.step, int) else round(min(number, self.high), 10)
 
-    def shown(self) -> dict[str, Any]:
-        """Return the control as the page reads it."""
+    def to_page(self) -> dict[str, Any]:
+        """Return the control as plain values for a page."""
         return {"kind": "range", "name": self.name, "label": self.label, "low": self.low, "high": self.high,
                 "step": self.step, "unit": self.unit}  # fmt: skip
 
@@ -66,9 +68,9 @@ class Choice:
     Parameters
     ----------
     name, label
-        Name of the value, and its text in the page.
+        Name of the value, and the text of the choice.
     options
-        All texts that can be chosen.
+        Texts of which one is chosen.
     """
 
     name: str
@@ -81,8 +83,8 @@ class Choice:
             raise ValueError(f"{self.name}: {value!r}; expected one of {', '.join(self.options)}")
         return str(value)
 
-    def shown(self) -> dict[str, Any]:
-        """Return the control as the page reads it."""
+    def to_page(self) -> dict[str, Any]:
+        """Return the control as plain values for a page."""
         return {"kind": "choice", "name": self.name, "label": self.label, "options": list(self.options)}
 
 
@@ -90,16 +92,16 @@ Control: TypeAlias = Range | Choice
 
 
 class Drawn(NamedTuple):
-    """What an explorer shows at some values.
+    """What an explorer shows for one set of values.
 
     Parameters
     ----------
     picture
-        Picture as SVG.
+        Picture as the text of an SVG.
     numbers
-        Names and values with units, in their order.
+        Pairs of a name and a value with its unit, in the order in which they are shown.
     sentence
-        Sentence that says what is to be seen.
+        Sentence that says what the picture shows.
     """
 
     picture: str
@@ -113,17 +115,17 @@ class Explorer(StillView):
     Parameters
     ----------
     title
-        Heading.
+        Heading of the explorer.
     equation
         Equation of the paper with its number, as HTML.
     controls
-        Controls; their values are passed to ``draw`` by name.
+        Controls, in the order in which they are shown.
     values
-        First values.
+        Name of each control to its first value.
     draw
-        Function of the values.
+        Function that gets the values of the controls as keyword arguments, and draws them.
     buttons
-        Text of a button to a function that returns the values to set.
+        Text of each button to a function that gets the present values and returns those to set.
     """
 
     _esm = resources.files("synergy_nb.explore").joinpath("explorer.js").read_text("utf-8")
@@ -136,7 +138,7 @@ class Explorer(StillView):
     picture = traitlets.Unicode().tag(sync=True)
     numbers: traitlets.List[Any] = traitlets.List().tag(sync=True)
     sentence = traitlets.Unicode().tag(sync=True)
-    answers = traitlets.Int(0).tag(sync=True)
+    drawings = traitlets.Int(0).tag(sync=True)  # number of pictures so far: a page waits for the next one
 
     def __init__(
         self,
@@ -149,38 +151,38 @@ class Explorer(StillView):
     ) -> None:
         self._controls = {control.name: control for control in controls}
         self._draw = draw
-        self._presses = dict(buttons or {})
+        self._button_actions = dict(buttons or {})
         first = self._checked(values)
         drawn = draw(**first)
         super().__init__(
             title=title,
             equation=equation,
-            controls=[control.shown() for control in controls],
-            buttons=list(self._presses),
+            controls=[control.to_page() for control in controls],
+            buttons=list(self._button_actions),
             values=first,
             picture=drawn.picture,
             numbers=[list(pair) for pair in drawn.numbers],
             sentence=drawn.sentence,
         )
-        self._good = first
+        self._last_valid = first
         self.observe(self._changed, "values")
         self.on_msg(lambda _, content, _buffers: self.press(str(content.get("button"))))
 
     def set(self, **values: Value) -> Explorer:
-        """Set some values; the picture follows, in all pages, too.
+        """Set values of controls, and draw the picture again, in all pages.
 
         Raises
         ------
         ValueError
-            If there is no such value, or a control does not have it.
+            If there is no such control, or it does not have the value.
         """
-        self.values = self._checked({**self._good, **values})
+        self.values = self._checked({**self._last_valid, **values})
         return self
 
     def press(self, button: str) -> None:
-        """Do what a button does; an unknown one does nothing."""
-        if button in self._presses:
-            self.set(**self._presses[button](dict(self._good)))
+        """Press a button; one that does not exist does nothing."""
+        if button in self._button_actions:
+            self.set(**self._button_actions[button](dict(self._last_valid)))
 
     def to_svg(self) -> str:
         """The picture at the present values, as a self-contained SVG."""
@@ -205,18 +207,18 @@ class Explorer(StillView):
         checked: dict[str, Value] | None = None
         with contextlib.suppress(ValueError, TypeError):
             checked = self._checked(self.values)
-        if checked is None:  # a page sent what no control has: it gets back what is shown
-            checked = self._good
+        if checked is None:  # a page sent a value that its control does not have: it gets back the last valid ones
+            checked = self._last_valid
         if checked != self.values:
             with self.hold_trait_notifications():
                 self.unobserve(self._changed, "values")
                 self.values = dict(checked)
             self.observe(self._changed, "values")
         drawn = self._draw(**checked)
-        self._good = checked
+        self._last_valid = checked
         with self.hold_sync():
             self.picture = drawn.picture
             self.numbers = [list(pair) for pair in drawn.numbers]
             self.sentence = drawn.sentence
-            self.answers += 1
+            self.drawings += 1
         self.keep_picture()

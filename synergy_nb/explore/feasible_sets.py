@@ -1,4 +1,7 @@
-"""The feasible set of a placement in two or three input rates, with the hyperplanes of its nodes (ROD, section 3)."""
+"""Explorer of the feasible set of a placement: the input rates that its nodes can process (ROD, section 3).
+
+The set is drawn for two or three input streams, with the hyperplane of each node.
+"""
 
 from __future__ import annotations
 
@@ -26,12 +29,12 @@ from synergy_nb.explore.explorer import Choice, Control, Drawn, Explorer, Range,
 
 __all__ = ["FeasibleSet", "explorer", "feasible_set"]
 
-TWO_INPUTS: Final = ((14.0, 0.0), (6.0, 0.0), (0.0, 9.0), (0.0, 7.0))  # L^o of example 2 of the paper
+TWO_INPUTS: Final = ((14.0, 0.0), (6.0, 0.0), (0.0, 9.0), (0.0, 7.0))  # load coefficients L^o of example 2 of the paper
 THREE_INPUTS: Final = ((9.0, 0.0, 0.0), (6.0, 0.0, 0.0), (0.0, 8.0, 0.0), (0.0, 7.0, 0.0), (0.0, 0.0, 10.0),
                        (0.0, 0.0, 5.0))  # fmt: skip
 MOST_OPERATORS: Final = 12
 MOST_NODES: Final = 4
-GRID: Final = 18  # pieces of each edge of the surface of a set in three rates
+GRID: Final = 18  # number of pieces of each edge of the drawn surface, for three streams
 EQUATION: Final = (
     "A node carries the rates r with <span class='formula'>L<sup>n</sup><sub>i</sub> r ≤ C<sub>i</sub></span>: those "
     "below its hyperplane. The feasible set is below all of them. No set is larger than the ideal one, "
@@ -42,39 +45,42 @@ EQUATION: Final = (
 
 
 class FeasibleSet(NamedTuple):
-    """A placement and its feasible set, in rates of the input streams, tuples/s.
+    """The feasible set of a placement, in rates of the input streams, tuples/s.
 
     Parameters
     ----------
     corners
-        Corners of the boundary, from axis to axis, for two streams; points of a triangular grid for three. Empty if a
-        node is overloaded at the lower bound.
-    full
-        Node that is full at each corner.
-    planes
-        Rate of each stream at which each node is full without the others, shape (nodes, streams); infinite where the
-        node has no load from the stream.
-    ideal
-        Rate of each stream at which the ideal hyperplane cuts its axis.
-    bound
-        Lower bound of the rates.
+        Points of the boundary, shape (points, streams): its corners from axis to axis for two streams, a triangular
+        grid for three. Empty if a node is overloaded at the lower bound.
+    full_nodes
+        Number of the node that is full at each corner, from 0.
+    intercepts
+        Rate at which the hyperplane of each node cuts the axis of each stream, tuples/s, shape (nodes, streams);
+        infinite where the node has no load from the stream.
+    ideal_intercepts
+        Rate at which the ideal hyperplane cuts the axis of each stream, tuples/s.
+    lower_bound
+        Lower bound of the rate of each stream, tuples/s.
     distances
         Distance of each node's hyperplane from the lower bound, in normalised rates.
-    ratio, distance, mmad, sphere
-        Size of the set as a share of the ideal one, the least distance r, and two lower bounds of the size: by the
-        axis distances, and by the sphere of radius r.
+    ratio
+        Size of the set as a share of that of the ideal set.
+    plane_distance
+        Least distance r, that of the nearest hyperplane, in normalised rates.
+    mmad_bound, sphere_bound
+        Lower bounds of ``ratio``: by the axis distances (MMAD), and by the sphere of radius r.
     """
 
     corners: Floats
-    full: Ints
-    planes: Floats
-    ideal: Floats
-    bound: Floats
+    full_nodes: Ints
+    intercepts: Floats
+    ideal_intercepts: Floats
+    lower_bound: Floats
     distances: Floats
     ratio: float
-    distance: float
-    mmad: float
-    sphere: float
+    plane_distance: float
+    mmad_bound: float
+    sphere_bound: float
 
 
 def feasible_set(
@@ -88,13 +94,13 @@ def feasible_set(
     Parameters
     ----------
     load
-        L^o: operators x input streams.
+        Load coefficients L^o, shape (operators, streams), see :func:`explorer`; two or three streams.
     capacity
-        C: one a node.
+        Capacity C of each node, cores.
     assignment
-        Node of each operator.
+        Number of the node of each operator, from 0.
     lower_bound
-        B: lowest rates of the streams.
+        Lower bound B of the rate of each stream, tuples/s; by default 0.
 
     Raises
     ------
@@ -120,7 +126,7 @@ def feasible_set(
     if planes is None:
         corners, full = np.zeros((0, streams)), np.zeros(0, dtype=np.int64)
     else:
-        along = _breaks(planes) if streams == 2 else _grid(GRID)
+        along = _corner_directions(planes) if streams == 2 else _simplex_grid(GRID)
         corners = (setting.bound + setting.room * along * reach(planes, along)[:, None]) * unit
         full = np.asarray((along @ planes.T).argmax(axis=1), dtype=np.int64)
     with np.errstate(divide="ignore"):
@@ -139,8 +145,8 @@ def feasible_set(
     )
 
 
-def _breaks(planes: Floats) -> Floats:
-    """Directions of the corners of a set in two rates: the axes, and where two hyperplanes meet."""
+def _corner_directions(planes: Floats) -> Floats:
+    """Directions of the corners of a set in two rates: the axes, and the points where two hyperplanes meet."""
     steps = {0.0, 1.0}
     for number, one in enumerate(planes):
         for other in planes[:number]:
@@ -159,7 +165,7 @@ def _breaks(planes: Floats) -> Floats:
     return np.asarray(along[kept])
 
 
-def _grid(pieces: int) -> Floats:
+def _simplex_grid(pieces: int) -> Floats:
     """Points of a triangular grid on the simplex of three shares, row by row."""
     return np.array(
         [(i, j, pieces - i - j) for i in range(pieces + 1) for j in range(pieces + 1 - i)], dtype=np.float64
@@ -169,17 +175,19 @@ def _grid(pieces: int) -> Floats:
 # -- pictures ----------------------------------------------------------------------------------------------------------
 
 
-def drawn(load: Floats, capacity: npt.ArrayLike, assignment: Ints, lower_bound: npt.ArrayLike | None = None) -> Drawn:
+def draw_placement(
+    load: Floats, capacity: npt.ArrayLike, assignment: Ints, lower_bound: npt.ArrayLike | None = None
+) -> Drawn:
     """Draw a placement: its feasible set, and the operators at their nodes."""
     found = feasible_set(load, capacity, assignment, lower_bound)
     nodes = len(np.asarray(capacity))
-    chips = _chips(load, assignment, nodes)
-    image = _in_two(found, nodes, chips) if load.shape[1] == 2 else _in_three(found, chips)
+    chips = _operator_boxes(load, assignment, nodes)
+    image = _draw_two_rates(found, nodes, chips) if load.shape[1] == 2 else _draw_three_rates(found, chips)
     numbers = (
         ("feasible / ideal", f"{found.ratio:.4f}"),
-        ("plane distance r", f"{found.distance:.3f}"),
-        ("at least, by axis distances", f"{found.mmad:.3f}"),
-        ("at least, by the sphere", f"{found.sphere:.3f}"),
+        ("plane distance r", f"{found.plane_distance:.3f}"),
+        ("at least, by axis distances", f"{found.mmad_bound:.3f}"),
+        ("at least, by the sphere", f"{found.sphere_bound:.3f}"),
     )
     if not len(found.corners):
         first = int(np.argmin(found.distances))
@@ -189,33 +197,37 @@ def drawn(load: Floats, capacity: npt.ArrayLike, assignment: Ints, lower_bound: 
     return Drawn(image, numbers, sentence)
 
 
-def _in_two(found: FeasibleSet, nodes: int, chips: str) -> str:
-    most = 1.3 * found.ideal
+def _draw_two_rates(found: FeasibleSet, nodes: int, chips: str) -> str:
+    most = 1.3 * found.ideal_intercepts
     plane = Plane(Axis("rate of I1, tuples/s", 0.0, float(most[0]), text="{:.3g}".format),
                   Axis("rate of I2, tuples/s", 0.0, float(most[1]), text="{:.3g}".format), right=96.0)  # fmt: skip
     if len(found.corners):
         corner = [(float(x), float(y)) for x, y in found.corners]
-        low = (float(found.bound[0]), float(found.bound[1]))
+        low = (float(found.lower_bound[0]), float(found.lower_bound[1]))
         plane.area([low, *corner], "c2", tip="feasible set")
-    x, y = (float(each) for each in found.ideal)
+    x, y = (float(each) for each in found.ideal_intercepts)
     plane.line([(x, 0.0), (0.0, y)], "soft", dashed=True, tip="ideal hyperplane")
     plane.words((0.86 * x, 0.14 * y), "ideal", "soft")
     for node in range(nodes):
-        one, other = (float(each) for each in found.planes[node])
+        one, other = (float(each) for each in found.intercepts[node])
         tip = f"N{node + 1} is full: distance {found.distances[node]:.3f}"
         if np.isfinite(one) or np.isfinite(other):
-            ends = _ends(one, other, float(most[0]), float(most[1]))
+            ends = _line_ends(one, other, float(most[0]), float(most[1]))
             plane.line(ends, f"c{node}", tip=tip)
             plane.words(_label_at(ends, float(most[0]), float(most[1])), f"N{node + 1}", f"c{node}")
-    if found.distance > 0.0:
+    if found.plane_distance > 0.0:
         turn = np.linspace(0.0, np.pi / 2, 40)
-        arc = found.bound + found.distance * np.stack([np.cos(turn), np.sin(turn)], axis=1) * found.ideal
+        arc = (
+            found.lower_bound
+            + found.plane_distance * np.stack([np.cos(turn), np.sin(turn)], axis=1) * found.ideal_intercepts
+        )
         plane.line([(float(a), float(b)) for a, b in arc], "c3", tip="sphere of radius r", dashed=True)
     return plane.to_svg("Feasible set of the placement in two rates", [f'<g transform="translate(0,340)">{chips}</g>'],
                         below=40.0 * nodes + 16.0)  # fmt: skip
 
 
-def _ends(one: float, other: float, most: float, highest: float) -> list[tuple[float, float]]:
+def _line_ends(one: float, other: float, most: float, highest: float) -> list[tuple[float, float]]:
+    """Ends of a hyperplane with these intercepts; without one of them it is parallel to an axis."""
     if not np.isfinite(one):
         return [(most, other), (0.0, other)]
     if not np.isfinite(other):
@@ -224,7 +236,7 @@ def _ends(one: float, other: float, most: float, highest: float) -> list[tuple[f
 
 
 def _label_at(ends: list[tuple[float, float]], most: float, highest: float) -> tuple[float, float]:
-    """A point of a line within the plane, towards its upper end."""
+    """Point for the label of a line: within the drawing, near its upper end."""
     (x, y), (to_x, to_y) = ends
     for share in (0.85, 0.7, 0.5, 0.3, 0.15):
         at = x + share * (to_x - x), y + share * (to_y - y)
@@ -233,7 +245,7 @@ def _label_at(ends: list[tuple[float, float]], most: float, highest: float) -> t
     return x + 0.05 * (to_x - x), y + 0.05 * (to_y - y)
 
 
-_ACROSS: Final = (  # where the three axes point in the picture, upwards counting down
+_AXIS_DIRECTIONS: Final = (  # directions of the three axes in the picture, whose y grows downwards
     (-0.866, 0.5),
     (0.866, 0.5),
     (0.0, -1.0),
@@ -241,13 +253,17 @@ _ACROSS: Final = (  # where the three axes point in the picture, upwards countin
 _SIZE: Final = (640.0, 360.0)
 
 
-def _in_three(found: FeasibleSet, chips: str) -> str:
+def _draw_three_rates(found: FeasibleSet, chips: str) -> str:
     origin, scale = (_SIZE[0] / 2, 222.0), 168.0
-    share = found.corners / found.ideal if len(found.corners) else found.corners
+    share = found.corners / found.ideal_intercepts if len(found.corners) else found.corners
 
     def place(point: Any) -> tuple[float, float]:
-        x = origin[0] + scale * sum(float(part) * across[0] for part, across in zip(point, _ACROSS, strict=True))
-        y = origin[1] + scale * sum(float(part) * across[1] for part, across in zip(point, _ACROSS, strict=True))
+        x = origin[0] + scale * sum(
+            float(part) * across[0] for part, across in zip(point, _AXIS_DIRECTIONS, strict=True)
+        )
+        y = origin[1] + scale * sum(
+            float(part) * across[1] for part, across in zip(point, _AXIS_DIRECTIONS, strict=True)
+        )
         return x, y
 
     parts = []
@@ -256,7 +272,7 @@ def _in_three(found: FeasibleSet, chips: str) -> str:
         end[number] = 1.12
         (x, y), (to_x, to_y) = place((0.0, 0.0, 0.0)), place(end)
         parts.append(element("line", "base", x1=x, y1=y, x2=to_x, y2=to_y))
-        rate = f"I{number + 1}: {found.ideal[number]:.3g} tuples/s"
+        rate = f"I{number + 1}: {found.ideal_intercepts[number]:.3g} tuples/s"
         parts.append(label(to_x, to_y + (16 if number < 2 else -6), rate, anchor="middle"))
     if len(share):
         at = {}
@@ -269,20 +285,20 @@ def _in_three(found: FeasibleSet, chips: str) -> str:
             for triangle in (((i, j), (i + 1, j), (i, j + 1)), ((i + 1, j), (i + 1, j - 1), (i, j))):
                 if all(corner in at for corner in triangle):
                     own = [at[corner] for corner in triangle]
-                    full = int(np.bincount(found.full[own]).argmax())
+                    full = int(np.bincount(found.full_nodes[own]).argmax())
                     shown = path(place(share[one]) for one in own)
                     tip = f"<title>N{full + 1} is full</title>"
                     parts.append(element("polygon", f"facet c{full}", tip, points=shown))
     ideal = [place(each) for each in np.eye(3)]
     parts.append(element("polyline", "line soft dashed", "<title>ideal</title>", points=path([*ideal, ideal[0]])))
     parts.append(f'<g transform="translate(0,{_SIZE[1]:.0f})">{chips}</g>')
-    nodes = len(found.planes)
+    nodes = len(found.intercepts)
     size = (_SIZE[0], _SIZE[1] + 40.0 * nodes + 16.0)
     return picture(PICTURE, "Feasible set of the placement in three rates", size, parts, style=STYLE)
 
 
-def _chips(load: Floats, assignment: Ints, nodes: int) -> str:
-    """Rows of the nodes with the operators that they have; a page lets operators be dragged between them."""
+def _operator_boxes(load: Floats, assignment: Ints, nodes: int) -> str:
+    """Draw each node as a row with the operators at it; in a page, operators can be dragged from row to row."""
     parts = []
     for node in range(nodes):
         y = 8.0 + 40.0 * node
@@ -317,12 +333,13 @@ def explorer(
     Parameters
     ----------
     load
-        L^o: operators x input streams, with two or three streams; by default example 2 of the paper, or another one
-        for three ``inputs``.
+        Load coefficients L^o: time on a core of capacity 1 for a tuple of each input stream, seconds; shape (operators,
+        streams), with two or three streams. By default those of example 2 of the
+        paper, or other ones for three ``inputs``.
     capacity
-        C: one a node, two to four nodes.
+        Capacity C of each node, cores; two to four nodes.
     assignment
-        Node of each operator at first; by default all at the first node.
+        Number of the first node of each operator, from 0; by default all are at node 0.
     inputs
         Number of input streams of the default, 2 or 3.
 
@@ -364,7 +381,7 @@ def explorer(
 
     def draw(**values: Value) -> Drawn:
         scaled, low = settings(values)
-        return drawn(coefficients, scaled, placement(values), low)
+        return draw_placement(coefficients, scaled, placement(values), low)
 
     def by(algorithm: Any) -> Any:
         def pressed(values: dict[str, Any]) -> dict[str, str]:

@@ -1,4 +1,4 @@
-"""Availability of a placement of replicas against the delay of its links (dissertation, chapter 4)."""
+"""Explorer of the placement of replicas: availability against the delay of links (dissertation, chapter 4)."""
 
 from __future__ import annotations
 
@@ -32,15 +32,16 @@ from synergy_nb.drawing.plane import Axis, Plane
 from synergy_nb.explore.explorer import Choice, Drawn, Explorer, Range, Value
 from synergy_nb.plan import Plan, source
 
-__all__ = ["ALGORITHMS", "Placed", "explorer", "placements"]
+__all__ = ["ALGORITHMS", "PlacementResult", "explorer", "placements"]
 
 ALGORITHMS: Final = ("together", "random", "partition", "latency")
-"""Placements of section 4.5: all components at the same peers (optimal), anywhere, on disjoint groups, nearby."""
+"""Algorithms of section 4.5: all components at the same peers (*optimal* there), at random peers, in disjoint groups of
+peers, at near peers."""
 
 COLOURS: Final = dict(zip(ALGORITHMS, ("c2", "c1", "c0", "c3"), strict=True))
-PEERS: Final = 20
-FARTHEST: Final = 0.1  # delay between two corners of the area of the peers, seconds
-DRAWS: Final = 12  # placements of each algorithm
+PEERS: Final = 20  # number of peers
+DIAGONAL_DELAY: Final = 0.1  # delay between opposite corners of the area of the peers, seconds
+PLACEMENTS_EACH: Final = 12  # number of placements by each algorithm
 EQUATION: Final = (
     "An application lives while each of its n components has a replica that has not failed. If F of N peers fail, and "
     "each component has ϱ replicas: at the same ϱ peers "
@@ -50,8 +51,8 @@ EQUATION: Final = (
 )
 
 
-class Placed(NamedTuple):
-    """One placement.
+class PlacementResult(NamedTuple):
+    """One placement with its availability and delays.
 
     Parameters
     ----------
@@ -59,33 +60,35 @@ class Placed(NamedTuple):
         Name of the algorithm, an element of :data:`ALGORITHMS`.
     availability
         Probability that the application lives.
-    between, backups
-        Mean delay of the links between operators, and from primaries to their backups, seconds.
+    operator_delay
+        Mean delay of the links between operators, seconds.
+    backup_delay
+        Mean delay of the links from primaries to their backups, seconds.
     """
 
     algorithm: str
     availability: float
-    between: float
-    backups: float
+    operator_delay: float
+    backup_delay: float
 
 
 def placements(
     failed: int = 3, degree: int = 2, components: int = 9, room: int = 9, *, seed: int = 1
-) -> tuple[Placed, ...]:
+) -> tuple[PlacementResult, ...]:
     """Place one application by each algorithm, several times, on 20 peers at random points of an area.
 
     Parameters
     ----------
     failed
-        Number F of peers that fail, all sets of so many with the same probability.
+        Number F of peers that fail; all sets of F peers are equally probable.
     degree
-        Replicas ϱ of each component.
+        Number ϱ of replicas of each component.
     components
         Number n of components, which form a chain.
     room
-        Number of primaries for which a peer has processing capacity.
+        Number of primaries for which each peer has processing capacity.
     seed
-        Seed of the points, of the ends of the applications, and of the choices.
+        Seed of the points of the peers, of the peers of source and sink, and of random choices.
 
     Raises
     ------
@@ -101,10 +104,10 @@ def placements(
 
 
 @lru_cache(maxsize=64)
-def _placements(failed: int, degree: int, components: int, room: int, seed: int) -> tuple[Placed, ...]:
+def _placements(failed: int, degree: int, components: int, room: int, seed: int) -> tuple[PlacementResult, ...]:
     names = [f"peer-{number}" for number in range(1, PEERS + 1)]
     points = np.random.default_rng(seed).random((PEERS, 2))
-    apart = FARTHEST / math.sqrt(2.0) * np.linalg.norm(points[:, None] - points[None], axis=2)
+    apart = DIAGONAL_DELAY / math.sqrt(2.0) * np.linalg.norm(points[:, None] - points[None], axis=2)
     place = {name: number for number, name in enumerate(names)}
     failures = ExactlyFailed(names, failed)
 
@@ -112,30 +115,30 @@ def _placements(failed: int, degree: int, components: int, room: int, seed: int)
         return float(apart[place[one], place[other]])
 
     found = []
-    for draw in range(DRAWS):
+    for draw in range(PLACEMENTS_EACH):
         rng = random.Random(f"{seed}/{draw}")
         ends = rng.sample(names, 2)
         plan = _application(components, *ends)
         pinned = {name: each.at for name, each in plan.operators.items() if each.at is not None}
-        for algorithm, roles in _decided(plan, degree, names, latency, pinned, room, rng):
+        for algorithm, roles in _placements_found(plan, degree, names, latency, pinned, room, rng):
             cost = costs(plan, roles, latency)
-            found.append(Placed(algorithm, availability(roles, failures), cost.inter_delay, cost.intra_delay))
+            found.append(PlacementResult(algorithm, availability(roles, failures), cost.inter_delay, cost.intra_delay))
     return tuple(found)
 
 
 @lru_cache(maxsize=512)
 def _application(components: int, begin: str, end: str) -> Plan:
-    """A chain of components that use a core each."""
+    """A chain of components between a source and a sink at given peers; each component uses one core."""
     stream = source("packets", rate="1000 tuples/s", at=begin)
     for number in range(1, components + 1):
         stream = stream.filter("bytes > 0", id=f"o{number}", cost="1 ms", selectivity=1.0)
     return stream.sink("out", at=end)
 
 
-def _decided(
+def _placements_found(
     plan: Plan, degree: int, names: list[str], latency: Any, pinned: Mapping[str, str], room: int, rng: random.Random
 ) -> Iterator[tuple[str, Roles]]:
-    """Placements by the algorithms that have found one."""
+    """Name and placement of each algorithm that finds one under the limits of the peers."""
     for algorithm in ALGORITHMS:
         limits = Limits(dict.fromkeys(names, float(room)), lambda _sender, _to: 1e12)
         for name in pinned.values():
@@ -154,10 +157,10 @@ def _decided(
             continue  # this algorithm has no placement under the limits
 
 
-def drawn(failed: int, degree: int, components: int, room: int, links: str, target: float) -> Drawn:
-    """Draw availability against delay for all algorithms."""
+def draw_placements(failed: int, degree: int, components: int, room: int, links: str, target: float) -> Drawn:
+    """Draw availability against delay for the placements of all algorithms."""
     found = placements(failed, degree, components, room)
-    delay = {each: 1e3 * (each.between if links == "between operators" else each.backups) for each in found}
+    delay = {each: 1e3 * (each.operator_delay if links == "between operators" else each.backup_delay) for each in found}
     lowest = min([each.availability for each in found] or [0.0])
     most = max(delay.values(), default=0.0)
     plane = Plane(
@@ -193,14 +196,16 @@ def drawn(failed: int, degree: int, components: int, room: int, links: str, targ
         (f"degree for {target:g}", needed),
     )
     lost = [algorithm for algorithm in ALGORITHMS if algorithm not in means]
-    sentence = f"On average, no other is better in both than {' and '.join(best)}." if best else ""
+    sentence = (
+        f"On average, no algorithm is better in availability and delay than {' and '.join(best)}." if best else ""
+    )
     if lost:
         sentence += f" No peer has room for all components of {', '.join(lost)}."
     return Drawn(plane.to_svg("Availability against the delay of links"), numbers, sentence.strip())
 
 
 def explorer() -> Explorer:
-    """Explore what replicas, and where they are, do to availability and delay (dissertation, chapter 4).
+    """Explore how number and places of replicas change availability and delay (dissertation, chapter 4).
 
     Each small point is one placement of one application on 20 peers, a large one the mean of an algorithm.
 
@@ -226,7 +231,4 @@ def explorer() -> Explorer:
         "target": 0.99,
     }
 
-    def draw(**given: Any) -> Drawn:
-        return drawn(**given)
-
-    return Explorer("Availability against delay", EQUATION, controls, values, draw)
+    return Explorer("Availability against delay", EQUATION, controls, values, draw_placements)

@@ -1,10 +1,10 @@
-"""Overlapping levels of load: when a peer reports its load (dissertation, section 3.4.3)."""
+"""Explorer of load levels: when a peer reports its load (dissertation, section 3.4.3)."""
 
 from __future__ import annotations
 
 from functools import lru_cache
 from itertools import pairwise
-from typing import Any, Final, NamedTuple
+from typing import Final, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -13,10 +13,10 @@ from synergy_nb.drawing.plane import Axis, Plane
 from synergy_nb.explore.explorer import Drawn, Explorer, Range
 from synergy_nb.models.overlapping_levels import OverlappingLevels
 
-__all__ = ["Reported", "explorer", "reported"]
+__all__ = ["Reported", "explorer", "report_loads"]
 
-SEVERE: Final = 1.0  # load from which on a peer is overloaded: all of its capacity
-MEASURED: Final = 240  # number of measurements
+SEVERE_OVERLOAD: Final = 1.0  # load from which on a peer is overloaded, as a share of its capacity
+MEASUREMENTS: Final = 240  # number of measured loads
 EQUATION: Final = (
     "The loads up to a severe overload are divided into levels of equal width w. A peer reports its load only when it "
     "leaves the level of its last report. Neighbours overlap: a level reaches "
@@ -26,20 +26,20 @@ EQUATION: Final = (
 
 
 class Reported(NamedTuple):
-    """Loads of a peer, and which of them it reports.
+    """Measured loads of a peer, and which of them it reports.
 
     Parameters
     ----------
     loads
         Measured loads, shares of the capacity.
     reports
-        Whether each is reported.
+        Whether the peer reports each of them.
     known
-        Load that the others know at each time: that of the last report.
+        Load that other peers know at each time, which is that of the last report.
     levels
         Lower and upper bound of each level without its overlap.
     overlaps
-        Lower and upper bound of what each two neighbouring levels have in common.
+        Lower and upper bound of the loads that belong to each two neighbouring levels.
     """
 
     loads: npt.NDArray[np.float64]
@@ -49,15 +49,17 @@ class Reported(NamedTuple):
     overlaps: tuple[tuple[float, float], ...]
 
 
-def reported(loads: npt.ArrayLike, levels: int = 5, overlap: float = 0.2) -> Reported:
+def report_loads(loads: npt.ArrayLike, levels: int = 5, overlap: float = 0.2) -> Reported:
     """Find which loads a peer reports.
 
     Parameters
     ----------
     loads
-        Measured loads in their order, from 0.
-    levels, overlap
-        Arguments of :class:`~synergy_nb.models.overlapping_levels.OverlappingLevels`.
+        Measured loads in the order of time, shares of the capacity, from 0.
+    levels
+        Number of levels; the last one is the overload.
+    overlap
+        Overlap of two levels as a share of their width, 0 to 1.
 
     Raises
     ------
@@ -66,13 +68,13 @@ def reported(loads: npt.ArrayLike, levels: int = 5, overlap: float = 0.2) -> Rep
 
     Examples
     --------
-    >>> reported([0.48, 0.52, 0.49, 0.56], levels=3).reports.tolist()
+    >>> report_loads([0.48, 0.52, 0.49, 0.56], levels=3).reports.tolist()
     [True, False, False, True]
     """
     series = np.asarray(loads, dtype=np.float64)
     if series.ndim != 1 or not len(series):
         raise ValueError(f"loads: an array of shape {series.shape}; expected loads in their order, at least one")
-    rule = OverlappingLevels(levels, overlap=overlap, severe=SEVERE)
+    rule = OverlappingLevels(levels, overlap=overlap, severe=SEVERE_OVERLOAD)
     reports = np.zeros(len(series), dtype=np.bool_)
     known = np.zeros(len(series))
     for number, load in enumerate(series.tolist()):
@@ -84,30 +86,30 @@ def reported(loads: npt.ArrayLike, levels: int = 5, overlap: float = 0.2) -> Rep
 
 
 @lru_cache(maxsize=32)
-def walk(swing: float, seed: int = 3) -> tuple[float, ...]:
-    """Loads that go up and down by chance around a half, by about ``swing`` from one to the next."""
+def random_loads(swing: float, seed: int = 3) -> tuple[float, ...]:
+    """Random loads around 50 % of the capacity; ``swing`` is the standard deviation of a change, a share of it."""
     rng = np.random.default_rng(seed)
     load, found = 0.5, []
-    for step in rng.normal(0.0, swing, MEASURED):
+    for step in rng.normal(0.0, swing, MEASUREMENTS):
         load = min(max(load + 0.06 * (0.5 - load) + float(step), 0.0), 1.3)
         found.append(load)
     return tuple(found)
 
 
-def drawn(levels: int, overlap: float, swing: float) -> Drawn:
+def draw_reports(levels: int, overlap: float, swing: float) -> Drawn:
     """Draw the loads of a peer with the levels; ``overlap`` and ``swing`` in per cent."""
-    found = reported(walk(swing / 100.0), levels, overlap / 100.0)
+    found = report_loads(random_loads(swing / 100.0), levels, overlap / 100.0)
     plane = Plane(
-        Axis("measurement", 0.0, float(MEASURED)),
+        Axis("measurement", 0.0, float(MEASUREMENTS)),
         Axis("load", 0.0, max(1.1, float(found.loads.max()) + 0.05), text=lambda value: f"{value:.0%}"),
         right=90.0,
     )
     for number, ((low, _), (within, beyond)) in enumerate(zip(found.levels[1:], found.overlaps, strict=True), start=1):
-        plane.line([(0.0, low), (MEASURED, low)], "soft", dashed=True, tip=f"from {low:.0%} on: level {number}")
+        plane.line([(0.0, low), (MEASUREMENTS, low)], "soft", dashed=True, tip=f"from {low:.0%} on: level {number}")
         if within < beyond:
-            band = [(0.0, within), (MEASURED, within), (MEASURED, beyond), (0.0, beyond)]
+            band = [(0.0, within), (MEASUREMENTS, within), (MEASUREMENTS, beyond), (0.0, beyond)]
             plane.area(band, "c3", tip="where two levels overlap")
-    times = range(MEASURED)
+    times = range(MEASUREMENTS)
     plane.line([(float(at), float(found.loads[at])) for at in times], "c0", name="measured")
     steps = [(float(at) + more, float(found.known[at])) for at in times for more in (0.0, 0.999)]
     plane.line(steps, "c1", name="known")
@@ -116,16 +118,17 @@ def drawn(levels: int, overlap: float, swing: float) -> Drawn:
     count = int(found.reports.sum())
     error = np.abs(found.loads - found.known)
     numbers = (
-        ("reports", f"{count} of {MEASURED}"),
+        ("reports", f"{count} of {MEASUREMENTS}"),
         ("mean error", f"{float(error.mean()):.1%}"),
         ("greatest error", f"{float(error.max()):.1%}"),
     )
-    sentence = f"One measurement in {MEASURED / count:.1f} is reported, and others know the load to {error.mean():.1%}."
+    one_in = f"One measurement in {MEASUREMENTS / count:.1f} is reported"
+    sentence = f"{one_in}; the load that others know is wrong by {error.mean():.1%} on average."
     return Drawn(plane.to_svg("Load of a peer, its levels and reports"), numbers, sentence)
 
 
 def explorer() -> Explorer:
-    """Explore what levels of load and their overlap save, and what they cost (dissertation, section 3.4.3).
+    """Explore how many reports load levels save, and how wrong the known load is (dissertation, section 3.4.3).
 
     Examples
     --------
@@ -139,7 +142,4 @@ def explorer() -> Explorer:
         Range("swing", "change a step", 1, 15, 1, " %"),
     )
 
-    def draw(**given: Any) -> Drawn:
-        return drawn(**given)
-
-    return Explorer("Levels of load", EQUATION, controls, {"levels": 5, "overlap": 20, "swing": 5}, draw)
+    return Explorer("Levels of load", EQUATION, controls, {"levels": 5, "overlap": 20, "swing": 5}, draw_reports)
