@@ -30,7 +30,7 @@ from synergy_nb.errors import user_facing
 from synergy_nb.events.application_states import ENDED, LASTING, Status
 from synergy_nb.events.journal import Journal
 from synergy_nb.events.table import Events
-from synergy_nb.lifecycle.knob_values import checked_operator
+from synergy_nb.lifecycle.knobs import checked_operator
 from synergy_nb.lifecycle.origins import CLIENT, ends_of, nearest
 from synergy_nb.lifecycle.submission import check_submission
 from synergy_nb.models.hot_spot_config import HotSpotConfig, hot_spot_config
@@ -50,7 +50,7 @@ from synergy_nb.reporting.formatting import seconds as span
 from synergy_nb.reporting.plan_trials import PlanTrial, trial_of
 from synergy_nb.reporting.tables import as_html, as_text
 from synergy_nb.simulator.composed_world import STABLE, ComposedWorld
-from synergy_nb.simulator.knobs import Knobs
+from synergy_nb.simulator.knobs import SimulatedKnobs
 from synergy_nb.simulator.network_choice import peers_named, topology_of
 from synergy_nb.simulator.peer_changes import PeerChanges
 from synergy_nb.simulator.scripted_faults import Faults
@@ -68,7 +68,7 @@ SHOWN: Final = 20  # peers in the display of a simulation
 HEADING: Final = ("peer", "other load", "promised", "cores", "components")
 
 
-class Simulation(PeerChanges, Knobs):
+class Simulation(PeerChanges, SimulatedKnobs):
     """Peers in virtual time, with the methods of a :class:`~synergy_nb.Cluster`.
 
     Parameters

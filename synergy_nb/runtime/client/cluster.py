@@ -17,10 +17,11 @@ from pathlib import Path
 from typing import Any, Final, TypeVar
 
 from synergy_nb.algorithms.composition import CompositionConfig
-from synergy_nb.drawing.notebook_views import view_of
 from synergy_nb.errors import user_facing
+from synergy_nb.lifecycle.knobs import Knobs
 from synergy_nb.models.hot_spot_config import HotSpotConfig
 from synergy_nb.models.replication_config import ReplicationConfig
+from synergy_nb.plan.units import did_you_mean
 from synergy_nb.recording.moments import Replay
 from synergy_nb.recording.stage import replay_file
 from synergy_nb.reporting.formatting import amount, share, size
@@ -29,10 +30,10 @@ from synergy_nb.runtime.client.application import Application
 from synergy_nb.runtime.client.applications import Applications
 from synergy_nb.runtime.client.async_application import AsyncApplication
 from synergy_nb.runtime.client.async_cluster import AsyncCluster
-from synergy_nb.runtime.client.knobs import change_cost, change_link, change_load, change_pace
+from synergy_nb.runtime.client.knobs import change_cost, change_link, change_pace
 from synergy_nb.runtime.client.synchronous import LoopThread, Synchronous, synchronous
 from synergy_nb.runtime.process.processes import PeerCluster
-from synergy_nb.runtime.process.requests import ClusterError, PeerState
+from synergy_nb.runtime.process.requests import ChangeLoad, ClusterError, PeerState, pack
 from synergy_nb.runtime.process.starting import check_address, connect_cluster, start_cluster
 from synergy_nb.runtime.transport.wide_area import WideArea
 
@@ -56,7 +57,7 @@ def _wrapped(cluster: Cluster, application: AsyncApplication) -> Application:
     return Application(cluster, application)
 
 
-class Cluster(Synchronous[AsyncCluster]):
+class Cluster(Synchronous[AsyncCluster], Knobs[Application]):
     """A cluster of peers.
 
     Parameters
@@ -204,104 +205,48 @@ class Cluster(Synchronous[AsyncCluster]):
     events = synchronous(AsyncCluster.events)
     spark_session = synchronous(AsyncCluster.spark_session)
 
-    def kill(self, peer: str) -> None:
-        """Kill the process of a peer (SIGKILL), to see how the others react."""
+    def _kill(self, peer: str) -> None:
         os.kill(self._process(peer), signal.SIGKILL)
 
-    def suspend(self, peer: str) -> None:
-        """Stop the process of a peer (SIGSTOP): it hangs until :meth:`resume`."""
+    def _suspend(self, peer: str) -> None:
         os.kill(self._process(peer), signal.SIGSTOP)
 
-    def resume(self, peer: str) -> None:
-        """Resume a suspended process (SIGCONT)."""
+    def _resume(self, peer: str) -> None:
         os.kill(self._process(peer), signal.SIGCONT)
 
-    @user_facing
-    def cut(self, peer: str, other: str, seconds: float | str | None = None) -> None:
-        """Cut the link between two peers; what is queued and under way on it is lost.
-
-        Parameters
-        ----------
-        peer, other
-            Names of the peers.
-        seconds
-            Time after which the link works again, in seconds or as ``"2 min"``; None: until :meth:`mend`.
-        """
+    def _cut(self, peer: str, other: str, seconds: float | None) -> None:
         self._run(change_link(self._asynchronous, peer, other, severed=True, seconds=seconds))
 
-    @user_facing
-    def mend(self, peer: str, other: str) -> None:
-        """Mend the link between two peers.
-
-        Parameters
-        ----------
-        peer, other
-            Names of the peers.
-        """
+    def _mend(self, peer: str, other: str) -> None:
         self._run(change_link(self._asynchronous, peer, other, severed=False))
 
-    @user_facing
-    def load(self, peer: str, share: float) -> None:
-        """Have the process of a peer be busy with other work for a share of the time; its tuples take longer.
+    def _load(self, peer: str, share: float) -> None:
+        self._run(self._asynchronous.request(peer, "load", pack(ChangeLoad(share))))
 
-        Parameters
-        ----------
-        peer
-            Name of the peer.
-        share
-            Share of the time, from 0 to 0.99.
-        """
-        self._run(change_load(self._asynchronous, peer, share))
+    def _pace(self, application: Application, source: str, factor: float) -> None:
+        self._run(change_pace(self._asynchronous, application.id, source, factor))
 
-    @user_facing
-    def pace(self, application: str | Application, source: str, factor: float) -> None:
-        """Have a trace or generated packets come at another pace than their own, wherever it is read.
-
-        Parameters
-        ----------
-        application
-            Application, its id, or the name of its plan if exactly one running application has that name.
-        source
-            Operator id of the source.
-        factor
-            Factor of its own pace: 2 is twice as fast, 0 stops it.
-        """
-        self._run(change_pace(self._asynchronous, application, source, factor))
-
-    @user_facing
-    def cost(self, application: str | Application, operator: str, seconds: float | str) -> None:
-        """Have a ``delay`` take another time for each tuple than its plan states, wherever it runs.
-
-        Parameters
-        ----------
-        application
-            Application, its id, or the name of its plan if exactly one running application has that name.
-        operator
-            Operator id of the delay.
-        seconds
-            Time of a tuple, in seconds or as ``"2 ms"``.
-        """
-        self._run(change_cost(self._asynchronous, application, operator, seconds))
-
-    def knobs(self) -> Any:
-        """Return a panel for a notebook with which peers, links, sources and delays are changed."""
-        return view_of("knobs", self)
+    def _cost(self, application: Application, operator: str, seconds: float) -> None:
+        self._run(change_cost(self._asynchronous, application.id, operator, seconds))
 
     def _process(self, peer: str) -> int:
         """Return the id of the process of a peer that was started here."""
         local = self._asynchronous.local
         if not isinstance(local, PeerCluster):
             raise ClusterError("the peers of this cluster were not started here; expected Cluster(peers=<number>)")
-        self._named(peer)
         for process in local.processes.values():
             if peer in process.peers:
                 return process.pid
         raise ClusterError(f"peer: {peer!r} has ended; expected one that runs: {', '.join(local.peers)}")
 
-    def _named(self, peer: str) -> str:
-        if peer not in self._asynchronous.peers:
-            raise ClusterError(f"peer: {peer!r}; expected one of {', '.join(self._asynchronous.peers)}")
+    def _living(self, field: str, peer: str) -> str:
+        known = self._asynchronous.peers
+        if peer not in known:
+            raise ClusterError(f"{field}: {peer!r}; expected one of {', '.join(known)}{did_you_mean(peer, known)}")
         return peer
+
+    def _found(self, application: str | Application) -> Application:
+        return Application(self, self._run(self._asynchronous.handle(application)))
 
     def kill_spark(self) -> None:
         """Kill the embedded Spark server (SIGKILL); it is restarted, and its queries resume."""

@@ -1,0 +1,194 @@
+"""Knobs: what users change while applications run, on live peers and on simulated ones.
+
+:class:`Knobs` declares and checks the changes; ``Cluster`` and ``Simulation`` make them.
+"""
+
+from __future__ import annotations
+
+import math
+from abc import ABC, abstractmethod
+from typing import Any, Final, Generic, Protocol, TypeVar
+
+from synergy_nb.drawing.notebook_views import view_of
+from synergy_nb.errors import user_facing
+from synergy_nb.plan import Plan
+from synergy_nb.plan.units import did_you_mean, duration
+from synergy_nb.reporting.cluster_errors import ClusterError
+
+__all__ = ["Knobs", "checked_operator"]
+
+MOST_LOAD: Final = 0.99  # greatest share of a peer's cores that other programs may use
+
+
+class Planned(Protocol):
+    """A handle of an application."""
+
+    @property
+    def id(self) -> str:
+        """Id of the application."""
+
+    @property
+    def plan(self) -> Plan:
+        """Plan of the application."""
+
+
+A = TypeVar("A", bound=Planned)
+
+
+class Knobs(ABC, Generic[A]):
+    """What may be changed while applications run."""
+
+    # -- peers and links ---------------------------------------------------------------------------------------------
+
+    @user_facing
+    def kill(self, peer: str) -> None:
+        """End a peer without warning (the process of a live one, by SIGKILL), to see how the others react."""
+        self._kill(self._living("peer", peer))
+
+    @user_facing
+    def suspend(self, peer: str) -> None:
+        """Stop a peer (the process of a live one, by SIGSTOP): it hangs until :meth:`resume`."""
+        self._suspend(self._living("peer", peer))
+
+    @user_facing
+    def resume(self, peer: str) -> None:
+        """Have a suspended peer go on; it handles what has arrived meanwhile."""
+        self._resume(self._living("peer", peer))
+
+    @user_facing
+    def cut(self, peer: str, other: str, seconds: float | str | None = None) -> None:
+        """Cut the link between two peers; what is queued and under way on it is lost.
+
+        Parameters
+        ----------
+        peer, other
+            Names of the peers.
+        seconds
+            Time after which the link works again, in seconds or as ``"2 min"``; None: until :meth:`mend`.
+        """
+        one, two = self._ends(peer, other)
+        self._cut(one, two, None if seconds is None else duration("seconds", seconds))
+
+    @user_facing
+    def mend(self, peer: str, other: str) -> None:
+        """Mend the link between two peers.
+
+        Parameters
+        ----------
+        peer, other
+            Names of the peers.
+        """
+        self._mend(*self._ends(peer, other))
+
+    @user_facing
+    def load(self, peer: str, share: float) -> None:
+        """Have other work use a share of a peer's cores; its tuples take longer.
+
+        The process of a live peer does this work. On a simulated peer, other programs do.
+
+        Parameters
+        ----------
+        peer
+            Name of the peer.
+        share
+            Share of the cores, from 0 to 0.99.
+        """
+        if isinstance(share, bool) or not isinstance(share, int | float) or not 0.0 <= share <= MOST_LOAD:
+            raise ClusterError(f"share: {share!r}; expected a share of the peer's cores from 0 to {MOST_LOAD}")
+        self._load(self._living("peer", peer), float(share))
+
+    # -- applications ------------------------------------------------------------------------------------------------
+
+    @user_facing
+    def pace(self, application: str | A, source: str, factor: float) -> None:
+        """Have the tuples of a source come at another pace than its own, from now on.
+
+        It has this pace wherever it is read. A live source has to be a trace or generated packets.
+
+        Parameters
+        ----------
+        application
+            Application, its id, or the name of its plan if exactly one running application has that name.
+        source
+            Operator id of the source.
+        factor
+            Factor of its own pace: 2 is twice as fast, 0 stops it.
+        """
+        found = self._found(application)
+        if found.plan.operators[checked_operator(found.plan, source)].kind != "source":
+            raise ClusterError(f"source: {source!r}; expected a source of the plan: {', '.join(found.plan.sources)}")
+        if isinstance(factor, bool) or not isinstance(factor, int | float) or not 0.0 <= factor < math.inf:
+            raise ClusterError(f"factor: {factor!r}; expected a finite number of at least 0")
+        self._pace(found, source, float(factor))
+
+    @user_facing
+    def cost(self, application: str | A, operator: str, seconds: float | str) -> None:
+        """Have an operator need another time for each tuple than its plan states, from now on.
+
+        It needs this time wherever it runs. A live operator has to be a ``delay``.
+
+        Parameters
+        ----------
+        application
+            Application, its id, or the name of its plan if exactly one running application has that name.
+        operator
+            Operator id.
+        seconds
+            Processing time of a tuple on one core, in seconds or as ``"2 ms"``.
+        """
+        found = self._found(application)
+        checked_operator(found.plan, operator)
+        self._cost(found, operator, duration("seconds", seconds, least=0.0))
+
+    def knobs(self) -> Any:
+        """Return a panel for a notebook with which peers, links, sources and operators are changed."""
+        return view_of("knobs", self)
+
+    # -- how they are made -------------------------------------------------------------------------------------------
+
+    def _ends(self, peer: str, other: str) -> tuple[str, str]:
+        """Return the names of the two peers of a link."""
+        one, two = self._living("peer", peer), self._living("other", other)
+        if one == two:
+            raise ClusterError(f"other: {other!r}; expected another peer than {peer!r}")
+        return one, two
+
+    @abstractmethod
+    def _living(self, field: str, peer: str) -> str:
+        """Return the name of a peer; raise a ClusterError if there is no such peer."""
+
+    @abstractmethod
+    def _found(self, application: str | A) -> A:
+        """Return an application, given itself, its id or the name of its plan."""
+
+    @abstractmethod
+    def _kill(self, peer: str) -> None: ...
+
+    @abstractmethod
+    def _suspend(self, peer: str) -> None: ...
+
+    @abstractmethod
+    def _resume(self, peer: str) -> None: ...
+
+    @abstractmethod
+    def _cut(self, peer: str, other: str, seconds: float | None) -> None: ...
+
+    @abstractmethod
+    def _mend(self, peer: str, other: str) -> None: ...
+
+    @abstractmethod
+    def _load(self, peer: str, share: float) -> None: ...
+
+    @abstractmethod
+    def _pace(self, application: A, source: str, factor: float) -> None: ...
+
+    @abstractmethod
+    def _cost(self, application: A, operator: str, seconds: float) -> None: ...
+
+
+def checked_operator(plan: Plan, operator: Any) -> str:
+    """Return an operator id of a plan; raise a ClusterError if there is no such operator."""
+    if operator not in plan.operators:
+        hint = did_you_mean(operator, plan.operators)
+        raise ClusterError(f"operator: {operator!r}; expected one of the plan: {', '.join(plan.operators)}{hint}")
+    return str(operator)
