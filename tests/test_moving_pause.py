@@ -113,6 +113,40 @@ def test_sources_with_very_different_delays_emit_as_before() -> None:
         assert gap(world.emitted[name], began - 1.5, world.now) <= LONGEST_S + 1e-9
 
 
+TWO = source("packets", rate=50.0, id="u"), source("packets", rate=50.0, seed=2, id="v")
+SEVERAL = {
+    "union": TWO[0].union(TWO[1], id="x").sink(id="out"),
+    "join": TWO[0].join(TWO[1], on="link", within="1 s", id="x").sink(id="out"),
+}
+ALL = "OSTUV"
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("several", SEVERAL)
+@pytest.mark.parametrize(
+    ("delays", "longer"),
+    [
+        # the order of the inputs passes from the old peer to the new one, instead of results to the reader
+        pytest.param({}, 0.005, id="near"),
+        pytest.param({"U T": 300.0}, 0.295, id="an upstream far from the new peer"),
+        pytest.param({"U S": 300.0}, 0.005, id="an upstream far from the old peer"),
+        pytest.param({"S T": 300.0}, 0.005, id="the two peers far from one another: the reader passes the order on"),
+        pytest.param({"U S": 20.0, "V S": 300.0, "U T": 300.0, "V T": 20.0}, 0.280, id="both upstreams"),
+        pytest.param({f"O {peer}": 200.0 for peer in "STUV"}, 0.005, id="the reader, which leads the move, far"),
+        pytest.param({f"{a} {b}": 100.0 for a in ALL for b in ALL if a < b}, 0.100, id="all far"),
+    ],
+)
+def test_a_component_of_several_inputs_moves_with_no_gap_beyond_the_added_delay_of_the_links(
+    several: str, delays: dict[str, float], longer: float
+) -> None:
+    """No round of questions passes before the new peer reads its inputs in an order of its own."""
+    world, began = run(SEVERAL[several], {"u": "U", "v": "V", "x": "S", "out": "O"}, delays, "T")
+    before = gap(world.arrived, began - 1.5, began)
+    assert gap(world.arrived, began, world.now) <= before + longer + 0.02
+    latest = max(delay for at, delay in world.delays if began - 1.5 <= at < began)
+    assert several == "join" or max(delay for at, delay in world.delays if at >= began) <= latest + longer + 0.03
+
+
 STATE_BYTES = 10_000_000
 ROW_BYTES = 20_000
 LINK_BYTES_S = 100e6 / 8

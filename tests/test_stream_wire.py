@@ -12,6 +12,7 @@ from synergy_nb.dataflow.streams.frames import (
     Data,
     Determinants,
     Frame,
+    LastOrder,
     PieceReply,
     PieceRequest,
     Recall,
@@ -75,6 +76,7 @@ FRAMES: list[Frame] = [
     PieceReply(OUTPUT, READER, Piece(8, b"eight", zlib.crc32(b"eight"))),
     Recall(OUTPUT, 7),
     Determinants(OUTPUT.stream, 7, (DETERMINANT,)),
+    LastOrder(OUTPUT, "tcp://127.0.0.1:2", Point(3, 9), (DETERMINANT,)),
 ]
 
 

@@ -33,14 +33,15 @@ phase  dissertation                           here
 =====  =====================================  ==========================================================================
 
 Until phase 6 S is active and T executes beside it; from the new epoch on T is active. No source, log or queue waits:
-each U sends to S and T at once, and each reader accepts what S had sent until the first chunk of T arrives. Results are
+each U sends to S and T at once, and each reader accepts what S had sent. Results are
 late once, by the time by which the way from O over T to the reader is longer than that from O over S.
 
-Positions keep the order: T emits the tuples of S at the positions of S, and a reader accepts each position once, and
-nothing of an earlier epoch after the first chunk of the present one. A component with several inputs reads them in the
-order that S recorded. T asks all peers for the last part of that order
-(:mod:`~synergy_nb.dataflow.streams.order_recovery`) before it reads on, and emits nothing new for that round trip; its
-readers accept nothing of S meanwhile.
+Positions keep the order: T emits the tuples of S at the positions of S, and a reader accepts each position once. A
+component with several inputs reads them in the order that S recorded. In phase 6 S sends T the last part of that order,
+and its readers too, which pass it on (``LastOrder``); then T reads on in an order of its own. Its readers accept what
+is on its way from S meanwhile. So T begins later than S ends by the way from S to T, or over a reader: an order of
+inputs cannot be decided at two places at once. Results are late by that way at most, and by no round trip. If the order
+does not arrive, as S dies, T asks all peers for it (:mod:`~synergy_nb.dataflow.streams.order_recovery`).
 
 No queue is drained. From the command to the release a move takes d(O, T) + RTT(S, T) + max RTT(T, U) + d(T, O) +
 d(O, S), with the one-way delays d; if S is the origin, 2 RTT(S, T) + max RTT(T, U). That is a round trip more than in

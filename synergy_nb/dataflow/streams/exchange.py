@@ -25,7 +25,7 @@ from synergy_nb.dataflow.streams.frames import Ack, Data, Frame, Subscribe, Unsu
 from synergy_nb.dataflow.streams.log import Cursor, LogTrimmed
 from synergy_nb.dataflow.streams.merge import InOrder, Receipt
 from synergy_nb.dataflow.streams.stream_merging import MergedLogic
-from synergy_nb.dataflow.streams.values import COPY, Chunk, OnLag, Output, Point, Reader
+from synergy_nb.dataflow.streams.values import COPY, Chunk, OnLag, Output, Point, Reader, Stream
 from synergy_nb.dataflow.tuples import END, START
 
 if TYPE_CHECKING:
@@ -214,18 +214,26 @@ class Exchange:
         sources += [Source() for _ in component.feeds[len(sources) :]]
         self._check_streams(component)
 
-    def refuse_older(self) -> None:
-        """Accept chunks of the present epochs only: from now on others may depend on what this peer has read."""
+    def refuse_older(self, stream: Stream | None = None) -> None:
+        """Accept chunks of the present epochs only: others may depend from now on on what was read until now.
+
+        Parameters
+        ----------
+        stream
+            Stream that this concerns; None: all streams.
+        """
         for component in self._sources:
-            for port in component.ports:
-                port.older = None
+            for feed, port in zip(component.feeds, component.ports, strict=True):
+                if stream is None or feed == (stream.application, stream.operator):
+                    port.older = None
 
     def readdress(self, component: Component, now: float, replaced: Collection[str] = ()) -> None:
         """Read each input from the peer that now makes it.
 
-        If only one component has been replaced (``replaced``), as by a move, and its output does not depend on an order
-        in which it reads, then both its peers emit the same tuples at the same positions. Chunks of the old peer that
-        are on their way are accepted until the first ones of the new peer arrive, so that nothing pauses.
+        If only one component has been replaced (``replaced``), as by a move, then both its peers emit the same tuples
+        at the same positions, as the new one reads in the order of the old one. So chunks of the old peer that are on
+        their way are accepted, and nothing pauses: until there is another deployment, or until the new peer asks for
+        the order of inputs, and this peer answers.
         """
         self._hosting.touch(component.application, component.operator)
         sources = self._sources.setdefault(component, [Source() for _ in component.feeds])
@@ -237,9 +245,9 @@ class Exchange:
             if port.epoch > found[1] or (source.peer, port.epoch) == found or port.closed:
                 continue
             known = self._hosting.deployments.get(feed.application)
-            if known is not None and list(replaced) == [feed.operator] and not component.drops:
+            if known is not None and list(replaced) == [feed.operator]:
                 made = known.assignments.get(feed.operator)
-                if made is not None and len(made.inputs) <= 1 and not made.external:
+                if made is not None and made.rebuilt < found[1] and not made.external:
                     port.older = port.epoch
             source.peer, port.epoch = found
             source.retry_at, source.wait_s, port.subscribed = now, RETRY_S, False
@@ -277,7 +285,6 @@ class Exchange:
         source.wait_s = RETRY_S
         component.losses.add(frame.losses)
         if frame.chunks:
-            port.older = None
             gap = self._receive(component, port, frame.chunks, now)
         if gap:
             port.subscribed, source.retry_at = False, min(source.retry_at, now + RETRY_S)

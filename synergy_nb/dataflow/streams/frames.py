@@ -29,6 +29,7 @@ __all__ = [
     "Data",
     "Determinants",
     "Frame",
+    "LastOrder",
     "PieceReply",
     "PieceRequest",
     "Recall",
@@ -271,4 +272,29 @@ class Determinants(msgspec.Struct, frozen=True, tag="determinants"):
     question: int = 0
 
 
-Frame: TypeAlias = Data | Ack | Subscribe | Unsubscribe | State | PieceRequest | PieceReply | Recall | Determinants
+class LastOrder(msgspec.Struct, frozen=True, tag="last_order"):
+    """The peer that a component has left states the whole order of inputs, to the peer where the component is now.
+
+    It emits nothing after it. Readers of the stream receive the frame, too, and pass it on: their way may be shorter.
+
+    Parameters
+    ----------
+    output
+        Output that has ended.
+    to
+        Address of the peer that executes the component now.
+    end
+        Point at which the output ended.
+    found
+        Determinants of the output that no snapshot on all backups covers.
+    """
+
+    output: Output
+    to: str
+    end: Point
+    found: tuple[Determinant, ...]
+
+
+Frame: TypeAlias = (
+    Data | Ack | Subscribe | Unsubscribe | State | PieceRequest | PieceReply | Recall | Determinants | LastOrder
+)

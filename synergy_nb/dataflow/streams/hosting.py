@@ -34,6 +34,7 @@ from synergy_nb.dataflow.streams.frames import (
     Data,
     Determinants,
     Frame,
+    LastOrder,
     PieceReply,
     PieceRequest,
     Recall,
@@ -470,6 +471,8 @@ class Hosting:
                 self.roles.recall(sender, frame)
             case Determinants():
                 self.roles.determinants(sender, frame)
+            case LastOrder():
+                self.roles.last_order(frame)
 
     def producer(self, output: Output) -> Component | None:
         """Return the component here that makes an output, for readers."""

@@ -90,7 +90,7 @@ class InOrder:
     subscribed : bool
         Whether the producer is known to have this reader's subscription.
     older : int or None
-        Epoch whose chunks are still accepted, as the producer has moved and nothing has come from its new peer yet.
+        Epoch whose chunks are accepted, too, as the producer has moved, and chunks of the old peer may be on their way.
     end : Point
         End of the producer's output when it answered the subscription.
     closed : bool

@@ -1,9 +1,13 @@
 """Recovery of the order in which a component with several inputs read these before a take-over. No IO, no clock.
 
-The component that takes over asks all peers of the application. Each answers once it knows the deployment named in the
-question: from then on it refuses frames of the replaced component, so its answer covers all that anybody will ever
-depend on. Peers of applications that share the streams answer once they read from the present components. With a new
-deployment all are asked anew, as a peer has died that may have passed determinants on to others.
+A backup that takes over from a dead component asks all peers of the application. Each answers once it knows the
+deployment named in the question: from its answer on it refuses frames of the replaced component, so the answer covers
+all that anybody will ever depend on. Peers of applications that share the streams answer once they read from the
+present components. With a new deployment all are asked anew, as a peer has died that may have passed determinants on to
+others.
+
+After a move nobody has to be asked, as the old peer lives: it stops, and states the whole order in which it has read
+(:class:`~synergy_nb.dataflow.streams.frames.LastOrder`). All peers are asked only if that does not arrive in time.
 """
 
 from __future__ import annotations
@@ -13,9 +17,10 @@ from synergy_nb.dataflow.streams.deployments import Deployment
 from synergy_nb.dataflow.streams.frames import Determinants, Recall
 from synergy_nb.dataflow.streams.values import Determinant
 
-__all__ = ["RECALL_S", "Recovery"]
+__all__ = ["LAST_ORDER_S", "RECALL_S", "Recovery"]
 
 RECALL_S = 0.1
+LAST_ORDER_S = 0.5  # seconds that a former follower waits for the order of the component that it replaces
 
 
 class Recovery:
@@ -25,6 +30,8 @@ class Recovery:
     ----------
     component
         Component that has taken over.
+    wait_s
+        Seconds until it asks for the first time.
 
     Attributes
     ----------
@@ -36,8 +43,9 @@ class Recovery:
         Time in seconds at which the missing peers are asked again.
     """
 
-    def __init__(self, component: Component) -> None:
+    def __init__(self, component: Component, wait_s: float = 0.0) -> None:
         self.component = component
+        self._wait_s = wait_s
         self.missing: set[str] = set()
         self.found: list[Determinant] = []
         self.retry_at = 0.0
@@ -50,7 +58,8 @@ class Recovery:
         self._question += 1
         self.missing = set(deployment.peers)
         self.found.clear()
-        self.retry_at = now
+        self.retry_at = now + self._wait_s
+        self._wait_s = 0.0
 
     def recall(self, now: float) -> tuple[Recall, list[str]]:
         """Return the question, and the peers to ask now."""

@@ -40,6 +40,10 @@ class ReadingOrder:
         Point in its output up to which its decisions are known.
     free : bool
         Whether it may decide for itself once nothing is prescribed.
+    complete : bool
+        Whether the component that it replaces has ended and has told its whole order.
+    made : deque of Determinant
+        Decisions of this component that no snapshot on all backups covers.
     """
 
     def __init__(self) -> None:
@@ -48,6 +52,8 @@ class ReadingOrder:
         self.prescribed: deque[Run] = deque()
         self.known = ORIGIN
         self.free = True
+        self.complete = False
+        self.made: deque[Determinant] = deque()
 
     def begin(self, cut: Cut) -> None:
         """Start from a cut."""
@@ -91,10 +97,13 @@ class ReadingOrder:
             own: tuple[Determinant, ...] = ()
             if stream is not None:
                 own = (Determinant(stream, chunk.start, chunk.end, tuple(self.runs), stable),)
+                self.made += own
             chunk.determinants = (*self.causes, *own)
             self.runs, self.causes = [], []
         if chunks and self.runs:
             self.runs = []
+        while self.made and self.made[0].end <= stable:
+            self.made.popleft()
 
     # -- prescribed ----------------------------------------------------------------------------------------------
 

@@ -2,8 +2,8 @@
 
 Theory of operation
 -------------------
-When a peer receives a deployment in which a component has a later epoch, it reads from the component's new peer, and
-refuses frames of earlier epochs.
+When a peer receives a deployment in which a component has a later epoch, it reads from the component's new peer. It
+refuses frames of earlier epochs, apart from those on their way after a move.
 
 A *backup* holds a copy. A *follower* is a backup that executes: it restores the first snapshot that arrives and reads
 the inputs from there on, in the order in which the active component reads them, which each chunk carries. It is ready
@@ -17,8 +17,8 @@ from a copy of another replica, whose output so far becomes its own; from there 
 its own. It counts as ready when all of its producers have its subscriptions, so that they retain what it has yet to
 read; until then the other replica is not durable beyond the copy. Nobody follows what another engine executes:
 its copies know the progress of the engine, and the one that becomes active has the engine resume from there. Where
-there are several inputs it first asks every peer that may depend on their order, see
-:mod:`~synergy_nb.dataflow.streams.order_recovery`.
+there are several inputs, a follower first hears their order from the component that it replaces, and a backup asks
+every peer that may depend on it, see :mod:`~synergy_nb.dataflow.streams.order_recovery`.
 """
 
 from __future__ import annotations
@@ -32,9 +32,9 @@ from synergy_nb.dataflow.streams.copies import Copy
 from synergy_nb.dataflow.streams.deployments import Assignment, Deployment, Role
 from synergy_nb.dataflow.streams.effects import Close, Fact, FactKind, Open, Restore
 from synergy_nb.dataflow.streams.exchange import ACK_S, RETRY_S
-from synergy_nb.dataflow.streams.frames import Data, Determinants, PieceReply, Recall, State
+from synergy_nb.dataflow.streams.frames import Data, Determinants, LastOrder, PieceReply, Recall, State
 from synergy_nb.dataflow.streams.log import StreamLog
-from synergy_nb.dataflow.streams.order_recovery import Recovery
+from synergy_nb.dataflow.streams.order_recovery import LAST_ORDER_S, Recovery
 from synergy_nb.dataflow.streams.stream_merging import MergedLogic
 from synergy_nb.dataflow.streams.values import (
     CLIENT,
@@ -94,6 +94,7 @@ class Roles:
             if not self._stays(key, deployment) and (key[1] not in sources or key in hosting.components):
                 if key[1] not in deployment.assignments and key in hosting.components:
                     hosting.exchange.notify_sharers(hosting.components[key], "has ended")
+                self._tell_order(key, deployment)
                 self._drop(key)
         for operator, assignment in deployment.assignments.items():
             role = deployment.role(operator, hosting.peer)
@@ -149,6 +150,18 @@ class Roles:
             hosting.forget(component)
             hosting.exchange.leave(component)
 
+    def _tell_order(self, key: Key, deployment: Deployment) -> None:
+        """Tell the peer to which a component has moved from here in which order it has read its inputs."""
+        hosting, assignment = self._hosting, deployment.assignments.get(key[1])
+        component = hosting.components.get(key)
+        if component is None or assignment is None or assignment.epoch != component.epoch + 1 or component.failed:
+            return
+        if component.role is Role.ACTIVE and component.ordered and component.reading.free:
+            order = LastOrder(component.output, assignment.active, component.log.end, tuple(component.reading.made))
+            readers = {cursor.reader.peer for cursor in component.log.cursors.values()}
+            for peer in sorted({assignment.active, *readers} - {hosting.peer}):
+                hosting.send(peer, order)
+
     def _activate(self, key: Key, assignment: Assignment) -> None:
         hosting = self._hosting
         component = hosting.components.get(key)
@@ -162,14 +175,15 @@ class Roles:
             component = self._made(key, assignment, Role.ACTIVE, copy)
         if component is None:
             return
+        followed = component.role is Role.FOLLOWER
         component.role, component.epoch, component.log.retains_all = Role.ACTIVE, assignment.epoch, False
         component.set_copy_holders(assignment.copies)
         hosting.exchange.resubscribe(component)  # what it sent as a follower may be lost or late
         if rebuilt:
             self._subscribing.add(key)
-        elif assignment.epoch and component.ordered:
+        elif assignment.epoch and component.ordered and not component.reading.complete:
             component.reading.free = False
-            self.recoveries[key] = Recovery(component)
+            self.recoveries[key] = Recovery(component, LAST_ORDER_S if followed else 0.0)
         elif assignment.epoch:
             component.reading.free = True
             hosting.effect(Fact(FactKind.TAKEN_OVER, *key))
@@ -393,6 +407,7 @@ class Roles:
             if other is not None and other.version < version:
                 return
         del self._unanswered[stream]
+        self._hosting.exchange.refuse_older(stream)
         found = self._hosting.orders.of(stream)
         copy = self.copies.get((recall.output.application, recall.output.operator))
         if copy is not None and copy.state is not None:
@@ -412,6 +427,24 @@ class Roles:
             known = hosting.deployments.get(application)
             if (known is None or hosting.peer not in known.peers) and not self._uses(application):
                 hosting.orders.forget(application)
+
+    def last_order(self, told: LastOrder) -> None:
+        """Receive the whole order of the component that one of this peer replaces, or pass it on."""
+        key = told.output.application, told.output.operator
+        if told.to != self._hosting.peer:
+            self._hosting.send(told.to, told)
+            return
+        component = self._hosting.components.get(key)
+        if component is None or (component.epoch - 1, component.rebuilt) != (told.output.epoch, told.output.rebuilt):
+            return
+        if component.role is Role.ACTIVE and key not in self.recoveries:
+            return
+        self._hosting.touch(*key)
+        if component.reading.prescribe(told.found) or component.reading.known < told.end:
+            return  # something of it has not arrived here; all peers are asked
+        component.reading.free = component.reading.complete = True
+        if self.recoveries.pop(key, None) is not None:
+            self._hosting.effect(Fact(FactKind.TAKEN_OVER, *key))
 
     def determinants(self, sender: str, answer: Determinants) -> None:
         """Receive an answer about the order of inputs."""

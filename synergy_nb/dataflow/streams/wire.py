@@ -33,6 +33,7 @@ from synergy_nb.dataflow.streams.frames import (
     Data,
     Determinants,
     Frame,
+    LastOrder,
     PieceReply,
     PieceRequest,
     Recall,
@@ -114,7 +115,9 @@ class _State(msgspec.Struct, frozen=True, tag="state"):
     dropped: int
 
 
-_Header = _Data | _State | _PieceReply | Ack | Subscribe | Unsubscribe | PieceRequest | Recall | Determinants
+_Header = (
+    _Data | _State | _PieceReply | Ack | Subscribe | Unsubscribe | PieceRequest | Recall | Determinants | LastOrder
+)
 _encode = msgspec.msgpack.Encoder().encode
 _decode = msgspec.msgpack.Decoder(_Header).decode
 
@@ -259,7 +262,7 @@ def decode(
         case _PieceReply():
             (piece,) = _pieces((header.piece,), rest)
             return PieceReply(header.output, header.reader, piece)
-        case Ack() | Subscribe() | Unsubscribe() | PieceRequest() | Recall() | Determinants():
+        case Ack() | Subscribe() | Unsubscribe() | PieceRequest() | Recall() | Determinants() | LastOrder():
             list(_cut(rest, []))
             return header
     raise TypeError(f"header: {type(header).__name__}; expected one of the frames")
