@@ -8,7 +8,7 @@ from math import inf
 import numpy as np
 import pytest
 
-from synergy_nb.algorithms.replication.deployment import Limits, deploy, deploy_randomly
+from synergy_nb.algorithms.replication.deployment import ReplicaLimits, deploy, deploy_randomly
 from synergy_nb.algorithms.replication.local_search import best_deployment, improve
 from synergy_nb.algorithms.replication.spring_relaxation import coordinates, equilibrium, first_placement
 from synergy_nb.algorithms.replication.system import Edge, Query, Servers, network_cost
@@ -34,7 +34,7 @@ def named(servers: tuple[int, ...]) -> str:
     return " ".join(NAMES[server] for server in servers)
 
 
-def optimum(query: Query, servers: Servers, limits: Limits) -> float:
+def optimum(query: Query, servers: Servers, limits: ReplicaLimits) -> float:
     """Least network cost of all deployments with all replicas."""
     count = len(servers.capacity)
     sets = [
@@ -54,14 +54,14 @@ def optimum(query: Query, servers: Servers, limits: Limits) -> float:
 @pytest.mark.parametrize(
     ("limits", "third", "union", "filtered", "costs", "total", "best"),
     [
-        (Limits(2, 30), 0.5, "s1 s2", "s1 s2", ((3600, 10600), (6400, 11200)), 31800, 31800),
-        (Limits(2, 45), 0.5, "s1 s3", "s1 s4", ((3600, 15600), (6400, 19200)), 44800, 37400),
-        (Limits(3, 30), 1.0, "s1 s2 s5", "s1 s2 s5", ((3600, 10600, 23600), (6400, 11200, 17600)), 73000, 73000),
+        (ReplicaLimits(2, 30), 0.5, "s1 s2", "s1 s2", ((3600, 10600), (6400, 11200)), 31800, 31800),
+        (ReplicaLimits(2, 45), 0.5, "s1 s3", "s1 s4", ((3600, 15600), (6400, 19200)), 44800, 37400),
+        (ReplicaLimits(3, 30), 1.0, "s1 s2 s5", "s1 s2 s5", ((3600, 10600, 23600), (6400, 11200, 17600)), 73000, 73000),
     ],
     ids=["D1", "D2", "D3"],
 )
 def test_deployments_on_five_servers_equal_those_by_hand(
-    limits: Limits,
+    limits: ReplicaLimits,
     third: float,
     union: str,
     filtered: str,
@@ -80,19 +80,19 @@ def test_deployments_on_five_servers_equal_those_by_hand(
 
 
 def test_where_no_server_qualifies_an_operator_has_fewer_replicas_and_is_named() -> None:
-    found = deploy(QUERY, five(), Limits(3, 60))
+    found = deploy(QUERY, five(), ReplicaLimits(3, 60))
     assert found.missing == {"union": 1, "filter": 1}
     assert str(found).endswith("union lacks 1, filter lacks 1")
     for servers in found.replicas.values():
         assert all(five().latency[one, other] > 60 for one, other in combinations(servers, 2))
-    assert str(deploy(QUERY, five(), Limits(2, 30))) == "each operator has all of its replicas"
+    assert str(deploy(QUERY, five(), ReplicaLimits(2, 30))) == "each operator has all of its replicas"
 
 
 def test_a_load_must_be_less_than_the_share_of_capacity() -> None:
     servers = Servers(np.zeros((1, 1)), np.array([1.0]))
     for load, count in ((0.5, 0), (0.49, 1)):
         query = Query({"o": load}, [Edge("a", "o", 1.0), Edge("o", "app", 1.0)], {"a": 0, "app": 0})
-        assert len(deploy(query, servers, Limits(1, 0.0, alpha=0.5)).replicas["o"]) == count
+        assert len(deploy(query, servers, ReplicaLimits(1, 0.0, alpha=0.5)).replicas["o"]) == count
 
 
 def random_system(seed: int, operators: int = 3) -> tuple[Query, Servers]:
@@ -113,7 +113,7 @@ def test_the_local_search_reaches_the_optimum_of_small_systems_within_a_fiftieth
     greedy, searched = [], []
     for seed in range(40):
         query, servers = random_system(seed)
-        limits = Limits(2, 20.0)
+        limits = ReplicaLimits(2, 20.0)
         found = deploy(query, servers, limits)
         best = optimum(query, servers, limits)
         if found.missing or best == inf:
@@ -141,7 +141,7 @@ def test_random_deployments_respect_loads_and_never_use_a_server_twice() -> None
     servers = five()
     seen = set()
     for seed in range(20):
-        found = deploy_randomly(QUERY, servers, Limits(3, -1.0), np.random.default_rng(seed))
+        found = deploy_randomly(QUERY, servers, ReplicaLimits(3, -1.0), np.random.default_rng(seed))
         seen.add(found.replicas["union"])
         assert all(len(set(each)) == len(each) for each in found.replicas.values())
         assert (servers.loads(QUERY, found.replicas) < 0.9 * servers.capacity).all()
@@ -168,7 +168,7 @@ def test_springs_are_in_equilibrium() -> None:
 
 
 def test_algorithm_5_starts_from_a_placement() -> None:
-    found = deploy(QUERY, five(), Limits(2, 30), {"union": 1, "filter": 4})
+    found = deploy(QUERY, five(), ReplicaLimits(2, 30), {"union": 1, "filter": 4})
     assert [found.replicas[name][0] for name in ("union", "filter")] == [1, 4]
 
 
@@ -176,7 +176,7 @@ def test_wrong_queries_and_servers_are_refused_by_name() -> None:
     with pytest.raises(ValueError, match="edges: 'x'; expected an operator"):
         Query({"o": 0.1}, [Edge("x", "o", 1.0)], {})
     with pytest.raises(ValueError, match="a cycle through o, p; expected none"):
-        deploy(Query({"o": 0.1, "p": 0.1}, [Edge("o", "p", 1.0), Edge("p", "o", 1.0)], {}), five(), Limits())
+        deploy(Query({"o": 0.1, "p": 0.1}, [Edge("o", "p", 1.0), Edge("p", "o", 1.0)], {}), five(), ReplicaLimits())
     with pytest.raises(ValueError, match="expected a server with room"):
         first_placement(Query({"o": 2.0}, [Edge("a", "o", 1.0)], {"a": 0}), five())
     with pytest.raises(ValueError, match="expected streams of positive rate"):

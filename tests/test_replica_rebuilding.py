@@ -12,7 +12,13 @@ import polars as pl
 import pytest
 
 from synergy_nb.algorithms.replication.candidate_survey import CandidateAnswer, IncomingLink
-from synergy_nb.algorithms.replication.rebuilding import FIRST, LONGEST, RebuildTarget, lost_replicas, rebuild_targets
+from synergy_nb.algorithms.replication.rebuilding import (
+    FIRST_WAIT,
+    LONGEST_WAIT,
+    RebuildTarget,
+    lost_replicas,
+    rebuild_targets,
+)
 from synergy_nb.assembly import PeerConfig
 from synergy_nb.control.driver_messages import OfferComponents
 from synergy_nb.control.peer import Message
@@ -180,7 +186,7 @@ def test_where_no_peer_is_left_the_journal_says_so_once_and_it_is_tried_ever_mor
     reasons = {each.operator: each.reason for each in run.of(RebuildImpossible)}
     assert reasons == {name: f"no other peer offers {kind!r}" for name, kind in KINDS.items()}
     assert len(run.of(RebuildImpossible)) == 3, "once for each"
-    assert len(looks) <= 3 * (1 + math.log2(LONGEST / FIRST) + 300.0 / LONGEST)
+    assert len(looks) <= 3 * (1 + math.log2(LONGEST_WAIT / FIRST_WAIT) + 300.0 / LONGEST_WAIT)
     assert looks[-1] - looks[0] > 200.0, "and it goes on"
     assert "not rebuilt: u: no other peer offers 'union'" in str(run.account())
     run.ends()

@@ -31,7 +31,7 @@ from synergy_experiments.framework.claim import Cell, Check, Claim, Panel
 from synergy_experiments.framework.measurements import Measured, Point
 from synergy_experiments.framework.parameters import Setup, choice, number, whole, wholes
 from synergy_experiments.framework.verdicts import at_all, near, unlike
-from synergy_nb.algorithms.replication.deployment import Deployed, Limits, deploy, deploy_randomly
+from synergy_nb.algorithms.replication.deployment import Deployed, ReplicaLimits, deploy, deploy_randomly
 from synergy_nb.algorithms.replication.local_search import improve
 from synergy_nb.algorithms.replication.spring_relaxation import first_placement
 from synergy_nb.algorithms.replication.system import Edge, Placement, Query, Servers, network_cost
@@ -115,12 +115,12 @@ def deployed(
         system = Servers(_latency(servers, path, rng), np.ones(servers))
         one, two = (int(each) for each in rng.choice(servers, 2, replace=False))
         query = query_of((one, two), servers)
-        alone = Limits(1, d_min)
+        alone = ReplicaLimits(1, d_min)
         first = improve(query, system, alone, deploy(query, system, alone, first_placement(query, system)))
         begun = {operator: at[0] for operator, at in first.replicas.items()}
         plain = network_cost(query, system, first.replicas)
         for k in degrees:
-            chosen = _replicas(name, query, system, Limits(k, d_min), begun, rng)
+            chosen = _replicas(name, query, system, ReplicaLimits(k, d_min), begun, rng)
             values = {
                 "bandwidth": bandwidth(query, chosen.replicas) / bandwidth(query, first.replicas),
                 "cost": network_cost(query, system, chosen.replicas) / plain,
@@ -132,10 +132,10 @@ def deployed(
 
 
 def _replicas(
-    name: str, query: Query, servers: Servers, limits: Limits, first: dict[str, int], rng: np.random.Generator
+    name: str, query: Query, servers: Servers, limits: ReplicaLimits, first: dict[str, int], rng: np.random.Generator
 ) -> Deployed:
     if name == RANDOM:
-        return deploy_randomly(query, servers, Limits(limits.k_max, -1.0), rng, first)
+        return deploy_randomly(query, servers, ReplicaLimits(limits.k_max, -1.0), rng, first)
     found = deploy(query, servers, limits, first)
     return improve(query, servers, limits, found) if name == SEARCHED else found
 

@@ -13,7 +13,7 @@ import numpy as np
 
 from synergy_experiments.worlds.replicated_queries import Readings, correlation, deployed_graph
 from synergy_experiments.worlds.varying_delays import Array
-from synergy_nb.algorithms.replication.deployment import Limits, deploy, deploy_randomly
+from synergy_nb.algorithms.replication.deployment import ReplicaLimits, deploy, deploy_randomly
 from synergy_nb.algorithms.replication.local_search import improve
 from synergy_nb.algorithms.replication.spring_relaxation import first_placement
 from synergy_nb.algorithms.replication.stream_replicas import ReplicaGraph
@@ -64,9 +64,9 @@ class Cluster:
             Random generator for random servers; None: least cost.
         """
         if rng is None:
-            found = deploy(self.query, self.servers, Limits(k, d_min), self.first)
+            found = deploy(self.query, self.servers, ReplicaLimits(k, d_min), self.first)
         else:
-            found = deploy_randomly(self.query, self.servers, Limits(k, -1.0), rng, self.first)
+            found = deploy_randomly(self.query, self.servers, ReplicaLimits(k, -1.0), rng, self.first)
         return deployed_graph(self.readings, found.replicas, self.pinned, self.snapshots[0])
 
 
@@ -90,7 +90,7 @@ def cluster(servers: int, paths: Sequence[str], d_min: float, seed: int) -> Clus
     pinned = {name: int(name.rpartition("_")[2]) for name in readings.sources}
     pinned.update(zip(readings.applications, map(int, rng.choice(servers, 2, replace=False)), strict=True))
     query, system = readings.query(pinned), Servers(1e3 * snapshots[0], np.ones(servers))
-    alone = Limits(1, d_min)
+    alone = ReplicaLimits(1, d_min)
     placed = improve(query, system, alone, deploy(query, system, alone, first_placement(query, system)))
     first = {name: each[0] for name, each in placed.replicas.items()}
     return Cluster(readings, snapshots, pinned, query, system, first)

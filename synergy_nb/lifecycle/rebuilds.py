@@ -50,13 +50,19 @@ from synergy_nb.plan.active_replicas import original, replicas_of
 __all__ = ["Rebuilds"]
 
 
-class _Rebuild:
-    """A rebuild that is under way.
+class _RunningRebuild:
+    """A rebuild that this peer, the origin, leads.
 
     Attributes
     ----------
-    graph
-        Graph in which the new peer has a copy.
+    before, graph
+        Graph before the rebuild, and the graph in which the new peer has a copy.
+    replica, source, to
+        Lost replica, the replica from whose state it begins, and the address of its new peer.
+    began
+        Time at which the rebuild began, seconds.
+    done
+        Callback for the result, see :meth:`Rebuilds.rebuild`.
     published
         Whether that graph has been published, as the new peer has agreed.
     executes
@@ -80,8 +86,20 @@ class _Rebuild:
         self.timer: Timer | None = None
 
 
-class _Joining:
-    """A rebuilt replica whose readers may still need the others; ``complete``: peers of readers that do not."""
+class _RebuiltStream:
+    """The stream of a rebuilt replica (step 5), whose readers may still need the other replicas.
+
+    Attributes
+    ----------
+    source
+        Replica from whose state the rebuilt one began.
+    epoch
+        Epoch of the graph in which the rebuilt replica began to execute.
+    began
+        Time at which the rebuild began, seconds.
+    complete
+        Addresses of the peers at whose readers the stream is complete.
+    """
 
     __slots__ = ("began", "complete", "epoch", "source")
 
@@ -116,8 +134,8 @@ class Rebuilds(GraphChanger):
         super().__init__(changes, config)
         self.impact_refusal = impact_refusal
         self.cannot_take_over = cannot_take_over
-        self._rebuilds: dict[str, _Rebuild] = {}
-        self._joining: dict[tuple[str, str], _Joining] = {}  # by application and rebuilt replica
+        self._rebuilds: dict[str, _RunningRebuild] = {}
+        self._rebuilt_streams: dict[tuple[str, str], _RebuiltStream] = {}  # by application and rebuilt replica
         self._complete: dict[tuple[str, str], frozenset[int]] = {}  # reader here to its inputs with all tuples
         self.handlers: dict[type[Message], Callable[[str, Any], None]] = {
             Rebuild: self._rebuild,
@@ -134,18 +152,18 @@ class Rebuilds(GraphChanger):
         Parameters
         ----------
         application, replica
-            Application, and the replica that was lost.
+            Id of the application, and of the replica that was lost.
         source
-            Replica from whose state it begins.
+            Id of the replica from whose state the lost one begins again.
         to
-            Address of its new peer.
+            Address of the new peer of the lost replica.
         done
-            Callback for the result: an empty text once it executes, or the reason why it does not.
+            Callback for the result: an empty text once the replica executes, or the reason why it does not.
 
         Raises
         ------
         ValueError
-            If it cannot be rebuilt from that replica, at that peer, or at present.
+            If the replica cannot be rebuilt from ``source``, at ``to``, or at present.
         """
         request = self.led.get(application)
         if request is None or request.state is not State.RUNNING or application in self._rebuilds:
@@ -160,187 +178,194 @@ class Rebuilds(GraphChanger):
         if self.membership.is_dead(to) or to in other_replicas(graph, plan, replica):
             raise ValueError(f"to: {to!r}; expected a peer that lives and has no replica of {original(replica)}")
         request.enter(State.REBUILDING)
-        found = self._rebuilds[application] = _Rebuild(graph, replica, source, to, self.peer.now, done)
+        rebuild = self._rebuilds[application] = _RunningRebuild(graph, replica, source, to, self.peer.now, done)
         self.membership.watch(to)
-        self._set_timeout(application, found, self.config.setup)
-        self._resend(application, found)
+        self._set_timeout(application, rebuild, self.config.setup)
+        self._resend(application, rebuild)
 
-    def _set_timeout(self, application: str, found: _Rebuild, seconds: float) -> None:
-        if found.timer is not None:
-            found.timer.cancel()
-        found.timer = self.peer.after(seconds, self._timed_out, application, found)
+    def _set_timeout(self, application: str, rebuild: _RunningRebuild, seconds: float) -> None:
+        if rebuild.timer is not None:
+            rebuild.timer.cancel()
+        rebuild.timer = self.peer.after(seconds, self._timed_out, application, rebuild)
 
-    def _graph(self, application: str, found: _Rebuild) -> Graph:
-        """The graph that the new peer has to know."""
-        return self.led[application].graph if found.executes else found.graph
+    def _needed_graph(self, application: str, rebuild: _RunningRebuild) -> Graph:
+        """The graph that the new peer has to learn: with the replica if that executes, otherwise with its copy."""
+        return self.led[application].graph if rebuild.executes else rebuild.graph
 
-    def _resend(self, application: str, found: _Rebuild) -> None:
-        """Ask the new peer, now and once every interval."""
-        if self._rebuilds.get(application) is not found:
+    def _resend(self, application: str, rebuild: _RunningRebuild) -> None:
+        """Send the graph to the new peer, now and once every interval, until the rebuild has ended."""
+        if self._rebuilds.get(application) is not rebuild:
             return
-        graph = self._graph(application, found)
-        if found.replica not in graph.roles.rebuilds:
-            self._forget(application, found)
-            self._report(found, "it was lost again")
+        graph = self._needed_graph(application, rebuild)
+        if rebuild.replica not in graph.roles.rebuilds:
+            self._remove(application, rebuild)
+            self._report(rebuild, "it was lost again")
             return
-        self.peer.send(found.to, Rebuild(graph, found.replica))
-        self.peer.after(RESEND_INTERVAL, self._resend, application, found)
+        self.peer.send(rebuild.to, Rebuild(graph, rebuild.replica))
+        self.peer.after(RESEND_INTERVAL, self._resend, application, rebuild)
 
     def _rebuilt(self, sender: str, message: Rebuilt) -> None:
         application = message.application
-        request, found = self.led.get(application), self._rebuilds.get(application)
+        request, rebuild = self.led.get(application), self._rebuilds.get(application)
         if request is None:
             if sender != self.peer.address:  # at the origin itself, the sinks retain their results
                 self.peer.send(sender, End(application, message.attempt, "it has ended"))
             return
-        graph = request.graph if found is None else self._graph(application, found)
-        if found is None or (graph.attempt, graph.epoch) != (message.attempt, message.epoch) or sender != found.to:
+        graph = request.graph if rebuild is None else self._needed_graph(application, rebuild)
+        if rebuild is None or (graph.attempt, graph.epoch) != (message.attempt, message.epoch) or sender != rebuild.to:
             self.peer.send(
                 sender, GraphChanged(request.graph)
             )  # the sender may not know that the rebuild has been given up
         elif message.refusal:
-            self._give_up(application, f"{found.replica} at {sender}: {message.refusal}")
-        elif found.executes:
+            self._give_up(application, f"{rebuild.replica} at {sender}: {message.refusal}")
+        elif rebuild.executes:
             if message.ready:
-                self._release(application, found)
-        elif message.ready and found.to not in self.cannot_take_over(application, found.source):
-            self._execute(application, found)
-        elif not found.published:
-            found.published = True
-            self.changes.change(application, found.graph)
+                self._remove_copy(application, rebuild)
+        elif message.ready and rebuild.to not in self.cannot_take_over(application, rebuild.source):
+            self._execute(application, rebuild)
+        elif not rebuild.published:
+            rebuild.published = True
+            self.changes.change(application, rebuild.graph)
             self.changes.publish(application)
-            self._set_timeout(application, found, self.config.moving)
+            self._set_timeout(application, rebuild, self.config.moving)
 
-    def _execute(self, application: str, found: _Rebuild) -> None:
+    def _execute(self, application: str, rebuild: _RunningRebuild) -> None:
         """Publish the graph in which the new peer executes the replica (step 3)."""
-        found.executes = True
-        graph = found.graph.changed(found.graph.roles.with_rebuilt(Plan.from_bytes(found.graph.plan), found.replica))
+        rebuild.executes = True
+        graph = rebuild.graph.changed(
+            rebuild.graph.roles.with_rebuilt(Plan.from_bytes(rebuild.graph.plan), rebuild.replica)
+        )
         self.changes.change(application, graph)
         self.changes.publish(application)
-        self._set_timeout(application, found, self.config.moving)
+        self._set_timeout(application, rebuild, self.config.moving)
         self.peer.instruct(self.led[application].report())
-        joining = _Joining(found.source, graph.roles.rebuilt[found.replica], found.began)
-        self._joining[application, found.replica] = joining
-        self.peer.send(found.to, Rebuild(graph, found.replica))
-        self._ask_readers(application, found.replica, joining)
+        stream = _RebuiltStream(rebuild.source, graph.roles.rebuilt[rebuild.replica], rebuild.began)
+        self._rebuilt_streams[application, rebuild.replica] = stream
+        self.peer.send(rebuild.to, Rebuild(graph, rebuild.replica))
+        self._ask_readers(application, rebuild.replica, stream)
 
-    def _release(self, application: str, found: _Rebuild) -> None:
-        """Publish the graph without the copy, unless another change is under way (step 4): then it is asked again."""
+    def _remove_copy(self, application: str, rebuild: _RunningRebuild) -> None:
+        """Publish the graph without the copy (step 4); during another change of the graph, ask the peer again."""
         request = self.led[application]
         if request.state is State.REBUILDING:
             request.enter(State.RUNNING)
         if request.state is not State.RUNNING:
             return
-        self._forget(application, found)
-        self.changes.change(application, request.graph.changed(request.graph.roles.released(found.replica)))
+        self._remove(application, rebuild)
+        self.changes.change(application, request.graph.changed(request.graph.roles.released(rebuild.replica)))
         self.changes.publish(application)
-        self._report(found, "")
+        self._report(rebuild, "")
         self.changes.change_ended(application)
 
-    def _forget(self, application: str, found: _Rebuild) -> None:
+    def _remove(self, application: str, rebuild: _RunningRebuild) -> None:
+        """Forget a rebuild that has ended."""
         del self._rebuilds[application]
-        self.membership.unwatch(found.to)
-        if found.timer is not None:
-            found.timer.cancel()
+        self.membership.unwatch(rebuild.to)
+        if rebuild.timer is not None:
+            rebuild.timer.cancel()
 
-    def _report(self, found: _Rebuild, reason: str) -> None:
-        """Report the end of a rebuild in a turn of its own: the graph may be about to change because of a death."""
-        self.peer.after(0.0, found.done, reason)
+    def _report(self, rebuild: _RunningRebuild, reason: str) -> None:
+        """Call ``done`` after the present message is handled, as the graph may change because of a death."""
+        self.peer.after(0.0, rebuild.done, reason)
 
     def _give_up(self, application: str, reason: str) -> None:
-        """Give a rebuild up whose replica does not execute yet: publish a graph without it."""
-        found = self._rebuilds[application]
-        self._forget(application, found)
+        """End a rebuild whose replica does not execute yet, without success: publish a graph without it."""
+        rebuild = self._rebuilds[application]
+        self._remove(application, rebuild)
         self.led[application].enter(State.RUNNING)
-        self.changes.change(application, msgspec.structs.replace(found.before, epoch=found.graph.epoch + 1))
-        self.changes.publish(application, (found.to,))
-        self.peer.record(RebuildGivenUp, application, operator=found.replica, at=found.to, reason=reason)
-        self._report(found, reason)
+        self.changes.change(application, msgspec.structs.replace(rebuild.before, epoch=rebuild.graph.epoch + 1))
+        self.changes.publish(application, (rebuild.to,))
+        self.peer.record(RebuildGivenUp, application, operator=rebuild.replica, at=rebuild.to, reason=reason)
+        self._report(rebuild, reason)
         self.changes.change_ended(application)
 
     def settled(self, application: str) -> bool:
         """Return whether no replica is being rebuilt, and the streams of rebuilt ones are complete at their readers."""
-        return application not in self._rebuilds and all(name != application for name, _ in self._joining)
+        return application not in self._rebuilds and all(name != application for name, _ in self._rebuilt_streams)
 
     def interrupt(self, application: str, reason: str) -> None:
-        """Make way for another change of the graph: give a rebuild up whose replica does not execute yet."""
-        found = self._rebuilds.get(application)
-        if found is None:
+        """Let another change of the graph begin: a rebuild whose replica does not execute yet is given up."""
+        rebuild = self._rebuilds.get(application)
+        if rebuild is None:
             return
-        if not found.executes:
+        if not rebuild.executes:
             self._give_up(application, reason)
         elif self.led[application].state is State.REBUILDING:
             self.led[application].enter(State.RUNNING)
 
     def died(self, application: str, address: str) -> None:
         """Handle the death of a peer, before the replicas and backups there are replaced."""
-        found = self._rebuilds.get(application)
-        if found is not None and address in {*self.led[application].graph.addresses, found.to}:
+        rebuild = self._rebuilds.get(application)
+        if rebuild is not None and address in {*self.led[application].graph.addresses, rebuild.to}:
             self.interrupt(application, f"peer {address} died")
-            if found.executes and address == found.to:
-                self._forget(application, found)
-                self._report(found, f"peer {address} died")
+            if rebuild.executes and address == rebuild.to:
+                self._remove(application, rebuild)
+                self._report(rebuild, f"peer {address} died")
 
-    def _timed_out(self, application: str, found: _Rebuild) -> None:
-        if self._rebuilds.get(application) is not found:
+    def _timed_out(self, application: str, rebuild: _RunningRebuild) -> None:
+        if self._rebuilds.get(application) is not rebuild:
             return
-        if found.executes:  # the copy is removed anyway, so that producers need not retain tuples for ever
-            self._release(application, found)
-            if self._rebuilds.get(application) is found:
-                self._set_timeout(application, found, self.config.setup)
+        if rebuild.executes:  # the copy is removed anyway, so that producers need not retain tuples for ever
+            self._remove_copy(application, rebuild)
+            if self._rebuilds.get(application) is rebuild:
+                self._set_timeout(application, rebuild, self.config.setup)
         else:
-            waited = f"{found.replica} at {found.to} was not ready" if found.published else f"{found.to} did not answer"
+            waited = (
+                f"{rebuild.replica} at {rebuild.to} was not ready"
+                if rebuild.published
+                else f"{rebuild.to} did not answer"
+            )
             self._give_up(application, f"{waited} in time")
 
     def end(self, application: str) -> None:
         """Cancel the rebuild of an application that has ended."""
-        for key in [key for key in self._joining if key[0] == application]:
-            del self._joining[key]
-        found = self._rebuilds.get(application)
-        if found is not None:
-            self._forget(application, found)
-            if found.to not in {*found.before.addresses, self.peer.address}:  # these receive End from the session
-                self.peer.send(found.to, End(application, found.graph.attempt, "it has ended"))
-            self._report(found, "the application has ended")
+        for key in [key for key in self._rebuilt_streams if key[0] == application]:
+            del self._rebuilt_streams[key]
+        rebuild = self._rebuilds.get(application)
+        if rebuild is not None:
+            self._remove(application, rebuild)
+            if rebuild.to not in {*rebuild.before.addresses, self.peer.address}:  # these receive End from the session
+                self.peer.send(rebuild.to, End(application, rebuild.graph.attempt, "it has ended"))
+            self._report(rebuild, "the application has ended")
 
     # -- the readers of a rebuilt replica, at the origin -----------------------------------------------------------
 
-    def _ask_readers(self, application: str, replica: str, joining: _Joining) -> None:
-        """Ask the peers of readers that may still need the other replicas, now and once every interval."""
-        if self._joining.get((application, replica)) is not joining:
+    def _ask_readers(self, application: str, replica: str, stream: _RebuiltStream) -> None:
+        """Ask the peers of readers whether the stream is complete there, now and once every interval (step 5)."""
+        if self._rebuilt_streams.get((application, replica)) is not stream:
             return
         graph = self.led[application].graph
         roles, plan = graph.roles, Plan.from_bytes(graph.plan)
-        if roles.rebuilt.get(replica) != joining.epoch or not roles.peers[replica]:  # it was lost again
-            del self._joining[application, replica]
+        if roles.rebuilt.get(replica) != stream.epoch or not roles.peers[replica]:  # it was lost again
+            del self._rebuilt_streams[application, replica]
             return
         readers = [name for name in plan.downstream(replica) if replica in roles.reads(plan, name)]
-        waiting = {roles.peers[name] for name in readers} - {""} - joining.complete
+        waiting = {roles.peers[name] for name in readers} - {""} - stream.complete
         if not waiting and replica not in roles.rebuilds:
-            del self._joining[application, replica]
+            del self._rebuilt_streams[application, replica]
             group = replicas_of(plan)[original(replica)]
             self.peer.record(
                 ReplicaRebuilt,
                 application,
                 operator=replica,
-                source=joining.source,
+                source=stream.source,
                 at=roles.peers[replica],
-                seconds=self.peer.now - joining.began,
+                seconds=self.peer.now - stream.began,
                 left=sum(bool(roles.peers[each]) for each in group),
                 peers=self.led[application].roles.peers,
             )
             return
         for address in sorted(waiting):
-            self.peer.send(address, ReadersQuestion(application, graph.attempt, replica, joining.epoch))
-        self.peer.after(RESEND_INTERVAL, self._ask_readers, application, replica, joining)
+            self.peer.send(address, ReadersQuestion(application, graph.attempt, replica, stream.epoch))
+        self.peer.after(RESEND_INTERVAL, self._ask_readers, application, replica, stream)
 
     def _readers_complete(self, sender: str, message: ReadersComplete) -> None:
-        joining = self._joining.get((message.application, message.operator))
+        stream = self._rebuilt_streams.get((message.application, message.operator))
         request = self.led.get(message.application)
-        if joining is None or request is None or request.graph.attempt != message.attempt:
+        if stream is None or request is None or request.graph.attempt != message.attempt:
             return
-        if joining.epoch == message.rebuilt:
-            joining.complete.add(sender)
+        if stream.epoch == message.rebuilt:
+            stream.complete.add(sender)
 
     # -- at members --------------------------------------------------------------------------------------------------
 

@@ -1,12 +1,15 @@
 """The ON/OFF model of a bursty stream: two rates that alternate, found over several windows (section 2.3.4).
 
-A signature finds a segment in one pass, while it arrives; in a segment of a few tuples there is too little to find. The
-same segments of several windows together have as many times the tuples. :func:`expected_rates` counts the tuples of
-several windows in bins, folds the windows, and fits a two-state model to the sums: Poisson arrivals with a high and a
-low rate, and a penalty for every change, fitted by Viterbi training (the hard form of the EM algorithm for
-Markov-modulated Poisson processes [1]_). Not every stream repeats itself. So the two-state model is fitted to the
-windows before the last and judged by the last one, beside a constant rate and the rates that the last signature had:
-the most likely of the three is used, a constant rate in doubt.
+A signature is found in one pass over the tuples of one window, and a short segment has too few tuples to be found. If
+the stream repeats itself in each window, the same segment has several times as many tuples in several windows.
+:func:`expected_rates` counts the tuples of several windows in bins, adds the bins of all windows (it *folds* the
+windows), and fits a model of two states to the sums: Poisson arrivals with a high or a low rate, and a penalty for each
+change of the state. It is fitted by Viterbi training, the hard form of the EM algorithm for Markov-modulated Poisson
+processes [1]_.
+
+Not every stream repeats itself. So three models are fitted to the windows before the last, and compared by the
+likelihood of the last window: a constant rate, two alternating rates, and the rates of the signature. The most likely
+one is used; the others must be more likely than a constant rate by a margin.
 
 References
 ----------
@@ -28,10 +31,10 @@ from synergy_nb.models.signatures import Segment
 
 __all__ = ["binned", "expected_rates", "segments_of", "two_levels"]
 
-PENALTY: Final = 3.0  # nats of a change of the state
+PENALTY: Final = 3.0  # cost of a change of the state, nats of log-likelihood
 ROUNDS: Final = 12  # largest number of rounds of training
-MARGIN: Final = 1.0  # nats by which a model has to be more likely than a constant rate
-LEAST: Final = 0.5  # tuples of a level without any, over all windows: its rate is not known to be zero
+MARGIN: Final = 1.0  # nats of log-likelihood by which a model must exceed a constant rate
+LEAST_TUPLES: Final = 0.5  # number of tuples, in all windows, that a state without any counts as: its rate is positive
 
 Array = npt.NDArray[np.float64]
 
@@ -42,16 +45,16 @@ def two_levels(counts: Array, seconds: float, penalty: float = PENALTY) -> Array
     Parameters
     ----------
     counts
-        Tuples in each bin, of all folded windows together.
+        Number of tuples in each bin of all windows together, shape (bins,).
     seconds
         Length of a bin times the number of windows, seconds.
     penalty
-        Nats that a change of the state costs.
+        Cost of a change of the state, nats.
 
     Returns
     -------
     ndarray of float64
-        Rate in each bin, tuples/s; one of two.
+        Rate in each bin, tuples/s, shape (bins,); one of two values.
 
     Examples
     --------
@@ -64,7 +67,7 @@ def two_levels(counts: Array, seconds: float, penalty: float = PENALTY) -> Array
     for _ in range(ROUNDS):
         if high.all() or not high.any():
             return np.full(len(counts), counts.sum() / (len(counts) * seconds))
-        levels = [max(float(counts[part].mean()), LEAST / int(part.sum())) for part in (~high, high)]
+        levels = [max(float(counts[part].mean()), LEAST_TUPLES / int(part.sum())) for part in (~high, high)]
         rates = np.where(high, levels[1], levels[0]) / seconds
         found = _likeliest(counts, (levels[0], levels[1]), penalty)
         if (found == high).all():
@@ -74,21 +77,30 @@ def two_levels(counts: Array, seconds: float, penalty: float = PENALTY) -> Array
 
 
 def _likeliest(counts: Array, levels: tuple[float, float], penalty: float) -> npt.NDArray[np.bool_]:
-    """Return whether each bin is in the high state, in the most likely sequence of states (Viterbi)."""
-    low = (counts * math.log(levels[0]) - levels[0]).tolist()
-    up = (counts * math.log(levels[1]) - levels[1]).tolist()
-    came: list[tuple[bool, bool]] = []  # whether the best way to each of the states comes from the high one
-    one, two = low[0], up[0]
-    for below, above in zip(low[1:], up[1:], strict=True):
-        changed_down, changed_up = two - penalty > one, two >= one - penalty
-        came.append((changed_down, changed_up))
-        one, two = max(one, two - penalty) + below, max(two, one - penalty) + above
-    state = two >= one
-    found = [state]
-    for from_high in reversed(came):
-        state = from_high[state]
-        found.append(state)
-    return np.array(found[::-1])
+    """Return whether each bin is in the high state in the most likely sequence of states (Viterbi).
+
+    Parameters
+    ----------
+    counts
+        Number of tuples in each bin, shape (bins,).
+    levels
+        Mean number of tuples in a bin in the low and in the high state.
+    penalty
+        Cost of a change of the state, nats.
+    """
+    low_scores = (counts * math.log(levels[0]) - levels[0]).tolist()  # log-likelihoods, without a common term
+    high_scores = (counts * math.log(levels[1]) - levels[1]).tolist()
+    came_from_high: list[tuple[bool, bool]] = []  # for the low and the high state: whether the best way comes from high
+    low, high = low_scores[0], high_scores[0]  # log-likelihood of the best sequence that ends in each state
+    for in_low, in_high in zip(low_scores[1:], high_scores[1:], strict=True):
+        came_from_high.append((high - penalty > low, high >= low - penalty))
+        low, high = max(low, high - penalty) + in_low, max(high, low - penalty) + in_high
+    is_high = high >= low
+    states = [is_high]
+    for low_and_high in reversed(came_from_high):
+        is_high = low_and_high[is_high]
+        states.append(is_high)
+    return np.array(states[::-1])
 
 
 def binned(times: Array, start: float, window: float, windows: int, bins: int) -> Array:
@@ -101,7 +113,7 @@ def binned(times: Array, start: float, window: float, windows: int, bins: int) -
     start, window
         Start of the first window, and length of a window, seconds.
     windows, bins
-        Numbers of windows, and of bins of a window.
+        Number of windows, and number of bins of each window.
     """
     edges = start + window / bins * np.arange(windows * bins + 1)
     return np.diff(np.searchsorted(times, edges)).astype(np.float64).reshape(windows, bins)
@@ -113,41 +125,44 @@ def expected_rates(counts: Array, seconds: float, last: Array | None = None) -> 
     Parameters
     ----------
     counts
-        Tuples in each bin of the windows so far, earliest first: shape (windows, bins), at least two windows.
+        Number of tuples in each bin of each window, the earliest window first; shape (windows, bins), at least two
+        windows.
     seconds
         Length of a bin, seconds.
     last
-        Rate in each bin of the window before the last, by its signature, tuples/s; None if it is unknown.
+        Rate in each bin of the window before the last one by its signature, tuples/s, shape (bins,); None if it is
+        unknown.
 
     Returns
     -------
     ndarray of float64
-        Rate in each bin, tuples/s; those of the last signature where that model is the most likely, so the caller
-        replaces them by the present signature's.
+        Rate in each bin, tuples/s, shape (bins,). It is ``last`` itself if the signature is the most likely model: the
+        caller then uses the rates of the present signature.
     """
     windows = len(counts)
     held_out, before = counts[-1], counts[:-1].sum(axis=0)
     length = seconds * (windows - 1)
     constant = np.full(len(held_out), before.sum() / (len(before) * length))
     models = [constant, two_levels(before, length), *([] if last is None else [last])]
-    scores = [_log_likelihood(held_out, each * seconds, LEAST / windows) for each in models]
+    scores = [_log_likelihood(held_out, each * seconds, LEAST_TUPLES / windows) for each in models]
     scores[0] += MARGIN
     best = max(range(len(models)), key=lambda number: (scores[number], -number))
-    if best == 2:
+    if best == 2:  # the signature
         return models[2]
     every = counts.sum(axis=0)
-    if best == 1:
+    if best == 1:  # two levels, now of all windows
         return two_levels(every, seconds * windows)
     return np.full(len(every), every.sum() / (len(every) * seconds * windows))
 
 
 def _log_likelihood(counts: Array, means: Array, least: float) -> float:
+    """Log-likelihood of Poisson counts with these means, nats; no mean is less than its share of ``least``."""
     floor = np.maximum(means, least / len(means))
     return float(np.sum(counts * np.log(floor) - floor))
 
 
 def segments_of(rates: Array, start: float, seconds: float, tau: float) -> tuple[Segment, ...]:
-    """Return bins of equal rates as segments.
+    """Join neighbouring bins of equal rates to segments.
 
     Parameters
     ----------

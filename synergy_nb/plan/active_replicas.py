@@ -5,7 +5,7 @@ each tuple from whichever of them delivers it first. So there are k² streams be
 between a source and an operator, and between an operator and a sink: sources and sinks are not replicated, nor are
 operators that are pinned to a peer.
 
-Everything else follows: admission, projection, migration and measurement treat a replica as any other operator.
+So admission, projection, migration and measurement need no special case: they treat a replica as any other operator.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ def replica_id(operator: str, number: int) -> str:
 
 
 def original(operator: str) -> str:
-    """Id of the operator of which an operator of an expanded plan is a replica, or its own id."""
+    """Id, in the submitted plan, of an operator of an expanded plan: ``join`` for ``join~2`` and for ``join``."""
     return operator.partition(_MARK)[0]
 
 
@@ -50,7 +50,7 @@ def replicated(plan: Plan, degree: int | Mapping[str, int]) -> Plan:
     plan
         Query plan ξ; it is not changed.
     degree
-        Number of replicas of each operator, or operator to that number; one that is left out has one.
+        Number of replicas of each operator, or id of an operator to its number; one that is left out has one.
 
     Examples
     --------
@@ -90,7 +90,7 @@ def replicated(plan: Plan, degree: int | Mapping[str, int]) -> Plan:
 
 
 def replicas_of(plan: Plan) -> dict[str, tuple[str, ...]]:
-    """Operators of the submitted plan that have several active replicas in an expanded one, to the ids of these."""
+    """Id of each operator with several active replicas in an expanded plan to the ids of its replicas."""
     found: dict[str, tuple[str, ...]] = {}
     for name, operator in plan.operators.items():
         if operator.replica_of:

@@ -1,4 +1,4 @@
-"""Sentences about active replicas and the streams between them: weighed, discarded, revived, rebuilt."""
+"""Sentences of reports about active replicas and their streams: measured, discarded, revived, rebuilt."""
 
 from __future__ import annotations
 
@@ -19,21 +19,29 @@ from synergy_nb.reporting.formatting import counted, seconds, share, size
 __all__ = ["StreamEvent", "counts", "stream_sentence", "weighed_sentence"]
 
 StreamEvent: TypeAlias = StreamsDiscarded | StreamRevived | RevivalImpossible | ReplicaRebuilt | RebuildImpossible
-MOST: Final = 12  # streams whose utilities are listed
+MOST_STREAMS: Final = 12  # largest number of streams whose utilities are listed
 
 
 def weighed_sentence(event: StreamsWeighed) -> str:
-    """The utilities of streams, the most useful first, and their cost beside its target."""
+    """Sentence with the network cost and its target, and with the utilities of streams, the most useful first."""
     ranked = sorted(event.streams, key=lambda each: (-each[2], each[0], each[1]))
-    names = ", ".join(f"{producer} to {reader} {utility:.2g}" for producer, reader, utility, _ in ranked[:MOST])
-    more = f" and {counted(len(ranked) - MOST, 'more stream')}" if len(ranked) > MOST else ""
+    names = ", ".join(f"{producer} to {reader} {utility:.2g}" for producer, reader, utility, _ in ranked[:MOST_STREAMS])
+    more = f" and {counted(len(ranked) - MOST_STREAMS, 'more stream')}" if len(ranked) > MOST_STREAMS else ""
     of = f" of {size(event.whole)} with all streams" if event.cost < event.whole else ""
     target = "" if event.bound is None else f", target θ {share(event.bound / event.whole if event.whole else 1.0)}"
     return f"network cost {size(event.cost)} on the way{of}{target}; utility of streams: {names}{more}"
 
 
 def stream_sentence(event: StreamEvent, readable: Callable[[str], str]) -> str:
-    """What happened to active replicas and the streams between them, in words."""
+    """Sentence about one event of active replicas and their streams.
+
+    Parameters
+    ----------
+    event
+        Event of the journal.
+    readable
+        Function that replaces addresses of peers in a text by their names.
+    """
     match event:
         case StreamsDiscarded():
             names = ", ".join(f"{producer} to {reader}" for producer, reader in event.streams)
@@ -53,7 +61,7 @@ def stream_sentence(event: StreamEvent, readable: Callable[[str], str]) -> str:
 
 
 def counts(left: Mapping[str, int]) -> str:
-    """List the numbers of remaining replicas with their operators.
+    """List the numbers of remaining replicas with the operators that have so many.
 
     >>> counts({"filter": 1, "sort": 1})
     '1 left of filter, sort'

@@ -29,13 +29,21 @@ from synergy_nb.models.projection import Impact, refused
 from synergy_nb.overlay.latency import Latency
 from synergy_nb.plan import Plan
 
-__all__ = ["CandidateAnswer", "CandidateQuestion", "CandidateSurvey", "IncomingLink", "delays_between"]
+__all__ = [
+    "MOST_CANDIDATES",
+    "CandidateAnswer",
+    "CandidateQuestion",
+    "CandidateSurvey",
+    "IncomingLink",
+    "delays_between",
+]
 
 Project = Callable[[str, Plan, str, Sequence[str], float], tuple[float, list[Impact]]]
 
-PATIENCE: Final = 1.5  # seconds until candidates that have not answered are left out
-MEASURING: Final = 0.5  # seconds until peers are left out of which only the delay is measured
-SENDS: Final = 3  # number of times that a question is asked
+MOST_CANDIDATES: Final = 32  # largest number of candidates of an operator that are asked: the nearest to the origin
+ANSWER_TIME: Final = 1.5  # seconds until candidates that have not answered are left out
+MEASURING_TIME: Final = 0.5  # likewise, if a question only measures the delay
+MOST_SENDS: Final = 3  # largest number of times that a question is sent
 
 
 class IncomingLink(msgspec.Struct, frozen=True, gc=False, array_like=True):
@@ -77,11 +85,11 @@ class CandidateAnswer(Message, frozen=True):
     number
         Number of the question.
     cores, free
-        Processing capacity, and what is left of it, cores.
+        Processing capacity of the sender, and the part of it that is not committed, cores.
     hops
-        Operator to its projected execution at the sender, for each one that the sender would execute.
+        Name of each operator that the sender would execute to its projected execution there.
     refusals
-        Operator to the reason why the sender would not execute it although it offers it.
+        Name of each operator that the sender offers but would not execute to the reason.
     links
         Address of another candidate to the link from it; without those whose delay is not known.
     """
@@ -95,7 +103,7 @@ class CandidateAnswer(Message, frozen=True):
 
 
 class _Question:
-    """A question that is under way to several peers."""
+    """A question that not all peers have answered."""
 
     __slots__ = ("answers", "asked", "done", "message", "sent", "timer", "waiting")
 
@@ -106,7 +114,7 @@ class _Question:
         self.waiting = waiting
         self.done = done
         self.answers: dict[str, CandidateAnswer] = {}
-        self.asked = 0  # number of times
+        self.asked = 0  # number of times that it was sent
         self.sent = 0.0  # time of the first question, seconds
         self.timer: Timer | None = None
 
@@ -164,12 +172,12 @@ class CandidateSurvey(Protocol):
         request, plan
             Id of the request, and its plan without replicas.
         peers
-            Addresses of the candidates, this peer perhaps among them.
+            Addresses of the candidates, which may include this peer.
         done
             Callback for the answers, which may lack some.
         """
         self._ask(
-            CandidateQuestion(self._next(), request, plan.to_bytes(), tuple(sorted(peers))), peers, PATIENCE, done
+            CandidateQuestion(self._next(), request, plan.to_bytes(), tuple(sorted(peers))), peers, ANSWER_TIME, done
         )
 
     def _next(self) -> int:
@@ -180,19 +188,19 @@ class CandidateSurvey(Protocol):
         self,
         message: CandidateQuestion,
         peers: Collection[str],
-        patience: float,
+        seconds: float,
         done: Callable[[dict[str, CandidateAnswer]], None],
     ) -> None:
         question = self._questions[message.number] = _Question(message, set(peers), done)
         question.sent = self.peer.now
-        self._send(question, patience)
+        self._send(question, seconds)
 
-    def _send(self, question: _Question, patience: float) -> None:
-        if question.asked == SENDS:
+    def _send(self, question: _Question, seconds: float) -> None:
+        if question.asked == MOST_SENDS:
             self._complete(question)
             return
         question.asked += 1
-        question.timer = self.peer.after(patience / SENDS, self._send, question, patience)
+        question.timer = self.peer.after(seconds / MOST_SENDS, self._send, question, seconds)
         for address in sorted(question.waiting):
             self.peer.send(address, question.message)
 
@@ -236,7 +244,7 @@ class CandidateSurvey(Protocol):
 
         if unknown:
             self._answering.add(key)
-            self._ask(CandidateQuestion(self._next(), message.request, b"", ()), unknown, MEASURING, answer)
+            self._ask(CandidateQuestion(self._next(), message.request, b"", ()), unknown, MEASURING_TIME, answer)
         else:
             answer({})
 
@@ -274,7 +282,10 @@ class CandidateSurvey(Protocol):
 
 
 def delays_between(peers: Sequence[str], answers: Mapping[str, CandidateAnswer], origin: str) -> Matrix:
-    """Return one-way delays between peers, seconds; of two that neither has measured, what is certain by the origin's.
+    """Return one-way delays between peers, seconds, shape (peers, peers).
+
+    If neither of two peers has measured the delay between them, it is at least the difference of their delays from the
+    origin, and that is returned.
 
     Parameters
     ----------

@@ -26,13 +26,13 @@ class Discarded(NamedTuple):
     Parameters
     ----------
     streams
-        Stream replicas, in the order in which the recursion found them.
+        Stream replicas of the group, in the order in which the recursion found them.
     utility
-        Sum of their utilities.
+        Sum of the utilities of the streams.
     cost
-        Sum of their network costs.
+        Sum of the network costs of the streams.
     left
-        Network cost of what remains.
+        Network cost of the streams that remain.
     """
 
     streams: tuple[StreamReplica, ...]
@@ -55,7 +55,7 @@ def collect(
     graph
         Stream replicas that run.
     weights
-        Weights accumulated in the last period.
+        Weight of each stream, accumulated in the last period.
     theta
         Target θ of the network cost, in the unit of rate times latency.
     k_min
@@ -71,12 +71,12 @@ def collect(
     while graph.cost > theta:  # line 1
         utilities, _ = graph.utilities(weights)
         groups: list[tuple[float, int, tuple[StreamReplica, ...], float, float]] = []
-        without = set[str]()  # readers that lose the only stream of an input: whichever it is, the group is the same
+        seen = set[str]()  # readers with a single stream for an input: to discard any such stream gives the same group
         for number, stream in enumerate(graph.streams):  # lines 2 and 3
             if len(graph.merged[stream.consumer, stream.stream]) == 1:
-                if stream.consumer in without:
+                if stream.consumer in seen:
                     continue
-                without.add(stream.consumer)
+                seen.add(stream.consumer)
             group = dependents(graph, stream, k_min)
             cost = sum(each.cost for each in group)
             if cost > 0.0:
@@ -95,7 +95,7 @@ def collect(
 
 
 def dependents(graph: ReplicaGraph, stream: StreamReplica, k_min: int) -> tuple[StreamReplica, ...]:
-    """Return the streams that are discarded with a stream: itself, and those of replicas that become useless.
+    """Return the group that is discarded with a stream: the stream, and the streams of replicas that become useless.
 
     Parameters
     ----------

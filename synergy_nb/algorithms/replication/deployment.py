@@ -2,8 +2,8 @@
 
 Each phase adds one replica of each operator, in topological order. Its server must have room for it, must be further
 than ``d_min`` from the other replicas of the operator, so that one partition of the network does not separate all of
-them, and causes the least cost of streams. Where no server qualifies, the operator has fewer replicas, and the result
-names it; ``d_min`` is never relaxed.
+them. Of several such servers, the one with the least cost of streams is chosen. Where no server qualifies, the
+operator has fewer replicas, and the result names it; ``d_min`` is never relaxed.
 
 .. [1] J.-H. Hwang, U. Çetintemel, S. Zdonik. Fast and highly-available stream processing over wide area networks.
    ICDE 2008. Section V-A.
@@ -18,23 +18,27 @@ import numpy as np
 import numpy.typing as npt
 
 from synergy_nb.algorithms.replication.system import Placement, Query, Servers, stream_costs
+from synergy_nb.plan import Plan
 
-__all__ = ["ALPHA", "Deployed", "Limits", "candidates", "deploy", "deploy_randomly"]
+__all__ = ["ALPHA", "ANY_DISTANCE", "Deployed", "ReplicaLimits", "deploy", "deploy_randomly", "eligible_servers"]
 
-ALPHA = 0.9  # the paper states only that it is less than 1
+ALPHA = 0.9  # the paper states only that α is less than 1
+ANY_DISTANCE = -1.0  # a distance that any two servers exceed, even two at the same place
 
 
 @dataclass(frozen=True)
-class Limits:
+class ReplicaLimits:
     """Conditions for the servers of replicas.
+
+    :meth:`for_plan` gives those of a plan. A plan states a round trip, and ``d_min`` is compared with one-way delays.
 
     Parameters
     ----------
     k_max
         Number of replicas of each operator.
     d_min
-        Latency that two replicas of an operator must exceed, in the unit of the servers' latencies; 30 to 70 ms are "a
-        good range" in the paper, which does not state whether that is one way.
+        Latency between two replicas of an operator, which must be exceeded, in the unit of the servers' latencies.
+        The paper calls 30 to 70 ms "a good range", and does not state whether that is one way.
     alpha
         Share α of a server's capacity below which its load must remain.
     """
@@ -42,6 +46,20 @@ class Limits:
     k_max: int = 2
     d_min: float = 30.0
     alpha: float = ALPHA
+
+    @classmethod
+    def for_plan(cls, plan: Plan, degree: int) -> ReplicaLimits:
+        """Conditions for replicas of the operators of a plan, with latencies as one-way delays in seconds.
+
+        Parameters
+        ----------
+        plan
+            Plan; its ``qos.replica_distance`` is a round trip.
+        degree
+            Number of replicas of each operator.
+        """
+        distance = plan.qos.replica_distance
+        return cls(degree, ANY_DISTANCE if distance is None else distance / 2.0)
 
 
 @dataclass(frozen=True)
@@ -51,11 +69,11 @@ class Deployed:
     Parameters
     ----------
     replicas
-        Numbers of the servers of each operator, in the order in which they were chosen.
+        Name of each operator to the numbers of the servers of its replicas, in the order of their choice.
     costs
-        Cost of the streams of each replica when it was added.
+        Name of each operator to the cost of the streams of each of its replicas, rate times latency, at its choice.
     missing
-        Number of replicas that an operator lacks since no server qualified, where there is such an operator.
+        Name of each operator with fewer replicas than wanted to the number of those that it lacks.
     """
 
     replicas: Mapping[str, tuple[int, ...]]
@@ -69,10 +87,10 @@ class Deployed:
         return f"fewer replicas, as no server has room and is far enough from the others: {parts}"
 
 
-def candidates(
-    query: Query, servers: Servers, placement: Placement, operator: str, limits: Limits
+def eligible_servers(
+    query: Query, servers: Servers, placement: Placement, operator: str, limits: ReplicaLimits
 ) -> npt.NDArray[np.bool_]:
-    """Return which servers may run one more replica of an operator (lines 6 and 7)."""
+    """Return for each server whether it may run one more replica of an operator (lines 6 and 7)."""
     loads = servers.loads(query, placement)
     found = loads + query.loads[operator] < limits.alpha * servers.capacity
     if operator in query.eligible:
@@ -83,7 +101,7 @@ def candidates(
     return np.asarray(found)
 
 
-def deploy(query: Query, servers: Servers, limits: Limits, first: Mapping[str, int] | None = None) -> Deployed:
+def deploy(query: Query, servers: Servers, limits: ReplicaLimits, first: Mapping[str, int] | None = None) -> Deployed:
     """Deploy replicas by algorithm 5.
 
     Parameters
@@ -91,27 +109,31 @@ def deploy(query: Query, servers: Servers, limits: Limits, first: Mapping[str, i
     query, servers, limits
         Query, servers and conditions.
     first
-        Servers of some or all operators in the first phase, such as those of a placement without replicas; the others
-        are chosen.
+        Name of an operator to the number of its server in the first phase, such as that of a placement without
+        replicas; the servers of other operators are chosen.
     """
     return _phases(query, servers, limits, first or {}, None)
 
 
 def deploy_randomly(
-    query: Query, servers: Servers, limits: Limits, rng: np.random.Generator, first: Mapping[str, int] | None = None
+    query: Query,
+    servers: Servers,
+    limits: ReplicaLimits,
+    rng: np.random.Generator,
+    first: Mapping[str, int] | None = None,
 ) -> Deployed:
     """Deploy replicas at random servers that have room, in the same phases; with ``d_min`` if it is at least 0."""
     return _phases(query, servers, limits, first or {}, rng)
 
 
 def _phases(
-    query: Query, servers: Servers, limits: Limits, first: Mapping[str, int], rng: np.random.Generator | None
+    query: Query, servers: Servers, limits: ReplicaLimits, first: Mapping[str, int], rng: np.random.Generator | None
 ) -> Deployed:
     replicas: dict[str, list[int]] = {operator: [] for operator in query.order}
     costs: dict[str, list[float]] = {operator: [] for operator in query.order}
     for phase in range(limits.k_max):
         for operator in query.order:
-            possible = candidates(query, servers, replicas, operator, limits)
+            possible = eligible_servers(query, servers, replicas, operator, limits)
             added = stream_costs(query, servers, replicas, operator)
             if phase == 0 and operator in first:
                 chosen = first[operator]

@@ -1,4 +1,4 @@
-"""What a reader of active replicas observes of its inputs: weights and rates of a period, and delays."""
+"""Progress of the inputs of a reader of active replicas: weights and rates in a period, and delays."""
 
 from __future__ import annotations
 
@@ -19,24 +19,32 @@ class InputProgress:
     now
         Time at which the first period begins, seconds.
     late
-        Delay beyond the usual interval above which a stream is late, seconds; a stream without an interval yet is
-        taken to have this one.
+        Delay beyond the usual interval above which a stream is late, seconds; it is also the interval of a stream of
+        which no interval is known yet.
     """
 
     def __init__(self, now: float, late: float) -> None:
-        self._began = now
+        self._period_start = now
         self._late = late
         self._reports: dict[int, InputReport] = {}
-        self._before: dict[int, InputReport] = {}  # when the period began
+        self._period_reports: dict[int, InputReport] = {}  # at the start of the period
         self._delays: dict[int, InputDelays] = {}  # by port
         self._asked: dict[int, float] = {}  # port to the time of the last request, seconds
 
     def update(self, reports: Mapping[int, InputReport], now: float) -> None:
-        """Handle a report of all inputs, by number."""
+        """Handle a report of all inputs.
+
+        Parameters
+        ----------
+        reports
+            Number of each input of the component to its report.
+        now
+            Time of the report, seconds.
+        """
         first = not self._reports
         for number in self._reports.keys() - reports.keys():
             self._end(self._reports[number].port, str(number))
-            self._before.pop(number, None)
+            self._period_reports.pop(number, None)
         for number, report in reports.items():
             delays = self._delays.get(report.port)
             if delays is None:
@@ -45,7 +53,7 @@ class InputProgress:
             if report.promise == END:
                 self._end(report.port, name)
             elif name not in delays.streams:
-                if report.promise > START or not (first or known):  # a stream that joins later has to begin
+                if report.promise > START or not (first or known):  # a stream that is added later counts from now on
                     delays.begin(name, now)
             elif known is not None and report.promise > known.promise:
                 delays.promise(name, now)
@@ -56,10 +64,16 @@ class InputProgress:
             self._delays[port].end(name)
 
     def late(self, now: float, again: float) -> Iterator[tuple[int, float]]:
-        """Yield each port whose streams are all late, unless it was yielded in the last ``again`` seconds.
+        """Yield each port whose streams are all late, with the least delay of these beyond their interval, seconds.
 
-        With it comes the least delay of its streams beyond their usual interval, seconds. A port with a stream that
-        has ended has all of its tuples.
+        A port with a stream that has ended is not late, as it has all of its tuples.
+
+        Parameters
+        ----------
+        now
+            Present time, seconds.
+        again
+            Time after which a port that was yielded is yielded again, seconds.
         """
         for port, delays in self._delays.items():
             ended = any(each.port == port and each.promise == END for each in self._reports.values())
@@ -68,14 +82,14 @@ class InputProgress:
                 yield port, min(delays.delay(stream, now) for stream in delays.streams)
 
     def period(self, now: float) -> dict[int, tuple[float, float]]:
-        """End a period; return weight and rate in tuples/s of each input, the rate negative if it is not known."""
-        seconds, found = now - self._began, {}
+        """End a period, and return the weight and the rate (tuples/s; negative if unknown) of each input in it."""
+        seconds, found = now - self._period_start, {}
         for number, report in self._reports.items():
-            before = self._before.get(number)
+            before = self._period_reports.get(number)
             began = before is None or report.weight < before.weight  # it was created anew here
             weight = report.weight if before is None or began else report.weight - before.weight
             known = before is not None and seconds > 0.0
             rate = (report.tuples - before.tuples) / seconds if before is not None and known else -1.0
             found[number] = weight, rate
-        self._before, self._began = dict(self._reports), now
+        self._period_reports, self._period_start = dict(self._reports), now
         return found

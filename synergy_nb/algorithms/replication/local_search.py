@@ -2,8 +2,9 @@
 
 A step moves all replicas of one operator to the best set of servers while the others stay, or moves one replica of each
 of two neighbouring operators. The costs of the replicas of one operator do not depend on each other; only distances and
-loads restrict which servers go together. So branch and bound finds the best set. The greedy algorithm errs mostly in
-its first choice; so the search starts once from each server of the first operator, and once from the greedy choice.
+loads restrict which servers go together. So branch and bound finds the best set. The greedy algorithm is mostly
+wrong in its first choice. So the search starts once from each server of the first operator, and once from the greedy
+choice.
 """
 
 from __future__ import annotations
@@ -12,7 +13,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from synergy_nb.algorithms.replication.deployment import Deployed, Limits, candidates, deploy
+from synergy_nb.algorithms.replication.deployment import Deployed, ReplicaLimits, deploy, eligible_servers
 from synergy_nb.algorithms.replication.system import Placement, Query, Servers, network_cost, stream_costs
 
 __all__ = ["best_deployment", "improve"]
@@ -20,7 +21,7 @@ __all__ = ["best_deployment", "improve"]
 _GAIN = 1e-9  # least relative gain of a step
 
 
-def best_deployment(query: Query, servers: Servers, limits: Limits, starts: int | None = None) -> Deployed:
+def best_deployment(query: Query, servers: Servers, limits: ReplicaLimits, starts: int | None = None) -> Deployed:
     """Return the best deployment that the search finds: first with the fewest missing replicas, then of least cost.
 
     Parameters
@@ -32,16 +33,16 @@ def best_deployment(query: Query, servers: Servers, limits: Limits, starts: int 
     """
     first = query.order[0]
     order = np.argsort(stream_costs(query, servers, {}, first), kind="stable")[:starts]
-    possible = candidates(query, servers, {}, first, limits)
-    begun = [deploy(query, servers, limits)]
-    begun += [deploy(query, servers, limits, {first: int(server)}) for server in order if possible[server]]
-    found = [improve(query, servers, limits, each) for each in begun]
+    possible = eligible_servers(query, servers, {}, first, limits)
+    start = [deploy(query, servers, limits)]
+    start += [deploy(query, servers, limits, {first: int(server)}) for server in order if possible[server]]
+    found = [improve(query, servers, limits, each) for each in start]
     return min(found, key=lambda each: (sum(each.missing.values()), network_cost(query, servers, each.replicas)))
 
 
-def improve(query: Query, servers: Servers, limits: Limits, begun: Deployed) -> Deployed:
+def improve(query: Query, servers: Servers, limits: ReplicaLimits, start: Deployed) -> Deployed:
     """Take steps from a deployment until none reduces the network cost; no operator has fewer replicas than before."""
-    placement = {operator: list(found) for operator, found in begun.replicas.items()}
+    placement = {operator: list(found) for operator, found in start.replicas.items()}
     cost = network_cost(query, servers, placement)
     while True:
         for operator in query.order:
@@ -57,15 +58,15 @@ def improve(query: Query, servers: Servers, limits: Limits, begun: Deployed) -> 
         operator: tuple(float(each) for each in stream_costs(query, servers, placement, operator)[list(found)])
         for operator, found in placement.items()
     }
-    return Deployed({operator: tuple(found) for operator, found in placement.items()}, costs, begun.missing)
+    return Deployed({operator: tuple(found) for operator, found in placement.items()}, costs, start.missing)
 
 
-def _best_set(query: Query, servers: Servers, limits: Limits, placement: Placement, operator: str) -> list[int]:
+def _best_set(query: Query, servers: Servers, limits: ReplicaLimits, placement: Placement, operator: str) -> list[int]:
     """Return the servers of least cost for all replicas of an operator, or the present ones if they are as good."""
     present = list(placement[operator])
     rest = {name: found for name, found in placement.items() if name != operator}
     costs = stream_costs(query, servers, rest, operator)
-    possible = np.flatnonzero(candidates(query, servers, rest, operator, limits))
+    possible = np.flatnonzero(eligible_servers(query, servers, rest, operator, limits))
     order = [int(each) for each in possible[np.argsort(costs[possible], kind="stable")]]
     best, least = present, float(costs[present].sum()) * (1.0 - _GAIN)
     count = len(present)
@@ -87,7 +88,7 @@ def _best_set(query: Query, servers: Servers, limits: Limits, placement: Placeme
 
 
 def _move_two(
-    query: Query, servers: Servers, limits: Limits, placement: dict[str, list[int]], one: str, other: str
+    query: Query, servers: Servers, limits: ReplicaLimits, placement: dict[str, list[int]], one: str, other: str
 ) -> None:
     """Move one replica of each of two neighbouring operators to the best pair of servers, for each pair of replicas."""
     rate = sum(edge.rate for edge in query.edges if {edge.producer, edge.consumer} == {one, other})
@@ -97,10 +98,10 @@ def _move_two(
             rest[one] = _without(placement[one], at)
             rest[other] = _without(placement[other], to)
             firsts = np.where(
-                candidates(query, servers, rest, one, limits), stream_costs(query, servers, rest, one), np.inf
+                eligible_servers(query, servers, rest, one, limits), stream_costs(query, servers, rest, one), np.inf
             )
             seconds = np.where(
-                candidates(query, servers, rest, other, limits), stream_costs(query, servers, rest, other), np.inf
+                eligible_servers(query, servers, rest, other, limits), stream_costs(query, servers, rest, other), np.inf
             )
             total = firsts[:, None] + seconds[None, :] + rate * servers.latency
             room = limits.alpha * servers.capacity - servers.loads(query, rest)

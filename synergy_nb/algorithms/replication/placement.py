@@ -29,12 +29,13 @@ import msgspec
 import numpy as np
 
 from synergy_nb.algorithms.replication.candidate_survey import (
+    MOST_CANDIDATES,
     CandidateAnswer,
     CandidateSurvey,
     IncomingLink,
     delays_between,
 )
-from synergy_nb.algorithms.replication.deployment import ALPHA, Deployed, Limits, deploy
+from synergy_nb.algorithms.replication.deployment import ALPHA, Deployed, ReplicaLimits, deploy
 from synergy_nb.algorithms.replication.local_search import best_deployment, improve
 from synergy_nb.algorithms.replication.spring_relaxation import first_placement
 from synergy_nb.algorithms.replication.system import Edge, Query, Servers, network_cost
@@ -54,14 +55,12 @@ from synergy_nb.plan.replica_agreement import agreements
 
 __all__ = ["ActivePlacement"]
 
-MOST_CANDIDATES: Final = 32  # candidates of an operator that are asked, the nearest to the origin
-STARTS: Final = 3  # servers of the first operator from which the local search begins
-TRIES: Final = 3  # times that replicas of one request are placed
-ANYWHERE: Final = -1.0  # a distance that any two peers exceed, even at the same place
+SEARCH_STARTS: Final = 3  # number of servers of the first operator from which the local search begins
+MOST_TRIES: Final = 3  # largest number of placements for one request
 
 
 class ActivePlacement:
-    """The decider that has all replicas of each operator execute it.
+    """The decider for plans with active replicas, in which all replicas of an operator execute.
 
     Parameters
     ----------
@@ -74,7 +73,8 @@ class ActivePlacement:
     is_dead
         Function from an address to whether that peer is known to have died.
     late
-        Share of the tuples that may exceed the delay limit of a plan without a miss rate; None to compare the mean.
+        Miss rate of plans that state none: share of the tuples that may exceed the limit of the delay. None: the mean
+        delay is compared with the limit.
     tolerated
         Function from a plan to the share by which its projected delay may exceed its limit.
     retained
@@ -114,7 +114,7 @@ class ActivePlacement:
             decided(request, Refusal("; ".join(known.missing.values())))
             return
         attempt = self._tries[request.name] = self._tries.get(request.name, 0) + 1
-        candidates = {name: self._selected(request, name, peers) for name, peers in known.candidates.items()}
+        candidates = {name: self._candidates_to_ask(request, name, peers) for name, peers in known.candidates.items()}
 
         def surveyed(answers: dict[str, CandidateAnswer]) -> None:
             if self._tries.get(request.name) == attempt:  # else it has ended meanwhile
@@ -125,7 +125,7 @@ class ActivePlacement:
 
     def next(self, request: Request, reason: str, decided: Decided) -> None:
         """Place the replicas once more, without the peers that refused them; refuse after several attempts."""
-        decided(request, Refusal(reason, retry=self._tries.get(request.name, TRIES) < TRIES))
+        decided(request, Refusal(reason, retry=self._tries.get(request.name, MOST_TRIES) < MOST_TRIES))
 
     def established(self, request: Request) -> None:
         """Forget the attempts of a request that runs; the peers hold nothing but what they have committed."""
@@ -135,8 +135,8 @@ class ActivePlacement:
         """Ignore answers that are still to come."""
         self._tries.pop(request.name, None)
 
-    def _selected(self, request: Request, operator: str, peers: Sequence[str]) -> list[str]:
-        """The candidates of an operator that are asked: those that have not refused, the nearest of many."""
+    def _candidates_to_ask(self, request: Request, operator: str, peers: Sequence[str]) -> list[str]:
+        """The candidates of an operator to ask: those that have not refused and, of many, the nearest ones."""
         willing = [each for each in peers if each not in request.refused_by] or list(peers)
         own = [each for each in willing if each == self._peer.address]
         others = [each for each in willing if each != self._peer.address]
@@ -157,11 +157,13 @@ class ActivePlacement:
                 refusals = [f"{at}: {answers[at].refusals[name]}" for at in peers if name in answers[at].refusals]
                 why = "; ".join(refusals[:3]) or f"no answer from {', '.join(candidates[name])}"
                 return Refusal(f"operator {name}: no candidate would execute it: {why}")
-        fixed = {name: self._single(found) for name, found in able.items() if not is_replicable(plan.operators[name])}
+        fixed = {
+            name: self._peer_of_one(found) for name, found in able.items() if not is_replicable(plan.operators[name])
+        }
         delays = delays_between(peers, answers, self._peer.address)
         distance = plan.qos.replica_distance
         deployed, cost, alone = _compute_deployment(plan, peers, answers, able, fixed, delays)
-        refusal = _unplaced(plan, deployed, able, peers, delays)
+        refusal = _placement_problem(plan, deployed, able, peers, delays)
         if refusal:
             return Refusal(refusal)
         degrees = {name: len(found) for name, found in deployed.replicas.items()}
@@ -170,7 +172,7 @@ class ActivePlacement:
         for name, servers in deployed.replicas.items():
             where.update((replica_id(name, number), peers[server]) for number, server in enumerate(servers))
         where = {name: where[name] for name in expanded.operators}
-        graph = _graph(expanded, where, answers)
+        graph = _component_graph(expanded, where, answers)
         phi = graph.balance(expanded)
         failed = violated_condition(expanded, graph, self._late, phi, self._tolerated(plan))
         if failed:
@@ -202,8 +204,8 @@ class ActivePlacement:
         )
         return Decision(Roles(where), graph.reached(expanded))
 
-    def _single(self, able: Sequence[str]) -> str:
-        """The peer of an operator that is not replicated: the origin if possible, else the nearest to it."""
+    def _peer_of_one(self, able: Sequence[str]) -> str:
+        """The peer of an operator without replicas: the origin if it is able, otherwise the nearest one to it."""
         own = self._peer.address
         return own if own in able else self._latency.nearest(able, 1)[0]
 
@@ -229,15 +231,14 @@ def _compute_deployment(
     query = Query(loads, edges, {name: number[peer] for name, peer in fixed.items()}, eligible)
     capacity = np.array([answers[peer].cores for peer in peers])
     servers = Servers(delays, capacity, capacity - np.array([answers[peer].free for peer in peers]))
-    distance = plan.qos.replica_distance
-    limits = Limits(degree, ANYWHERE if distance is None else distance / 2.0, ALPHA)
+    limits = ReplicaLimits.for_plan(plan, degree)
     if not loads:
         none = Deployed({}, {}, {})
         cost = network_cost(query, servers, {})
         return none, cost, cost
 
-    def best(limits: Limits) -> tuple[Deployed, float]:
-        found = [best_deployment(query, servers, limits, STARTS)]
+    def best(limits: ReplicaLimits) -> tuple[Deployed, float]:
+        found = [best_deployment(query, servers, limits, SEARCH_STARTS)]
         with contextlib.suppress(ValueError):  # there is no equilibrium: no server has room, or a stream has no rate
             begun = deploy(query, servers, limits, first_placement(query, servers))
             found.append(improve(query, servers, limits, begun))
@@ -246,17 +247,17 @@ def _compute_deployment(
         return found[at], costs[at]
 
     deployed, cost = best(limits)
-    return deployed, cost, cost if degree == 1 else best(Limits(1, limits.d_min, ALPHA))[1]
+    return deployed, cost, cost if degree == 1 else best(ReplicaLimits(1, limits.d_min))[1]
 
 
-def _unplaced(
+def _placement_problem(
     plan: Plan,
     deployed: Deployed,
     able: Mapping[str, Sequence[str]],
     peers: Sequence[str],
     delays: Matrix,
 ) -> str:
-    """The reason why a deployment cannot be used: no room for an operator, or candidates that are all too near."""
+    """Why a deployment cannot be used: no room for an operator, or all candidates too near; empty if it can be."""
     for name, found in deployed.replicas.items():
         if not found:
             load = plan.load(name)
@@ -284,8 +285,8 @@ def _bandwidth(plan: Plan, degrees: Mapping[str, int]) -> float:
     )
 
 
-def _graph(plan: Plan, where: Mapping[str, str], answers: Mapping[str, CandidateAnswer]) -> ComponentGraph:
-    """The component graph of an expanded plan, with what the candidates projected."""
+def _component_graph(plan: Plan, where: Mapping[str, str], answers: Mapping[str, CandidateAnswer]) -> ComponentGraph:
+    """The component graph of an expanded plan, with the execution times and links that the candidates answered."""
     hops: dict[str, Hop] = {}
     links: dict[tuple[str, str], tuple[float, float]] = {}
     here = IncomingLink(math.inf, 0.0, 0.0, 0.0)

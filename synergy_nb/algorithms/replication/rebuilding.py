@@ -9,8 +9,9 @@ such peers, the one with the least cost of streams (line 9 of algorithm 5). All 
 (:mod:`.candidate_survey`), and :mod:`synergy_nb.lifecycle.rebuilds` carries the choice out.
 
 One replica of an application is rebuilt at a time. If no peer qualifies, the journal states why, and the origin tries
-again after :data:`FIRST` seconds and then ever more rarely, as a peer may have joined or have room by then. It waits as
-long before it rebuilds a replica that is lost again soon. When a dead peer is alive again, it tries at once.
+again after :data:`FIRST_WAIT` seconds and then ever more rarely, as a peer may have joined or have room by then. A
+replica that is lost again soon after its rebuild waits as long. When a dead peer is alive again, the origin tries at
+once.
 
 Replicas that ended because their streams were discarded are rebuilt only if a reader needs them (``wanted``).
 
@@ -25,8 +26,13 @@ from typing import Final, NamedTuple
 
 import numpy as np
 
-from synergy_nb.algorithms.replication.candidate_survey import CandidateAnswer, CandidateSurvey, delays_between
-from synergy_nb.algorithms.replication.deployment import ALPHA, Limits, candidates
+from synergy_nb.algorithms.replication.candidate_survey import (
+    MOST_CANDIDATES,
+    CandidateAnswer,
+    CandidateSurvey,
+    delays_between,
+)
+from synergy_nb.algorithms.replication.deployment import ALPHA, ReplicaLimits, eligible_servers
 from synergy_nb.algorithms.replication.system import Edge, Query, Servers, stream_costs
 from synergy_nb.control.peer import Peer
 from synergy_nb.control.roles import Roles
@@ -44,16 +50,23 @@ from synergy_nb.plan.active_replicas import original, replicas_of
 
 __all__ = ["RebuildTarget", "ReplicaRebuilding", "lost_replicas", "rebuild_targets"]
 
-GRACE: Final = 0.5  # seconds from a loss until a new peer is sought: other deaths may be about to be known
-FIRST: Final = 5.0  # seconds until the second try; doubled each time
-LONGEST: Final = 60.0  # longest time between two tries, and that for which a rebuilt replica has to last, seconds
-MOST_CANDIDATES: Final = 32  # candidates that are asked, the nearest to the origin
-TARGETS: Final = 3  # peers that are tried before the next wait
-ANYWHERE: Final = -1.0  # a distance that any two peers exceed, even at the same place
+LOSS_PAUSE: Final = 0.5  # seconds from a loss to the search for a new peer, as more deaths may become known
+FIRST_WAIT: Final = 5.0  # seconds from the first try to the second; doubled for each further one
+#: Longest time between two tries, seconds; a replica that is lost earlier after its rebuild counts as a failed try.
+LONGEST_WAIT: Final = 60.0
+TARGETS_A_TRY: Final = 3  # largest number of peers that one try asks
 
 
 class RebuildTarget(NamedTuple):
-    """A peer at which a replica could be rebuilt, and the replica from whose state it would begin."""
+    """A peer at which a replica could be rebuilt, and the replica from whose state it would begin.
+
+    Parameters
+    ----------
+    at
+        Address of the peer.
+    source
+        Id of the other replica of the operator.
+    """
 
     at: str
     source: str
@@ -92,9 +105,9 @@ def rebuild_targets(
     origin
         Address of the origin.
     able
-        Address of each candidate to an empty text, or to the reason why it would not execute the replica.
+        Address of each candidate to the reason why it would not execute the replica, empty if it would.
     answers
-        Address to what that peer has answered.
+        Address of each peer that has answered to its answer.
     """
     operator, groups = original(replica), replicas_of(plan)
     group = {name: roles.peers[name] for name in groups[operator] if roles.peers[name]}
@@ -125,10 +138,10 @@ def rebuild_targets(
     for name, at in query.pinned.items():
         pinned[at] += plan.load(name)
     servers = Servers(delays_between(peers, answers, origin), capacity, capacity - free + pinned)
-    distance = plan.qos.replica_distance
-    limits = Limits(1, ANYWHERE if distance is None else distance / 2.0, ALPHA)
-    possible = np.flatnonzero(candidates(query, servers, placed, operator, limits))
+    limits = ReplicaLimits.for_plan(plan, 1)
+    possible = np.flatnonzero(eligible_servers(query, servers, placed, operator, limits))
     if not len(possible):
+        distance = plan.qos.replica_distance
         far = "" if distance is None else f", further than {distance * 1e3:g} ms from the other replicas"
         return [], f"no peer has {plan.load(replica):.4g} cores left, up to {ALPHA:.0%} of its capacity{far}"
     costs, loads = stream_costs(query, servers, placed, operator), servers.loads(query, placed)
@@ -142,13 +155,13 @@ def rebuild_targets(
     return [RebuildTarget(peers[at], nearest(at)) for at in sorted(map(int, possible), key=order)], ""
 
 
-class _Lost:
-    """What the origin knows of a replica that it rebuilds.
+class _LostReplica:
+    """A lost replica of an application, at its origin.
 
     Attributes
     ----------
     failures
-        Number of consecutive tries after which the replica did not execute for long.
+        Number of tries in a row after which the replica did not execute for :data:`LONGEST_WAIT`.
     since
         Time from which the next try may begin, seconds.
     began
@@ -166,8 +179,8 @@ class _Lost:
         self.reason = ""
 
     def wait(self, now: float) -> None:
-        """Wait longer than before the last try."""
-        self.since = now + min(FIRST * 2.0**self.failures, LONGEST)
+        """Set the time of the next try: twice as long from now as the last time."""
+        self.since = now + min(FIRST_WAIT * 2.0**self.failures, LONGEST_WAIT)
         self.failures += 1
 
 
@@ -199,22 +212,22 @@ class ReplicaRebuilding:
         self._is_dead = membership.is_dead
         self._survey = survey
         self._latency = latency
-        self._lost: dict[str, dict[str, _Lost]] = {}  # by application and replica
-        self._wanted: dict[str, set[str]] = {}  # replicas without streams that readers need, by application
-        self._busy: set[str] = set()  # applications of which a replica is being rebuilt, or a new peer is sought
-        self._due: dict[str, float] = {}  # application to the time of its next look, seconds
+        self._lost: dict[str, dict[str, _LostReplica]] = {}  # by application and replica
+        self._wanted: dict[str, set[str]] = {}  # application to the replicas that ``want`` names
+        self._busy: set[str] = set()  # applications for which a try is under way
+        self._due: dict[str, float] = {}  # application to the time of its next scheduled search, seconds
         session.changes.on_published.append(self._published)
         membership.on_alive.append(self._alive)
 
     def want(self, application: str, replica: str) -> None:
-        """Rebuild a replica although its streams were discarded, since a reader is late."""
+        """Have a replica rebuilt that ended when its streams were discarded, as the input of a reader is late."""
         self._wanted.setdefault(application, set()).add(replica)
         self._published(application)
 
     # -- when --------------------------------------------------------------------------------------------------------
 
     def _missing(self, request: Request) -> list[str]:
-        """Replicas of an application that are to be rebuilt."""
+        """Replicas of an application that have to be rebuilt, in the order of the plan."""
         plan, roles = Plan.from_bytes(request.graph.plan), request.graph.roles
         wanted = self._wanted.get(request.name, set())
         wanted -= {name for name in wanted if roles.peers.get(name, "-")}
@@ -222,21 +235,21 @@ class ReplicaRebuilding:
         return [name for name in roles.peers if name in lost]
 
     def _published(self, application: str) -> None:
-        """Note what an application has lost, and look for new peers soon."""
+        """Note the replicas that an application has lost, and schedule the search for new peers."""
         request = self._session.changes.led.get(application)
         missing = [] if request is None else self._missing(request)
         if not missing:
             return
         now, known = self._peer.now, self._lost.setdefault(application, {})
         for replica in missing:
-            lost = known.setdefault(replica, _Lost())
+            lost = known.setdefault(replica, _LostReplica())
             if lost.began is not None:  # it is lost once more
-                if now - lost.began > LONGEST:
+                if now - lost.began > LONGEST_WAIT:
                     lost.failures, lost.reason = 0, ""
                 else:
                     lost.wait(now)
                 lost.began = None
-            self._look_at(application, max(now + GRACE, lost.since))
+            self._schedule_search(application, max(now + LOSS_PAUSE, lost.since))
 
     def _alive(self, address: str) -> None:
         """Try again at once, as the peer that is alive again may be a target."""
@@ -245,14 +258,14 @@ class ReplicaRebuilding:
                 lost.since = self._peer.now
             self._published(application)
 
-    def _look_at(self, application: str, at: float) -> None:
-        """Look for a new peer at a time, unless that is to happen earlier."""
+    def _schedule_search(self, application: str, at: float) -> None:
+        """Schedule the search for a new peer at a time, unless an earlier one is scheduled."""
         if application in self._busy or self._due.get(application, at + 1.0) <= at:
             return
         self._due[application] = at
-        self._peer.after(max(at - self._peer.now, 0.0), self._look, application, at)
+        self._peer.after(max(at - self._peer.now, 0.0), self._search_if_due, application, at)
 
-    def _look(self, application: str, at: float) -> None:
+    def _search_if_due(self, application: str, at: float) -> None:
         if self._due.get(application) != at:
             return
         del self._due[application]
@@ -264,23 +277,23 @@ class ReplicaRebuilding:
             return
         now, known = self._peer.now, self._lost.setdefault(application, {})
         missing = self._missing(request)
-        ready = [name for name in missing if known.setdefault(name, _Lost()).since <= now]
+        ready = [name for name in missing if known.setdefault(name, _LostReplica()).since <= now]
         if ready and request.state is State.RUNNING:
             self._busy.add(application)
-            self._seek(request, ready[0])
+            self._find_peer(request, ready[0])
         elif missing:
             soonest = min(known[name].since for name in missing)
-            self._look_at(application, max(soonest, now + GRACE))
+            self._schedule_search(application, max(soonest, now + LOSS_PAUSE))
 
     # -- where -------------------------------------------------------------------------------------------------------
 
-    def _seek(self, request: Request, replica: str) -> None:
-        """Look for a new peer of a lost replica."""
+    def _find_peer(self, request: Request, replica: str) -> None:
+        """Find peers for a lost replica: ask the directory, then the candidates, then rebuild at the best of them."""
         plan, attempt = Plan.from_bytes(request.graph.plan), request.graph.attempt
         name = component_name(plan, replica)
 
         def found(entries: DirectoryEntries | None) -> None:
-            if not self._goes_on(request, attempt, replica):
+            if not self._still_needed(request, attempt, replica):
                 return
             roles = request.graph.roles
             here = {roles.peers[each] for each in replicas_of(plan)[original(replica)]}
@@ -291,12 +304,12 @@ class ReplicaRebuilding:
             asked = {*offering, *involved, self._peer.address}
             if entries is None or not offering:
                 reason = "the directory did not answer in time" if entries is None else ""
-                self._failed(request, replica, reason or f"no other peer offers {name!r}")
+                self._record_failure(request, replica, reason or f"no other peer offers {name!r}")
                 return
             self._survey.ask(request.name, request.plan, asked, lambda answers: surveyed(offering, answers))
 
         def surveyed(offering: list[str], answers: dict[str, CandidateAnswer]) -> None:
-            if not self._goes_on(request, attempt, replica):
+            if not self._still_needed(request, attempt, replica):
                 return
             able: dict[str, str] = {}
             for peer in offering:
@@ -309,23 +322,23 @@ class ReplicaRebuilding:
                     able[peer] = ""
             roles, origin = request.graph.roles, self._peer.address
             best, reason = rebuild_targets(plan, roles, replica, origin, able, answers)
-            self._try(request, replica, best[:TARGETS], reason)
+            self._try(request, replica, best[:TARGETS_A_TRY], reason)
 
         self._directory.lookup([name], found)
 
-    def _goes_on(self, request: Request, attempt: int, replica: str) -> bool:
-        """Whether a lost replica still is to be rebuilt now; if not, look again later."""
+    def _still_needed(self, request: Request, attempt: int, replica: str) -> bool:
+        """Whether the replica still has to be rebuilt and can be now; if not, end the try."""
         known = self._session.changes.led.get(request.name)
         same = known is request and request.graph.attempt == attempt
         if same and request.state is State.RUNNING and replica in self._missing(request):
             return True
-        self._idle(request.name)
+        self._end_try(request.name)
         return False
 
-    def _idle(self, application: str) -> None:
+    def _end_try(self, application: str) -> None:
         self._busy.discard(application)
         if application in self._session.led:
-            self._look_at(application, self._peer.now + GRACE)
+            self._schedule_search(application, self._peer.now + LOSS_PAUSE)
 
     def _try(self, request: Request, replica: str, left: list[RebuildTarget], reason: str) -> None:
         """Have a replica rebuilt at the first of the targets that are left."""
@@ -334,9 +347,9 @@ class ReplicaRebuilding:
 
             def done(refusal: str, left: list[RebuildTarget] = left) -> None:
                 if not refusal:
-                    self._lost.setdefault(request.name, {}).setdefault(replica, _Lost()).began = self._peer.now
-                    self._idle(request.name)
-                elif self._goes_on(request, request.graph.attempt, replica):
+                    self._lost.setdefault(request.name, {}).setdefault(replica, _LostReplica()).began = self._peer.now
+                    self._end_try(request.name)
+                elif self._still_needed(request, request.graph.attempt, replica):
                     self._try(request, replica, left, refusal)
 
             try:
@@ -345,13 +358,13 @@ class ReplicaRebuilding:
                 reason = str(error)
             else:
                 return
-        self._failed(request, replica, reason)
+        self._record_failure(request, replica, reason)
 
-    def _failed(self, request: Request, replica: str, reason: str) -> None:
-        """Record why a replica is not rebuilt, unless that is known, and try again later."""
-        lost = self._lost.setdefault(request.name, {}).setdefault(replica, _Lost())
+    def _record_failure(self, request: Request, replica: str, reason: str) -> None:
+        """End a try without success; the reason is recorded if it is another one than before."""
+        lost = self._lost.setdefault(request.name, {}).setdefault(replica, _LostReplica())
         lost.wait(self._peer.now)
         if reason != lost.reason:
             lost.reason = reason
             self._peer.record(RebuildImpossible, request.name, operator=replica, reason=reason)
-        self._idle(request.name)
+        self._end_try(request.name)

@@ -21,8 +21,8 @@ from synergy_nb.algorithms.replication.stream_replicas import ReplicaGraph, Stre
 
 __all__ = ["THRESHOLD", "InputDelays", "Revival", "revival"]
 
-THRESHOLD: Final = 10.0  # seconds
-_REMEMBERED: Final = 16  # intervals
+THRESHOLD: Final = 10.0  # delay above which a stream is late, seconds
+_KEPT_INTERVALS: Final = 16  # number of latest intervals of a stream, of which the median counts
 
 
 class InputDelays:
@@ -31,7 +31,7 @@ class InputDelays:
     Parameters
     ----------
     interval
-        Interval of the punctuations of the source, seconds; valid until two punctuations have come on a stream.
+        Interval between punctuations, seconds, until two intervals of a stream are measured.
     threshold
         Delay above which a stream is late, seconds.
 
@@ -53,7 +53,7 @@ class InputDelays:
     def begin(self, stream: str, now: float) -> None:
         """Record that a stream begins or is revived."""
         self._last[stream] = now
-        self._intervals[stream] = deque(maxlen=_REMEMBERED)
+        self._intervals[stream] = deque(maxlen=_KEPT_INTERVALS)
 
     def end(self, stream: str) -> None:
         """Record that a stream was collected."""
@@ -80,12 +80,12 @@ class InputDelays:
 
 
 class Revival(NamedTuple):
-    """Streams to revive, and the replica that is revived with them; none if a stream suffices.
+    """Streams to revive, and the replica that is revived with them, if one is.
 
     Parameters
     ----------
     streams
-        Stream replicas.
+        Stream replicas to revive.
     replica
         Name of the upstream replica; empty if the streams come from a replica that runs.
     """
@@ -106,14 +106,14 @@ def revival(
     collected
         Stream replicas that were collected.
     consumer, stream
-        Replica and input that are late.
+        Name of the replica, and of its input, that is late.
     failed
         Replicas and sources that do not function.
 
     Returns
     -------
     Revival or None
-        What to revive. A revived replica needs its state before its promises count. None if nothing collected helps.
+        Streams to revive; None if no collected stream helps. A revived replica needs its state first.
     """
     possible = list(collected)
     wanted = [each for each in possible if (each.consumer, each.stream) == (consumer, stream)]
@@ -130,7 +130,7 @@ def revival(
 
 
 def _runs(graph: ReplicaGraph, producer: str) -> bool:
-    """Whether it is a source, or a replica with streams."""
+    """Whether a producer is a source, or a replica that has inputs."""
     return producer not in graph.operators or producer in graph.inputs
 
 

@@ -17,7 +17,7 @@ from __future__ import annotations
 import numpy as np
 import numpy.typing as npt
 
-from synergy_nb.algorithms.replication.deployment import ALPHA, Limits, candidates
+from synergy_nb.algorithms.replication.deployment import ALPHA, ReplicaLimits, eligible_servers
 from synergy_nb.algorithms.replication.system import Query, Servers
 
 __all__ = ["coordinates", "equilibrium", "first_placement"]
@@ -95,7 +95,7 @@ def first_placement(query: Query, servers: Servers, alpha: float = ALPHA, dimens
     points = coordinates(servers.latency, dimensions)
     placed: dict[str, list[int]] = {}
     for operator, position in equilibrium(query, points).items():
-        room = candidates(query, servers, placed, operator, Limits(1, 0.0, alpha))
+        room = eligible_servers(query, servers, placed, operator, ReplicaLimits(1, 0.0, alpha))
         if not room.any():
             raise ValueError(f"loads: {operator!r} has {query.loads[operator]:g}; expected a server with room for it")
         distance = np.where(room, np.linalg.norm(points - position, axis=1), np.inf)

@@ -43,19 +43,19 @@ from synergy_nb.plan.active_replicas import replicas_of
 
 __all__ = ["RevivalRequested", "StreamCollection", "WeightsReported"]
 
-SETTLED: Final = 1.0  # seconds from the first report of a period until the others have come
+REPORTS_TIME: Final = 1.0  # seconds after the first report of a period in which the others arrive
 ASK_AGAIN: Final = 5.0  # seconds until a reader whose input is late asks again
 
 
 class WeightsReported(Message, frozen=True, gc=False):
-    """What the components of an application at the sender measured of their inputs in the last period.
+    """Measurements of the inputs of the components of one application at the sender, in the last period.
 
     Parameters
     ----------
     application, attempt
         Id of the application, and number of the attempt to set it up.
     inputs
-        Reader to the number of each of the plan's inputs that it reads, and what it measured.
+        Name of each reader to the numbers of its inputs in the plan, and to the measurements of each.
     """
 
     application: str
@@ -64,9 +64,18 @@ class WeightsReported(Message, frozen=True, gc=False):
 
 
 class RevivalRequested(Message, frozen=True, gc=False):
-    """A request to the origin: in the graph of ``epoch``, all streams of a port of ``operator`` are late.
+    """A request to the origin: all streams of an input of a reader are late, so it should revive one.
 
-    ``delay`` is the least time by which one of them is late, seconds.
+    Parameters
+    ----------
+    application, attempt
+        Id of the application, and number of the attempt to set it up.
+    epoch
+        Epoch of the graph that the sender knows.
+    operator, port
+        Name of the reader, and number of its late input in the submitted plan.
+    delay
+        Delay of that of its streams which is the least late, seconds.
     """
 
     application: str
@@ -78,33 +87,33 @@ class RevivalRequested(Message, frozen=True, gc=False):
 
 
 class _LedStreams:
-    """What the origin knows of the streams of an application that it leads.
+    """Measurements of the streams of an application, at its origin.
 
     Attributes
     ----------
     measured
-        Input to what its reader measured in the last period.
+        Input to the measurements of its reader in the last period.
     delays
         Input to the last known delay of its stream, seconds.
-    helpless
+    unrevivable
         Readers and ports for which no stream could be revived.
-    changed
+    revived_epochs
         Reader to the epoch of the graph in which a stream was last revived for it.
-    late
-        Time at which a reader was late last, seconds.
-    weighed
-        Time at which utilities were recorded last, seconds.
+    last_late
+        Time at which a reader was last late, seconds.
+    last_recorded
+        Time at which utilities were last recorded, seconds.
     """
 
-    __slots__ = ("attempt", "changed", "delays", "helpless", "late", "measured", "weighed")
+    __slots__ = ("attempt", "delays", "last_late", "last_recorded", "measured", "revived_epochs", "unrevivable")
 
     def __init__(self, attempt: int) -> None:
         self.attempt = attempt
         self.measured: dict[Input, StreamUse] = {}
         self.delays: dict[Input, float] = {}
-        self.helpless: set[tuple[str, int]] = set()
-        self.changed: dict[str, int] = {}
-        self.late = self.weighed = -math.inf
+        self.unrevivable: set[tuple[str, int]] = set()
+        self.revived_epochs: dict[str, int] = {}
+        self.last_late = self.last_recorded = -math.inf
 
 
 def replicas_by_peer(graph: ReplicaGraph, roles: Roles) -> dict[str, set[str]]:
@@ -122,16 +131,16 @@ class StreamCollection(Protocol):
     Parameters
     ----------
     peer, changes, latency
-        The peer, its protocol for changed graphs, and how far other peers are.
+        The peer, its protocol for changed graphs, and its latencies to other peers.
     is_dead
         Function from an address to whether that peer is known to have died.
     config
         Parameters of collection and revival.
     want
-        Function of (application, replica) that has a replica rebuilt that ended with its streams.
+        Function of (application, replica) that has this replica rebuilt, which ended when its streams were discarded.
     settled
-        Function of an application that returns whether no replica of it is being rebuilt: readers of one that is still
-        need the others.
+        Function of an application that returns whether none of its replicas is being rebuilt; while one is, its
+        readers need the streams of the others, and nothing is discarded.
     """
 
     def __init__(
@@ -150,7 +159,7 @@ class StreamCollection(Protocol):
         self._is_dead = is_dead
         self._config = config
         self._want = want
-        self._settled = settled
+        self._no_rebuild = settled
         self._inputs: dict[tuple[str, str], InputProgress] = {}  # by application and operator here
         self._reported = 0.0  # time of the last report, seconds
         self._led: dict[str, _LedStreams] = {}
@@ -160,7 +169,7 @@ class StreamCollection(Protocol):
         """Begin to collect, if a target of the cost is set."""
         self._reported = self.peer.now
         if self._config.share is not None:
-            self.peer.after(self._config.collect, self._round)
+            self.peer.after(self._config.collect, self._collect_regularly)
 
     # -- at peers with replicas ----------------------------------------------------------------------------------------
 
@@ -190,7 +199,7 @@ class StreamCollection(Protocol):
             self.peer.send(graph.origin, request)
 
     def _report(self) -> None:
-        """Send what was measured in the period that ends now to the origins."""
+        """Send the measurements of the period that ends now to the origins of the applications."""
         reports: dict[str, dict[str, dict[int, StreamUse]]] = {}
         for (application, operator), progress in self._inputs.items():
             member = self._changes.members.get(application)
@@ -212,7 +221,8 @@ class StreamCollection(Protocol):
 
     # -- at origins ----------------------------------------------------------------------------------------------------
 
-    def _of(self, application: str, attempt: int) -> _LedStreams:
+    def _streams_of(self, application: str, attempt: int) -> _LedStreams:
+        """Measurements of an application in this attempt; none yet for a new one."""
         for ended in self._led.keys() - self._changes.led.keys():
             del self._led[ended]
         known = self._led.get(application)
@@ -224,7 +234,7 @@ class StreamCollection(Protocol):
         request = self._changes.led.get(message.application)
         if request is None or not request.running or request.graph.attempt != message.attempt:
             return
-        known = self._of(message.application, message.attempt)
+        known = self._streams_of(message.application, message.attempt)
         for reader, inputs in message.inputs.items():
             if request.graph.roles.peers.get(reader) != sender:
                 continue
@@ -233,11 +243,11 @@ class StreamCollection(Protocol):
                 known.measured[Input(reader, number)] = use
                 if use.delay >= 0.0:
                     known.delays[Input(reader, number)] = use.delay
-        if self.peer.now - known.weighed >= 0.5 * self._config.report and known.measured:
-            known.weighed = self.peer.now
-            self.peer.after(SETTLED, self._weigh, request, request.graph.attempt)
+        if self.peer.now - known.last_recorded >= 0.5 * self._config.report and known.measured:
+            known.last_recorded = self.peer.now
+            self.peer.after(REPORTS_TIME, self._record_utilities, request, request.graph.attempt)
 
-    def _weigh(self, request: Request, attempt: int) -> None:
+    def _record_utilities(self, request: Request, attempt: int) -> None:
         """Record the utilities and costs of the streams, once the peers have reported."""
         if self._changes.led.get(request.name) is not request or request.graph.attempt != attempt:
             return
@@ -252,27 +262,31 @@ class StreamCollection(Protocol):
             bound=None if self._config.share is None else self._config.share * streams.cost_of_all,
         )
 
-    def _round(self) -> None:
-        self.peer.after(self._config.collect, self._round)
+    def _collect_regularly(self) -> None:
+        self.peer.after(self._config.collect, self._collect_regularly)
         for application, request in tuple(self._changes.led.items()):
             if request.state is State.RUNNING and application in self._led:
                 self._collect(request)
 
     def _streams(self, request: Request) -> StreamGraph:
         graph = request.graph
-        known = self._of(graph.application, graph.attempt)
+        known = self._streams_of(graph.application, graph.attempt)
         return StreamGraph(Plan.from_bytes(graph.plan), graph.roles, known.measured, known.delays)
 
     def _collect(self, request: Request) -> None:
-        """Discard streams of an application while their cost exceeds the target."""
-        graph, known, streams = request.graph, self._of(request.name, request.graph.attempt), self._streams(request)
+        """Discard the least useful streams of an application until their cost is at most the target."""
+        graph, known, streams = (
+            request.graph,
+            self._streams_of(request.name, request.graph.attempt),
+            self._streams(request),
+        )
         plan = Plan.from_bytes(graph.plan)
         if plan.qos.active is None or not known.measured or self._config.share is None:
             return
-        if not self._settled(request.name):
+        if not self._no_rebuild(request.name):
             return
-        if self.peer.now - known.late < max(2.0 * self._config.report, 3.0 * self._config.late):
-            return  # weights may be older than a revived stream; a reader that is still late asks again before that
+        if self.peer.now - known.last_late < max(2.0 * self._config.report, 3.0 * self._config.late):
+            return  # weights may be older than a revived stream; a reader that is still late asks within this time
         running, bound = streams.functioning, self._config.share * streams.cost_of_all
         retained = self._config.retained(plan.qos.active)
         hosts = [frozenset(group) for group in replicas_by_peer(running, graph.roles).values()]
@@ -285,7 +299,7 @@ class StreamCollection(Protocol):
             [frozenset().union(*each) for each in crashes] if retained > 1 else [],
         )
         if found:
-            known.helpless.clear()
+            known.unrevivable.clear()
             self._discard(request, streams, found, bound)
 
     def _discard(self, request: Request, streams: StreamGraph, found: list[Discarded], bound: float) -> None:
@@ -319,12 +333,12 @@ class StreamCollection(Protocol):
         if request is None or request.state is not State.RUNNING:
             return  # the reader asks again
         graph, reader = request.graph, message.operator
-        known = self._of(request.name, graph.attempt)
+        known = self._streams_of(request.name, graph.attempt)
         if graph.attempt != message.attempt or graph.roles.peers.get(reader) != sender:
             return
-        known.late = self.peer.now
-        if message.epoch < known.changed.get(reader, 0):
-            return  # it did not know yet what was revived for it
+        known.last_late = self.peer.now
+        if message.epoch < known.revived_epochs.get(reader, 0):
+            return  # the reader did not know yet that a stream was revived for it
         streams = self._streams(request)
         plan = Plan.from_bytes(graph.plan)
         wanted = {each.stream for each, at in streams.inputs.items() if at.reader == reader}
@@ -336,12 +350,12 @@ class StreamCollection(Protocol):
         if found is not None and not found.replica:
             (revived,) = found.streams
             self._publish(request, graph.roles.with_stream(plan, *streams.inputs[revived]))
-            known.changed[reader] = request.graph.epoch
+            known.revived_epochs[reader] = request.graph.epoch
             self.peer.record(StreamRevived, request.name, producer=revived.producer, reader=reader, delay=message.delay)
             return
-        if (reader, message.port) in known.helpless:
+        if (reader, message.port) in known.unrevivable:
             return
-        known.helpless.add((reader, message.port))
+        known.unrevivable.add((reader, message.port))
         upstream = stream.partition(" ")[0]
         lost = [each for each in replicas_of(plan).get(upstream, ()) if not graph.roles.peers[each]]
         gone = [each.producer for each in streams.discarded if (each.consumer, each.stream) == (reader, stream)]

@@ -17,14 +17,14 @@ __all__ = ["Input", "StreamGraph", "StreamUse"]
 
 
 class StreamUse(msgspec.Struct, frozen=True, gc=False, array_like=True):
-    """What a reader measured of a stream in a period.
+    """Measurements of a stream by its reader in one period.
 
     Parameters
     ----------
     weight
-        Weight by order of arrival (section V-B).
+        Weight of the stream by the order of arrival of its tuples (section V-B).
     rate
-        Tuples/s; negative if it was not measured.
+        Rate of the stream, tuples/s; negative if it was not measured.
     delay
         One-way delay from the peer of the producer, seconds; negative if it was never measured.
     """
@@ -35,7 +35,15 @@ class StreamUse(msgspec.Struct, frozen=True, gc=False, array_like=True):
 
 
 class Input(NamedTuple):
-    """An input of a plan with replicas: its reader, and its number there."""
+    """An input of a plan with replicas.
+
+    Parameters
+    ----------
+    reader
+        Name of the operator that reads it.
+    number
+        Number of the input among those of the reader, from 0.
+    """
 
     reader: str
     number: int
@@ -49,9 +57,9 @@ class StreamGraph:
     plan, roles
         Plan with replicas, and its present roles.
     measured
-        Input to what its reader measured last, of inputs that run.
+        Each input that runs to the last measurements of its reader.
     delays
-        Input to the last known one-way delay of its stream, seconds; a stream without one is taken to cost nothing.
+        Each input to the last known one-way delay of its stream, seconds; a stream without one has the cost 0.
     """
 
     def __init__(
