@@ -259,7 +259,7 @@ def test_data_list_shows_known_traces_and_how_to_fetch_them(folder: Path) -> Non
     listed = synergy("data", "list")
     assert listed.exit_code == 0
     assert "sdsc-http" in listed.stdout
-    assert "synergy data fetch NAME --url ADDRESS --sha256 HEX" in listed.stdout
+    assert "synergy data fetch NAME --url ADDRESS" in listed.stdout
     found = json.loads(synergy("data", "list", "--json").stdout)
     assert {each["name"]: each["path"] for each in found}["lbl-tcp-3"] is None
 
@@ -290,7 +290,9 @@ def test_data_is_fetched_only_with_the_right_checksum(folder: Path) -> None:
     assert fetched.exit_code == 0
     found = json.loads(fetched.stdout)
     assert Path(found["path"]).read_bytes() == copy.read_bytes()
-    assert found["bytes"] == copy.stat().st_size
+    assert (found["bytes"], found["sha256"], found["check"]) == (copy.stat().st_size, right, "stated")
+    told = synergy("data", "fetch", "lbl-pkt-4", "--url", copy.as_uri(), "--to", "d").stdout
+    assert f"unchecked: no checksum of it is known; sha256 {right} is recorded in checksums.json" in told
 
 
 # -- measurements and the doctor ---------------------------------------------------------------------------------------

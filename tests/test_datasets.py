@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
+import gzip
 import hashlib
 import http.server
+import json
 import threading
 from collections.abc import Iterator
 from pathlib import Path
 
+import msgspec
 import pytest
 
 from synergy_nb.plan.operators.sources import FORMATS
-from synergy_nb.traces.datasets import DATASETS, fetch, find, folders, listing
+from synergy_nb.traces.datasets import DATASETS, RECORD, fetch, find, folders, listing
 
 CONTENT = b"0.010445 2 1 2436 23 2\n" * 1000
 SHA256 = hashlib.sha256(CONTENT).hexdigest()
@@ -91,19 +94,20 @@ def test_an_unknown_name_is_refused_with_the_nearest() -> None:
 
 
 def test_fetch_from_a_file_and_not_twice(tmp_path: Path, original: Path) -> None:
-    target = fetch("lbl-tcp-3", original.as_uri(), SHA256.upper(), tmp_path / "new" / "folder")
+    target, found, check = fetch("lbl-tcp-3", original.as_uri(), SHA256.upper(), tmp_path / "new" / "folder")
+    assert (found, check) == (SHA256, "stated")
     assert target == tmp_path / "new" / "folder" / "lbl-tcp-3.tcp"
     assert target.read_bytes() == CONTENT
     assert target.stat().st_mode & 0o777 == 0o644
     original.unlink()
-    assert fetch("lbl-tcp-3", original.as_uri(), SHA256, target.parent) == target
+    assert fetch("lbl-tcp-3", original.as_uri(), SHA256, target.parent).path == target
     assert left_in(target.parent) == ["lbl-tcp-3.tcp"]
 
 
 def test_fetch_by_http_tells_its_progress(tmp_path: Path, server: str) -> None:
     told: list[tuple[int, int | None]] = []
     url = f"{server}/whole/some-other-name"
-    target = fetch("lbl-tcp-3", url, SHA256, tmp_path / "to", progress=lambda *step: told.append(step))
+    target = fetch("lbl-tcp-3", url, SHA256, tmp_path / "to", progress=lambda *step: told.append(step)).path
     assert target.name == "lbl-tcp-3.tcp.gz"
     assert target.read_bytes() == CONTENT
     assert told[-1] == (len(CONTENT), len(CONTENT))
@@ -127,6 +131,49 @@ def test_a_file_with_another_checksum_is_not_kept(tmp_path: Path, original: Path
     with pytest.raises(ValueError, match=f"sha256 {SHA256}; expected {'0' * 64}; nothing is stored"):
         fetch("lbl-tcp-3", original.as_uri(), "0" * 64, tmp_path / "to")
     assert left_in(tmp_path / "to") == []
+
+
+def test_a_first_download_without_a_known_checksum_is_unchecked_and_every_later_one_must_equal_it(
+    tmp_path: Path, original: Path
+) -> None:
+    first = fetch("lbl-tcp-3", original.as_uri(), to=tmp_path / "to")
+    assert first.check == "none"
+    assert json.loads((tmp_path / "to" / RECORD).read_text()) == {"lbl-tcp-3.tcp": SHA256}
+    first.path.unlink()
+    assert fetch("lbl-tcp-3", original.as_uri(), to=tmp_path / "to").check == "recorded"
+    first.path.unlink()
+    original.write_bytes(CONTENT[:-1])
+    with pytest.raises(ValueError, match=f"expected {SHA256}; nothing is stored"):
+        fetch("lbl-tcp-3", original.as_uri(), to=tmp_path / "to")
+    assert left_in(tmp_path / "to") == [RECORD]
+    (tmp_path / "to" / RECORD).write_text("[]")
+    with pytest.raises(ValueError, match="expected the checksums of earlier downloads"):
+        fetch("lbl-tcp-3", original.as_uri(), to=tmp_path / "to")
+
+
+def test_a_content_of_known_checksum_is_checked_packed_or_not(
+    tmp_path: Path, original: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    known = [msgspec.structs.replace(each, sha256=SHA256) for each in DATASETS if each.name == "lbl-tcp-3"]
+    monkeypatch.setattr("synergy_nb.traces.datasets.DATASETS", known)
+    packed = original.with_name("lbl-tcp-3.tcp.gz")
+    packed.write_bytes(gzip.compress(CONTENT))
+    for path in (original, packed):
+        assert fetch("lbl-tcp-3", path.as_uri(), to=tmp_path / "to").check == "known"
+        assert fetch("lbl-tcp-3", path.as_uri(), to=tmp_path / "to").check == "known"  # it is there
+    assert left_in(tmp_path / "to") == ["lbl-tcp-3.tcp", "lbl-tcp-3.tcp.gz"]
+    for wrong in (gzip.compress(CONTENT[1:]), gzip.compress(CONTENT)[:-9]):
+        packed.write_bytes(wrong)
+        with pytest.raises(ValueError, match=f"expected {SHA256}; nothing is stored"):
+            fetch("lbl-tcp-3", packed.as_uri(), to=tmp_path / "other")
+        assert left_in(tmp_path / "other") == []
+
+
+def test_a_file_packed_by_the_archive_keeps_its_name(tmp_path: Path, original: Path) -> None:
+    published = original.with_name("sdsc-http.txt.Z")
+    published.write_bytes(b"packed")
+    fetched = fetch("sdsc-http", published.as_uri(), to=tmp_path / "to")
+    assert (fetched.path.name, fetched.check) == ("sdsc-http.txt.Z", "none")  # its known checksum is of its content
 
 
 def test_a_file_of_another_content_is_left_alone(tmp_path: Path, original: Path) -> None:

@@ -24,6 +24,7 @@ def choices() -> Mapping[str, Choices]:
             tuple((str(question), str(chosen)) for question, chosen in
                   [*(shared[each] for each in claim["shared"]), *claim.get("open", ())]),
             claim["doubt"],
+            claim.get("reason", ""),
         )
         for name, claim in given.items()
     }  # fmt: skip

@@ -38,6 +38,7 @@ from synergy_experiments.worlds.sweeps import (
     readings,
     scenario,
     simulated,
+    unchecked,
 )
 from synergy_nb.algorithms.composition import POLICIES
 
@@ -49,16 +50,20 @@ DEPLOYED: Final = "one deployed"
 
 
 def _cells(setup: Setup) -> Iterator[Cell]:
-    for limit in readings(setup):
-        for lighter, load in (("", {}), (LIGHT, light(setup))):
-            for name in algorithms(setup):
-                policy, rule = ("synergy", "nearest") if name == BY_DELAY else (name, "")
+    limits = readings(setup)
+    for lighter, load in (("", {}), (LIGHT, light(setup))):
+        for name in algorithms(setup):
+            policy, rule = ("synergy", "nearest") if name == BY_DELAY else (name, "")
+            for limit in limits:
                 chosen = {"policy": policy, "isolated": limit, **load}
-                reading = f"{limit}{lighter}"
-                deployed = scenario(setup, **chosen, deployment=rule)
+                places = {DEPLOYED: scenario(setup, **chosen, deployment=rule)}
                 if name != BY_DELAY:
-                    yield Cell(simulated, (scenario(setup, **chosen, missing=0),), REUSED, name, reading=reading)
-                yield Cell(simulated, (deployed,), DEPLOYED, name, reading=reading)
+                    places[REUSED] = scenario(setup, **chosen, missing=0)
+                for place, given in places.items():
+                    if POLICIES[policy].enforce:
+                        yield Cell(simulated, (given,), place, name, reading=f"{limit}{lighter}")
+                    elif limit == limits[0]:
+                        yield Cell(unchecked, (given, lighter, limits), place, name)
 
 
 def _checks(measured: Measured, setup: Setup) -> Iterator[Check]:

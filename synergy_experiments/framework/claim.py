@@ -168,10 +168,13 @@ class Choices(NamedTuple):
         Each open question, with our choice.
     doubt
         Observation that would change our verdicts.
+    reason
+        Reason why some verdicts are not the paper's; empty where the numbers say all.
     """
 
     open: tuple[tuple[str, str], ...]
     doubt: str
+    reason: str = ""
 
 
 @dataclass(frozen=True)

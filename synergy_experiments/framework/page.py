@@ -1,7 +1,7 @@
 """The page of all claims, written as one HTML file with figures from stored results.
 
-For each claim it says what is claimed, what the text leaves open, what we chose, what we found, and what would change
-our mind.
+For each claim it says what is claimed, what the text leaves open, what we chose, what we found and why, and what would
+change our mind.
 """
 
 from __future__ import annotations
@@ -107,6 +107,8 @@ def _section(claim: Claim, choices: Choices, found: tuple[Result, Mapping[str, A
         yield f"<p class=short>No result is stored: <code>{command}</code>.</p>"
     else:
         yield from _found(*found)
+    if choices.reason:
+        yield f"<p><strong>Why:</strong> {escape(choices.reason)}</p>"
     yield f"<p><strong>What would change our mind:</strong> {escape(choices.doubt)}</p>"
 
 

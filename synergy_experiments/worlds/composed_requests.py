@@ -54,7 +54,7 @@ from synergy_nb.plan import Plan
 from synergy_nb.plan.stream_sharing import provider, taps_of
 from synergy_nb.simulator.flow import Flow
 from synergy_nb.simulator.flow_applications import Application, Component, Tap, from_plan
-from synergy_nb.simulator.kernel import Simulation
+from synergy_nb.simulator.kernel import Simulation, collector_at_rest
 from synergy_nb.simulator.network import KnownDelays, Topology
 from synergy_nb.simulator.workload import Request, Workload
 
@@ -263,10 +263,11 @@ def compose(scenario: Scenario, seed: int) -> Outcome:
     >>> [each.status for each in outcome.served]
     ['running', 'running', 'running', 'running', 'running']
     """
-    composed = Composed(scenario, seed)
-    composed.stabilise()
-    composed.serve()
-    return composed.count()
+    with collector_at_rest():
+        composed = Composed(scenario, seed)
+        composed.stabilise()
+        composed.serve()
+        return composed.count()
 
 
 def executed(name: str, plan: Plan, peers: Mapping[str, str]) -> Application:

@@ -45,7 +45,7 @@ class Scenario:
         Whether all peers have one core, instead of capacities from discrete classes.
     policy
         Name of the policy, an element of :data:`~synergy_nb.algorithms.composition.POLICIES`.
-    ratio, at_least, budget, choice, tolerance
+    ratio, at_least, budget, choice, merged, tolerance
         Parameters of :class:`~synergy_nb.algorithms.composition.CompositionConfig`, for the policies that probe.
     objective
         Parameter of the same class; empty for the policy's own.
@@ -71,6 +71,7 @@ class Scenario:
     at_least: int = 2
     budget: int = 8
     choice: str = "random"
+    merged: bool = False
     objective: str = ""
     tolerance: float = 0.0
     deployment: str = "off"
@@ -91,6 +92,7 @@ class Scenario:
             at_least=self.at_least,
             budget=self.budget,
             choice=self.choice if config.enforce else config.choice,
+            merged=self.merged,
             objective=self.objective or config.objective,
             tolerance=self.tolerance,
         )
@@ -225,7 +227,10 @@ class Outcome:
     virtual: float
 
     def metrics(self) -> dict[str, float]:
-        """Return the means over applications; NaN without values."""
+        """Return the means over applications; NaN without values.
+
+        A policy that checks nothing serves the same with other limits, see :meth:`success_within`.
+        """
         admitted = [each for each in self.served if each.admitted]
         flowing = [each for each in admitted if each.tuples]
         tuples = sum(each.tuples for each in admitted)
@@ -246,6 +251,11 @@ class Outcome:
             "load": _mean(self.loads),
             "most_load": max(self.loads, default=math.nan),
         }
+
+    def success_within(self, limits: Sequence[float]) -> float:
+        """Return the share of requests that are served within other limits, seconds, in the order of the requests."""
+        served = (each.admitted and each.delay <= limit for each, limit in zip(self.served, limits, strict=True))
+        return sum(served) / max(len(self.served), 1)
 
 
 def _mean(values: Sequence[float]) -> float:

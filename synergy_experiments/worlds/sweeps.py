@@ -16,6 +16,14 @@ Zipf's law 44 of them ask for the same query. The paper calls that number reason
 load at which no algorithm overloads a peer: 100 requests whose processing times are lower by a stated factor
 (``light``).
 
+*What an oracle could serve.* A request whose tuples take longer than its limit in every placement on idle peers, with
+no work beside their own, cannot be served by anybody; :func:`best_possible` counts the others. It is an upper bound of
+what an oracle could serve that knows all loads, delays and requests: exact where peers are lightly loaded, and above it
+where requests take capacity from each other.
+
+*Policies that check nothing* serve the same requests at the same delays whatever the limits, so Greedy and Random run
+once for all readings. Only their share of tuples on time is known for the first reading alone.
+
 Requests never end, so the load is that of all admitted ones. Components are not deployed, as the dissertation
 treats deployment in an experiment of its own (C11): otherwise the policies would differ in how much they deploy.
 Candidates are probed at random, as without a service that monitors delays; ``--set choice=nearest`` uses one.
@@ -24,7 +32,7 @@ Candidates are probed at random, as without a service that monitors delays; ``--
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import fields
+from dataclasses import fields, replace
 from typing import Any, Final, cast
 
 from synergy_experiments.framework.claim import Cell, Panel, read
@@ -38,10 +46,12 @@ from synergy_nb.simulator.workload import Parameters
 __all__ = [
     "COMPARED",
     "LIGHT",
+    "ORACLE",
     "READINGS",
     "SIMULATED",
     "WORDS",
     "algorithms",
+    "best_possible",
     "cells",
     "light",
     "others",
@@ -49,11 +59,13 @@ __all__ = [
     "readings",
     "scenario",
     "simulated",
+    "unchecked",
 ]
 
 COMPARED: Final = ("synergy", "composition", "greedy", "random")
 READINGS: Final = ("mean", "least", "projected")
 LIGHT: Final = ", light"
+ORACLE: Final = "no placement serves more"
 #: Reading of the limit of a request, in words.
 WORDS: Final = {
     "mean": "limits over the mean placement",
@@ -105,6 +117,43 @@ def simulated(given: Scenario, seed: int) -> dict[str, float]:
     return compose(given, seed).metrics()
 
 
+def unchecked(given: Scenario, suffix: str, limits: tuple[str, ...], seed: int) -> dict[str, float]:
+    """Simulate a policy that checks nothing, once, and return its metrics under several readings of the limits.
+
+    Parameters
+    ----------
+    given
+        Scenario under the first reading.
+    suffix
+        Second part of the names of readings in metrics.
+    limits
+        Readings.
+    seed
+        Seed of the simulation.
+    """
+    outcome = compose(given, seed)
+    found = {read(name, f"{limits[0]}{suffix}"): value for name, value in outcome.metrics().items()}
+    for other in limits[1:]:
+        requests = _under(given, other).world(seed)[1].requests
+        same = {name: value for name, value in outcome.metrics().items() if name not in ("on_time", "relative_delay")}
+        same["success"] = outcome.success_within([each.limit for each in requests])
+        found |= {read(name, f"{other}{suffix}"): value for name, value in same.items()}
+    return found
+
+
+def best_possible(given: Scenario, seed: int) -> dict[str, float]:
+    """Return the share of requests that some placement on otherwise idle peers would serve, as projected."""
+    fastest = _under(given, "projected").world(seed)[1].requests
+    requests = given.world(seed)[1].requests
+    possible = [best.isolated <= each.limit for best, each in zip(fastest, requests, strict=True)]
+    return {"success": sum(possible) / max(len(possible), 1)}
+
+
+def _under(given: Scenario, reading: str) -> Scenario:
+    """Return the same scenario under another reading of the limits."""
+    return replace(given, workload=replace(given.workload, isolated=cast("Any", reading)))
+
+
 def readings(setup: Setup) -> tuple[str, ...]:
     """Return the readings of the limits of a set-up."""
     return cast("tuple[str, ...]", setup["readings"])
@@ -116,19 +165,31 @@ def light(setup: Setup) -> dict[str, tuple[float, ...]]:
     return {"costs": tuple(factor * cost for cost in cast("tuple[float, ...]", setup["costs"]))}
 
 
-def cells(setup: Setup, varied: str, places: Sequence[Place], **changes: Any) -> Iterator[Cell]:
+def cells(
+    setup: Setup, varied: str, places: Sequence[Place], *, oracle: bool = False, **changes: Any
+) -> Iterator[Cell]:
     """Yield a cell for every policy at every value of the varied parameter, under every reading of the limits.
 
-    Where the set-up has a factor ``light``, each is also measured with lower processing times.
+    Where the set-up has a factor ``light``, each is also measured with lower processing times. With ``oracle``, there
+    is also what no placement can exceed.
     """
     loads: dict[str, dict[str, Any]] = {"": {}} | ({LIGHT: light(setup)} if "light" in setup else {})
-    for reading in readings(setup):
-        for name, load in loads.items():
-            for place in places:
-                for policy in algorithms(setup):
-                    chosen = {**changes, **load, varied: place, "isolated": reading}
+    checking = [policy for policy in algorithms(setup) if POLICIES[policy].enforce]
+    free = [policy for policy in algorithms(setup) if policy not in checking]
+    limits = readings(setup)
+    for name, load in loads.items():
+        for place in places:
+            for reading in limits:
+                chosen = {**changes, **load, varied: place, "isolated": reading}
+                for policy in checking:
                     given = scenario(setup, **chosen, policy=policy)
                     yield Cell(simulated, (given,), place, policy, reading=f"{reading}{name}")
+                if oracle:
+                    given = scenario(setup, **chosen)
+                    yield Cell(best_possible, (given,), place, ORACLE, reading=f"{reading}{name}")
+            for policy in free:
+                given = scenario(setup, **{**changes, **load, varied: place, "isolated": limits[0]}, policy=policy)
+                yield Cell(unchecked, (given, name, limits), place, policy)
 
 
 def panels(metric: str, label: str, *, lighter: bool = False, **options: Any) -> tuple[Panel, ...]:

@@ -471,13 +471,13 @@ def data_info(
 def data_fetch(
     name: Annotated[str, typer.Argument(metavar="NAME", help="A trace of the list.")],
     url: Annotated[str, typer.Option(metavar="ADDRESS", help="Address of your copy: http, https or file.")],
-    sha256: Annotated[str, typer.Option(metavar="HEX", help="Checksum of the file, SHA-256.")],
+    sha256: Annotated[str | None, typer.Option(metavar="HEX", help="SHA-256 of the file, if you know it.")] = None,
     to: Annotated[Path, typer.Option(metavar="FOLDER", help="Folder for the file.")] = Path("datasets"),
     as_json: Json = False,
 ) -> None:
-    """Download a trace from an address that you state, and store it if its checksum is right."""
-    from synergy_nb.cli.console import Bars, out
-    from synergy_nb.reporting.formatting import amount
+    """Download a trace from an address that you state, check it, and store it if its checksum is right."""
+    from synergy_nb.cli.console import Bars
+    from synergy_nb.cli.printing import show_fetched
     from synergy_nb.traces import datasets
 
     with Bars() as bars:
@@ -488,13 +488,9 @@ def data_fetch(
                 bars.share(done / total)
 
         try:
-            path = datasets.fetch(name, url, sha256, to, progress=progress)
+            fetched = datasets.fetch(name, url, sha256, to, progress=progress)
         except ValueError as error:
             if str(error).startswith(url):  # the error is about the downloaded file, not about the input
                 fail(str(error))
             refuse(str(error))
-    size = path.stat().st_size
-    if as_json:
-        print_json({"name": name, "path": str(path), "bytes": size})
-    else:
-        out.print(f"{name}: {path} ({amount(size)} bytes)", markup=False, soft_wrap=True)
+    show_fetched(name, fetched, as_json=as_json)

@@ -13,6 +13,7 @@ from rich.text import Text
 from synergy_nb import __version__
 from synergy_nb.cli.console import fields, out
 from synergy_nb.cli.doctor import Finding
+from synergy_nb.cli.input_checks import print_json
 from synergy_nb.cli.run_command import Run
 from synergy_nb.plan import Plan, operator_texts
 from synergy_nb.plan.replica_agreement import agreement_text
@@ -28,7 +29,7 @@ from synergy_nb.reporting.formatting import (
     window,
 )
 from synergy_nb.traces import Info
-from synergy_nb.traces.datasets import Found
+from synergy_nb.traces.datasets import RECORD, Fetched, Found
 from synergy_nb.widgets import report as pages
 
 __all__ = [
@@ -36,6 +37,7 @@ __all__ = [
     "plan_dict",
     "show_dataset",
     "show_datasets",
+    "show_fetched",
     "show_finding",
     "show_measurement",
     "show_plan",
@@ -245,7 +247,22 @@ def show_datasets(found: list[Found]) -> None:
     out.print(table)
     if found and any(each.path is None for each in found):
         out.print(Text(f"\nLooked in {', '.join(found[0].looked)}.", style="dim"))
-        out.print(Text("synergy data fetch NAME --url ADDRESS --sha256 HEX gets a copy of yours.", style="dim"))
+        out.print(Text("synergy data fetch NAME --url ADDRESS gets a copy of yours, and checks it.", style="dim"))
+
+
+def show_fetched(name: str, fetched: Fetched, *, as_json: bool) -> None:
+    """Print where a downloaded file is, and what it was compared with."""
+    size = fetched.path.stat().st_size
+    if as_json:
+        print_json({"name": name, **fetched._asdict(), "path": str(fetched.path), "bytes": size})
+        return
+    told = {
+        "stated": "sha256 as stated",
+        "known": "content as in our measurements, by sha256",
+        "recorded": "sha256 as in the first download",
+        "none": f"unchecked: no checksum of it is known; sha256 {fetched.sha256} is recorded in {RECORD}",
+    }[fetched.check]
+    out.print(f"{name}: {fetched.path} ({amount(size)} bytes); {told}", markup=False, soft_wrap=True)
 
 
 def show_dataset(found: Found) -> None:

@@ -185,6 +185,7 @@ DESCRIPTIONS: Final[Mapping[type[Message], Say]] = {
     composition.Probe: _probe,
     composition.Acknowledged: lambda m: f"has the probes for {_several(sorted(m.weights))}",
     composition.Returned: lambda m: f"a whole path: {_path(m.path)}",
+    composition.Merged: lambda m: f"a path that meets a better one: {_path(m.path)}",
     composition.Dropped: dropped,
     composition.Release: "give back what is reserved",
     # sessions

@@ -29,7 +29,7 @@ import msgspec
 from synergy_nb.control.peer import DRIVER, Codec, DriverMessage, Message, Peer, Record, Send
 from synergy_nb.events.journal import Journal
 
-__all__ = ["Network", "Simulation", "Uniform"]
+__all__ = ["Network", "Simulation", "Uniform", "collector_at_rest"]
 
 
 class Network(Protocol):
@@ -218,7 +218,7 @@ class Simulation:
         handled = 0
         ceiling = limit if limit is not None else 1 << 62
         plain = self._plain()
-        with _collector_at_rest():
+        with collector_at_rest():
             while heap and heap[0][0] <= until and handled < ceiling:
                 when, _, address, sender, message = pop(heap)
                 peer = peers.get(address)
@@ -323,8 +323,8 @@ class Simulation:
 
 
 @contextmanager
-def _collector_at_rest() -> Iterator[None]:
-    """Keep the cyclic collector off: messages have no cycles, and it would walk all peers again and again."""
+def collector_at_rest() -> Iterator[None]:
+    """Context without the cyclic collector: messages have no cycles, and it would walk all peers again and again."""
     enabled = gc.isenabled()
     gc.disable()
     try:

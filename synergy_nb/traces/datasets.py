@@ -2,29 +2,36 @@
 
 The traces belong to others and are not part of this project. :data:`DATASETS` says in which archive and under which
 file name each is published; :func:`find` searches the usual folders; :func:`fetch` downloads from an address that the
-user states and accepts only content with the checksum that the user states.
+user states, and checks what it gets.
+
+The archive publishes no checksums. :data:`DATASETS` has those of the contents that were at hand for measurements of
+this project; for the others, the first download is recorded, and each later one has to be the same.
 """
 
 from __future__ import annotations
 
+import gzip
 import hashlib
 import http.client
+import json
 import os
 import re
 import tempfile
 import urllib.parse
 import urllib.request
+import zlib
 from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, NamedTuple, cast
 
 import msgspec
 
 from synergy_nb.plan.units import did_you_mean
 
-__all__ = ["DATASETS", "Dataset", "Found", "fetch", "find", "folders", "listing"]
+__all__ = ["DATASETS", "RECORD", "Dataset", "Fetched", "Found", "fetch", "find", "folders", "listing"]
 
 CHUNK: Final = 1 << 18
+RECORD: Final = "checksums.json"  # file with the checksums of first downloads, beside them
 
 
 class Dataset(msgspec.Struct, frozen=True):
@@ -45,7 +52,8 @@ class Dataset(msgspec.Struct, frozen=True):
     size
         Size of the archive's file in bytes, rounded by the archive; None if unknown.
     sha256
-        SHA-256 checksum of the first of ``local``; None if unknown.
+        SHA-256 checksum of its content, unpacked if it is gzipped, of the copy that this project has measured with;
+        None if unknown.
     terms
         Licence or terms of use.
     """
@@ -70,6 +78,48 @@ class Found(msgspec.Struct, frozen=True):
     looked: tuple[str, ...]
 
 
+class Fetched(NamedTuple):
+    """A downloaded file.
+
+    Parameters
+    ----------
+    path
+        Path of the file.
+    sha256
+        SHA-256 checksum of its bytes.
+    check
+        Checksum that it was compared with: ``stated``, by the user; ``known``, of the content, of :data:`DATASETS`;
+        ``recorded``, of the first download; or ``none``, if this was the first one, which is recorded.
+    """
+
+    path: Path
+    sha256: str
+    check: str
+
+
+def _packets(name: str, what: str, archive: str, rows: int | None, size: int | None, terms: str) -> Dataset:
+    """A packet trace of the archive, which is published as a packed folder of text files."""
+    text = f"{name}.tcp"
+    return Dataset(
+        name=name,
+        title=what,
+        archive=f"Internet Traffic Archive, {archive}",
+        file=f"{name}.tar.Z",
+        local=(f"{text}.gz", text),
+        format="tcp",
+        rows=rows,
+        size=size,
+        sha256=None,
+        terms=terms,
+    )
+
+
+_CITED: Final = "may be freely redistributed; cite Paxson and Floyd 1995"
+_SEE: Final = "see the archive's page of the trace"
+
+#: *LBL-TCP-3* is the packet trace of the dissertation, *DEC-PKT-1* that of the paper on resilient placement. The seven
+#: traces of figure 2.21 are not named; as far as we know, these are the seven packet traces of the archive in this
+#: format.
 DATASETS: Final[tuple[Dataset, ...]] = (
     Dataset(
         name="sdsc-http",
@@ -80,32 +130,51 @@ DATASETS: Final[tuple[Dataset, ...]] = (
         format="http",
         rows=28_338,
         size=None,
-        sha256=None,
+        sha256="564bbc83dcca3a9768cdbaba41e99d7a0a579eaec256907ef9d486d299fa34db",
         terms="use unrestricted, as for all of the archive; sites are renumbered",
     ),
-    Dataset(
-        name="lbl-tcp-3",
-        title="two hours of all wide-area TCP packets of the Lawrence Berkeley Laboratory, 20 January 1994",
-        archive="Internet Traffic Archive, LBL-TCP-3",
-        file="lbl-tcp-3.tar.Z",
-        local=("lbl-tcp-3.tcp.gz", "lbl-tcp-3.tcp"),
-        format="tcp",
-        rows=1_800_000,
-        size=16_000_000,
-        sha256=None,
-        terms="may be freely redistributed; cite Paxson and Floyd 1995",
+    _packets(
+        "lbl-tcp-3",
+        "two hours of all wide-area TCP packets of the Lawrence Berkeley Laboratory, 20 January 1994",
+        "LBL-TCP-3",
+        1_800_000,
+        16_000_000,
+        _CITED,
     ),
-    Dataset(
-        name="dec-pkt-1",
-        title="one hour of all wide-area TCP packets of Digital Equipment Corporation, 8 March 1995",
-        archive="Internet Traffic Archive, DEC-PKT",
-        file="dec-pkt-1.tar.Z",
-        local=("dec-pkt-1.tcp.gz", "dec-pkt-1.tcp"),
-        format="tcp",
-        rows=2_153_462,
-        size=None,
-        sha256=None,
-        terms="see the archive's page of the trace",
+    _packets(
+        "lbl-pkt-4",
+        "one hour of all wide-area TCP packets of the Lawrence Berkeley Laboratory, 21 January 1994",
+        "LBL-PKT",
+        1_300_000,
+        10_000_000,
+        _CITED,
+    ),
+    _packets(
+        "lbl-pkt-5",
+        "one hour of all wide-area TCP packets of the Lawrence Berkeley Laboratory, 28 January 1994",
+        "LBL-PKT",
+        1_300_000,
+        9_000_000,
+        _CITED,
+    ),
+    _packets(
+        "dec-pkt-1",
+        "one hour of all wide-area TCP packets of Digital Equipment Corporation, 8 March 1995",
+        "DEC-PKT",
+        2_153_462,
+        None,
+        _SEE,
+    ),
+    *(
+        _packets(
+            f"dec-pkt-{number}",
+            f"another hour, number {number} of four, of the same as dec-pkt-1",
+            "DEC-PKT",
+            None,
+            None,
+            _SEE,
+        )
+        for number in (2, 3, 4)
     ),
     Dataset(
         name="nasa-http",
@@ -128,7 +197,7 @@ DATASETS: Final[tuple[Dataset, ...]] = (
         format="",
         rows=5_059_950,
         size=None,
-        sha256=None,
+        sha256="15f09f6ce82bee15fb50d0be367ae86614dc51b00df59b15ab3d5eaeddeb64a4",
         terms="as nasa-http",
     ),
     Dataset(
@@ -140,7 +209,7 @@ DATASETS: Final[tuple[Dataset, ...]] = (
         format="",
         rows=240_100,
         size=None,
-        sha256=None,
+        sha256="767db21bcc066482214aa7a2b8d4d02628f53b7e32855a74dd69c59986bf7164",
         terms="MIT licence",
     ),
 )
@@ -182,23 +251,24 @@ def listing(environ: Mapping[str, str] = os.environ, here: str | Path = ".") -> 
 def fetch(
     name: str,
     url: str,
-    sha256: str,
+    sha256: str | None = None,
     to: str | Path = "datasets",
     *,
     progress: Callable[[int, int | None], None] | None = None,
     timeout: float = 60.0,
-) -> Path:
-    """Download a file from an address that the user states, and store it only if its checksum is the stated one.
+) -> Fetched:
+    """Download a file from an address that the user states, and store it only if its checksum is right.
 
     Parameters
     ----------
     name
         Name of a dataset of :data:`DATASETS`. The file gets the name at the end of ``url`` if :func:`find` searches for
-        it, and the dataset's first name otherwise.
+        it or the archive publishes it under this name, and the first name that is searched for otherwise.
     url
         Address with the scheme http, https or file.
     sha256
-        Expected checksum of the downloaded bytes, 64 hexadecimal digits.
+        Expected checksum of the downloaded bytes, 64 hexadecimal digits. None for the known one of the content; where
+        none is known, the one of the first download to this folder, which is recorded in :data:`RECORD`.
     to
         Target folder, which is made if it does not exist. A file there with this checksum is not downloaded again; a
         file with another checksum is an error and stays unchanged.
@@ -216,18 +286,20 @@ def fetch(
     parts = urllib.parse.urlsplit(url)
     if parts.scheme not in ("http", "https", "file") or not (parts.netloc or parts.scheme == "file") or not parts.path:
         raise ValueError(f"url: {url!r}; expected an http, https or file address of one file")
-    expected = sha256.strip().lower()
-    if not re.fullmatch(r"[0-9a-f]{64}", expected):
+    if sha256 is not None and not re.fullmatch(r"[0-9a-f]{64}", sha256.strip().lower()):
         raise ValueError(f"sha256: {sha256!r}; expected 64 hexadecimal digits")
     ending = urllib.parse.unquote(parts.path).rpartition("/")[2]
     folder = Path(to)
-    target = folder / (ending if ending in dataset.local else dataset.local[0])
+    target = folder / (ending if ending in (*dataset.local, dataset.file) else dataset.local[0])
+    packed = target.name == dataset.file and target.name not in dataset.local  # in a format that is not read here
+    expected, check = _expected(dataset, target, sha256, packed=packed)
     if target.exists():
         with target.open("rb") as file:
             present = hashlib.file_digest(file, "sha256").hexdigest()
-        if present == expected:
-            return target
-        raise ValueError(f"to: {target} is there with sha256 {present}; expected {expected}, or another folder")
+        compared = _of_content(target) if check == "known" else present
+        if expected in (None, compared):
+            return _recorded(Fetched(target, present, check))
+        raise ValueError(f"to: {target} is there with sha256 {compared}; expected {expected}, or another folder")
     try:
         folder.mkdir(parents=True, exist_ok=True)
         descriptor, temporary = tempfile.mkstemp(prefix=f".{target.name}.", dir=folder)
@@ -236,13 +308,59 @@ def fetch(
     try:
         with os.fdopen(descriptor, "wb") as file:
             found = _download(url, file, timeout, progress)
-        if found != expected:
-            raise ValueError(f"{url}: sha256 {found}; expected {expected}; nothing is stored")
+        compared = _of_content(Path(temporary)) if check == "known" else found
+        if expected not in (None, compared):
+            raise ValueError(f"{url}: sha256 {compared}; expected {expected}; nothing is stored")
         Path(temporary).chmod(0o644)
         Path(temporary).replace(target)
     finally:
         Path(temporary).unlink(missing_ok=True)
-    return target
+    return _recorded(Fetched(target, found, check))
+
+
+def _expected(dataset: Dataset, target: Path, stated: str | None, *, packed: bool) -> tuple[str | None, str]:
+    """The checksum that a file has to have, or None; and where the checksum is from."""
+    if stated is not None:
+        return stated.strip().lower(), "stated"
+    if dataset.sha256 is not None and not packed:
+        return dataset.sha256, "known"
+    before = _records(target.parent).get(target.name)
+    return before, "none" if before is None else "recorded"
+
+
+def _records(folder: Path) -> dict[str, str]:
+    """File names and the checksums of their first downloads to a folder."""
+    path = folder / RECORD
+    try:
+        found = json.loads(path.read_text("utf-8")) if path.exists() else {}
+    except (OSError, ValueError):
+        found = None
+    if not isinstance(found, dict) or not all(isinstance(each, str) for each in found.values()):
+        raise ValueError(f"to: {path} cannot be read; expected the checksums of earlier downloads, or no such file")
+    return cast("dict[str, str]", found)
+
+
+def _recorded(fetched: Fetched) -> Fetched:
+    """Record the checksum of a first download."""
+    if fetched.check == "none":
+        folder = fetched.path.parent
+        records = {**_records(folder), fetched.path.name: fetched.sha256}
+        (folder / RECORD).write_text(json.dumps(records, indent=1, sort_keys=True) + "\n", encoding="utf-8")
+    return fetched
+
+
+def _of_content(path: Path) -> str:
+    """Checksum of the content of a file, unpacked if it is gzipped."""
+    digest = hashlib.sha256()
+    with path.open("rb") as file:
+        zipped = file.read(2) == b"\x1f\x8b"
+    try:
+        with gzip.open(path) if zipped else path.open("rb") as content:
+            while chunk := content.read(CHUNK):
+                digest.update(chunk)
+    except (OSError, EOFError, zlib.error):
+        return "unreadable"
+    return digest.hexdigest()
 
 
 def _download(url: str, file: Any, timeout: float, progress: Callable[[int, int | None], None] | None) -> str:

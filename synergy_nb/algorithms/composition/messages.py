@@ -19,6 +19,7 @@ __all__ = [
     "Acknowledged",
     "CompositionConfig",
     "Dropped",
+    "Merged",
     "Probe",
     "ProbedRequest",
     "Release",
@@ -52,6 +53,9 @@ class CompositionConfig(msgspec.Struct, frozen=True):
     choice
         Order in which candidates are probed: by the least addition to φ according to the directory (``balanced``), by
         the least measured delay (``nearest``), or at random, by request (``random``).
+    merged
+        Whether paths that meet at a component are merged (:mod:`synergy_nb.algorithms.composition.probed_paths`). Then
+        ``budget`` limits the candidates that each peer chooses, not the paths of the request.
     objective
         Quantity that is minimal for the chosen graph among those that qualify: φ (``balance``), as in the dissertation,
         or the end-to-end ``delay``; or ``chance``: any of them, drawn by request, only for a baseline in experiments.
@@ -97,6 +101,7 @@ class CompositionConfig(msgspec.Struct, frozen=True):
     at_least: int = 2
     budget: int = 8
     choice: str = "balanced"
+    merged: bool = False
     objective: str = "balance"
     tolerance: float = 0.02
     discovery: float = 3.0
@@ -168,6 +173,8 @@ class ProbedRequest(msgspec.Struct, frozen=True, gc=False, array_like=True):
         Neighbours of the origin in the overlay, if the stage asks for them.
     free
         Candidate to its free cores, for candidates whose load the directory knows.
+    merged
+        Objective by which paths that meet at a component are merged; empty where they are not.
     """
 
     request: str
@@ -182,6 +189,7 @@ class ProbedRequest(msgspec.Struct, frozen=True, gc=False, array_like=True):
     stage: int = 0
     near: tuple[str, ...] = ()
     free: dict[str, float] = {}
+    merged: str = ""
 
 
 class Probe(Message, frozen=True):
@@ -205,6 +213,15 @@ class Acknowledged(Message, frozen=True):
 
 class Returned(Message, frozen=True):
     """A probe has reached a sink; the message returns its path to the origin."""
+
+    request: str
+    attempt: int
+    path: tuple[Hop, ...]
+    weight: int
+
+
+class Merged(Message, frozen=True):
+    """A probe ends where its path meets one that is at least as good; its path and weight return to the origin."""
 
     request: str
     attempt: int

@@ -13,6 +13,7 @@ from synergy_nb.algorithms.composition.messages import (
     UNIT,
     CompositionConfig,
     Dropped,
+    Merged,
     ProbedRequest,
     Release,
     Returned,
@@ -67,7 +68,7 @@ class Composition(Protocol):
         self.config = config or CompositionConfig()
         self._history = History()
         self._pending: dict[str, Pending] = {}
-        self.handlers = {Returned: self._returned, Dropped: self._dropped}
+        self.handlers = {Returned: self._returned, Merged: self._merged, Dropped: self._dropped}
 
     # -- for the engine of requests ----------------------------------------------------------------------------------
 
@@ -159,6 +160,7 @@ class Composition(Protocol):
             pending.stage,
             tuple(self.probing.known()) if wide else (),
             free,
+            config.objective if config.merged and not pending.submitted.spread else "",
         )
         if pending.deploy:
             self.peer.record(
@@ -181,6 +183,12 @@ class Composition(Protocol):
         pending.paths[key] = message.path
         pending.probed.update(hop.peer for hop in message.path)
         self._count(pending, message.weight)
+
+    def _merged(self, sender: str, message: Merged) -> None:
+        pending = self._current(message.request, message.attempt)
+        if pending is not None:
+            pending.probed.update(hop.peer for hop in message.path)
+            self._count(pending, message.weight)
 
     def _dropped(self, sender: str, message: Dropped) -> None:
         pending = self._current(message.request, message.attempt)

@@ -18,12 +18,14 @@ from synergy_nb.algorithms.composition.messages import (
     Acknowledged,
     CompositionConfig,
     Dropped,
+    Merged,
     Probe,
     ProbedRequest,
     Release,
     Returned,
     decode_request,
 )
+from synergy_nb.algorithms.composition.probed_paths import Extended, check_route, routes_meet
 from synergy_nb.control.graph import Hop, late_share
 from synergy_nb.control.ledger import ROUNDING, Ledger
 from synergy_nb.control.peer import Peer, Protocol, Timer
@@ -111,6 +113,7 @@ class Probing(Protocol):
         self._free: dict[str, tuple[float, float]] = {}  # peer to (free cores, time of the report in seconds)
         self._active: dict[str, tuple[int, Timer]] = {}
         self._seen: dict[str, set[tuple[str, tuple[tuple[str, str], ...]]]] = {}
+        self._extended: dict[str, Extended] = {}
         self._waiting: dict[str, _Waiting] = {}
         self._unsent: dict[tuple[str, str, int], dict[str, int]] = {}  # (upstream, request, attempt) to weights
         self._closed: Latest[int] = Latest(MOST_RECORDS)
@@ -137,7 +140,7 @@ class Probing(Protocol):
     def _probe(self, sender: str, probe: Probe) -> None:
         try:
             request, plan = decode_request(probe.request)
-            _check_route(plan, probe)
+            check_route(plan, probe)
         except (msgspec.MsgspecError, ValueError) as error:
             self.peer.record(MessageRefused, sender, message="Probe", reason=str(error))
             return
@@ -177,7 +180,10 @@ class Probing(Protocol):
             impacts=_nearest(impacts),
         )
         following = plan.downstream(operator)
-        if following:
+        extended = self._extended.setdefault(name, Extended(request.merged)) if request.merged else None
+        if following and extended is not None and not extended.worthwhile(plan, path):
+            self.peer.send(request.origin, Merged(name, request.attempt, path, probe.weight))
+        elif following:
             self.propagate(request, plan, probe.request, following, path, probe.budget, probe.weight)
         else:
             self.peer.send(request.origin, Returned(name, request.attempt, path, probe.weight))
@@ -293,7 +299,10 @@ class Probing(Protocol):
         budget: int,
         weight: int,
     ) -> None:
-        """Send probes for ``operators``, which follow ``path``; each branch may use the whole budget."""
+        """Send probes for ``operators``, which follow ``path``; each branch may use the whole budget.
+
+        Where paths are merged, so may each candidate: the budget limits the candidates that a peer chooses.
+        """
         branches = len(operators)
         weights = self._await(request).weights
         for number, operator in enumerate(operators):
@@ -304,7 +313,8 @@ class Probing(Protocol):
             for position, address in enumerate(chosen):
                 part = share - each * (many - 1) if position == 0 else each
                 weights[operator, address] = weights.get((operator, address), 0) + part
-                self.peer.send(address, Probe(data, operator, path, budget // many, part, self.peer.now))
+                left = budget if request.merged else budget // many
+                self.peer.send(address, Probe(data, operator, path, left, part, self.peer.now))
 
     def _choose(
         self, request: ProbedRequest, plan: Plan, operator: str, path: tuple[Hop, ...], budget: int
@@ -314,7 +324,7 @@ class Probing(Protocol):
         Where several routes of the plan meet, all peers choose the same candidates. There they may exceed a budget of
         one, so that one full component does not end all paths; but only once on a path, since the budget is zero then.
         """
-        meets, balances = _routes_meet(plan, operator), request.choice in ("balanced", APART)
+        meets, balances = routes_meet(plan, operator), request.choice in ("balanced", APART)
         candidates: Sequence[str] = request.candidates[operator]
         beside = self.config.deployment == "collocated" and path and path[-1].operator in request.deploy
         if beside and not meets and self.peer.address in candidates:
@@ -450,6 +460,7 @@ class Probing(Protocol):
             if active[0] < attempt:  # a new round of probes: the reservations of the last one are not needed any more
                 self.ledger.expire(request)
                 self._seen[request] = set()
+                self._extended.pop(request, None)
             elif active[1].when > self.peer.now + 0.9 * self.config.reservation:
                 return  # another probe of the same round has just extended them
             active[1].cancel()
@@ -472,6 +483,7 @@ class Probing(Protocol):
         if active is not None:
             active[1].cancel()
         self._seen.pop(request, None)
+        self._extended.pop(request, None)
         self._closed.raise_to(request, attempt)
 
 
@@ -483,18 +495,3 @@ def _nearest(impacts: Iterable[Impact]) -> list[ProjectedImpact]:
     limited = [each for each in impacts if each.limit]
     nearest = heapq.nsmallest(RECORDED, limited, key=lambda each: (each.limit or 0.0) - each.after)
     return [ProjectedImpact(each.application, each.before, each.after, each.limit or 0.0) for each in nearest]
-
-
-def _check_route(plan: Plan, probe: Probe) -> None:
-    """Raise ValueError if the path of a probe is no part of a route of the plan."""
-    route = (*(hop.operator for hop in probe.path), probe.operator)
-    known = all(operator in plan.operators for operator in route)
-    if not known or plan.upstream(route[0]) or not all(one in plan.upstream(two) for one, two in pairwise(route)):
-        raise ValueError(f"path: {' > '.join(route)}; expected the beginning of a route of the plan, from a source")
-
-
-def _routes_meet(plan: Plan, operator: str) -> bool:
-    """Whether more than one route of the plan leads from a source to an operator."""
-    while len(upstream := plan.upstream(operator)) == 1:
-        operator = upstream[0]
-    return len(upstream) > 1
