@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import re
 import sys
+from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
@@ -18,6 +19,7 @@ from synergy_nb.editing.plan_text import EMPTY, PlanText
 from synergy_nb.errors import user_facing
 from synergy_nb.plan import Plan, Problem
 from synergy_nb.plan.naming import NAME, is_name
+from synergy_nb.plan.units import nearest
 from synergy_nb.plan_runs import runs_on
 from synergy_nb.widgets.plan_editor import PlanEditor
 
@@ -30,6 +32,7 @@ if TYPE_CHECKING:
 __all__ = ["edit"]
 
 _SUFFIXES: Final = (".yaml", ".yml")
+_MOST_FOLDERS: Final = 100  # in which a file that may be meant is searched
 _editors: Final[dict[tuple[str, str], PlanEditor]] = {}  # by their keys
 _first_texts: Final[dict[tuple[str, str], str]] = {}  # text of each editor when it was opened or read from its file
 
@@ -39,6 +42,7 @@ def edit(
     what: Plan | str | Path | None = None,
     *,
     cluster: Cluster | Simulation | None = None,
+    create: bool = False,
     anew: bool = False,
 ) -> PlanEditor:
     """Edit a plan on a canvas, in forms, and as text.
@@ -46,10 +50,12 @@ def edit(
     Parameters
     ----------
     what
-        Plan to edit; path of a YAML file, which need not exist yet; or a name, under which a new plan is kept while
-        this program runs. None: a new plan of this cell.
+        Plan to edit; path of a YAML file; or a name, under which a new plan is kept while this program runs. None: a
+        new plan of this cell.
     cluster
         Cluster or simulation on which the editor can check what the plan would cost, submit it and show how it runs.
+    create
+        Whether the file may be a new one; it is written when the plan is saved.
     anew
         Whether to start again from the plan or the file, and discard all edits.
 
@@ -62,7 +68,7 @@ def edit(
     Raises
     ------
     EditError
-        If ``what`` is neither a plan, nor a path, nor a name, or ``cluster`` is something else.
+        If ``what`` is neither a plan, nor a path, nor a name, there is no such file, or ``cluster`` is something else.
     OSError
         If the file cannot be read.
 
@@ -73,12 +79,13 @@ def edit(
     >>> edit("traffic") is editor, edit("traffic", anew=True).yaml
     (True, 'format: 1\\nname: traffic\\noperators:\\n')
     """
-    if not isinstance(anew, bool):
-        raise EditError([Problem("", "anew", anew, "True or False")])
-    key, text, file = _start(what)
+    for field, value in (("create", create), ("anew", anew)):
+        if not isinstance(value, bool):
+            raise EditError([Problem("", field, value, "True or False")])
+    key, text, file = _start(what, create)
     known = _editors.get(key)
     if known is not None and not known.closed and not anew:
-        if file is not None and _first_texts.get(key) != text and known.saved:
+        if text is not None and file is not None and _first_texts.get(key) != text and known.saved:
             known.reload(text)  # another program changed the file, and nothing is unsaved
             _first_texts[key] = text
         if cluster is not None:
@@ -91,15 +98,16 @@ def edit(
         if isinstance(what, Plan)
         else {}
     )
-    document = PlanDocument(text, file=file, rows=rows, reader=_first_rows)
+    first = text if text is not None else _named(str(file and file.stem))
+    document = PlanDocument(first, file=file, is_new=text is None, rows=rows, reader=_first_rows)
     editor = PlanEditor(document, runs=None if cluster is None else runs_on(cluster))
     _editors[key] = editor
-    _first_texts[key] = text
+    _first_texts[key] = first
     return editor
 
 
-def _start(what: object) -> tuple[tuple[str, str], str, Path | None]:
-    """Key of an editor, its first text and, if it edits one, its file."""
+def _start(what: object, create: bool) -> tuple[tuple[str, str], str | None, Path | None]:
+    """Key of an editor, its first text, and its file; the text is None if the file does not exist, which may be."""
     if isinstance(what, Plan):
         return (f"plan {_cell()}", what.to_bytes().hex()), what.to_yaml(), None
     if what is None:
@@ -109,15 +117,35 @@ def _start(what: object) -> tuple[tuple[str, str], str, Path | None]:
         file = Path(what)
         if file.suffix.lower() not in _SUFFIXES:
             raise EditError([Problem("", "path", str(what), f"a file that ends with {' or '.join(_SUFFIXES)}")])
+        key = ("file", str(file.resolve()))
+        if not file.exists():
+            kept = _editors.get(key)
+            if not create and (kept is None or kept.closed):
+                raise EditError([_missing(file, str(what))])
+            if not file.parent.is_dir():
+                raise EditError([Problem("", "path", str(what), "a file in a folder that exists")])
+            return key, None, file
         try:
-            text = file.read_bytes().decode("utf-8") if file.exists() else _named(file.stem)
+            text = file.read_bytes().decode("utf-8")
         except UnicodeDecodeError as error:
             raise EditError([Problem("", "path", str(what), f"a YAML file in UTF-8 ({error.reason})")]) from None
-        return ("file", str(file.resolve())), text, file
+        return key, text, file
     if isinstance(what, str) and is_name(what):
         return ("name", what), _named(what), None
     shown = what if isinstance(what, str) else type(what).__name__
     raise EditError([Problem("", "edit", shown, f"a plan, the path of a YAML file, {NAME}, or nothing")])
+
+
+def _missing(file: Path, stated: str) -> Problem:
+    """Problem of a path at which there is no file, with the most similar one in its folder or those in there."""
+    folder = file.parent
+    inner = (each for each in folder.glob("[!.]*") if each.is_dir()) if folder.is_dir() else ()
+    places = [folder, *islice(inner, _MOST_FOLDERS)]
+    found = [each for place in places for ending in _SUFFIXES for each in sorted(place.glob(f"[!.]*{ending}"))]
+    names = {each.stem: str(each) for each in reversed(found)}
+    near = nearest(file.stem, names)
+    expected = "a file that exists; to begin a new one, edit(path, create=True)"
+    return Problem("", "path", stated, expected, None if near is None else names[near])
 
 
 def _named(name: str) -> str:

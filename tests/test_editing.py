@@ -443,7 +443,14 @@ def test_an_invalid_plan_has_columns_and_rates_where_it_has_no_problem() -> None
     ]  # fmt: skip
     assert [lines[(line or 0) - 1].split(":")[0].strip() for line in found.lines] == ["on_b", "sums"]
     assert found.columns["on_b"] == found.columns["packets"]  # a wrong condition does not hide the columns
-    assert "sums" not in found.columns
+    windows = {"time": "time", "window_start": "time", "window_end": "time"}
+    known = {
+        "destination": "str",
+        "source": "str",
+        "total": "unknown",
+        "n": "int",
+    }  # nor does one expression of several
+    assert found.columns["sums"] == windows | known
     assert set(found.rates) == {"packets"}
     with pytest.raises(PlanError) as caught:
         Plan.from_yaml(text)

@@ -12,6 +12,8 @@ from synergy_nb.events import (
     ProbeDropped,
 )
 from synergy_nb.reporting.explanation import Explanation
+from tests.qos_story import NAMES as STORY_NAMES
+from tests.qos_story import PEERS, actively_replicated, filtered
 
 NAMES = {"tcp://a": "peer-1", "tcp://b": "peer-2", "tcp://c": "peer-3"}
 
@@ -57,6 +59,24 @@ def test_the_chosen_graph_is_first_and_the_whole_account_is_there() -> None:
     assert page.index("set up") < page.index("qualified")
     for line in str(explanation).splitlines():
         assert line.strip().replace("<", "&lt;").replace(">", "&gt;") in page
+
+
+def test_active_replicas_are_in_the_row_of_their_operator_and_in_the_graph() -> None:
+    journal = [event for event in actively_replicated() if event.subject == "top-1"]
+    alone = GraphEvaluated(1.0, PEERS[0], "top-1", dict.fromkeys(filtered().operators, PEERS[0]), 1.0, 0.1)
+    page = Explanation("top-1", [alone, *journal], STORY_NAMES)._repr_html_()
+    titles = [" ".join(each.itertext()) for each in ET.fromstring(page).iter("summary")]
+    assert titles[:4] == [
+        "source peer-1",
+        "filter peer-3, peer-4 2 active replicas",
+        "project peer-3",
+        "sink peer-1",
+    ]
+    assert "filter~2 at peer-4: " in page
+    assert "lost: filter at peer-2: peer peer-2 died" in page
+    assert "lost: project~2 at peer-4: out of memory" in page
+    assert titles[4] == "2 complete graphs, by φ"
+    assert "filter peer-2 and peer-3 and peer-4" in page
 
 
 def test_a_request_that_was_refused_has_no_peers() -> None:

@@ -356,3 +356,31 @@ def test_users_can_make_exercises() -> None:
 def test_availability_exercise_2_is_the_least_degree() -> None:
     failures = ExactlyFailed([str(number) for number in range(20)], 3)
     assert 1 - failures.mean_all_fail(3) >= 0.999 > 1 - failures.mean_all_fail(2)
+
+
+def test_a_function_of_ones_own_gets_sliders() -> None:
+    from matplotlib.figure import Figure
+
+    def draw(rate: float, kind: str) -> Any:
+        figure = Figure()
+        figure.subplots().plot([0, rate])
+        return (figure, f"{kind}: {rate}") if kind == "both" else figure if kind == "figure" else kind
+
+    made = explore.sliders(draw, "Mine", rate=(2, 0, 4), kind=["both", "figure", "<svg>x</svg>", "words"])
+    assert (made.title, made.sentence, made.values) == ("Mine", "both: 2", {"rate": 2, "kind": "both"})
+    assert made.picture.startswith("<svg style=")
+    ET.fromstring(made.picture)
+    assert made.set(kind="figure").sentence == ""
+    assert made.set(kind="<svg>x</svg>").picture == "<svg>x</svg>"
+    assert (made.set(kind="words").picture, made.sentence, repr(made)) == ("", "words", "Mine: words")
+    for wrong in ("x", (1, 2), (1, 5, 2), (1, 0, 5, 0), [], [1], (True, 0, 1)):
+        with pytest.raises(ValueError, match=r"^rate: "):
+            explore.sliders(draw, rate=wrong)
+    with pytest.raises(ValueError, match="rate: 9; expected a number from 0 to 4"):
+        explore.sliders(draw, rate=(9, 0, 4))
+    with pytest.raises(ValueError, match="draw: 'int'; expected a function"):
+        explore.sliders(5, rate=(1, 0, 4))  # type: ignore[arg-type]
+    with pytest.raises(ValueError, match="controls: none; expected at least one"):
+        explore.sliders(draw)
+    with pytest.raises(TypeError, match="returned 'int'; expected a Matplotlib figure"):
+        explore.sliders(lambda rate: rate, rate=(1, 0, 4))

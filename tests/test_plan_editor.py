@@ -180,6 +180,8 @@ def test_python_applies_all_operations_or_none(editor: Editor) -> None:
     assert editor.yaml == TEXT
     with pytest.raises(EditError, match="expected one of add"):
         editor.apply({"op": "x"})
+    editor.apply([{"op": "name", "value": "x"}, {"op": "remove", "operator": "result"}])  # a list will do
+    assert editor.undo() == "name"
     with pytest.raises(EditError, match="yaml: 'int'; expected the YAML text"):
         editor.yaml = 5  # type: ignore[assignment]
     editor.yaml = TEXT.replace("bytes >", "byte >")
@@ -254,10 +256,31 @@ def test_the_same_file_keeps_what_was_edited(tmp_path: Path) -> None:
     file.write_text(TEXT)
     assert edit(file).yaml == TEXT  # nothing was unsaved
     assert edit(file).document["saved"]
-    new = edit(tmp_path / "new one.yaml")
-    assert new.yaml == "format: 1\nname: new one\noperators:\n"
-    new.save()
-    assert (tmp_path / "new one.yaml").read_text() == new.yaml
+
+
+def test_a_new_file_is_begun_only_on_request(tmp_path: Path) -> None:
+    path = tmp_path / "new one.yaml"
+    (tmp_path / "plans").mkdir()
+    (tmp_path / "plans" / "new ones.yaml").write_text(TEXT)
+    (tmp_path / "other.yaml").write_text(TEXT)
+    with pytest.raises(EditError, match=r"create=True\); did you mean '.*plans.new ones.yaml'"):
+        edit(path)
+    with pytest.raises(EditError, match=r"a new one, edit\(path, create=True\)$"):
+        edit(tmp_path / "elsewhere" / "other.yaml")
+    with pytest.raises(EditError, match="expected a file in a folder that exists"):
+        edit(tmp_path / "elsewhere" / "other.yaml", create=True)
+    with pytest.raises(EditError, match="create: 1; expected True or False"):
+        edit(path, create=1)  # type: ignore[arg-type]
+    made = edit(path, create=True)
+    assert made.yaml == "format: 1\nname: new one\noperators:\n"
+    assert (made.document["isNew"], made.document["saved"], path.exists()) == (True, False, False)
+    made.apply({"op": "name", "value": "mine"})
+    assert edit(path, create=True) is made  # the cell runs again
+    assert "name: mine" in made.yaml
+    made.save()
+    assert (made.document["isNew"], made.document["saved"]) == (False, True)
+    assert path.read_text() == made.yaml
+    assert edit(path, create=True) is made
 
 
 def test_the_same_name_plan_or_cell_keeps_what_was_edited(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -336,6 +336,96 @@ def test_operators_are_copied_and_pasted_as_yaml(filled: Page) -> None:
     assert inputs(other) == {"sort": [], "compare": ["sort"]}
 
 
+def test_what_is_still_to_fill_in_is_no_mistake_before_it_had_a_value(empty: Page) -> None:
+    page = empty
+    page.palette("source").click()
+    page.palette("filter").click()
+    page.still()
+    assert page.node("filter").locator(".due-badge title").text_content() == "to do: fill in where"
+    assert page.view.locator(".wrong, .bad").count() == 0
+    assert page.view.locator(".row .due").inner_text() == "to fill in"
+    assert page.view.locator(".status button.due").inner_text() == "… 2 to do"
+    assert "To do: filter, fill in where; a sink." in page.said()
+    page.shoot("plan_editor_to_do")
+    page.fill("where", "bytes > 0")
+    page.field("where").click()
+    page.type("Control+A", "Delete", "Enter")
+    page.still()
+    assert page.node("filter").get_attribute("class") == "node selected wrong nopan"
+    assert page.view.locator(".status button.bad").inner_text() == "▲ 1 problem"
+    page.palette("sort").click()
+    page.still()
+    assert page.view.locator(".node.wrong").count() == 1
+    page.button("Check").click()
+    page.still()
+    assert page.view.locator(".node.wrong").count() == 2
+    assert page.view.locator(".status button.bad").inner_text() == f"▲ {len(page.editor.problems)} problems"
+
+
+def test_several_operators_are_selected_by_a_rectangle_and_removed_copied_and_moved_as_one_gesture(
+    filled: Page,
+) -> None:
+    page = filled
+    before = page.editor.yaml
+    boxes = [page.node(name).locator(".shape").bounding_box() for name in ("sort", "count")]
+    assert boxes[0] is not None
+    assert boxes[1] is not None
+    page.keyboard.down("Shift")
+    page.mouse.move(boxes[0]["x"] - 8, min(box["y"] for box in boxes if box) - 8)
+    page.mouse.down()
+    page.mouse.move(boxes[0]["x"] + 10, max(box["y"] for box in boxes if box) + 10, steps=4)
+    page.bare.page.screenshot(path=ARTEFACTS / "plan_editor_rectangle.png")
+    page.mouse.up()
+    page.keyboard.up("Shift")
+    assert page.view.locator(".node.selected").evaluate_all("all => all.map(it => it.dataset.node)") == [
+        "sort",
+        "count",
+    ]
+    assert page.view.locator(".form .several").inner_text().split() == ["2", "operators", "selected"]
+    assert page.said()[-1] == "2 operators selected."
+    page.type("Control+C", "Delete")
+    assert list(inputs(page)) == ["packets", "on_b", "traffic", "compare", "sink"]
+    page.type("Control+Z")
+    page.still()
+    assert page.editor.yaml == before
+    page.type("Control+V")
+    assert inputs(page)["sort_2"] == inputs(page)["count_2"] == ["traffic"]
+    page.type("Control+Z")
+    page.still()
+    assert page.editor.yaml == before
+
+
+def test_operators_in_a_row_are_moved_to_another_line_by_mouse_and_by_keyboard(filled: Page) -> None:
+    page = filled
+    before = inputs(page)
+    page.drag(page.node("on_b").locator(".shape"), page.view.locator(".line[data-from=count] .reach"))
+    moved = inputs(page)
+    assert (moved["traffic"], moved["on_b"], moved["compare"]) == (["packets"], ["count"], ["sort", "on_b"])
+    page.type("Control+Z")
+    assert inputs(page) == before
+    page.node("on_b").click()
+    page.type("Shift+ArrowRight", "m")
+    assert page.said()[-1].startswith(
+        "Move. Arrows choose the line, Enter moves, Escape does not. Between sort and compare"
+    )
+    page.type("ArrowRight", "ArrowRight")
+    page.still()
+    assert page.view.locator(".line.aimed").get_attribute("data-to") == "sink"
+    page.type("Enter")
+    moved = inputs(page)
+    assert (moved["sort"], moved["count"], moved["on_b"], moved["traffic"], moved["sink"]) == (
+        ["packets"], ["packets"], ["compare"], ["on_b"], ["traffic"],
+    )  # fmt: skip
+    assert "Moved on_b, traffic between compare and sink." in page.said()
+    page.type("Control+Z")
+    assert inputs(page) == before
+    page.node("sort").click()
+    page.type("Control+ArrowLeft", "Control+ArrowLeft", "Control+Space")
+    assert page.said()[-1] == "2 operators selected."
+    page.type("m")
+    assert page.said()[-1] == "Only operators in a row can be moved to a line."
+
+
 def test_a_busy_kernel_stops_nobody(filled: Page, monkeypatch: pytest.MonkeyPatch) -> None:
     page = filled
     waiting: list[Any] = []

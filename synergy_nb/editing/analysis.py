@@ -128,7 +128,7 @@ def analyse(text: str) -> Analysis:
         written.name,
         {field: flow_text(value) for field, value in written.qos.items()},
         [_stated_operator(name, stated) for name in stated.operators],
-        {name: dict(schema) for name, schema in checked.schemas.items() if schema},
+        {name: dict(columns) for name, columns in {**checked.schemas, **checked.likely}.items() if columns},
         rates,
         loads,
         partial,

@@ -41,6 +41,8 @@ class PlanDocument:
         YAML text of the plan, valid or not.
     file
         Path to which :meth:`save` writes by default.
+    is_new
+        Whether this file does not exist yet, so that even the first text is not saved.
     rows
         Name of a source to its rows, as they were given to ``source(rows)``.
     reader
@@ -61,6 +63,7 @@ class PlanDocument:
         text: str = EMPTY,
         *,
         file: Path | None = None,
+        is_new: bool = False,
         rows: Mapping[str, Any] | None = None,
         reader: RowsReader | None = None,
     ) -> None:
@@ -68,7 +71,7 @@ class PlanDocument:
         self.analysis = analyse(text)
         self.last_readable = self.analysis
         self.file = file
-        self._saved = text
+        self._saved: str | None = None if is_new else text
         self._rows = dict(rows or {})
         self._reader = reader
 
@@ -168,7 +171,8 @@ class PlanDocument:
         wanted.write_text(text, "utf-8", newline="")
         if form == "yaml":
             self.file = self.file or wanted
-            self.mark_saved()
+            if wanted == self.file:
+                self.mark_saved()
         return wanted
 
     def to_svg(self) -> str:
@@ -227,6 +231,7 @@ class PlanDocument:
             "redo": self.history.redoable,
             "file": str(self.file or ""),
             "saved": self.saved,
+            "isNew": self.file is not None and self._saved is None,
         }
 
 

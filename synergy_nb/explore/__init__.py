@@ -10,6 +10,7 @@ availability     availability of placements of replicas against the delay of the
 bursts           bursts of load in a queue, against the projections of admission (section 2.3.4)
 duplicates       the duplicate filter of active replicas, step by step
 load_levels      when a peer reports its load (section 3.4.3)
+sliders          picture of a function of your own, with a slider for each argument
 check            check of an answer to an exercise
 exercise         exercise of your own
 ===============  ====================================================================================================
@@ -34,7 +35,7 @@ if TYPE_CHECKING:
     from synergy_nb.explore.exercises import Checked, Exercise
     from synergy_nb.explore.explorer import Explorer
 
-__all__ = ["availability", "bursts", "check", "duplicates", "exercise", "feasible_set", "load_levels"]
+__all__ = ["availability", "bursts", "check", "duplicates", "exercise", "feasible_set", "load_levels", "sliders"]
 
 
 @user_facing
@@ -100,6 +101,46 @@ def load_levels() -> Explorer:
     from synergy_nb.explore.reported_loads import explorer  # noqa: PLC0415 - a notebook that explores one loads only that
 
     return explorer()
+
+
+@user_facing
+def sliders(draw: Callable[..., Any], title: str = "", **controls: Any) -> Explorer:
+    """Explore a function of your own: each argument gets a slider.
+
+    Unlike the sliders of ipywidgets, the last picture stays in the notebook's file.
+
+    Parameters
+    ----------
+    draw
+        Function of the values by name. It returns a Matplotlib figure, the text of an SVG, a sentence, or a picture
+        and a sentence.
+    title
+        Heading.
+    controls
+        Argument of the function to its slider, ``(first value, least, greatest)`` or ``(first value, least, greatest,
+        step)``, or to a list of texts to choose from, of which the first is shown first.
+
+    Returns
+    -------
+    Explorer
+        Widget with the present ``values``, which ``set(name=value)`` changes.
+
+    Raises
+    ------
+    ValueError
+        If a slider is wrong.
+    TypeError
+        If the function returns something else.
+
+    Examples
+    --------
+    >>> area = sliders(lambda width, height: f"{width * height} m²", width=(3, 1, 9), height=(2.5, 1, 5, 0.5))
+    >>> area.sentence, area.set(width=4).sentence
+    ('7.5 m²', '10.0 m²')
+    """
+    from synergy_nb.explore.own_picture import sliders as made  # noqa: PLC0415 - a notebook that explores one loads only that
+
+    return made(draw, title, controls)
 
 
 @user_facing

@@ -190,7 +190,8 @@ class Explorer(StillView):
 
     def __repr__(self) -> str:
         numbers = "; ".join(f"{name} {value}" for name, value in self.numbers)
-        return f"{self.title}: {numbers}. {self.sentence}"
+        told = " ".join(filter(None, (numbers and f"{numbers}.", self.sentence)))
+        return ": ".join(filter(None, (self.title, told)))
 
     def _repr_mimebundle_(self, **options: Any) -> Any:
         live = super()._repr_mimebundle_(**options)

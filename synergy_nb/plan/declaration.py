@@ -250,7 +250,8 @@ class Declaration(msgspec.Struct, frozen=True, eq=False, kw_only=True):
     def schema(self, it: Derivation, parameters: Mapping[str, Parameter]) -> Schema | None:
         """Derive the columns of an operator's stream; None if they cannot be known.
 
-        ``it.params`` gets canonical expressions, ``it.window`` the window of the stream, ``it.wrongs`` the problems.
+        ``it.params`` gets canonical expressions, ``it.window`` the window of the stream, ``it.wrongs`` the problems,
+        and ``it.likely`` the columns that are known nevertheless.
         A mistake that does not change the columns, such as one in a condition, does not hide them from later operators;
         nor does a mistake in one parameter hide those in others.
         """
@@ -259,6 +260,7 @@ class Declaration(msgspec.Struct, frozen=True, eq=False, kw_only=True):
             return None
         before = len(it.wrongs)
         schema = self.columns(it)
+        it.likely = schema or {}
         wrong = {each.field.partition(".")[0] for each in it.wrongs[before:]} | set(it.faulty)
         return None if wrong & self.shaping else schema
 

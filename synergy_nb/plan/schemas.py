@@ -19,6 +19,7 @@ from synergy_nb.plan.units import WrongValue, nearest
 __all__ = [
     "IMPLICIT",
     "ORDERED",
+    "UNKNOWN",
     "WINDOW_COLUMNS",
     "Derivation",
     "Schema",
@@ -34,6 +35,8 @@ Schema = dict[str, str]
 WINDOW_COLUMNS: Final = ("window_start", "window_end")
 #: Columns that every stream has without stating them.
 IMPLICIT: Final = ("time", *WINDOW_COLUMNS)
+#: Type of a column whose expression is wrong.
+UNKNOWN: Final = "unknown"
 #: Types with an order.
 ORDERED: Final = ("int", "float", "str", "time")
 
@@ -51,6 +54,12 @@ class Derivation:
         Problems found, each with its field.
     faulty
         Names of required parameters that are missing, or cannot be parsed; ``params`` lacks them.
+
+    Attributes
+    ----------
+    likely : dict of str to str
+        Columns of the stream as far as they are known, also if some are wrong: for people who write the operator, not
+        for the operators that read it.
     """
 
     def __init__(
@@ -67,6 +76,7 @@ class Derivation:
         self.wrongs = wrongs
         self.faulty = faulty
         self.window: Mapping[str, Any] | None = windows[0] if windows else None
+        self.likely: Schema = {}
 
     def wrong(self, field: str, value: Any, expected: str, near: str | None = None) -> None:
         """Record one problem."""

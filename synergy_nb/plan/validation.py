@@ -196,11 +196,20 @@ class QoS(msgspec.Struct, frozen=True):
 
 
 class Checked(msgspec.Struct, frozen=True):
-    """Operators in normal form and topological order, with schema and window of each stream."""
+    """Operators in normal form and topological order, with schema and window of each stream.
+
+    Parameters
+    ----------
+    operators, schemas, windows
+        Operator, schema and window by operator id; a schema is empty if the operator is wrong.
+    likely
+        Columns of streams whose schema is empty, as far as they are known.
+    """
 
     operators: dict[str, Operator]
     schemas: dict[str, Schema]
     windows: dict[str, dict[str, Any] | None]
+    likely: dict[str, Schema] = {}
 
 
 def check(operators: Sequence[Operator], problems: list[Problem]) -> Checked:
@@ -226,7 +235,7 @@ def _check(operators: Sequence[Operator], problems: list[Problem]) -> Checked:
     if graph is None:
         return Checked({}, {}, {})
     given, inputs, order = graph
-    result = Checked({}, {}, {})
+    result = Checked({}, {}, {}, {})
     known: dict[str, Schema | None] = {}
     for name in [*order, *(each for each in given if each not in set(order))]:
         operator = given[name]
@@ -236,10 +245,13 @@ def _check(operators: Sequence[Operator], problems: list[Problem]) -> Checked:
         complete = complete and all(up in known for up in inputs[name])
         streams = [known.get(up) for up in inputs[name]] if complete else [None]
         windows = [result.windows.get(up) for up in inputs[name]]
-        checked, known[name], window = _normal(operator, streams, windows, problems)
+        checked, derived = _normal(operator, streams, windows, problems)
+        known[name], likely, window = derived
         result.operators[name] = checked
         result.windows[name] = window
         result.schemas[name] = known[name] or {}
+        if known[name] is None and likely:
+            result.likely[name] = likely
     return result
 
 
@@ -386,8 +398,8 @@ def _normal(
     streams: Sequence[Schema | None],
     windows: Sequence[dict[str, Any] | None],
     problems: list[Problem],
-) -> tuple[Operator, Schema | None, dict[str, Any] | None]:
-    """Return the operator in normal form, and schema (None if it is invalid) and window of its stream."""
+) -> tuple[Operator, tuple[Schema | None, Schema, dict[str, Any] | None]]:
+    """Return the operator in normal form; and schema (None if invalid), likely columns and window of its stream."""
     name = operator.id
     if operator.kind not in KINDS:
         known = ", ".join(KINDS)
@@ -401,7 +413,7 @@ def _normal(
             meant: list[Problem] = []
             check_parameters(msgspec.structs.replace(operator, kind=near), meant)
             problems.extend(each for each in meant if each.field in operator.params and each.nearest is not None)
-        return operator, None, None
+        return operator, (None, {}, None)
     before = len(problems)
     params = check_parameters(operator, problems)
     parameters = parameters_of(operator.kind, operator.params)
@@ -428,7 +440,7 @@ def _normal(
     schema = declaration.schema(derivation, parameters)
     problems.extend(Problem(name, wrong.field, wrong.value, wrong.expected, wrong.nearest) for wrong in wrongs)
     normal = Operator(name, operator.kind, derivation.params, tuple(operator.inputs), cost, selectivity, at, engine)
-    return normal, schema, dict(derivation.window) if derivation.window else None
+    return normal, (schema, derivation.likely, dict(derivation.window) if derivation.window else None)
 
 
 def check_parameters(operator: Operator, problems: list[Problem]) -> dict[str, Any]:

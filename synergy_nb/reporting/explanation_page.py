@@ -9,10 +9,11 @@ from __future__ import annotations
 
 import html
 import math
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from typing import Final
 
-from synergy_nb.events import ProbeDropped
+from synergy_nb.events import GraphEvaluated, ProbeDropped
+from synergy_nb.plan.active_replicas import original
 from synergy_nb.reporting.account import compared, lines
 from synergy_nb.reporting.formatting import counted, seconds
 from synergy_nb.reporting.reasons import Reasons
@@ -39,24 +40,29 @@ def page(explanation: Reasons) -> str:
 
 
 def _operators(explanation: Reasons) -> str:
-    """A row of each operator, which opens."""
-    names = list(dict.fromkeys([*explanation.peers, *(drop.operator for drop in explanation.dropped),
-                                *explanation.candidates]))  # fmt: skip
+    """A row of each operator, which opens; its replicas and backups are in it."""
+    found = [*explanation.peers, *(drop.operator for drop in explanation.dropped), *explanation.candidates]
+    names = list(dict.fromkeys(map(original, found)))
     if not names:
         return ""
-    head = f"<div style='{ROW};{SOFT};font-size:.9em'><span>operator</span><span>peer</span><span>probes</span></div>"
+    head = f"<div style='{ROW};{SOFT};font-size:.9em'><span>operator</span><span>peer</span><span></span></div>"
     rows = [head]
     for name in names:
-        dropped = [drop for drop in explanation.dropped if drop.operator == name]
-        accepted = sorted({probe.peer for probe in explanation.accepted if probe.operator == name})
-        at = explanation.where(name) if name in explanation.peers else "none"
+        dropped = [drop for drop in explanation.dropped if original(drop.operator) == name]
+        accepted = sorted({probe.peer for probe in explanation.accepted if original(probe.operator) == name})
+        replicas = [each for each in explanation.peers if original(each) == name]
+        backups = _backups(explanation, name)
+        at = ", ".join(map(explanation.where, replicas)) or "none"
         told = ", ".join(filter(None, (
+            f"{len(replicas)} active replicas" if len(replicas) > 1 else "",
+            f"backup{'s' if len(backups) > 1 else ''} {', '.join(backups)}" if backups else "",
             f"{counted(len(accepted), 'peer')} accepted" if accepted else "",
             f"{counted(len(dropped), 'probe')} dropped" if dropped else "",
         )))  # fmt: skip
         cells = f"<span>{_text(name)}</span><span>{_text(at)}</span><span style='{SOFT}'>{told}</span>"
         row = f"<span style='{ROW}'>{cells}</span>"
-        inside = [f"<p style='margin:4px 0'>{_text(explanation.why(name))}</p>"] if name in explanation.peers else []
+        inside = [f"<p style='margin:4px 0'>{_text(each)}</p>" for each in _reasons(explanation, replicas, backups)]
+        inside += [f"<p style='margin:4px 0'>{_text(each)}</p>" for each in _losses(explanation, name)]
         if accepted:
             inside.append(f"<p style='margin:4px 0;{SOFT}'>accepted by {_text(', '.join(accepted))}</p>")
         inside += _bars(explanation, dropped)
@@ -66,6 +72,26 @@ def _operators(explanation: Reasons) -> str:
             f"<div style='margin:2px 0 8px 1.4em'>{''.join(inside)}</div></details>"
         )
     return "".join(rows)
+
+
+def _backups(explanation: Reasons, operator: str) -> list[str]:
+    return [] if explanation.replicated is None else list(explanation.replicated.backups.get(operator, ()))
+
+
+def _reasons(explanation: Reasons, replicas: list[str], backups: list[str]) -> Iterable[str]:
+    """Why the replicas of an operator are where they are."""
+    for name in replicas:
+        begin = f"{name} at {explanation.where(name)}: " if len(replicas) > 1 else ""
+        yield f"{begin}{explanation.why(name)}"
+        yield from (f"backup at {peer}: {explanation.why_replica(name, peer)}" for peer in backups)
+
+
+def _losses(explanation: Reasons, operator: str) -> Iterable[str]:
+    """The active replicas that an operator has lost."""
+    for lost in explanation.replicas_lost:
+        gone = [name for name in lost.operators if original(name) == operator]
+        if gone:
+            yield f"lost: {', '.join(gone)} at {lost.at}: {lost.reason}"
 
 
 def _bars(explanation: Reasons, dropped: list[ProbeDropped]) -> Iterable[str]:
@@ -96,13 +122,21 @@ def _graphs(explanation: Reasons) -> str:
     """All complete graphs by φ, folded."""
     if not explanation.graphs:
         return ""
-    chosen = explanation.selected.peers if explanation.selected is not None else None
-    ranked = sorted(explanation.graphs, key=lambda graph: (graph.peers != chosen, graph.phi or math.inf))
+    selected = explanation.selected
+    chosen = selected.peers if selected is not None else None
+    graphs = list(explanation.graphs)
+    if selected is not None and all(graph.peers != chosen for graph in graphs):  # replicas were placed after it
+        graphs.append(
+            GraphEvaluated(
+                selected.time, selected.peer, selected.subject, selected.peers, selected.phi, selected.delay_s
+            )
+        )
+    ranked = sorted(graphs, key=lambda graph: (graph.peers != chosen, graph.phi or math.inf))
     rows = []
     for graph in ranked[:MOST_GRAPHS]:
         phi = "-" if graph.phi is None else f"{graph.phi:.4g}"
         verdict = "set up" if graph.peers == chosen else graph.unqualified or "qualified"
-        where = ", ".join(f"{operator} {peer}" for operator, peer in graph.peers.items())
+        where = _where(graph.peers)
         cells = "".join(f"<td style='text-align:left;vertical-align:top'>{_text(text)}</td>"
                         for text in (phi, seconds(graph.delay_s), verdict, where))  # fmt: skip
         rows.append(f"<tr>{cells}</tr>")
@@ -110,6 +144,14 @@ def _graphs(explanation: Reasons) -> str:
     more = f"<p>and {len(ranked) - MOST_GRAPHS} more</p>" if len(ranked) > MOST_GRAPHS else ""
     table = f"<table><thead><tr>{head}</tr></thead><tbody>{''.join(rows)}</tbody></table>{more}"
     return _folded(f"{counted(len(ranked), 'complete graph')}, by φ", table)
+
+
+def _where(peers: Mapping[str, str]) -> str:
+    """Operators with their peers; the active replicas of one together."""
+    together: dict[str, list[str]] = {}
+    for name, peer in peers.items():
+        together.setdefault(original(name), []).append(peer)
+    return ", ".join(f"{operator} {' and '.join(found)}" for operator, found in together.items())
 
 
 def _folded(title: str, content: str) -> str:

@@ -17,7 +17,7 @@ from __future__ import annotations
 import contextlib
 import threading
 import time
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from html import escape
 from importlib import resources
 from pathlib import Path
@@ -154,14 +154,18 @@ class PlanEditor(StillView):
         """The application that was submitted last; None before."""
         return self._running[-1].followed.application if self._running else None
 
-    def apply(self, *operations: Operation | Mapping[str, Any], gesture: str = "") -> None:
+    def apply(
+        self,
+        *operations: Operation | Mapping[str, Any] | Sequence[Operation | Mapping[str, Any]],
+        gesture: str = "",
+    ) -> None:
         """Apply operations to the plan, as one gesture: all of them or, if one cannot be applied, none.
 
         Parameters
         ----------
         operations
             Operations of :mod:`synergy_nb.editing.operations`, or mappings such as
-            ``{"op": "set", "operator": "filter", "field": "where", "value": "bytes > 40"}``.
+            ``{"op": "set", "operator": "filter", "field": "where", "value": "bytes > 40"}``, or lists of them.
         gesture
             Name of the gesture in the history. Default: what the first operation does.
 
@@ -170,7 +174,8 @@ class PlanEditor(StillView):
         EditError
             If one cannot be applied; it holds all problems.
         """
-        wanted = parse_operations(operations)
+        flat = [one for each in operations for one in (each if isinstance(each, (list, tuple)) else [each])]
+        wanted = parse_operations(flat)
         with self._changing():
             self._document.apply_all(wanted, gesture)
 

@@ -7,7 +7,7 @@ from typing import Any, Final
 
 from synergy_nb.plan.declaration import OWN_WINDOW, Declaration, Example, Flow, Parameter
 from synergy_nb.plan.parameter_types import CALLS, NAME, POSITIVE, WINDOW, columns
-from synergy_nb.plan.schemas import Derivation, Schema, grouping_columns, own_window
+from synergy_nb.plan.schemas import UNKNOWN, Derivation, Schema, grouping_columns, own_window
 
 __all__ = ["AGGREGATE", "COUNT"]
 
@@ -25,6 +25,8 @@ def _aggregate(it: Derivation) -> Schema:
                 it.wrong(f"values.{name}", text, "a value with a type, such as CAST(NULL AS int)")
             elif "half_life" in it.params and _decays(texts[name]):
                 columns[name] = "float"
+        elif name not in columns:
+            columns[name] = UNKNOWN
     it.rewrite("values", texts)
     it.window = it.params.get("window")
     return it.output("values", columns, windowed=True)

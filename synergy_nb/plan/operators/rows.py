@@ -6,7 +6,7 @@ from typing import Final
 
 from synergy_nb.plan.declaration import Declaration, Example, Parameter
 from synergy_nb.plan.parameter_types import CONDITION, DURATION, EXPRESSIONS, FRACTION, NAME, integer
-from synergy_nb.plan.schemas import Derivation, Schema, is_windowed
+from synergy_nb.plan.schemas import UNKNOWN, Derivation, Schema, is_windowed
 from synergy_nb.plan.units import format_fraction
 
 __all__ = ["DELAY", "FILTER", "PROJECT", "SAMPLE"]
@@ -44,6 +44,7 @@ def _project(it: Derivation) -> Schema:
     for name, text in it.params.get("columns", {}).items():
         found = it.expression(f"columns.{name}", text)
         if found is None:
+            kinds[name] = UNKNOWN
             continue
         texts[name], kinds[name] = found
         if kinds[name] == "null":

@@ -30,12 +30,9 @@ class View {
       ["change:document", () => this.editor.received()],
       ["change:catalogue", () => {
         this.editor.readCatalogue();
-        this.draw();
+        this.editor.changed();
       }],
-      ["change:live", () => {
-        this.editor.live = model.get("live") ?? null;
-        this.draw();
-      }],
+      ["change:live", () => this.editor.follow(model.get("live") ?? null)],
       ["msg:custom", (content) => (content.type === "export" ? this.export(content) : this.editor.reply(content))],
     ];
     for (const [name, listener] of this.listeners) model.on(name, listener);
@@ -51,7 +48,7 @@ class View {
     if (family === this.family) return;
     this.family = family;
     this.scene.ruler = new Ruler(family);
-    this.draw();
+    this.editor.changed();
   }
 
   // Drawn with the next frame, but at once where the focus is to move: the next key is for what gets it.

@@ -1,5 +1,6 @@
 // The whole view: bar, palette, canvas, side with form and text, and the line that says how things are.
 import { Component } from "preact";
+import { memo } from "preact/compat";
 import { Canvas } from "./canvas.js";
 import { Form } from "./form.js";
 import { historyKey, KEYS } from "./keys.js";
@@ -14,13 +15,17 @@ const PANES = [
   ["python", "Python"],
 ];
 
+// What shows nothing of what runs is drawn again only if something else has changed.
+const Settled = memo(({ children }) => children, (one, other) => one.at === other.at);
+
 const count = (number, word) => `${number} ${word}${number === 1 ? "" : "s"}`;
 
 function Bar({ editor, save }) {
   const { document, catalogue } = editor;
   const wrong = document.problems?.length ?? 0;
+  const started = document.operators.length > 0;
   const running = Boolean(document.running);
-  const idle = wrong > 0 || !document.operators.length; // a button that is disabled would lose the focus
+  const idle = wrong > 0 || !started; // a button that is disabled would lose the focus
   return (
     <header class="bar">
       <h2>{document.name || "plan"}</h2>
@@ -40,7 +45,10 @@ function Bar({ editor, save }) {
             </button>
           ))}
         </span>
-        <span class="joined" role="group" aria-label="picture">
+        <span class="joined" role="group" aria-label="canvas">
+          <button type="button" aria-pressed={editor.selecting} title="A drag on the canvas selects operators (or Shift and drag)" onClick={() => editor.toggleSelecting()}>
+            Select
+          </button>
           <button type="button" title="All of the plan (0)" onClick={() => editor.canvas?.fit()}>
             Fit
           </button>
@@ -52,7 +60,7 @@ function Bar({ editor, save }) {
           </button>
         </span>
         {document.file && (
-          <button type="button" aria-disabled={document.saved} title={document.saved ? `Saved in ${document.file}` : `Save in ${document.file} (Ctrl+S)`} onClick={() => document.saved || editor.save()}>
+          <button type="button" aria-disabled={document.saved} title={document.saved ? `Saved in ${document.file}` : `Save in ${document.isNew ? "the new file " : ""}${document.file} (Ctrl+S)`} onClick={() => document.saved || editor.save()}>
             Save
           </button>
         )}
@@ -65,7 +73,7 @@ function Bar({ editor, save }) {
           </button>
         )}
         {catalogue.cluster && (!running || document.draft) && (
-          <button type="button" class="main" aria-disabled={idle} title={wrong ? "A plan with problems cannot run" : "Run this plan"} onClick={() => idle || editor.submit()}>
+          <button type="button" class="main" aria-disabled={idle} title={wrong ? "A plan with problems cannot run" : "Run this plan"} onClick={() => (!idle ? editor.submit() : started && editor.showProblems())}>
             {running ? "Submit as new" : "Submit"}
           </button>
         )}
@@ -136,17 +144,18 @@ function Status({ editor }) {
   const { document, edits, note, live } = editor;
   const wrong = document.operators.length || document.readable === false ? (document.problems ?? []) : []; // an empty plan is no mistake
   const late = edits.pending.length;
-  const first = wrong[0];
+  const due = wrong.filter((each) => editor.due.has(each)).length;
   return (
     <footer class="status">
       {wrong.length ? (
-        <button type="button" class="bad" onClick={() => (first.operator ? editor.openForm(first.operator, first.field?.split(".")[0]) : editor.showPlan())}>
-          ▲ {count(wrong.length, "problem")}
+        <button type="button" class={wrong.length > due ? "bad" : "due"} onClick={() => editor.showProblems()}>
+          {wrong.length > due ? `▲ ${count(wrong.length - due, "problem")}` : `… ${due} to do`}
         </button>
       ) : (
         document.operators.length > 0 && !late && <span class="good">✓ valid</span>
       )}
       <span class="soft">{count(document.operators.length, "operator")}</span>
+      {document.isNew && <span class="soft">new file {document.file}: not written before you save</span>}
       {late > 0 && <span class="late">◌ {count(late, "change")} not checked yet</span>}
       {live && <span class={live.tone === "bad" ? "bad" : "soft"}>{[live.state, live.sentence].filter(Boolean).join(": ")}</span>}
       {edits.failed && <span class="bad">▲ no kernel: run the cell again</span>}
@@ -165,15 +174,12 @@ export class App extends Component {
     this.state = { dropping: null };
   }
 
-  // An operator of the palette is over the canvas, or was dropped there.
-  drag = (kind, event, dropped = null) => {
-    const { editor } = this.props;
-    const place = editor.canvas?.dropAt(event) ?? null;
-    if (dropped === null) return this.setState({ dropping: { kind, place, x: event.clientX, y: event.clientY } });
+  // Something is dragged over the canvas, or was dropped there, by `drop(place)`.
+  drag = ({ words, drop }, event, dropped = null) => {
+    const place = this.props.editor.canvas?.dropAt(event) ?? null;
+    if (dropped === null) return this.setState({ dropping: { words, place, x: event.clientX, y: event.clientY } });
     this.setState({ dropping: null });
-    if (!dropped || !place) return;
-    if (place.link) editor.add(kind, { between: place.link });
-    else editor.add(kind, { between: null, after: place.node ?? null });
+    if (dropped && place) drop(place);
   };
 
   render({ editor, scene, now, save, hint, flow }) {
@@ -184,12 +190,14 @@ export class App extends Component {
     const running = live && Object.keys(live.peers ?? {}).length > 0;
     return (
       <div class={`frame${document.draft ? " drafted" : ""}`} onKeyDown={(event) => event.target.matches("input, textarea, select") || event.defaultPrevented || historyKey(editor, event)}>
-        <Bar editor={editor} save={save} />
-        <Palette editor={editor} drag={this.drag} />
-        <Draft document={document} />
+        <Settled at={editor.settled}>
+          <Bar editor={editor} save={save} />
+          <Palette editor={editor} drag={this.drag} />
+          <Draft document={document} />
+        </Settled>
         <div class={`work${pane ? ` with-${pane}` : ""}`}>
           <div class="board">
-            <Canvas editor={editor} scene={scene} places={places} dropping={dropping} hint={hint} flow={flow} moving={scene.moving(now)} />
+            <Canvas editor={editor} scene={scene} places={places} dropping={dropping} drag={this.drag} hint={hint} flow={flow} moving={scene.moving(now)} />
             {!document.operators.length && <Empty editor={editor} />}
             {editor.sample && <Sample editor={editor} scene={scene} />}
             <Cost editor={editor} />
@@ -211,9 +219,11 @@ export class App extends Component {
           </div>
           {pane && (
             <aside class="side" aria-label={PANES.find(([name]) => name === pane)[1]}>
-              {pane === "form" && <Form editor={editor} />}
-              {pane === "yaml" && <YamlPane editor={editor} />}
-              {pane === "python" && <PythonPane editor={editor} />}
+              <Settled at={editor.settled}>
+                {pane === "form" && <Form editor={editor} />}
+                {pane === "yaml" && <YamlPane editor={editor} />}
+                {pane === "python" && <PythonPane editor={editor} />}
+              </Settled>
             </aside>
           )}
         </div>
@@ -229,7 +239,7 @@ export class App extends Component {
         </p>
         {dropping && (
           <span class="dragged" aria-hidden="true" style={{ left: `${dropping.x}px`, top: `${dropping.y}px` }}>
-            {dropping.kind}
+            {dropping.words}
           </span>
         )}
       </div>

@@ -5,7 +5,9 @@ import { portShifts } from "./describe.js";
 import { nearestLine, path } from "./geometry.js";
 import { canvasKey } from "./keys.js";
 import { LineView } from "./line.js";
+import { marquee } from "./marquee.js";
 import { NodeView } from "./node.js";
+import { pressed } from "./palette.js";
 
 const LIB = "synergy";
 const RADIUS = 26; // pixels within which a dragged line takes a port
@@ -18,6 +20,7 @@ export class Canvas extends Component {
     super(props);
     this.drag = null; // the line that is being dragged from a port
     this.view = { x: ROOM, y: ROOM, zoom: 1 };
+    this.selecting = false; // a rectangle or a drag has just ended, and its click is to come
     this.own = false; // somebody has moved or zoomed it
     this.fitted = "";
   }
@@ -57,9 +60,14 @@ export class Canvas extends Component {
       selectionOnDrag: false,
       paneClickDistance: 3,
     });
-    this.sizes = new ResizeObserver(() => this.fit(false));
+    this.room = [this.pane.clientWidth, this.pane.clientHeight]; // read here alone, as reading has the page laid out
+    this.sizes = new ResizeObserver(() => {
+      this.room = [this.pane.clientWidth, this.pane.clientHeight];
+      this.fit(false);
+    });
     this.sizes.observe(this.pane);
     this.pane.addEventListener("wheel", this.wheel, { passive: false, capture: true });
+    marquee(this);
     editor.canvas = this;
     this.fit(false);
   }
@@ -94,7 +102,7 @@ export class Canvas extends Component {
   // Shows all of the picture, or, where it would be too small, the operator at which people are.
   fit(always = true) {
     const { scene, editor } = this.props;
-    const { clientWidth: width, clientHeight: height } = this.pane;
+    const [width, height] = this.room;
     if (!width || !scene.target) return;
     const [wide, high] = scene.target.size;
     const key = [width, height, wide, high].join();
@@ -257,11 +265,26 @@ export class Canvas extends Component {
   pointerDown = (event) => {
     if (event.button > 0) return;
     const handle = event.target.closest?.(".synergy-flow__handle");
-    if (handle) this.startConnection(event, handle);
+    if (handle) return this.startConnection(event, handle);
+    const id = event.target.closest?.("[data-node]")?.dataset.node;
+    if (id !== undefined) this.press(event, id);
   };
+
+  // A drag of operators: their places are automatic, but they can be dropped on a line.
+  press(event, id) {
+    const { editor, drag } = this.props;
+    const ids = editor.movedWith(id);
+    const drop = ({ link, free, node }) => {
+      if (link) editor.move(ids, link);
+      else if (free || !ids.includes(node)) editor.tell("soft", "Places are automatic; dropped on a line, operators go there.");
+    };
+    const words = ids.length > 1 ? `move ${ids.length} operators` : `move ${id}`;
+    pressed(event, (...moved) => drag({ words, drop }, ...moved), (dragged) => (this.selecting = dragged));
+  }
 
   click = (event) => {
     const { editor } = this.props;
+    if (this.selecting) return;
     const node = event.target.closest("[data-node]")?.dataset.node;
     const line = event.target.closest("[data-from]")?.dataset;
     if (node !== undefined) {
@@ -331,12 +354,14 @@ export class Canvas extends Component {
 
   render({ editor, scene, places, dropping }) {
     const { connecting, selected, link } = editor;
-    const aim = connecting && connecting.targets[connecting.index];
+    const target = connecting && connecting.targets[connecting.index];
+    const aim = connecting?.moves ? null : target;
+    const goal = dropping?.place?.link ?? (connecting?.moves ? target : null); // the line that is aimed at
     const first = editor.current ?? scene.shown[0]?.id;
     const drop = dropping?.place;
     const { x, y, zoom } = this.view;
     return (
-      <div class="pane" ref={(element) => (this.pane = element)}>
+      <div class={`pane${editor.selecting ? " selecting" : ""}`} ref={(element) => (this.pane = element)}>
         <svg
           class={`canvas${connecting || this.drag ? " connecting" : ""}`}
           ref={(element) => (this.svg = element)}
@@ -361,14 +386,13 @@ export class Canvas extends Component {
                 line={line}
                 points={places.edges.get(line.key)}
                 selected={link?.from === line.from && link?.to === line.to && link?.port === line.port}
-                aimed={drop?.link && drop.link.from === line.from && drop.link.to === line.to && drop.link.port === line.port}
+                aimed={goal && goal.from === line.from && goal.to === line.to && goal.port === line.port}
               />
             ))}
             {scene.shown.map((shown) => (
               <NodeView
                 key={editor.identity(shown.id)}
                 shown={shown}
-                signature={JSON.stringify(shown)}
                 place={places.nodes.get(shown.id)}
                 state={[selected.has(shown.id) && "selected", drop?.node === shown.id && "aimed", connecting?.from === shown.id && "starting"].filter(Boolean).join(" ")}
                 words={scene.words.get(shown.id)}
@@ -382,6 +406,7 @@ export class Canvas extends Component {
             {aim && this.aimLine(connecting.from, aim, places)}
           </g>
         </svg>
+        <div class="rectangle" hidden ref={(element) => (this.rectangle = element)} />
       </div>
     );
   }

@@ -1,5 +1,6 @@
 // What is drawn of an operator and of a line: their words and sizes. The canvas, the exported picture and screen readers
 // share it.
+import { dueWords } from "./due.js";
 import { keyOf } from "./layout.js";
 import { plain, read } from "./yaml.js";
 
@@ -90,7 +91,9 @@ export function describe(editor, operator, ruler) {
   const { document, live, checking, cost } = editor;
   const { id, kind } = operator;
   const ports = editor.portsOf(operator);
-  const problems = editor.problemsOf(id);
+  const own = editor.problemsOf(id);
+  const problems = own.filter((each) => !editor.due.has(each));
+  const due = problems.length ? [] : own;
   const running = live && !document.draft?.added?.includes(id) ? live : null;
   const peer = running?.peers?.[id] ?? null;
   const draft = document.draft;
@@ -133,6 +136,7 @@ export function describe(editor, operator, ruler) {
     change,
     problems: problems.length,
     problem: problems.map((each) => each.message ?? each.expected ?? "").join("\n"),
+    due: due.map(dueWords).join(", "),
     unchecked: editor.edits.unchecked.has(id),
     ports: ports.map((name, port) => ({ name, taken: operator.inputs[port] !== undefined })),
     output: editor.hasOutput(operator),
@@ -155,6 +159,7 @@ export function aloud(shown, operator) {
   if (shown.spark) parts.push("on Spark");
   if (shown.change) parts.push(shown.change === "new" ? "new in this draft" : `${shown.change} in this draft`);
   if (shown.problems) parts.push(shown.problem);
+  if (shown.due) parts.push(`to do: ${shown.due}`);
   if (shown.unchecked) parts.push("not checked yet");
   return parts.filter(Boolean).join(", ");
 }

@@ -1,5 +1,7 @@
 // The state of one view, and what people can do to it. Nothing here draws: `changed` asks for it.
+import { Due, dueWords } from "./due.js";
 import { Edits } from "./edits.js";
+import { chainOf, linesFor, moveOperations } from "./moving.js";
 import { columnsFor, isBehind, mostInputs, operatorOf, readersOf, unique } from "./operations.js";
 import * as yaml from "./yaml.js";
 
@@ -9,7 +11,9 @@ const QUIET = 60; // characters of a value that is read aloud
 export class Editor {
   constructor(model, copy, changed) {
     this.model = model;
-    this.changed = changed;
+    this.edition = 0; // grows with every change
+    this.settled = 0; // and with all but those of what runs, of which there are ten a second
+    this.draw = changed;
     this.kinds = new Map();
     this.edits = new Edits((message) => model.send(message), copy, this.kinds);
     this.waiting = new Map(); // requests by id, for their replies
@@ -18,7 +22,9 @@ export class Editor {
     this.link = null; // the line that is selected: {from, to, port}
     this.pane = "form";
     this.identities = new Map(); // of operators that were renamed here: the name that they had first
-    this.connecting = null; // a connection that begins at an operator: {from, targets, index}
+    this.due = new Due(this);
+    this.connecting = null; // what is to be connected or moved: {from, targets, index, words, finish}
+    this.selecting = false; // a drag on the empty canvas selects what is within it
     this.checking = false;
     this.cost = null;
     this.sample = null;
@@ -31,6 +37,21 @@ export class Editor {
     this.readCatalogue();
     this.edits.document(model.get("document"));
     this.live = model.get("live") ?? null;
+  }
+
+  changed() {
+    this.edition++;
+    this.settled++;
+    this.draw();
+  }
+
+  // What runs has changed: canvas, marks and status are drawn.
+  follow(live) {
+    const first = this.live === null || live === null;
+    this.live = live;
+    if (first) return this.changed();
+    this.edition++;
+    this.draw();
   }
 
   // -- the kernel ----------------------------------------------------------------------------------------------------
@@ -58,7 +79,10 @@ export class Editor {
       if (done && problem) this.tell("bad", `Not done: ${done.label}. ${words(problem)}`);
       if (done?.yaml && problem) this.rejected = done.yaml; // what was typed is not lost
       for (const [wanted, given] of Object.entries(content.ids ?? {}))
-        if (done && wanted !== given && this.selected.has(wanted)) this.select(given);
+        if (done && wanted !== given) {
+          if (this.due.fresh.has(wanted)) this.due.added(given);
+          if (this.selected.has(wanted)) this.select(given);
+        }
       this.changed();
       return;
     }
@@ -93,9 +117,10 @@ export class Editor {
     const now = after.problems ?? [];
     const count = now.length;
     if (before && JSON.stringify(before.problems ?? []) === JSON.stringify(now)) return;
-    const first = now[0];
+    const first = now.find((each) => !this.due.has(each));
     const where = first ? [first.operator, first.field].filter(Boolean).join(", ") : "";
-    if (count) this.say(`${count} ${count === 1 ? "problem" : "problems"}. ${where ? `${where}: ` : ""}${words(first)}`);
+    if (count && !first) this.say(`To do: ${now.map((each) => `${each.operator ? `${each.operator}, ` : ""}${each.operator ? dueWords(each) : "a sink"}`).join("; ")}.`);
+    else if (count) this.say(`${count} ${count === 1 ? "problem" : "problems"}. ${where ? `${where}: ` : ""}${words(first)}`);
     else if ((before?.problems ?? []).length) this.say("No problems any more.");
   }
 
@@ -185,6 +210,13 @@ export class Editor {
     this.changed();
   }
 
+  // The keyboard goes to an operator; what is selected stays.
+  goTo(id) {
+    this.current = id;
+    this.wantsFocus = { node: id };
+    this.changed();
+  }
+
   selectLink(link) {
     this.selected.clear();
     this.link = link;
@@ -195,7 +227,27 @@ export class Editor {
   selectAll() {
     this.selected = new Set(this.document.operators.map(({ id }) => id));
     this.link = null;
-    this.say(`${this.selected.size} operators selected.`);
+    this.saySelection();
+  }
+
+  // Those within a rectangle, and those that were selected before it.
+  selectWithin(kept, ids) {
+    const next = new Set([...kept, ...ids]);
+    if (next.size === this.selected.size && [...next].every((id) => this.selected.has(id))) return;
+    this.selected = next;
+    this.current = ids.at(-1) ?? this.current;
+    this.link = null;
+    this.changed();
+  }
+
+  saySelection() {
+    const count = this.selected.size;
+    this.say(count === 1 ? `${[...this.selected][0]} selected.` : `${count} operators selected.`);
+  }
+
+  toggleSelecting() {
+    this.selecting = !this.selecting;
+    this.say(this.selecting ? "A drag on the canvas selects." : "A drag on the canvas moves it.");
   }
 
   clear() {
@@ -235,6 +287,7 @@ export class Editor {
     const operator = unique(this.document.operators, kind);
     const takes = mostInputs(this.kinds, kind) > 0;
     const fields = this.firstFields(kind);
+    this.due.added(operator);
     if (between && takes && kind !== "sink") {
       this.do(`add ${operator}`, [{ op: "insert", kind, operator, fields, between }], `Added ${operator} between ${between.from} and ${between.to}.`);
     } else {
@@ -281,38 +334,19 @@ export class Editor {
     this.do(`connect ${from} to ${to}`, [{ op: "connect", from, to, port }]);
   }
 
-  // `c`: arrows choose among the ports that the operator can be connected to.
-  startConnection(from) {
-    const source = this.operator(from);
-    if (!source || !this.hasOutput(source)) return this.tell("bad", `${from} has no output.`);
-    const targets = this.document.operators
-      .filter(({ id }) => this.canConnect(from, id))
-      .flatMap((target) => this.portsOf(target).map((name, port) => ({ id: target.id, port, name, taken: target.inputs[port] ?? null })))
-      .filter(({ taken, port, id }) => taken !== from && port <= this.operator(id).inputs.length);
-    if (!targets.length) return this.tell("bad", `There is nothing that ${from} could be connected to.`);
-    const free = targets.findIndex(({ taken }) => taken === null);
-    this.connecting = { from, targets, index: Math.max(free, 0) };
-    this.sayTarget("Connect. Arrows choose, Enter connects, Escape does not. ");
+  // The operators that are moved together with one.
+  movedWith(id) {
+    return this.selected.has(id) ? [...this.selected] : [id];
   }
 
-  moveConnection(step) {
-    const { targets, index } = this.connecting;
-    this.connecting = { ...this.connecting, index: (index + step + targets.length) % targets.length };
-    this.sayTarget();
-  }
-
-  sayTarget(before = "") {
-    const { targets, index } = this.connecting;
-    const { id, port, name, taken } = targets[index];
-    const which = targets.filter((each) => each.id === id).length > 1 ? `, ${name || `input ${port + 1}`}` : "";
-    this.canvas?.reveal(id);
-    this.say(`${before}To ${id}${which}${taken ? `, instead of ${taken}` : ""}: ${index + 1} of ${targets.length}.`);
-  }
-
-  finishConnection() {
-    const { from, targets, index } = this.connecting;
-    this.connect(from, targets[index].id, targets[index].port);
-    this.wantsFocus = { node: from };
+  move(ids, link) {
+    const chain = chainOf(this.document, this.kinds, ids);
+    if (typeof chain === "string") return this.tell("bad", chain);
+    if (!linesFor(this.document, chain).some(({ to, port }) => to === link.to && port === link.port)) return this.tell("soft", "It is at that line already.");
+    const what = chain.length > 1 ? `${chain.length} operators` : chain[0].id;
+    this.do(`move ${what}`, moveOperations(this.document, chain, link), `Moved ${chain.map(({ id }) => id).join(", ")} between ${link.from} and ${link.to}.`);
+    this.selected = new Set(ids);
+    this.wantsFocus = { node: chain[0].id };
     this.changed();
   }
 
@@ -332,6 +366,7 @@ export class Editor {
 
   set(operator, field, value) {
     if ((this.operator(operator)?.fields[field] ?? null) === value) return;
+    this.due.filled(operator, field);
     const said = value === null ? `Removed ${field} of ${operator}.` : `${field} of ${operator}: ${value.slice(0, QUIET)}.`;
     this.do(`change ${field} of ${operator}`, [{ op: "set", operator, field, value }], said);
   }
@@ -343,30 +378,6 @@ export class Editor {
 
   setName(value) {
     if (value.trim() && value.trim() !== this.document.name) this.do("rename the plan", [{ op: "name", value: value.trim() }]);
-  }
-
-  // The nearest name instead of the wrong one, wherever it is in the field.
-  mend({ operator, field, value, nearest }) {
-    const [name] = (field ?? "").split(".");
-    if (!operator) {
-      const own = field.replace(/^qos\./, "");
-      return this.setQos(own, this.document.qos?.[own]?.replaceAll(value, nearest) ?? nearest);
-    }
-    const found = this.operator(operator);
-    if (!found) return;
-    if (name === "input" || name === "inputs") {
-      const port = Math.max(found.inputs.indexOf(value), 0);
-      return this.do(`connect ${nearest} to ${operator}`, [{ op: "connect", from: nearest, to: operator, port }]);
-    }
-    if (found.fields[name] === undefined && found.fields[value] !== undefined)
-      return this.do(`rename ${value} of ${operator}`, [
-        { op: "set", operator, field: value, value: null },
-        { op: "set", operator, field: nearest, value: found.fields[value] },
-      ]);
-    const before = found.fields[name] ?? "";
-    const word = new RegExp(`(?<![\\w])${value.replace(/[.*+?^${}()|[\]\\]/g, "\\$&")}(?![\\w])`, "g");
-    const after = yaml.plain(before) === value || !word.test(before) ? yaml.text(nearest) : before.replace(word, nearest);
-    this.set(operator, name, after);
   }
 
   undo(type = "undo") {
@@ -449,7 +460,17 @@ export class Editor {
     this.ask({ type: "save" }, ({ path, error }) => this.tell(error ? "bad" : "soft", error ? words(error) : `Saved in ${path}.`));
   }
 
+  // What is still to fill in are problems from now on; opens the first.
+  showProblems() {
+    this.due.end();
+    const first = this.document.problems?.[0];
+    if (!first) return this.changed();
+    if (first.operator) this.openForm(first.operator, first.field?.split(".")[0]);
+    else this.showPlan();
+  }
+
   check() {
+    this.due.end();
     this.checking = !this.checking;
     this.cost = null;
     if (!this.checking) return this.say("Expected rates and loads are hidden.");

@@ -1,8 +1,11 @@
 // The form at the side: the fields of the operator that is selected, or of the plan.
 import { Component } from "preact";
+import { startMove } from "./aims.js";
+import { dueWords } from "./due.js";
 import { briefly, words } from "./editor.js";
 import { Field, plainDefault } from "./fields.js";
 import { Combo } from "./combo.js";
+import { mend } from "./mend.js";
 import { operatorOf } from "./operations.js";
 
 const WIDE = new Set(["columns", "order", "calls", "expressions", "column types"]); // their fields are below their names
@@ -20,7 +23,7 @@ export function Wrong({ id, problems, editor }) {
           </span>
           <span>{briefly(problem)}</span>
           {problem.nearest && (
-            <button type="button" class="mend" onClick={() => editor.mend(problem)}>
+            <button type="button" class="mend" onClick={() => mend(editor, problem)}>
               did you mean <b>{problem.nearest}</b>?
             </button>
           )}
@@ -41,7 +44,9 @@ const helpOf = ({ help = "", unit, range, required, default: given }) => {
 };
 
 function Row({ parameter, value, commit, problems, columns, editor, prefix, told }) {
-  const own = problems.filter(({ field }) => field === parameter.name || field?.startsWith(`${parameter.name}.`));
+  const all = problems.filter(({ field }) => field === parameter.name || field?.startsWith(`${parameter.name}.`));
+  const own = all.filter((each) => !editor.due.has(each));
+  const due = all.length > own.length;
   const id = `${prefix}-${parameter.name}`;
   return (
     <div class={`row${own.length ? " bad" : ""}${WIDE.has(parameter.type) ? " wide" : ""}`} data-row={parameter.name} onFocusIn={() => told(parameter)}>
@@ -54,12 +59,18 @@ function Row({ parameter, value, commit, problems, columns, editor, prefix, told
         value={value ?? null}
         commit={commit}
         label={parameter.name.replace(/_/g, " ")}
-        described={own.length ? `${id}-wrong` : undefined}
+        described={own.length || due ? `${id}-wrong` : undefined}
         wrong={own.length > 0}
         problems={own}
         columns={columns}
       />
-      <Wrong id={`${id}-wrong`} problems={own} editor={editor} />
+      {due && !own.length ? (
+        <span class="due" id={`${id}-wrong`}>
+          to fill in
+        </span>
+      ) : (
+        <Wrong id={`${id}-wrong`} problems={own} editor={editor} />
+      )}
     </div>
   );
 }
@@ -124,7 +135,7 @@ export class Form extends Component {
     return (
       <div class="form" ref={(element) => (this.root = element)} onKeyDown={this.pressed}>
         <div class="scroll" key={operator ? editor.identity(operator.id) : ""}>
-          {operator ? this.operator(operator) : this.plan()}
+          {operator ? this.operator(operator) : editor.selected.size > 1 ? this.several() : this.plan()}
         </div>
         <p class="told">{told ? helpOf(told) : operator ? firstSentence(editor.kinds.get(operator.kind)?.help ?? "") : "A field is checked when you leave it."}</p>
       </div>
@@ -157,7 +168,9 @@ export class Form extends Component {
         told={this.told}
       />
     );
-    const loose = problems.filter(({ field }) => ![...known, ...unknown].some((name) => field === name || field?.startsWith(`${name}.`)));
+    const others = problems.filter(({ field }) => ![...known, ...unknown].some((name) => field === name || field?.startsWith(`${name}.`)));
+    const loose = others.filter((each) => !editor.due.has(each));
+    const due = others.filter((each) => editor.due.has(each));
     return (
       <div class="fields">
         <div class="heading">
@@ -165,6 +178,7 @@ export class Form extends Component {
           <span class="kind">{operator.kind}</span>
         </div>
         <Wrong id="operator-wrong" problems={loose} editor={editor} />
+        {due.length > 0 && <p class="due">To do: {due.map(dueWords).join(", ")}</p>}
         {this.inputs(operator, document)}
         {first.map(row)}
         {unknown.map((name) => (
@@ -190,6 +204,37 @@ export class Form extends Component {
             Sample rows
           </button>
           <button type="button" onClick={() => editor.select(operator.id) ?? editor.remove()}>
+            Remove
+          </button>
+        </div>
+      </div>
+    );
+  }
+
+  // Several operators: what can be done with all of them.
+  several() {
+    const { editor } = this.props;
+    const ids = editor.document.operators.map(({ id }) => id).filter((id) => editor.selected.has(id));
+    return (
+      <div class="fields">
+        <div class="heading several">
+          <b>{ids.length} operators</b>
+          <span class="kind">selected</span>
+        </div>
+        <ul>
+          {ids.map((id) => (
+            <li key={id}>
+              <button type="button" onClick={() => editor.openForm(id)}>
+                {id}
+              </button>
+            </li>
+          ))}
+        </ul>
+        <div class="actions">
+          <button type="button" onClick={() => startMove(editor, editor.current)} title="Arrows choose the line, Enter moves (m)">
+            Move to a line
+          </button>
+          <button type="button" onClick={() => editor.remove()}>
             Remove
           </button>
         </div>
@@ -242,6 +287,7 @@ export class Form extends Component {
     const empty = !document.operators.length && document.readable !== false;
     const loose = empty ? [] : problems.filter(({ field }) => !known.has(field.split(".")[0]));
     const others = (document.problems ?? []).filter(({ operator }) => operator);
+    const missing = loose.filter((each) => editor.due.has(each)); // a sink
     const [first, rest] = this.split("", editor.catalogue.qos, [], document.qos ?? {}, problems);
     const row = (parameter) => (
       <Row
@@ -262,7 +308,8 @@ export class Form extends Component {
           <Combo name="name" value={document.name ?? ""} label="name of the plan" placeholder="plan" commit={(name) => editor.setName(name)} />
           <span class="kind">plan</span>
         </div>
-        <Wrong id="plan-wrong" problems={loose} editor={editor} />
+        <Wrong id="plan-wrong" problems={loose.filter((each) => !missing.includes(each))} editor={editor} />
+        {missing.length > 0 && <p class="due">To do: add a sink</p>}
         <p class="about">Quality of service that the results need:</p>
         {first.map(row)}
         {rest.length > 0 && (
@@ -274,11 +321,11 @@ export class Form extends Component {
         {others.length > 0 && (
           <ul class="all">
             {others.map((problem, index) => (
-              <li key={index}>
+              <li key={index} class={editor.due.has(problem) ? "due" : ""}>
                 <button type="button" onClick={() => editor.openForm(problem.operator, problem.field?.split(".")[0])}>
                   {[problem.operator, problem.field].filter(Boolean).join(", ")}
                 </button>{" "}
-                {words(problem)}
+                {editor.due.has(problem) ? dueWords(problem) : words(problem)}
               </li>
             ))}
           </ul>

@@ -1,4 +1,5 @@
 // The canvas by keyboard, and the guard that keeps keys from the notebook around it.
+import { dropAim, nextAim, startConnection, startMove, takeAim } from "./aims.js";
 import { readersOf } from "./operations.js";
 
 const GUARD = "data-lm-suppress-shortcuts"; // JupyterLab's own keys would work on the cell: x cuts it, dd deletes it
@@ -22,7 +23,10 @@ export const KEYS = [
   ["Delete", "removes what is selected; its readers read its input"],
   ["F2", "renames"],
   ["s", "sample rows"],
+  ["m", "moves what is selected to another line; arrows choose it"],
   ["Shift + arrow", "selects more; Ctrl+A all"],
+  ["Ctrl + arrow, Ctrl + Space", "goes on without selecting; selects one more, or one less"],
+  ["Shift + drag", "selects what is within; a drag of operators onto a line moves them"],
   ["Ctrl+C  Ctrl+X  Ctrl+V", "copy, cut and paste as YAML"],
   ["Ctrl+Z  Ctrl+Y", "undo, redo"],
   ["+  −  0", "zoom; all of the plan"],
@@ -57,10 +61,16 @@ export function canvasKey(editor, canvas, event) {
   if (event.defaultPrevented || historyKey(editor, event)) return;
   const { key } = event;
   if (event.ctrlKey || event.metaKey || event.altKey) {
-    if (key.toLowerCase() === "a") {
-      editor.selectAll();
-      event.preventDefault();
-    }
+    if (event.altKey || editor.connecting) return;
+    if (key.toLowerCase() === "a") editor.selectAll();
+    else if (key === " " && editor.current !== null) {
+      editor.select(editor.current, { more: true });
+      editor.saySelection();
+    } else if (key.startsWith("Arrow")) {
+      const next = editor.current === null ? null : neighbour(editor.document, canvas.props.scene.target.nodes, editor.current, key);
+      if (next !== null) editor.goTo(next);
+    } else return;
+    event.preventDefault();
     return;
   }
   const done = editor.connecting ? connectingKey(editor, key) : plainKey(editor, canvas, event);
@@ -68,13 +78,11 @@ export function canvasKey(editor, canvas, event) {
 }
 
 function connectingKey(editor, key) {
-  if (key === "ArrowRight" || key === "ArrowDown") editor.moveConnection(1);
-  else if (key === "ArrowLeft" || key === "ArrowUp") editor.moveConnection(-1);
-  else if (key === "Enter" || key === " ") editor.finishConnection();
-  else if (key === "Escape" || key === "c") {
-    editor.connecting = null;
-    editor.say("Not connected.");
-  } else return key !== "Tab";
+  if (key === "ArrowRight" || key === "ArrowDown") nextAim(editor, 1);
+  else if (key === "ArrowLeft" || key === "ArrowUp") nextAim(editor, -1);
+  else if (key === "Enter" || key === " ") takeAim(editor);
+  else if (key === "Escape" || key === "c" || key === "m") dropAim(editor);
+  else return key !== "Tab";
   return true;
 }
 
@@ -85,6 +93,7 @@ function plainKey(editor, canvas, event) {
   if (key.startsWith("Arrow")) {
     const places = canvas.props.scene.target.nodes;
     const next = editor.current === null ? current : neighbour(document, places, current, key);
+    if (event.shiftKey && !editor.selected.size && current !== null) editor.select(current);
     if (next !== null) editor.select(next, { more: event.shiftKey, focus: true });
     return true;
   }
@@ -101,7 +110,10 @@ function plainKey(editor, canvas, event) {
       editor.changed();
       return true;
     case "c":
-      if (current !== null) editor.startConnection(current);
+      if (current !== null) startConnection(editor, current);
+      return true;
+    case "m":
+      if (current !== null) startMove(editor, current);
       return true;
     case "e":
       nextLink(editor, current);

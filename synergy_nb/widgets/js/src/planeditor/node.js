@@ -129,6 +129,15 @@ function Marks({ shown, width }) {
           Spark
         </text>
       )}
+      {shown.due && (
+        <g class="due-badge" transform={`translate(${width - 4},-3)`}>
+          <title>{`to do: ${shown.due}`}</title>
+          <circle r="8" />
+          <text y="2" text-anchor="middle">
+            …
+          </text>
+        </g>
+      )}
       {shown.problems > 0 && (
         <g class="problem-badge" transform={`translate(${width - 4},-3)`}>
           <title>{shown.problem}</title>
@@ -159,14 +168,14 @@ const Inside = memo(
     );
   },
   (one, other) =>
-    one.signature === other.signature && one.width === other.width && one.aimed === other.aimed && one.ruler === other.ruler,
+    one.shown === other.shown && one.width === other.width && one.aimed === other.aimed && one.ruler === other.ruler,
 );
 
-export function NodeView({ shown, signature, place, state, words, tab, aimed, ruler, flow }) {
+export function NodeView({ shown, place, state, words, tab, aimed, ruler, flow }) {
   const kinds = ["node", state, shown.problems && "wrong", shown.unchecked && "unchecked", shown.change, shown.state, shown.spark && "on-spark"];
   return (
     <g
-      class={kinds.filter(Boolean).join(" ")}
+      class={`${kinds.filter(Boolean).join(" ")} nopan`}
       data-node={shown.id}
       transform={`translate(${Math.round(place.x * 10) / 10},${Math.round(place.y * 10) / 10})`}
       tabindex={tab}
@@ -176,7 +185,7 @@ export function NodeView({ shown, signature, place, state, words, tab, aimed, ru
       aria-pressed={state.includes("selected")}
       data-lm-suppress-shortcuts="true"
     >
-      <Inside shown={shown} signature={signature} width={Math.round(place.width)} aimed={aimed} ruler={ruler} flow={flow} />
+      <Inside shown={shown} width={Math.round(place.width)} aimed={aimed} ruler={ruler} flow={flow} />
     </g>
   );
 }

@@ -3,6 +3,28 @@ import { Component } from "preact";
 
 const APART = 5; // pixels from which a press is a drag
 
+// A press at an element: `drag(event, dropped)` is called while it is dragged, and at the end with whether it was dropped;
+// `held` gets whether the click that belongs to it ends a drag.
+export function pressed(event, drag, held) {
+  const start = [event.clientX, event.clientY];
+  let dragging = false;
+  const move = (moved) => {
+    dragging ||= Math.hypot(moved.clientX - start[0], moved.clientY - start[1]) > APART;
+    if (dragging) drag(moved);
+  };
+  const end = (ended) => {
+    removeEventListener("pointermove", move);
+    removeEventListener("pointerup", end);
+    removeEventListener("pointercancel", end);
+    held(dragging);
+    if (dragging) drag(ended, ended.type === "pointerup");
+    setTimeout(() => held(false)); // the click comes before
+  };
+  addEventListener("pointermove", move);
+  addEventListener("pointerup", end);
+  addEventListener("pointercancel", end);
+}
+
 export class Palette extends Component {
   constructor(props) {
     super(props);
@@ -66,24 +88,9 @@ export class Palette extends Component {
 
   press = (event, kind) => {
     if (event.button > 0) return;
-    const start = [event.clientX, event.clientY];
-    const { drag } = this.props;
-    let dragging = false;
-    const move = (moved) => {
-      dragging ||= Math.hypot(moved.clientX - start[0], moved.clientY - start[1]) > APART;
-      if (dragging) drag(kind, moved);
-    };
-    const end = (ended) => {
-      removeEventListener("pointermove", move);
-      removeEventListener("pointerup", end);
-      removeEventListener("pointercancel", end);
-      this.dragged = dragging;
-      if (dragging) drag(kind, ended, ended.type === "pointerup");
-      setTimeout(() => (this.dragged = false)); // the click that belongs to it comes before
-    };
-    addEventListener("pointermove", move);
-    addEventListener("pointerup", end);
-    addEventListener("pointercancel", end);
+    const { drag, editor } = this.props;
+    const drop = (place) => (place.link ? editor.add(kind, { between: place.link }) : editor.add(kind, { between: null, after: place.node ?? null }));
+    pressed(event, (...moved) => drag({ words: kind, drop }, ...moved), (dragged) => (this.dragged = dragged));
   };
 
   render({ editor }) {

@@ -1,6 +1,7 @@
 // The plan as text: YAML, which can be edited, and Python, which can be copied.
 import { Component } from "preact";
 import { words } from "./editor.js";
+import { mend } from "./mend.js";
 
 const LINE = 18; // height of a line, pixels
 const PAUSE = 700; // milliseconds without a key after which the text is committed
@@ -117,7 +118,7 @@ export class YamlPane extends Component {
               </button>{" "}
               {[problem.operator, problem.field].filter(Boolean).join(", ")}: {words(problem)}
               {problem.nearest && (
-                <button type="button" class="mend" onClick={() => editor.mend(problem)}>
+                <button type="button" class="mend" onClick={() => mend(editor, problem)}>
                   did you mean <b>{problem.nearest}</b>?
                 </button>
               )}

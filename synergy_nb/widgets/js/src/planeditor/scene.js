@@ -14,6 +14,8 @@ export class Scene {
     this.editor = editor;
     this.ruler = ruler;
     this.key = "";
+    this.edition = -1;
+    this.known = new Map(); // descriptions of operators by id, each with its text: an equal one stays the same object
     this.before = null;
     this.target = null;
     this.since = -Infinity;
@@ -23,8 +25,11 @@ export class Scene {
   // Describes and places all that there is; `now` is in milliseconds.
   update(now) {
     const { editor, ruler } = this;
+    if (editor.edition === this.edition && ruler === this.measured) return;
+    this.edition = editor.edition;
+    this.measured = ruler;
     const operators = editor.document.operators;
-    this.shown = operators.map((operator) => describe(editor, operator, ruler));
+    this.shown = operators.map((operator) => this.same(describe(editor, operator, ruler)));
     this.lines = linesOf(editor);
     this.words = new Map(operators.map((operator, index) => [operator.id, aloud(this.shown[index], operator)]));
     const full = this.lines.some(({ level }) => level === "raised" || level === "high");
@@ -48,6 +53,14 @@ export class Scene {
       place.height = height;
     });
     this.since = first || this.still ? -Infinity : now;
+  }
+
+  same(shown) {
+    const text = JSON.stringify(shown);
+    const known = this.known.get(shown.id);
+    if (known?.text === text) return known.shown;
+    this.known.set(shown.id, { text, shown });
+    return shown;
   }
 
   moving(now) {

@@ -1,0 +1,26 @@
+// Mending a problem by the name that is nearest to what was written.
+import * as yaml from "./yaml.js";
+
+// The nearest name instead of the wrong one, wherever it is in the field.
+export function mend(editor, { operator, field, value, nearest }) {
+  const [name] = (field ?? "").split(".");
+  if (!operator) {
+    const own = field.replace(/^qos\./, "");
+    return editor.setQos(own, editor.document.qos?.[own]?.replaceAll(value, nearest) ?? nearest);
+  }
+  const found = editor.operator(operator);
+  if (!found) return;
+  if (name === "input" || name === "inputs") {
+    const port = Math.max(found.inputs.indexOf(value), 0);
+    return editor.do(`connect ${nearest} to ${operator}`, [{ op: "connect", from: nearest, to: operator, port }]);
+  }
+  if (found.fields[name] === undefined && found.fields[value] !== undefined)
+    return editor.do(`rename ${value} of ${operator}`, [
+      { op: "set", operator, field: value, value: null },
+      { op: "set", operator, field: nearest, value: found.fields[value] },
+    ]);
+  const before = found.fields[name] ?? "";
+  const word = new RegExp(`(?<![\\w])${value.replace(/[.*+?^${}()|[\]\\]/g, "\\$&")}(?![\\w])`, "g");
+  const after = yaml.plain(before) === value || !word.test(before) ? yaml.text(nearest) : before.replace(word, nearest);
+  editor.set(operator, name, after);
+}
