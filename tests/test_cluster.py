@@ -371,7 +371,10 @@ operators:
                 "  - feeds: 'x' is no source of the plan; expected none: the plan has no python source"
             ),
         ),
-        (lambda c: c.kill("peer-9"), "peer: 'peer-9'; expected one of peer-1, peer-2, peer-3"),
+        (
+            lambda c: c.kill("peer-9"),
+            "peer: 'peer-9'; expected one of peer-1, peer-2, peer-3; did you mean 'peer-1'?",
+        ),
     ],
 )
 def test_wrong_names_are_refused_before_anything_starts(

@@ -412,9 +412,9 @@ def test_the_mode_of_a_cluster_is_checked_before_anything_is_started() -> None:
 
 def test_live_peers_have_the_parameters_of_hot_spots_of_their_cluster() -> None:
     assert PeerConfig().hotspots.mode == "on", "by default they act"
-    found = _config(1.0, 0.0, 1e6, None, None, "fcfs", HotSpotConfig(mode="observe", confidence=0.5), 0)["hotspots"]
+    found = _config(1.0, 0.0, {"hotspots": HotSpotConfig(mode="observe", confidence=0.5)})["hotspots"]
     assert msgspec.convert(found, HotSpotConfig) == HotSpotConfig(mode="observe", confidence=0.5)
-    assert _config(1.0, 0.0, 1e6, None, None, "fcfs", "off", 0)["hotspots"]["mode"] == "off"
+    assert _config(1.0, 0.0, {"hotspots": "off"})["hotspots"]["mode"] == "off"
 
 
 def test_components_of_one_path_at_one_peer_are_relieved_together() -> None:

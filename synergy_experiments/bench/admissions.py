@@ -30,13 +30,13 @@ from synergy_experiments.bench.admissions_simulated import simulated
 from synergy_experiments.bench.answers import LONGEST, SHORTEST, Answer, over_all_limits, summarised
 from synergy_experiments.bench.measurements import machine_load, measurement
 from synergy_nb.algorithms.composition import CompositionConfig
+from synergy_nb.assembly.peer_options import LATE
 from synergy_nb.events import GraphSelected
 from synergy_nb.models.overheads import Overhead
 from synergy_nb.plan import Plan, source
 from synergy_nb.plan.builder import Stream
 from synergy_nb.runtime.client.cluster import Application, Cluster
 from synergy_nb.runtime.process.requests import NotAdmitted
-from synergy_nb.runtime.process.starting import LATE
 
 __all__ = ["DURATION", "admission", "random_plan"]
 

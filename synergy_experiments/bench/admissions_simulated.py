@@ -18,6 +18,7 @@ import numpy as np
 from synergy_experiments.bench.answers import Answer
 from synergy_nb.algorithms.composition import CompositionConfig
 from synergy_nb.assembly import Machine, PeerConfig, SynergyPeer
+from synergy_nb.assembly.peer_options import LATE
 from synergy_nb.control.driver_messages import OfferComponents, StopApplication, SubmitPlan
 from synergy_nb.control.graph import Report
 from synergy_nb.events import GraphSelected
@@ -25,7 +26,6 @@ from synergy_nb.models.overheads import HOP, LINK, SOURCE, Overhead, Overheads
 from synergy_nb.overlay.prebuilt_ring import assemble
 from synergy_nb.plan import Plan
 from synergy_nb.runtime.data.instances import SPAN
-from synergy_nb.runtime.process.starting import LATE
 from synergy_nb.simulator.flow import Flow
 from synergy_nb.simulator.flow_applications import Application, Arrivals, Component, Service
 from synergy_nb.simulator.kernel import Simulation, Uniform

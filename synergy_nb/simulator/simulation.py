@@ -21,9 +21,8 @@ from typing import Any, Final, TypeAlias
 
 import msgspec
 
-from synergy_nb.algorithms.availability import PlacementConfig
 from synergy_nb.algorithms.composition import CompositionConfig
-from synergy_nb.assembly import PeerConfig
+from synergy_nb.assembly.peer_options import check_keys, check_positive, peer_config
 from synergy_nb.control import driver_messages as driver
 from synergy_nb.drawing.notebook_views import view_of
 from synergy_nb.errors import user_facing
@@ -33,7 +32,7 @@ from synergy_nb.events.table import Events
 from synergy_nb.lifecycle.knobs import checked_operator
 from synergy_nb.lifecycle.origins import CLIENT, ends_of, nearest
 from synergy_nb.lifecycle.submission import check_submission
-from synergy_nb.models.hot_spot_config import HotSpotConfig, hot_spot_config
+from synergy_nb.models.hot_spot_config import HotSpotConfig
 from synergy_nb.models.replication_config import ReplicationConfig
 from synergy_nb.plan import Plan
 from synergy_nb.plan.placement_modes import placement_of
@@ -60,8 +59,6 @@ __all__ = ["Simulation"]
 
 Network: TypeAlias = Any
 """``"wide area"``, ``"local"``, a matrix or the path of one, the name of a published network, or a Topology."""
-KEY_BYTES: Final = (16, 24, 32)  # lengths of a secret
-LATE: Final = 0.05  # default share of the tuples that may miss a limit, as on live peers
 SLICE: Final = 0.25  # virtual seconds between two looks of the views
 FEW: Final = 50  # peers up to which the failure detector pings as often as on live peers
 SHOWN: Final = 20  # peers in the display of a simulation
@@ -127,36 +124,18 @@ class Simulation(PeerChanges, SimulatedKnobs):
         overload: bool = False,
         seed: int = 0,
     ) -> None:
-        for field, value in (("cores", cores), ("bandwidth", bandwidth)):
-            if value is not None and not (isinstance(value, int | float) and value > 0):
-                raise ValueError(f"{field}: {value!r}; expected a positive number")
+        check_positive(cores=cores, bandwidth=bandwidth)
         for field, value in (("loss", loss), ("duplication", duplication), ("reordering", reordering)):
             if not isinstance(value, int | float) or not 0.0 <= value < 1.0:
                 raise ValueError(f"{field}: {value!r}; expected a probability from 0 to less than 1")
-        if composition is not None and not isinstance(composition, CompositionConfig):
-            raise ValueError(f"composition: {composition!r}; expected a CompositionConfig")
-        if replication is not None and not isinstance(replication, ReplicationConfig):
-            raise ValueError(f"replication: {replication!r}; expected a ReplicationConfig")
         if isinstance(seed, bool) or not isinstance(seed, int) or seed < 0:
             raise ValueError(f"seed: {seed!r}; expected an integer of at least 0")
-        if not isinstance(overload, bool):
-            raise ValueError(f"overload: {overload!r}; expected True or False")
-        for name, secret in (keys or {}).items():
-            if not isinstance(secret, bytes) or len(secret) not in KEY_BYTES:
-                raise ValueError(f"keys: {name!r}; expected 16, 24 or 32 bytes")
         topology = topology_of(peers_named(peers), network, cores, seed)
-        composing = composition or CompositionConfig(late=LATE)
-        config = PeerConfig(
-            bandwidth=bandwidth,
-            pings=PeerConfig().pings * max(1.0, len(topology) / FEW),
-            composition=msgspec.structs.replace(composing, enforce=False) if overload else composing,
-            hotspots=hot_spot_config("hotspots", hotspots),
-            placement=PlacementConfig(room_first=True, apart_first=True),
-            replication=replication or ReplicationConfig(),
-        )
+        config = peer_config(bandwidth, composition, hotspots, replication, overload)
+        config = msgspec.structs.replace(config, pings=config.pings * max(1.0, len(topology) / FEW))
         faults = Faults(loss, duplication, reordering, delay=(0.0, 0.0), deployment=0.0)
         discipline = check_discipline("discipline", discipline)
-        self.world = ComposedWorld(seed, topology, config, faults, discipline=discipline, keys=keys)
+        self.world = ComposedWorld(seed, topology, config, faults, discipline=discipline, keys=check_keys(keys))
         self.world.run(STABLE)
         self.world.noted.noting = True
         self._applications: dict[str, SimulatedApplication] = {}

@@ -10,17 +10,17 @@ import contextlib
 import os
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from typing import Any, Final
+from typing import Any, Final, TypedDict, Unpack
 
 import msgspec
 from distributed import Client, Security
 from distributed.system import MEMORY_LIMIT
 
-from synergy_nb.algorithms.availability import PlacementConfig
 from synergy_nb.algorithms.composition import CompositionConfig
 from synergy_nb.assembly import PeerConfig
+from synergy_nb.assembly.peer_options import check_keys, check_positive, peer_config
 from synergy_nb.errors import user_facing
-from synergy_nb.models.hot_spot_config import HotSpotConfig, hot_spot_config
+from synergy_nb.models.hot_spot_config import HotSpotConfig
 from synergy_nb.models.replication_config import ReplicationConfig
 from synergy_nb.plan.requirements import LEAST_MEMORY, check_discipline
 from synergy_nb.plan.units import WrongValue, duration, parse_size
@@ -43,10 +43,28 @@ __all__ = ["check_address", "connect_cluster", "start_cluster"]
 ADDRESS: Final = re.compile(r"[a-z]+://\S+|[^\s:/]+:\d+|\[[0-9a-fA-F:.]+\]:\d+")
 JOINING = 15.0  # seconds without progress after which starting fails
 FREQUENT_PINGERS = 16  # peers on each core that ping as often as peers on machines of their own
-KEY_BYTES = (16, 24, 32)  # lengths of AES keys
 MEASURED: Final = "measured"  # value of bandwidth: each link's measured one
-LATE: Final = 0.05  # default share of the tuples that may miss a limit
 OPERATOR_SHARE = 0.5  # share of a machine's memory for the operators of all its peers
+PARAMETERS: Final = ("composition", "hotspots", "replication", "overload")  # options with parameters of the algorithms
+
+
+class ClusterOptions(TypedDict, total=False):
+    """Options of a cluster, see :class:`~synergy_nb.runtime.client.cluster.Cluster`."""
+
+    cores: float | None
+    memory: float | str | None
+    bandwidth: float | str
+    wide_area: WideArea | str | os.PathLike[str] | None
+    keys: Mapping[str, bytes] | None
+    composition: CompositionConfig | None
+    discipline: str
+    hotspots: str | HotSpotConfig
+    replication: ReplicationConfig | None
+    overload: bool
+    seed: int
+    spark: bool | str | Sequence[str]
+    security: Security | None
+    record: str | os.PathLike[str] | None
 
 
 class _StartProgress:
@@ -75,24 +93,11 @@ class _StartProgress:
 async def start_cluster(
     peers: int = 8,
     *,
-    cores: float | None = None,
-    memory: float | str | None = None,
-    bandwidth: float | str = 125e6,
-    wide_area: WideArea | str | os.PathLike[str] | None = None,
-    keys: Mapping[str, bytes] | None = None,
-    composition: CompositionConfig | None = None,
-    discipline: str = "fcfs",
-    hotspots: str | HotSpotConfig = "on",
-    replication: ReplicationConfig | None = None,
-    overload: bool = False,
-    seed: int = 0,
-    spark: bool | str | Sequence[str] = True,
-    security: Security | None = None,
-    record: str | os.PathLike[str] | None = None,
     per_process: int = 1,
     of: Mapping[str, Mapping[str, Any]] | None = None,
     joining: float = JOINING,
     on_progress: Callable[[Progress], object] | None = None,
+    **options: Unpack[ClusterOptions],
 ) -> AsyncCluster:
     """Start peers on this machine; see :class:`~synergy_nb.runtime.client.cluster.Cluster` for the parameters.
 
@@ -107,29 +112,17 @@ async def start_cluster(
     """
     if isinstance(peers, bool) or not isinstance(peers, int) or peers < 1:
         raise ValueError(f"peers: {peers!r}; expected a number of at least 1, or the address of a Dask scheduler")
-    share = (os.cpu_count() or 1) / peers
     own = MEMORY_LIMIT * OPERATOR_SHARE / peers
-    config = _config(
-        share if cores is None else cores,
-        own if memory is None else memory,
-        bandwidth,
-        keys,
-        composition,
-        discipline,
-        hotspots,
-        seed,
-        replication,
-        overload=overload,
-    )
-    where = checked(spark)
+    config = _config((os.cpu_count() or 1) / peers, own, options)
+    where = checked(options.get("spark", True))
     config["pings"] = _pings(peers)
     config["spark"] = bool(where)
     config["of"] = {name: dict(settings) for name, settings in (of or {}).items()}
-    area = _area(wide_area, peers, seed)
+    area = _area(options, peers)
     reached = _StartProgress(f"starting {peers} peers", on_progress)
-    with _recorded(record, config):
+    with _recorded(options.get("record"), config):
         async with waiting(lambda: reached.text):
-            return await _started(peers, config, where, area, security, per_process, joining, reached)
+            return await _started(peers, config, where, area, options.get("security"), per_process, joining, reached)
 
 
 async def _started(
@@ -174,22 +167,9 @@ async def _started(
 async def connect_cluster(
     scheduler: str,
     *,
-    cores: float | None = None,
-    memory: float | str | None = None,
-    bandwidth: float | str = 125e6,
-    wide_area: WideArea | str | os.PathLike[str] | None = None,
-    keys: Mapping[str, bytes] | None = None,
-    composition: CompositionConfig | None = None,
-    discipline: str = "fcfs",
-    hotspots: str | HotSpotConfig = "on",
-    replication: ReplicationConfig | None = None,
-    overload: bool = False,
-    seed: int = 0,
-    spark: bool | str | Sequence[str] = True,
-    security: Security | None = None,
-    record: str | os.PathLike[str] | None = None,
     timeout: float | str = 10.0,
     on_progress: Callable[[Progress], object] | None = None,
+    **options: Unpack[ClusterOptions],
 ) -> AsyncCluster:
     """Make the workers of an existing Dask cluster peers; see :class:`~synergy_nb.runtime.client.cluster.Cluster`.
 
@@ -203,38 +183,26 @@ async def connect_cluster(
     ClusterError
         If the scheduler does not answer, or has no workers.
     """
-    config = _config(
-        1.0 if cores is None else cores,
-        0.0 if memory is None else memory,
-        bandwidth,
-        keys,
-        composition,
-        discipline,
-        hotspots,
-        seed,
-        replication,
-        overload=overload,
-    )
-    where = checked(spark)
+    config = _config(1.0, 0.0, options)
+    where = checked(options.get("spark", True))
     check_address("scheduler", scheduler)
     patience = duration("timeout", timeout)
     reached = _StartProgress(f"connecting to {scheduler}", on_progress)
-    with _recorded(record, config):
+    with _recorded(options.get("record"), config):
         async with waiting(lambda: reached.text):
-            return await _connected(scheduler, config, where, wide_area, seed, security, patience, reached)
+            return await _connected(scheduler, config, where, options, patience, reached)
 
 
 async def _connected(
     scheduler: str,
     config: dict[str, Any],
     where: Sequence[str],
-    wide_area: WideArea | str | os.PathLike[str] | None,
-    seed: int,
-    security: Security | None,
+    options: ClusterOptions,
     patience: float,
     on_progress: Callable[[Progress], object],
 ) -> AsyncCluster:
     """Start peers on the workers of a scheduler, and let them join one ring."""
+    security = options.get("security")
     client: Any = Client(scheduler, asynchronous=True, security=security, timeout=patience, set_as_default=False)
     try:
         await client
@@ -252,7 +220,7 @@ async def _connected(
         workers = (await client.scheduler.identity(n_workers=-1))["workers"]
         if not workers:
             raise ClusterError(f"scheduler: {scheduler!r} has no workers; expected at least one, each becomes a peer")
-        area = _area(wide_area, len(workers), seed)
+        area = _area(options, len(workers))
         if "local" in where and not all(_on_this_machine(address) for address in workers):
             where = ()  # other machines cannot use a server of this one
         config["memory"] = config["memory"] or OPERATOR_SHARE * min(_own_memory(workers))
@@ -338,67 +306,34 @@ async def _joined(
     return cluster
 
 
-def _config(
-    cores: float,
-    memory: float | str,
-    bandwidth: float | str,
-    keys: Mapping[str, bytes] | None,
-    composition: CompositionConfig | None,
-    discipline: str,
-    hotspots: str | HotSpotConfig,
-    seed: int,
-    replication: ReplicationConfig | None = None,
-    *,
-    overload: bool = False,
-) -> dict[str, Any]:
-    """Return checked plain values for the peers' factory."""
+def _config(cores: float, memory: float, options: ClusterOptions) -> dict[str, Any]:
+    """Return checked plain values for the peers' factory; the first two are for options that do not set them."""
+    given: dict[str, Any] = {"bandwidth": PeerConfig().bandwidth, **options}
+    capacity = cores if given.get("cores") is None else given["cores"]
+    limit = memory if given.get("memory") is None else given["memory"]
+    bandwidth = given["bandwidth"]
     measured = bandwidth == MEASURED
     promised = PeerConfig().bandwidth if measured else bandwidth
     if not isinstance(promised, int | float):
         raise ValueError(f"bandwidth: {bandwidth!r}; expected a number of bytes/s, or {MEASURED!r}")
-    for field, value in (("cores", cores), ("bandwidth", promised)):
-        if not value > 0:
-            raise ValueError(f"{field}: {value}; expected a positive number")
+    check_positive(cores=capacity, bandwidth=promised)
     try:
-        size = parse_size(memory)
+        size = parse_size(limit)
     except WrongValue as wrong:
         raise ValueError(f"memory: {wrong}") from None
     if 0.0 < size < LEAST_MEMORY:
-        raise ValueError(f"memory: {memory!r}; expected at least 16 MB, which operators without state need")
-    for name, secret in (keys or {}).items():
-        if not isinstance(secret, bytes) or len(secret) not in KEY_BYTES:
-            raise ValueError(f"keys: {name!r}; expected 16, 24 or 32 bytes")
+        raise ValueError(f"memory: {limit!r}; expected at least 16 MB, which operators without state need")
+    parameters = {name: given[name] for name in PARAMETERS if name in given}
+    config = msgspec.to_builtins(peer_config(promised, **parameters))
     return {
-        "cores": float(cores),
+        **{name: config[name] for name in ("bandwidth", "composition", "hotspots", "placement", "replication")},
+        "cores": float(capacity),
         "memory": size,
-        "bandwidth": float(promised),
         "promise_measured": measured,
-        "seed": seed,
-        "keys": dict(keys or {}),
-        "discipline": check_discipline("discipline", discipline),
-        "replication": msgspec.to_builtins(_replication(replication)),
-        "hotspots": msgspec.to_builtins(hot_spot_config("hotspots", hotspots)),
-        "composition": msgspec.to_builtins(_composition(composition, overload)),
-        "placement": msgspec.to_builtins(PlacementConfig(room_first=True, apart_first=True)),
+        "seed": given.get("seed", 0),
+        "keys": check_keys(given.get("keys")),
+        "discipline": check_discipline("discipline", given.get("discipline", "fcfs")),
     }
-
-
-def _composition(given: object, overload: object) -> CompositionConfig:
-    """Return the parameters of composition; with overload, peers admit plans whatever they have left."""
-    if given is not None and not isinstance(given, CompositionConfig):
-        raise ValueError(f"composition: {given!r}; expected a CompositionConfig, such as CompositionConfig(ratio=0.2)")
-    if not isinstance(overload, bool):
-        raise ValueError(f"overload: {overload!r}; expected True or False")
-    chosen = given or CompositionConfig(late=LATE)
-    return msgspec.structs.replace(chosen, enforce=False) if overload else chosen
-
-
-def _replication(given: object) -> ReplicationConfig:
-    """Return the parameters of collection and revival."""
-    if given is not None and not isinstance(given, ReplicationConfig):
-        expected = "a ReplicationConfig, such as ReplicationConfig(theta='60 %')"
-        raise ValueError(f"replication: {given!r}; expected {expected}")
-    return given or ReplicationConfig()
 
 
 def _pings(peers: int) -> float:
@@ -422,7 +357,8 @@ def _on_this_machine(address: str) -> bool:
     return scheme == "inproc" or rest.rpartition(":")[0] in ("127.0.0.1", "localhost", "[::1]")
 
 
-def _area(area: WideArea | str | os.PathLike[str] | None, peers: int, seed: int) -> WideArea | None:
+def _area(options: ClusterOptions, peers: int) -> WideArea | None:
+    area = options.get("wide_area")
     if area is None or isinstance(area, WideArea):
         return area
-    return WideArea.from_file(os.fspath(area), sites=peers, seed=seed)
+    return WideArea.from_file(os.fspath(area), sites=peers, seed=options.get("seed", 0))

@@ -1,0 +1,60 @@
+"""Options of peers that users set for a cluster or a simulation: their checks, and what peers are made of."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, Final
+
+import msgspec
+
+from synergy_nb.algorithms.availability import PlacementConfig
+from synergy_nb.algorithms.composition import CompositionConfig
+from synergy_nb.assembly.synergy_peer import PeerConfig
+from synergy_nb.models.hot_spot_config import HotSpotConfig, hot_spot_config
+from synergy_nb.models.replication_config import ReplicationConfig
+
+__all__ = ["LATE", "check_keys", "check_positive", "peer_config"]
+
+KEY_BYTES: Final = (16, 24, 32)  # lengths of AES keys
+LATE: Final = 0.05  # default share of the tuples that may miss a limit
+
+
+def check_positive(**values: Any) -> None:
+    """Raise ValueError if a value, given by the name of its option, is no positive number; None is none."""
+    for field, value in values.items():
+        if value is not None and not (isinstance(value, int | float) and value > 0):
+            raise ValueError(f"{field}: {value!r}; expected a positive number")
+
+
+def check_keys(keys: Mapping[str, bytes] | None) -> dict[str, bytes]:
+    """Return secrets by name; raise ValueError if one has no length of an AES key."""
+    for name, secret in (keys or {}).items():
+        if not isinstance(secret, bytes) or len(secret) not in KEY_BYTES:
+            raise ValueError(f"keys: {name!r}; expected 16, 24 or 32 bytes")
+    return dict(keys or {})
+
+
+def peer_config(
+    bandwidth: float,
+    composition: object = None,
+    hotspots: str | HotSpotConfig = "on",
+    replication: object = None,
+    overload: object = False,
+) -> PeerConfig:
+    """Return what peers are made of; raise ValueError if an option is invalid, as ``Cluster`` describes them."""
+    if composition is not None and not isinstance(composition, CompositionConfig):
+        expected = "a CompositionConfig, such as CompositionConfig(ratio=0.2)"
+        raise ValueError(f"composition: {composition!r}; expected {expected}")
+    if replication is not None and not isinstance(replication, ReplicationConfig):
+        expected = "a ReplicationConfig, such as ReplicationConfig(theta='60 %')"
+        raise ValueError(f"replication: {replication!r}; expected {expected}")
+    if not isinstance(overload, bool):
+        raise ValueError(f"overload: {overload!r}; expected True or False")
+    composing = composition or CompositionConfig(late=LATE)
+    return PeerConfig(
+        bandwidth=float(bandwidth),
+        composition=msgspec.structs.replace(composing, enforce=False) if overload else composing,
+        hotspots=hot_spot_config("hotspots", hotspots),
+        placement=PlacementConfig(room_first=True, apart_first=True),
+        replication=replication or ReplicationConfig(),
+    )
