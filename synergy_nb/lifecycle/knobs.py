@@ -36,7 +36,7 @@ A = TypeVar("A", bound=Planned)
 
 
 class Knobs(ABC, Generic[A]):
-    """What may be changed while applications run."""
+    """The changes that users may make while applications run."""
 
     # -- peers and links ---------------------------------------------------------------------------------------------
 
@@ -82,7 +82,7 @@ class Knobs(ABC, Generic[A]):
 
     @user_facing
     def load(self, peer: str, share: float) -> None:
-        """Have other work use a share of a peer's cores; its tuples take longer.
+        """Have other work use a share of a peer's cores, so that its tuples take longer.
 
         The process of a live peer does this work. On a simulated peer, other programs do.
 
@@ -101,18 +101,18 @@ class Knobs(ABC, Generic[A]):
 
     @user_facing
     def pace(self, application: str | A, source: str, factor: float) -> None:
-        """Have the tuples of a source come at another pace than its own, from now on.
+        """Change the pace of a source, from now on.
 
-        It has this pace wherever it is read. A live source has to be a trace or generated packets.
+        It keeps this pace when it moves to another peer. A live source has to be a trace or generated packets.
 
         Parameters
         ----------
         application
             Application, its id, or the name of its plan if exactly one running application has that name.
         source
-            Operator id of the source.
+            Id of the source.
         factor
-            Factor of its own pace: 2 is twice as fast, 0 stops it.
+            Multiple of the own pace of the source: 2 is twice as fast, 0 stops it.
         """
         found = self._found(application)
         if found.plan.operators[checked_operator(found.plan, source)].kind != "source":
@@ -123,16 +123,16 @@ class Knobs(ABC, Generic[A]):
 
     @user_facing
     def cost(self, application: str | A, operator: str, seconds: float | str) -> None:
-        """Have an operator need another time for each tuple than its plan states, from now on.
+        """Change the processing time of an operator, from now on.
 
-        It needs this time wherever it runs. A live operator has to be a ``delay``.
+        It keeps this time when it moves to another peer. A live operator has to be a ``delay``.
 
         Parameters
         ----------
         application
             Application, its id, or the name of its plan if exactly one running application has that name.
         operator
-            Operator id.
+            Id of the operator.
         seconds
             Processing time of a tuple on one core, in seconds or as ``"2 ms"``.
         """

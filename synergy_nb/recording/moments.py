@@ -11,22 +11,22 @@ from synergy_nb.drawing.notebook_views import view_of
 from synergy_nb.reporting.formatting import counted, seconds
 from synergy_nb.reporting.tables import as_text
 
-__all__ = ["Candidate", "Key", "Moment", "Place", "Replay"]
+__all__ = ["ComparedGraph", "Key", "Moment", "PeerPlace", "Replay"]
 
 
-class Place(msgspec.Struct, frozen=True):
-    """A peer and its places.
+class PeerPlace(msgspec.Struct, frozen=True):
+    """A peer, with its places on the ring and on the map.
 
     Parameters
     ----------
     name
         Name of the peer.
     ring
-        Place on the ring of the directory: share of the whole turn, from 0 to 1.
+        PeerPlace on the ring of the directory: share of the whole turn, from 0 to 1.
     key
         Leading hexadecimal digits of its key.
     x, y
-        Place on the map, each from 0 to 1; None where no delays are known.
+        PeerPlace on the map, each from 0 to 1; None where no delays are known.
     cores
         Processing capacity in cores; None if it is not known.
     """
@@ -47,7 +47,7 @@ class Key(msgspec.Struct, frozen=True):
     name
         Name of a component or a stream.
     ring
-        Place of its key on the ring, from 0 to 1.
+        PeerPlace of its key on the ring, from 0 to 1.
     root
         Name of the peer whose key is nearest to it, among the peers that were in the ring at the beginning.
     """
@@ -57,8 +57,8 @@ class Key(msgspec.Struct, frozen=True):
     root: str
 
 
-class Candidate(msgspec.Struct, frozen=True):
-    """A complete component graph.
+class ComparedGraph(msgspec.Struct, frozen=True):
+    """A complete component graph that the origin compared with others.
 
     Parameters
     ----------
@@ -69,11 +69,11 @@ class Candidate(msgspec.Struct, frozen=True):
     delay_s
         Projected delay, seconds.
     unqualified
-        Reason why it does not qualify; empty if it does.
+        Reason why the graph does not qualify; empty if it does.
     since
-        Number of the moment in which it was evaluated.
+        Number of the moment in which the graph was evaluated.
     chosen
-        Number of the moment in which it was chosen; -1 if it was not.
+        Number of the moment in which the graph was chosen; -1 if it was not.
     """
 
     peers: dict[str, str]
@@ -85,7 +85,7 @@ class Candidate(msgspec.Struct, frozen=True):
 
 
 class Moment(msgspec.Struct, frozen=True):
-    """One message with what came of it, or one event.
+    """One message with its consequences, or one event.
 
     Parameters
     ----------
@@ -95,13 +95,13 @@ class Moment(msgspec.Struct, frozen=True):
         Kind for the legend: ``command``, ``look-up``, ``probe``, ``graph``, ``set-up``, ``replicas``, ``move``,
         ``run``, ``death`` or ``ring``.
     sender, to
-        Names of the peers between which it travels; both the same, or one empty, where nothing travels.
+        Names of the peers between which a message travels; both the same, or one empty, if nothing travels.
     title, text
         Name of the message or the event, and its contents in words.
     verdicts
         Tone (``good``, ``bad``, ``note``) and text of each consequence.
     numbers
-        Label and value of the quantities that decided.
+        Label and value of each quantity that decided.
     path
         Operators and peers that a probe has passed.
     placed
@@ -111,7 +111,7 @@ class Moment(msgspec.Struct, frozen=True):
     joined, left
         Peers that joined the ring, or left it. The first moment has as ``left`` those that are not in the ring then.
     received
-        Whether somebody received it.
+        Whether a peer received the message.
     """
 
     at: float
@@ -132,7 +132,7 @@ class Moment(msgspec.Struct, frozen=True):
 
 
 class Replay(msgspec.Struct, frozen=True):
-    """What peers did for one request; a notebook shows a stage on which it can be stepped.
+    """The messages and events of one request; a notebook shows it as a stage, on which one steps through it.
 
     Parameters
     ----------
@@ -141,13 +141,17 @@ class Replay(msgspec.Struct, frozen=True):
     operators
         Ids of the plan's operators, each with those that it reads.
     origin
-        Name of the peer at which it was submitted.
+        Name of the peer at which the plan was submitted.
     outcome
         State of the request at the end, in words.
     source
-        Values that it was made of: ``messages`` or ``events``.
-    peers, keys, moments, graphs
-        Peers with their places, names in the directory, moments in the order of their times, complete graphs.
+        Origin of the moments: ``messages`` or ``events``.
+    peers, keys
+        Peers with their places, and the names that were looked up in the directory.
+    moments
+        Moments, in the order of their times.
+    graphs
+        Complete graphs, in the order of their evaluation.
     """
 
     request: str
@@ -156,10 +160,10 @@ class Replay(msgspec.Struct, frozen=True):
     origin: str
     outcome: str
     source: str
-    peers: tuple[Place, ...]
+    peers: tuple[PeerPlace, ...]
     keys: tuple[Key, ...]
     moments: tuple[Moment, ...]
-    graphs: tuple[Candidate, ...]
+    graphs: tuple[ComparedGraph, ...]
 
     def to_dict(self) -> dict[str, Any]:
         """Convert the replay to plain values."""
@@ -167,7 +171,7 @@ class Replay(msgspec.Struct, frozen=True):
         return found
 
     def to_text(self) -> str:
-        """The moments, one a line, and the table of graphs."""
+        """The replay as text: a line for each moment, and the table of graphs."""
         head = f"{self.request}: plan {self.plan}, submitted at {self.origin}: {self.outcome}"
         lines = [head, *map(_line, self.moments)]
         if self.graphs:
@@ -189,7 +193,7 @@ class Replay(msgspec.Struct, frozen=True):
         return as_text("graphs", ("", "φ", "delay", "components", "does not qualify"), rows)
 
     def view(self) -> Any:
-        """Return the stage of a notebook; None where nothing can draw it."""
+        """Return the stage for a notebook; None where nothing can draw it."""
         return view_of("stage", self)
 
     def __repr__(self) -> str:

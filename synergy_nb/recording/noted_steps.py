@@ -1,7 +1,7 @@
-"""Steps that are noted while they happen, without a file: what peers handle for requests, as a replay gives it.
+"""Steps of simulated peers that are noted while they happen, without a file, so that requests can be replayed.
 
-A :class:`NotedPeer` is made with this kernel in place of :class:`~synergy_nb.control.peer.Peer`, as a recorded one is.
-Messages that keep the ring, the directory and links in order are not noted, so that many peers can be watched.
+:class:`NotedPeer` is the kernel of a simulated peer instead of :class:`~synergy_nb.control.peer.Peer`. Messages that
+maintain the ring, the directory and the links are not noted, as many peers send very many of them.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from synergy_nb.recording.replay import Delivery, DeliveryNotingPeer, Step
 
 __all__ = ["NotedPeer", "NotedSteps"]
 
-MOST = 200_000  # latest steps that are kept
+MOST_STEPS = 200_000  # number of latest steps that are kept
 
 
 class NotedSteps:
@@ -35,14 +35,16 @@ class NotedSteps:
         Number of noted steps in which a message arrived.
     """
 
-    def __init__(self, most: int = MOST) -> None:
+    def __init__(self, most: int = MOST_STEPS) -> None:
         self.steps: deque[Step] = deque(maxlen=most)
         self.noting = False
         self.messages = 0
 
     def add(self, step: Step) -> None:
-        """Note a step, unless it is one of those that keep the ring in order."""
-        if self.noting and (any(map(_tells, step.deliveries)) or any(map(_shows, step.effects))):
+        """Note a step, unless it only maintains the ring, the directory or links."""
+        if self.noting and (
+            any(map(_may_concern_request, step.deliveries)) or any(map(_effect_may_concern_request, step.effects))
+        ):
             self.steps.append(step)
             self.messages += step.arrived
 
@@ -61,7 +63,7 @@ class NotedPeer(DeliveryNotingPeer):
     name
         Name of the peer for people.
     noted
-        Steps, to which its own are added.
+        Steps of all peers, to which those of this one are added.
     """
 
     __slots__ = ("_number", "name", "noted")
@@ -104,18 +106,18 @@ class NotedPeer(DeliveryNotingPeer):
         self.noted.add(Step(self, self._number, now, deliveries, effects, arrived))
 
 
-def _tells(delivery: Delivery) -> bool:
-    """Whether a message may be one of a request."""
-    return _says_something(delivery.message)
+def _may_concern_request(delivery: Delivery) -> bool:
+    """Whether a message may belong to a request."""
+    return _is_noted(delivery.message)
 
 
-def _shows(effect: Effect) -> bool:
-    """Whether an effect may be one of a request."""
+def _effect_may_concern_request(effect: Effect) -> bool:
+    """Whether an effect may belong to a request."""
     if isinstance(effect, Record):
         return True
-    return isinstance(effect, Send) and _says_something(effect.message)
+    return isinstance(effect, Send) and _is_noted(effect.message)
 
 
-def _says_something(message: Message) -> bool:
+def _is_noted(message: Message) -> bool:
     inner = getattr(message, "payload", None)  # of a routed message
     return type(inner if isinstance(inner, Message) else message) not in HOUSEKEEPING

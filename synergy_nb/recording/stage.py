@@ -1,8 +1,8 @@
-"""What peers did for one request, moment by moment, as plain values: probes, verdicts, graphs, moves, deaths.
+"""Replays of one request, moment by moment: probes, verdicts, graphs, moves, deaths.
 
-A :class:`~synergy_nb.recording.moments.Replay` is made of the messages that peers handled (:func:`replay`), as a
-recording or a running simulation has them, or of the events in journals alone (:func:`replay_events`), which live peers
-always have. Its text is for people, so names of peers stand for their addresses.
+A :class:`~synergy_nb.recording.moments.Replay` is made from the messages that peers handled (:func:`replay`), which a
+recording and a running simulation have, or from the events in journals alone (:func:`replay_events`), which live peers
+always have. Its text is for people, so it has the names of peers instead of their addresses.
 """
 
 from __future__ import annotations
@@ -26,17 +26,17 @@ from synergy_nb.overlay.ring import RING, distance, number_of, ring_position
 from synergy_nb.plan import Plan
 from synergy_nb.plan.units import WrongValue, nearest
 from synergy_nb.recording.event_words import said
-from synergy_nb.recording.moments import Candidate, Key, Moment, Place, Replay
+from synergy_nb.recording.moments import ComparedGraph, Key, Moment, PeerPlace, Replay
 from synergy_nb.recording.peer_places import map_of
 from synergy_nb.recording.recording_file import read
 from synergy_nb.recording.replay import Step, compare
 from synergy_nb.recording.stepping import Handled, Names, Tone, handled, requests_of
 from synergy_nb.reporting.formatting import counted, seconds, share
 
-__all__ = ["LIVES", "replay", "replay_events", "replay_file"]
+__all__ = ["RING_EVENTS", "replay", "replay_events", "replay_file"]
 
 #: Events that say which peers are in the ring: they are moments of every replay.
-LIVES: Final = (events.PeerDeclaredDead, events.PeerRefutedDeath, events.PeerJoined, events.PeerLeft)
+RING_EVENTS: Final = (events.PeerDeclaredDead, events.PeerRefutedDeath, events.PeerJoined, events.PeerLeft)
 
 #: Module of a message to the kind of its moments.
 _KINDS: Final = {
@@ -70,7 +70,7 @@ def replay(
     names: Mapping[str, str],
     delays: tuple[Sequence[str], Matrix] | None = None,
     cores: Mapping[str, float] | None = None,
-    lives: Iterable[events.Event] = (),
+    ring_events: Iterable[events.Event] = (),
     noted: bool = False,
 ) -> Replay:
     """Make the replay of a request from the messages that peers handled.
@@ -87,17 +87,17 @@ def replay(
         Addresses of peers, and the delays between them in seconds, shape (peers, peers); None if they are not known.
     cores
         Peer address to its capacity, cores.
-    lives
-        Events of the types in :data:`LIVES`: peers that joined, left, died or came back.
+    ring_events
+        Events of the types in :data:`RING_EVENTS`, of peers that joined, left, died or came back.
     noted
-        Whether the steps were noted in this process, and not replayed from a file.
+        Whether the steps were noted in this process (:mod:`.noted_steps`), and not replayed from a file.
     """
     found = _Collected(request, names)
-    for each in _with_lives(handled(request, steps, noted=noted), lives):
+    for each in _with_ring_events(handled(request, steps, noted=noted), ring_events):
         if isinstance(each, Handled):
             found.message(each)
         else:
-            found.life(each)
+            found.ring_event(each)
     return found.replay(plan, "messages", delays, cores or {})
 
 
@@ -110,7 +110,7 @@ def replay_events(
     delays: tuple[Sequence[str], Matrix] | None = None,
     cores: Mapping[str, float] | None = None,
 ) -> Replay:
-    """Make the replay of a request from the events in journals; parameters are those of :func:`replay`.
+    """Make the replay of a request from the events in journals.
 
     Parameters
     ----------
@@ -127,8 +127,8 @@ def replay_events(
     """
     found = _Collected(request, names)
     for event in journaled:
-        if isinstance(event, LIVES):
-            found.life(event)
+        if isinstance(event, RING_EVENTS):
+            found.ring_event(event)
         elif event.subject == request:
             found.event(event)
     return found.replay(plan, "events", delays, cores or {})
@@ -147,7 +147,7 @@ def replay_file(file: str | Path, request: str | None = None) -> Replay:
     Raises
     ------
     ValueError
-        If the file is no recording, or holds no such request; the text names those that it holds.
+        If the file is no recording, or holds no such request; the message names those that it holds.
     """
     try:
         recording = read(file)
@@ -170,18 +170,23 @@ def replay_file(file: str | Path, request: str | None = None) -> Replay:
     cores = {life.address: life.beginning.construction.config.cores for life in recording.lives}
     records = (effect.event for step in steps for effect in step.effects if isinstance(effect, Record))
     return replay(
-        chosen, plan, steps, names=names, cores=cores, lives=[each for each in records if isinstance(each, LIVES)]
+        chosen,
+        plan,
+        steps,
+        names=names,
+        cores=cores,
+        ring_events=[each for each in records if isinstance(each, RING_EVENTS)],
     )
 
 
-def _with_lives(messages: Sequence[Handled], lives: Iterable[events.Event]) -> list[Handled | events.Event]:
-    """Both in the order of their times."""
-    both: list[Handled | events.Event] = [*messages, *lives]
+def _with_ring_events(messages: Sequence[Handled], ring_events: Iterable[events.Event]) -> list[Handled | events.Event]:
+    """Messages and events together, in the order of their times."""
+    both: list[Handled | events.Event] = [*messages, *ring_events]
     return sorted(both, key=lambda each: each.exchange.at if isinstance(each, Handled) else each.time)
 
 
 class _Collected:
-    """Moments and graphs of one request, while they are collected."""
+    """Collects the moments and graphs of one request, and then makes its replay."""
 
     def __init__(self, request: str, names: Mapping[str, str]) -> None:
         self.request = request
@@ -191,17 +196,17 @@ class _Collected:
         self.outcome = "undecided"
         self.began: float | None = None
         self.moments: list[Moment] = []
-        self.graphs: list[Candidate] = []
+        self.graphs: list[ComparedGraph] = []
         self.looked_up: dict[str, None] = {}
         self.dead: dict[str, None] = {}
         self.absent: dict[str, None] = {}
-        self.first: dict[str, tuple[str, ...]] = {"dead": (), "left": ()}  # peers that were not there at the beginning
+        self.absent_before: dict[str, tuple[str, ...]] = {"dead": (), "left": ()}  # before the first moment
 
     def name(self, address: str) -> str:
         """Return the name of a peer."""
         return self.names.get(address, address)
 
-    def _since(self, at: float) -> float:
+    def _time_since_start(self, at: float) -> float:
         if self.began is None:
             self.began = at
         return at - self.began
@@ -210,8 +215,8 @@ class _Collected:
         """Add a message with its consequences."""
         exchange, message = each.exchange, each.message
         if isinstance(message, driver.DelayMeasured) and not (exchange.outcomes or each.events):
-            return  # twice a second, as long as it runs
-        at = self._since(exchange.at)
+            return  # it comes twice a second, as long as the application runs
+        at = self._time_since_start(exchange.at)
         if isinstance(message, driver.SubmitPlan):
             self.origin = exchange.to
         inner = getattr(message, "payload", None)
@@ -223,7 +228,7 @@ class _Collected:
         placed: dict[str, str] | None = None
         for event in each.events:
             numbers += _numbers_of(event)
-            placed = self._note(event) or placed
+            placed = self._note_graph(event) or placed
         sender = exchange.sender if exchange.sender not in ("driver", "timer") else ""
         self.moments.append(
             Moment(
@@ -243,14 +248,14 @@ class _Collected:
 
     def event(self, event: events.Event) -> None:
         """Add an event of a journal; a detail that nobody needs to see is no moment."""
-        at = self._since(event.time)
+        at = self._time_since_start(event.time)
         if isinstance(event, events.RequestSubmitted):
             self.origin = self.name(event.peer)
         text, tone = said(event)
-        placed = self._note(event)
+        placed = self._note_graph(event)
         if not text:
             return
-        sender, to = self._way(event)
+        sender, to = self._ends(event)
         self.moments.append(
             Moment(
                 at,
@@ -266,8 +271,8 @@ class _Collected:
             )
         )
 
-    def _way(self, event: events.Event) -> tuple[str, str]:
-        """Return the peers between which something travelled, as far as an event says it."""
+    def _ends(self, event: events.Event) -> tuple[str, str]:
+        """Return the peers between which a message travelled, as far as the event says it; otherwise its own, twice."""
         here = self.name(event.peer)
         if isinstance(event, events.ProbeAccepted):
             return (self.name(event.via[-1]) if event.via else self.origin), here
@@ -279,28 +284,28 @@ class _Collected:
             return self.name(event.target), here
         return here, here
 
-    def life(self, event: events.Event) -> None:
-        """Add that a peer joined, left, died or came back, once."""
+    def ring_event(self, event: events.Event) -> None:
+        """Add that a peer joined, left, died or came back, when the first peer notices it."""
         peer = self.name(event.subject)
         match event:
             case events.PeerJoined():
-                self._life(event, peer, "joined", "Peer joined", f"{peer} has joined the ring")
+                self._add_ring_moment(event, peer, "joined", "Peer joined", f"{peer} has joined the ring")
             case events.PeerLeft():
-                self._life(event, peer, "left", "Peer left", f"{peer} leaves the ring")
+                self._add_ring_moment(event, peer, "left", "Peer left", f"{peer} leaves the ring")
             case events.PeerRefutedDeath() if peer in self.dead:
-                self._life(event, peer, "alive", "Peer alive", f"{peer} is alive again")
+                self._add_ring_moment(event, peer, "alive", "Peer alive", f"{peer} is alive again")
             case events.PeerDeclaredDead() if peer not in self.dead:
-                self._life(event, peer, "dead", "Peer dead", f"{peer} does not answer and counts as dead")
+                self._add_ring_moment(event, peer, "dead", "Peer dead", f"{peer} does not answer and counts as dead")
 
-    def _life(self, event: events.Event, peer: str, change: str, title: str, text: str) -> None:
+    def _add_ring_moment(self, event: events.Event, peer: str, change: str, title: str, text: str) -> None:
         if change == "joined" and self.began is not None and peer not in self.absent:
-            self.first["left"] += (peer,)  # it was not there at the beginning, and nothing says so
+            self.absent_before["left"] += (peer,)  # no event says that it was not there before
         for gone, now in ((self.dead, change == "dead"), (self.absent, change == "left")):
             gone.pop(peer, None)
             if now:
                 gone[peer] = None
         if self.began is None:
-            self.first = {"dead": tuple(self.dead), "left": tuple(self.absent)}
+            self.absent_before = {"dead": tuple(self.dead), "left": tuple(self.absent)}
             return
         verdict = f"noticed by {self.name(event.peer)}" if change in ("dead", "alive") else ""
         if isinstance(event, events.PeerJoined) and event.contact:
@@ -312,12 +317,12 @@ class _Collected:
         )  # fmt: skip
         self.moments.append(msgspec.structs.replace(moment, **{change: (peer,)}))
 
-    def _note(self, event: events.Event) -> dict[str, str] | None:
-        """Take what an event says of graphs and of the outcome; return the peers that execute from now on."""
+    def _note_graph(self, event: events.Event) -> dict[str, str] | None:
+        """Note graphs and outcome that an event states; return the peer of each operator from now on, if new."""
         number = len(self.moments)
         if isinstance(event, events.GraphEvaluated):
             peers = {operator: self.name(peer) for operator, peer in event.peers.items()}
-            self.graphs.append(Candidate(peers, event.phi, event.delay_s, event.unqualified, number))
+            self.graphs.append(ComparedGraph(peers, event.phi, event.delay_s, event.unqualified, number))
         elif isinstance(event, events.GraphSelected):
             peers = {operator: self.name(peer) for operator, peer in event.peers.items()}
             for place in range(len(self.graphs) - 1, -1, -1):
@@ -339,15 +344,15 @@ class _Collected:
     def replay(
         self, plan: Plan, source: str, delays: tuple[Sequence[str], Matrix] | None, cores: Mapping[str, float]
     ) -> Replay:
-        """Return all that was collected."""
+        """Return the replay of all that was collected."""
         map_places = {} if delays is None else map_of(*delays)
         known = dict.fromkeys([*self.names, *map_places])
         peers = tuple(self._place(address, map_places.get(address), cores.get(address)) for address in known)
-        gone = {*self.first["dead"], *self.first["left"]}
+        gone = {*self.absent_before["dead"], *self.absent_before["left"]}
         there = [address for address in known if self.name(address) not in gone]
         keys = tuple(self._key(name, there) for name in self.looked_up) if there else ()
         if self.moments:
-            self.moments[0] = msgspec.structs.replace(self.moments[0], **self.first)
+            self.moments[0] = msgspec.structs.replace(self.moments[0], **self.absent_before)
         return Replay(
             self.request,
             plan.name,
@@ -361,9 +366,9 @@ class _Collected:
             tuple(self.graphs),
         )
 
-    def _place(self, address: str, at: tuple[float, float] | None, cores: float | None) -> Place:
+    def _place(self, address: str, at: tuple[float, float] | None, cores: float | None) -> PeerPlace:
         x, y = at or (None, None)
-        return Place(self.name(address), ring_position(address) / RING, key_of(address)[:6], x, y, cores)
+        return PeerPlace(self.name(address), ring_position(address) / RING, key_of(address)[:6], x, y, cores)
 
     def _key(self, name: str, addresses: Sequence[str]) -> Key:
         at = number_of(key_of(name))

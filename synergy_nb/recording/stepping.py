@@ -1,7 +1,7 @@
-"""The messages of one request, in the order in which they were handled, from the replay of a recording.
+"""The messages of one request, in the order of their times, found among the replayed inputs of all peers.
 
-A message belongs to a request if it says so, or if it says nothing of any request and a peer sent it while it handled a
-message of the request: so the look-ups in the directory belong to the request that they were made for.
+A message belongs to a request if it names the request. If it names none, it belongs to the request if a peer sent it
+while it handled a message of that request: so look-ups in the directory belong to the request that needed them.
 """
 
 from __future__ import annotations
@@ -76,7 +76,7 @@ class Exchange:
     outcomes
         Consequences at the receiver, in words.
     received
-        Whether it was received, as far as is recorded.
+        Whether a peer received it, according to the recording.
     """
 
     at: float
@@ -89,7 +89,7 @@ class Exchange:
 
 
 class Tone(StrEnum):
-    """What a consequence means for a request."""
+    """Meaning of a consequence for a request."""
 
     GOOD = "good"
     BAD = "bad"
@@ -98,7 +98,7 @@ class Tone(StrEnum):
 
 @dataclass(frozen=True)
 class Handled:
-    """One message of a request with what belongs to it.
+    """One message of a request with its consequences and events.
 
     Attributes
     ----------
@@ -231,7 +231,14 @@ def _same(message: Message) -> bytes | int:
 def _matched(
     steps: list[Step], key: Callable[[Message], bytes | int]
 ) -> tuple[Mapping[tuple[int, int], int], set[tuple[int, int]]]:
-    """The step that received what a step sent as an effect, by the numbers of both; and what nobody received."""
+    """Match sent messages with the steps that received them.
+
+    Returns
+    -------
+    tuple
+        Numbers of the step and the effect that sent a message to the number of the step that received it; and the
+        numbers of the steps and effects whose messages nobody received.
+    """
     sent: dict[tuple[str, str, bytes | int], deque[tuple[int, int]]] = defaultdict(deque)
     for number, step in enumerate(steps):
         for position, effect in enumerate(step.effects):
@@ -280,7 +287,7 @@ def _concerns(effect: Effect, request: str) -> bool:
 
 
 def _handled(step: Step, request: str, names: Names) -> Iterator[Handled]:
-    """What a peer handled for a request in one step; the timers, if something about the request came of them."""
+    """The messages that a peer handled for a request in one step, and its timers if they had consequences for it."""
     outcomes: dict[int, list[tuple[str, Tone]]] = defaultdict(list)  # by number of the delivery; -1: of none
     recorded: dict[int, list[events.Event]] = defaultdict(list)
     for position, effect in enumerate(step.effects):
@@ -325,7 +332,7 @@ _GOOD: Final = (
 
 
 def tone(effect: Effect) -> Tone:
-    """What an effect means for a request."""
+    """Meaning of an effect for a request."""
     match effect:
         case Record(event):
             if isinstance(event, _GOOD):
@@ -338,7 +345,7 @@ def tone(effect: Effect) -> Tone:
 
 
 def _outcome(effect: Effect, request: str) -> str:
-    """What came of a message for a request, in words; empty where the next message says it."""
+    """Consequence of a message for a request, in words; empty if the next message states it."""
     match effect:
         case Send(_, Dropped() as message) if message.request == request:
             return f"dropped: {dropped(message)}"

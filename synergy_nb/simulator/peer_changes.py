@@ -17,8 +17,8 @@ if TYPE_CHECKING:
 
 __all__ = ["PeerChanges"]
 
-FAREWELL: Final = 2.0  # virtual seconds for which a peer goes on after it has announced that it leaves
-TRIED: Final = 4  # peers that are asked one after the other to execute a component of a peer that leaves
+LEAVING_TIME: Final = 2.0  # virtual seconds from the announcement that a peer leaves until its end
+MOST_TARGETS: Final = 4  # largest number of peers that are asked to execute a component of a peer that leaves
 
 
 class Ring(Protocol):
@@ -70,7 +70,7 @@ class PeerChanges:
         Raises
         ------
         ClusterError
-            If the name is in use or was, if ``near`` is no living peer, or if the peer could not join in that time.
+            If the name is or was that of a peer, ``near`` is no living peer, or the peer could not join in that time.
         """
         if not isinstance(peer, str) or not peer.strip():
             raise ClusterError(f"peer: {peer!r}; expected the name of a new peer")
@@ -125,7 +125,7 @@ class PeerChanges:
                 if at == peer and application.status in LASTING:
                     _move_away(self, application, operator, peer)
         self.world.leave(peer)
-        self.run(FAREWELL)
+        self.run(LEAVING_TIME)
         self.world.crash(peer)
 
 
@@ -138,7 +138,7 @@ def _move_away(ring: Ring, application: SimulatedApplication, operator: str, pee
     ledgers = {name: ring.world.synergy[name].ledger for name in ring.peers if not ring.world.suspended(name)}
     free = sorted(ledgers, key=lambda name: ledgers[name].cores * (ledgers[name].load - 1.0))
     refusal = "no other peer answers"
-    for to in [name for name in free if name != peer][:TRIED]:
+    for to in [name for name in free if name != peer][:MOST_TARGETS]:
         try:
             ring.move(application, operator, to)
         except ClusterError as refused:

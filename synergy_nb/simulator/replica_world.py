@@ -1,7 +1,7 @@
-"""Active replicas in virtual time: a director discards and revives their streams, and rebuilds those that were lost.
+"""Active replicas in virtual time, without a control side: tests discard, revive, remove and rebuild by calls.
 
 A replica whose peer died is removed, and its readers read the others. A rebuilt one starts from the state of a replica
-that lives: that one gets a copy at the new peer, which becomes a replica of its own, with a new name.
+that lives: this one gets a copy at the new peer, and the copy becomes a replica with a new name.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from synergy_nb.simulator.stream_world import StreamWorld
 
 __all__ = ["ReplicaWorld"]
 
-_TRIES = 200  # number of times that the director checks whether the state of a replica has arrived
+_TRIES = 200  # largest number of checks whether the state of a replica has arrived
 _WAIT_S = 0.05  # seconds between two checks
 
 
@@ -98,7 +98,7 @@ class ReplicaWorld(StreamWorld):
             self._later(1.0 + self.faults.deployment * 25, self._release, application, source, peer, name)
 
     def _release(self, application: str, source: str, peer: str, name: str) -> None:
-        """Have a replica retain nothing more for one that was built from its state."""
+        """Remove the copy, so that a replica no longer retains tuples for the one that was rebuilt from its state."""
         known = dict(self.deployments[application].assignments)
         for each in (source, name):
             if each in known:

@@ -1,7 +1,7 @@
 """A simulated cluster for notebooks: many whole peers in virtual time, with the methods of a live cluster.
 
-The peers are the very ones that run on Dask workers. Time passes only when a call lets it pass, and a run is a function
-of the seed and of the calls.
+The peers execute the same code as those on Dask workers. Time passes only within calls such as :meth:`Simulation.run`,
+and a run depends on nothing but the seed and the calls.
 
 Examples
 --------
@@ -41,7 +41,7 @@ from synergy_nb.plan.units import did_you_mean, duration
 from synergy_nb.recording.descriptions import describe
 from synergy_nb.recording.moments import Replay
 from synergy_nb.recording.replay import Step
-from synergy_nb.recording.stage import LIVES
+from synergy_nb.recording.stage import RING_EVENTS
 from synergy_nb.recording.stage import replay as replayed
 from synergy_nb.reporting.cluster_errors import ClusterError, NotAdmitted
 from synergy_nb.reporting.formatting import amount, counted, share
@@ -59,9 +59,9 @@ __all__ = ["Simulation"]
 
 Network: TypeAlias = Any
 """``"wide area"``, ``"local"``, a matrix or the path of one, the name of a published network, or a Topology."""
-SLICE: Final = 0.25  # virtual seconds between two looks of the views
-FEW: Final = 50  # peers up to which the failure detector pings as often as on live peers
-SHOWN: Final = 20  # peers in the display of a simulation
+VIEW_INTERVAL: Final = 0.25  # virtual seconds between two updates of views
+FEW_PEERS: Final = 50  # number of peers up to which the failure detector pings as often as on live peers
+SHOWN_PEERS: Final = 20  # largest number of peers in the display of a simulation
 HEADING: Final = ("peer", "other load", "promised", "cores", "components")
 
 
@@ -81,7 +81,7 @@ class Simulation(PeerChanges, SimulatedKnobs):
     bandwidth
         Greatest bandwidth of each virtual link that may be promised, bytes/s.
     loss, duplication, reordering
-        Probabilities that a message is lost, arrives twice, or is overtaken by later ones.
+        Probabilities that a message is lost, that it arrives twice, and that later ones overtake it.
     keys
         Secrets of ``encrypt`` and ``decrypt``, by name: 16, 24 or 32 bytes each.
     composition
@@ -93,7 +93,7 @@ class Simulation(PeerChanges, SimulatedKnobs):
     replication
         Parameters of the streams between active replicas, as a ``ReplicationConfig``.
     overload
-        Whether peers admit plans beyond their capacity and in spite of limits, to show how promises break.
+        Whether peers admit plans that exceed their capacity or break limits, to show the consequences.
     seed
         Seed of the network, of the peers and of all faults.
 
@@ -132,7 +132,7 @@ class Simulation(PeerChanges, SimulatedKnobs):
             raise ValueError(f"seed: {seed!r}; expected an integer of at least 0")
         topology = topology_of(peers_named(peers), network, cores, seed)
         config = peer_config(bandwidth, composition, hotspots, replication, overload)
-        config = msgspec.structs.replace(config, pings=config.pings * max(1.0, len(topology) / FEW))
+        config = msgspec.structs.replace(config, pings=config.pings * max(1.0, len(topology) / FEW_PEERS))
         faults = Faults(loss, duplication, reordering, delay=(0.0, 0.0), deployment=0.0)
         discipline = check_discipline("discipline", discipline)
         self.world = ComposedWorld(seed, topology, config, faults, discipline=discipline, keys=check_keys(keys))
@@ -191,7 +191,7 @@ class Simulation(PeerChanges, SimulatedKnobs):
         Parameters
         ----------
         condition
-            Function that is asked after each event.
+            Function that returns whether the condition holds; it is called after each event.
         seconds
             Longest time, in seconds or as ``"2 min"``.
         """
@@ -199,22 +199,22 @@ class Simulation(PeerChanges, SimulatedKnobs):
             raise ClusterError(f"condition: {condition!r}; expected a function, such as lambda: application.status ...")
         end = self.now + duration("seconds", seconds, least=0.0)
         while not condition() and self.now < end:
-            self.world.until(condition, min(SLICE, end - self.now))
-            self._tell()
-        self._tell()
+            self.world.until(condition, min(VIEW_INTERVAL, end - self.now))
+            self._call_listeners()
+        self._call_listeners()
         return condition()
 
     @user_facing
     def step(self, messages: int = 1) -> list[str]:
-        """Let virtual time pass until so many messages of requests have been handled; return them in words.
+        """Let virtual time pass until peers have handled a number of messages of requests; return these in words.
 
-        Messages that keep the ring and the directory in order are not counted. Fewer are returned if none follows
-        within a minute.
+        Messages that maintain the ring and the directory do not count. Fewer messages are returned if a minute of
+        virtual time passes.
 
         Parameters
         ----------
         messages
-            Number of messages.
+            Number of messages to wait for.
         """
         if isinstance(messages, bool) or not isinstance(messages, int) or messages < 1:
             raise ClusterError(f"messages: {messages!r}; expected a number of messages, at least 1")
@@ -226,10 +226,10 @@ class Simulation(PeerChanges, SimulatedKnobs):
             if noted.messages > before
             else []
         )
-        return [_words(each) for each in found]
+        return [_step_text(each) for each in found]
 
     def listen(self, listener: Callable[[], None]) -> Callable[[], None]:
-        """Call a function after each slice of time that has passed; return a function that ends that."""
+        """Call a function after each quarter of a virtual second; return a function that ends this."""
         self._listeners.append(listener)
 
         def leave() -> None:
@@ -238,7 +238,7 @@ class Simulation(PeerChanges, SimulatedKnobs):
 
         return leave
 
-    def _tell(self) -> None:
+    def _call_listeners(self) -> None:
         for listener in tuple(self._listeners):
             listener()
 
@@ -286,7 +286,7 @@ class Simulation(PeerChanges, SimulatedKnobs):
         ClusterError
             If a name is unknown, or a source cannot be simulated.
         """
-        application = self._decided(plan, origin, feeds or {}, placement, spread, timeout)
+        application = self._submit_and_wait(plan, origin, feeds or {}, placement, spread, timeout)
         if application.status == Status.REJECTED:
             raise NotAdmitted(f"{plan.name}: {application.reason}", application.explain())
         self._applications[application.id] = application
@@ -308,11 +308,11 @@ class Simulation(PeerChanges, SimulatedKnobs):
             Origin and algorithm, see :meth:`submit`.
         """
         fed = {plan.operators[each].params["name"] for each in plan.sources if "name" in plan.operators[each].params}
-        tried = self._decided(plan, origin, dict.fromkeys(fed, ()), placement, spread, 30.0, trial=True)
+        tried = self._submit_and_wait(plan, origin, dict.fromkeys(fed, ()), placement, spread, 30.0, trial=True)
         roles = self.world.synergy[tried.origin].requests[tried.id].roles
         return trial_of(plan, roles.peers, roles.backups, tried.reason, self.events(tried.id), self.names)
 
-    def _decided(
+    def _submit_and_wait(
         self, plan: Plan, origin: str | None, feeds: Mapping[str, Any], placement: str, spread: bool,
         timeout: float | str, *, trial: bool = False,
     ) -> SimulatedApplication:  # fmt: skip
@@ -333,7 +333,7 @@ class Simulation(PeerChanges, SimulatedKnobs):
         at = self._origin(plan, chosen, living)
         self._count += 1
         name = f"{plan.name}-{self._count}"
-        number = self._number()
+        number = self._command_number()
         self.world.submit(name, plan, at, rows, mode, number, trial=trial)
         if (answer := self.world.answers.get(number)) is not None and answer.refusal:
             raise ClusterError(f"{plan.name}: {answer.refusal}")
@@ -343,7 +343,8 @@ class Simulation(PeerChanges, SimulatedKnobs):
             raise ClusterError(f"{plan.name}: not decided after {span(patience)} of virtual time")
         return application
 
-    def _number(self) -> int:
+    def _command_number(self) -> int:
+        """Number of a new command to a peer, by which its answer is found."""
         self._commands += 1
         return self._commands
 
@@ -386,7 +387,7 @@ class Simulation(PeerChanges, SimulatedKnobs):
         found = self._found(application)
         checked_operator(found.plan, operator)
         self._living("to", to)
-        number = self._number()
+        number = self._command_number()
         self.world.command(found.id, driver.MoveComponent(found.id, operator, to, number))
         answers = self.world.answers
         self.until(lambda: number in answers or found.status in ENDED, 150.0)
@@ -396,6 +397,7 @@ class Simulation(PeerChanges, SimulatedKnobs):
             raise ClusterError(f"{found.id}: {operator} did not move: {answers[number].refusal}")
 
     def _found(self, application: str | SimulatedApplication) -> SimulatedApplication:
+        """Return an application, given itself, its id, or the name of its plan if one running application has it."""
         named = application if isinstance(application, str) else getattr(application, "id", None)
         found = self._applications.get(str(named))
         if found is None:
@@ -411,7 +413,7 @@ class Simulation(PeerChanges, SimulatedKnobs):
 
     @user_facing
     def replay(self, application: str | SimulatedApplication) -> Replay:
-        """Return what peers did for a request, message by message, also for one that was not admitted.
+        """Return the replay of a request: all messages that peers handled for it, also if it was not admitted.
 
         Parameters
         ----------
@@ -429,7 +431,7 @@ class Simulation(PeerChanges, SimulatedKnobs):
             names=self.names,
             delays=(topology.peers, topology.delays()),
             cores=topology.cores,
-            lives=[event for event in self.journal if isinstance(event, LIVES)],
+            ring_events=[event for event in self.journal if isinstance(event, RING_EVENTS)],
             noted=True,
         )
 
@@ -460,16 +462,16 @@ class Simulation(PeerChanges, SimulatedKnobs):
         return f"Simulation of {peers} at {span(self.now)}: {counted(running, 'application')} running"
 
     def __repr__(self) -> str:
-        rows = self._rows()[:SHOWN]
+        rows = self._rows()[:SHOWN_PEERS]
         return as_text(self._caption, HEADING, rows) if rows else self._caption
 
     def _repr_html_(self) -> str:
-        rows = self._rows()[:SHOWN]
+        rows = self._rows()[:SHOWN_PEERS]
         return as_html(self._caption, HEADING, rows) if rows else f"<p>{html.escape(self._caption)}</p>"
 
 
-def _words(step: Step) -> str:
-    """Return a step in words: its time, its way, and its message."""
+def _step_text(step: Step) -> str:
+    """Return a step in words: time, sender and receiver, message."""
     message = step.received
     assert message is not None
     way = f"{step.deliveries[0].sender or 'driver'} → {step.life.name}"

@@ -1,7 +1,8 @@
-"""A panel of knobs: what runs on a cluster or a simulation is changed from a notebook's page.
+"""A panel of knobs, with which a running cluster or simulation is changed from a notebook.
 
-The panel knows nothing of drivers: it calls the methods of the object that it is given, by the names of
-:data:`ACTS`, and shows what the object has. An error becomes the panel's message.
+A *knob* is a method that changes something, such as ``kill(peer)``, and an *act* is one use of it. The panel calls the
+methods of its cluster or simulation, by the names in :data:`ACTS`; it offers those that the object has. An error
+becomes the message of the panel.
 """
 
 from __future__ import annotations
@@ -19,7 +20,7 @@ from synergy_nb.widgets.qos_view import BundleMissing, bundle
 
 __all__ = ["ACTS", "KnobPanel", "Knobbed"]
 
-MOST_PEERS: Final = 1000  # peers that a page gets to choose from
+MOST_PEERS: Final = 1000  # largest number of peers from which a page lets users choose
 
 
 class Knobbed(Protocol):
@@ -56,7 +57,7 @@ class KnobPanel(anywidget.AnyWidget):
     Parameters
     ----------
     knobbed
-        Cluster or simulation.
+        Cluster or simulation that the panel changes.
 
     Attributes
     ----------
@@ -95,7 +96,7 @@ class KnobPanel(anywidget.AnyWidget):
             self.act(str(content.get("act")), content.get("arguments"))
 
     def act(self, name: str, arguments: Any) -> None:
-        """Turn a knob, and send the pages what came of it.
+        """Turn a knob, and send the result to the pages.
 
         Parameters
         ----------
@@ -123,7 +124,7 @@ class KnobPanel(anywidget.AnyWidget):
         return [name for name in ACTS if hasattr(self._knobbed, name)]
 
     def state(self) -> dict[str, Any]:
-        """Return what a page shows: acts, peers, running applications with their operators, and the virtual time."""
+        """Return the state for the pages: knobs, peers, running applications with their operators, and virtual time."""
         now = getattr(self._knobbed, "now", None)
         running = {name: each for name, each in self._knobbed.applications.items() if each.status == "running"}
         return {

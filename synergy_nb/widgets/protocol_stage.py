@@ -1,4 +1,4 @@
-"""The stage: a widget that steps through what peers did for one request, message by message.
+"""The stage: a widget that steps through the replay of one request, message by message.
 
 The page receives the whole replay once, and moves through it without the kernel. The number of the moment and the
 arrangement of the peers are shared, so Python can set them and read them. The notebook's file holds neither the replay
@@ -16,13 +16,13 @@ import traitlets
 from synergy_nb.recording.moments import Replay
 from synergy_nb.widgets.last_picture import StillView
 from synergy_nb.widgets.qos_view import BundleMissing, bundle
-from synergy_nb.widgets.stage_picture import VIEWS, default_view, svg
+from synergy_nb.widgets.stage_picture import ARRANGEMENTS, default_arrangement, svg
 
 __all__ = ["ProtocolStage"]
 
 
 class ProtocolStage(StillView):
-    """A stage on which a replay is stepped.
+    """A stage, on which one steps through a replay.
 
     Parameters
     ----------
@@ -61,7 +61,7 @@ class ProtocolStage(StillView):
             version = bundle("protocolstage")[0]
         except BundleMissing:
             version = ""
-        super().__init__(_version=version, arrangement=default_view(replay))
+        super().__init__(_version=version, arrangement=default_arrangement(replay))
         self.observe(lambda _: self.keep_picture(), ["step", "arrangement"])
         self.on_msg(lambda _, content, _buffers: self.on_page_message(str(content.get("kind"))))
 
@@ -76,8 +76,8 @@ class ProtocolStage(StillView):
     @traitlets.validate("arrangement")
     def _check_arrangement(self, proposal: Any) -> str:
         arrangement: str = proposal["value"]
-        if arrangement not in VIEWS or (arrangement == "map" and default_view(self.replay) != "map"):
-            known = "ring" if default_view(self.replay) == "ring" else " or ".join(VIEWS)
+        if arrangement not in ARRANGEMENTS or (arrangement == "map" and default_arrangement(self.replay) != "map"):
+            known = "ring" if default_arrangement(self.replay) == "ring" else " or ".join(ARRANGEMENTS)
             raise traitlets.TraitError(f"arrangement: {arrangement!r}; expected {known}")
         return arrangement
 

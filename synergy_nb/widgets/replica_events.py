@@ -1,4 +1,4 @@
-"""What events about active replicas change in the view of an application."""
+"""Changes of the view of an application by events about active replicas and their streams."""
 
 from __future__ import annotations
 
@@ -73,7 +73,7 @@ def note(run: Run, event: ReplicaEvent) -> None:
 
 
 def stream_pieces(run: Run, components: Mapping[str, Component]) -> dict[str, dict[str, Any]]:
-    """Streams between active replicas, as the picture shows them: ``producer reader`` to its state and a text.
+    """States and texts of the streams between active replicas for the view; a key is ``producer reader``.
 
     Parameters
     ----------

@@ -1,4 +1,4 @@
-"""One moment of a replay as a self-contained SVG: peers on the ring or the map, what travels, verdict and graphs."""
+"""Picture of one moment of a replay, as a self-contained SVG: peers on ring or map, message, verdict, graphs."""
 
 from __future__ import annotations
 
@@ -7,18 +7,18 @@ from collections.abc import Mapping
 from typing import Final
 
 from synergy_nb.drawing.svg import element, label, picture, themed
-from synergy_nb.recording.moments import Candidate, Moment, Place, Replay
+from synergy_nb.recording.moments import ComparedGraph, Moment, PeerPlace, Replay
 from synergy_nb.reporting.formatting import seconds
 
-__all__ = ["VIEWS", "default_view", "places", "state_at", "svg"]
+__all__ = ["ARRANGEMENTS", "default_arrangement", "places", "state_at", "svg"]
 
-VIEWS: Final = ("ring", "map")  # arrangements of the peers
+ARRANGEMENTS: Final = ("ring", "map")  # arrangements of the peers
 SIZE: Final = 440.0  # width and height of the arrangement, pixels
 WIDTH: Final = 860.0
 MARGIN: Final = 52.0
-ROWS: Final = 6  # graphs that a picture shows
-ROOM: Final = 58  # characters of a line of text beside the arrangement
-NAMED: Final = 24  # peers up to which all have their names
+MOST_GRAPHS: Final = 6  # largest number of graphs in a picture
+LINE_LENGTH: Final = 58  # largest number of characters of a line of text beside the arrangement
+MOST_NAMED_PEERS: Final = 24  # number of peers up to which the names of all are shown
 GLYPHS: Final = {"good": "✓", "bad": "▲", "note": "·"}
 
 #: Rules of the picture's parts; § stands for "within the picture", ¤ for the picture.
@@ -44,27 +44,29 @@ _STYLE: Final = themed(
 ) + _RULES.replace("§", ".synergy-stage-picture ").replace("¤", ".synergy-stage-picture")
 
 
-def default_view(replay: Replay) -> str:
-    """Return the arrangement that a replay is shown in first: the map, where delays are known."""
+def default_arrangement(replay: Replay) -> str:
+    """Return the arrangement in which a replay is shown first: the map if delays are known."""
     return "map" if any(peer.x is not None for peer in replay.peers) else "ring"
 
 
-def places(replay: Replay, view: str, size: float = SIZE, margin: float = MARGIN) -> dict[str, tuple[float, float]]:
+def places(
+    replay: Replay, arrangement: str, size: float = SIZE, margin: float = MARGIN
+) -> dict[str, tuple[float, float]]:
     """Return the coordinates of peers in pixels, by name.
 
     Parameters
     ----------
     replay
         Replay with the peers.
-    view
-        Arrangement, from :data:`VIEWS`.
+    arrangement
+        Arrangement, from :data:`ARRANGEMENTS`.
     size, margin
         Width and height of the arrangement, and the empty space at each side of it, pixels.
     """
     span = size - 2 * margin
 
-    def at(peer: Place) -> tuple[float, float]:
-        if view == "map" and peer.x is not None and peer.y is not None:
+    def at(peer: PeerPlace) -> tuple[float, float]:
+        if arrangement == "map" and peer.x is not None and peer.y is not None:
             return margin + peer.x * span, margin + peer.y * span
         angle = 2 * math.pi * peer.ring - math.pi / 2
         return size / 2 + span / 2 * math.cos(angle), size / 2 + span / 2 * math.sin(angle)
@@ -92,7 +94,7 @@ def state_at(replay: Replay, step: int) -> tuple[dict[str, str], set[str], set[s
     return placed, dead, absent
 
 
-def svg(replay: Replay, step: int, view: str) -> str:
+def svg(replay: Replay, step: int, arrangement: str) -> str:
     """Draw one moment of a replay.
 
     Parameters
@@ -101,14 +103,16 @@ def svg(replay: Replay, step: int, view: str) -> str:
         Replay to draw.
     step
         Number of the moment, from 0.
-    view
-        Arrangement of the peers, from :data:`VIEWS`.
+    arrangement
+        Arrangement of the peers, from :data:`ARRANGEMENTS`.
     """
     moment = replay.moments[step] if replay.moments else None
-    parts = [label(16, 28, f"{replay.request}: {_cut(replay.outcome, 90)}", "title")]
+    parts = [label(16, 28, f"{replay.request}: {_shortened(replay.outcome, 90)}", "title")]
     placed, dead, absent = state_at(replay, step)
-    at = {name: place for name, place in places(replay, view).items() if name not in absent}
-    parts.append(element("g", "", *_arrangement(replay, moment, at, placed, dead, view), transform="translate(0 34)"))
+    at = {name: place for name, place in places(replay, arrangement).items() if name not in absent}
+    parts.append(
+        element("g", "", *_arrangement(replay, moment, at, placed, dead, arrangement), transform="translate(0 34)")
+    )
     y = 62.0
     if moment is not None:
         count = f"{step + 1} of {len(replay.moments)}"
@@ -116,9 +120,9 @@ def svg(replay: Replay, step: int, view: str) -> str:
         way = f"{moment.sender} → {moment.to}" if moment.sender not in ("", moment.to) else moment.to
         parts += [label(SIZE + 16, y + 24, way, "strong"), label(SIZE + 16, y + 44, moment.title, "strong")]
         y += 64
-        lines = [(line, "") for line in _wrapped(moment.text)]
+        lines = [(line, "") for line in _lines(moment.text)]
         for tone, verdict in moment.verdicts[:4]:
-            lines += [(line, tone) for line in _wrapped(f"{GLYPHS[tone]} {verdict}")]
+            lines += [(line, tone) for line in _lines(f"{GLYPHS[tone]} {verdict}")]
         lines += [(f"{name}: {value}", "soft") for name, value in moment.numbers]
         for line, kind in lines[:14]:
             parts.append(label(SIZE + 16, y, line, kind))
@@ -136,7 +140,7 @@ def svg(replay: Replay, step: int, view: str) -> str:
                 label(16, y, "✓ chosen" if chosen else "▲ refused" if graph.unqualified else "·", kind),
                 label(150, y, "-" if graph.phi is None else f"{graph.phi:.4g}"),
                 label(230, y, seconds(graph.delay_s)),
-                label(310, y, _cut(graph.unqualified or where, 84)),
+                label(310, y, _shortened(graph.unqualified or where, 84)),
             ]
     size = (WIDTH, y + 16)
     page = element("rect", "page", x=0.5, y=0.5, width=WIDTH - 1, height=size[1] - 1, rx="8")
@@ -150,12 +154,12 @@ def _arrangement(
     at: Mapping[str, tuple[float, float]],
     placed: Mapping[str, str],
     dead: set[str],
-    view: str,
+    arrangement: str,
 ) -> list[str]:
     parts = []
-    if view == "ring":
+    if arrangement == "ring":
         parts.append(element("circle", "circle", cx=SIZE / 2, cy=SIZE / 2, r=SIZE / 2 - MARGIN))
-    parts += _ways(moment, at)
+    parts += _travel_lines(moment, at)
     operators: dict[str, list[str]] = {}
     for operator, name in placed.items():
         operators.setdefault(name, []).append(operator)
@@ -165,15 +169,15 @@ def _arrangement(
         kind = f"peer{' at' if peer.name in here else ''}{' dead' if peer.name in dead else ''}"
         kind += " busy" if peer.name in operators else ""
         parts.append(element("circle", kind, cx=x, cy=y, r=6.0 if peer.name in here or peer.name in operators else 4.0))
-        if len(replay.peers) <= NAMED or peer.name in here or peer.name in operators:
+        if len(replay.peers) <= MOST_NAMED_PEERS or peer.name in here or peer.name in operators:
             words = ", ".join([peer.name, *operators.get(peer.name, ())])
             anchor = "middle" if abs(x - SIZE / 2) < SIZE / 8 else "start" if x < SIZE / 2 else "end"
             parts.append(label(x, y - 10 if y < SIZE / 2 else y + 20, words, "soft", anchor=anchor))
     return parts
 
 
-def _ways(moment: Moment | None, at: Mapping[str, tuple[float, float]]) -> list[str]:
-    """Lines of what travels, and of the path that it has behind it."""
+def _travel_lines(moment: Moment | None, at: Mapping[str, tuple[float, float]]) -> list[str]:
+    """Lines of the message that travels, and of the path that its probe has passed."""
     if moment is None:
         return []
     parts = []
@@ -191,21 +195,21 @@ def _ways(moment: Moment | None, at: Mapping[str, tuple[float, float]]) -> list[
     return parts
 
 
-def _graphs(replay: Replay, step: int) -> list[Candidate]:
+def _graphs(replay: Replay, step: int) -> list[ComparedGraph]:
     """Graphs that are known after a moment: the chosen one, then those with the least φ."""
     known = [graph for graph in replay.graphs if graph.since <= step]
     best = sorted(known, key=lambda graph: (not 0 <= graph.chosen <= step, graph.phi is None, graph.phi or 0.0))
-    return best[:ROWS]
+    return best[:MOST_GRAPHS]
 
 
-def _cut(words: str, room: int) -> str:
+def _shortened(words: str, room: int) -> str:
     return words if len(words) <= room else f"{words[: room - 1]}…"
 
 
-def _wrapped(words: str) -> list[str]:
+def _lines(words: str) -> list[str]:
     lines = [""]
     for word in words.split():
-        if lines[-1] and len(lines[-1]) + len(word) >= ROOM:
+        if lines[-1] and len(lines[-1]) + len(word) >= LINE_LENGTH:
             lines.append("")
         lines[-1] = f"{lines[-1]} {word}".strip()
     return lines[:6] if lines != [""] else []

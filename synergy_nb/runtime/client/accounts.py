@@ -11,7 +11,7 @@ from synergy_nb.events.table import Events
 from synergy_nb.models.delay_matrix import Matrix
 from synergy_nb.plan import Plan
 from synergy_nb.recording.moments import Replay
-from synergy_nb.recording.stage import LIVES, replay_events
+from synergy_nb.recording.stage import RING_EVENTS, replay_events
 from synergy_nb.reporting.explanation import Explanation
 from synergy_nb.runtime.process.requests import ApplicationState
 
@@ -62,5 +62,5 @@ async def replayed(journals: Journals, application: str, plan: Plan) -> Replay:
         Id of the application, and its plan.
     """
     found = await journals.events()
-    own = [event for event in found if event.subject == application or isinstance(event, LIVES)]
+    own = [event for event in found if event.subject == application or isinstance(event, RING_EVENTS)]
     return replay_events(application, plan, own, names=journals.names, delays=journals.delays())
