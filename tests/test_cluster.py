@@ -373,7 +373,7 @@ operators:
         ),
         (
             lambda c: c.kill("peer-9"),
-            "peer: 'peer-9'; expected one of peer-1, peer-2, peer-3; did you mean 'peer-1'?",
+            "peer: 'peer-9'; expected one of peer-1, peer-2, peer-3; did you mean 'peer-3'?",
         ),
     ],
 )
