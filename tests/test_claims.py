@@ -155,9 +155,9 @@ def test_comparisons_are_within_repetitions() -> None:
             [Point(1, "a", "m", 3.0), Point(1, "b", "m", 4.0)],
         ]
     )
-    gain, ahead = measured.gain(1, "a", "b", "m"), measured.ahead(1, "a", "b", "m")
+    gain, difference = measured.gain(1, "a", "b", "m"), measured.difference(1, "a", "b", "m")
     assert gain == pytest.approx(interval([0.5, 0.25]))
-    assert ahead == pytest.approx(interval([-1.0, -1.0]))
+    assert difference == pytest.approx(interval([-1.0, -1.0]))
     assert measured.mean(1, "a", "m") == pytest.approx(4.0)
     assert measured.mean(2, "a", "m") is None
     assert measured.gain(2, "a", "b", "m") is None
@@ -198,7 +198,7 @@ def test_comparisons_are_within_repetitions() -> None:
         (verdicts.at_all("", "", [(1, True), (2, True), (3, None)]), "holds in part"),
         (verdicts.at_all("", "", [(1, None), (2, False)]), "does not hold"),
         (verdicts.at_all("", "", []), "not comparable"),
-        (verdicts.unlike("", 1.0, 2.0, "another machine"), "not comparable"),
+        (verdicts.not_comparable("", 1.0, 2.0, "another machine"), "not comparable"),
     ],
 )
 def test_each_rule_gives_its_verdict(check: Check, verdict: str) -> None:

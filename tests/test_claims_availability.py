@@ -254,7 +254,7 @@ def test_a6_gathering_is_in_the_order_of_seconds() -> None:
 @pytest.mark.slow
 def test_figures_have_points_and_a_label_a_panel(tmp_path: Path) -> None:
     result = reproduced("A5", peers=(20,))
-    figures.check(tmp_path)
+    figures.prepare_folder(tmp_path)
     text = figures.draw(result, tmp_path).read_text("utf-8")
     ET.fromstring(text)
     assert "inter- and intra-operator delay (ms)" in text

@@ -12,7 +12,7 @@ import pytest
 from synergy_experiments.chapters import find
 from synergy_experiments.chapters.sensitivity import MERGED
 from synergy_experiments.framework import parameters, runner
-from synergy_experiments.framework.claim import read
+from synergy_experiments.framework.claim import metric_of
 from synergy_experiments.worlds.composed_requests import Composed, compose, executed
 from synergy_experiments.worlds.scenario import Outcome, Scenario
 from synergy_experiments.worlds.sweeps import (
@@ -252,7 +252,7 @@ def judged(name: str, told: dict[str, tuple[float, ...]]) -> dict[str, str]:
     measured = as_told(told)
     told_by: dict[str, Any] = {
         "unchecked": lambda given, suffix, limits, seed: {
-            read(metric, f"{limit}{suffix}"): value
+            metric_of(metric, f"{limit}{suffix}"): value
             for limit in limits
             for metric, value in measured(given, seed).items()
         },

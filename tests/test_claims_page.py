@@ -65,7 +65,7 @@ def test_a_result_is_stored_and_restored_with_its_origin(tmp_path: Path) -> None
     assert found["points"][0] == [2, "hare", "time", [5.0, 5.005, 5.01]]
     assert found["points"][2] == [[2], "hare", "curve", [10.0]]
     assert len(found["points"]) == 3
-    again = stored.restored(RACE, found)
+    again = stored.restore(RACE, found)
     assert again.checks == result.checks
     assert again.setup == result.setup
     assert [row for row in again.rows if row.metric == "time"] == [row for row in result.rows if row.metric == "time"]
@@ -74,11 +74,11 @@ def test_a_result_is_stored_and_restored_with_its_origin(tmp_path: Path) -> None
 
 def test_verdicts_of_stored_results_follow_the_present_rules(tmp_path: Path) -> None:
     found = stored.load(stored.save(raced(), tmp_path))
-    assert [check.verdict for check in stored.restored(RACE, found).checks] == ["holds"]
+    assert [check.verdict for check in stored.restore(RACE, found).checks] == ["holds"]
     stricter = replace(
         RACE, checks=lambda measured, _: [reduction("", 0.7, measured.gain(2, "hare", "tortoise", "time"))]
     )
-    assert [check.verdict for check in stored.restored(stricter, found).checks] == ["holds in part"]
+    assert [check.verdict for check in stored.restore(stricter, found).checks] == ["holds in part"]
 
 
 def test_the_origin_names_the_kind_of_machine_and_not_the_machine() -> None:
@@ -113,7 +113,7 @@ class _Text(HTMLParser):
 def test_the_page_tells_claim_choice_finding_and_doubt(tmp_path: Path) -> None:
     stored.save(raced(scale="paper"), tmp_path, stored.Origin("abc123", "two cores"))
     other = replace(RACE, id="X2", title="another race")
-    missing = page.written([(RACE, TOLD), (other, TOLD)], tmp_path, tmp_path / "page.html")
+    missing = page.write_page([(RACE, TOLD), (other, TOLD)], tmp_path, tmp_path / "page.html")
     assert missing == ["X2"]
     shown = _Text((tmp_path / "page.html").read_text("utf-8"))
     for text in (
@@ -165,7 +165,7 @@ def kept() -> dict[str, dict[str, Any]]:
 def test_stored_results_belong_to_claims_and_have_verdicts() -> None:
     for name, found in kept().items():
         (claim,) = chapters.find([name])
-        result = stored.restored(claim, found)
+        result = stored.restore(claim, found)
         assert found["id"] == name
         assert result.checks, name
         assert found["setup"].keys() >= {"seed", "repeat", "scale"}
@@ -179,7 +179,7 @@ SAMPLED = {"A2": 3, "R1": 2, "R2": 1}
 def test_a_sample_of_a_stored_result_is_measured_again(name: str) -> None:
     found = kept()[name]
     (claim,) = chapters.find([name])
-    result = stored.restored(claim, found)
+    result = stored.restore(claim, found)
     setup = {each: value for each, value in result.setup.items() if each in claim.parameters}
     assert setup.keys() == at_scale(claim.parameters, "quick").keys()
     values = {(x, who, metric): each[0] for x, who, metric, each in found["points"]}

@@ -55,9 +55,9 @@ import numpy as np
 import numpy.typing as npt
 
 from synergy_experiments.framework.claim import Cell, Check, Claim, Panel
-from synergy_experiments.framework.measurements import Measured, Place, Point, mean_of_known
+from synergy_experiments.framework.measurements import Coordinate, Measured, Point, mean_of_known
 from synergy_experiments.framework.parameters import Setup, files, number, several, whole
-from synergy_experiments.framework.verdicts import at_all, at_least, near, unlike
+from synergy_experiments.framework.verdicts import at_all, at_least, near, not_comparable
 from synergy_experiments.worlds.newcomers import impact_of_newcomer
 from synergy_experiments.worlds.projected_delays import (
     BOUND,
@@ -260,7 +260,7 @@ def _c13_cells(setup: Setup) -> Iterator[Cell]:
         yield Cell(recorded, (each, figure, *rest))
 
 
-def _at_least(measured: Measured, x: Place, algorithm: str, metric: str, bound: float) -> bool | None:
+def _at_least(measured: Measured, x: Coordinate, algorithm: str, metric: str, bound: float) -> bool | None:
     """Whether a mean is at least a number, by its interval."""
     found = measured.estimate(x, algorithm, metric)
     return None if found is None else found.above(bound)
@@ -271,7 +271,7 @@ def _regular(measured: Measured) -> float | None:
     return mean_of_known(measured.mean(REGULAR, OWN, f"at {rate} rate") for rate in ("high", "low"))
 
 
-def _error(measured: Measured, xs: Sequence[Place], algorithm: str, metric: str) -> float | None:
+def _error(measured: Measured, xs: Sequence[Coordinate], algorithm: str, metric: str) -> float | None:
     """Return the mean error over inputs and repetitions: of single segments, or of the means by rate."""
     if metric == "error":
         found = [measured.mean(x, algorithm, metric) for x in xs]
@@ -282,23 +282,23 @@ def _error(measured: Measured, xs: Sequence[Place], algorithm: str, metric: str)
     return sum(known) / len(known) if known else None
 
 
-def _less(measured: Measured, xs: Sequence[Place], than: str, metric: str) -> float | None:
+def _less(measured: Measured, xs: Sequence[Coordinate], than: str, metric: str) -> float | None:
     """Return the share by which the error with the ON/OFF model is below another one's."""
     ours, theirs = (_error(measured, xs, each, metric) for each in (ON_OFF, than))
     return 1.0 - ours / theirs if ours is not None and theirs else None
 
 
-def _misses(measured: Measured, xs: Sequence[Place]) -> float | None:
+def _misses(measured: Measured, xs: Sequence[Coordinate]) -> float | None:
     """Return the share of the segments of high rate that exceed the projection with confidence."""
     return mean_of_known(measured.mean(x, BOUND, "optimistic") for x in xs)
 
 
-def _above_twice(measured: Measured, xs: Sequence[Place], name: str) -> float | None:
+def _above_twice(measured: Measured, xs: Sequence[Coordinate], name: str) -> float | None:
     """Return the share of the segments of high rate that take longer than twice as projected."""
     return mean_of_known(measured.mean(x, name, "above twice") for x in xs)
 
 
-def _beyond(measured: Measured, xs: Sequence[Place]) -> Iterator[Check]:
+def _beyond(measured: Measured, xs: Sequence[Coordinate]) -> Iterator[Check]:
     """Return the checks beyond the paper."""
     for metric, than, name in (
         ("error of means", PAPER, "error of the mean by segments' rate, below the paper's projection"),
@@ -319,7 +319,7 @@ def _beyond(measured: Measured, xs: Sequence[Place]) -> Iterator[Check]:
         twice = measured.over_repetitions(_above_twice, xs, name)
         statement = f"beyond the paper: segments of high rate above twice the time by {name}"
         check = near(statement, 0.0, twice, 0.01, 0.03)
-        yield check if name == ON_OFF else unlike(statement, "", twice, whose)
+        yield check if name == ON_OFF else not_comparable(statement, "", twice, whose)
 
 
 def _c14_checks(measured: Measured, _: Setup) -> Iterator[Check]:
@@ -337,7 +337,7 @@ def _c14_checks(measured: Measured, _: Setup) -> Iterator[Check]:
     single = [measured.mean(x, PAPER, "optimistic") or 0.0 for x in bursty]
     if single:
         share = sum(single) / len(single)
-        yield unlike(
+        yield not_comparable(
             "single segments of high rate above the paper's projection", "", share, "the paper compares curves"
         )
     yield from _beyond(measured, bursty)
@@ -348,7 +348,7 @@ def _c14_checks(measured: Measured, _: Setup) -> Iterator[Check]:
         yield at_least(statement, 0.5, less, 0.0, 0.0)
 
 
-def _less_impact(measured: Measured, xs: Sequence[Place], than: str) -> float | None:
+def _less_impact(measured: Measured, xs: Sequence[Coordinate], than: str) -> float | None:
     """Return the share by which the error of a newcomer's impact by its signature is below that by another reading."""
     ours, theirs = (
         mean_of_known(measured.mean(x, f"transient, {reading}", "impact error") for x in xs)
@@ -366,12 +366,16 @@ def _c13_checks(measured: Measured, setup: Setup) -> Iterator[Check]:
             check = at_all(statement, "very closely", [(x, value >= 0.5) for x, value in follows.items()])
             found = ", ".join(f"{value:.2f} {x}" for x, value in follows.items())
             theirs = bool(setup["traces"]) and not prefix
-            yield check if theirs else unlike(statement, "very closely", found, NOT_THEIRS if not prefix else IN_SAMPLE)
+            yield (
+                check
+                if theirs
+                else not_comparable(statement, "very closely", found, NOT_THEIRS if not prefix else IN_SAMPLE)
+            )
     for rate, says in (("high", "no QoS violations"), ("low", "mostly above the actual delays")):
         points = [(x, _at_least(measured, x, PAPER, f"at {rate} rate", 1.0 - CLOSE)) for x in labels]
         name = f"projected mean (2.11) at the {rate} rate of the next window is not below the actual one"
         check = at_all(name, says, points)
-        yield check if setup["traces"] else unlike(name, says, check.ours, NOT_THEIRS)
+        yield check if setup["traces"] else not_comparable(name, says, check.ours, NOT_THEIRS)
     yield from _beyond(measured, labels)
 
 

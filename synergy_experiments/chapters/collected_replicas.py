@@ -40,9 +40,9 @@ import numpy as np
 
 from synergy_experiments.chapters.replica_latencies import snapshots_of
 from synergy_experiments.framework.claim import Cell, Check, Claim, Panel
-from synergy_experiments.framework.measurements import Measured, Place, Point, interval
+from synergy_experiments.framework.measurements import Coordinate, Measured, Point, interval
 from synergy_experiments.framework.parameters import Setup, choice, files, number, whole, wholes
-from synergy_experiments.framework.verdicts import at_all, monotone, unlike
+from synergy_experiments.framework.verdicts import at_all, monotone, not_comparable
 from synergy_experiments.worlds.active_replicas import ActiveReplicas
 from synergy_experiments.worlds.collected_streams import WEIGHING, coordinated
 from synergy_experiments.worlds.replicated_queries import PERIOD, Readings, shortest, survives
@@ -285,7 +285,7 @@ def _checks(measured: Measured, _: Setup) -> Iterator[Check]:
     changing = [k for k in measured.xs("cost over time", REVIVED) if isinstance(k, int)]
 
     def below(metric: str, name: str, other: str) -> list[tuple[object, bool]]:
-        found = [(k, measured.ahead(k, name, other, metric)) for k in changing]
+        found = [(k, measured.difference(k, name, other, metric)) for k in changing]
         return [(k, difference.value < 0.0) for k, difference in found if difference is not None]
 
     cheaper = below("cost over time", REVIVED, COLLECTED)
@@ -299,10 +299,10 @@ def _checks(measured: Measured, _: Setup) -> Iterator[Check]:
     )
     worse = below("p99 of congested", REVIVED, UNREVIVED)
     yield at_all("99th percentile with revival below that of the same collection without", "(ours)", worse)
-    yield unlike("network cost at each degree", "figure 5", None, "the heights of its bars are not stated")
+    yield not_comparable("network cost at each degree", "figure 5", None, "the heights of its bars are not stated")
 
 
-def _most(measured: Measured, k: Place, name: str, metric: str) -> float:
+def _most(measured: Measured, k: Coordinate, name: str, metric: str) -> float:
     """Return the upper end of the interval, or the only value."""
     mean, _, high = interval(list(measured.values(k, name, metric).values()))
     return mean if high is None else high

@@ -23,7 +23,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Final
 
-from synergy_experiments.framework.claim import Cell, Check, Claim, read
+from synergy_experiments.framework.claim import Cell, Check, Claim, metric_of
 from synergy_experiments.framework.measurements import Measured, less
 from synergy_experiments.framework.parameters import Setup, number, several, whole
 from synergy_experiments.framework.verdicts import reduction
@@ -69,7 +69,7 @@ def _cells(setup: Setup) -> Iterator[Cell]:
 def _checks(measured: Measured, setup: Setup) -> Iterator[Check]:
     for limit in readings(setup):
         for reading, words in ((limit, WORDS[limit]), (f"{limit}{LIGHT}", f"{WORDS[limit]}{LIGHT}")):
-            metric = read("delay", reading)
+            metric = metric_of("delay", reading)
             for other in ("composition", "greedy"):
                 yield reduction(f"Synergy's delay against that of {other}, which deploys by delay, {words}", 0.20,
                                 measured.gain(DEPLOYED, "synergy", other, metric))  # fmt: skip

@@ -25,9 +25,9 @@ import numpy as np
 
 from synergy_experiments.chapters.availability import REPLICAS, SHARE, requests, share_failed
 from synergy_experiments.framework.claim import Cell, Check, Claim, Panel
-from synergy_experiments.framework.measurements import Measured, Place, Point
+from synergy_experiments.framework.measurements import Coordinate, Measured, Point
 from synergy_experiments.framework.parameters import Setup, wholes
-from synergy_experiments.framework.verdicts import at_all, near, unlike
+from synergy_experiments.framework.verdicts import at_all, near, not_comparable
 from synergy_experiments.worlds.replica_placements import Requests, mean, placements, world
 from synergy_experiments.worlds.sweeps import algorithms
 from synergy_nb.algorithms.availability import ExactlyFailed
@@ -108,9 +108,9 @@ def _ratio(measured: Measured, setup: Setup) -> Iterator[Check]:
         yield at_all(f"the ratios of Random and Partition are similar, within a tenth, {kind}", "similar", alike)
         higher = [(x, measured.higher(x, "optimal", "synergy", f"ratio {kind}")) for x in places]
         yield at_all(f"Optimal's ratio is above Synergy's, {kind}", "higher", higher)
-        whole = [measured.ahead(x, "synergy", "random", f"ratio of all {kind}") for x in places]
+        whole = [measured.difference(x, "synergy", "random", f"ratio of all {kind}") for x in places]
         known = [each.value for each in whole if each is not None]
-        yield unlike(f"difference of Synergy's ratio from Random's, of all applications, {kind}", "fewer fail",
+        yield not_comparable(f"difference of Synergy's ratio from Random's, of all applications, {kind}", "fewer fail",
                      max(known, key=abs) if known else None,
                      "for every placement the mean is the share of failed peers")  # fmt: skip
     most = [measured.mean(x, "optimal", "outlived by failures") for x in measured.xs("outlived by failures", "optimal")]
@@ -118,7 +118,7 @@ def _ratio(measured: Measured, setup: Setup) -> Iterator[Check]:
     yield near("ratio of failed replicas that Optimal outlives", (degree - 1) / degree, ours, 1e-6, 0.01)
 
 
-def _alike(measured: Measured, x: Place, metric: str) -> bool | None:
+def _alike(measured: Measured, x: Coordinate, metric: str) -> bool | None:
     relative = measured.gain(x, "random", "partition", metric)
     return None if relative is None else abs(relative.value) <= 0.1
 

@@ -32,7 +32,7 @@ from typing import Final, cast
 import numpy as np
 
 from synergy_experiments.framework.claim import Cell, Check, Claim, Panel
-from synergy_experiments.framework.measurements import Estimate, Measured, Place, Point
+from synergy_experiments.framework.measurements import Coordinate, Estimate, Measured, Point
 from synergy_experiments.framework.parameters import Parameter, Setup, numbers, several, whole, wholes
 from synergy_experiments.framework.verdicts import at_all, at_least, monotone, near
 from synergy_experiments.worlds.operator_placements import ALGORITHMS, OTHERS, REFINED, place_by, random_rates
@@ -46,7 +46,14 @@ TAIL: Final = 3  # least number of inputs for which the paper states a line
 
 
 def compared(
-    x: Place, operators: int, inputs: int, nodes: int, error: float, draws: int, algorithms: tuple[str, ...], seed: int
+    x: Coordinate,
+    operators: int,
+    inputs: int,
+    nodes: int,
+    error: float,
+    draws: int,
+    algorithms: tuple[str, ...],
+    seed: int,
 ) -> list[Point]:
     """Measure ``ratio``, feasible over ideal set, by algorithm, at coordinate ``x`` of the figure.
 
@@ -99,7 +106,7 @@ def _relative(points: Sequence[Point]) -> Iterator[Point]:
             yield Point(x, algorithm, "relative", value / rod[x])
 
 
-def _cell(setup: Setup, x: Place, operators: int, inputs: int, error: float = 0.0) -> Cell:
+def _cell(setup: Setup, x: Coordinate, operators: int, inputs: int, error: float = 0.0) -> Cell:
     return Cell(compared, (x, operators, inputs, setup["nodes"], error, setup["draws"], setup["algorithms"]))
 
 

@@ -47,7 +47,7 @@ import numpy as np
 from synergy_experiments.framework.claim import Cell, Check, Claim, Panel
 from synergy_experiments.framework.measurements import Measured, Point, interval
 from synergy_experiments.framework.parameters import Setup, files, number, whole, wholes
-from synergy_experiments.framework.verdicts import at_all, at_least, near, unlike
+from synergy_experiments.framework.verdicts import at_all, at_least, near, not_comparable
 from synergy_experiments.worlds.monitors_under_load import (
     LITERAL,
     LOADS,
@@ -153,7 +153,9 @@ def _p5_checks(measured: Measured, _: Setup) -> Iterator[Check]:
     )
     if first is not None and last is not None and total is not None:
         why = "which result it is depends on rates and durations, which are not stated"
-        yield unlike("results of one application between which it is slow", HOT_SPOT, f"{first:.0f} to {last:.0f}", why)
+        yield not_comparable(
+            "results of one application between which it is slow", HOT_SPOT, f"{first:.0f} to {last:.0f}", why
+        )
         gone = [(f"{last:.0f} of {total:.0f}", last < 0.9 * total)]
         yield at_all("the hot spot of one application is gone before its end", "gone by 1200", gone)
     counts = [measured.mean(most, each, f"results, {PACKETS}") for each in (PREDICTION, NOTHING)]

@@ -37,10 +37,10 @@ from typing import Final, NamedTuple, cast
 import numpy as np
 import numpy.typing as npt
 
-from synergy_experiments.framework.claim import Cell, Check, Claim, Panel, read
+from synergy_experiments.framework.claim import Cell, Check, Claim, Panel, metric_of
 from synergy_experiments.framework.measurements import Measured, Point
 from synergy_experiments.framework.parameters import Setup, choice, files, number, numbers, several, whole
-from synergy_experiments.framework.verdicts import at_all, near, unlike
+from synergy_experiments.framework.verdicts import at_all, near, not_comparable
 from synergy_experiments.worlds.monitored_peers import monitored
 from synergy_experiments.worlds.operator_placements import OTHERS, REFINED
 from synergy_experiments.worlds.packet_monitoring import (
@@ -256,32 +256,32 @@ def _checks(measured: Measured, setup: Setup) -> Iterator[Check]:
 
 
 def _of_drift(measured: Measured, setup: Setup, drift: str) -> Iterator[Check]:
-    places = cast("list[float]", measured.xs(read("delay", drift), "rod"))
+    places = cast("list[float]", measured.xs(metric_of("delay", drift), "rod"))
     if not places:
         return
     theirs = (bool(setup["trace"]) or datasets.find(PAPERS).path is not None) and drift == DRIFTS[0]
     for x in places:
         if x in UTILISATION:
             name = f"utilisation by ROD at {x:g} times the rate, {drift}"
-            ours = measured.estimate(x, "rod", read("utilisation", drift))
+            ours = measured.estimate(x, "rod", metric_of("utilisation", drift))
             check = near(name, UTILISATION[x], ours, 0.05, 0.1)
-            yield check if theirs else unlike(name, UTILISATION[x], ours, "set by load; not the paper's trace")
+            yield check if theirs else not_comparable(name, UTILISATION[x], ours, "set by load; not the paper's trace")
     for metric in ("delay", "greatest delay"):
         lowest = [
-            (f"{x:g} {other}", measured.lower(x, "rod", other, read(metric, drift)))
+            (f"{x:g} {other}", measured.lower(x, "rod", other, metric_of(metric, drift)))
             for x in places
             for other in RIVALS
-            if measured.mean(x, other, read(metric, drift)) is not None
+            if measured.mean(x, other, metric_of(metric, drift)) is not None
         ]
         yield at_all(f"{metric} of ROD below that of any other, {drift}", "ROD better than all others", lowest)
-    most, survives = places[-1], read("survives", drift)
+    most, survives = places[-1], metric_of("survives", drift)
     kept = {name: measured.mean(most, name, survives) for name in measured.algorithms(survives)}
     fails = [(name, share < 1.0) for name, share in kept.items() if name in RIVALS and share is not None]
     name = f"others are overloaded at {most:g} times the rate, in some run, {drift}"
     yield at_all(name, "all except ROD fail", fails)
     name = f"ROD survives {most:g} times the rate, in all runs, {drift}"
     yield at_all(name, "ROD survives", [("rod", kept.get("rod") == 1.0)])
-    refined = [(x, measured.lower(x, REFINED, "rod", read("delay", drift))) for x in places]
+    refined = [(x, measured.lower(x, REFINED, "rod", metric_of("delay", drift))) for x in places]
     yield at_all(f"beyond the paper: delay of refinement below ROD's, {drift}", "our aim", refined)
 
 
@@ -316,10 +316,12 @@ _R6: Final = Claim(
         panel
         for drift in DRIFTS
         for panel in (
-            Panel(read("delay", drift), f"mean delay (ms), {drift}", factor=1000.0, logarithmic=True),
-            Panel(read("greatest delay", drift), f"greatest delay (ms), {drift}", factor=1000.0, logarithmic=True),
-            Panel(read("busiest", drift), f"load of the busiest peer, {drift}", bounds=((1.0, "all that it has"),)),
-            Panel(read("survives", drift), f"share of runs without overload, {drift}"),
+            Panel(metric_of("delay", drift), f"mean delay (ms), {drift}", factor=1000.0, logarithmic=True),
+            Panel(metric_of("greatest delay", drift), f"greatest delay (ms), {drift}", factor=1000.0, logarithmic=True),
+            Panel(
+                metric_of("busiest", drift), f"load of the busiest peer, {drift}", bounds=((1.0, "all that it has"),)
+            ),
+            Panel(metric_of("survives", drift), f"share of runs without overload, {drift}"),
         )
     ),
     xlabel="multiple of the trace's rate",

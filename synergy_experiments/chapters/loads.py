@@ -26,7 +26,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import Final, cast
 
-from synergy_experiments.framework.claim import Cell, Check, Claim, read
+from synergy_experiments.framework.claim import Cell, Check, Claim, metric_of
 from synergy_experiments.framework.measurements import Measured, Point
 from synergy_experiments.framework.parameters import Parameter, Setup, number, several, wholes
 from synergy_experiments.framework.verdicts import at_all, at_least, near, reduction
@@ -62,7 +62,7 @@ def _light_too(setup: Setup) -> Iterator[tuple[str, str]]:
 
 def _delays(measured: Measured, setup: Setup) -> Iterator[Check]:
     for reading, words in _light_too(setup):
-        metric = read("delay", reading)
+        metric = metric_of("delay", reading)
         loads = measured.xs(metric, "synergy")
         for other in others(setup):
             lowest = [(load, measured.lower(load, "synergy", other, metric)) for load in loads]
@@ -89,7 +89,7 @@ _PAPER_GAINS: Final = {100: 0.08, 500: 0.42}
 
 def _gain(measured: Measured, setup: Setup) -> Iterator[Check]:
     for reading in readings(setup):
-        metric = read("gain", reading)
+        metric = metric_of("gain", reading)
         for load, gain in _PAPER_GAINS.items():
             name = f"delay saved by projection alone at {load} requests, {WORDS[reading]}"
             yield reduction(name, gain, measured.estimate(load, "projection", metric))
@@ -102,7 +102,7 @@ def _gain(measured: Measured, setup: Setup) -> Iterator[Check]:
 
 def _success(measured: Measured, setup: Setup) -> Iterator[Check]:
     for reading, words in _light_too(setup):
-        metric = read("success", reading)
+        metric = metric_of("success", reading)
         loads = measured.xs(metric, "synergy")
         for other in others(setup):
             best = [(load, measured.higher(load, "synergy", other, metric, MARGIN)) for load in loads]
@@ -154,7 +154,7 @@ CLAIMED: Final = (
         panels=(*panels("gain", "delay saved (%)", factor=100.0), *_DELAY),
         xlabel="requests",
         derive=_gains,
-        paper=tuple(Point(load, "projection", read("gain", reading), gain)
+        paper=tuple(Point(load, "projection", metric_of("gain", reading), gain)
                     for load, gain in _PAPER_GAINS.items() for reading in READINGS),
         repeat=(3, 10),
     ),

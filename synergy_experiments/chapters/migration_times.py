@@ -25,7 +25,7 @@ from typing import Final
 
 from synergy_experiments.chapters.prototype import MATRIX
 from synergy_experiments.framework.claim import Cell, Check, Claim, Panel
-from synergy_experiments.framework.measurements import Measured, Place, Point
+from synergy_experiments.framework.measurements import Coordinate, Measured, Point
 from synergy_experiments.framework.parameters import Setup, choice, whole, wholes
 from synergy_experiments.framework.verdicts import at_all
 from synergy_experiments.worlds.moved_components import migrated, moved, network_of
@@ -86,7 +86,7 @@ def _checks(measured: Measured, setup: Setup) -> Iterator[Check]:
     inputs = setup["inputs"]
     assert isinstance(inputs, tuple)
 
-    def least(x: Place, algorithm: str, metric: str) -> float:
+    def least(x: Coordinate, algorithm: str, metric: str) -> float:
         return measured.mean(x, algorithm, metric) or float("inf")
 
     for algorithm in (OLD, OTHER):

@@ -41,10 +41,10 @@ import math
 from collections.abc import Iterator, Sequence
 from typing import Any, Final, cast
 
-from synergy_experiments.framework.claim import Cell, Check, Claim, Panel, read
+from synergy_experiments.framework.claim import Cell, Check, Claim, Panel, metric_of
 from synergy_experiments.framework.measurements import Measured, Point, less
 from synergy_experiments.framework.parameters import Parameter, Setup, choice, number, numbers, several, whole, wholes
-from synergy_experiments.framework.verdicts import at_all, near, reduction, unlike
+from synergy_experiments.framework.verdicts import at_all, near, not_comparable, reduction
 from synergy_experiments.worlds.live_requests import live
 from synergy_experiments.worlds.sweeps import READINGS, SIMULATED, WORDS, algorithms, readings, scenario, simulated
 from synergy_nb.traces import datasets
@@ -134,7 +134,7 @@ def _against(points: Sequence[Point]) -> Iterator[Point]:
         if policy not in _LESS or what not in ("delay", "success") or not theirs or ours is None:
             continue
         name, change = ("less", less(ours, theirs)) if what == "delay" else ("more", _more(ours, theirs))
-        yield Point(x, f"against {policy}", read(name, reading.rstrip(")")), change)
+        yield Point(x, f"against {policy}", metric_of(name, reading.rstrip(")")), change)
 
 
 def _reference(measured: Measured, metric: str) -> Any:
@@ -146,12 +146,12 @@ def _reference(measured: Measured, metric: str) -> Any:
 def _delay(measured: Measured, setup: Setup) -> Iterator[Check]:
     for unique in _uniques(setup):
         reading = _reading(unique)
-        whole_delay = read("delay", reading)
+        whole_delay = metric_of("delay", reading)
         at = _reference(measured, whole_delay)
         for ours in ("synergy", BY_DELAY):
             for other, said in _LESS.items():
                 for metric, how in (("delay", "from the source"), ("own_delay", "from the shared stream")):
-                    found = measured.paired((at, ours, read(metric, reading)), (at, other, whole_delay), less)
+                    found = measured.paired((at, ours, metric_of(metric, reading)), (at, other, whole_delay), less)
                     name = f"delay of {ours}, {how} on, against {other}, {at} requests, {reading}"
                     yield reduction(name, said, found)
         least = measured.estimate(at, "synergy", whole_delay)
@@ -162,7 +162,7 @@ def _delay(measured: Measured, setup: Setup) -> Iterator[Check]:
 def _served(measured: Measured, setup: Setup) -> Iterator[Check]:
     for unique in _uniques(setup):
         for limit in readings(setup):
-            metric = read("success", _reading(unique, limit))
+            metric = metric_of("success", _reading(unique, limit))
             at = _reference(measured, metric)
             for other, said in _MORE.items():
                 found = measured.paired((at, "synergy", metric), (at, other, metric), _more)
@@ -189,7 +189,7 @@ def _sizes(setup: Setup) -> Iterator[Cell]:
 def _overhead(measured: Measured, setup: Setup) -> Iterator[Check]:
     for unique in _uniques(setup):
         for arrivals in (PROPORTIONAL, FIXED):
-            metric = read("all_probes", f"{_reading(unique)}, {arrivals}")
+            metric = metric_of("all_probes", f"{_reading(unique)}, {arrivals}")
             where = f"{unique} unique, {arrivals}"
             for policy in algorithms(setup):
                 growth = measured.over_repetitions(_growth, policy, metric)
@@ -197,7 +197,9 @@ def _overhead(measured: Measured, setup: Setup) -> Iterator[Check]:
                 if arrivals == PROPORTIONAL:
                     yield near(name, 1.0, growth, 0.1, 0.25, unit="")
                 else:
-                    yield unlike(name, 1.0, growth, "the paper does not say whether requests grew with the peers")
+                    yield not_comparable(
+                        name, 1.0, growth, "the paper does not say whether requests grew with the peers"
+                    )
             for other in ("composition", "random"):
                 fewer = [(size, measured.lower(size, "synergy", other, metric))
                          for size in measured.xs(metric, "synergy") if other in algorithms(setup)]  # fmt: skip
@@ -227,12 +229,12 @@ def _parts(points: Sequence[Point]) -> Iterator[Point]:
     for _, policy, metric, value in points:
         what, _, reading = metric.partition(" (")
         if what in ("discovery", "probing", "setup"):
-            yield Point("total" if what == "setup" else what, policy, read("set-up", reading.rstrip(")")), value)
+            yield Point("total" if what == "setup" else what, policy, metric_of("set-up", reading.rstrip(")")), value)
 
 
 def _times(measured: Measured, setup: Setup) -> Iterator[Check]:
     for unique in _uniques(setup):
-        metric = read("set-up", _reading(unique))
+        metric = metric_of("set-up", _reading(unique))
         for ours in ("synergy", BY_DELAY):
             gain = measured.gain("total", ours, "composition", metric)
             yield reduction(f"set-up of {ours} against Composition, {unique} unique", 0.32, gain)
@@ -242,7 +244,7 @@ def _times(measured: Measured, setup: Setup) -> Iterator[Check]:
         yield reduction(f"probing of Synergy against Composition, {unique} unique", 1.0 - 3141.0 / 4810.0, probed)
         for policy, (discovery, probing) in _PAPER.items():
             ours_ms = measured.mean("total", policy, metric)
-            yield unlike(f"set-up of {policy} in ms, {unique} unique", discovery + probing,
+            yield not_comparable(f"set-up of {policy} in ms, {unique} unique", discovery + probing,
                          None if ours_ms is None else 1e3 * ours_ms,
                          "messages over the network alone; the paper's include Java on loaded hosts")  # fmt: skip
 
@@ -253,7 +255,7 @@ _BY_LIMIT: Final = tuple(_reading(unique, limit) for unique in (20, 100) for lim
 
 
 def _panels(metric: str, label: str, names: Sequence[str], **options: Any) -> tuple[Panel, ...]:
-    return tuple(Panel(read(metric, name), f"{label}\n{name}", **options) for name in names)
+    return tuple(Panel(metric_of(metric, name), f"{label}\n{name}", **options) for name in names)
 
 
 CLAIMED: Final = (
@@ -272,7 +274,7 @@ CLAIMED: Final = (
         ),
         xlabel="requests",
         derive=_against,
-        paper=tuple(Point(REFERENCE, f"against {other}", read("less", name), said)
+        paper=tuple(Point(REFERENCE, f"against {other}", metric_of("less", name), said)
                     for other, said in _LESS.items() for name in _UNIQUE),
         repeat=(5, 10),
     ),
@@ -290,7 +292,7 @@ CLAIMED: Final = (
         ),
         xlabel="requests",
         derive=_against,
-        paper=tuple(Point(REFERENCE, f"against {other}", read("more", name), said)
+        paper=tuple(Point(REFERENCE, f"against {other}", metric_of("more", name), said)
                     for other, said in _MORE.items() for name in _BY_LIMIT),
         repeat=(5, 10),
     ),
@@ -325,7 +327,7 @@ CLAIMED: Final = (
         xlabel="",
         derive=_parts,
         paper=tuple(
-            Point(part, policy, read("set-up", name), value / 1e3)
+            Point(part, policy, metric_of("set-up", name), value / 1e3)
             for policy, (discovery, probing) in _PAPER.items()
             for part, value in zip(PARTS, (discovery, probing, discovery + probing), strict=True)
             for name in _UNIQUE

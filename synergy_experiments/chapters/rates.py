@@ -47,7 +47,7 @@ import numpy.typing as npt
 from synergy_experiments.framework.claim import Cell, Check, Claim, Panel
 from synergy_experiments.framework.measurements import Measured, Point, mean_of_known
 from synergy_experiments.framework.parameters import Setup, files, number, numbers, whole, wholes
-from synergy_experiments.framework.verdicts import at_all, near, unlike
+from synergy_experiments.framework.verdicts import at_all, near, not_comparable
 from synergy_experiments.worlds import rate_forecasters
 from synergy_experiments.worlds.carried_rates import Estimator, Items, Packets, monitored, sampled
 from synergy_nb import traces
@@ -295,12 +295,14 @@ def _p1_checks(measured: Measured, setup: Setup) -> Iterator[Check]:
     for component, paper in PAPER.items():
         ours = mean_of_known(found[x] for x in labels if x.partition(" ")[0] == component)
         name = f"error of equation 3.6 at every tuple, {second.partition(',')[0]}: {component}"
-        yield near(name, paper, ours, 0.02, 0.05) if own else unlike(name, paper, ours, WHY)
+        yield near(name, paper, ours, 0.02, 0.05) if own else not_comparable(name, paper, ours, WHY)
     ours = mean_of_known(found[x] for x in labels if x.partition(" ")[0] in PAPER)
     name = "the same, mean of the five components"
-    yield near(name, MEAN, ours, 0.01, 0.03) if own else unlike(name, MEAN, ours, WHY)
+    yield near(name, MEAN, ours, 0.01, 0.03) if own else not_comparable(name, MEAN, ours, WHY)
     ours = mean_of_known(last[x] for x in labels if x.partition(" ")[0] in PAPER)
-    yield unlike("the same of the last value, which predicts nothing", "not given", ours, "it decides what errors say")
+    yield not_comparable(
+        "the same of the last value, which predicts nothing", "not given", ours, "it decides what errors say"
+    )
     judged = [name for name in _metrics(measured, "ratio, ") if "every 75" in name]
     literal = [(_short(x, name), value < 1.0) for name in judged for x, value in _values(measured, LITERAL, name)]
     statement = "equation 3.6 has a smaller error than the last value, at 75 tuples or 1 s"
@@ -371,7 +373,7 @@ def _p2_checks(measured: Measured, setup: Setup) -> Iterator[Check]:
         ]
         name = f"accuracy lost from every tuple to every 75: {component}"
         ours = mean_of_known(falls)
-        yield near(name, paper, ours, 0.05, 0.1) if setup["traces"] else unlike(name, paper, ours, WHY)
+        yield near(name, paper, ours, 0.05, 0.1) if setup["traces"] else not_comparable(name, paper, ours, WHY)
     packets = [label for label in labels if label.partition(" ")[0] in ("filter", "project", "aggregate")]
     rising = []
     for label in packets:

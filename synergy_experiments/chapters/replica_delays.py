@@ -30,7 +30,7 @@ from synergy_experiments.chapters.availability import REPLICAS, requests, share_
 from synergy_experiments.framework.claim import Cell, Check, Claim, Panel
 from synergy_experiments.framework.measurements import Measured, Point
 from synergy_experiments.framework.parameters import Setup, number, several, wholes
-from synergy_experiments.framework.verdicts import at_all, unlike
+from synergy_experiments.framework.verdicts import at_all, not_comparable
 from synergy_experiments.worlds.replica_placements import ALGORITHMS, PlacementCost, Requests, mean, placements, world
 from synergy_experiments.worlds.sweeps import algorithms
 from synergy_nb.algorithms.availability import ExactlyFailed, Link, availability, costs, nondominated
@@ -200,7 +200,7 @@ def _times(measured: Measured, _: Setup) -> Iterator[Check]:
         for metric, how in (("together", "as the protocol asks, all at once"), ("in turn", "one peer after the other")):
             ours = measured.estimate(peers, "synergy", metric)
             if ours is not None:
-                yield unlike(f"seconds with {peers} peers, {how}", said / 1e3, ours, NOT_STATED)
+                yield not_comparable(f"seconds with {peers} peers, {how}", said / 1e3, ours, NOT_STATED)
 
 
 _SHARED: Final = {name: each for name, each in REPLICAS.items() if name not in ("peers", "failed", "samples")}

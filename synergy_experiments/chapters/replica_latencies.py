@@ -31,7 +31,7 @@ from synergy_experiments.chapters.prototype import delays
 from synergy_experiments.framework.claim import Cell, Check, Claim, Panel
 from synergy_experiments.framework.measurements import Measured, Point
 from synergy_experiments.framework.parameters import Setup, choice, files, number, whole, wholes
-from synergy_experiments.framework.verdicts import at_all, monotone, unlike
+from synergy_experiments.framework.verdicts import at_all, monotone, not_comparable
 from synergy_experiments.worlds.active_replicas import ActiveReplicas
 from synergy_experiments.worlds.replicated_queries import Readings, chain, deployed_graph, shortest
 from synergy_experiments.worlds.varying_delays import Array, DelaysOf, Network, exponential, unchanging
@@ -214,9 +214,13 @@ def _checks(measured: Measured, setup: Setup) -> Iterator[Check]:
                 gains = [_gain(measured, k, each, "p99" + unit) for each in (name, still)]
                 better.append((k, gains[0] > gains[1]))
         yield at_all(f"replicas shorten the 99th percentile more if delays vary, {name}", "(ours)", better)
-    yield unlike("latencies in seconds", "figure 3", None, "the figure's numbers, servers and delays are not stated")
+    yield not_comparable(
+        "latencies in seconds", "figure 3", None, "the figure's numbers, servers and delays are not stated"
+    )
     if len(snapshots_of(setup)) < 2:
-        yield unlike("variation of delays", "measured", "modelled", "one snapshot is at hand; the model is fitted")
+        yield not_comparable(
+            "variation of delays", "measured", "modelled", "one snapshot is at hand; the model is fitted"
+        )
 
 
 def _gain(measured: Measured, k: object, name: str, metric: str) -> float:

@@ -26,7 +26,7 @@ from typing import Final
 from synergy_experiments.framework.claim import Cell, Check, Claim, Panel
 from synergy_experiments.framework.measurements import Measured, Point
 from synergy_experiments.framework.parameters import Setup, files, number, whole
-from synergy_experiments.framework.verdicts import at_all, near, unlike
+from synergy_experiments.framework.verdicts import at_all, near, not_comparable
 from synergy_nb import traces
 from synergy_nb.dataflow.operators.base import create
 from synergy_nb.dataflow.tuples import Batch, Item, encode_table
@@ -146,7 +146,7 @@ def _checks(measured: Measured, setup: Setup) -> Iterator[Check]:
         if setup["traces"]:
             yield near(name, paper, ours, 0.1, 0.25)
         else:
-            yield unlike(name, paper, ours, "not the paper's traces: give them by --set traces=FILE,...")
+            yield not_comparable(name, paper, ours, "not the paper's traces: give them by --set traces=FILE,...")
     labels = [each for each in measured.algorithms("traffic") if each != MEAN]
     few = [
         (f"{operator} over {label}", 1.0 - (measured.mean(operator, label, "traffic") or 0.0) >= REDUCES)

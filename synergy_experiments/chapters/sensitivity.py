@@ -31,7 +31,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import Any, Final, cast
 
-from synergy_experiments.framework.claim import Cell, Check, Claim, Panel, read
+from synergy_experiments.framework.claim import Cell, Check, Claim, Panel, metric_of
 from synergy_experiments.framework.measurements import Measured, Point, less
 from synergy_experiments.framework.parameters import Parameter, Setup, Value, number, numbers, several, wholes
 from synergy_experiments.framework.verdicts import at_all, at_least, near, reduction
@@ -79,7 +79,7 @@ def _degrees(setup: Setup) -> Iterator[Cell]:
 
 def _flat(measured: Measured, setup: Setup) -> Iterator[Check]:
     for reading in readings(setup):
-        metric = read("success", reading)
+        metric = metric_of("success", reading)
         degrees = measured.xs(metric, "synergy")
         for other in others(setup):
             best = [(degree, measured.higher(degree, "synergy", other, metric, MARGIN)) for degree in degrees]
@@ -122,7 +122,7 @@ def _strictly(given: Scenario, seed: int) -> dict[str, float]:
 
 def _strict(measured: Measured, setup: Setup) -> Iterator[Check]:
     for reading in readings(setup):
-        metric, words = read("success", reading), WORDS[reading]
+        metric, words = metric_of("success", reading), WORDS[reading]
         slacks = [cast("float", slack) for slack in measured.xs(metric, "synergy")]
         ours = measured.estimate(0.1, "synergy", metric)
         yield at_least(f"success of Synergy with 10 % slack, {words}", 0.8, ours, 0.0, 0.6)
@@ -240,7 +240,7 @@ CLAIMED: Final = (
             *panels("admitted", "admitted (%)", factor=100.0),
         ),
         xlabel="slack",
-        paper=tuple(Point(0.1, "synergy", read("success", reading), 0.8) for reading in READINGS),
+        paper=tuple(Point(0.1, "synergy", metric_of("success", reading), 0.8) for reading in READINGS),
         repeat=(3, 10),
     ),
     Claim(

@@ -30,7 +30,7 @@ from synergy_experiments.chapters.prototype import delays
 from synergy_experiments.framework.claim import Cell, Check, Claim, Panel
 from synergy_experiments.framework.measurements import Measured, Point
 from synergy_experiments.framework.parameters import Setup, choice, number, whole, wholes
-from synergy_experiments.framework.verdicts import at_all, near, unlike
+from synergy_experiments.framework.verdicts import at_all, near, not_comparable
 from synergy_nb.algorithms.replication.deployment import Deployed, ReplicaLimits, deploy, deploy_randomly
 from synergy_nb.algorithms.replication.local_search import improve
 from synergy_nb.algorithms.replication.spring_relaxation import first_placement
@@ -177,12 +177,14 @@ def _compared(name: str, measured: Measured, setup: Setup) -> Iterator[Check]:
             yield near(f"network cost at degree {k}, {name}", paper, ours, 0.1 * paper, 0.5 * paper, unit="")
             if delays(setup) and setup["d_min"] == 15.0:
                 other = f"network cost at degree {k}, {name}, beside another implementation on the same matrix"
-                yield unlike(other, f"{REFERENCE[name][k]:g} (not the paper's)", ours, "the paper's delays are others")
+                yield not_comparable(
+                    other, f"{REFERENCE[name][k]:g} (not the paper's)", ours, "the paper's delays are others"
+                )
 
 
 def _of_random(measured: Measured, setup: Setup) -> Iterator[Check]:
     yield from _compared(RANDOM, measured, setup)
-    yield unlike("latencies beyond 16 s", "yes", None, "delays of one snapshot do not vary")
+    yield not_comparable("latencies beyond 16 s", "yes", None, "delays of one snapshot do not vary")
 
 
 def _of_least(measured: Measured, setup: Setup) -> Iterator[Check]:
@@ -198,7 +200,7 @@ def _of_least(measured: Measured, setup: Setup) -> Iterator[Check]:
     yield at_all("a local search is cheaper still", "(ours)", cheaper(SEARCHED, LEAST))
     complete = [(k, not measured.mean(k, LEAST, "missing")) for k in degrees]
     yield at_all("every operator has all of its replicas", "(not stated)", complete)
-    yield unlike("latency at degree 3 below 1 s", "always", None, "delays of one snapshot do not vary")
+    yield not_comparable("latency at degree 3 below 1 s", "always", None, "delays of one snapshot do not vary")
 
 
 _PARAMETERS: Final = {

@@ -12,10 +12,10 @@ from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Literal, NamedTuple, TypeAlias
 
-from synergy_experiments.framework.measurements import Measured, Place, Point, Row
+from synergy_experiments.framework.measurements import Coordinate, Measured, Point, Row
 from synergy_experiments.framework.parameters import Parameter, Setup
 
-__all__ = ["Cell", "Check", "Choices", "Claim", "Panel", "Place", "Point", "Result", "Row", "Verdict", "read"]
+__all__ = ["Cell", "Check", "Choices", "Claim", "Coordinate", "Panel", "Point", "Result", "Row", "Verdict", "metric_of"]
 
 Verdict: TypeAlias = Literal[
     "holds", "more than claimed", "holds in part", "undecided", "does not hold", "not comparable"
@@ -30,13 +30,13 @@ class Check(NamedTuple):
     name
         Name of the comparison.
     paper, ours
-        Numbers, or a statement in words.
+        Number of the paper and of our measurement, or statements in words.
     verdict
-        Verdict by ``rule``.
+        Verdict that follows from ``rule``.
     rule
         Rule in words, with its tolerance.
     low, high
-        Ends of the 95 % interval of ours over repetitions, where ours is such a mean.
+        Ends of the 95 % interval of ``ours``, if that is a mean over repetitions.
     """
 
     name: str
@@ -49,16 +49,29 @@ class Check(NamedTuple):
 
 
 class Cell(NamedTuple):
-    """One measurement: its point in the figure, a module's function, and the arguments before its last, the seed.
+    """One measurement: a function with its arguments, and the place of the result in the figure.
 
-    So it can be sent to another process, and equal cells of two claims are measured once. The function returns metrics
-    by name, which are points at ``x`` of ``algorithm``, or points. Cells that read the clock of this machine are
-    measured ``alone``. Where the paper's text can be read in several ways, ``reading`` names the way, and the metrics.
+    A cell can be sent to another process, and a cell that two claims share is measured once.
+
+    Parameters
+    ----------
+    function
+        Function of a module that measures. Its last argument is the seed. It returns the values of metrics by name,
+        which become points at ``x`` of ``algorithm``, or it returns points.
+    arguments
+        Arguments of the function before the seed.
+    x, algorithm
+        Coordinate and algorithm of the metrics that the function returns by name.
+    alone
+        Whether no other cell is measured meanwhile, as the function reads the clock of this machine.
+    reading
+        Name of one reading of the paper's text, if it can be read in several ways; it becomes a part of the names of
+        the metrics.
     """
 
     function: Callable[..., Mapping[str, float] | Sequence[Point]]
     arguments: tuple[Hashable, ...]
-    x: Place = ""
+    x: Coordinate = ""
     algorithm: str = ""
     alone: bool = False
     reading: str = ""
@@ -70,13 +83,15 @@ class Cell(NamedTuple):
             if not isinstance(found, Mapping)
             else [Point(self.x, self.algorithm, metric, value) for metric, value in found.items()]
         )
-        return [each._replace(metric=read(each.metric, self.reading)) for each in points] if self.reading else points
+        return (
+            [each._replace(metric=metric_of(each.metric, self.reading)) for each in points] if self.reading else points
+        )
 
 
-def read(metric: str, reading: str) -> str:
-    """Return the name of a metric under one of several readings of the paper's text.
+def metric_of(metric: str, reading: str) -> str:
+    """Return the name of a metric under one reading of the paper's text.
 
-    >>> read("delay", "20 unique")
+    >>> metric_of("delay", "20 unique")
     'delay (20 unique)'
     """
     return f"{metric} ({reading})" if reading else metric
@@ -98,13 +113,13 @@ class Panel:
     factor
         Factor from the unit of the rows to that of the axis.
     bounds
-        Horizontal lines, such as a limit, in the unit of the rows; with their labels.
+        Horizontal lines, such as a limit: value in the unit of the rows, and label.
     logarithmic
         Whether the vertical axis is logarithmic.
     xlabel
         Label of the horizontal axis of this panel; that of the figure by default.
     example
-        Whether it shows an example, of which one repetition is enough.
+        Whether the panel shows an example, for which one repetition is enough.
     """
 
     metric: str
@@ -160,16 +175,16 @@ class Claim:
 
 
 class Choices(NamedTuple):
-    """What the paper's text leaves open about a claim.
+    """The questions that the paper's text leaves open about a claim, and our choices (``chapters/choices.toml``).
 
     Parameters
     ----------
     open
-        Each open question, with our choice.
+        Pairs of an open question and our choice.
     doubt
         Observation that would change our verdicts.
     reason
-        Reason why some verdicts are not the paper's; empty where the numbers say all.
+        Reason why some verdicts differ from the paper's statements; empty if none is needed.
     """
 
     open: tuple[tuple[str, str], ...]

@@ -13,13 +13,13 @@ from pathlib import Path
 from typing import Any, BinaryIO, Final, NamedTuple
 
 from synergy_experiments.framework.claim import Panel, Result
-from synergy_experiments.framework.measurements import Place, Point, Row
+from synergy_experiments.framework.measurements import Coordinate, Point, Row
 
-__all__ = ["check", "draw", "write"]
+__all__ = ["draw", "prepare_folder", "write"]
 
-SIZE: Final = (5.2, 3.6)  # inches of a panel
+SIZE: Final = (5.2, 3.6)  # width and height of a panel, inches
 COLUMNS: Final = 4  # largest number of panels in a row
-BESIDE: Final = 48  # letters of groups' names that fit side by side
+LETTERS_IN_A_ROW: Final = 48  # largest number of letters of all group names in a row; longer ones are slanted
 
 
 class _Style(NamedTuple):
@@ -39,8 +39,8 @@ _STYLES: Final = (
     _Style("#000000", "X", "oo"),
     _Style("#7F7F7F", "<", "--"),
 )
-#: Policy to its style, the same in all figures.
-_OF_POLICY: Final = {
+#: Style of each policy, the same in all figures.
+_STYLE_OF_POLICY: Final = {
     name: _STYLES[number]
     for number, name in enumerate(
         ("synergy", "composition", "composition+projection", "greedy", "random", "projection", "optimum", "isolated")
@@ -48,8 +48,8 @@ _OF_POLICY: Final = {
 }
 
 
-def check(folder: Path) -> None:
-    """Create the folder for figures.
+def prepare_folder(folder: Path) -> None:
+    """Create the folder for figures, and check that figures can be drawn.
 
     Raises
     ------
@@ -75,7 +75,7 @@ def draw(result: Result, folder: Path) -> Path:
 
 
 def write(result: Result, file: BinaryIO, most: int | None = None) -> None:
-    """Write the figure of a claim's results as SVG to a file, with at most so many panels."""
+    """Write the figure of a result as SVG to a file, with its first ``most`` panels (None: all)."""
     import matplotlib as mpl  # noqa: PLC0415 - needed for drawing only
     from matplotlib.figure import Figure  # noqa: PLC0415
 
@@ -83,7 +83,7 @@ def write(result: Result, file: BinaryIO, most: int | None = None) -> None:
     panels = [panel for panel in claim.panels if any(row.metric == panel.metric for row in result.rows)][:most]
     shown = {panel.metric for panel in panels}
     styles = _styles(
-        _named(
+        _algorithm_names(
             [row for row in result.rows if row.metric in shown],
             [point for point in claim.paper if point.metric in shown],
         )
@@ -113,19 +113,19 @@ def write(result: Result, file: BinaryIO, most: int | None = None) -> None:
 
 
 def _styles(algorithms: Sequence[str]) -> dict[str, _Style]:
-    free = [style for style in _STYLES if style not in {_OF_POLICY.get(name) for name in algorithms}]
+    free = [style for style in _STYLES if style not in {_STYLE_OF_POLICY.get(name) for name in algorithms}]
     found: dict[str, _Style] = {}
     for name in algorithms:
-        known = _OF_POLICY.get(name)
+        known = _STYLE_OF_POLICY.get(name)
         found[name] = known if known is not None else free.pop(0) if free else _STYLES[len(found) % len(_STYLES)]
     return found
 
 
-def _named(rows: Sequence[Row], paper: Sequence[Point]) -> list[str]:
+def _algorithm_names(rows: Sequence[Row], paper: Sequence[Point]) -> list[str]:
     return list(dict.fromkeys([row.algorithm for row in rows] + [point.algorithm for point in paper]))
 
 
-def _errors(rows: Sequence[Row], factor: float) -> list[list[float]] | None:
+def _error_bars(rows: Sequence[Row], factor: float) -> list[list[float]] | None:
     """Return the lengths of the error bars below and above the values; None with one repetition."""
     if all(row.low is None for row in rows):
         return None
@@ -136,7 +136,7 @@ def _errors(rows: Sequence[Row], factor: float) -> list[list[float]] | None:
 
 def _lines(axes: Any, panel: Panel, rows: Sequence[Row], paper: Sequence[Point], styles: Mapping[str, _Style]) -> None:
     factor = panel.factor
-    for name in _named(rows, paper):
+    for name in _algorithm_names(rows, paper):
         style = styles[name]
         own = sorted((row for row in rows if row.algorithm == name), key=lambda row: float(row.x))
         if own and panel.kind == "curves":
@@ -154,7 +154,7 @@ def _lines(axes: Any, panel: Panel, rows: Sequence[Row], paper: Sequence[Point],
             axes.errorbar(
                 [row.x for row in own],
                 [row.value * factor for row in own],
-                yerr=_errors(own, factor),
+                yerr=_error_bars(own, factor),
                 color=style.colour,
                 linestyle="none" if panel.kind == "points" else "-",
                 marker=style.marker,
@@ -178,8 +178,8 @@ def _lines(axes: Any, panel: Panel, rows: Sequence[Row], paper: Sequence[Point],
 
 
 def _bars(axes: Any, panel: Panel, rows: Sequence[Row], paper: Sequence[Point], styles: Mapping[str, _Style]) -> None:
-    algorithms = _named(rows, paper)
-    places: list[Place] = list(dict.fromkeys([row.x for row in rows] + [point.x for point in paper]))
+    algorithms = _algorithm_names(rows, paper)
+    places: list[Coordinate] = list(dict.fromkeys([row.x for row in rows] + [point.x for point in paper]))
     width = 0.8 / max(len(algorithms), 1)
     factor = panel.factor
     for number, name in enumerate(algorithms):
@@ -191,7 +191,7 @@ def _bars(axes: Any, panel: Panel, rows: Sequence[Row], paper: Sequence[Point], 
                 [places.index(row.x) + shift for row in own],
                 [row.value * factor for row in own],
                 width,
-                yerr=_errors(own, factor),
+                yerr=_error_bars(own, factor),
                 color=style.colour,
                 hatch=style.hatch,
                 edgecolor="white",
@@ -211,5 +211,5 @@ def _bars(axes: Any, panel: Panel, rows: Sequence[Row], paper: Sequence[Point], 
                 label=f"{name}, paper",
             )
     labels = [str(place) for place in places]
-    slanted = {"rotation": 25, "ha": "right"} if sum(map(len, labels)) > BESIDE else {}
+    slanted = {"rotation": 25, "ha": "right"} if sum(map(len, labels)) > LETTERS_IN_A_ROW else {}
     axes.set_xticks(range(len(places)), labels, **slanted)

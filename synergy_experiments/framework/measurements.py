@@ -13,28 +13,48 @@ from typing import Concatenate, Final, NamedTuple, ParamSpec, TypeAlias
 
 from scipy.special import stdtrit
 
-__all__ = ["Estimate", "Measured", "Place", "Point", "Row", "interval", "less", "mean_of_known"]
+__all__ = ["Coordinate", "Estimate", "Measured", "Point", "Row", "interval", "less", "mean_of_known"]
 
-Place: TypeAlias = float | str
-"""Position of a point on the horizontal axis: a number, or the name of a group."""
+Coordinate: TypeAlias = float | str
+"""Coordinate of a point on the horizontal axis: a number, or the name of a group of bars."""
 
-CONFIDENCE: Final = 0.95
+CONFIDENCE: Final = 0.95  # probability that an interval contains the mean
 Given = ParamSpec("Given")
 
 
 class Point(NamedTuple):
-    """A measured value of one metric in one cell."""
+    """A measured value.
 
-    x: Place
+    Parameters
+    ----------
+    x
+        Coordinate on the horizontal axis.
+    algorithm, metric
+        Names of the policy or line, and of the quantity.
+    value
+        Value, in the unit of the metric.
+    """
+
+    x: Coordinate
     algorithm: str
     metric: str
     value: float
 
 
 class Row(NamedTuple):
-    """A point over all repetitions: mean, and ends of the 95 % interval (None with one repetition)."""
+    """A point over all repetitions.
 
-    x: Place
+    Parameters
+    ----------
+    x, algorithm, metric
+        Coordinate and names of the point.
+    value
+        Mean over repetitions, in the unit of the metric.
+    low, high
+        Ends of the 95 % interval of the mean; None with one repetition.
+    """
+
+    x: Coordinate
     algorithm: str
     metric: str
     value: float
@@ -127,7 +147,7 @@ class Measured:
     """
 
     def __init__(self, repetitions: Iterable[Iterable[Point]]) -> None:
-        self._found: dict[tuple[Place, str, str], dict[int, float]] = {}
+        self._found: dict[tuple[Coordinate, str, str], dict[int, float]] = {}
         for number, points in enumerate(repetitions):
             for x, algorithm, metric, value in points:
                 if not math.isnan(value):
@@ -137,34 +157,34 @@ class Measured:
         """Return all points over repetitions, in the order of their first measurement."""
         return [Row(*key, *interval(list(values.values()))) for key, values in self._found.items()]
 
-    def xs(self, metric: str, algorithm: str | None = None) -> list[Place]:
-        """Return the coordinates at which a metric was measured, in order."""
+    def xs(self, metric: str, algorithm: str | None = None) -> list[Coordinate]:
+        """Return the coordinates at which a metric was measured, in the order of the measurements."""
         return list(dict.fromkeys(x for x, of, what in self._found if what == metric and algorithm in (None, of)))
 
     def algorithms(self, metric: str) -> list[str]:
-        """Return the algorithms of which a metric was measured, in order."""
+        """Return the algorithms for which a metric was measured, in the order of the measurements."""
         return list(dict.fromkeys(of for _, of, what in self._found if what == metric))
 
-    def values(self, x: Place, algorithm: str, metric: str) -> dict[int, float]:
-        """Return number of the repetition to its value; empty without measurements."""
+    def values(self, x: Coordinate, algorithm: str, metric: str) -> dict[int, float]:
+        """Return the value of each repetition by its number; empty without measurements."""
         return self._found.get((x, algorithm, metric), {})
 
-    def mean(self, x: Place, algorithm: str, metric: str) -> float | None:
+    def mean(self, x: Coordinate, algorithm: str, metric: str) -> float | None:
         """Return the mean over repetitions; None without measurements."""
         values = self.values(x, algorithm, metric)
         return math.fsum(values.values()) / len(values) if values else None
 
     def course(self, algorithm: str, metric: str) -> list[tuple[float, float]]:
-        """Return numeric coordinates with the means there, in order."""
+        """Return pairs of a numeric coordinate and the mean there, in ascending order."""
         means = ((x, self.mean(x, algorithm, metric)) for x in self.xs(metric, algorithm))
         return sorted((float(x), mean) for x, mean in means if mean is not None)
 
-    def estimate(self, x: Place, algorithm: str, metric: str) -> Estimate | None:
+    def estimate(self, x: Coordinate, algorithm: str, metric: str) -> Estimate | None:
         """Return the mean over repetitions with its interval; None without measurements."""
         return Estimate.of(self.values(x, algorithm, metric).values())
 
     def paired(
-        self, one: tuple[Place, str, str], other: tuple[Place, str, str], how: Callable[[float, float], float]
+        self, one: tuple[Coordinate, str, str], other: tuple[Coordinate, str, str], how: Callable[[float, float], float]
     ) -> Estimate | None:
         """Return the mean of ``how(one, other)`` over the repetitions that measured both; None if none did.
 
@@ -173,27 +193,27 @@ class Measured:
         one, other
             Coordinate, algorithm and metric of each.
         how
-            Comparison of their values in one repetition.
+            Function of their values in one repetition, such as :func:`less`.
         """
         ours, theirs = self.values(*one), self.values(*other)
         return Estimate.of(how(ours[number], theirs[number]) for number in ours if number in theirs)
 
-    def gain(self, x: Place, one: str, other: str, metric: str) -> Estimate | None:
+    def gain(self, x: Coordinate, one: str, other: str, metric: str) -> Estimate | None:
         """Return the share by which ``one`` is below ``other``, within repetitions: 0.25 for a quarter less."""
         return self.paired((x, one, metric), (x, other, metric), less)
 
-    def ahead(self, x: Place, one: str, other: str, metric: str) -> Estimate | None:
-        """Return the mean excess of ``one`` over ``other``, within repetitions."""
+    def difference(self, x: Coordinate, one: str, other: str, metric: str) -> Estimate | None:
+        """Return the mean of ``one`` minus ``other``, within repetitions."""
         return self.paired((x, one, metric), (x, other, metric), lambda ours, theirs: ours - theirs)
 
-    def lower(self, x: Place, one: str, other: str, metric: str) -> bool | None:
+    def lower(self, x: Coordinate, one: str, other: str, metric: str) -> bool | None:
         """Whether ``one`` is below ``other`` by an interval that excludes zero; None if that is undecided."""
-        found = self.ahead(x, one, other, metric)
+        found = self.difference(x, one, other, metric)
         return None if found is None else found.below()
 
-    def higher(self, x: Place, one: str, other: str, metric: str, margin: float = 0.0) -> bool | None:
+    def higher(self, x: Coordinate, one: str, other: str, metric: str, margin: float = 0.0) -> bool | None:
         """Whether ``one`` is above ``other`` less a margin, by an interval that excludes that; None if undecided."""
-        found = self.ahead(x, one, other, metric)
+        found = self.difference(x, one, other, metric)
         return None if found is None else found.above(-margin)
 
     def over_repetitions(
@@ -213,6 +233,7 @@ class Measured:
         return Estimate.of(value for value in found if value is not None)
 
     def _only(self, number: int) -> Measured:
+        """Return the points of one repetition."""
         points = [Point(*key, values[number]) for key, values in self._found.items() if number in values]
         return Measured([points])
 

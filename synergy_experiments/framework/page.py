@@ -1,7 +1,7 @@
-"""The page of all claims, written as one HTML file with figures from stored results.
+"""The page of all claims: one HTML file with the verdicts and figures of stored results.
 
-For each claim it says what is claimed, what the text leaves open, what we chose, what we found and why, and what would
-change our mind.
+For each claim the page has the statement of the paper, the questions that its text leaves open with our choices, our
+findings with reasons, and the observation that would change our verdict.
 """
 
 from __future__ import annotations
@@ -16,11 +16,11 @@ from typing import Any, Final
 
 from synergy_experiments.framework import figures
 from synergy_experiments.framework.claim import Check, Choices, Claim, Result, Verdict
-from synergy_experiments.framework.stored import load, restored
+from synergy_experiments.framework.stored import load, restore
 
-__all__ = ["written"]
+__all__ = ["write_page"]
 
-ENOUGH: Final = 10  # repetitions of a result at the paper's scale that is complete
+COMPLETE: Final = 10  # number of repetitions at the paper's scale from which a result counts as complete
 MARKS: Final[Mapping[Verdict, str]] = {
     "holds": "✓",
     "more than claimed": "↑",
@@ -38,17 +38,17 @@ h2{margin-top:3rem;border-top:2px solid #1a1a1a;padding-top:1rem}p.short{color:#
 """
 
 
-def written(claims: Sequence[tuple[Claim, Choices]], folder: Path, path: Path) -> list[str]:
-    """Write the page of some claims.
+def write_page(claims: Sequence[tuple[Claim, Choices]], folder: Path, path: Path) -> list[str]:
+    """Write the page of claims.
 
     Parameters
     ----------
     claims
-        Claims, each with its choices.
+        Claims, each with our choices.
     folder
         Folder of stored results.
     path
-        HTML file that is written.
+        Path of the HTML file to write.
 
     Returns
     -------
@@ -60,14 +60,14 @@ def written(claims: Sequence[tuple[Claim, Choices]], folder: Path, path: Path) -
         file = folder / f"{claim.id}.json"
         if file.is_file():
             stored = load(file)
-            found[claim.id] = restored(claim, stored), stored
+            found[claim.id] = restore(claim, stored), stored
     parts = ["<!doctype html><html lang=en><meta charset=utf-8><title>Claims of the papers</title>",
              f"<style>{STYLE}</style><h1>Claims of the papers, and what we found</h1>", _rules()]  # fmt: skip
     parts += ["<table><tr><th>claim<th>what is claimed<th>verdicts<th>measured"]
     for claim, _ in claims:
         result = found.get(claim.id)
-        verdicts = _counted(result[0].checks) if result is not None else ""
-        scale = _scale(result[0]) if result is not None else "not stored"
+        verdicts = _count_verdicts(result[0].checks) if result is not None else ""
+        scale = _shown_scale(result[0]) if result is not None else "not stored"
         parts.append(f'<tr><td><a href="#{claim.id}">{claim.id}</a><td>{escape(claim.says)}<td>{verdicts}<td>{scale}')
     parts.append("</table>")
     for claim, choices in claims:
@@ -85,15 +85,15 @@ def _rules() -> str:
     )
 
 
-def _counted(checks: Sequence[Check]) -> str:
+def _count_verdicts(checks: Sequence[Check]) -> str:
     counts = Counter(check.verdict for check in checks)
     return "<br>".join(f"{mark} {counts[verdict]} {verdict}" for verdict, mark in MARKS.items() if counts[verdict])
 
 
-def _scale(result: Result) -> str:
+def _shown_scale(result: Result) -> str:
     scale, repeat = result.setup["scale"], result.setup["repeat"]
     text = f"{repeat} repetition{'s' if repeat != 1 else ''} at {scale} scale"
-    return text if scale == "paper" and repeat >= ENOUGH else f"<strong>{text}</strong>"
+    return text if scale == "paper" and repeat >= COMPLETE else f"<strong>{text}</strong>"
 
 
 def _section(claim: Claim, choices: Choices, found: tuple[Result, Mapping[str, Any]] | None) -> Iterator[str]:
@@ -106,21 +106,21 @@ def _section(claim: Claim, choices: Choices, found: tuple[Result, Mapping[str, A
         command = f"synergy reproduce {claim.id} --scale paper --store DIR"
         yield f"<p class=short>No result is stored: <code>{command}</code>.</p>"
     else:
-        yield from _found(*found)
+        yield from _findings(*found)
     if choices.reason:
         yield f"<p><strong>Why:</strong> {escape(choices.reason)}</p>"
     yield f"<p><strong>What would change our mind:</strong> {escape(choices.doubt)}</p>"
 
 
-def _found(result: Result, stored: Mapping[str, Any]) -> Iterator[str]:
+def _findings(result: Result, stored: Mapping[str, Any]) -> Iterator[str]:
     yield "<table><tr><th><th>What we found<th>paper<th>ours<th>verdict"
     for check in result.checks:
-        ours = _number(check.ours)
+        ours = _shown_number(check.ours)
         if check.low is not None and check.high is not None:
             ours += f"<br><small>{check.low:.3g} to {check.high:.3g}</small>"
         yield (
             f"<tr><td>{MARKS[check.verdict]}<td>{escape(check.name)}<br><small>{escape(check.rule)}</small>"
-            f"<td>{_number(check.paper)}<td>{ours}<td>{check.verdict}"
+            f"<td>{_shown_number(check.paper)}<td>{ours}<td>{check.verdict}"
         )
     yield "</table>"
     figure = io.BytesIO()
@@ -133,13 +133,13 @@ def _found(result: Result, stored: Mapping[str, Any]) -> Iterator[str]:
         for name, value in result.setup.items()
         if name in usual and value != usual[name][result.setup["scale"] == "paper"]
     }
-    told = ", ".join(f"{name} {value}" for name, value in changed.items())
-    other = f"; set for this run: {escape(told)}" if changed else ""
+    values = ", ".join(f"{name} {value}" for name, value in changed.items())
+    other = f"; set for this run: {escape(values)}" if changed else ""
     yield (
-        f"<p><small>{_scale(result)}, seed {result.setup['seed']}, commit {escape(stored['commit'])}, "
+        f"<p><small>{_shown_scale(result)}, seed {result.setup['seed']}, commit {escape(stored['commit'])}, "
         f"{escape(stored['machine'])}, {stored['seconds']:.0f} s of measuring{other}</small></p>"
     )
 
 
-def _number(value: float | str | None) -> str:
+def _shown_number(value: float | str | None) -> str:
     return "not measured" if value is None else f"{value:.3g}" if isinstance(value, float) else escape(str(value))

@@ -57,7 +57,7 @@ class Parameter:
     about
         Meaning of the parameter, with its unit.
     quick, paper
-        Values at the two scales.
+        Value for a quick run, and value for a run at the paper's scale.
     read
         Function that returns the value of a text, or raises :class:`~synergy_nb.plan.units.WrongValue`.
     """
@@ -69,6 +69,7 @@ class Parameter:
 
 
 def _one(text: str, expected: str, least: float, most: float, kind: Callable[[str], float]) -> float:
+    """Read one number."""
     try:
         value = kind(text)
     except ValueError:
@@ -79,11 +80,19 @@ def _one(text: str, expected: str, least: float, most: float, kind: Callable[[st
 
 
 def _bounds(noun: str, least: float, most: float) -> str:
+    """Text of an expected number with its range."""
     return f"{noun} from {least:g}" + (f" to {most:g}" if most < math.inf else "")
 
 
 def whole(about: str, quick: int, paper: int | None = None, *, least: int = 1, most: float = math.inf) -> Parameter:
-    """A whole number; ``paper`` defaults to ``quick``, here and below.
+    """Declare a parameter that is a whole number.
+
+    Parameters
+    ----------
+    about, quick, paper
+        Meaning and values, see :class:`Parameter`; ``paper`` is ``quick`` by default, also in the functions below.
+    least, most
+        Least and greatest value.
 
     >>> whole("peers", 100, 500).read("88")
     88
@@ -97,7 +106,7 @@ def whole(about: str, quick: int, paper: int | None = None, *, least: int = 1, m
 def number(
     about: str, quick: float, paper: float | None = None, *, least: float = 0.0, most: float = math.inf
 ) -> Parameter:
-    """A number."""
+    """Declare a parameter that is a number; arguments as of :func:`whole`."""
     expected = _bounds("a number", least, most)
     return Parameter(
         about, quick, quick if paper is None else paper, lambda text: _one(text, expected, least, most, float)
@@ -113,7 +122,7 @@ def wholes(
     most: float = math.inf,
     count: int | None = None,
 ) -> Parameter:
-    """Whole numbers, separated by commas, in ascending order; exactly ``count`` of them if it is given.
+    """Declare a parameter of whole numbers in ascending order, separated by commas; ``count`` is their number.
 
     >>> wholes("requests", [100], [100, 500]).read("20,40")
     (20, 40)
@@ -138,7 +147,7 @@ def numbers(
     most: float = math.inf,
     count: int | None = None,
 ) -> Parameter:
-    """Numbers, separated by commas, in ascending order."""
+    """Declare a parameter of numbers; arguments as of :func:`wholes`."""
     each = _bounds("numbers", least, most)
     expected = f"{count or 'some'} {each}, separated by commas"
 
@@ -151,7 +160,7 @@ def numbers(
 
 
 def choice(about: str, of: Sequence[str], quick: str | None = None, paper: str | None = None) -> Parameter:
-    """One of some names, by default the first.
+    """Declare a parameter that is one of the names ``of``, by default the first.
 
     >>> choice("network", ["transit-stub", "measured"]).read("mesured")
     Traceback (most recent call last):
@@ -169,7 +178,7 @@ def choice(about: str, of: Sequence[str], quick: str | None = None, paper: str |
 
 
 def several(about: str, of: Sequence[str], quick: Sequence[str] | None = None) -> Parameter:
-    """Some of some names, separated by commas, by default all."""
+    """Declare a parameter of several of the names ``of``, separated by commas, by default all."""
     expected = f"some of {', '.join(of)}, separated by commas"
 
     def read(text: str) -> tuple[str, ...]:
@@ -184,7 +193,7 @@ def several(about: str, of: Sequence[str], quick: Sequence[str] | None = None) -
 
 
 def flag(about: str, quick: bool = False, paper: bool | None = None) -> Parameter:
-    """True or false, also yes or no, on or off, 1 or 0.
+    """Declare a parameter that is true or false, also written yes or no, on or off, 1 or 0.
 
     >>> flag("refined").read("yes")
     True
@@ -200,7 +209,7 @@ def flag(about: str, quick: bool = False, paper: bool | None = None) -> Paramete
 
 
 def files(about: str) -> Parameter:
-    """Paths of existing files, separated by commas; none by default."""
+    """Declare a parameter of paths of existing files, separated by commas; none by default."""
 
     def read(text: str) -> tuple[str, ...]:
         expected = "existing files, separated by commas"
@@ -214,6 +223,7 @@ def files(about: str) -> Parameter:
 
 
 def _parts(text: str, expected: str, count: int | None) -> list[str]:
+    """Divide a text at commas; no part may be empty and, unless ``count`` is given, no part may occur twice."""
     parts = [part.strip() for part in text.split(",")]
     if not all(parts) or (count is not None and len(parts) != count) or len(set(parts)) < len(parts) != count:
         raise WrongValue(text, expected)

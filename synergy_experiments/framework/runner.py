@@ -25,15 +25,17 @@ __all__ = ["Progress", "reproduce", "seed_of"]
 Progress: TypeAlias = Callable[[str, int, int], None]
 """Function of a claim, the number of its measured cells, and the number of all its cells."""
 
+#: Function of a cell, its arguments, and the seed.
 Key: TypeAlias = tuple[Callable[..., Any], tuple[Hashable, ...], int]
+#: Result of the function, and the seconds that it took.
 Timed: TypeAlias = tuple[Any, float]
 
-APART: Final = 1000  # seeds of two runs whose seeds differ by one
+SEEDS_APART: Final = 1000  # difference of the seeds of the repetitions of two runs whose seeds differ by one
 
 
 def seed_of(seed: int, repetition: int) -> int:
     """Return the seed of a repetition; repetition 0 of seed 2 differs from all repetitions of seed 1."""
-    return APART * seed + repetition
+    return SEEDS_APART * seed + repetition
 
 
 def reproduce(
@@ -54,13 +56,13 @@ def reproduce(
     scale
         Scale: ``quick`` or ``paper``.
     seed
-        Seed of all random draws.
+        Seed of the run; :func:`seed_of` gives those of the repetitions.
     repeat
         Number of repetitions, each with its own seed; None: the claim's number at this scale.
     processes
         Number of processes that measure at the same time.
     progress
-        Callback for the progress.
+        Callback for the progress, see :data:`Progress`.
     """
     known: dict[Key, Timed] = {}
     with _Pool(processes) as pool:
@@ -104,7 +106,7 @@ def reproduce(
 
 
 class _Pool:
-    """Processes, started for the first two cells."""
+    """Processes that measure; they start when there are two cells to measure at the same time."""
 
     def __init__(self, processes: int) -> None:
         if processes < 1:
@@ -120,7 +122,7 @@ class _Pool:
             self._pool.shutdown(wait=True, cancel_futures=True)
 
     def measure(self, keys: Sequence[Key]) -> Iterator[tuple[Key, Timed]]:
-        """Yield cells in the order in which they are measured."""
+        """Yield cells with their results and times, in the order in which they end."""
         if self._processes == 1 or len(keys) < 2:
             for key in keys:
                 yield key, _measure(*key)

@@ -1,6 +1,6 @@
-"""Stored results: what a run of a claim has measured, as a small file that names its commit, seed and kind of machine.
+"""Stored results: the measurements of a claim as a small file that names commit, seed and kind of machine.
 
-A file has the values of every repetition rather than verdicts, so verdicts are computed from it by the rules of today.
+A file has the values of all repetitions and no verdicts: these are computed from it by the present rules.
 Of panels that show an example, only the first repetition is stored.
 """
 
@@ -20,7 +20,7 @@ from typing import Any, Final
 from synergy_experiments.framework.claim import Claim, Result
 from synergy_experiments.framework.measurements import Measured, Point
 
-__all__ = ["FOLDER", "Origin", "load", "restored", "save"]
+__all__ = ["FOLDER", "Origin", "load", "restore", "save"]
 
 #: Folder of the results that belong to the project.
 FOLDER: Final = Path(__file__).resolve().parent.parent / "results"
@@ -29,12 +29,12 @@ DIGITS: Final = 5  # significant digits of a stored value
 
 @dataclass(frozen=True)
 class Origin:
-    """Where a stored result comes from.
+    """Code and machine by which a stored result was measured.
 
     Parameters
     ----------
     commit
-        Commit of the code, with ``+`` if files were changed; or the version of the package outside a repository.
+        Commit of the code, with ``+`` if files differ from it; outside a repository, the version of the package.
     machine
         Kind of machine: system, processor and cores, without names.
     """
@@ -102,7 +102,7 @@ def _rows(result: Result) -> Iterator[list[Any]]:
 
 
 def _examples(result: Result) -> Iterator[list[Any]]:
-    """Yield all coordinates of a line of an example, algorithm, metric, and a value each, of the first repetition."""
+    """Yield for each line of an example: coordinates, algorithm, metric, values; all of the first repetition."""
     once = {panel.metric for panel in result.claim.panels if panel.example}
     lines: dict[tuple[str, str], list[tuple[Any, float]]] = {}
     for x, algorithm, metric, value in result.repetitions[0] if result.repetitions else ():
@@ -140,7 +140,7 @@ def load(path: Path) -> dict[str, Any]:
     return dict(found)
 
 
-def restored(claim: Claim, stored: Mapping[str, Any]) -> Result:
+def restore(claim: Claim, stored: Mapping[str, Any]) -> Result:
     """Return a stored result with the verdicts of the claim's present rules."""
     repetitions: list[list[Point]] = []
     for number, point in _points(stored):

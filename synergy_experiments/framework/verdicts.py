@@ -25,11 +25,22 @@ from itertools import pairwise
 from synergy_experiments.framework.claim import Check, Verdict
 from synergy_experiments.framework.measurements import Estimate
 
-__all__ = ["at_all", "at_least", "monotone", "near", "reduction", "unlike"]
+__all__ = ["at_all", "at_least", "monotone", "near", "not_comparable", "reduction"]
 
 
 def reduction(name: str, paper: float, ours: Estimate | None, tolerance: float = 0.1, unit: str = "%") -> Check:
     """Check a gain as a share: 0.45 for 45 % less.
+
+    Parameters
+    ----------
+    name
+        Name of the comparison.
+    paper, ours
+        Gain in the paper, and our estimate; None: not measured.
+    tolerance
+        Difference from the paper's gain up to which ours holds, a share.
+    unit
+        Unit in which numbers are shown.
 
     >>> reduction("delay", 0.45, Estimate(0.42, 0.3, 0.54)).verdict
     'holds'
@@ -62,7 +73,20 @@ def at_least(
     direction: float | None = None,
     unit: str = "%",
 ) -> Check:
-    """Check that the interval of ours is above the paper's number less a tolerance; in part above ``direction``.
+    """Check that the whole interval of our estimate is above the paper's number less a tolerance.
+
+    Parameters
+    ----------
+    name
+        Name of the comparison.
+    paper, ours
+        Number of the paper, and our estimate; None: not measured.
+    tolerance
+        Difference below the paper's number up to which the statement holds, in its unit.
+    direction
+        Number above which the statement still holds in part, such as that of no effect; None: it never does.
+    unit
+        Unit in which numbers are shown.
 
     >>> at_least("success", 0.8, Estimate(0.9, 0.85, 0.95), 0.0).verdict
     'holds'
@@ -90,9 +114,19 @@ def at_least(
 def near(
     name: str, paper: float, ours: Estimate | float | None, tolerance: float, wider: float, unit: str = "%"
 ) -> Check:
-    """Check that ours is within a tolerance of the paper's number; in part within a wider one.
+    """Check that our estimate is near the paper's number, and known accurately.
 
-    Its interval must not be wider than the wider tolerance to either side. A computed number has none.
+    Parameters
+    ----------
+    name
+        Name of the comparison.
+    paper, ours
+        Number of the paper, and our estimate or computed number; None: not measured.
+    tolerance, wider
+        Differences from the paper's number within which the statement holds, and holds in part. The interval may not
+        reach further than ``wider`` to either side of our estimate; a computed number has no interval.
+    unit
+        Unit in which numbers are shown.
 
     >>> near("share", 0.5, Estimate(0.52, 0.5, 0.54), 0.1, 0.2).verdict
     'holds'
@@ -114,9 +148,14 @@ def near(
 
 
 def at_all(name: str, paper: str, found: Iterable[tuple[object, bool | None]]) -> Check:
-    """Check a statement about each of some points; the result names the points at which it is not true.
+    """Check a statement about all points; the result names the points at which it is not true.
 
-    None stands for a point at which the interval decides nothing.
+    Parameters
+    ----------
+    name, paper
+        Name of the comparison, and the statement.
+    found
+        Pairs of a point and whether the statement is true there; None if the interval does not decide it.
 
     >>> at_all("lowest", "Synergy lowest at every load", [(100, True), (200, True), (300, False)])[2:4]
     ('at 2 of 3; not at 300', 'holds in part')
@@ -153,8 +192,8 @@ def monotone(name: str, paper: str, course: Sequence[tuple[float, float]], sign:
     return at_all(name, paper, [(x, sign * (value - before) > 0.0) for (_, before), (x, value) in pairwise(course)])
 
 
-def unlike(name: str, paper: float | str, ours: Estimate | float | str | None, why: str) -> Check:
-    """Return two numbers that cannot be compared, with the reason."""
+def not_comparable(name: str, paper: float | str, ours: Estimate | float | str | None, why: str) -> Check:
+    """Return the check of two numbers that cannot be compared; ``why`` is the reason."""
     if isinstance(ours, Estimate):
         return Check(name, paper, ours.value, "not comparable", why, ours.low, ours.high)
     return Check(name, paper, ours, "not comparable", why)

@@ -35,8 +35,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import fields, replace
 from typing import Any, Final, cast
 
-from synergy_experiments.framework.claim import Cell, Panel, read
-from synergy_experiments.framework.measurements import Place
+from synergy_experiments.framework.claim import Cell, Panel, metric_of
+from synergy_experiments.framework.measurements import Coordinate
 from synergy_experiments.framework.parameters import Parameter, Setup, choice, number, numbers, several, whole, wholes
 from synergy_experiments.worlds.composed_requests import compose
 from synergy_experiments.worlds.scenario import Scenario
@@ -132,12 +132,12 @@ def unchecked(given: Scenario, suffix: str, limits: tuple[str, ...], seed: int) 
         Seed of the simulation.
     """
     outcome = compose(given, seed)
-    found = {read(name, f"{limits[0]}{suffix}"): value for name, value in outcome.metrics().items()}
+    found = {metric_of(name, f"{limits[0]}{suffix}"): value for name, value in outcome.metrics().items()}
     for other in limits[1:]:
         requests = _under(given, other).world(seed)[1].requests
         same = {name: value for name, value in outcome.metrics().items() if name not in ("on_time", "relative_delay")}
         same["success"] = outcome.success_within([each.limit for each in requests])
-        found |= {read(name, f"{other}{suffix}"): value for name, value in same.items()}
+        found |= {metric_of(name, f"{other}{suffix}"): value for name, value in same.items()}
     return found
 
 
@@ -166,7 +166,7 @@ def light(setup: Setup) -> dict[str, tuple[float, ...]]:
 
 
 def cells(
-    setup: Setup, varied: str, places: Sequence[Place], *, oracle: bool = False, **changes: Any
+    setup: Setup, varied: str, places: Sequence[Coordinate], *, oracle: bool = False, **changes: Any
 ) -> Iterator[Cell]:
     """Yield a cell for every policy at every value of the varied parameter, under every reading of the limits.
 
@@ -195,7 +195,7 @@ def cells(
 def panels(metric: str, label: str, *, lighter: bool = False, **options: Any) -> tuple[Panel, ...]:
     """Return a panel for each reading of the limits; with ``lighter``, also for the lower processing times."""
     names = [f"{reading}{name}" for reading in READINGS for name in ("", *([LIGHT] if lighter else []))]
-    return tuple(Panel(read(metric, name), f"{label}\nlimits: {name}", **options) for name in names)
+    return tuple(Panel(metric_of(metric, name), f"{label}\nlimits: {name}", **options) for name in names)
 
 
 def algorithms(setup: Setup) -> tuple[str, ...]:

@@ -79,7 +79,7 @@ def run(
     origin = Origin.here() if store is not None else None
     if plot is not None:
         with bad_input("--plot"):
-            figures.check(plot)
+            figures.prepare_folder(plot)
     found: list[Result] = []
     with Bars() as bars:
         display = _ProgressDisplay(bars)
@@ -108,10 +108,10 @@ def write_page(claims: Sequence[Claim], results: Path | None, path: Path) -> Non
     if results is not None and not results.is_dir():
         refuse(f"--results: {str(results)!r}; expected a folder")
     with bad_input("--page"):
-        figures.check(path.parent)
+        figures.prepare_folder(path.parent)
     known = choices()
     with bad_input("--results"):
-        missing = page.written([(claim, known[claim.id]) for claim in claims if claim.id in known], folder, path)
+        missing = page.write_page([(claim, known[claim.id]) for claim in claims if claim.id in known], folder, path)
     out.print(f"written  {path}", markup=False, soft_wrap=True)
     if missing:
         out.print(f"without a stored result: {', '.join(missing)}", markup=False)
