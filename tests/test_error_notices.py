@@ -10,7 +10,8 @@ import pytest
 
 from synergy_nb import start_cluster
 from synergy_nb.events import Event, HandlerFailed, LinkBroken, LinkClosed, MessageOutdated, decode_events
-from synergy_nb.runtime.client.error_notices import AGAIN, CHANNEL, GATHERED, MOST, ErrorNotices, ErrorPublisher
+from synergy_nb.runtime.client.error_notices import GATHERED, MOST, ErrorNotices
+from synergy_nb.runtime.process.error_publisher import AGAIN, CHANNEL, ErrorPublisher
 from synergy_nb.runtime.transport.link import LinkFull
 from tests.waiting import DEADLINE
 

@@ -29,7 +29,6 @@ def test_the_papers_network_has_the_papers_numbers() -> None:
     between = delays[~np.eye(500, dtype=bool)]
     assert between.min() >= 2 * network.LAST_HOP
     assert 0.1 < 2 * np.median(between) < 0.2  # round trips about PlanetLab's 135 ms
-    assert topology.mean_delay() == pytest.approx(between.mean())
     assert set(topology.cores.values()) == set(CAPACITIES)
 
 

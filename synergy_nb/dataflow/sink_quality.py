@@ -6,32 +6,13 @@ No IO and no clock: drivers say when a tuple has arrived.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
-from typing import TypedDict
+from typing import Any
 
 from synergy_nb.dataflow.meters import DelayHistogram
 from synergy_nb.dataflow.streams.values import Chunk, Loss
 from synergy_nb.dataflow.tuples import END
 
-__all__ = ["Quality", "SinkQuality"]
-
-
-class Quality(TypedDict):
-    """Quality of service at a sink, with the fields of :class:`~synergy_nb.events.SinkMeasured`."""
-
-    operator: str
-    delay_p50_s: float | None
-    delay_p95_s: float | None
-    delay_p99_s: float | None
-    delay_mean_s: float | None
-    delay_max_s: float | None
-    miss_rate: float | None
-    limit_s: float | None
-    tuples_per_s: float
-    bytes_per_s: float
-    tuples: int
-    finished: bool
-    dropped: dict[str, int]
-    lost: float
+__all__ = ["SinkQuality"]
 
 
 class SinkQuality:
@@ -126,12 +107,12 @@ class SinkQuality:
                 self.ended = ends = True
         return ends
 
-    def qos(self) -> Quality:
-        """Return the quality of service so far: delays in seconds (within 1 %), shares, tuples/s and bytes/s."""
+    def qos(self) -> dict[str, Any]:
+        """Return the quality of service so far, as :class:`~synergy_nb.events.SinkMeasured` describes it."""
         seconds = 0.0 if self._first is None else self._last - self._first
         return self._record(self._delays, self._bytes, seconds, self._lost)
 
-    def interval(self, now: float) -> Quality:
+    def interval(self, now: float) -> dict[str, Any]:
         """Return the quality of service since the last call; delays are None if no tuple has arrived."""
         self.reported = self.ended
         lost = self._lost
@@ -142,7 +123,7 @@ class SinkQuality:
         self._since = now
         return record
 
-    def _record(self, delays: DelayHistogram, size: int, seconds: float, lost: float) -> Quality:
+    def _record(self, delays: DelayHistogram, size: int, seconds: float, lost: float) -> dict[str, Any]:
         lost, all_lost = max(lost, 0.0), self._lost
         every = delays.count + lost
         return {

@@ -197,12 +197,6 @@ class Topology:
         np.fill_diagonal(found, np.inf)
         return found
 
-    def mean_delay(self) -> float:
-        """Mean one-way delay in seconds between two different peers."""
-        count = np.bincount(self._places, minlength=len(self._delays)).astype(np.float64)
-        total = float(count @ self._delays @ count - count @ np.diagonal(self._delays))
-        return total / max(len(self) * (len(self) - 1), 1)
-
 
 class KnownDelays(Latency):
     """The true delays from a peer to all others, as a perfect delay monitoring service gives them.

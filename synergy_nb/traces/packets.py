@@ -27,7 +27,7 @@ import polars as pl
 from synergy_nb.dataflow.tuples import END, Batch, Item, Punctuation
 from synergy_nb.plan.operators.sources import TRACE_SCHEMAS
 
-__all__ = ["SCHEMA", "Parameters", "generate", "hurst", "parameters", "schema_of", "tables"]
+__all__ = ["SCHEMA", "Parameters", "generate", "parameters", "schema_of", "tables"]
 
 Ints: TypeAlias = np.ndarray[Any, np.dtype[np.int64]]
 Flows: TypeAlias = np.ndarray[Any, np.dtype[np.int32]]
@@ -87,11 +87,6 @@ class Parameters(msgspec.Struct, frozen=True):
     zipf: float = 1.0
     start: float = 0.0
     flags: bool = False
-
-    @property
-    def hurst(self) -> float:
-        """Theoretical Hurst parameter."""
-        return (3 - self.alpha) / 2
 
 
 def parameters(params: Mapping[str, Any]) -> Parameters:
@@ -345,49 +340,3 @@ def _cumulative(weights: Floats) -> Floats:
     sums: Floats = np.cumsum(weights)
     bounds: Floats = sums[:-1] / sums[-1]
     return bounds
-
-
-def hurst(counts: Any, method: str = "wavelet") -> float:
-    """Estimate the Hurst parameter of a stationary series, such as packets in equal intervals.
-
-    Parameters
-    ----------
-    counts : array of shape (n,)
-        Counts, at least 256.
-    method
-        Estimator. ``wavelet``: slope of the energy of Haar details over the octaves, weighted by their number (Abry and
-        Veitch [1]_); robust against a trend or a shift of level. ``variance``: slope of the variance of means over
-        blocks of growing size, 2 H - 2 (aggregated variance); it is biased low when H is large.
-
-    Returns
-    -------
-    float
-        Hurst parameter: near 0.5 for independent counts, up to 1 for long-range dependent ones.
-
-    References
-    ----------
-    .. [1] P. Abry, D. Veitch. Wavelet analysis of long-range-dependent traffic. IEEE Transactions on Information
-       Theory 44(1), 1998.
-    """
-    series: Floats = np.asarray(counts, dtype=np.float64)
-    if series.ndim != 1 or len(series) < 256:
-        raise ValueError(f"counts: shape {series.shape}; expected one series of at least 256 values")
-    if method not in ("variance", "wavelet"):
-        raise ValueError(f"method: {method!r}; expected 'variance' or 'wavelet'")
-    octaves, logs, weights = [], [], []
-    sums = series
-    for octave in range(1, int(math.log2(len(series))) - 4):  # at least 16 blocks in the last
-        half = len(sums) // 2
-        left, right = sums[: 2 * half : 2], sums[1 : 2 * half : 2]
-        blocks = left + right
-        # both are normalised by the power of two of a sum: means, and orthonormal Haar details
-        energy = blocks.var() / 4.0**octave if method == "variance" else ((left - right) ** 2).mean() / 2.0**octave
-        sums = blocks
-        if energy > 0 and octave > 2:  # the finest scales show the packets of one burst
-            octaves.append(octave)
-            logs.append(math.log2(energy))
-            weights.append(math.sqrt(half))
-    if len(octaves) < 2:
-        raise ValueError("counts: a constant series; expected one that varies")
-    slope = float(np.polyfit(octaves, logs, 1, w=weights)[0])
-    return (slope + 2) / 2 if method == "variance" else (slope + 1) / 2

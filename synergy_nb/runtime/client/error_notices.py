@@ -1,66 +1,26 @@
 """Notices of peers' errors on the standard error of the client: each error once, and at a limited rate.
 
-A peer sends the errors in its journal to subscribed clients (:class:`ErrorPublisher`); a client briefly gathers the
-reports of several peers about the same error, and writes one line (:class:`ErrorNotices`). Nothing is sent while there
-are no errors.
+Peers send the errors in their journals (:mod:`~synergy_nb.runtime.process.error_publisher`). A client briefly gathers
+the reports of several peers about the same error, and writes one line.
 """
 
 from __future__ import annotations
 
-import contextlib
 import sys
 from collections.abc import Callable, Mapping
 from typing import Any, Final
 
-from synergy_nb.events import Event, LinkBroken, decode_events, encode_events
+from synergy_nb.events import Event, LinkBroken, decode_events
 from synergy_nb.reporting.formatting import readable
 from synergy_nb.reporting.troubles import Trouble, joined, observers, trouble
-from synergy_nb.runtime.transport.link import LinkFull
+from synergy_nb.runtime.process.error_publisher import AGAIN, CHANNEL, KNOWN
 
-__all__ = ["CHANNEL", "ErrorNotices", "ErrorPublisher", "user_sees_output"]
+__all__ = ["ErrorNotices", "user_sees_output"]
 
-CHANNEL: Final = "trouble"  # channel of the link for reports to clients
-AGAIN: Final = 60.0  # seconds until the same error is reported again
 GATHERED: Final = 1.0  # seconds for which the reports of several peers are gathered
 MOST: Final = 6  # most lines a minute
-KNOWN: Final = 1000  # most reported errors that are remembered
 
 Later = Callable[[float, Callable[[], None]], Any]
-
-
-class ErrorPublisher:
-    """Sends the errors of one peer to clients.
-
-    Parameters
-    ----------
-    send
-        Function (client, channel, payload) that sends a report; it may raise ``LinkFull``.
-    """
-
-    def __init__(self, send: Callable[[str, str, bytes], None]) -> None:
-        self._send = send
-        self._clients: set[str] = set()
-        self._reported: dict[str, float] = {}
-
-    def add(self, client: str) -> None:
-        """Subscribe a client to errors from now on."""
-        self._clients.add(client)
-
-    def lost(self, address: str) -> None:
-        """Unsubscribe a client whose link has failed."""
-        self._clients.discard(address)
-
-    def publish(self, event: Event) -> None:
-        """Send an event to all clients if it is an error that was not reported lately."""
-        text = trouble(event) if self._clients else ""
-        if not text or event.time - self._reported.get(text, -AGAIN) < AGAIN:
-            return
-        self._reported[text] = event.time
-        if len(self._reported) > KNOWN:
-            del self._reported[next(iter(self._reported))]
-        for client in tuple(self._clients):
-            with contextlib.suppress(LinkFull):  # a client that is so far behind misses it; the journal has the error
-                self._send(client, CHANNEL, encode_events([event]))
 
 
 class ErrorNotices:

@@ -17,7 +17,6 @@ from synergy_nb.control.driver_messages import DepartureLimits, InputsReported, 
 from synergy_nb.control.peer import DriverMessage
 from synergy_nb.dataflow.memory_shares import Memory, MemoryExceeded, Share
 from synergy_nb.dataflow.prediction_reports import PeerPrediction, SlackViolation
-from synergy_nb.dataflow.sink_quality import Quality
 from synergy_nb.dataflow.streams.component import Component
 from synergy_nb.dataflow.streams.component_settings import configure
 from synergy_nb.dataflow.streams.deployments import Deployment
@@ -116,7 +115,7 @@ class Host:
         *,
         failed: Callable[[str, str, str], None] = lambda _application, _operator, _reason: None,
         finished: Callable[[str, str], None] = lambda _application, _operator: None,
-        measured: Callable[[str, str, Quality], None] | None = None,
+        measured: Callable[[str, str, dict[str, Any]], None] | None = None,
         on_slow_reader: Callable[[str, str, str, str], None] = lambda _application, _operator, _reader, _reason: None,
         prepared: Callable[[str, str], None] = lambda _application, _operator: None,
         copies: Callable[[Fact, Hosting], None] = lambda _fact, _hosting: None,

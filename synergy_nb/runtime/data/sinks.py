@@ -10,9 +10,9 @@ from __future__ import annotations
 import asyncio
 import contextlib
 from collections.abc import Callable, Iterable
-from typing import Final, NamedTuple
+from typing import Any, Final, NamedTuple
 
-from synergy_nb.dataflow.sink_quality import Quality, SinkQuality
+from synergy_nb.dataflow.sink_quality import SinkQuality
 from synergy_nb.dataflow.streams.values import ORIGIN, Loss, Point
 from synergy_nb.events import Recorder, SinkMeasured
 
@@ -133,7 +133,7 @@ class Sinks:
         loop: asyncio.AbstractEventLoop,
         clock: Callable[[], float],
         record: Recorder,
-        measured: Callable[[str, str, Quality], None] | None,
+        measured: Callable[[str, str, dict[str, Any]], None] | None,
         every: float,
     ) -> None:
         self._loop = loop

@@ -16,7 +16,6 @@ from synergy_nb.assembly import SynergyPeer
 from synergy_nb.assembly.resilient_placement import decided, warm
 from synergy_nb.control import driver_messages as driver
 from synergy_nb.control.graph import PlacementRequest, Report
-from synergy_nb.dataflow.sink_quality import Quality
 from synergy_nb.events import LateRows, PeerTrouble, encode_events
 from synergy_nb.events.application_states import LASTING, UNDECIDED
 from synergy_nb.lifecycle.request import Request
@@ -24,7 +23,6 @@ from synergy_nb.models.overheads import LINK
 from synergy_nb.plan import Plan
 from synergy_nb.plan.memory_estimates import check_memory, on_peers
 from synergy_nb.plan.spark_parts import PART
-from synergy_nb.runtime.client.error_notices import ErrorPublisher
 from synergy_nb.runtime.data.copy_reports import CopyReports
 from synergy_nb.runtime.data.deliveries import POLL, Deliveries
 from synergy_nb.runtime.data.host import Host
@@ -32,6 +30,7 @@ from synergy_nb.runtime.data.instances import SPAN
 from synergy_nb.runtime.data.spark_servers import SparkHost
 from synergy_nb.runtime.process.calibration import Calibration
 from synergy_nb.runtime.process.delays import Delays
+from synergy_nb.runtime.process.error_publisher import ErrorPublisher
 from synergy_nb.runtime.process.machine_monitor import Counters, Row, read_counters, sample
 from synergy_nb.runtime.process.peer_commands import Commands
 from synergy_nb.runtime.process.peer_driver import PeerRuntime
@@ -251,7 +250,7 @@ class Service:
         if not of.unfinished:
             self.runtime.report_soon(driver.SinksEnded(application))
 
-    def _measured(self, application: str, operator: str, _measured: Quality) -> None:
+    def _measured(self, application: str, operator: str, _measured: dict[str, Any]) -> None:
         of = self._measurements.get(application)
         if of is None:
             return

@@ -1,0 +1,52 @@
+"""Errors that a peer reports to clients; nothing is sent while there are none."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Callable
+from typing import Final
+
+from synergy_nb.events import Event, encode_events
+from synergy_nb.reporting.troubles import trouble
+from synergy_nb.runtime.transport.link import LinkFull
+
+__all__ = ["AGAIN", "CHANNEL", "KNOWN", "ErrorPublisher"]
+
+CHANNEL: Final = "trouble"  # channel of the link for reports to clients
+AGAIN: Final = 60.0  # seconds until the same error is reported again
+KNOWN: Final = 1000  # most reported errors that are remembered
+
+
+class ErrorPublisher:
+    """Sends the errors of one peer to clients.
+
+    Parameters
+    ----------
+    send
+        Function (client, channel, payload) that sends a report; it may raise ``LinkFull``.
+    """
+
+    def __init__(self, send: Callable[[str, str, bytes], None]) -> None:
+        self._send = send
+        self._clients: set[str] = set()
+        self._reported: dict[str, float] = {}
+
+    def add(self, client: str) -> None:
+        """Subscribe a client to errors from now on."""
+        self._clients.add(client)
+
+    def lost(self, address: str) -> None:
+        """Unsubscribe a client whose link has failed."""
+        self._clients.discard(address)
+
+    def publish(self, event: Event) -> None:
+        """Send an event to all clients if it is an error that was not reported lately."""
+        text = trouble(event) if self._clients else ""
+        if not text or event.time - self._reported.get(text, -AGAIN) < AGAIN:
+            return
+        self._reported[text] = event.time
+        if len(self._reported) > KNOWN:
+            del self._reported[next(iter(self._reported))]
+        for client in tuple(self._clients):
+            with contextlib.suppress(LinkFull):  # a client that is so far behind misses it; the journal has the error
+                self._send(client, CHANNEL, encode_events([event]))
