@@ -22,7 +22,7 @@ from synergy_nb.plan.units import format_duration
 ROOT: Final = Path(__file__).resolve().parent.parent
 PAGE: Final = ROOT / "docs" / "plans.md"
 METHODS: Final = ROOT / "synergy_nb" / "plan" / "methods.py"
-_PROFILE: Final = ("id", "cost", "selectivity", "at", "engine")
+_PROFILE: Final = ("id", "cost", "selectivity", "at", "engine", "availability")
 _WIDTH: Final = 120
 _AGREEMENT: Final = """
 Active replicas of an operator receive the same tuples in different orders. Most operators emit the same tuples
@@ -127,6 +127,7 @@ def method(each: Declaration) -> str:
     if named:
         profile = ["id: str | None = None,  # noqa: A002 - as everywhere", "cost: Any = None"]
         profile += ["selectivity: float | None = None", "at: str | None = None", "engine: str | None = None"]
+        profile.append("availability: str | None = None")
         keyword += [*profile, "**named: str"]
         documented.append((", ".join(_PROFILE), "Options, see :class:`Stream`."))
         handed = f"without_none({', '.join(f'{name}={name}' for name in _PROFILE)})"

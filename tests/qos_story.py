@@ -252,8 +252,8 @@ def actively_replicated(seconds: int = 10) -> Journal:
     placed = {name: [where[name], where[f"{name}~1"], where[f"{name}~2"]] for name in ("filter", "project")}
     journal.append(
         ReplicasDeployed(
-            START - 0.1, PEERS[0], "top-1", replicas=placed, degree=3, distance_s=None, cost=44.0, cost_alone=8.0,
-            bandwidth=28800.0, bandwidth_alone=6400.0,
+            START - 0.1, PEERS[0], "top-1", replicas=placed, degrees=dict.fromkeys(placed, 3), distance_s=None,
+            cost=44.0, cost_alone=8.0, bandwidth=28800.0, bandwidth_alone=6400.0,
         )
     )  # fmt: skip
     journal.append(GraphSelected(START - 0.1, PEERS[0], "top-1", peers=where, phi=0.1, delay_s=0.005))

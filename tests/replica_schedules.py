@@ -10,6 +10,7 @@ from __future__ import annotations
 import random
 from collections.abc import Collection, Mapping
 
+import msgspec
 import polars as pl
 
 from synergy_nb.assembly import PeerConfig
@@ -19,10 +20,11 @@ from synergy_nb.dataflow.streams.sorted_input import SortedInput
 from synergy_nb.dataflow.tuples import END, Batch, Item, Punctuation
 from synergy_nb.events import Event, ReplicaRebuilt
 from synergy_nb.plan import Plan
-from synergy_nb.plan.active_replicas import replicas_of, replicated
+from synergy_nb.plan.active_replicas import degrees_of, replicas_of, replicated
 from synergy_nb.plan.builder import Stream
-from synergy_nb.plan.catalogue import ALL_COMPONENTS
+from synergy_nb.plan.catalogue import ALL_COMPONENTS, KINDS
 from synergy_nb.plan.replica_agreement import agreement
+from synergy_nb.plan.replica_degrees import is_replicable
 from synergy_nb.simulator.peer_world import PeerWorld
 from synergy_nb.simulator.replica_world import ReplicaWorld
 from synergy_nb.simulator.scripted_faults import Faults
@@ -106,13 +108,43 @@ def query(rng: random.Random) -> Plan:
     return one.sink("out", id="out")
 
 
-class Schedule:
-    """A schedule that was drawn from a seed, and what it has come to."""
+def mixed(rng: random.Random, plan: Plan) -> Plan:
+    """Give some operators of a plan active replicas, some backups, and some neither."""
+    wanted = {
+        name: rng.choice(("active 2", "active 3", "degree 2", "degree 2", "degree 3", "degree 1"))
+        for name, operator in plan.operators.items()
+        if is_replicable(operator)
+    }
+    chosen = rng.sample(list(wanted), min(2, len(wanted)))
+    wanted.update(zip(chosen, ("degree 2", "active 2"), strict=False))
+    for name, operator in plan.operators.items():
+        if name in wanted and not KINDS[operator.kind].replicas(operator.params)[0]:  # rows would depend on the order
+            wanted[name] = rng.choice(("active 2", "degree 2"))
+            wanted.update({up: "active 2" for up in operator.inputs if up in wanted})
+    operators = [
+        msgspec.structs.replace(operator, availability=wanted.get(name)) for name, operator in plan.operators.items()
+    ]
+    return Plan(operators, plan.qos, plan.name)
 
-    def __init__(self, seed: int) -> None:
+
+class Schedule:
+    """A schedule that was drawn from a seed, and what it has come to.
+
+    Parameters
+    ----------
+    seed
+        Seed of all that is drawn.
+    some
+        Whether only some operators have active replicas, while others have backups.
+    """
+
+    def __init__(self, seed: int, *, some: bool = False) -> None:
         self.rng = rng = random.Random(seed)
         self.plan = query(rng)
         self.degree = rng.choice((2, 2, 3))
+        if some:
+            self.plan = mixed(rng, self.plan)
+        self.passive = {name: each.passive for name, each in degrees_of(self.plan).items() if each.passive > 1}
         self.inputs = {name: table(rng) for name in self.plan.sources}
         faults = Faults(
             delay=(0.0, rng.choice((0.005, 0.05, 0.3))),
@@ -122,7 +154,8 @@ class Schedule:
         self.world = ReplicaWorld(seed, PEERS, faults, rng.choice((0.3, 5.0)))
         self.world.keys.update(KEYS)
         self.world.pace = rng.choice((0.02, 0.06))
-        self.expanded = replicated(self.plan, self.degree)
+        degrees = {name: each.active for name, each in degrees_of(self.plan).items()}
+        self.expanded = replicated(self.plan, degrees if some else self.degree)
         self.operators = replicas_of(self.expanded)
         self.done: list[str] = []
 
@@ -132,12 +165,22 @@ class Schedule:
         for several in self.operators.values():
             for name, peer in zip(several, self.rng.sample(PEERS[1:], len(several)), strict=True):
                 peers[name] = peer
-        self.world.deploy("app", self.expanded, peers, self.inputs)
+        backups: dict[str, tuple[str, ...]] = {}
+        for name, degree in self.passive.items():
+            peers[name], *others = self.rng.sample(PEERS[1:], degree)
+            backups[name] = tuple(others)
+        self.world.deploy("app", self.expanded, peers, self.inputs, backups=backups)
 
     # -- what happens --------------------------------------------------------------------------------------------
 
     def bears_without(self, peer: str) -> bool:
         """Whether each operator has a replica elsewhere that reads and feeds all others, and that nobody doubts."""
+        world = self.world
+        known, gone = world.deployments["app"].assignments, {peer, *world.doubted}
+        for name in self.passive:
+            copies = [each for each in known[name].copies if each not in gone and world.ready("app", name, each)]
+            if known[name].active in gone and not any(not world.dead(each) for each in copies):
+                return False
         return all(self._sound(operator, {peer}) for operator in self.operators)
 
     def _sound(self, operator: str, gone: set[str]) -> list[str]:
@@ -168,7 +211,7 @@ class Schedule:
         rng, world = self.rng, self.world
         assignments = world.deployments["app"].assignments
         peer = rng.choice(PEERS[1:])
-        operator = rng.choice(tuple(self.operators))
+        operator = rng.choice((*self.operators, *self.passive))
         what = rng.choice(
             ("crash", "hang", "hang", "suspect", "cut", "cut", "discard", "discard", "revive", "rebuild", "move")
         )
@@ -190,6 +233,8 @@ class Schedule:
                 self.revive()
             case "rebuild":
                 world.rebuild("app", operator, peer)
+            case _ if operator in self.passive:
+                world.move("app", operator, peer, rng.choice((0.0, 0.1)))
             case _:
                 replica = rng.choice(world.replicas("app", operator) or [""])
                 free = {each.active for each in assignments.values() if each.replica_of == operator}
@@ -250,13 +295,14 @@ class Schedule:
         assert found == wanted, f"{len(found)} rows; expected {len(wanted)}"
 
 
-def run(seed: int) -> Schedule:
-    """Run the schedule of a seed."""
-    schedule = Schedule(seed)
+def run(seed: int, *, some: bool = False) -> Schedule:
+    """Run the schedule of a seed; see :class:`Schedule`."""
+    schedule = Schedule(seed, some=some)
     try:
         schedule.run()
     except AssertionError as error:
-        raise AssertionError(f"run({seed}): degree {schedule.degree}: {schedule.done}: {error}") from error
+        asked = f"some=True: passive {schedule.passive}" if some else f"degree {schedule.degree}"
+        raise AssertionError(f"run({seed}): {asked}: {schedule.done}: {error}") from error
     return schedule
 
 

@@ -323,7 +323,7 @@ def test_more_replicas_retained_than_there_are_is_refused() -> None:
     ring.submit("peer-0", "r", query("active 2"))
     report = ring.until_decided("r")
     assert report.status == "rejected"
-    assert "k_min: 3; expected at most 2, as qos.availability is 'active 2'" in report.reason
+    assert "k_min: 3; expected at most 2, as availability is 'active 2'" in report.reason
 
 
 def test_the_time_that_is_left_is_that_to_the_first_of_the_replicas_downstream() -> None:

@@ -310,10 +310,10 @@ def test_no_schedule_of_replicas_loses_or_doubles_anything(seed: int) -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("block", blocks(200, 50))
+@pytest.mark.parametrize("block", blocks(400, 100))
 def test_many_schedules_of_replicas_lose_and_double_nothing(block: int) -> None:
-    for seed in range(100 + 10 * block, 110 + 10 * block):
-        replica_schedules.run(seed)
+    for seed in range(100 + 10 * block, 110 + 10 * block):  # in half of them some operators have backups instead
+        replica_schedules.run(seed, some=bool(seed % 2))
 
 
 @pytest.mark.slow

@@ -237,7 +237,7 @@ def test_a_plan_that_this_machine_cannot_run_is_refused(folder: Path) -> None:
     python = "connector: python, name: mine, columns: {source: str, bytes: int}"
     assert "operator 'packets', connector: 'python'; expected trace, packets or peers" in run(packets, python)
     replicated = run("miss_rate: 5 %}", "availability: degree 2}", "--placement", "resilient")
-    assert replicated.endswith("placement: 'resilient'; expected 'composed' where qos.availability places replicas")
+    assert replicated.endswith("placement: 'resilient'; expected 'composed' where availability places replicas")
     bound = run("where: bytes > 1000", "where: bytes > 1000, engine: spark", "--placement", "resilient")
     assert bound.endswith("operator 'large': engine: 'spark'; expected peer or auto with placement 'resilient'")
     pinned = run("where: bytes > 1000", "where: bytes > 1000, at: peer-9")

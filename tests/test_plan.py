@@ -268,7 +268,8 @@ def test_columns_may_be_given_as_a_list() -> None:
 
 
 def test_arguments_of_the_wrong_kind_are_refused_at_once() -> None:
-    expected = "unknown argument 'costs'; expected one of where, id, cost, selectivity, at, engine; did you mean 'cost'"
+    valid = "where, id, cost, selectivity, at, engine, availability"
+    expected = f"unknown argument 'costs'; expected one of {valid}; did you mean 'cost'"
     with pytest.raises(TypeError, match=expected):
         source("packets").filter("TRUE", costs=1)
     expected = (

@@ -5,14 +5,17 @@ Both drivers create their peers here, so the simulator tests the same peers that
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 
 import msgspec
 
 from synergy_nb.algorithms.availability import PlacementConfig, PlacementOrigin
+from synergy_nb.algorithms.availability.link_survey import Link
+from synergy_nb.algorithms.availability.selection import ordered
 from synergy_nb.algorithms.composition import Composition, CompositionConfig, Probing
 from synergy_nb.algorithms.migration import HotSpots
+from synergy_nb.algorithms.replication.backup_peers import CandidateLink
 from synergy_nb.algorithms.replication.candidate_survey import CandidateSurvey
 from synergy_nb.algorithms.replication.placement import ActivePlacement
 from synergy_nb.algorithms.replication.rebuilding import ReplicaRebuilding
@@ -227,6 +230,8 @@ class SynergyPeer:
             machine.overheads or Overheads(),
             self.session.impacts.project,
             self._offers,
+            config.failure,
+            config.domains,
         )
         active = ActivePlacement(
             peer,
@@ -236,6 +241,7 @@ class SynergyPeer:
             composing.late,
             self.probing.tolerated_excess,
             config.replication.retained,
+            _preferred,
         )
         deciders: dict[str, Decider] = {
             "composed": self.composition,
@@ -330,6 +336,21 @@ class SynergyPeer:
         """Neighbours in the overlay, the nearest first."""
         alive = [address for address in self.pastry.leaf_set if not self.membership.is_dead(address)]
         return self.latency.nearest(alive, len(alive))
+
+
+def _preferred(
+    candidates: Sequence[str],
+    links: Mapping[str, CandidateLink],
+    used: Collection[str],
+    bandwidth: float,
+    *,
+    beside: Collection[str],
+    needs: float,
+    single: Collection[str],
+) -> list[str]:
+    """Candidates for a backup beside active replicas, in the order of section 4.3."""
+    known = {peer: Link(*each) for peer, each in links.items()}
+    return ordered(candidates, known, used, bandwidth, beside, lambda _peer: needs, single)
 
 
 def prepare() -> None:

@@ -17,6 +17,7 @@ from synergy_nb.cli.input_checks import print_json
 from synergy_nb.cli.run_command import Run
 from synergy_nb.plan import Plan, operator_texts
 from synergy_nb.plan.replica_agreement import agreement_text
+from synergy_nb.plan.replica_degrees import asks_for_active
 from synergy_nb.reporting.formatting import (
     DISCIPLINE_NAMES,
     HOTSPOT_MODES,
@@ -92,6 +93,7 @@ def requirement(plan: Plan) -> str:
         f"availability {share(qos.availability)}" if qos.availability is not None else "",
         f"{qos.degree} replicas of each component" if qos.degree is not None else "",
         f"{qos.active} active replicas of each operator" if qos.active is not None else "",
+        *operator_texts.own_requests(plan.operators.values()),
         f"{seconds(qos.replica_distance)} between replicas" if qos.replica_distance is not None else "",
         DISCIPLINE_NAMES[qos.scheduling] if qos.scheduling is not None else "",
         "later tuples are dropped" if qos.overdue == "drop" else "",
@@ -107,7 +109,7 @@ def show_plan(plan: Plan) -> None:
     out.print()
     out.print(Text("\n".join("  " + line for line in plan.to_text({}).splitlines()), no_wrap=True, overflow="ellipsis"))
     out.print()
-    if plan.qos.active is not None:
+    if asks_for_active(plan.operators.values(), plan.qos):
         out.print(Text("\n".join(f"  {line}" for line in agreement_text(plan).splitlines())))
         out.print()
     table = Table(box=None, pad_edge=False)
@@ -119,7 +121,8 @@ def show_plan(plan: Plan) -> None:
         does = operator.kind if operator.kind == name else f"{operator.kind}"
         said = operator_texts.brief(operator)
         pinned = f" at {operator.at}" if operator.at else ""
-        table.add_row(name, f"{does} {said}{pinned}".strip(), rate(plan.rate(name)), f"{plan.load(name):.2g}")
+        own = f" ({operator.availability})" if operator.availability else ""
+        table.add_row(name, f"{does} {said}{pinned}{own}".strip(), rate(plan.rate(name)), f"{plan.load(name):.2g}")
     out.print(table)
 
 

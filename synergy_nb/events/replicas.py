@@ -117,9 +117,15 @@ class ReplicasDeployed(RequestEvent, frozen=True, gc=False):
     Parameters
     ----------
     replicas
-        Operator to the addresses of the peers of its replicas.
-    degree
-        Number of replicas of each operator that the plan requires; where no candidate was left, an operator has fewer.
+        Operator to the addresses of the peers of its replicas; one where it is to have no others.
+    degrees
+        Operator to the number of active replicas that the plan requires of it; where no candidate was left, it has
+        fewer.
+    backups
+        Operator to the addresses of its backups, where the plan requires backups of it.
+    streams
+        Producer, reader, number of streams between them and their bandwidth in bytes/s, of each stream of the plan
+        and of those to backups.
     distance_s
         Round trip that two replicas of an operator have to exceed, seconds; None if any may be next to another.
     cost, cost_alone
@@ -131,13 +137,15 @@ class ReplicasDeployed(RequestEvent, frozen=True, gc=False):
     """
 
     replicas: Mapping[str, Sequence[str]]
-    degree: int
+    degrees: Mapping[str, int]
     distance_s: float | None
     cost: float
     cost_alone: float
     bandwidth: float
     bandwidth_alone: float
     agreement: Mapping[str, str] = {}
+    backups: Mapping[str, Sequence[str]] = {}
+    streams: Sequence[tuple[str, str, int, float]] = ()
 
 
 class ActiveReplicasLost(RequestEvent, frozen=True, gc=False):

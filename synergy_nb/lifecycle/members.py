@@ -8,6 +8,7 @@ from synergy_nb.lifecycle.messages import ComponentTimes, Graph
 from synergy_nb.plan import Plan
 from synergy_nb.plan.active_replicas import original, replicas_of
 from synergy_nb.plan.catalogue import KINDS, TAP
+from synergy_nb.plan.replica_degrees import asks_for_active
 from synergy_nb.plan.stream_sharing import taps_of
 
 __all__ = ["Member", "other_replicas", "plan_of", "present_producer", "producer_of", "producers_of"]
@@ -86,7 +87,8 @@ class Member:
         on with the others, but an application that shares the stream of that replica would end.
         """
         here = self.operators & self.deployed
-        private = ("sink", TAP) if self.plan.qos.active is None else set(KINDS) - {"source"}
+        active = asks_for_active(self.plan.operators.values(), self.plan.qos)
+        private = set(KINDS) - {"source"} if active else ("sink", TAP)
         return [operator for operator in here if self.plan.operators[operator].kind not in private]
 
 

@@ -8,7 +8,7 @@ that peer.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Mapping
 from typing import Any, Protocol
 
 from synergy_nb.control.roles import Roles
@@ -17,6 +17,7 @@ from synergy_nb.lifecycle.decider import Answer, Decided, Prober, Refusal, compo
 from synergy_nb.lifecycle.request import Request
 from synergy_nb.overlay.directory_entries import Entry
 from synergy_nb.plan import Plan
+from synergy_nb.plan.active_replicas import degrees_of
 
 __all__ = ["Placements", "ReplicaPlacement"]
 
@@ -32,6 +33,7 @@ class Placements(Protocol):
         *,
         degree: int | None,
         target: float | None,
+        degrees: Mapping[str, int] | None,
         found: DirectoryEntries | None,
     ) -> None:
         """Place the replicas of an application; call ``placed`` with them, or with None and the reason."""
@@ -76,9 +78,17 @@ class ReplicaPlacement:
 
         qos = plan.qos
         target = qos.availability if qos.degree is None else None
+        degree = qos.degree or (1 if target is None else None)
+        own = {
+            name: each.passive
+            for name, each in degrees_of(plan).items()
+            if plan.operators[name].availability is not None
+        }
         offered = found if before is None else _without_avoided(plan, found, before.refused_by)
         try:
-            self._placements.submit(request.name, plan, placed, degree=qos.degree, target=target, found=offered)
+            self._placements.submit(
+                request.name, plan, placed, degree=degree, target=target, degrees=own, found=offered
+            )
         except ValueError as error:
             decided(request, Refusal(str(error)))
 

@@ -29,6 +29,7 @@ from synergy_nb.lifecycle.sessions import Session
 from synergy_nb.overlay.directory import Directory
 from synergy_nb.plan import Plan
 from synergy_nb.plan.placement_modes import SPREAD, check_placement, replicates
+from synergy_nb.plan.replica_degrees import asks_for_active
 from synergy_nb.plan.spark_parts import parts_of
 
 __all__ = ["MAX_RETAINED", "Requests"]
@@ -117,9 +118,10 @@ class Requests(Mapping[str, Request]):
         known = self._requests.get(name)
         if known is not None and known.status not in ENDED:
             raise ValueError(f"request: {name!r}; expected an identifier that is not in use")
-        decided_by = "active" if plan.qos.active else "replicated" if replicates(plan) else placement
+        active = asks_for_active(plan.operators.values(), plan.qos)
+        decided_by = "active" if active else "replicated" if replicates(plan) else placement
         if decided_by not in self._deciders:
-            raise ValueError("qos.availability: this peer places no replicas; expected none")
+            raise ValueError("availability: this peer places no replicas; expected none")
         self._discard_ended()
         request = Request(name, plan, decided_by, self._peer.now, spread=spread, trial=trial)
         self._requests[name] = request

@@ -14,11 +14,11 @@ from collections.abc import Mapping
 
 import msgspec
 
-from synergy_nb.plan.catalogue import PART, TAP
 from synergy_nb.plan.query_plan import Plan
+from synergy_nb.plan.replica_degrees import Degrees, degrees, is_replicable
 from synergy_nb.plan.validation import Checked, Operator
 
-__all__ = ["is_replicable", "original", "replica_id", "replicas_of", "replicated"]
+__all__ = ["degrees_of", "least_degree", "original", "replica_id", "replicas_of", "replicated"]
 
 _MARK = "~"  # between the id of an operator and the number of a replica; no id of a submitted plan has it
 
@@ -37,9 +37,22 @@ def original(operator: str) -> str:
     return operator.partition(_MARK)[0]
 
 
-def is_replicable(operator: Operator) -> bool:
-    """Whether an operator gets active replicas: sources, sinks and operators pinned to a peer do not."""
-    return operator.kind not in ("source", "sink", TAP, PART) and operator.at is None
+def degrees_of(plan: Plan) -> dict[str, Degrees]:
+    """Return each operator of a plan to the replicas that it is to have.
+
+    Examples
+    --------
+    >>> from synergy_nb.plan import source
+    >>> readings = source("packets").filter("bytes > 9").aggregate("link", "1 s", n="count(*)", availability="degree 2")
+    >>> {name: tuple(each) for name, each in degrees_of(readings.sink(availability="active 3")).items()}
+    {'source': (1, 1), 'filter': (3, 1), 'aggregate': (1, 2), 'sink': (1, 1)}
+    """
+    return {name: degrees(operator, plan.qos) for name, operator in plan.operators.items()}
+
+
+def least_degree(plan: Plan) -> int:
+    """Return the least number of active replicas that a plan requires of an operator that is to have some; 1: none."""
+    return min((each.active for each in degrees_of(plan).values() if each.active > 1), default=1)
 
 
 def replicated(plan: Plan, degree: int | Mapping[str, int]) -> Plan:

@@ -43,8 +43,8 @@ class Stream(Methods):
 
     All methods take ``id`` (unique in the plan; default: the kind, numbered if there are several), ``cost`` (profiled
     core-seconds per tuple, with unit), ``selectivity`` (profiled tuples out over tuples in), ``at`` (name of the peer
-    that the operator is pinned to) and ``engine`` (``peer``, ``spark`` or ``auto``, which decides by rates and
-    windows).
+    that the operator is pinned to), ``engine`` (``peer``, ``spark`` or ``auto``, which decides by rates and windows)
+    and ``availability`` (its replicas, ``"degree 2"`` or ``"active 3"``; default: those that the plan asks for).
     """
 
     __slots__ = ("_inputs", "_kind", "_params", "_profile", "_rows")
@@ -59,7 +59,7 @@ class Stream(Methods):
         rows: Any = None,
     ):
         ports = KINDS[kind].ports if kind in KINDS and KINDS[kind].inputs == (1, 2) else ()
-        valid = (*params, *ports, *(QOS_FIELDS if kind == "sink" else ()), *_PROFILE)
+        valid = dict.fromkeys((*params, *ports, *(QOS_FIELDS if kind == "sink" else ()), *_PROFILE))
         for unknown in sorted(set(profile) - set(_PROFILE)):
             hint = did_you_mean(unknown, valid)
             raise TypeError(f"{kind}: unknown argument {unknown!r}; expected one of {', '.join(valid)}{hint}")
@@ -84,7 +84,8 @@ class Stream(Methods):
         id
             Id of the operator in the plan.
         params
-            Parameters of the operator by name, and ``cost``, ``selectivity``, ``at``, ``engine`` as for all operators.
+            Parameters of the operator by name, and ``cost``, ``selectivity``, ``at``, ``engine``, ``availability`` as
+            for all operators.
         """
         own = KINDS[kind].parameters if kind in KINDS else {}
         profile = {name: params.pop(name) for name in PROFILE if name in params and name not in own}
@@ -113,7 +114,8 @@ class Stream(Methods):
         availability
             Least availability as a share of the time, ``"99.9 %"``, or number of replicas of each component,
             ``"degree 2"``. Backups take over when a peer dies. With ``"active 3"`` three peers execute each operator,
-            and readers use each tuple from the first of them: no result is late when a peer dies.
+            and readers use each tuple from the first of them: no result is late when a peer dies. Operators may have
+            an ``availability`` of their own.
         replica_distance
             Round trip that two active replicas of an operator have to exceed, ``"30 ms"``, so that no failure of one
             site or network ends all of them. Where there is no such peer, an operator has fewer replicas. Default: any.
@@ -298,7 +300,8 @@ def _drafts_of(built: Plan) -> list[Stream]:
     """Streams at the sinks of a plan that was decoded, not built."""
     streams: dict[str, Stream] = {}
     for name, operator in built.operators.items():
-        profile = {"id": name, "engine": operator.engine, **_not_none(selectivity=operator.selectivity, at=operator.at)}
+        profile: dict[str, Any] = {"id": name, "engine": operator.engine}
+        profile |= _not_none(selectivity=operator.selectivity, at=operator.at, availability=operator.availability)
         if operator.cost is not None and not KINDS[operator.kind].cost_from:
             profile["cost"] = operator.cost
         streams[name] = Stream(operator.kind, operator.params, [streams[up] for up in operator.inputs], profile)

@@ -27,7 +27,7 @@ class Methods:
         where
             A condition in SQL.
         profile
-            Options ``id``, ``cost``, ``selectivity``, ``at``, ``engine``, see :class:`Stream`.
+            Options ``id``, ``cost``, ``selectivity``, ``at``, ``engine``, ``availability``, see :class:`Stream`.
         """
         return self._then("filter", (), {"where": where}, profile)
 
@@ -39,6 +39,7 @@ class Methods:
         selectivity: float | None = None,
         at: str | None = None,
         engine: str | None = None,
+        availability: str | None = None,
         **named: str,
     ) -> Self:
         """Computes new columns.
@@ -50,14 +51,14 @@ class Methods:
         ----------
         columns, named
             New columns, each with its expression in SQL; a list of names selects these columns.
-        id, cost, selectivity, at, engine
+        id, cost, selectivity, at, engine, availability
             Options, see :class:`Stream`.
         """
         return self._then(
             "project",
             (),
             {"columns": columns_with_expressions(columns, named)},
-            without_none(id=id, cost=cost, selectivity=selectivity, at=at, engine=engine),
+            without_none(id=id, cost=cost, selectivity=selectivity, at=at, engine=engine, availability=availability),
         )
 
     def sample(self, fraction: Any, seed: int | None = None, **profile: Any) -> Self:
@@ -70,7 +71,7 @@ class Methods:
         seed
             Seed of the selection. Default: 0.
         profile
-            Options ``id``, ``cost``, ``selectivity``, ``at``, ``engine``, see :class:`Stream`.
+            Options ``id``, ``cost``, ``selectivity``, ``at``, ``engine``, ``availability``, see :class:`Stream`.
         """
         return self._then("sample", (), {"fraction": fraction, "seed": seed}, profile)
 
@@ -85,7 +86,7 @@ class Methods:
             Name of one of several components with different work: only peers that offer the component ``delay:`` and
             this name execute it, and its stream differs from those of other names. Default: any peer.
         profile
-            Options ``id``, ``selectivity``, ``at``, ``engine``, see :class:`Stream`.
+            Options ``id``, ``selectivity``, ``at``, ``engine``, ``availability``, see :class:`Stream`.
         """
         return self._then("delay", (), {"cost": cost, "component": component}, profile)
 
@@ -97,7 +98,7 @@ class Methods:
         others
             Other streams, at least 1.
         profile
-            Options ``id``, ``cost``, ``selectivity``, ``at``, ``engine``, see :class:`Stream`.
+            Options ``id``, ``cost``, ``selectivity``, ``at``, ``engine``, ``availability``, see :class:`Stream`.
         """
         return self._then("union", others, {}, profile)
 
@@ -130,7 +131,7 @@ class Methods:
             ``anti``: only these left tuples. The ``time`` of a tuple without a partner is later by ``within``: the last
             time of a possible partner. Default: ``inner``.
         profile
-            Options ``id``, ``cost``, ``selectivity``, ``at``, ``engine``, see :class:`Stream`.
+            Options ``id``, ``cost``, ``selectivity``, ``at``, ``engine``, ``availability``, see :class:`Stream`.
         """
         return self._then(
             "join",
@@ -151,6 +152,7 @@ class Methods:
         selectivity: float | None = None,
         at: str | None = None,
         engine: str | None = None,
+        availability: str | None = None,
         **named: str,
     ) -> Self:
         """Computes aggregates of each group of each window, as one tuple.
@@ -168,14 +170,14 @@ class Methods:
             Time after which a tuple counts half in ``sum``, ``count`` and ``avg``: one of age a, by the time of the
             result, counts 0.5 ^ (a / ``half_life``). Sums and counts are then floats. Default: none: all tuples of a
             window have the same weight.
-        id, cost, selectivity, at, engine
+        id, cost, selectivity, at, engine, availability
             Options, see :class:`Stream`.
         """
         return self._then(
             "aggregate",
             (),
             {"by": column_names(by), "window": window, "values": {**(values or {}), **named}, "half_life": half_life},
-            without_none(id=id, cost=cost, selectivity=selectivity, at=at, engine=engine),
+            without_none(id=id, cost=cost, selectivity=selectivity, at=at, engine=engine, availability=availability),
         )
 
     def count(self, name: str | None = None, window: Any = None, **profile: Any) -> Self:
@@ -188,7 +190,7 @@ class Methods:
         window
             Needed if the input has no windows, refused if it has: see windows. Default: those of the input.
         profile
-            Options ``id``, ``cost``, ``selectivity``, ``at``, ``engine``, see :class:`Stream`.
+            Options ``id``, ``cost``, ``selectivity``, ``at``, ``engine``, ``availability``, see :class:`Stream`.
         """
         return self._then("count", (), {"name": name, "window": window}, profile)
 
@@ -202,7 +204,7 @@ class Methods:
         window
             Needed if the input has no windows, refused if it has: see windows. Default: those of the input.
         profile
-            Options ``id``, ``cost``, ``selectivity``, ``at``, ``engine``, see :class:`Stream`.
+            Options ``id``, ``cost``, ``selectivity``, ``at``, ``engine``, ``availability``, see :class:`Stream`.
         """
         return self._then("sort", (), {"by": list(by), "window": window}, profile)
 
@@ -233,7 +235,7 @@ class Methods:
         count
             Another stream, see above.
         profile
-            Options ``id``, ``cost``, ``selectivity``, ``at``, ``engine``, see :class:`Stream`.
+            Options ``id``, ``cost``, ``selectivity``, ``at``, ``engine``, ``availability``, see :class:`Stream`.
         """
         return self._then(
             "compare",
@@ -252,7 +254,7 @@ class Methods:
         window
             Needed if the input has no windows, refused if it has: see windows. Default: those of the input.
         profile
-            Options ``id``, ``cost``, ``selectivity``, ``at``, ``engine``, see :class:`Stream`.
+            Options ``id``, ``cost``, ``selectivity``, ``at``, ``engine``, ``availability``, see :class:`Stream`.
         """
         return self._then("distinct", (), {"on": list(on) or None, "window": window}, profile)
 
@@ -271,7 +273,7 @@ class Methods:
         window
             Needed if the input has no windows, refused if it has: see windows. Default: those of the input.
         profile
-            Options ``id``, ``cost``, ``selectivity``, ``at``, ``engine``, see :class:`Stream`.
+            Options ``id``, ``cost``, ``selectivity``, ``at``, ``engine``, ``availability``, see :class:`Stream`.
         """
         return self._then("top", (), {"k": k, "by": list(by), "per": column_names(per), "window": window}, profile)
 
@@ -303,7 +305,7 @@ class Methods:
         window
             Needed if the input has no windows, refused if it has: see windows. Default: those of the input.
         profile
-            Options ``id``, ``cost``, ``selectivity``, ``at``, ``engine``, see :class:`Stream`.
+            Options ``id``, ``cost``, ``selectivity``, ``at``, ``engine``, ``availability``, see :class:`Stream`.
         """
         return self._then(
             "percentile",
@@ -326,7 +328,7 @@ class Methods:
             Name of a key; the secret itself is never in a plan (``Cluster(keys={"mine": ...})``, ``synergy run --key
             mine=FILE``).
         profile
-            Options ``id``, ``cost``, ``selectivity``, ``at``, ``engine``, see :class:`Stream`.
+            Options ``id``, ``cost``, ``selectivity``, ``at``, ``engine``, ``availability``, see :class:`Stream`.
         """
         return self._then("encrypt", (), {"columns": list(columns), "key": key}, profile)
 
@@ -340,6 +342,6 @@ class Methods:
         key
             Name of the key of ``encrypt``.
         profile
-            Options ``id``, ``cost``, ``selectivity``, ``at``, ``engine``, see :class:`Stream`.
+            Options ``id``, ``cost``, ``selectivity``, ``at``, ``engine``, ``availability``, see :class:`Stream`.
         """
         return self._then("decrypt", (), {"columns": columns, "key": key}, profile)

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any, Final
 
 from synergy_nb.plan.catalogue import KINDS, parameters_of
 from synergy_nb.plan.validation import Operator
 
-__all__ = ["brief", "parameters"]
+__all__ = ["brief", "own_requests", "parameters"]
 
 LONGEST: Final = 22  # characters of a brief text, which has to fit in a box of a drawing
 
@@ -35,6 +35,21 @@ def parameters(operator: Operator) -> str:
             continue
         texts.append(f"{name}: {parameter.write(value) if parameter.write is not None else _written(value)}")
     return "; ".join(texts)
+
+
+def own_requests(operators: Iterable[Operator]) -> list[str]:
+    """The replicas that operators ask for themselves, in words.
+
+    >>> from synergy_nb.plan import source
+    >>> plan = source("packets").filter("bytes > 1000", availability="active 3").sink("large")
+    >>> own_requests(plan.operators.values())
+    ['active 3 for filter']
+    """
+    found: dict[str, list[str]] = {}
+    for each in operators:
+        if each.availability is not None:
+            found.setdefault(each.availability, []).append(each.id)
+    return [f"{asked} for {', '.join(names)}" for asked, names in found.items()]
 
 
 def _written(value: Any) -> str:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Final
 
+from synergy_nb.plan.active_replicas import degrees_of
 from synergy_nb.plan.query_plan import Plan
 from synergy_nb.plan.units import WrongValue, nearest
 
@@ -16,8 +17,9 @@ SPREAD: Final = "spread"
 
 
 def replicates(plan: Plan) -> bool:
-    """Whether a plan asks for replicas, active ones or backups."""
-    return plan.qos.degree is not None or plan.qos.availability is not None or plan.qos.active is not None
+    """Whether a plan asks for replicas, active ones or backups, of all its operators or of some."""
+    whole = plan.qos.degree is not None or plan.qos.availability is not None or plan.qos.active is not None
+    return whole or any(max(each) > 1 for each in degrees_of(plan).values())
 
 
 def placement_of(plan: Plan, placement: str, *, spread: bool, peers: int | None = None) -> str:
@@ -71,16 +73,22 @@ def check_placement(plan: Plan, placement: str, peers: int | None = None) -> Non
     """
     if placement == SPREAD:
         if replicates(plan):
-            raise ValueError("spread: True; expected False where qos.availability places replicas on different peers")
+            raise ValueError("spread: True; expected False where availability places replicas on different peers")
         placement = "composed"
     if placement not in PLACEMENTS:
         raise ValueError(f"placement: {WrongValue(placement, ' or '.join(PLACEMENTS), nearest(placement, PLACEMENTS))}")
     if replicates(plan) and placement != "composed":
-        raise ValueError(f"placement: {placement!r}; expected 'composed' where qos.availability places replicas")
+        raise ValueError(f"placement: {placement!r}; expected 'composed' where availability places replicas")
     qos = plan.qos
-    for kind, number in (("degree", qos.degree), ("active", qos.active)):
-        if peers is not None and number is not None and number > peers:
-            raise ValueError(f"qos.availability: '{kind} {number}'; expected at most {peers}, a peer for each replica")
+    asked = [("qos.", "degree", qos.degree or 1), ("qos.", "active", qos.active or 1)]
+    for name, each in degrees_of(plan).items():
+        if plan.operators[name].availability is not None:
+            kind, number = ("active", each.active) if each.active > 1 else ("degree", each.passive)
+            asked.append((f"operator {name!r}: ", kind, number))
+    for where, kind, number in asked:
+        if peers is not None and number > peers:
+            expected = f"at most {peers}, a peer for each replica"
+            raise ValueError(f"{where}availability: '{kind} {number}'; expected {expected}")
     bound = sorted(name for name, operator in plan.operators.items() if operator.engine == "spark")
     if bound and placement != "composed":
         raise ValueError(f"operator {bound[0]!r}: engine: 'spark'; expected peer or auto with placement {placement!r}")

@@ -19,6 +19,7 @@ from synergy_nb.plan.validation import (
     check_graph,
     check_parameters,
     check_profile,
+    check_replicas,
 )
 
 __all__ = ["FORMAT", "decode", "encode"]
@@ -95,6 +96,7 @@ def decode(data: bytes) -> tuple[str, QoS, Checked]:
             problems.append(Problem(name, "params", operator.params, "parameters in normal form"))
         check_profile(name, "cost", operator.cost, problems)
         check_profile(name, "selectivity", operator.selectivity, problems)
+        check_replicas(operator, problems)
     kinds = {kind for schema in wire.schemas.values() for kind in schema.values()}
     if not kinds <= COLUMN_BYTES.keys():
         problems.append(Problem("", "schemas", sorted(kinds), f"types among {', '.join(COLUMN_BYTES)}"))

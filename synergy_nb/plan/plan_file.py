@@ -14,8 +14,8 @@
       result: {kind: sink, input: compare}
 
 An operator has its ``kind``, its ``input`` or ``inputs``, the parameters of its kind
-(:mod:`synergy_nb.plan.catalogue`), and optionally ``cost``, ``selectivity`` and ``at``. ``operators`` may also be a
-list of operators that have an ``id``.
+(:mod:`synergy_nb.plan.catalogue`), and optionally the fields of
+:mod:`synergy_nb.plan.profile_fields`. ``operators`` may also be a list of operators that have an ``id``.
 
 Scalars are read as in YAML 1.2: only ``true`` and ``false`` are booleans, so that a join may say ``on:``, and dates and
 ``20:30`` are text. Anchors and aliases are refused: a small file must not stand for a large plan.
@@ -378,4 +378,6 @@ def _spec(operator: Operator) -> dict[str, Any]:
         spec["at"] = operator.at
     if operator.engine != "auto":
         spec["engine"] = operator.engine
+    if operator.availability is not None:
+        spec["availability"] = operator.availability
     return spec

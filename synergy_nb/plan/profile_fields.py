@@ -3,18 +3,55 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Final
+from typing import Any, Final
 
 from synergy_nb.plan.declaration import Parameter
 from synergy_nb.plan.engines import ENGINES
-from synergy_nb.plan.parameter_types import DURATION, FACTOR, NAME, choice
+from synergy_nb.plan.parameter_types import DURATION, NAME, ValueType, choice, parse_number
+from synergy_nb.plan.units import WrongValue, parse_replicas
 
-__all__ = ["PROFILE"]
+__all__ = ["PROFILE", "own_replicas"]
+
+
+def _selectivity(value: Any) -> float:
+    number = parse_number(value, "tuples out over tuples in, a number of at least 0")
+    if number < 0:
+        raise WrongValue(value, "tuples out over tuples in, a number of at least 0")
+    return number
+
 
 #: Fields of operators of every kind, by name.
 PROFILE: Final[Mapping[str, Parameter]] = {
     "cost": Parameter(DURATION, "core-seconds per tuple: `10 us`", None, "that of its kind, or as measured before"),
-    "selectivity": Parameter(FACTOR, "tuples out over tuples in", None, "that of its kind, or as measured before"),
+    "selectivity": Parameter(
+        ValueType("number", _selectivity, least=0.0, annotation="float"),
+        "tuples out over tuples in",
+        None,
+        "that of its kind, or as measured before",
+    ),
     "at": Parameter(NAME, "name of the peer that it is pinned to", None, "any peer"),
     "engine": Parameter(choice(*ENGINES), "engine that executes it; `auto` decides by rates and windows", "auto"),
+    "availability": Parameter(
+        ValueType("replicas", parse_replicas),
+        "its replicas: `degree 2` has one backup, of `active 3` all three execute it; `degree 1` has none",
+        None,
+        "those that the plan asks for",
+    ),
 }
+
+
+def own_replicas(value: Any, kind: str, at: Any) -> str:
+    """Parse the ``availability`` of an operator of a kind, which may be pinned to a peer.
+
+    Raises
+    ------
+    WrongValue
+        If it has another form, or if such an operator cannot have these replicas.
+    """
+    wanted = parse_replicas(value)
+    if kind in ("source", "sink"):
+        ends = "its data are read once" if kind == "source" else "its results are at the origin"
+        raise WrongValue(wanted, f"none: a {kind} has no replicas, as {ends}")
+    if at is not None and wanted.startswith("active"):
+        raise WrongValue(wanted, f"'degree ...', or no at: active replicas are not all at peer {at!r}")
+    return wanted

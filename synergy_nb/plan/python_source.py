@@ -89,6 +89,7 @@ class _Call:
         self.options += [f"selectivity={operator.selectivity!r}"] if operator.selectivity is not None else []
         self.options += [f"at={_literal(operator.at)}"] if operator.at is not None else []
         self.options += [f"engine={_literal(operator.engine)}"] if operator.engine != "auto" else []
+        self.options += [f"availability={_literal(operator.availability)}"] if operator.availability else []
         values = {}
         for name, parameter in parameters_of(operator.kind, operator.params).items():
             value = operator.params.get(name)

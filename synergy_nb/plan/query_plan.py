@@ -18,6 +18,7 @@ from synergy_nb.plan.memory_estimates import check_memory, on_peers
 from synergy_nb.plan.naming import NAME, is_name
 from synergy_nb.plan.operators.sources import rate_of
 from synergy_nb.plan.parameter_types import COLUMN_BYTES
+from synergy_nb.plan.replica_degrees import sums_exactly
 from synergy_nb.plan.requirements import check_qos, check_together
 from synergy_nb.plan.validation import Checked, Operator, PlanError, Problem, QoS, check
 
@@ -226,11 +227,11 @@ class Plan:
         return self._flow()[operator][2]
 
     def processing_time(self, operator: str) -> float:
-        """Processing time τ of a tuple, seconds; with active replicas that of exact sums, unless a cost is stated."""
+        """Processing time τ of a tuple, seconds; beside active replicas that of exact sums, unless a cost is stated."""
         asked = self.operators[operator]
         if asked.cost is not None:
             return asked.cost  # of a part: a micro-batch
-        exact = self.qos.active is not None and self.qos.active > 1 and asked.at is None and asked.inputs
+        exact = asked.kind == "aggregate" and sums_exactly(asked, self.operators.values(), self.qos)
         factor = exact_sums_factor(asked, self._schemas[asked.inputs[0]]) if exact else 1.0
         return KINDS[asked.kind].cost * factor
 
@@ -489,6 +490,6 @@ def _picture(plan: Plan, details: Mapping[str, str] | None, states: Mapping[str,
         tooltip = f"{own}\ncolumns: {columns}\n{plan.rate(name):.4g} tuples/s, {plan.load(name):.3g} cores"
         does = operator_texts.brief(operator) if details is None else ""
         at = f"at {operator.at}" if operator.at else ""
-        detail = (details or {}).get(name) or ", ".join(filter(None, (does, at)))
+        detail = (details or {}).get(name) or ", ".join(filter(None, (does, at, operator.availability)))
         nodes.append(Node(name, label, detail=detail, state=(states or {}).get(name, ""), tooltip=tooltip))
     return nodes, [(up, name) for name, operator in plan.operators.items() for up in operator.inputs]

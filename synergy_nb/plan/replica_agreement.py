@@ -6,6 +6,9 @@ inputs sorted by punctuations, and then agree as well; a tuple waits there for t
 sorts, except a sink whose plan states the order of its results. Nor does one that reads a single stream: its replicas
 all read that in the order of the producer.
 
+An operator with backups that reads active replicas sorts, too: what it emitted has to be what its backup will emit,
+even if one of the streams that it had read is lost together with its peer.
+
 .. [1] J.-H. Hwang, U. Çetintemel, S. Zdonik. Fast and highly-available stream processing over wide area networks.
    ICDE 2008.
 """
@@ -14,13 +17,14 @@ from __future__ import annotations
 
 from typing import Final, NamedTuple
 
-from synergy_nb.plan.active_replicas import is_replicable
 from synergy_nb.plan.catalogue import KINDS
 from synergy_nb.plan.query_plan import Plan
+from synergy_nb.plan.replica_degrees import asks_for_active, degrees, is_replicable
 from synergy_nb.plan.validation import Operator
 
-__all__ = ["Agreement", "agreement", "agreement_text", "agreements", "is_replicated", "stated_order"]
+__all__ = ["Agreement", "agreement", "agreement_text", "agreements", "stated_order"]
 
+_REPEATED: Final = "its backup has to repeat it, even if a stream that it has read is lost"
 _ONE_STREAM: Final = "its input is a single stream, which all of its replicas read in the same order"
 
 
@@ -37,6 +41,8 @@ class Agreement(NamedTuple):
         Columns by which they order tuples of equal time before all others, each with whether it descends.
     why
         Reason why it need not sort, or why it must.
+    alone
+        Whether it has no active replicas, but backups, and reads active replicas.
     """
 
     operator: str
@@ -44,11 +50,14 @@ class Agreement(NamedTuple):
     sorts: bool
     order: tuple[tuple[str, bool], ...]
     why: str
+    alone: bool = False
 
     def __str__(self) -> str:
         """Return a sentence for people."""
-        if self.kind == "sink":
-            return f"{self.operator} (sink): it {'sorts its input' if self.sorts else 'does not sort'}: {self.why}"
+        if self.kind == "sink" or self.alone:
+            return (
+                f"{self.operator} ({self.kind}): it {'sorts its input' if self.sorts else 'does not sort'}: {self.why}"
+            )
         does = "sort their input" if self.sorts else "agree without a sort"
         return f"{self.operator} ({self.kind}): its replicas {does}: {self.why}"
 
@@ -69,17 +78,26 @@ def agreement(plan: Plan, operator: str) -> Agreement:
     order = stated_order(plan, node.inputs[0]) if node.inputs else ()
     if node.kind == "sink" and order:
         return Agreement(operator, node.kind, True, order, "the plan states the order of its results")
+    active = _is_active(plan, operator)
+    if not active and degrees(node, plan.qos).passive > 1 and any(_is_active(plan, up) for up in node.inputs):
+        return Agreement(operator, node.kind, True, order, _REPEATED, True)
     agree, why = KINDS[node.kind].replicas(node.params)
     if agree:
         return Agreement(operator, node.kind, False, (), why)
-    if len(node.inputs) == 1 and not is_replicable(plan.operators[node.inputs[0]]):
+    if len(node.inputs) == 1 and not _is_active(plan, node.inputs[0]):
         return Agreement(operator, node.kind, False, (), _ONE_STREAM)
     return Agreement(operator, node.kind, True, order, why)
 
 
 def agreements(plan: Plan) -> dict[str, Agreement]:
-    """Return how the active replicas of each operator agree, before or after a plan is expanded by its replicas."""
-    return {name: agreement(plan, name) for name, node in plan.operators.items() if node.inputs and not node.replica_of}
+    """Return how the active replicas of each operator agree, before or after a plan is expanded by its replicas.
+
+    Of operators without active replicas, it contains those that sort, and sinks.
+    """
+    found = {
+        name: agreement(plan, name) for name, node in plan.operators.items() if node.inputs and not node.replica_of
+    }
+    return {name: each for name, each in found.items() if each.sorts or each.kind == "sink" or _is_active(plan, name)}
 
 
 def agreement_text(plan: Plan) -> str:
@@ -87,22 +105,12 @@ def agreement_text(plan: Plan) -> str:
     return "\n".join(map(str, agreements(plan).values()))
 
 
-def is_replicated(plan: Plan, operator: str) -> bool:
-    """Whether an operator has active replicas in a plan that is expanded by them.
-
-    Examples
-    --------
-    >>> from synergy_nb.plan import source
-    >>> from synergy_nb.plan.active_replicas import replicated
-    >>> plan = source("packets").filter("bytes > 9").sink()
-    >>> expanded = replicated(plan, 2)
-    >>> [is_replicated(expanded, name) for name in ("source", "filter", "filter~1", "sink")]
-    [False, True, True, False]
-    >>> is_replicated(plan, "filter")
-    False
-    """
+def _is_active(plan: Plan, operator: str) -> bool:
+    """Whether an operator has active replicas; in a plan that asks for none, whether it could have some."""
     node = plan.operators[operator]
-    return bool(node.replica_of) or any(each.replica_of == operator for each in plan.operators.values())
+    if not asks_for_active(plan.operators.values(), plan.qos):
+        return is_replicable(node)
+    return degrees(node, plan.qos).active > 1
 
 
 def stated_order(plan: Plan, operator: str) -> tuple[tuple[str, bool], ...]:

@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from typing import Any, Final
 
 from synergy_nb.plan.parameter_types import DURATION, FRACTION, ValueType, choice, parse_number
+from synergy_nb.plan.replica_degrees import asks_for_active
 from synergy_nb.plan.units import (
     WrongValue,
     format_duration,
@@ -113,9 +114,6 @@ def check_qos(given: Mapping[str, Any], problems: list[Problem]) -> QoS:
     for name, (without, why) in ({} if limited else _NEEDS_DELAY).items():
         if found.get(name) not in (None, without):
             problems.append(Problem("", f"qos.{name}", given[name], f"a delay as well: {why}"))
-    if found.get("replica_distance") is not None and found.get("active") is None:
-        expected = "availability such as 'active 3' as well: only active replicas are kept apart"
-        problems.append(Problem("", "qos.replica_distance", given["replica_distance"], expected))
     return QoS(**found)
 
 
@@ -144,6 +142,10 @@ def check_hotspots(field: str, value: object) -> str:
 def check_together(checked: Checked, qos: QoS, problems: list[Problem]) -> None:
     """Find operators and requirements that are valid alone but not together; append them to ``problems``."""
     fed: dict[str, str] = {}
+    active = asks_for_active(checked.operators.values(), qos)
+    if qos.replica_distance is not None and not active:
+        expected = "availability such as 'active 3' as well: only active replicas are kept apart"
+        problems.append(Problem("", "qos.replica_distance", format_duration(qos.replica_distance), expected))
     for name, operator in checked.operators.items():
         given = operator.params.get("name") if operator.params.get("connector") == "python" else None
         if given in fed:
@@ -151,10 +153,13 @@ def check_together(checked: Checked, qos: QoS, problems: list[Problem]) -> None:
             problems.append(Problem(name, "name", given, expected))
         elif given is not None:
             fed[given] = name
-        if qos.active is not None and operator.engine == "spark":
-            expected = "peer or auto with qos.availability 'active ...': Spark executes no active replicas"
+        if active and operator.engine == "spark":
+            expected = "peer or auto in a plan with availability 'active ...': Spark executes no active replicas"
             problems.append(Problem(name, "engine", "spark", expected))
-        replicated = qos.degree is not None or qos.availability is not None
-        if replicated and operator.engine == "spark" and operator.kind == "source":
+        if qos.availability is not None and operator.availability is not None:
+            expected = "none beside a share of the time in qos.availability, which is that of all operators together"
+            problems.append(Problem(name, "availability", operator.availability, expected))
+        backed_up = qos.degree is not None or qos.availability is not None
+        if backed_up and operator.engine == "spark" and operator.kind == "source":
             expected = "peer or auto with qos.availability: no other peer can continue a source that Spark reads itself"
             problems.append(Problem(name, "engine", "spark", expected))

@@ -15,6 +15,7 @@ import msgspec
 from synergy_nb.plan.catalogue import KINDS, PART
 from synergy_nb.plan.operators.sources import pace_of
 from synergy_nb.plan.query_plan import Plan, part_of
+from synergy_nb.plan.replica_degrees import degrees
 from synergy_nb.plan.validation import Checked, Operator
 
 __all__ = [
@@ -99,7 +100,10 @@ def replace_parts(plan: Plan, on_spark: Collection[str], latency: float) -> Plan
                 "batches": batches,
             }
             at = next((plan.operators[each].at for each in members if plan.operators[each].at is not None), None)
-            operators[name] = Operator(name, PART, params, tuple(inputs), batches * latency, None, at, "spark")
+            own = [plan.operators[each] for each in members if plan.operators[each].availability is not None]
+            most = max((degrees(plan.operators[each], plan.qos).passive for each in members), default=1)
+            backups = f"degree {most}" if own else None
+            operators[name] = Operator(name, PART, params, tuple(inputs), batches * latency, None, at, "spark", backups)
         elif name not in absorbed:
             operators[name] = operator
     order = [name for name in plan.operators if name in operators]

@@ -29,6 +29,7 @@ __all__ = [
     "parse_duration",
     "parse_fraction",
     "parse_rate",
+    "parse_replicas",
     "parse_size",
     "parse_throughput",
 ]
@@ -317,6 +318,27 @@ def parse_availability(value: Any) -> tuple[float | None, int | None, int | None
     except WrongValue:
         expected = f"{_FRACTION_EXPECTED}, or a number of replicas such as 'degree 2' or 'active 3'"
         raise WrongValue(value, expected) from None
+
+
+def parse_replicas(value: Any) -> str:
+    """Parse the availability of one operator to its canonical text.
+
+    >>> parse_replicas(" active  3 ")
+    'active 3'
+
+    Raises
+    ------
+    WrongValue
+        If the value has another form, such as a share of the time: that is a property of a plan.
+    """
+    try:
+        share, degree, active = parse_availability(value)
+    except WrongValue:
+        share, degree, active = 1.0, None, None
+    if share is not None:
+        expected = "a number of replicas such as 'degree 2' or 'active 3'; a share of the time is asked of a plan"
+        raise WrongValue(value, expected)
+    return f"degree {degree}" if active is None else f"active {active}"
 
 
 def format_fraction(fraction: float) -> str:

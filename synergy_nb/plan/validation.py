@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import heapq
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from functools import partial
 from typing import Any, Final
 
 import msgspec
@@ -14,9 +15,9 @@ from synergy_nb.plan.declaration import REQUIRED
 from synergy_nb.plan.engines import ENGINES, off_spark
 from synergy_nb.plan.naming import ID, is_id, suggested_id
 from synergy_nb.plan.operators.sources import CONNECTOR
-from synergy_nb.plan.parameter_types import parse_number
+from synergy_nb.plan.profile_fields import PROFILE, own_replicas
 from synergy_nb.plan.schemas import Derivation, Schema
-from synergy_nb.plan.units import WrongValue, WrongValues, nearest, parse_duration
+from synergy_nb.plan.units import WrongValue, WrongValues, nearest
 
 __all__ = [
     "Checked",
@@ -28,13 +29,14 @@ __all__ = [
     "check_graph",
     "check_parameters",
     "check_profile",
+    "check_replicas",
 ]
 
 #: Largest number of paths from a source to a sink: composition sends probes along each.
 MOST_ROUTES: Final = 4096
 _MOST_OPERATORS: Final = 1000
 #: Fields of operators other than parameters; a misspelt parameter may be one of them.
-_FIELDS: Final = ("input", "inputs", "cost", "selectivity", "engine")
+_FIELDS: Final = ("input", "inputs", "cost", "selectivity", "engine", "availability")
 
 
 class Problem(msgspec.Struct, frozen=True):
@@ -112,6 +114,8 @@ class Operator(msgspec.Struct, frozen=True):
     engine
         Engine that executes it: ``peer``, ``spark``, or ``auto``, which leaves the choice to the peer at which the plan
         is submitted.
+    availability
+        Replicas that it has, ``degree 2`` or ``active 3``; None: those that the plan asks for.
     ports
         Number of the port that each input belongs to, where active replicas of one operator feed a port together; empty
         where each input has a port of its own. Only :mod:`~synergy_nb.plan.active_replicas` sets it.
@@ -127,6 +131,7 @@ class Operator(msgspec.Struct, frozen=True):
     selectivity: float | None = None
     at: str | None = None
     engine: str = "auto"
+    availability: str | None = None
     ports: tuple[int, ...] = ()
     replica_of: str = ""
 
@@ -433,13 +438,13 @@ def _normal(
         if refusal:
             problems.append(Problem(name, "engine", engine, f"peer or auto: {refusal}"))
     declaration = KINDS[operator.kind]
-    if declaration.cost_from in params:
-        cost = params[declaration.cost_from]  # its parameter states its cost
+    cost = params.get(declaration.cost_from, cost)  # a parameter may state its cost
     wrongs: list[WrongValue] = []
     derivation = Derivation(params, streams, windows, wrongs, faulty)
     schema = declaration.schema(derivation, parameters)
     problems.extend(Problem(name, wrong.field, wrong.value, wrong.expected, wrong.nearest) for wrong in wrongs)
-    normal = Operator(name, operator.kind, derivation.params, tuple(operator.inputs), cost, selectivity, at, engine)
+    stated = tuple(operator.inputs), cost, selectivity, at, engine, check_replicas(operator, problems)
+    normal = Operator(name, operator.kind, derivation.params, *stated)
     return normal, (schema, derivation.likely, dict(derivation.window) if derivation.window else None)
 
 
@@ -476,17 +481,20 @@ def check_parameters(operator: Operator, problems: list[Problem]) -> dict[str, A
     return params
 
 
-def check_profile(name: str, field: str, value: Any, problems: list[Problem]) -> float | None:
+def check_replicas(operator: Operator, problems: list[Problem]) -> Any:
+    """Parse the ``availability`` of an operator, or None; append a problem to ``problems``."""
+    parse = partial(own_replicas, kind=operator.kind, at=operator.at)
+    return _parsed(operator.id, "availability", operator.availability, parse, problems)
+
+
+def check_profile(name: str, field: str, value: Any, problems: list[Problem]) -> Any:
     """Parse a profiled ``cost`` or ``selectivity``, or None; append a problem to ``problems``."""
-    if value is None:
-        return None
+    return _parsed(name, field, value, PROFILE[field].type.parse, problems)
+
+
+def _parsed(name: str, field: str, value: Any, parse: Callable[[Any], Any], problems: list[Problem]) -> Any:
     try:
-        if field == "cost":
-            return parse_duration(value)
-        number = parse_number(value, "tuples out over tuples in, a number of at least 0")
-        if number < 0:
-            raise WrongValue(value, "tuples out over tuples in, a number of at least 0")
+        return None if value is None else parse(value)
     except WrongValue as wrong:
         problems.append(Problem(name, field, wrong.value, wrong.expected, wrong.nearest))
         return None
-    return number

@@ -10,9 +10,15 @@ from synergy_nb.events import (
     ProbeDropped,
     ReplicasDeployed,
 )
-from synergy_nb.reporting.formatting import DISCIPLINE_NAMES, HOTSPOT_MODES, counted, rate, seconds, share, size
+from synergy_nb.reporting.formatting import DISCIPLINE_NAMES, HOTSPOT_MODES, counted, rate, seconds, share
 from synergy_nb.reporting.reasons import Reasons, replica_reason
-from synergy_nb.reporting.replica_streams import counts, stream_sentence, weighed_sentence
+from synergy_nb.reporting.replica_streams import (
+    cost_sentence,
+    counts,
+    stream_sentence,
+    streams_sentence,
+    weighed_sentence,
+)
 
 __all__ = ["compared", "lines"]
 
@@ -83,7 +89,7 @@ def lines(explanation: Reasons) -> list[str]:
         lost = [f"{counted(number, 'tuple')} at {name}" for name, number in explanation.overdue.items()]
         written.append(f"  dropped as their deadline had passed: {', '.join(lost) or 'no tuples'}")
     if explanation.left:
-        written.append(f"  {explanation.degree} replicas of each component were placed; {counts(explanation.left)}")
+        written.append(f"  {explanation.placed_sentence}; {counts(explanation.left)}")
     written.extend(
         f"    {peer} could not take {operator} over: {why}"
         for operator, peers in explanation.behind.items()
@@ -150,7 +156,9 @@ def lines(explanation: Reasons) -> list[str]:
     if explanation.replicated is not None:
         exact = explanation.replicated.availability
         reached = "" if exact is None else f", available with probability {exact:.6g}"
-        written.append(f"  replicas: degree {explanation.replicated.degree}{reached}")
+        uniform = len(set(explanation.placed_replicas.values())) < 2
+        placed = explanation.placed_sentence
+        written.append(f"  replicas: {f'degree {explanation.replicated.degree}' if uniform else placed}{reached}")
     if explanation.replicas_deployed is not None:
         written.extend(_active_replicas(explanation.replicas_deployed))
     written.extend(
@@ -168,19 +176,17 @@ def lines(explanation: Reasons) -> list[str]:
 
 def _active_replicas(deployed: ReplicasDeployed) -> list[str]:
     """Where the active replicas are, what they cost, and why an operator has fewer than its plan requires."""
-    times = deployed.bandwidth / deployed.bandwidth_alone if deployed.bandwidth_alone else 1.0
-    costs = (
-        f"  active replicas: bandwidth {size(deployed.bandwidth)}/s, {times:.3g} times that without replicas; "
-        f"network cost {size(deployed.cost)} on the way, {size(deployed.cost_alone)} without"
-    )
-    written = [costs]
+    written = [f"  {cost_sentence(deployed)}"]
     for operator, peers in deployed.replicas.items():
-        lacking = deployed.degree - len(peers)
+        lacking = deployed.degrees[operator] - len(peers)
         where = ", ".join(peers)
+        if operator in deployed.backups:
+            where += f", backups at {', '.join(deployed.backups[operator])}"
         if lacking:
             apart = "" if deployed.distance_s is None else f" and is {seconds(deployed.distance_s)} from the others"
             where += f"; {lacking} fewer than required, as no other peer has room{apart}"
         written.append(f"    {operator} at {where}")
+    written.append(f"    streams: {streams_sentence(deployed)}")
     written.extend(f"    {sentence}" for sentence in deployed.agreement.values())
     return written
 

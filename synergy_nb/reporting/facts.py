@@ -134,6 +134,8 @@ class Facts:
         Peers of the replicas of its components that placement has decided.
     replicas_deployed : ReplicasDeployed or None
         Present placement of active replicas.
+    placed_replicas : dict of str to int
+        Operator with backups to the number of its replicas that were placed.
     replicas_lost : list of ActiveReplicasLost
         Active replicas that it has lost, at the time of each loss.
     replicas_ended : set of str
@@ -216,6 +218,7 @@ class Facts:
         self.replicated: PlacementCompleted | None = None
         self.unplaced: list[str] = []
         self.replicas_deployed: ReplicasDeployed | None = None
+        self.placed_replicas: dict[str, int] = {}
         self.replicas_lost: list[ActiveReplicasLost] = []
         self.replicas_ended: set[str] = set()
         self.streams: list[StreamEvent] = []
@@ -240,11 +243,6 @@ class Facts:
             if handle is not None:
                 handle(self, event)
         self._conclude(self._orphaned, state)
-
-    @property
-    def degree(self) -> int:
-        """Requested number of replicas of each component; 0 without replicas."""
-        return 0 if self.replicated is None else self.replicated.degree
 
     # -- handlers of events --------------------------------------------------------------------------------------------
 
@@ -337,12 +335,16 @@ class Facts:
         backups = self._lists(event.backups)
         self.replicated = replace(event, primaries=self._graph(event.primaries), backups=backups)
         self.outcome = "placed"
+        self.placed_replicas = {name: 1 + len(peers) for name, peers in backups.items()}
         alone = uncovered(event.primaries, backups, self._origin or event.peer)
         self.uncovered = {self._name(peer): what for peer, what in alone.items()}
 
     @SHOWN.add
     def _replicas_deployed(self, event: ReplicasDeployed) -> None:
-        self.replicas_deployed = replace(event, replicas=self._lists(event.replicas))
+        replicas, backups = self._lists(event.replicas), self._lists(event.backups)
+        self.replicas_deployed = replace(event, replicas=replicas, backups=backups)
+        self.placed_replicas = {name: 1 + len(peers) for name, peers in backups.items()}
+        self.replicas = self.replicas[-sum(map(len, backups.values())) :] if backups else []  # the others were tried
 
     @SHOWN.add
     def _active_replicas_lost(self, event: ActiveReplicasLost) -> None:
@@ -400,7 +402,7 @@ class Facts:
         operator = event.operator
         self.behind[operator] = {self._name(peer): self.readable(why) for peer, why in event.peers.items()}
         self.left.pop(operator, None)
-        if event.left < self.degree:
+        if event.left < self.placed_replicas.get(operator, 0):
             self.left[operator] = event.left
 
     @SHOWN.add
@@ -475,15 +477,14 @@ class Facts:
         """Derive the outcome if the journal of the origin lacks it."""
         if self.outcome in ("being composed", "running", "placed"):
             if state is not None and state[0] not in ("composing", self.outcome):
-                status, reason = state[0], self.readable(state[1])
-                self.outcome = f"{status}: {reason}" if reason else status
+                self.outcome = f"{state[0]}: {self.readable(state[1])}" if state[1] else state[0]
             elif orphaned:
                 self.outcome = f"failed: its origin {orphaned} died or does not answer"
 
     def _count(self, backups: Mapping[str, Sequence[str]]) -> None:
         """Find the operators with fewer remaining replicas than requested."""
         counts = {name: 1 + len(peers) for name, peers in backups.items()}
-        self.left = {name: count for name, count in counts.items() if count < self.degree}
+        self.left = {name: count for name, count in counts.items() if count < self.placed_replicas.get(name, 0)}
 
     def _name(self, address: str) -> str:
         return self.names.get(address, address)

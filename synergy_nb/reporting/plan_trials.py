@@ -5,9 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import NamedTuple
 
-from synergy_nb.events import Event, GraphSelected, SharingFound, SharingGivenUp
+from synergy_nb.events import Event, GraphSelected, ReplicasDeployed, SharingFound, SharingGivenUp
 from synergy_nb.plan import Plan
+from synergy_nb.plan.active_replicas import original
 from synergy_nb.reporting.formatting import counted, rate, readable, seconds
+from synergy_nb.reporting.replica_streams import cost_sentence, streams_sentence
 from synergy_nb.reporting.tables import as_text
 
 __all__ = ["PlanTrial", "trial_of"]
@@ -64,16 +66,20 @@ def trial_of(
         return PlanTrial(False, {}, f"would be refused: {readable(reason, names)}")
     found = {name: names.get(address, address) for name, address in peers.items() if address}
     selected: GraphSelected | None = None
+    deployed: ReplicasDeployed | None = None
     shared: Mapping[str, object] = {}
     for event in events:
         if isinstance(event, GraphSelected):
             selected = event
+        elif isinstance(event, ReplicasDeployed):
+            deployed = event
         elif isinstance(event, SharingFound):
             shared = event.points
         elif isinstance(event, SharingGivenUp):
             shared = {}
     number = len(set(found.values()))
-    loads = sum(plan.load(name) for name in found if name in plan.operators and name not in shared)
+    replicas = {name: original(name) for name in found}
+    loads = sum(plan.load(of) for name, of in replicas.items() if of in plan.operators and name not in shared)
     facts = [f"{counted(len(found), 'operator')} on {counted(number, 'peer')}", f"{loads:.3g} cores"]
     if selected is not None:
         limit = "" if plan.qos.delay is None else f" of {seconds(plan.qos.delay)}"
@@ -81,14 +87,17 @@ def trial_of(
         facts.append(f"balance φ {selected.phi:.3g}")
     rows = []
     for name, peer in found.items():
-        known = name in plan.operators
+        of = replicas[name]
+        known = of in plan.operators
         also = ", ".join(names.get(each, each) for each in backups.get(name, ()))
         what = "stream of another application" if name in shared else f"backups {also}" if also else ""
-        load = f"{plan.load(name):.3g} cores" if known and name not in shared else ""
-        rows.append([name, peer, load, rate(plan.rate(name)) if known else "", what])
+        load = f"{plan.load(of):.3g} cores" if known and name not in shared else ""
+        rows.append([name, peer, load, rate(plan.rate(of)) if known else "", what])
     spared = [name for name in plan.operators if name not in found]
     caption = f"would be admitted: {', '.join(facts)}"
     lines = [as_text(caption, ("operator", "peer", "load", "rate", ""), rows)]
+    if deployed is not None:
+        lines += [cost_sentence(deployed), f"streams: {streams_sentence(deployed)}"]
     if spared:
         lines.append(f"not executed again, as a stream that runs is shared: {', '.join(spared)}")
     return PlanTrial(True, found, "\n".join(lines))

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from synergy_nb.events import ReplicaDecided
 from synergy_nb.plan.active_replicas import original
 from synergy_nb.reporting.facts import Facts
 from synergy_nb.reporting.formatting import seconds
+from synergy_nb.reporting.replica_streams import placed_sentence
 from synergy_nb.reporting.troubles import Trouble, observers
 from synergy_nb.reporting.uncovered import coverage_sentences
 
@@ -59,8 +61,14 @@ class Reasons(Facts):
         if self.placed:
             return f"placed there; {len(offering)} peers offer it"
         if self.replicas_deployed is not None:
-            single = original(operator) not in self.replicas_deployed.replicas
+            replicas = self.replicas_deployed.replicas
+            single = original(operator) not in replicas
+            if self.peers.get(operator, peer) != peer:
+                return f"its backup took over from {peer}"
             which = "the nearest to the origin, not replicated" if single else f"active replica, by {self.rule}"
+            if len(replicas.get(operator, ())) == 1 and self.replicas_deployed.degrees[operator] == 1:
+                backups = ", ".join(self.replicas_deployed.backups.get(operator, ()))
+                which = f"by {self.rule}, {f'backups at {backups}' if backups else 'not replicated'}"
             return f"{which}; {len(offering)} peers offer it"
         probed = sorted({graph.peers[operator] for graph in self.graphs})
         drops = (f"{drop.at} ({drop.condition})" for drop in self.dropped if drop.operator == operator)
@@ -70,6 +78,18 @@ class Reasons(Facts):
             f"in the graph of {self.rule}; {len(offering)} peers offer it, {len(probed)} in complete graphs"
             f" ({', '.join(probed)}){rest}"
         )
+
+    @property
+    def placed_backups(self) -> Mapping[str, Sequence[str]]:
+        """Operator to the names of the peers at which its backups were placed."""
+        if self.replicas_deployed is not None:
+            return self.replicas_deployed.backups
+        return {} if self.replicated is None else self.replicated.backups
+
+    @property
+    def placed_sentence(self) -> str:
+        """How many replicas of the components with backups were placed."""
+        return placed_sentence(self.placed_replicas, whole=self.replicas_deployed is None)
 
     @property
     def coverage(self) -> str:

@@ -8,6 +8,7 @@ from typing import Final, TypeAlias
 from synergy_nb.events import (
     RebuildImpossible,
     ReplicaRebuilt,
+    ReplicasDeployed,
     RevivalImpossible,
     StreamRevived,
     StreamsDiscarded,
@@ -16,7 +17,15 @@ from synergy_nb.events import (
 from synergy_nb.plan.active_replicas import original
 from synergy_nb.reporting.formatting import counted, seconds, share, size
 
-__all__ = ["StreamEvent", "counts", "stream_sentence", "weighed_sentence"]
+__all__ = [
+    "StreamEvent",
+    "cost_sentence",
+    "counts",
+    "placed_sentence",
+    "stream_sentence",
+    "streams_sentence",
+    "weighed_sentence",
+]
 
 StreamEvent: TypeAlias = StreamsDiscarded | StreamRevived | RevivalImpossible | ReplicaRebuilt | RebuildImpossible
 MOST_STREAMS: Final = 12  # largest number of streams whose utilities are listed
@@ -58,6 +67,39 @@ def stream_sentence(event: StreamEvent, readable: Callable[[str], str]) -> str:
         case RebuildImpossible():
             return f"not rebuilt: {event.operator}: {readable(event.reason)}"
     return f"late: {event.upstream} at {event.reader} by {seconds(event.delay)}; nothing was revived: {event.reason}"
+
+
+def cost_sentence(event: ReplicasDeployed) -> str:
+    """The expected bandwidth and network cost of an application with active replicas, and without."""
+    times = event.bandwidth / event.bandwidth_alone if event.bandwidth_alone else 1.0
+    return (
+        f"active replicas: bandwidth {size(event.bandwidth)}/s, {times:.3g} times that without replicas; "
+        f"network cost {size(event.cost)} on the way, {size(event.cost_alone)} without"
+    )
+
+
+def streams_sentence(event: ReplicasDeployed) -> str:
+    """The number of streams between any two operators, and to backups, with their expected bandwidth."""
+    several = (
+        f"{producer} to {reader} {counted(number, 'stream')}, {size(bandwidth)}/s"
+        for producer, reader, number, bandwidth in event.streams
+    )
+    return "; ".join(several)
+
+
+def placed_sentence(placed: Mapping[str, int], *, whole: bool = True) -> str:
+    """How many replicas of the components with backups were placed; ``whole``: of all components.
+
+    >>> placed_sentence({"filter": 2, "sort": 2}), placed_sentence({"filter": 2, "sort": 3})
+    ('2 replicas of each component were placed', '2 replicas of filter, 3 of sort were placed')
+    """
+    by_number: dict[int, list[str]] = {}
+    for name, number in placed.items():
+        by_number.setdefault(number, []).append(name)
+    if whole and len(by_number) == 1:
+        return f"{next(iter(by_number))} replicas of each component were placed"
+    first, *others = (f"{number} of {', '.join(names)}" for number, names in sorted(by_number.items()))
+    return f"{', '.join([first.replace(' of', ' replicas of', 1), *others])} were placed"
 
 
 def counts(left: Mapping[str, int]) -> str:

@@ -177,7 +177,7 @@ def _part(readings: JournalSeries, component: Component) -> dict[str, Any]:
     state_text, on = STATES[now], readings.name(component.peer)
     name, running = original(component.operator), run.running_replicas
     if name in running:
-        lines.append(f"active replicas of {name}: {running[name]} of {run.active} run")
+        lines.append(f"active replicas of {name}: {running[name]} of {run.active[name]} run")
     shares = component.first_shares() if stats is not None else {}
     if len(shares) > 1:
         lines.append(f"first: {', '.join(f'{each} {share(part)}' for each, part in sorted(shares.items()))}")
@@ -193,8 +193,8 @@ def _part(readings: JournalSeries, component: Component) -> dict[str, Any]:
     if keeping:
         lines.append(f"backup on {', '.join(keeping)}")
         on = f"{on} + {keeping[0] if len(keeping) == 1 else counted(len(keeping), 'backup')}"
-    elif run.degree and component.operator in run.left:
-        lines.append(f"no backup is left; {run.degree} replicas were placed")
+    elif component.operator in run.backed_up and component.operator in run.left:
+        lines.append(f"no backup is left; {run.backed_up[component.operator]} replicas were placed")
     busiest = max(stats.rate, stats.output_rate) if stats is not None else None
     return {
         "application": component.application,

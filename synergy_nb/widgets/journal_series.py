@@ -330,7 +330,7 @@ class JournalSeries:
     @SHOWN.add
     def _replicated(self, event: PlacementCompleted) -> None:
         run = self.run(event.subject)
-        run.degree = event.degree
+        run.backed_up = {name: 1 + len(peers) for name, peers in event.backups.items()}
         run.roles = replace(run.roles, backups={name: tuple(peers) for name, peers in event.backups.items()})
         where = ", ".join(f"{name} on {' and '.join(peers)}" for name, peers in run.roles.backups.items() if peers)
         if where:

@@ -145,12 +145,10 @@ class Run(msgspec.Struct):
         Application and operator that produce a shared stream, by the operator of this plan.
     producers
         All components that produce a shared stream, by the same operator: application, operator, peer address.
-    degree
-        Number of replicas of each component that was placed; 0 without replication.
+    backed_up
+        Operator with backups to the number of its replicas that were placed.
     active
-        Number of active replicas of each operator that the plan asks for; 0 without active replicas.
-    replicated
-        Operators with active replicas.
+        Operator to the number of its active replicas, where the plan asks for several.
     lost_replicas
         Active replicas that were lost: id to the address of its peer and the reason.
     times_cost
@@ -175,9 +173,8 @@ class Run(msgspec.Struct):
     parts: dict[str, list[str]] = {}
     shared: dict[str, tuple[str, str]] = {}
     producers: dict[str, list[tuple[str, str, str]]] = {}
-    degree: int = 0
-    active: int = 0
-    replicated: list[str] = []
+    backed_up: dict[str, int] = {}
+    active: dict[str, int] = {}
     lost_replicas: dict[str, tuple[str, str]] = {}
     times_cost: float | None = None
     weighed: StreamsWeighed | None = None
@@ -203,14 +200,14 @@ class Run(msgspec.Struct):
         """Operator to the number of its active replicas that are left; empty without active replicas."""
         replicas = [name for name, peer in self.roles.peers.items() if peer and peer not in self.lost]
         counts = Counter(map(original, replicas))
-        return {name: counts[name] for name in self.replicated}
+        return {name: counts[name] for name in self.active}
 
     @property
     def left(self) -> dict[str, int]:
         """Operator to the number of its remaining replicas, for operators with fewer than were placed or asked for."""
-        if self.active:
-            return {name: count for name, count in self.running_replicas.items() if count < self.active}
         primaries, backups = self.roles.peers, self.roles.backups  # the primary is one of the replicas
         replicas = {name: (primaries.get(name), *peers) for name, peers in backups.items()}
         counts = {name: sum(peer not in self.lost for peer in peers) for name, peers in replicas.items()}
-        return {name: count for name, count in counts.items() if count < self.degree}
+        wanted = self.backed_up | self.active
+        counts |= self.running_replicas
+        return {name: count for name, count in counts.items() if count < wanted.get(name, 0)}

@@ -35,6 +35,7 @@ from synergy_nb.events import RequestSubmitted
 from synergy_nb.events.application_states import ENDED
 from synergy_nb.events.journal import Journal
 from synergy_nb.plan import Plan
+from synergy_nb.plan.active_replicas import degrees_of
 from synergy_nb.widgets import static_view
 from synergy_nb.widgets.component_status import drawn_plan
 from synergy_nb.widgets.journal_series import JournalSeries
@@ -411,7 +412,8 @@ def _picture(plan: Plan) -> dict[str, Any]:
         name: name if operator.replica_of or operator.kind in (name, "source") else f"{name} ({operator.kind})"
         for name, operator in plan.operators.items()
     }
-    least = LEAST_WIDTH if plan.qos.degree is None and plan.qos.availability is None else WITH_BACKUP
+    backups = plan.qos.availability is not None or any(each.passive > 1 for each in degrees_of(plan).values())
+    least = WITH_BACKUP if backups else LEAST_WIDTH
     widths = {name: max(least, 7.6 * len(label) + 46) for name, label in labels.items()}
     edges = [(up, name) for name in plan.operators for up in plan.upstream(name)]
     picture: dict[str, Any] = {"labels": labels}

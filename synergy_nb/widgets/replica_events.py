@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, TypeAlias
 
+from msgspec.structs import replace
+
 from synergy_nb.events import (
     ActiveReplicasLost,
     RebuildImpossible,
@@ -37,12 +39,17 @@ def note(run: Run, event: ReplicaEvent) -> None:
     """Note an event about active replicas in the record of its application."""
     match event:
         case ReplicasDeployed():
-            run.active, run.replicated, run.lost_replicas = event.degree, list(event.replicas), {}
+            run.active = {name: number for name, number in event.degrees.items() if number > 1}
+            run.backed_up = {name: 1 + len(peers) for name, peers in event.backups.items()}
+            backups = {name: tuple(peers) for name, peers in event.backups.items()}
+            run.roles, run.lost_replicas = replace(run.roles, backups=backups), {}
             run.times_cost = event.cost / event.cost_alone if event.cost_alone else None
         case ActiveReplicasLost():
             run.lost_replicas = run.lost_replicas | dict.fromkeys(event.operators, (event.at, event.reason))
             run.roles = run.roles.without(event.operators)
-            left = ", ".join(f"{count} of {run.active} left of {name}" for name, count in event.left.items())
+            left = ", ".join(
+                f"{count} of {run.active.get(name, 1)} left of {name}" for name, count in event.left.items()
+            )
             text = f"{', '.join(event.operators)} at {event.at} lost, {event.reason}: {left}"
             run.mark(event.time, "bad", "" if event.at in run.lost else "replica lost", text)
         case ReplicaRebuilt():

@@ -181,6 +181,7 @@ def _plan(plan: Plan) -> str:
         f"available {share(plan.qos.availability)} of the time" if plan.qos.availability is not None else "",
         f"{plan.qos.degree} replicas of each component" if plan.qos.degree is not None else "",
         f"{plan.qos.active} active replicas of each operator" if plan.qos.active is not None else "",
+        *operator_texts.own_requests(plan.operators.values()),
         DISCIPLINE_NAMES[plan.qos.scheduling] if plan.qos.scheduling is not None else "",
         "later tuples are dropped" if plan.qos.overdue == "drop" else "",
         HOTSPOT_MODES.get(plan.qos.hotspots or "", ""),
@@ -229,16 +230,12 @@ def _graph(plan: Plan, explanation: Explanation) -> str:
 
 def _replicas(explanation: Explanation) -> str:
     """The placed backups, and the components that they took over."""
-    if explanation.replicated is None:
+    backups = explanation.placed_backups
+    if not backups:
         return ""
-    backups = explanation.replicated.backups
     rows = [(name, peer, explanation.why_replica(name, peer)) for name, peers in backups.items() for peer in peers]
     taken = "".join(f"<li>{escape(move)}</li>" for move in explanation.takeovers)
-    left = (
-        f"{explanation.degree} replicas of each component were placed; {counts(explanation.left)}. "
-        if explanation.left
-        else ""
-    )
+    left = f"{explanation.placed_sentence}; {counts(explanation.left)}. " if explanation.left else ""
     return (
         f'<h3>Backups</h3><p class="about">{escape(left + explanation.coverage)}</p>'
         + _table(Table("", ("operator", "backup at", "why"), rows))

@@ -128,8 +128,7 @@ def _head(readings: JournalSeries, flows: list[Flow], peers: list[Peer], plan: P
             number = sum(len(run.parts.get(operator, (operator,))) for operator in executed)
             used = len(set(executed.values()))
             facts.append(f"{counted(number, 'operator')} on {counted(used, 'peer')}")
-        if run.degree > 1:
-            facts.append(f"{run.degree} replicas of each operator between sources and sinks")
+        facts += _backed_up(run)
         facts += _active(run)
         sentence, worse = _sentence(readings, run, now, why, flows, plan)
         if worse == "bad":
@@ -213,18 +212,31 @@ def _hot(readings: JournalSeries, run: Run) -> str:
 
 def _short(run: Run) -> str:
     """A sentence about the operators with fewer replicas than requested."""
-    left = counts(run.left)
-    asked = f"{run.active} active replicas were asked for" if run.active else f"{run.degree} replicas were placed"
-    return f"{asked}, {left}" if left else ""
+    found = []
+    for asked, text in ((run.active, "active replicas were asked for"), (run.backed_up, "replicas were placed")):
+        for number in sorted(set(asked.values())):
+            left = {name: count for name, count in run.left.items() if asked.get(name) == number}
+            found += [f"{number} {text}, {counts(left)}"] if left else []
+    return "; ".join(found)
+
+
+def _backed_up(run: Run) -> list[str]:
+    """How many replicas the operators with backups have."""
+    by_number: dict[int, list[str]] = {}
+    for name, number in run.backed_up.items():
+        by_number.setdefault(number, []).append(name)
+    if len(by_number) == 1 and not run.active:
+        return [f"{number} replicas of each operator between sources and sinks" for number in by_number if number > 1]
+    return [f"{number} replicas of {', '.join(names)}" for number, names in by_number.items() if number > 1]
 
 
 def _active(run: Run) -> list[str]:
     """How many active replicas of each operator run, and what they are expected to cost."""
-    by_number: dict[int, list[str]] = {}
+    by_number: dict[tuple[int, int], list[str]] = {}
     for name, count in run.running_replicas.items():
-        by_number.setdefault(count, []).append(name)
-    facts = [f"{number} of {run.active} active replicas of {', '.join(by_number[number])}" for number in by_number]
-    if run.active > 1 and run.times_cost is not None:
+        by_number.setdefault((count, run.active[name]), []).append(name)
+    facts = [f"{count} of {asked} active replicas of {', '.join(names)}" for (count, asked), names in by_number.items()]
+    if run.active and run.times_cost is not None:
         facts.append(f"network cost {run.times_cost:.3g} times that without replicas")
     weighed = run.weighed
     if weighed is not None and weighed.whole:

@@ -102,6 +102,8 @@ class Task(msgspec.Struct, frozen=True, gc=False, array_like=True):
         Operator to the peers that can have it, as a primary or a backup.
     pinned
         Operator to the peer where its primary has to be.
+    degrees
+        Operator to its own degree, where it is another one.
     """
 
     request: str
@@ -111,6 +113,11 @@ class Task(msgspec.Struct, frozen=True, gc=False, array_like=True):
     degree: int
     candidates: dict[str, tuple[str, ...]]
     pinned: dict[str, str]
+    degrees: dict[str, int] = {}
+
+    def degree_of(self, operator: str) -> int:
+        """Replication degree of an operator."""
+        return self.degrees.get(operator, self.degree)
 
     def for_primary(self, operator: str) -> tuple[str, ...]:
         """Candidates for the primary of an operator: its pinned peer, or all its candidates."""
@@ -227,6 +234,7 @@ def decode_task(data: bytes) -> tuple[Task, Plan]:
     plan = Plan.from_bytes(task.plan)
     if task.candidates.keys() != plan.operators.keys() or not all(task.candidates.values()):
         raise ValueError("candidates: expected at least one peer for each operator of the plan")
-    if not 1 <= task.degree <= min((len(task.candidates[name]) for name in components_of(plan)), default=1):
-        raise ValueError(f"degree: {task.degree}; expected 1 to the number of candidates of each component")
+    for name in components_of(plan):
+        if not 1 <= task.degree_of(name) <= len(task.candidates[name]):
+            raise ValueError(f"degree: {task.degree_of(name)}; expected 1 to the number of candidates of {name}")
     return task, plan

@@ -78,6 +78,7 @@ class _Pending:
         "avoid",
         "candidates",
         "degree",
+        "degrees",
         "failures",
         "graph",
         "pinned",
@@ -89,7 +90,16 @@ class _Pending:
         "timer",
     )
 
-    def __init__(self, request: str, plan: Plan, degree: int, target: float | None, placed: Placed) -> None:
+    def __init__(
+        self,
+        request: str,
+        plan: Plan,
+        degree: int,
+        target: float | None,
+        placed: Placed,
+        degrees: Mapping[str, int] | None = None,
+    ) -> None:
+        self.degrees = dict(degrees or {})
         self.request = request
         self.plan = plan
         self.degree = degree
@@ -196,6 +206,7 @@ class PlacementOrigin(Protocol):
         *,
         degree: int | None = None,
         target: float | None = None,
+        degrees: Mapping[str, int] | None = None,
         found: DirectoryEntries | None = None,
     ) -> None:
         """Place the replicas of an application.
@@ -213,6 +224,8 @@ class PlacementOrigin(Protocol):
             Replication degree ϱ.
         target
             Required availability, instead of a degree, such as 0.999.
+        degrees
+            Operator to its own replication degree, where it is another one.
         found
             Entries of the directory, by name, if the caller has them; otherwise they are looked up.
 
@@ -231,7 +244,7 @@ class PlacementOrigin(Protocol):
             raise ValueError(f"target: {target}; expected an availability from 0 to less than 1")
         if not components_of(plan):
             raise ValueError(f"plan: {plan.name!r} has sources and sinks alone; expected an operator to replicate")
-        pending = self._pending[request] = _Pending(request, plan, degree or 1, target, placed)
+        pending = self._pending[request] = _Pending(request, plan, degree or 1, target, placed, degrees)
         self.peer.record(PlacementSubmitted, request, plan=plan.name, degree=degree, availability=target)
         if found is not None:
             self._discovered(pending, found)
@@ -297,16 +310,17 @@ class PlacementOrigin(Protocol):
             if not pending.candidates[name]:
                 self._fail(pending, f"operator {name}: no peer that answers has its component")
                 return
-        most, which = self._most(pending)
-        if pending.degree > most:
-            self._fail(pending, f"degree: {pending.degree}; expected at most {most}, the peers that can have {which}")
-            return
+        for name in components_of(plan):
+            wanted, most = pending.degrees.get(name, pending.degree), len(pending.candidates[name])
+            if wanted > most:
+                self._fail(pending, f"degree: {wanted}; expected at most {most}, the peers that can have {name}")
+                return
         pending.attempt = max(pending.attempt, int(self.peer.now * 1000)) + 1  # greater than that of any attempt before
         pending.attempts += 1
         pending.graph = Roles()
         task = Task(
             pending.request, pending.attempt, self.peer.address, plan.to_bytes(), pending.degree,
-            pending.candidates, pending.pinned,
+            pending.candidates, pending.pinned, pending.degrees,
         )  # fmt: skip
         data = encode_task(task)
         self.peer.record(

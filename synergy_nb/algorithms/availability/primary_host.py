@@ -270,7 +270,7 @@ class PrimaryHost(Protocol):
         bandwidth = hop.plan.bandwidth(name)
         chosen: list[str] = []
         passed: list[tuple[str, str]] = []
-        while len(chosen) < hop.task.degree - 1:
+        while len(chosen) < hop.task.degree_of(name) - 1:
             links = yield from self._survey(hop, [name])
             used = hop.used
             needs = hop.needs if self.config.room_first else (lambda _peer: 0.0)
@@ -279,7 +279,7 @@ class PrimaryHost(Protocol):
             )
             order = [address for address in order if address not in dict(passed)]
             if not order:
-                what = f"backup {len(chosen) + 1} of {hop.task.degree - 1} of {name}"
+                what = f"backup {len(chosen) + 1} of {hop.task.degree_of(name) - 1} of {name}"
                 raise self._no_candidate_left(what, passed, set(hop.task.candidates[name]) - links.keys())
             address = order[0]
             answer: PlacementReply | None = yield self._post(

@@ -202,9 +202,9 @@ class ReplicaHost(Protocol):
                 return f"bandwidth downstream: no peer for {name} can be given {plan.bandwidth(operator):.4g} bytes/s"
         if operator in components_of(plan):
             others = [peer for peer in reached(task.candidates[operator]) if peer != own]
-            if len(others) < task.degree - 1:
+            if len(others) < task.degree_of(operator) - 1:
                 return (
-                    f"bandwidth to backups: {len(others)} of {task.degree - 1} peers can be given "
+                    f"bandwidth to backups: {len(others)} of {task.degree_of(operator) - 1} peers can be given "
                     f"{plan.bandwidth(operator):.4g} bytes/s"
                 )
         return ""

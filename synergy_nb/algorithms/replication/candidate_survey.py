@@ -92,6 +92,8 @@ class CandidateAnswer(Message, frozen=True):
         Name of each operator that the sender offers but would not execute to the reason.
     links
         Address of another candidate to the link from it; without those whose delay is not known.
+    failure, domains
+        Probability that the sender fails by itself, and the failure domains that it depends on, with theirs.
     """
 
     number: int
@@ -100,6 +102,8 @@ class CandidateAnswer(Message, frozen=True):
     hops: dict[str, Hop]
     refusals: dict[str, str]
     links: dict[str, IncomingLink]
+    failure: float = 0.0
+    domains: dict[str, float] = msgspec.field(default_factory=dict)
 
 
 class _Question:
@@ -131,6 +135,8 @@ class CandidateSurvey(Protocol):
         :meth:`~synergy_nb.lifecycle.impact.Impacts.project`.
     offers
         Function of (plan, operator) that returns whether this peer has the component.
+    failure, domains
+        Probability that this peer fails by itself, and the failure domains that it depends on, with theirs.
     """
 
     def __init__(
@@ -141,8 +147,11 @@ class CandidateSurvey(Protocol):
         overheads: Overheads,
         project: Project,
         offers: Callable[[Plan, str], bool],
+        failure: float = 0.0,
+        domains: Mapping[str, float] | None = None,
     ) -> None:
         super().__init__(peer)
+        self._failing = failure, dict(domains or {})
         self._ledger = ledger
         self._latency = latency
         self._overheads = overheads
@@ -267,7 +276,7 @@ class CandidateSurvey(Protocol):
                 operator, self.peer.address, free, float("inf"), processing + overhead.mean, 0.0, variance
             )
         links = {each: link for each in others if (link := self._link(request, each)) is not None}
-        return CandidateAnswer(message.number, self._ledger.cores, free, hops, refusals, links)
+        return CandidateAnswer(message.number, self._ledger.cores, free, hops, refusals, links, *self._failing)
 
     def _link(self, request: str, upstream: str) -> IncomingLink | None:
         """The link from another peer; None if its delay is not known."""

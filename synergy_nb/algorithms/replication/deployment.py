@@ -12,7 +12,7 @@ operator has fewer replicas, and the result names it; ``d_min`` is never relaxed
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import numpy as np
 import numpy.typing as npt
@@ -41,25 +41,32 @@ class ReplicaLimits:
         The paper calls 30 to 70 ms "a good range", and does not state whether that is one way.
     alpha
         Share α of a server's capacity below which its load must remain.
+    degrees
+        Number of replicas of operators that are to have fewer than ``k_max``.
     """
 
     k_max: int = 2
     d_min: float = 30.0
     alpha: float = ALPHA
+    degrees: Mapping[str, int] = field(default_factory=dict)
+
+    def degree(self, operator: str) -> int:
+        """Return the number of replicas that an operator is to have."""
+        return self.degrees.get(operator, self.k_max)
 
     @classmethod
-    def for_plan(cls, plan: Plan, degree: int) -> ReplicaLimits:
+    def for_plan(cls, plan: Plan, degree: int, degrees: Mapping[str, int] | None = None) -> ReplicaLimits:
         """Conditions for replicas of the operators of a plan, with latencies as one-way delays in seconds.
 
         Parameters
         ----------
         plan
             Plan; its ``qos.replica_distance`` is a round trip.
-        degree
-            Number of replicas of each operator.
+        degree, degrees
+            Greatest number of replicas of an operator, and the number of those that are to have fewer.
         """
         distance = plan.qos.replica_distance
-        return cls(degree, ANY_DISTANCE if distance is None else distance / 2.0)
+        return cls(degree, ANY_DISTANCE if distance is None else distance / 2.0, degrees=degrees or {})
 
 
 @dataclass(frozen=True)
@@ -132,7 +139,7 @@ def _phases(
     replicas: dict[str, list[int]] = {operator: [] for operator in query.order}
     costs: dict[str, list[float]] = {operator: [] for operator in query.order}
     for phase in range(limits.k_max):
-        for operator in query.order:
+        for operator in (each for each in query.order if phase < limits.degree(each)):
             possible = eligible_servers(query, servers, replicas, operator, limits)
             added = stream_costs(query, servers, replicas, operator)
             if phase == 0 and operator in first:
@@ -145,8 +152,9 @@ def _phases(
                 chosen = int(rng.choice(np.flatnonzero(possible)))
             replicas[operator].append(chosen)
             costs[operator].append(float(added[chosen]))
+    missing = {operator: limits.degree(operator) - len(found) for operator, found in replicas.items()}
     return Deployed(
         {operator: tuple(found) for operator, found in replicas.items()},
         {operator: tuple(found) for operator, found in costs.items()},
-        {operator: limits.k_max - len(found) for operator, found in replicas.items() if len(found) < limits.k_max},
+        {operator: number for operator, number in missing.items() if number},
     )

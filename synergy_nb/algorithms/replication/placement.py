@@ -11,6 +11,9 @@ refuses, the replicas are placed once more without it.
 
 - Replicas of an operator are at different peers, further apart than ``qos.replica_distance`` where a plan has that.
   If there is no further candidate, an operator has fewer replicas, and the journal names it.
+- An operator whose ``availability`` asks for backups has one primary, placed like an operator with one active replica,
+  and backups in the order of preference of chapter 4 (:mod:`.backup_peers`). As with active replicas, nothing is
+  reserved before the session commits; a peer that refuses is left out at the next attempt.
 - Sources, sinks and operators that a plan pins to a peer are not replicated. The application ends with their peers. So
   replicas are at other peers as long as there are enough; and a source is at the origin if the origin offers it.
 
@@ -28,6 +31,7 @@ from typing import Final
 import msgspec
 import numpy as np
 
+from synergy_nb.algorithms.replication.backup_peers import BackupPeers, Preferred
 from synergy_nb.algorithms.replication.candidate_survey import (
     MOST_CANDIDATES,
     CandidateAnswer,
@@ -50,8 +54,9 @@ from synergy_nb.lifecycle.selection_conditions import violated_condition
 from synergy_nb.models.delay_matrix import Matrix
 from synergy_nb.overlay.latency import Latency
 from synergy_nb.plan import Plan
-from synergy_nb.plan.active_replicas import is_replicable, replica_id, replicated
+from synergy_nb.plan.active_replicas import degrees_of, least_degree, replica_id, replicated
 from synergy_nb.plan.replica_agreement import agreements
+from synergy_nb.plan.replica_degrees import is_replicable
 
 __all__ = ["ActivePlacement"]
 
@@ -79,6 +84,8 @@ class ActivePlacement:
         Function from a plan to the share by which its projected delay may exceed its limit.
     retained
         Function from the number of replicas that a plan requires to the number that collection retains.
+    preferred
+        Function that returns candidates for a backup in the order of preference, see :class:`.Preferred`.
     """
 
     def __init__(
@@ -90,6 +97,7 @@ class ActivePlacement:
         late: float | None,
         tolerated: Callable[[Plan], float],
         retained: Callable[[int], int],
+        preferred: Preferred,
     ) -> None:
         self._peer = peer
         self._survey = survey
@@ -98,15 +106,16 @@ class ActivePlacement:
         self._late = late
         self._tolerated = tolerated
         self._retained = retained
+        self._preferred = preferred
         self._tries: dict[str, int] = {}  # by request that is not decided yet
 
     def decide(self, request: Request, found: DirectoryEntries, decided: Decided) -> None:
         """Ask the candidates, and place the replicas."""
         request.alternative = Alternative(request.plan)
-        degree = request.plan.qos.active or 1
+        degree = least_degree(request.plan)
         retained = self._retained(degree)
         if retained > degree:
-            expected = f"at most {degree}, as qos.availability is 'active {degree}'"
+            expected = f"at most {degree}, as availability is 'active {degree}'"
             decided(request, Refusal(f"k_min: {retained}; expected {expected}"))
             return
         known = find_candidates(self._peer, request, found, self._is_dead)
@@ -172,6 +181,10 @@ class ActivePlacement:
         for name, servers in deployed.replicas.items():
             where.update((replica_id(name, number), peers[server]) for number, server in enumerate(servers))
         where = {name: where[name] for name in expanded.operators}
+        backups = BackupPeers(plan, where, answers, self._preferred, {*fixed.values(), self._peer.address})
+        refusal = backups.place(self._peer, request.name, request.refused_by)
+        if refusal:
+            return Refusal(refusal)
         graph = _component_graph(expanded, where, answers)
         phi = graph.balance(expanded)
         failed = violated_condition(expanded, graph, self._late, phi, self._tolerated(plan))
@@ -184,12 +197,14 @@ class ActivePlacement:
             ReplicasDeployed,
             request.name,
             replicas={name: [peers[server] for server in found] for name, found in deployed.replicas.items()},
-            degree=plan.qos.active or 1,
+            degrees={name: each.active for name, each in degrees_of(plan).items() if name in degrees},
+            backups=backups.found,
+            streams=(*_streams(plan, degrees), *backups.streams),
             distance_s=distance,
-            cost=cost,
+            cost=cost + backups.cost,
             cost_alone=alone,
-            bandwidth=_bandwidth(plan, degrees),
-            bandwidth_alone=_bandwidth(plan, {}),
+            bandwidth=sum(each[3] for each in (*_streams(plan, degrees), *backups.streams)),
+            bandwidth_alone=sum(each[3] for each in _streams(plan, {})),
             agreement={name: str(each) for name, each in agreements(expanded).items()},
         )
         self._peer.record(
@@ -202,7 +217,7 @@ class ActivePlacement:
             late=late,
             rule="least network cost",
         )
-        return Decision(Roles(where), graph.reached(expanded))
+        return Decision(Roles(where, backups.found), graph.reached(expanded))
 
     def _peer_of_one(self, able: Sequence[str]) -> str:
         """The peer of an operator without replicas: the origin if it is able, otherwise the nearest one to it."""
@@ -220,18 +235,19 @@ def _compute_deployment(
 ) -> tuple[Deployed, float, float]:
     """The deployment of least network cost, its cost, and the cost without replicas; both in bytes on the way."""
     number = {peer: at for at, peer in enumerate(peers)}
-    degree = plan.qos.active or 1
+    degrees = {name: each.active for name, each in degrees_of(plan).items() if name not in fixed}
+    most = max(degrees.values(), default=1)
     needed = set(fixed.values())
     loads = {name: plan.load(name) for name in plan.operators if name not in fixed}
     eligible: dict[str, frozenset[int]] = {}
     for name in loads:
         apart = [each for each in able[name] if each not in needed]
-        eligible[name] = frozenset(number[each] for each in (apart if len(apart) >= degree else able[name]))
+        eligible[name] = frozenset(number[each] for each in (apart if len(apart) >= degrees[name] else able[name]))
     edges = [Edge(up, name, plan.bandwidth(up)) for name, each in plan.operators.items() for up in each.inputs]
     query = Query(loads, edges, {name: number[peer] for name, peer in fixed.items()}, eligible)
     capacity = np.array([answers[peer].cores for peer in peers])
     servers = Servers(delays, capacity, capacity - np.array([answers[peer].free for peer in peers]))
-    limits = ReplicaLimits.for_plan(plan, degree)
+    limits = ReplicaLimits.for_plan(plan, most, degrees)
     if not loads:
         none = Deployed({}, {}, {})
         cost = network_cost(query, servers, {})
@@ -247,7 +263,7 @@ def _compute_deployment(
         return found[at], costs[at]
 
     deployed, cost = best(limits)
-    return deployed, cost, cost if degree == 1 else best(ReplicaLimits(1, limits.d_min))[1]
+    return deployed, cost, cost if most == 1 else best(ReplicaLimits(1, limits.d_min))[1]
 
 
 def _placement_problem(
@@ -262,11 +278,12 @@ def _placement_problem(
         if not found:
             load = plan.load(name)
             return f"operator {name}: {load:.4g} cores; expected a peer with room, up to {ALPHA:.0%} of its capacity"
-    distance, degree = plan.qos.replica_distance, plan.qos.active or 1
-    if distance is None or degree == 1 or not deployed.replicas:
+    distance = plan.qos.replica_distance
+    several = [name for name, each in degrees_of(plan).items() if each.active > 1 and name in deployed.replicas]
+    if distance is None or not several:
         return ""
-    if all(len(found) == 1 for found in deployed.replicas.values()):
-        at = sorted({peers.index(peer) for name in deployed.replicas for peer in able[name]})
+    if all(len(deployed.replicas[name]) == 1 for name in several):
+        at = sorted({peers.index(peer) for name in several for peer in able[name]})
         longest = 2.0 * float(delays[np.ix_(at, at)].max())
         if longest <= distance:
             return (
@@ -276,13 +293,14 @@ def _placement_problem(
     return ""
 
 
-def _bandwidth(plan: Plan, degrees: Mapping[str, int]) -> float:
-    """Bandwidth of all stream replicas, bytes/s."""
-    return sum(
-        plan.bandwidth(up) * degrees.get(up, 1) * degrees.get(name, 1)
-        for name, operator in plan.operators.items()
-        for up in operator.inputs
-    )
+def _streams(plan: Plan, degrees: Mapping[str, int]) -> list[tuple[str, str, int, float]]:
+    """Producer, reader, number of stream replicas and their bandwidth in bytes/s, for each stream of a plan."""
+    found = []
+    for name, operator in plan.operators.items():
+        for up in operator.inputs:
+            count = degrees.get(up, 1) * degrees.get(name, 1)
+            found.append((up, name, count, count * plan.bandwidth(up)))
+    return found
 
 
 def _component_graph(plan: Plan, where: Mapping[str, str], answers: Mapping[str, CandidateAnswer]) -> ComponentGraph:

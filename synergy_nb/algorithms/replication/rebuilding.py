@@ -115,7 +115,8 @@ def rebuild_targets(
     if not willing:
         refusals = "; ".join(f"{peer}: {refusal}" for peer, refusal in sorted(able.items())[:3])
         return [], refusals or f"no other peer offers {component_name(plan, replica)!r}"
-    fixed = {peer for name, peer in roles.peers.items() if original(name) not in groups} | {origin}
+    single = (name for name in roles.peers if original(name) not in groups and not roles.backups.get(name))
+    fixed = {roles.peers[name] for name in single} | {origin}
     peers = sorted({*willing, *filter(None, roles.peers.values()), origin})
     number = {peer: at for at, peer in enumerate(peers)}
     known = {name: [roles.peers[each] for each in several if roles.peers[each]] for name, several in groups.items()}

@@ -39,7 +39,7 @@ from synergy_nb.lifecycle.request import Request
 from synergy_nb.models.replication_config import ReplicationConfig
 from synergy_nb.overlay.latency import Latency
 from synergy_nb.plan import Plan
-from synergy_nb.plan.active_replicas import replicas_of
+from synergy_nb.plan.active_replicas import least_degree, replicas_of
 
 __all__ = ["RevivalRequested", "StreamCollection", "WeightsReported"]
 
@@ -281,14 +281,14 @@ class StreamCollection(Protocol):
             self._streams(request),
         )
         plan = Plan.from_bytes(graph.plan)
-        if plan.qos.active is None or not known.measured or self._config.share is None:
+        if not replicas_of(plan) or not known.measured or self._config.share is None:
             return
         if not self._no_rebuild(request.name):
             return
         if self.peer.now - known.last_late < max(2.0 * self._config.report, 3.0 * self._config.late):
             return  # weights may be older than a revived stream; a reader that is still late asks within this time
         running, bound = streams.functioning, self._config.share * streams.cost_of_all
-        retained = self._config.retained(plan.qos.active)
+        retained = self._config.retained(least_degree(plan))
         hosts = [frozenset(group) for group in replicas_by_peer(running, graph.roles).values()]
         crashes = combinations(hosts, min(retained - 1, len(hosts)))
         found = collect(

@@ -30,7 +30,7 @@ import polars as pl
 from synergy_nb.dataflow.logic import SavedState
 from synergy_nb.dataflow.tuples import END, START, Batch, Item, Punctuation
 from synergy_nb.plan.catalogue import KINDS
-from synergy_nb.plan.replica_agreement import is_replicated
+from synergy_nb.plan.replica_degrees import sums_exactly
 
 if TYPE_CHECKING:
     from synergy_nb.plan import Operator, Plan
@@ -432,8 +432,9 @@ def create(
     wait
         Function that waits for the given seconds, for ``delay``; ``time.sleep`` on a real peer.
     exact
-        Whether sums of floats do not depend on the order of their terms, as active replicas require; None: if it has
-        active replicas in the plan. A state that an instance with exact sums saved can only be restored by another one.
+        Whether sums of floats do not depend on the order of their terms, as active replicas require; None: if the plan
+        has any that would differ otherwise. A state that an instance with exact sums saved can only be restored by
+        another one.
 
     Raises
     ------
@@ -452,6 +453,6 @@ def create(
         stream=plan.stream_name(operator.id),
         keys=keys or {},
         wait=wait,
-        exact=is_replicated(plan, operator.id) if exact is None else exact,
+        exact=sums_exactly(operator, plan.operators.values(), plan.qos) if exact is None else exact,
     )
     return factory(context)

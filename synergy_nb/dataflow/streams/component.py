@@ -35,6 +35,7 @@ from synergy_nb.dataflow.streams.log import LIMITS, Limits, StreamLog
 from synergy_nb.dataflow.streams.losses import Losses
 from synergy_nb.dataflow.streams.merge import Entry, InOrder
 from synergy_nb.dataflow.streams.reading_order import ReadingOrder
+from synergy_nb.dataflow.streams.stream_merging import MergedLogic
 from synergy_nb.dataflow.streams.values import CLIENT, ORIGIN, Chunk, Cut, Encoding, Output, Reader
 from synergy_nb.dataflow.tuples import START, Item, Punctuation
 
@@ -155,7 +156,8 @@ class Component(ComponentMetrics):
     @property
     def ordered(self) -> bool:
         """Whether the output depends on decisions made while reading inputs; another engine records these by itself."""
-        return (len(self.ports) > 1 or (self.drops and bool(self.ports))) and not self.external
+        aligned = isinstance(self.logic, MergedLogic) and self.logic.aligned
+        return ((len(self.ports) > 1 and not aligned) or (self.drops and bool(self.ports))) and not self.external
 
     @property
     def engine(self) -> Engine | None:
@@ -382,8 +384,7 @@ class Component(ComponentMetrics):
 
     def committed(self, now: float | None = None) -> None:
         """Update the progress of the other engine: inputs are retained from there on, within the limit of memory."""
-        engine = self.engine
-        if engine is None:
+        if (engine := self.engine) is None:
             return
         known = engine.committed
         if self.prediction is not None and now is not None:
@@ -403,8 +404,7 @@ class Component(ComponentMetrics):
     @property
     def _is_resumable(self) -> bool:
         """Whether another peer could resume from a snapshot that is made now."""
-        engine = self.engine
-        if engine is None:
+        if (engine := self.engine) is None:
             return True
         if not self._inputs_retained(engine.committed):
             return False

@@ -27,7 +27,7 @@ from synergy_nb.dataflow.operators.base import OUTPUT_ROWS, RUN_ROWS, retained_b
 from synergy_nb.dataflow.streams.tuple_words import canonical
 from synergy_nb.dataflow.tuples import END, START, Batch, Item, Punctuation
 
-__all__ = ["SortedInput"]
+__all__ = ["SortedInput", "in_order_of_time"]
 
 _BORN: Final = "@born"  # column with the time at which the item of a tuple entered the system
 _RELEASING: Final = 5.0  # memory that a release needs, bytes for each byte of tuples
@@ -246,6 +246,47 @@ class SortedInput:
                 self._runs[-2:] = [self._run([self._runs[-2].rest, self._runs[-1].rest])]
         self._runs_bytes = sum(retained_bytes(run.table) for run in self._runs)
         self._earliest = min((int(_times(run.table)[run.released]) for run in self._runs), default=END)
+
+
+def in_order_of_time(ports: Sequence[Sequence[Batch]], *, joined: bool = False) -> list[tuple[int, Batch]]:
+    """Merge the sorted tuples of several ports: by time, and of equal time by port.
+
+    Parameters
+    ----------
+    ports
+        Batches of each port, in order.
+    joined
+        Whether all tuples may have the port 0, as ports with equal columns mean the same; then they are one batch.
+
+    Returns
+    -------
+    list of (int, Batch)
+        Batches with their ports, each as long as no other port comes between.
+    """
+    filled = [(port, batches) for port, batches in enumerate(ports) if batches]
+    if len(filled) < 2:
+        return [(0 if joined else port, each) for port, batches in filled for each in batches]
+    tables = [_joined([each.table for each in batches]) for _, batches in filled]
+    times = np.concatenate([_times(table) for table in tables])
+    owners = np.repeat(np.arange(len(tables)), [table.height for table in tables])
+    order = np.argsort(times, kind="stable")
+    born = min(each.born for _, batches in filled for each in batches)
+    if joined:
+        whole = _joined([table.select(tables[0].columns) for table in tables])
+        return [(0, Batch(_arranged(whole, order), 0, born))]
+    owners = owners[order]
+    ends = [*(np.flatnonzero(np.diff(owners)) + 1).tolist(), len(owners)]
+    taken = [0] * len(tables)
+    found: list[tuple[int, Batch]] = []
+    begin = 0
+    for end in ends:
+        at, count = int(owners[begin]), end - begin
+        port, batches = filled[at]
+        table = tables[at].slice(taken[at], count)
+        found.append((port, Batch(table, batches[0].position + taken[at], born)))
+        taken[at] += count
+        begin = end
+    return found
 
 
 def _joined(tables: Sequence[pl.DataFrame]) -> pl.DataFrame:

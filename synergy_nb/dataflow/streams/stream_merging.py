@@ -5,12 +5,16 @@ in which it reads its inputs. A port of the operator reads the merged stream of 
 of the component's logic, and so of its snapshots: a copy resumes with the counters that belong to the points from which
 it reads again.
 
+An operator with backups reads its ports *aligned*: it gets the tuples of all of them in the order of their times, and
+those before the least of the ports' promises only. So what it emits, and at which positions, depends on the tuples
+alone, and its backup needs no record of the order in which it had read the streams, some of which may be lost.
+
 An input that is added later begins with a promise that states from when the stream is complete (:attr:`.InOrder.late`).
 """
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING, Protocol
 
 import msgspec
@@ -18,10 +22,11 @@ import msgspec
 from synergy_nb.dataflow.logic import SavedState
 from synergy_nb.dataflow.streams.duplicate_filter import DuplicateFilter
 from synergy_nb.dataflow.streams.execution import Logic
-from synergy_nb.dataflow.streams.sorted_input import SortedInput
+from synergy_nb.dataflow.streams.sorted_input import SortedInput, in_order_of_time
 from synergy_nb.dataflow.tuples import END, START, Batch, Item, Punctuation
 from synergy_nb.plan.active_replicas import original
-from synergy_nb.plan.replica_agreement import agreement
+from synergy_nb.plan.catalogue import KINDS
+from synergy_nb.plan.replica_agreement import agreement, stated_order
 
 if TYPE_CHECKING:
     from synergy_nb.dataflow.streams.component import Component
@@ -61,9 +66,11 @@ def merged(operator: Logic, component: Component, plan: Plan) -> Logic:
     if not component.feed_ports and not component.replica_of:
         return operator
     name = component.operator if component.operator in plan.operators else original(component.operator)
-    found = agreement(plan, name)
-    order = found.order if found.sorts else None
-    return MergedLogic(operator, component.feed_ports or range(len(component.feeds)), order)
+    found, node = agreement(plan, name), plan.operators[name]
+    orders = [stated_order(plan, up) for up in node.streams] if found.sorts else None
+    ports = component.feed_ports or range(len(component.feeds))
+    joined = KINDS[node.kind].commutative
+    return MergedLogic(operator, ports, orders, aligned=found.alone, joined=joined)
 
 
 class MergedLogic:
@@ -75,24 +82,40 @@ class MergedLogic:
         Logic of the operator.
     ports
         Port of the operator that each input belongs to.
-    order
-        Columns that order tuples of equal time, each with whether it descends, if the operator reads its ports sorted;
-        None if it reads tuples as they arrive.
+    orders
+        Columns that order tuples of equal time, for each port, each with whether it descends, if the operator reads its
+        ports sorted; None if it reads tuples as they arrive.
+    aligned
+        Whether it reads the tuples of all ports in one order, that of their times; ``orders`` is not None then.
+    joined
+        Whether all ports mean the same to the operator, so that it may read their tuples by one of them.
 
     Attributes
     ----------
+    aligned : bool
+        Whether its output depends on the tuples of its inputs alone, and not on the order in which they arrive.
     latest : int
         Greatest event time of all tuples that it has emitted, in µs; ``START`` before the first.
     restoring : bool
         Whether its state is still to be restored, so that ``latest`` is not known.
     """
 
-    def __init__(self, operator: Logic, ports: Sequence[int], order: Sequence[tuple[str, bool]] | None = None) -> None:
+    def __init__(
+        self,
+        operator: Logic,
+        ports: Sequence[int],
+        orders: Sequence[Sequence[tuple[str, bool]]] | None = None,
+        *,
+        aligned: bool = False,
+        joined: bool = False,
+    ) -> None:
         self._operator = operator
         self._ports = list(ports)
         numbers = sorted(set(ports))
         self._filters = [DuplicateFilter(str(at) for at, each in enumerate(ports) if each == port) for port in numbers]
-        self._sorted = [SortedInput(order) for _ in numbers] if order is not None else []
+        self._sorted = [SortedInput(orders[number]) for number in numbers] if orders is not None else []
+        self.aligned = aligned
+        self._joined = joined
         self.latest = START
         self.restoring = False
 
@@ -140,7 +163,8 @@ class MergedLogic:
     def needs(self, port: int, item: Item, /) -> float:
         """Estimate the bytes that processing an item may need in addition to the state."""
         number = self._ports[port]
-        return self._operator.needs(number, item) + (self._sorted[number].needs(item) if self._sorted else 0.0)
+        held = self._sorted if self.aligned else self._sorted[number : number + 1]
+        return self._operator.needs(number, item) + sum(each.needs(item) for each in held)
 
     def execute(self, port: int, item: Item, /) -> Iterator[Item]:
         """Process the part of an item of an input that the filter passes, and yield its output piece by piece."""
@@ -151,12 +175,26 @@ class MergedLogic:
         passed = merged.receive(name, item)
         if passed is None:
             return
-        for each in self._sorted[number].receive(passed) if self._sorted else (passed,):
-            for made in self._operator.execute(number, each):
+        for at, each in self._given(number, passed):
+            for made in self._operator.execute(at, each):
                 if isinstance(made, Batch):
                     greatest = made.table.get_column("time").to_physical().max()
                     self.latest = max(self.latest, int(greatest))  # type: ignore[arg-type]
                 yield made
+
+    def _given(self, number: int, passed: Item) -> Iterable[tuple[int, Item]]:
+        """What the operator reads next, and by which port."""
+        if not self._sorted:
+            return [(number, passed)]
+        if isinstance(passed, Batch) or not self.aligned:
+            return [(number, each) for each in self._sorted[number].receive(passed)]
+        promise = Punctuation(min(each.promise for each in self._filters), passed.position, passed.born)
+        released = [held.receive(promise) for held in self._sorted]
+        batches = [[each for each in items if isinstance(each, Batch)] for items in released]
+        promises = [
+            (port, each) for port, items in enumerate(released) for each in items if isinstance(each, Punctuation)
+        ]
+        return [*in_order_of_time(batches, joined=self._joined), *promises]
 
     @property
     def _parts(self) -> list[_Part]:

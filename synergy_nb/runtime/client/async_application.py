@@ -6,6 +6,7 @@ import asyncio
 import contextlib
 import math
 import uuid
+from collections import Counter
 from collections.abc import AsyncIterator
 from typing import Any, Protocol
 
@@ -17,6 +18,7 @@ from synergy_nb.errors import user_facing
 from synergy_nb.events.application_states import LASTING
 from synergy_nb.events.table import Events
 from synergy_nb.plan import Plan
+from synergy_nb.plan.active_replicas import original
 from synergy_nb.plan.stream_sharing import endless_sources
 from synergy_nb.plan.units import duration
 from synergy_nb.recording.moments import Replay
@@ -105,8 +107,11 @@ class AsyncApplication:
         """Notices for the user: limits of replication, rows that a loop has consumed, windows that were cut short."""
         found = []
         if self.last.roles.backups:
-            alone = uncovered(self.graph, self.last.roles.backups, self.cluster.name(self.origin))
-            found.append(coverage_sentences(list(self.last.roles.backups), alone))
+            running = {name: peer for name, peer in self.graph.items() if peer}
+            replicas = Counter(map(original, running))
+            covered = [name for name in running if name in self.last.roles.backups or replicas[original(name)] > 1]
+            alone = uncovered(running, covered, self.cluster.name(self.origin))
+            found.append(coverage_sentences([*dict.fromkeys(map(original, covered))], alone))
         if self._looped:
             rows = formatting.counted(self._looped, "row")
             found.append(f"{rows} went to a loop over the application: results() and head() give the others")

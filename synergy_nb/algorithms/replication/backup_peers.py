@@ -1,0 +1,182 @@
+"""Backups of operators in a plan in which others have active replicas: the origin chooses their peers.
+
+Candidates come in the order of section 4.3 of the dissertation: those that the application uses already, then the more
+reliable, then the nearest; those that have no room to take over come after all others, and so do peers whose death ends
+the application anyway. A link that cannot carry the output of the primary is left out. What the candidates answered is
+all that is known; every peer checks it once more when it commits.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping, Sequence
+from typing import NamedTuple, Protocol
+
+from synergy_nb.algorithms.replication.candidate_survey import CandidateAnswer
+from synergy_nb.control.peer import Peer
+from synergy_nb.events import ReplicaDecided
+from synergy_nb.plan import Plan
+from synergy_nb.plan.active_replicas import degrees_of, original
+
+__all__ = ["BackupPeers", "CandidateLink", "Preferred"]
+
+RECORDED = 8  # candidates that an event names
+
+
+class CandidateLink(NamedTuple):
+    """What is known of a candidate for a backup: its link from the primary, and itself.
+
+    Parameters
+    ----------
+    latency
+        One-way delay from the primary, seconds.
+    bandwidth
+        Bandwidth that is left from the primary, bytes/s.
+    cores
+        Cores that the candidate has left.
+    failure, domains
+        Probability that it fails by itself, and its failure domains with theirs.
+    """
+
+    latency: float
+    bandwidth: float
+    cores: float
+    failure: float
+    domains: Mapping[str, float]
+
+
+class Preferred(Protocol):
+    """The function that orders candidates, :func:`synergy_nb.algorithms.availability.selection.ordered`."""
+
+    def __call__(
+        self,
+        candidates: Sequence[str],
+        links: Mapping[str, CandidateLink],
+        used: Collection[str],
+        bandwidth: float,
+        *,
+        beside: Collection[str],
+        needs: float,
+        single: Collection[str],
+    ) -> list[str]:
+        """Return the candidates that can have a backup, the preferred first."""
+
+
+class BackupPeers:
+    """Chooses the peers of the backups of a plan whose primaries and active replicas are placed.
+
+    Parameters
+    ----------
+    plan
+        Plan as it was submitted.
+    where
+        Operator, or active replica, to the address of its peer.
+    answers
+        Address of each candidate to what it answered.
+    preferred
+        Function that orders candidates.
+    single
+        Peers whose death ends the application.
+
+    Attributes
+    ----------
+    found : dict of str to tuple of str
+        Operator to the addresses of its backups.
+    streams : list of tuples (operator, text, number, bandwidth)
+        Streams from primaries to their backups, with their bandwidths in bytes/s.
+    cost : float
+        Network cost of these streams, bytes on the way.
+    """
+
+    def __init__(
+        self,
+        plan: Plan,
+        where: Mapping[str, str],
+        answers: Mapping[str, CandidateAnswer],
+        preferred: Preferred,
+        single: Collection[str],
+    ) -> None:
+        self._plan = plan
+        self._where = where
+        self._answers = answers
+        self._preferred = preferred
+        self._single = set(single)
+        self.found: dict[str, tuple[str, ...]] = {}
+        self.streams: list[tuple[str, str, int, float]] = []
+        self.cost = 0.0
+        self._links: dict[tuple[str, str], float] = {}  # bandwidth that the application takes, by sender and receiver
+        self._cores: dict[str, float] = {}  # cores that the application takes, by peer
+        for name, at in where.items():
+            self._cores[at] = self._cores.get(at, 0.0) + plan.load(original(name))
+
+    def place(self, peer: Peer, request: str, avoided: Collection[str]) -> str:
+        """Choose the backups, and record why; return an empty text, or the reason why there are too few peers.
+
+        Parameters
+        ----------
+        peer, request
+            The origin, and the request, for the journal.
+        avoided
+            Peers that have refused components of it, which are chosen only if there is no other.
+        """
+        self._count_streams()
+        for name, wanted in degrees_of(self._plan).items():
+            able = [at for at in sorted(self._answers) if name in self._answers[at].hops]
+            for number in range(1, wanted.passive):
+                at = self._choose(peer, request, name, [each for each in able if each not in avoided])
+                at = at or self._choose(peer, request, name, able)
+                if not at:
+                    return (
+                        f"operator {name}: no peer for backup {number} of {wanted.passive - 1}: "
+                        f"{len(able)} peers would execute it; expected one more, with room on the link from its primary"
+                    )
+                self.found[name] = (*self.found.get(name, ()), at)
+            if name in self.found:
+                count = len(self.found[name])
+                self.streams.append((name, f"backups of {name}", count, count * self._plan.bandwidth(name)))
+        return ""
+
+    def _count_streams(self) -> None:
+        """Count what the streams of the plan take of the links."""
+        replicas: dict[str, list[str]] = {}
+        for name, at in self._where.items():
+            replicas.setdefault(original(name), []).append(at)
+        for name, operator in self._plan.operators.items():
+            for up in operator.inputs:
+                for link in {(one, other) for one in replicas[up] for other in replicas[name] if one != other}:
+                    self._links[link] = self._links.get(link, 0.0) + self._plan.bandwidth(up)
+
+    def _choose(self, peer: Peer, request: str, name: str, able: Sequence[str]) -> str:
+        """Choose the peer of one more backup of an operator; empty if there is none."""
+        primary, bandwidth = self._where[name], self._plan.bandwidth(name)
+        links: dict[str, CandidateLink] = {}
+        for each in able:
+            answer = self._answers[each]
+            link = answer.links.get(primary)
+            if link is not None:
+                left = link.bandwidth - self._links.get((primary, each), 0.0)
+                cores = answer.free - self._cores.get(each, 0.0)
+                links[each] = CandidateLink(link.delay, left, cores, answer.failure, answer.domains)
+        used = {*self._where.values(), *(at for several in self.found.values() for at in several)}
+        beside = (primary, *self.found.get(name, ()))
+        order = self._preferred(
+            able, links, used, bandwidth, beside=beside, needs=self._plan.load(name), single=self._single
+        )
+        if not order:
+            return ""
+        at = order[0]
+        self._links[primary, at] = self._links.get((primary, at), 0.0) + bandwidth
+        self.cost += bandwidth * links[at].latency
+        peer.record(
+            ReplicaDecided,
+            request,
+            operator=name,
+            role="backup",
+            at=at,
+            used=at in used,
+            apart=bool(self._single),
+            latency_s=links[at].latency,
+            order=order[:RECORDED],
+            candidates=len(order),
+            passed=[],
+        )
+        return at

@@ -1,0 +1,69 @@
+"""How many replicas each operator of a plan is to have: its own ``availability``, or else that of the plan."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import NamedTuple
+
+from synergy_nb.plan.catalogue import PART, TAP
+from synergy_nb.plan.units import parse_availability
+from synergy_nb.plan.validation import Operator, QoS
+
+__all__ = ["Degrees", "asks_for_active", "degrees", "is_replicable", "sums_exactly"]
+
+
+class Degrees(NamedTuple):
+    """The replicas that an operator is to have.
+
+    Parameters
+    ----------
+    active
+        Number of active replicas, all of which execute it.
+    passive
+        Number of replicas of which one executes it and the others are backups.
+    """
+
+    active: int = 1
+    passive: int = 1
+
+
+def is_replicable(operator: Operator) -> bool:
+    """Whether an operator can have active replicas: sources, sinks and operators pinned to a peer cannot."""
+    return operator.kind not in ("source", "sink", TAP, PART) and operator.at is None
+
+
+def degrees(operator: Operator, qos: QoS) -> Degrees:
+    """Return the replicas that an operator of a plan with this requirement is to have.
+
+    Where a plan asks for a share of the time, the number of replicas follows from the peers, and is 1 here.
+
+    Examples
+    --------
+    >>> own = Operator("sort", "sort", availability="degree 2")
+    >>> degrees(own, QoS(active=3)), degrees(Operator("filter", "filter"), QoS(active=3))
+    (Degrees(active=1, passive=2), Degrees(active=3, passive=1))
+    """
+    if operator.kind in ("source", "sink", TAP):
+        return Degrees()
+    passive, active = qos.degree, qos.active
+    if operator.availability is not None:
+        _, passive, active = parse_availability(operator.availability)
+    if active is not None and not is_replicable(operator):
+        active = None
+    return Degrees(active or 1, passive or 1)
+
+
+def sums_exactly(operator: Operator, operators: Iterable[Operator], qos: QoS) -> bool:
+    """Whether an operator of a plan sums floats exactly.
+
+    All operators do whose peer may change, where any has active replicas: replicas before and after it would otherwise
+    get tuples that differ in their last digits, and take them for different tuples.
+    """
+    if not operator.inputs or (operator.at is not None and degrees(operator, qos).passive == 1):
+        return False
+    return any(each.replica_of or degrees(each, qos).active > 1 for each in operators)
+
+
+def asks_for_active(operators: Iterable[Operator], qos: QoS) -> bool:
+    """Whether a plan asks for active replicas, of all its operators or of some."""
+    return qos.active is not None or any(degrees(each, qos).active > 1 for each in operators)
