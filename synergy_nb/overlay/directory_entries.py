@@ -17,6 +17,7 @@ load update changes all of them without their versions, and whoever receives a c
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator
 from typing import Final, Literal, TypeAlias
 
@@ -136,7 +137,7 @@ class Store:
     (['b'], ())
     """
 
-    __slots__ = ("_by_host", "_by_name", "_count", "_loads", "capacity")
+    __slots__ = ("_by_host", "_by_name", "_count", "_earliest", "_loads", "capacity")
 
     def __init__(self, capacity: int = 200_000) -> None:
         self.capacity = capacity
@@ -144,6 +145,7 @@ class Store:
         self._by_host: dict[str, set[tuple[str, str]]] = {}  # host to (name, kind) of its entries
         self._loads: dict[str, PeerLoad] = {}  # host to its latest load, which all of its component entries have
         self._count = 0
+        self._earliest = math.inf  # no lease ends before this time in seconds; renewals may have put it off
 
     def __len__(self) -> int:
         return self._count
@@ -168,6 +170,7 @@ class Store:
             held.entry, held.version, held.removed, held.expires = entry, copy.version, copy.removed, expires
         elif copy.version == held.version:
             held.expires = max(held.expires, expires)
+        self._earliest = min(self._earliest, held.expires)
         if entry.load is not None and self.update_load(entry.host, entry.load):
             return True
         held.entry = self._with_load(held.entry)
@@ -197,11 +200,15 @@ class Store:
 
     def renew(self, name: str, kind: str, host: str, version: int, now: float, remaining: float | None = None) -> bool:
         """Extend the lease (by ``remaining`` seconds, or its whole length) of a stored version; return if it is."""
-        held = self._by_name.get(name, {}).get((host, kind))
+        named = self._by_name.get(name)
+        held = None if named is None else named.get((host, kind))
         if held is None or held.version != version or held.removed or held.expires <= now:
             return False
-        whole = HELD_FRACTION * held.entry.lease
-        held.expires = max(held.expires, now + (whole if remaining is None else min(remaining, whole)))
+        end = now + HELD_FRACTION * held.entry.lease
+        if remaining is not None and now + remaining < end:
+            end = now + remaining
+        if end > held.expires:
+            held.expires = end
         return True
 
     def version(self, name: str, kind: str, host: str) -> int:
@@ -229,6 +236,12 @@ class Store:
             return None
         return EntryCopy(held.entry, held.version, held.expires - now, held.removed)
 
+    def renewal(self, name: str, kind: str, host: str, now: float) -> tuple[int, float] | None:
+        """The version of one entry or tombstone, and the seconds until its lease ends; None if there is none."""
+        named = self._by_name.get(name)
+        held = None if named is None else named.get((host, kind))
+        return None if held is None or held.expires <= now else (held.version, held.expires - now)
+
     def drop_host(self, host: str) -> int:
         """Remove all entries of a host; return their number."""
         keys = self._by_host.pop(host, set())
@@ -239,6 +252,8 @@ class Store:
 
     def expire(self, now: float) -> None:
         """Remove entries whose lease has ended."""
+        if now < self._earliest:
+            return
         gone = [
             (name, host, kind)
             for name, held in self._by_name.items()
@@ -252,6 +267,8 @@ class Store:
             if not keys:
                 del self._by_host[host]
                 self._loads.pop(host, None)
+        ends = (item.expires for held in self._by_name.values() for item in held.values())
+        self._earliest = min(ends, default=math.inf)
 
     def _drop(self, name: str, host: str, kind: str) -> None:
         held = self._by_name[name]

@@ -66,6 +66,7 @@ PULL_RETRY: Final = 0.7  # seconds until an unanswered pull is sent again
 PULLS: Final = 4  # number of times that a pull is sent
 COPY_RETRY: Final = 0.7  # seconds until copies that were not acknowledged are sent again
 COPIES: Final = 5  # number of times that copies are sent
+MINE: Final = 4096  # names of which is remembered whether this peer is their root
 WAITING: Final = 512  # look-ups that wait until the pull is complete
 
 
@@ -118,6 +119,8 @@ class DirectoryRoot(Protocol):
         self._rooted: set[str] = set()  # names of which this peer was root when it last copied entries to neighbours
         self._neighbours: tuple[str, ...] = ()  # neighbours of this peer at that time
         self._mover: Timer | None = None
+        self._mine: dict[str, bool] = {}  # name to whether this peer is its root, in a version of the leaf set
+        self._mine_version = -1
         self._pull = 0
         self._pull_from: dict[str, dict[int, None] | None] = {}  # peer to pages received; None when complete
         self._completed_neighbours: set[str] = set()
@@ -148,7 +151,16 @@ class DirectoryRoot(Protocol):
     # -- roots -------------------------------------------------------------------------------------------------------
 
     def _is_mine(self, name: str) -> bool:
-        return self.pastry.is_root(key_of(name))
+        """Whether this peer is root of a name; the answer is kept until the leaf set changes."""
+        version = self.pastry.leaves.version
+        if self._mine_version != version:
+            self._mine, self._mine_version = {}, version
+        mine = self._mine.get(name)
+        if mine is None:
+            if len(self._mine) >= MINE:
+                self._mine.clear()
+            mine = self._mine[name] = self.pastry.is_root(key_of(name))
+        return mine
 
     def _on_register(self, sender: str, message: Register) -> None:
         now = self.peer.now
@@ -201,9 +213,9 @@ class DirectoryRoot(Protocol):
         now = self.peer.now
         items: list[RenewedItem] = []
         for name, kind, host in self._renewed:
-            copy = self.store.copy(name, kind, host, now)
-            if copy is not None and self._is_mine(name):
-                items.append((name, kind, host, copy.version, copy.remaining))
+            renewal = self.store.renewal(name, kind, host, now)
+            if renewal is not None and self._is_mine(name):
+                items.append((name, kind, host, *renewal))
         self._renewed.clear()
         self.store.expire(now)
         if items and self.pastry.joined:

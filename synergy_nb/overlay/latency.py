@@ -96,9 +96,10 @@ class Latency:
     def ping(self, address: str, seconds: float) -> None:
         """Add the round trip of a ping, in seconds: a sample like others, which also estimates the delay of data."""
         self.sample(address, seconds)
-        if address not in self._pinged:
-            self._pinged[address] = ExponentialMoments(PINGS)
-        self._pinged[address].add(min(max(seconds, 0.0), self.ceiling) / 2.0)
+        pinged = self._pinged.get(address)
+        if pinged is None:
+            pinged = self._pinged[address] = ExponentialMoments(PINGS)
+        pinged.add(min(max(seconds, 0.0), self.ceiling) / 2.0)
 
     def one_way_overhead(self, address: str) -> Overhead | None:
         """Mean delay of one direction in seconds, and its variance in seconds squared, by pings; None without any.

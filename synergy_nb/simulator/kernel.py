@@ -248,10 +248,16 @@ class Simulation:
                             push(heap, (when + delay(address, to), sequence, to, address, effect.message))
                         else:
                             self._carry_out(peer, [effect])
-                    if peer.timers:
-                        due = peer.next_timer
-                        if due is not None and (address not in wakeups or due < wakeups[address]):
-                            self._push(max(when, due), address, address, None)
+                    timers = peer.timers
+                    if timers:
+                        first = timers[0]
+                        due = first[0] if first[2].callback is not None else peer.next_timer
+                        planned = wakeups.get(address)
+                        if due is not None and (planned is None or due < planned):
+                            due = max(when, due)
+                            self._sequence = sequence = self._sequence + 1
+                            wakeups[address] = due
+                            push(heap, (due, sequence, address, address, None))
                 else:
                     self._carry_out(peer, effects)
                 if stop is not None:
