@@ -9,11 +9,15 @@ phases need at least: a round trip of the old peer to the new one, and one to th
 
 Findings
 --------
-The command goes to the new peer, which gets a snapshot from the old one, subscribes upstream, catches up, and reports
-that. So a move that the old peer leads needs a round trip more than the dissertation's two, for the snapshot; the
-request and its reply are one more. Nothing has to be drained, as the new peer executes what waits at the old one, too.
-An origin elsewhere adds the ways to the two peers. The dissertation's
-1144 ms are of other hosts, years and machines.
+The command goes to the new peer, and a snapshot with it; that peer subscribes upstream, catches up, and reports that.
+So a move that the old peer leads needs two round trips, to the new peer and from there upstream (the dissertation's
+second one is from the old peer upstream). Request and reply are one more: the dissertation sends no command after the
+reply, but there nothing of the component's state has to arrive. Nothing has to be drained, as the new peer executes
+what waits at the old one, too. An origin elsewhere adds the way to the old peer, twice. The dissertation's 1144 ms are
+of other hosts, years and machines.
+
+Until the old peer sent the snapshot without being asked, a move took a round trip to the new peer more: 1.4 times the
+two round trips on measured delays, where it takes 1.0 times now.
 """
 
 from __future__ import annotations

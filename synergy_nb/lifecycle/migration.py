@@ -5,8 +5,8 @@ Theory of operation
 A move is a take-over without a death. O is the origin, S the old peer, T the new one, U a peer upstream.
 
 1. O sends :class:`Follow`, with a graph in which the component has a *follower*, to S and T. T joins the session,
-   commits the resources of the component, and has its driver start a follower. S agrees. T
-   subscribes at S to a snapshot and the output. Both answer :class:`Followed`.
+   commits the resources of the component, and has its driver start a follower. S agrees, and
+   sends T a snapshot and the output at once; T subscribes to them, too. Both answer :class:`Followed`.
 2. O publishes this graph to all members. The follower restores the snapshot, subscribes at each U to the tuples after
    it, executes what the component executes, and sends nothing.
 3. When its driver reports that the follower has caught up, T answers :class:`Followed` with ``ready``: it has received
@@ -43,10 +43,10 @@ is on its way from S meanwhile. So T begins later than S ends by the way from S 
 inputs cannot be decided at two places at once. Results are late by that way at most, and by no round trip. If the order
 does not arrive, as S dies, T asks all peers for it (:mod:`~synergy_nb.dataflow.streams.order_recovery`).
 
-No queue is drained. From the command to the release a move takes d(O, T) + RTT(S, T) + max RTT(T, U) + d(T, O) +
-d(O, S), with the one-way delays d; if S is the origin, 2 RTT(S, T) + max RTT(T, U). That is a round trip more than in
-the dissertation, because T asks S for the snapshot. If S sent it without a request, streams would stop for long in runs
-with many faults.
+No queue is drained. From the command to the release a move takes d(O, S) + d(S, T) + max RTT(T, U) + d(T, O) + d(O, S),
+with the one-way delays d; if S is the origin, RTT(S, T) + max RTT(T, U), as in the dissertation. That S sends the
+snapshot before T has asked for it saves RTT(S, T). T asks nevertheless until S has answered, as neither knows what the
+other has received; so if the snapshot is lost, or comes before Follow, T has it a round trip later.
 
 Components without a follower
 -----------------------------

@@ -148,7 +148,7 @@ class Copy:
 
     def receive(self, data: Data, now: float) -> tuple[list[Chunk], bool]:
         """Return the new chunks of a frame, and whether chunks before it are missing."""
-        merge = self.merge
+        merge, subscribed = self.merge, self.merge.subscribed
         if self.log_restarted(data):
             self.merge = merge = InOrder(data.start, self.output.epoch)
             merge.subscribed = True
@@ -158,6 +158,8 @@ class Copy:
         elif not data.chunks and not merge.begin(data.start, now=now):
             return [], True
         gap = any(merge.receive(data.output.epoch, chunk, now=now) is Receipt.GAP for chunk in data.chunks)
+        if data.unasked:
+            merge.subscribed = subscribed  # it may be that the producer does not know of this copy
         fresh = [entry.chunk for entry in merge.queue]
         merge.queue.clear()
         return fresh, gap

@@ -92,10 +92,12 @@ class Exchange:
                 continue
             if cursor.subscribed and cursor.reader.port == COPY and cursor.sent.position < log.start.position:
                 cursor.sent = log.start  # the copy has to restart
-                self._send(cursor.reader.peer, Data(component.output, cursor.reader, log.start, (), True))
+                begun = Data(component.output, cursor.reader, log.start, (), True, unasked=cursor.unasked)
+                self._send(cursor.reader.peer, begun)
             chunks = log.due(cursor)
             if chunks:
-                data = Data(component.output, cursor.reader, chunks[0].start, tuple(chunks), False, log.start)
+                start, unasked = chunks[0].start, cursor.unasked
+                data = Data(component.output, cursor.reader, start, tuple(chunks), False, log.start, unasked=unasked)
                 self._hosting.send(cursor.reader.peer, data)
             waits = not cursor.subscribed or (blocked and cursor.on_lag is OnLag.BLOCK)
             if blocked and cursor.on_lag is OnLag.GROUP and log.holds_up(cursor):

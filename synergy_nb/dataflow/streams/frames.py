@@ -62,6 +62,8 @@ class Data(msgspec.Struct, frozen=True, eq=False, tag="data"):
         Losses up to that end, in such an answer: chunks that carried them may have been trimmed.
     latest
         Greatest event time in µs of all tuples before that end, in such an answer of an active replica.
+    unasked
+        Whether it is sent to a follower that has not subscribed yet, and that therefore still has to.
     """
 
     output: Output
@@ -73,6 +75,7 @@ class Data(msgspec.Struct, frozen=True, eq=False, tag="data"):
     end: Point = ORIGIN
     losses: tuple[Loss, ...] = ()
     latest: int = START
+    unasked: bool = False
 
 
 class Ack(msgspec.Struct, frozen=True, tag="ack"):

@@ -90,7 +90,9 @@ class Cursor:
     sent, received, consumed, durable : Point
         Points up to which chunks were sent to it, it has them, has executed them, and will not need them again.
     subscribed : bool
-        Whether it has requested chunks; nothing is sent before that.
+        Whether it has requested chunks; nothing is sent before that, except to a follower.
+    unasked : bool
+        Whether it is sent chunks although it has not requested them, as a follower that begins.
     patience : float
         Seconds until unacknowledged chunks are sent again: three times the usual time of an acknowledgement.
     unacknowledged_since : float
@@ -103,7 +105,7 @@ class Cursor:
 
     __slots__ = (
         "consumed", "durable", "group", "lost", "on_lag", "patience", "progressed_at", "reader", "received",
-        "resend_at", "sent", "subscribed", "unacknowledged_since", "window",
+        "resend_at", "sent", "subscribed", "unacknowledged_since", "unasked", "window",
     )  # fmt: skip
 
     def __init__(
@@ -120,7 +122,7 @@ class Cursor:
         self.on_lag = on_lag
         self.window = window
         self.sent = self.received = self.consumed = self.durable = since
-        self.subscribed = False
+        self.subscribed = self.unasked = False
         self.lost = False  # has failed; removed once it confirms that
         self.patience = self.unacknowledged_since = 0.0
         self.resend_at: float | None = None
@@ -329,7 +331,7 @@ class StreamLog:
             cursor.patience = cursor.patience if cursor.subscribed else 0.0
             cursor.subscribed, cursor.consumed = True, since
         cursor.sent = cursor.received = since
-        cursor.resend_at = None
+        cursor.resend_at, cursor.unasked = None, False
         return cursor
 
     def unsubscribe(self, reader: Reader) -> bool:

@@ -115,6 +115,7 @@ class Roles:
                 component.sharers_limit = deployment.limits.get(component.operator, math.inf)
             if component.application == application and component.role is Role.ACTIVE:
                 self._expect_readers(component, deployment)
+                hosting.snapshots.greet(component, deployment.assignments[component.operator].follower, now)
                 self._open(component, deployment)
                 hosting.exchange.flush(component, now)
         if hosting.peer not in deployment.peers and not self._uses(application):

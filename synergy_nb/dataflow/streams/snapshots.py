@@ -25,7 +25,7 @@ from synergy_nb.dataflow.logic import error_reason
 from synergy_nb.dataflow.streams.component import Component
 from synergy_nb.dataflow.streams.copies import MOST_REQUESTED
 from synergy_nb.dataflow.streams.effects import Capture, Captured, Fact, FactKind
-from synergy_nb.dataflow.streams.frames import PieceReply, PieceRequest, State
+from synergy_nb.dataflow.streams.frames import Data, PieceReply, PieceRequest, State
 from synergy_nb.dataflow.streams.state_pieces import Archive
 from synergy_nb.dataflow.streams.values import COPY, Reader
 
@@ -94,6 +94,17 @@ class Snapshots:
                 progress.silent.setdefault(peer, at)
         progress.due = at if progress.due is None else min(at, progress.due)
         self._hosting.touch(component.application, component.operator)
+
+    def greet(self, component: Component, follower: str, now: float) -> None:
+        """Send a new follower the output and a snapshot at once: it requests them too, but that takes a round trip."""
+        cursor = component.log.cursors.get(Reader(component.application, component.operator, COPY, follower))
+        if cursor is None or cursor.subscribed or component.external or not component.feeds:
+            return
+        start = component.log.start
+        cursor.subscribed = cursor.unasked = True
+        cursor.sent = cursor.received = cursor.consumed = start
+        self._hosting.send(follower, Data(component.output, cursor.reader, start, (), True, unasked=True))
+        self.soon(component, now, hurry=True)
 
     def subscribed(self, component: Component, peer: str, anew: bool, now: float) -> None:
         """Handle the subscription of a copy; a copy without any state does not wait for others."""

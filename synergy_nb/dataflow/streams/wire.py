@@ -58,7 +58,7 @@ __all__ = ["decode", "encode"]
 
 _PREFIX: Final = struct.Struct("<BBII")
 _MAGIC: Final = 0x5F
-_VERSION: Final = 4
+_VERSION: Final = 5
 
 
 class _Chunk(msgspec.Struct, frozen=True, array_like=True, gc=False):
@@ -83,6 +83,7 @@ class _Data(msgspec.Struct, frozen=True, tag="data"):
     end: Point
     losses: tuple[Loss, ...]
     latest: int
+    unasked: bool
 
 
 class _Piece(msgspec.Struct, frozen=True, array_like=True, gc=False):
@@ -156,6 +157,7 @@ def parts(frame: Frame, *, near: bool = False) -> Iterator[bytes]:
                 end=frame.end,
                 losses=frame.losses,
                 latest=frame.latest,
+                unasked=frame.unasked,
             )
         case State():
             payloads = [piece.data for piece in frame.enclosed]
@@ -241,6 +243,7 @@ def decode(
                 header.end,
                 header.losses,
                 header.latest,
+                header.unasked,
             )
         case _State():
             enclosed = _pieces(header.enclosed, rest)
