@@ -12,7 +12,7 @@ import numpy as np
 import polars as pl
 import pytest
 
-from synergy_experiments.bench.hotspots import SPEED, arrivals, stretch
+from synergy_experiments.bench.hotspots import SPEED, arrivals, stretches
 from synergy_nb.assembly import PeerConfig
 from synergy_nb.control.driver_messages import DepartureLimits, PredictionsMade, SlackLost
 from synergy_nb.control.graph import ComponentGraph, Hop
@@ -184,7 +184,7 @@ def test_prediction_misses_less_than_reaction_on_recorded_requests(real_data: Pa
         counts = np.fromiter((float(line) for line in lines), dtype=np.float64)
     begin, until = 395_820, 40.0
     seconds = round(until * SPEED)
-    steady = arrivals(stretch(counts, seconds, 1.0), (40.0, 40.0)).tolist()
+    steady = arrivals(next(stretches(counts, seconds, 1.0)), (40.0, 40.0)).tolist()
     doubling = arrivals(counts[begin : begin + seconds], (40.0, 80.0)).tolist()
     times = {"one": steady, "two": doubling}
     modes = (HotSpotConfig(), HotSpotConfig(predict=False), HotSpotConfig(mode="off"))

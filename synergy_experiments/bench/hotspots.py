@@ -6,7 +6,8 @@ import gzip
 import tempfile
 import threading
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from itertools import islice
 from pathlib import Path
 from typing import Any, Final, NamedTuple
 
@@ -21,16 +22,17 @@ from synergy_nb.plan import Plan, source
 from synergy_nb.runtime.client.cluster import Application, Cluster
 from synergy_nb.traces import datasets
 
-__all__ = ["arrivals", "hotspots", "stretch"]
+__all__ = ["arrivals", "fits", "hotspots", "stretches"]
 
 Array = npt.NDArray[np.float64]
 
 DATASET: Final = "nasa-http-rate"
 SPEED: Final = 60  # seconds of the trace in a second
-COST: Final = 2.0e-3  # seconds of a tuple at the component that may move
-LIMIT: Final = 0.4  # seconds
-LOADS: Final = (0.6, 1.05)  # of the shared peer, in the first and the second half of a run
-STEADY: Final = 0.35  # of it the load of the application whose rate does not rise; each fits a peer of its own
+COST: Final = 10.0e-3  # seconds of a tuple at the component that may move
+LIMIT: Final = 0.5  # seconds
+LOADS: Final = (0.8, 1.2)  # of the shared peer, in the first and the second half of a run
+STEADY: Final = 0.4  # of it the load of the application whose rate does not rise
+BURST: Final = 2.0  # seconds; over no such time the rising application alone has more load than a peer can do
 PEERS: Final = 5
 ORIGIN, SHARED = "peer-1", "peer-2"
 AROUND: Final = 1.0  # seconds before a migration, and after it, of which delays count
@@ -60,30 +62,39 @@ def counts() -> tuple[Array, str]:
     return rng.poisson(np.minimum(busy, 50.0)).astype(np.float64), "generated bursts"
 
 
-def stretch(found: Array, seconds: int, ratio: float) -> Array:
-    """A stretch of a trace whose second half has about ``ratio`` times as many tuples as its first half.
+def stretches(found: Array, seconds: int, ratio: float) -> Iterator[Array]:
+    """Stretches of a trace whose second half has about ``ratio`` times as many tuples as their first, nearest first.
 
     Parameters
     ----------
     found
         Tuples of each second.
     seconds
-        Length of the stretch, seconds; those with fewer than two tuples a second do not count.
+        Length of a stretch, seconds; those with fewer than two tuples a second do not count, and none overlap.
     ratio
         Tuples of the second half for each of the first.
 
     Examples
     --------
-    >>> stretch(np.array([3.0, 3.0, 3.0, 3.0, 1.0, 1.0, 4.0, 4.0]), 4, 1.0).tolist()
-    [3.0, 3.0, 3.0, 3.0]
+    >>> trace = np.array([3.0, 3.0, 3.0, 3.0, 1.0, 1.0, 4.0, 4.0])
+    >>> [each.tolist() for each in stretches(trace, 4, 1.0)]
+    [[3.0, 3.0, 3.0, 3.0], [1.0, 1.0, 4.0, 4.0]]
     """
     total = np.concatenate([[0.0], np.cumsum(found)])
     half = seconds // 2
     begins = np.arange(len(found) - seconds + 1)
     first, second = total[begins + half] - total[begins], total[begins + 2 * half] - total[begins + half]
     off = np.where(first + second >= 2 * seconds, np.abs(second / np.maximum(first, 1.0) - ratio), np.inf)
-    begin = int(np.argmin(off))
-    return found[begin : begin + seconds]
+    while np.isfinite(off).any():
+        begin = int(np.argmin(off))
+        yield found[begin : begin + seconds]
+        off[max(begin - seconds + 1, 0) : begin + seconds] = np.inf
+
+
+def fits(times: Array, cost: float) -> bool:
+    """Whether tuples of so many seconds each never have more load than a peer can do, over :data:`BURST` seconds."""
+    within = np.searchsorted(times, times + BURST) - np.arange(len(times))
+    return bool((within * cost <= BURST).all())
 
 
 def arrivals(found: Array, rates: tuple[float, float], speed: float = SPEED) -> Array:
@@ -251,13 +262,15 @@ def hotspots(*, small: bool = False) -> dict[str, Any]:
     found, trace = counts()
     length = round(seconds * SPEED)
     first, second = ((load - STEADY) / COST for load in LOADS)
-    rising, steady = stretch(found, length, second / first), stretch(found, length, 1.0)
+    steady = arrivals(next(stretches(found, length, 1.0)), (STEADY / COST, STEADY / COST))
+    every = (arrivals(each, (first, second)) for each in stretches(found, length, second / first))
+    rising = islice((times for times in every if fits(times, COST)), repeats)
     runs: dict[str, list[_Run]] = {name: [] for name in POLICIES}
     with tempfile.TemporaryDirectory() as folder:
         paths = [Path(folder) / name for name in ("steady.parquet", "rising.parquet")]
-        _written(paths[0], arrivals(steady, (STEADY / COST, STEADY / COST)))
-        _written(paths[1], arrivals(rising, (first, second)))
-        for _ in range(repeats):
+        _written(paths[0], steady)
+        for times in rising:
+            _written(paths[1], times)
             for name, config in POLICIES.items():
                 runs[name].append(_run(paths, (STEADY / COST, first), config))
     policies = {}
@@ -265,22 +278,29 @@ def hotspots(*, small: bool = False) -> dict[str, Any]:
         earlier, later = ([delay for run in those for delay in getattr(run, each)] for each in ("before", "during"))
         policies[name] = {
             "missed": spread([run.missed / run.tuples for run in those], digits=5),
+            "missed_in_each": [round(run.missed / run.tuples, 5) for run in those],
+            "tuples": [run.tuples for run in those],
             "migrations": [run.migrations for run in those],
             "delay_p99_s": {"before": _p99(earlier), "during": _p99(later)},
         }
+    shares = {name: sum(run.missed for run in those) / sum(run.tuples for run in those) for name, those in runs.items()}
     state = _with_state(*(20_000, 1.0, 500.0, 1, 1.5) if small else (KEYS, FILLING, RATE, 6, EVERY))
     detail = {
         "way": f"two applications of {COST * 1000:g} ms a tuple and a limit of {LIMIT * 1000:g} ms share a peer of "
         f"{PEERS}; rates as in {trace} at {SPEED} times its speed, scaled so that the load of the peer is {LOADS[0]:g} "
-        f"in the first half of {seconds:g} s and {LOADS[1]:g} in the second; policies in turn; delays at the client, "
+        f"in the first half of {seconds:g} s and {LOADS[1]:g} in the second, in {repeats} stretches of it whose "
+        f"second half comes nearest to {second / first:g} times the requests of the first, where either application "
+        "alone fits a peer; policies in turn on the same tuples; delays at the client, "
         "in the second before a decision, and from then until a second after the migration. With a state: a join with "
         "so many tuples on one side moves to and fro between idle peers",
         "trace": trace,
         "policies": policies,
+        "missed": {name: round(shares[name], 5) for name in POLICIES},
+        "times_those_with_prediction": {
+            name: round(shares[name] / shares["prediction"], 2) if shares["prediction"] else None for name in POLICIES
+        },
         "with_state": state,
         "lost": state["lost"],
         "load": {"before": before, "after": machine_load()},
     }
-    missed = policies["prediction"]["missed"]
-    assert isinstance(missed, dict)
-    return measurement("hotspots", float(missed["median"]), "of all tuples", detail)
+    return measurement("hotspots", shares["prediction"], "of all tuples", detail)
