@@ -127,6 +127,37 @@ def test_a_wrong_measurement_makes_its_verdict_fail(claim: str, measured: list[P
     assert verdicts(claim, measured)[wrong] != "holds"
 
 
+@pytest.mark.parametrize(
+    ("claim", "measured", "name", "why"),
+    [
+        (
+            "P5",
+            points(0.1, delay=4.0),
+            "delay of results in time with prediction is below that without migration",
+            "the slowest results are missed and do not count: 10 % with 5 a peer, 40 % with 10 a peer",
+        ),
+        (
+            "P6",
+            [
+                point._replace(value=0.0) if "migrations" in point.metric and point.x == 5 else point
+                for point in points(0.1)
+            ],
+            "correlation of migrations with applications",
+            "with up to 5 a peer nothing moves",
+        ),
+    ],
+)
+def test_a_claim_that_is_not_reached_states_why_with_numbers(
+    claim: str, measured: list[Point], name: str, why: str
+) -> None:
+    (found,) = find([claim])
+    derive = found.derive or (lambda _: ())
+    checks = found.checks(Measured([[*measured, *derive(measured)]]), {})
+    (check,) = [each for each in checks if each.name == name]
+    assert check.verdict != "holds"
+    assert why in check.rule
+
+
 def test_policies_are_told_apart_by_the_interval_of_their_difference() -> None:
     """By equation 3.6 a quarter is missed, by reaction a half."""
     fewer, not_more = (

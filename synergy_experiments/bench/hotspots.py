@@ -278,7 +278,6 @@ def hotspots(*, small: bool = False) -> dict[str, Any]:
         earlier, later = ([delay for run in those for delay in getattr(run, each)] for each in ("before", "during"))
         policies[name] = {
             "missed": spread([run.missed / run.tuples for run in those], digits=5),
-            "missed_in_each": [round(run.missed / run.tuples, 5) for run in those],
             "tuples": [run.tuples for run in those],
             "migrations": [run.migrations for run in those],
             "delay_p99_s": {"before": _p99(earlier), "during": _p99(later)},

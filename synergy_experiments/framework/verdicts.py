@@ -112,7 +112,13 @@ def at_least(
 
 
 def near(
-    name: str, paper: float, ours: Estimate | float | None, tolerance: float, wider: float, unit: str = "%"
+    name: str,
+    paper: float,
+    ours: Estimate | float | None,
+    tolerance: float,
+    wider: float,
+    unit: str = "%",
+    why: str = "",
 ) -> Check:
     """Check that our estimate is near the paper's number, and known accurately.
 
@@ -127,6 +133,8 @@ def near(
         reach further than ``wider`` to either side of our estimate; a computed number has no interval.
     unit
         Unit in which numbers are shown.
+    why
+        Known reason of a difference; it is shown if the number is not within the tolerance.
 
     >>> near("share", 0.5, Estimate(0.52, 0.5, 0.54), 0.1, 0.2).verdict
     'holds'
@@ -143,11 +151,13 @@ def near(
         verdict = "undecided"
     else:
         verdict = "holds" if off <= tolerance else "holds in part" if off <= wider else "does not hold"
+    if why and verdict != "holds":
+        rule += f"; {why}"
     between = (found.low, found.high) if isinstance(ours, Estimate) else (None, None)
     return Check(name, paper, found.value, verdict, rule, *between)
 
 
-def at_all(name: str, paper: str, found: Iterable[tuple[object, bool | None]]) -> Check:
+def at_all(name: str, paper: str, found: Iterable[tuple[object, bool | None]], why: str = "") -> Check:
     """Check a statement about all points; the result names the points at which it is not true.
 
     Parameters
@@ -156,6 +166,8 @@ def at_all(name: str, paper: str, found: Iterable[tuple[object, bool | None]]) -
         Name of the comparison, and the statement.
     found
         Pairs of a point and whether the statement is true there; None if the interval does not decide it.
+    why
+        Known reason why the statement is not true everywhere; it is shown if that is so.
 
     >>> at_all("lowest", "Synergy lowest at every load", [(100, True), (200, True), (300, False)])[2:4]
     ('at 2 of 3; not at 300', 'holds in part')
@@ -180,6 +192,8 @@ def at_all(name: str, paper: str, found: Iterable[tuple[object, bool | None]]) -
         verdict = "holds in part"
     elif 2 * (right + len(unsure)) > len(points):
         verdict = "undecided"
+    if why and verdict != "holds":
+        rule += f"; {why}"
     return Check(name, paper, ours, verdict, rule)
 
 
