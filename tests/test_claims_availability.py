@@ -191,7 +191,9 @@ def test_gathering_takes_the_longest_round_trip_or_their_sum() -> None:
 
 @pytest.mark.slow
 def test_a1_synergy_is_near_the_optimum_and_above_partition() -> None:
-    result = reproduced("A1", repeat=2, degree=(2, 3), loads=(0.25,), samples=2000, small=4)
+    result = reproduced(
+        "A1", repeat=2, degree=(2, 3), loads=(0.25,), samples=2000, small=4, carried=(10.0,), streams=(100e3,)
+    )
     rows = {(row.x, row.algorithm, row.metric): row.value for row in result.rows}
     for degree in (2, 3):
         best, ours, parted = (rows[degree, name, "availability"] for name in ("optimum", "synergy", "partition"))

@@ -74,6 +74,8 @@ class Requests:
         Share of all processing capacity that the primaries of all applications use together.
     stream
         Rate of each stream, bytes/s.
+    access
+        Bandwidth of the uplink and of the downlink of each peer, bytes/s; 0 if they are not limited.
     delays
         Path of a matrix of measured round-trip times; empty for the transit-stub network of 1500 routers.
     equal
@@ -87,6 +89,7 @@ class Requests:
     degree: int = 2
     load: float = 0.25
     stream: float = 100e3
+    access: float = 0.0
     delays: str = ""
     equal: bool = True
     limits: bool = False
@@ -104,15 +107,19 @@ class World:
         Submitting peer to the query plan ξ.
     pinned
         Submitting peer to the peers of source and sink.
+    access
+        Bandwidth of the uplink and of the downlink of each peer, bytes/s.
     """
 
     topology: Topology
     plans: Mapping[str, Plan]
     pinned: Mapping[str, Mapping[str, str]]
+    access: float = math.inf
 
     def limits(self) -> Limits:
         """Return the resources of all peers and links."""
-        return Limits(self.topology.cores, self.topology.bandwidth)
+        access = dict.fromkeys(self.topology.peers, self.access) if self.access < math.inf else None
+        return Limits(self.topology.cores, self.topology.bandwidth, access, access)
 
 
 def application(components: int, load: float, stream: float, source_at: str, sink_at: str) -> Plan:
@@ -164,7 +171,7 @@ def world(given: Requests, seed: int) -> World:
         name: {each.id: each.at for each in plan.operators.values() if each.at is not None}
         for name, plan in plans.items()
     }
-    return World(topology, plans, pinned)
+    return World(topology, plans, pinned, given.access or math.inf)
 
 
 @lru_cache(maxsize=64)
@@ -282,7 +289,9 @@ class PlacementCost:
         for number, (address, cores) in enumerate(topology.cores.items()):
             own = seed * 1_000_003 + number
             config = PeerConfig(address, COMPONENTS, cores, seed=own, pings=4.0)
-            machine = Machine(bandwidth_from=partial(topology.bandwidth, to=address))
+            machine = Machine(
+                bandwidth_from=partial(topology.bandwidth, to=address), uplink=met.access, downlink=met.access
+            )
             self.peers[address] = each = SynergyPeer(address, config, machine)
             self.simulation.add(each.peer)
         rings = [each.pastry for each in self.peers.values()]
@@ -324,7 +333,12 @@ class PlacementCost:
         def bandwidth(sender: str, to: str) -> float:
             return self.peers[to].ledger.residual_bandwidth("", sender)
 
-        return Limits(cores, bandwidth)
+        if self.met.access == math.inf:
+            return Limits(cores, bandwidth)
+        uplinks = {address: each.ledger.residual_uplink for address, each in self.peers.items()}
+        downlinks = {address: each.ledger.residual_downlink("") for address, each in self.peers.items()}
+
+        return Limits(cores, bandwidth, uplinks, downlinks)
 
 
 def mean(values: list[float]) -> float:

@@ -5,6 +5,7 @@ Both drivers create their peers here, so the simulator tests the same peers that
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 
@@ -127,6 +128,9 @@ class Machine:
         Function that returns the addresses of other peers, the nearest first; None for neighbours in the overlay.
     supports
         Function that returns the reason why Spark cannot execute an operator; None for what the plan alone shows.
+    uplink, downlink
+        Bandwidth of all that the peer sends, and of all that it receives, bytes/s. The placement of replicas obeys
+        both; composition obeys the downlink.
     """
 
     bandwidth_from: Callable[[str], float] | None = None
@@ -136,6 +140,8 @@ class Machine:
     latency: Latency | None = None
     nearest: Callable[[], Sequence[str]] | None = None
     supports: SparkSupport | None = None
+    uplink: float = math.inf
+    downlink: float = math.inf
 
 
 class SynergyPeer:
@@ -189,6 +195,8 @@ class SynergyPeer:
             machine.bandwidth_from,
             promise_measured=config.promise_measured,
             enforce=composing.enforce,
+            uplink=machine.uplink,
+            downlink=machine.downlink,
         )
         self.pastry = Pastry(peer, self.latency)
         self.membership = Membership(peer, self.pastry, config.pings)

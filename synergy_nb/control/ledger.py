@@ -1,8 +1,10 @@
 """The resources of a peer: capacity, reservations and commitments.
 
 Only the :class:`Ledger` of a peer allocates and releases its processing capacity and the bandwidth of its incoming
-virtual links, so no resource is allocated twice. A *reservation* is transient and expires; a *commitment* lasts until
-its application ends (section 2.3.1, step 2).
+virtual links, of its uplink and of its downlink, so no resource is allocated twice. All that arrives over virtual links
+also passes the downlink. What leaves a peer is known to that peer where it chooses the readers, as in the placement of
+replicas (:meth:`Ledger.send`); uplink and downlink are infinite unless stated. A *reservation* is transient and
+expires; a *commitment* lasts until its application ends (section 2.3.1, step 2).
 """
 
 from __future__ import annotations
@@ -20,6 +22,9 @@ Link = tuple[str, str]
 """Upstream peer and upstream operator, whose stream arrives over the virtual link from that peer."""
 
 CORES: Final = ""  # key of the processing capacity; the key of a link is the address of the upstream peer
+UPLINK: Final = "\0uplink"  # no peer has such an address
+DOWNLINK: Final = "\0downlink"
+SENT: Final = "\0sent by "  # before an operator: what it sends to other peers; no id of an operator begins so
 
 
 class _Share:
@@ -70,6 +75,8 @@ class Ledger:
         Whether the measured bandwidth of a link is what may be promised, where there is one, instead of the configured.
     enforce
         Whether to refuse requests beyond the capacity; False only for baselines in experiments.
+    uplink, downlink
+        Bandwidth of all that the peer sends, and of all that it receives, bytes/s.
 
     Attributes
     ----------
@@ -102,12 +109,16 @@ class Ledger:
         *,
         promise_measured: bool = False,
         enforce: bool = True,
+        uplink: float = math.inf,
+        downlink: float = math.inf,
     ) -> None:
-        for field, value in (("cores", cores), ("bandwidth", bandwidth)):
+        for field, value in (("cores", cores), ("bandwidth", bandwidth), ("uplink", uplink), ("downlink", downlink)):
             if not value > 0:
                 raise ValueError(f"{field}: {value}; expected a positive number")
         self.cores = cores
         self.enforce = enforce
+        self.uplink = uplink
+        self.downlink = downlink
         self.promise_measured = promise_measured
         self.measured: dict[str, float] = {}
         self._floors: dict[str, float] = {}  # upstream peer to what was allocated when less than that was measured
@@ -121,8 +132,8 @@ class Ledger:
     # -- residual resources --------------------------------------------------------------------------------------
 
     def _capacity(self, resource: str) -> float:
-        if resource == CORES:
-            return self.cores
+        if resource in (CORES, UPLINK, DOWNLINK):
+            return {CORES: self.cores, UPLINK: self.uplink, DOWNLINK: self.downlink}[resource]
         measured = self.measured.get(resource) if self.promise_measured else None
         if measured is None:
             return self.bandwidth_from(resource)
@@ -194,8 +205,32 @@ class Ledger:
         return self._residual(request, CORES) + self._own(request, CORES)
 
     def residual_bandwidth(self, request: str, upstream: str) -> float:
-        """Residual bandwidth rb of the link from ``upstream`` for ``request``, in bytes/s, counted in the same way."""
-        return self._residual(request, upstream) + self._own(request, upstream)
+        """Residual bandwidth rb of the link from ``upstream`` for ``request``, in bytes/s, counted in the same way.
+
+        It is not more than the downlink has left.
+        """
+        return min(self._residual(request, upstream) + self._own(request, upstream), self.residual_downlink(request))
+
+    def residual_downlink(self, request: str) -> float:
+        """Residual bandwidth of the downlink for ``request``, bytes/s, counted in the same way."""
+        if self.downlink == math.inf:
+            return math.inf
+        return self._residual(request, DOWNLINK) + self._own(request, DOWNLINK)
+
+    @property
+    def residual_uplink(self) -> float:
+        """Residual bandwidth of the uplink, bytes/s."""
+        return math.inf if self.uplink == math.inf else self._residual("", UPLINK)
+
+    def send(self, request: str, operator: str, bandwidth: float) -> str:
+        """Commit what an operator at this peer sends to others, bytes/s; return "" or the reason of a refusal.
+
+        It replaces what was committed for the operator before. :meth:`drop` of the operator releases it.
+        """
+        if self.uplink == math.inf:
+            return ""
+        self.drop(request, f"{SENT}{operator}")
+        return self.commit(request, f"{SENT}{operator}", 0.0, {(UPLINK, operator): bandwidth})
 
     def _own(self, request: str, resource: str) -> float:
         """Amount of a resource that is committed to a request."""
@@ -218,8 +253,9 @@ class Ledger:
         claim[CORES, ""] = cores
         share.limit[CORES] = max(self._residual(request, CORES), 0.0)
         if upstream is not None:
-            claim[upstream] = bandwidth
-            share.limit[upstream[0]] = max(self._residual(request, upstream[0]), 0.0)
+            for link in (upstream, *([(DOWNLINK, "/".join(upstream))] if self.downlink < math.inf else [])):
+                claim[link] = bandwidth
+                share.limit[link[0]] = max(self._residual(request, link[0]), 0.0)
 
     def commit(self, request: str, operator: str, cores: float, links: Mapping[Link, float]) -> str:
         """Commit ``cores`` and ``links``; return an empty text, or the reason of a refusal.
@@ -256,6 +292,11 @@ class Ledger:
     ) -> str:
         share = self._shares[request]
         required: dict[str, float] = {CORES: cores}
+        if self.downlink < math.inf:
+            received = {
+                (DOWNLINK, f"{peer}/{name}"): amount for (peer, name), amount in links.items() if peer != UPLINK
+            }
+            links = {**links, **received}
         for (upstream, _), bandwidth in links.items():
             required[upstream] = required.get(upstream, 0.0) + bandwidth
         for resource, amount in required.items():
@@ -264,7 +305,8 @@ class Ledger:
                 self._tidy(request)
                 if resource == CORES:
                     return f"processing capacity: {amount:.4g} cores needed, {left:.4g} left"
-                return f"bandwidth from {resource}: {amount:.4g} bytes/s needed, {left:.4g} left"
+                what = {UPLINK: "the uplink", DOWNLINK: "the downlink"}.get(resource, f"bandwidth from {resource}")
+                return f"{what}: {amount:.4g} bytes/s needed, {left:.4g} left"
         claim = claims[operator] = {(CORES, ""): cores, **links}
         if claims is share.committed:
             self._count([claim], 1.0)
@@ -280,9 +322,10 @@ class Ledger:
         share = self._shares.get(request)
         if share is not None:
             share.reserved.pop(operator, None)
-            claim = share.committed.pop(operator, None)
-            if claim is not None:
-                self._count([claim], -1.0)
+            claims = (share.committed.pop(name, None) for name in (operator, f"{SENT}{operator}"))
+            held = [claim for claim in claims if claim is not None]
+            if held:
+                self._count(held, -1.0)
             self._tidy(request)
             self._changed()
 

@@ -198,6 +198,8 @@ def _possible(
     for primary in wanted:
         if limits is not None and not limits.fits(plan, operator, primary, primaries):
             continue
+        if limits is not None and not limits.sends(plan, operator, primary, count):
+            continue
         rest = [
             peer
             for peer in others(primary)

@@ -9,6 +9,8 @@ is, x. For each set s of peers that may fail together, f_s is 1 if some componen
                 Σ_c p_c x_cv ≤ rp_v                                 processing
                 Σ b_a x_au x_cv + Σ b_c x_cu r_cv ≤ rb_uv           streams and backups that cross a link,
                                                                     where r_cv = Σ_{g with v} u_cg
+                Σ b_a x_av (1 - x_cv) + Σ (ϱ - 1) b_c x_cv ≤ ru_v   what leaves a peer by its uplink
+                Σ b_a x_cv (1 - x_av) + Σ b_c (r_cv - x_cv) ≤ rd_v  what comes to it by its downlink
 
 Products of two variables become variables of their own, on those links only that can be full. With a variable for each
 peer of a component rather than for each group the programme is smaller, and far slower to solve: its relaxation says
@@ -21,6 +23,7 @@ the whole one is solved.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator, Mapping, Sequence
 from itertools import combinations, permutations
 from typing import Final, NamedTuple
@@ -134,6 +137,7 @@ class _Programme:
 
     def share(self, degree: int) -> None:
         """Let all components be on one group of peers."""
+        self._uplinks_and_downlinks(degree)
         chosen = {peer: self._variable() for peer in self.peers}
         self._row([(variable, 1.0) for variable in chosen.values()], degree, degree)
         for (_, peer), variable in self.replica.items():
@@ -144,6 +148,7 @@ class _Programme:
         groups = [frozenset(group) for group in combinations(self.peers, degree)]
         if len(groups) > MOST_GROUPS:
             raise ValueError(f"peers: {len(groups)} groups of {degree}; expected at most {MOST_GROUPS}")
+        self._uplinks_and_downlinks(degree)
         at = {(name, group): self._variable() for name in self.components for group in groups}
         for name in self.components:
             self._row([(at[name, group], 1.0) for group in groups], 1.0, 1.0)
@@ -177,7 +182,7 @@ class _Programme:
         streams = list(self._streams())
         most = sum(self.plan.bandwidth(up) for up, _ in streams) + sum(map(self.plan.bandwidth, self.components))
         for sender, to in permutations(places, 2):
-            left = self.limits.left(sender, to)
+            left = self.limits.left_on_link(sender, to)
             if left >= most:
                 continue  # whatever is placed fits
             terms: list[Term] = []
@@ -188,6 +193,41 @@ class _Programme:
                 terms += self._both(self._at(name, sender), backed_up, self.plan.bandwidth(name))
             fixed = sum(amount for variable, amount in terms if variable < 0)
             self._row([term for term in terms if term[0] >= 0], -np.inf, left - fixed)
+
+    def _uplinks_and_downlinks(self, degree: int) -> None:
+        """Limit what leaves and reaches each peer; a stream between two operators of one peer does neither."""
+        for peer in dict.fromkeys([*self.peers, *self.pinned.values()]):
+            up, down = self.limits.uplinks.get(peer, math.inf), self.limits.downlinks.get(peer, math.inf)
+            if up == down == math.inf:
+                continue
+            leaving: list[Term] = []
+            coming: list[Term] = []
+            for upstream, name in self._streams():
+                sender, reader = self._at(upstream, peer), self._at(name, peer)
+                amount = self.plan.bandwidth(upstream)
+                within = self._together(sender, reader)
+                leaving += [(each, sign * amount) for each, sign in ((sender, 1.0), (within, -1.0)) if each is not None]
+                coming += [(each, sign * amount) for each, sign in ((reader, 1.0), (within, -1.0)) if each is not None]
+            for name in self.components:
+                if (name, peer) in self.primary:
+                    primary, amount = self.primary[name, peer], self.plan.bandwidth(name)
+                    leaving.append((primary, (degree - 1) * amount))
+                    coming += [(self.replica[name, peer], amount), (primary, -amount)]
+            for terms, most in ((leaving, up), (coming, down)):
+                if most < math.inf:
+                    fixed = sum(amount for variable, amount in terms if variable < 0)
+                    self._row([term for term in terms if term[0] >= 0], -np.inf, most - fixed)
+
+    def _together(self, one: int | None, other: int | None) -> int | None:
+        """A variable that can be 1 only where two others are; one of them where the other one is sure."""
+        if one is None or other is None:
+            return None
+        if one < 0 or other < 0:
+            return max(one, other)
+        both = self._variable(whole=False)
+        for each in (one, other):
+            self._row([(both, 1.0), (each, -1.0)], -np.inf, 0.0)
+        return both
 
     def _streams(self) -> Iterator[tuple[str, str]]:
         for name in self.plan.operators:

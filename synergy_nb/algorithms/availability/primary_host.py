@@ -206,6 +206,15 @@ class PrimaryHost(Protocol):
             lists += [(plan.bandwidth(other), received[other].candidates) for other in plan.upstream(name)[1:]]
             yield from self._request(hop, name, agreed(lists, hop.used, self._single(hop, name)), links)
             yield from self._decide(hop, name)
+        self._settle_uplink(hop)
+
+    def _settle_uplink(self, hop: _HopState) -> None:
+        """Release what was allocated to streams of this hop's operator that stay at this peer."""
+        name, plan, own = hop.operator, hop.plan, self.peer.address
+        if name:
+            leaving = sum(hop.graph.peers.get(each) != own for each in plan.downstream(name))
+            leaving += len(hop.graph.backups.get(name, ()))
+            self.link_survey.ledger.send(hop.task.request, name, plan.bandwidth(name) * leaving)
 
     # -- steps 1 to 4 --------------------------------------------------------------------------------------------------
 

@@ -172,6 +172,11 @@ class ReplicaHost(Protocol):
             refusal = self.ledger.reserve_additional(
                 request, operator, plan.load(operator), self._read_from(plan, message)
             )
+        if not refusal:
+            streams = len(plan.downstream(operator)) + (task.degree - 1 if operator in components_of(plan) else 0)
+            refusal = self.ledger.send(request, operator, plan.bandwidth(operator) * streams)
+            if refusal:
+                self.ledger.drop(request, operator)
         if refusal:
             self.peer.record(ReplicaDenied, request, operator=operator, role=PRIMARY, reason=refusal)
             self._tidy(request)
