@@ -29,7 +29,7 @@ from synergy_nb.explore.explorer import Choice, Drawn, Explorer, Range
 from synergy_nb.explore.feasible_sets import GRID, feasible_set
 from synergy_nb.explore.replica_placements import ALGORITHMS, placements
 from synergy_nb.explore.reported_loads import random_loads, report_loads
-from synergy_nb.models.queueing import mm1
+from synergy_nb.models.queueing import execution_time
 
 EXPLORERS: dict[str, Callable[[], Explorer]] = {
     "feasible_set": explore.feasible_set,
@@ -147,7 +147,7 @@ def test_a_number_of_peers_out_of_range_is_refused(wrong: dict[str, int]) -> Non
 
 def test_without_bursts_the_queue_is_mm1() -> None:
     found = bursts(load=0.5, factor=1.0, period=8.0, tau=0.02)
-    exact = mm1(0.5 / 0.02, 0.02).time
+    exact = execution_time(0.02, 0.5)
     assert found.by_mean == pytest.approx(exact)
     assert found.by_signature == pytest.approx([exact, exact])
     assert float(np.nanmean(found.measured)) == pytest.approx(exact, rel=0.05)

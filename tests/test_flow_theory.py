@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from synergy_nb.models.queueing import Work, jackson, md1, mg1, mm1, pooled, tandem_tail, tandem_time, time_quantile
+from synergy_nb.models.queueing import execution_time, tandem_tail, waiting_time
 from synergy_nb.simulator.flow import Flow
 from synergy_nb.simulator.flow_applications import Application, Arrivals, Component, Service
 from synergy_nb.simulator.kernel import Uniform
@@ -42,13 +42,13 @@ def agrees(found: Sequence[float], theory: float, within: float) -> None:
 def test_simulated_queues_agree_with_the_formulas_of_mm1(load: float) -> None:
     rate, tau = load / 0.1, 0.1
     flow = replicated(lambda n: chain(f"a{n}", rate, Component(f"v{n}", Service.exponential(tau))), 400, 12_000)
-    theory = mm1(rate, tau)
+    mean = execution_time(tau, load)  # the time is exponential
     names = [f"a{n}" for n in range(REPLICATES)]
-    agrees([flow.delays(name).mean for name in names], theory.time, 0.06)
-    agrees([flow.executed(name, "c0").waiting for name in names], theory.waiting, 0.1)
+    agrees([flow.delays(name).mean for name in names], mean, 0.06)
+    agrees([flow.executed(name, "c0").waiting for name in names], waiting_time(tau, load), 0.1)
     agrees([flow.load(f"v{n}") for n in range(REPLICATES)], load, 0.01)
-    agrees([flow.quantile(name, 0.95) for name in names], time_quantile(rate, tau, 0.95), 0.1)
-    agrees([flow.delays(name).deviation for name in names], theory.time, 0.1)  # the time is exponential
+    agrees([flow.quantile(name, 0.95) for name in names], -mean * math.log(0.05), 0.1)
+    agrees([flow.delays(name).deviation for name in names], mean, 0.1)
 
 
 def test_simulated_queues_agree_with_the_formulas_of_md1_and_mg1() -> None:
@@ -59,18 +59,20 @@ def test_simulated_queues_agree_with_the_formulas_of_md1_and_mg1() -> None:
     shifted = [Service.drawn(np.roll(times, number * 1_000)) for number in range(REPLICATES)]
     constant = [Service.constant(tau)] * REPLICATES
 
-    for services, theory in ((constant, md1(rate, tau)), (shifted, mg1(rate, float(times.mean()), scv))):
+    mean = float(times.mean())
+    for services, theory in (
+        (constant, waiting_time(tau, rate * tau, 0.0)),
+        (shifted, waiting_time(mean, rate * mean, scv)),
+    ):
 
         def make(number: int, services: Sequence[Service] = services) -> Application:
             return chain(f"a{number}", rate, Component(f"v{number}", services[number]))
 
         flow = replicated(make, 200, 1000)
-        agrees([flow.executed(f"a{n}", "c0").waiting for n in range(REPLICATES)], theory.waiting, 0.2)
+        agrees([flow.executed(f"a{n}", "c0").waiting for n in range(REPLICATES)], theory, 0.2)
 
 
 def test_a_peer_that_executes_unequal_components_makes_them_wait_equally() -> None:
-    works = [Work(20.0, 0.005), Work(4.0, 0.12)]
-
     def make(number: int) -> Application:
         peer = f"v{number}"
         parts = {"f": OUTSIDE, "g": OUTSIDE}
@@ -79,8 +81,9 @@ def test_a_peer_that_executes_unequal_components_makes_them_wait_equally() -> No
         return Application(f"a{number}", parts, {"f": Arrivals.poisson(20.0), "g": Arrivals.poisson(4.0)})
 
     flow = replicated(make, 100, 3000)
-    both = pooled(works)
-    theory = mg1(both.rate, both.tau, both.scv).waiting
+    load = 20.0 * 0.005 + 4.0 * 0.12
+    second = (20.0 * 2 * 0.005**2 + 4.0 * 2 * 0.12**2) / 24.0  # moment of the time of a tuple drawn from both
+    theory = waiting_time(load / 24.0, load, second * (24.0 / load) ** 2 - 1.0)
     for operator in ("quick", "slow"):
         agrees([flow.executed(f"a{n}", operator).waiting for n in range(REPLICATES)], theory, 0.1)
 
@@ -94,7 +97,11 @@ def test_simulated_queues_agree_with_the_formulas_of_queues_in_tandem() -> None:
         100,
         4000,
     )
-    agrees([flow.delays(f"a{n}").mean for n in range(REPLICATES)], tandem_time(rate, taus), 0.05)
+    agrees(
+        [flow.delays(f"a{n}").mean for n in range(REPLICATES)],
+        sum(execution_time(tau, rate * tau) for tau in taus),
+        0.05,
+    )
     agrees([flow.delays(f"a{n}").miss_rate for n in range(REPLICATES)], tandem_tail(rate, taus, 1.0), 0.1)
 
 
@@ -123,12 +130,13 @@ def test_simulated_queues_agree_with_the_formulas_of_a_jackson_network() -> None
     routing = np.zeros((3, 3))
     routing[0, 1] = routing[0, 2] = gamma / 3 / visits
     routing[1, 0] = routing[2, 0] = 1.0
-    theory = jackson([gamma, 0.0, 0.0], routing, taus)
-    assert theory.rate == pytest.approx([visits, gamma / 3, gamma / 3])
-    agrees([flow.delays(f"a{n}").mean for n in range(REPLICATES)], theory.passage, 0.05)
+    rates = np.linalg.solve(np.eye(3) - routing.T, [gamma, 0.0, 0.0])  # each queue is as an M/M/1 queue with its rate
+    assert rates == pytest.approx([visits, gamma / 3, gamma / 3])
+    times = [execution_time(tau, float(rate) * tau) for tau, rate in zip(taus, rates, strict=True)]
+    agrees([flow.delays(f"a{n}").mean for n in range(REPLICATES)], float(rates @ times) / gamma, 0.05)
     for place, operator in enumerate(("straight", "a2", "b2")):
-        agrees([flow.executed(f"a{n}", operator).time for n in range(REPLICATES)], float(theory.time[place]), 0.05)
-        agrees([flow.load(f"v{n}/{place}") for n in range(REPLICATES)], float(theory.load[place]), 0.02)
+        agrees([flow.executed(f"a{n}", operator).time for n in range(REPLICATES)], times[place], 0.05)
+        agrees([flow.load(f"v{n}/{place}") for n in range(REPLICATES)], float(rates[place]) * taus[place], 0.02)
 
 
 def test_a_link_of_finite_bandwidth_is_a_queue_too() -> None:
@@ -139,6 +147,5 @@ def test_a_link_of_finite_bandwidth_is_a_queue_too() -> None:
         return chain(f"a{number}", 80.0, Component(f"u{number}", size=100.0), Component(f"v{number}"))
 
     flow = replicated(make, 50, 400, network=network, bandwidth=lambda *_: 10_000.0)
-    theory = md1(80.0, 100.0 / 10_000.0)
-    agrees([flow.delays(f"a{n}").mean for n in range(REPLICATES)], 0.03 + theory.time, 0.05)
+    agrees([flow.delays(f"a{n}").mean for n in range(REPLICATES)], 0.03 + 0.01 + waiting_time(0.01, 0.8, 0.0), 0.05)
     agrees([flow.load(f"u{n}", f"v{n}") for n in range(REPLICATES)], 0.8, 0.01)

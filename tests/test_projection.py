@@ -18,7 +18,7 @@ from scipy.linalg import expm
 
 from synergy_nb.models.projection import LOADS, Application, Local, Profiled, ProjectionConfig, impacts, refused
 from synergy_nb.models.projectors import PROJECTORS, Traffic, execution, kernel, sojourn_times, through
-from synergy_nb.models.queueing import Work, gg1, mm1, pooled, waiting_time
+from synergy_nb.models.queueing import execution_time, waiting_time
 from synergy_nb.models.signatures import Pattern, Segment, aggregate
 
 Array = npt.NDArray[np.float64]
@@ -461,15 +461,16 @@ def test_a_projection_of_20_components_takes_microseconds() -> None:
 def test_projectors_are_the_formulas_of_queues() -> None:
     rate, tau = 6.0, 0.1
     alone = Traffic.of(rate * tau, tau, 0.5, 3.0)
-    assert execution("mm1", tau, alone) == pytest.approx(mm1(rate, tau).time)
-    assert execution("gg1", tau, alone) == pytest.approx(gg1(rate, tau, 3.0, 0.5).time)
+    assert execution("mm1", tau, alone) == pytest.approx(execution_time(tau, rate * tau))
+    assert execution("gg1", tau, alone) == pytest.approx(tau + waiting_time(tau, rate * tau, 0.5, 3.0))
     assert execution("transient", tau, alone) == execution("gg1", tau, alone)
-    works = [Work(20.0, 0.005, 0.0), Work(4.0, 0.12, 2.0), Work(1.0, 0.02)]
-    together = Traffic.together([Traffic.of(each.load, each.tau, each.scv) for each in works])
-    one = pooled(works)
+    works = [(20.0, 0.005, 0.0), (4.0, 0.12, 2.0), (1.0, 0.02, 1.0)]  # tuples/s, processing time and its c²
+    together = Traffic.together([Traffic.of(rate * tau, tau, scv) for rate, tau, scv in works])
+    load = sum(rate * tau for rate, tau, _ in works)
+    second = sum(rate * tau**2 * (1.0 + scv) for rate, tau, scv in works) / 25.0
     for projector in ("mg1", "gg1"):
         found = execution(projector, 0.005, together)
-        assert found == pytest.approx(0.005 + waiting_time(one.tau, one.load, one.scv))
+        assert found == pytest.approx(0.005 + waiting_time(load / 25.0, load, second * (25.0 / load) ** 2 - 1.0))
     with pytest.raises(ValueError, match="projector: 'mm3'; expected mm1, mg1, gg1, transient"):
         sojourn_times("mm3", together)
     with pytest.raises(ValueError, match="expected one for each of 2 segments"):

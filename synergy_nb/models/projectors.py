@@ -17,10 +17,9 @@ projector      time at load p               parameters
                                             empty. Without segments, as ``gg1``
 =============  ===========================  ===========================================================================
 
-Superposed streams are weighted by work rather than by tuples (Whitt's average,
-:func:`synergy_nb.models.queueing.superposed`): variances of independent work add up, W = Σ λ τ² (c_a² + c_s²) / 2 / (1
-- p). It is Kingman's formula for one stream and Pollaczek's and Khinchine's for Poisson ones; and one more stream never
-lowers it, as it may lower the average c_a².
+Superposed streams are weighted by work rather than by tuples (as in Whitt's average): variances of independent work add
+up, W = Σ λ τ² (c_a² + c_s²) / 2 / (1 - p). It is Kingman's formula for one stream and Pollaczek's and Khinchine's for
+Poisson ones; and one more stream never lowers it, as it may lower the average c_a².
 
 The transient projector follows the unfinished work of the peer through the segments by the pointwise stationary fluid
 flow approximation [1]_. Work arrives at p seconds per second and is done while the server is busy; the probability that

@@ -17,10 +17,10 @@ several paths downstream       the least slack over them: "identify a hot-spot i
                                path counts as in equation 2.8. Each sink has its own limit
 active replicas                the first of them counts, as their readers wait for none of the others: among the
                                readers of a component the replica that leaves most, among its producers the fastest
-several paths upstream         the time of the tuple that made the component give its output (:func:`elapsed` along the
+several paths upstream         the time of the tuple that made the component give its output (t_e + t_c along the
                                path that this tuple took): what a sink measures as the delay
 t̂_c of the last component      0: the last component of a path is its sink, where the delay is measured
-windows                        :func:`execution_times` leaves out how long a tuple waits for its window to close: a
+windows                        t_e leaves out how long a tuple waits for its window to close: a
                                window of 20 minutes would exceed any limit
 "persistently fails"           :class:`Persistence`: at least 5 tuples in a row, over at least 1 s. A single late tuple
                                is no hot spot; at low rates 5 tuples alone would take too long to tell
@@ -54,15 +54,14 @@ Figure 3.2, where component C is overloaded:
 from __future__ import annotations
 
 import math
-from collections.abc import Hashable, Mapping, Sequence
-from itertools import pairwise
+from collections.abc import Hashable, Mapping
 from types import MappingProxyType
 from typing import Final, Generic, TypeVar
 
 import numpy as np
 import numpy.typing as npt
 
-__all__ = ["Persistence", "PredictedPaths", "elapsed", "execution_times"]
+__all__ = ["Persistence", "PredictedPaths"]
 
 TUPLES: Final = 5  # number of consecutive tuples without slack that make a hot spot
 SECONDS: Final = 1.0  # least time from the first of them to the last
@@ -229,60 +228,6 @@ class PredictedPaths(Generic[Component]):
         """
         found = [(each, self.times[each] - profiled[each]) for each in self.through(component)]
         return sorted(found, key=lambda pair: -pair[1])
-
-
-def elapsed(
-    path: Sequence[Component],
-    executed: Mapping[Component, npt.ArrayLike],
-    communicated: Mapping[tuple[Component, Component], npt.ArrayLike],
-) -> Array:
-    """Measured time of tuples from their birth to their arrival at the last component of a path, seconds.
-
-    On synchronised clocks this is the time of arrival minus the time of birth.
-
-    Parameters
-    ----------
-    path
-        Components on the tuples' path, source first.
-    executed
-        Component to the measured execution time t_e of each tuple, seconds; the last component's is not needed.
-    communicated
-        (producer, consumer) to the measured communication time t_c of each tuple, seconds.
-
-    Examples
-    --------
-    >>> elapsed(["A", "B"], {"A": [0.020, 0.022]}, {("A", "B"): [0.060, 0.064]}).tolist()
-    [0.08, 0.086]
-    """
-    total: Array = np.zeros(())
-    for producer, consumer in pairwise(path):
-        total = total + np.asarray(executed[producer], dtype=np.float64)
-        total = total + np.asarray(communicated[producer, consumer], dtype=np.float64)
-    return total
-
-
-def execution_times(arrived: npt.ArrayLike, departed: npt.ArrayLike, complete: npt.ArrayLike | None = None) -> Array:
-    """Execution times t_e of tuples at a component: queueing and processing, without waiting for windows to close.
-
-    Parameters
-    ----------
-    arrived, departed
-        Times of arrival and departure, seconds.
-    complete
-        Arrival time of the input that completed the window, for a result of a window. None where the component has no
-        windows.
-
-    Examples
-    --------
-    A window is open for 20 minutes, and its result departs 30 ms after it was complete:
-
-    >>> execution_times([0.0], [1200.030], [1200.0]).round(3).tolist()
-    [0.03]
-    """
-    since = np.asarray(arrived, dtype=np.float64)
-    if complete is not None:
-        since = np.maximum(since, np.asarray(complete, dtype=np.float64))
-    return np.asarray(np.asarray(departed, dtype=np.float64) - since)
 
 
 class Persistence:
