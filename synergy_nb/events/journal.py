@@ -7,7 +7,6 @@ simulated runs in the same form.
 
 from __future__ import annotations
 
-import json
 from collections import deque
 from collections.abc import Iterator
 from itertools import chain
@@ -15,7 +14,7 @@ from typing import Any, Final, NamedTuple, TypeVar, overload
 
 import msgspec
 
-from synergy_nb.events import BASE, Event, declared, decode_events, encode_events
+from synergy_nb.events import Event, decode_events, encode_events
 
 __all__ = ["Journal"]
 
@@ -131,27 +130,3 @@ class Journal:
             for event in chain(chain.from_iterable(pages), self._events)
             if subject in event.subjects and event.sequence >= first and isinstance(event, kind)
         ]
-
-    def to_json_lines(self) -> str:
-        """Write the journal as JSON, one object per line."""
-        return "".join(json.dumps(_plain(event), sort_keys=True) + "\n" for event in self)
-
-    @classmethod
-    def from_json_lines(cls, text: str, capacity: int = 100_000) -> Journal:
-        """Read the text of :meth:`to_json_lines`; events get new sequence numbers."""
-        journal = cls(capacity)
-        kinds = {str(kind.__struct_config__.tag): kind for kind in declared()}
-        for line in text.splitlines():
-            if line.strip():
-                row = json.loads(line)
-                kind = kinds[row.pop("kind")]
-                fields = {**row.pop("detail"), **row}
-                array = [kind.__struct_config__.tag, *(fields[name] for name in kind.__struct_fields__)]
-                journal.append(msgspec.convert(array, kind))
-        return journal
-
-
-def _plain(event: Event) -> dict[str, Any]:
-    """Convert an event to plain values."""
-    shared = {name: getattr(event, name) for name in BASE}
-    return {"kind": event.kind, **shared, "detail": msgspec.to_builtins(event.detail)}

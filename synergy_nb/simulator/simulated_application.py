@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-import html
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, Final
 
 import polars as pl
@@ -18,9 +17,9 @@ from synergy_nb.events.table import Events
 from synergy_nb.plan import Plan
 from synergy_nb.plan.stream_sharing import endless_sources
 from synergy_nb.plan.units import duration
+from synergy_nb.reporting.application_display import application_rows, rows_as_html, rows_as_text
 from synergy_nb.reporting.cluster_errors import ClusterError
 from synergy_nb.reporting.explanation import Explanation
-from synergy_nb.reporting.formatting import amount, rate
 from synergy_nb.reporting.formatting import seconds as span
 
 if TYPE_CHECKING:
@@ -241,28 +240,11 @@ class SimulatedApplication:
     # -- displays ----------------------------------------------------------------------------------------------------
 
     def _summary(self) -> list[tuple[str, str]]:
-        rows = [("status", f"{self.status}: {self.reason}" if self.reason else self.status)]
-        for sink in self.plan.sinks:
-            record: Mapping[str, Any] = self.qos(sink)
-            if record.get("delay_p50_s") is None:
-                continue
-            limit = "no limit" if record["limit_s"] is None else f"limit {span(record['limit_s'])}"
-            delay = f"p50 {span(record['delay_p50_s'])}, p99 {span(record['delay_p99_s'])} ({limit})"
-            rows.append((f"delay at {sink}", delay))
-            rows.append((f"tuples at {sink}", f"{amount(record['tuples'])}, {rate(record['tuples_per_s'])}"))
-        rows.append(("runs on", ", ".join(f"{name}@{peer}" for name, peer in self.graph.items()) or "-"))
-        if self.backups:
-            copies = (f"{name}@{peer}" for name, peers in self.backups.items() for peer in peers)
-            rows.append(("backups", ", ".join(copies) or "none is left"))
-        return rows
+        qos = {sink: self.qos(sink) for sink in self.plan.sinks}
+        return [*application_rows(self.plan, self.status, self.reason, qos, self.graph, self.backups)]
 
     def __repr__(self) -> str:
-        return "\n".join([f"Simulated application {self.id}", *(f"  {name}: {text}" for name, text in self._summary())])
+        return rows_as_text(f"Simulated application {self.id}", self._summary())
 
     def _repr_html_(self) -> str:
-        rows = "".join(
-            f"<tr><th style='text-align: left'>{html.escape(name)}</th>"
-            f"<td style='text-align: left'>{html.escape(text)}</td></tr>"
-            for name, text in self._summary()
-        )
-        return f"<table><caption>Simulated application {html.escape(self.id)}</caption>{rows}</table>"
+        return rows_as_html(f"Simulated application {self.id}", self._summary())

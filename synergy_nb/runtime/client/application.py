@@ -2,16 +2,14 @@
 
 from __future__ import annotations
 
-import html
-import operator
-from collections.abc import Callable, Coroutine, Iterator, Mapping
+from collections.abc import Coroutine, Iterator
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import polars as pl
 
 from synergy_nb.events.application_states import ENDED
-from synergy_nb.plan import Plan, QoS
-from synergy_nb.reporting.formatting import amount, rate
+from synergy_nb.plan import Plan
+from synergy_nb.reporting.application_display import application_rows, rows_as_html, rows_as_text
 from synergy_nb.reporting.formatting import seconds as duration
 from synergy_nb.runtime.client.async_application import AsyncApplication
 from synergy_nb.runtime.client.synchronous import Synchronous, iterated, synchronous
@@ -106,45 +104,13 @@ class Application(Synchronous[AsyncApplication]):
     def _summary(self) -> list[tuple[str, str]]:
         state = self._state
         reason = self._asynchronous.cluster.readable(state.reason)
-        rows = [("status", f"{state.status}: {reason}" if reason else state.status)]
-        rows.append(("set up in", duration(state.setup)))
-        for sink, record in state.qos.items():
-            dropped = ", ".join(f"{number:,} at {name}" for name, number in (record.get("dropped") or {}).items())
-            rows.extend([("dropped", f"{dropped}, as their deadline had passed")] if dropped else [])
-            if record["delay_p50_s"] is None:
-                continue
-            limit = "no limit" if record["limit_s"] is None else f"limit {duration(record['limit_s'])}"
-            delay = f"p50 {duration(record['delay_p50_s'])}, p99 {duration(record['delay_p99_s'])} ({limit})"
-            rows.append((f"delay at {sink}", delay))
-            rows.append((f"tuples at {sink}", f"{amount(record['tuples'])}, {rate(record['tuples_per_s'])}"))
-            rows.extend(_outcomes(self.plan.qos, record))
-        rows.extend((f"late at {name}", f"{late} rows dropped") for name, late in state.late.items())
-        rows.append(("runs on", ", ".join(f"{name}@{peer}" for name, peer in self.graph.items())))
-        if self.backups:
-            copies = (f"{name}@{peer}" for name, peers in self.backups.items() for peer in peers)
-            rows.append(("backups", ", ".join(copies) or "none is left"))
-        rows.extend(("notice", notice) for notice in self.notices)
-        return rows
+        rows = [*application_rows(self.plan, state.status, reason, state.qos, self.graph, self.backups)]
+        rows.insert(1, ("set up in", duration(state.setup)))
+        rows += [(f"late at {name}", f"{late} rows dropped") for name, late in state.late.items()]
+        return [*rows, *(("notice", notice) for notice in self.notices)]
 
     def __repr__(self) -> str:
-        return "\n".join([f"Application {self.id}", *(f"  {name}: {text}" for name, text in self._summary())])
+        return rows_as_text(f"Application {self.id}", self._summary())
 
     def _repr_html_(self) -> str:
-        rows = "".join(
-            f"<tr><th style='text-align: left'>{html.escape(name)}</th>"
-            f"<td style='text-align: left'>{html.escape(text)}</td></tr>"
-            for name, text in self._summary()
-        )
-        return f"<table><caption>Application {html.escape(self.id)}</caption>{rows}</table>"
-
-
-def _outcomes(qos: QoS, record: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
-    """Yield each requested limit with the measurement at a sink, and whether the limit is met."""
-    rows: list[tuple[str, float | None, float | None, Callable[[float, float], bool]]] = [
-        ("misses", qos.miss_rate, record["miss_rate"], operator.le),
-        ("bytes/s", qos.throughput, record["bytes_per_s"], operator.ge),
-        ("tuples/s", qos.throughput_tuples, record["tuples_per_s"], operator.ge),
-    ]
-    for name, limit, found, met in rows:
-        if limit is not None and found is not None:
-            yield name, f"{found:.4g}, limit {limit:.4g}: {'met' if met(found, limit) else 'missed'}"
+        return rows_as_html(f"Application {self.id}", self._summary())
