@@ -207,7 +207,7 @@ def batch(values: Sequence[tuple[int, str]]) -> Batch:
 def logic(inputs: int) -> MergedLogic:
     stream = source("python", name="n", columns={"name": "str"}, id="n").filter("name <> ''", id="f")
     plan = stream.sink("out")
-    return MergedLogic(create(plan.operators["f"], plan), [0] * inputs)
+    return MergedLogic(create(plan.operators["f"], plan), dict.fromkeys(range(inputs), 0))
 
 
 def emitted(merged: MergedLogic, port: int, item: Item) -> list[Any]:
@@ -219,7 +219,7 @@ def test_the_promise_of_a_stream_that_joins_loses_nothing() -> None:
     merged = logic(1)
     assert emitted(merged, 0, batch([(0, "B")])) == [["B"]]
     assert emitted(merged, 0, Punctuation(1, 1, 0.0)) == [1]
-    merged.set_ports([0, 0])  # its producer has sent (1, B) before, and says so: it is complete from 2 on
+    merged.set_ports({0: 0, 1: 0})  # its producer has sent (1, B) before, and says so: it is complete from 2 on
     assert emitted(merged, 1, Punctuation(2, 0, 0.0)) == []
     assert emitted(merged, 1, batch([(2, "C")])) == [["C"]]
     assert emitted(merged, 1, Punctuation(3, 1, 0.0)) == []  # the promise is withheld

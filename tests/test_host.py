@@ -107,7 +107,7 @@ def test_a_slow_reader_slows_the_source_and_nothing_is_lost() -> None:
         assert len(taken) < 60, "three windows of two or three batches, and what is under way"
         for one in pair.net.values():
             for component in one.hosting.components.values():
-                assert all(port.queued <= 20_000 for port in component.ports)
+                assert all(port.queued <= 20_000 for port in component.ports.values())
         assert numbers(await pair.results("a", "app", max_bytes=1)) == list(range(50_000))
         assert len(taken) == 1000
 

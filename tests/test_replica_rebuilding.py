@@ -192,6 +192,24 @@ def test_where_no_peer_is_left_the_journal_says_so_once_and_it_is_tried_ever_mor
     run.ends()
 
 
+@pytest.mark.slow
+def test_a_peer_that_joins_later_gets_the_lost_replicas_at_once() -> None:
+    run = Run(degree=3, peers=PEERS[:3])
+    world = run.world
+    world.crash("b")
+    assert world.until(lambda: len(run.of(RebuildImpossible)) == 3)
+    world.run(LONGEST_WAIT)  # by now it tries once a minute only
+    world.join("h", contact="c")
+    world.control.report("h", OfferComponents())
+    joined = world.now
+    assert world.until(lambda: len(run.of(ReplicaRebuilt)) == 3, 3 * FIRST_WAIT), run.of(RebuildImpossible)
+    found = run.of(ReplicaRebuilt)
+    assert {each.at for each in found} == {"h"}
+    assert found[0].time - found[0].seconds - joined < FIRST_WAIT, "the first of them begins before another try is due"
+    world.crash("c")
+    run.ends()
+
+
 def test_nothing_is_rebuilt_where_that_is_turned_off() -> None:
     run = Run(config=ReplicationConfig(rebuild=False))
     run.world.crash("b")
@@ -341,14 +359,14 @@ def test_the_readers_of_a_rebuilt_replica_get_a_further_input_and_it_reads_what_
     assert (coming.peers["f~1"], sorted(coming.copies), coming.copied_for("f")) == ("", ["e"], ("e",))
     now = coming.with_rebuilt(plan, "f~1")
     assert (now.peers["f~1"], now.epochs, now.rebuilt) == ("e", {"f~1": 1}, {"f~1": 1})
-    assert now.reads(plan, "x") == ("f", "", "f~1")
-    assert now.ports(plan, "x") == (0, 0, 0)
-    assert now.reads(plan, "f~1") == now.reads(plan, "f") == ("u", "")
+    assert now.reads(plan, "x") == {0: "f", 2: "f~1"}
+    assert now.ports(plan, "x") == (0, 0)
+    assert now.reads(plan, "f~1") == now.reads(plan, "f") == {0: "u", 1: ""}
     assert now.released("f~1").copies == frozenset()
     again = now.without(["f~1"])
     assert not again.rebuilds
     both = again.rebuilding("u~1", "u", "e").with_rebuilt(plan, "u~1").released("u~1")
-    assert both.rebuilding("f~1", "f", "g").with_rebuilt(plan, "f~1").reads(plan, "f~1") == ("u", "", "u~1")
+    assert both.rebuilding("f~1", "f", "g").with_rebuilt(plan, "f~1").reads(plan, "f~1") == {0: "u", 2: "u~1"}
 
 
 GRAPH = Graph("r", 1, "a", b"", Roles(WHERE).rebuilding("u~1", "u", "e"))

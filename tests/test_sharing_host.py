@@ -202,7 +202,7 @@ async def stuck(pair: Sharing, got: dict[str, list[int]]) -> int:
     ]
 
     def waits() -> bool:
-        (port,) = sink.ports
+        (port,) = sink.ports.values()
         here = [made, sink]
         said = port.acknowledged[1] == port.consumed
         return said and all(each.log.blocked and not each.running for each in here)
@@ -233,7 +233,7 @@ def spied(monkeypatch: pytest.MonkeyPatch, kinds: Mapping[str, list[Item]]) -> N
 
 def encoded(made: Component) -> bool:
     """Whether what a component makes is encoded."""
-    return made.encoding(lambda _: False) is Encoding.WIRE
+    return made.log.encoding(made.peer, lambda _: False) is Encoding.WIRE
 
 
 # -- what a sharer gets ----------------------------------------------------------------------------------------------

@@ -94,7 +94,7 @@ def test_streams_are_discarded_until_the_cost_is_below_its_target_and_every_sing
         assert found.left < found.cost
         assert not found.ended
         roles = world.graph("app").roles
-        assert len(found.streams) == sum(each.count(-1) for each in roles.inputs.values()) >= 2
+        assert len(found.streams) == sum(at < 0 for each in roles.inputs.values() for at in each.values()) >= 2
         world.run(2.0)
         world.crash(victim)
         run.ends()
@@ -131,8 +131,8 @@ def test_a_discarded_stream_is_revived_when_the_other_one_is_late() -> None:
     assert revived.producer == gone
     assert revived.delay > COLLECTING.late
     roles, expanded = world.graph("app").roles, replicated(run.plan, 2)
-    assert [each for each in roles.reads(expanded, "f") if each] == [left, gone]
-    assert roles.ports(expanded, "f") == (0, 0, 0)
+    assert [each for each in roles.reads(expanded, "f").values() if each] == [left, gone]
+    assert roles.ports(expanded, "f") == (0, 0)
     world.run(20.0)
     assert len(run.of(StreamsDiscarded)) == 1, "and not at once discarded again"
     assert len(of_f()) == 1, "the revived stream makes progress, so nothing else is asked for"

@@ -207,7 +207,7 @@ def test_items_that_wait_at_one_input_are_executed_together_within_limits() -> N
     assert len(work.items) == 1
     assert bench.hosting.next(0.0, together=4) is None, "it is running"
     bench.done(work, (), 0.0, 1.0)
-    assert [port.consumed.position for port in bench["o"].ports] == [4, 0]
+    assert [port.consumed.position for port in bench["o"].ports.values()] == [4, 0]
     assert bench["o"].tuple_s.mean == 0.25
     work = work_of(bench.hosting, together=100)
     assert len(work.chunks) == 1, "more than one of a quarter of a second would take too long"

@@ -31,9 +31,10 @@ class Roles(msgspec.Struct, frozen=True, gc=False, array_like=True):
     epochs
         Operator to the number of its moves and take-overs; operators without any are left out.
     inputs
-        Operator that reads active replicas to a number for each of its inputs: that of the plan's input which it reads,
-        or -1 if that stream was discarded. Revived streams come after all others, whose numbers stay. Operators without
-        a discarded or revived stream are left out.
+        Operator that reads active replicas to the number of each of its inputs, and to what it reads: the number n of
+        an input of the plan, or -1 - n if that stream was discarded. The stream of a revived or rebuilt replica is a
+        further input, whose number is greater than all before it; then discarded ones are forgotten, beyond the number
+        of inputs in the plan. Operators without a discarded or further stream are left out.
     rebuilds
         Active replica that is being rebuilt to the replica whose state it starts from, and to its new peer, which has a
         copy of that one. ``peers`` has its new peer once it executes.
@@ -54,7 +55,7 @@ class Roles(msgspec.Struct, frozen=True, gc=False, array_like=True):
     backups: dict[str, tuple[str, ...]] = {}
     followers: dict[str, str] = {}
     epochs: dict[str, int] = {}
-    inputs: dict[str, tuple[int, ...]] = {}
+    inputs: dict[str, dict[int, int]] = {}
     rebuilds: dict[str, tuple[str, str]] = {}
     rebuilt: dict[str, int] = {}
 
@@ -145,26 +146,34 @@ class Roles(msgspec.Struct, frozen=True, gc=False, array_like=True):
         rebuilds = {name: each for name, each in self.rebuilds.items() if name != replica}
         return msgspec.structs.replace(self, rebuilds=rebuilds)
 
-    def reads(self, plan: Plan, operator: str) -> tuple[str, ...]:
+    def present(self, plan: Plan, operator: str) -> dict[int, int]:
+        """Number of each input of an operator to what it reads, see ``inputs``."""
+        known = self.inputs.get(operator)
+        return {number: number for number in range(len(plan.operators[operator].inputs))} if known is None else known
+
+    def reads(self, plan: Plan, operator: str) -> dict[int, str]:
         """What each input of an operator reads; an empty text for a discarded stream and for a lost replica."""
         inputs = plan.operators[operator].inputs
-        names = [inputs[number] if number >= 0 else "" for number in self.inputs.get(operator, range(len(inputs)))]
-        return tuple(up if up and self.peers[up] else "" for up in names)
+        names = {number: inputs[at] if at >= 0 else "" for number, at in self.present(plan, operator).items()}
+        return {number: up if up and self.peers[up] else "" for number, up in names.items()}
 
     def ports(self, plan: Plan, operator: str) -> tuple[int, ...]:
         """Port of an operator that each of its inputs feeds; empty where each has a port of its own."""
-        node = plan.operators[operator]
-        revived = self.inputs.get(operator, ())[len(node.inputs) :]
-        planned = node.ports or tuple(range(len(node.inputs)))
-        return (*planned, *(planned[number] for number in revived)) if revived else node.ports
+        node, present = plan.operators[operator], self.present(plan, operator)
+        if not node.ports:
+            return ()
+        return tuple(node.ports[at if at >= 0 else -1 - at] for at in present.values())
 
-    def without_stream(self, plan: Plan, reader: str, number: int) -> Roles:
+    def without_stream(self, plan: Plan, reader: str, at: int) -> Roles:
         """The same roles after the stream of an input of the plan was discarded."""
-        present = self.inputs.get(reader, range(len(plan.operators[reader].inputs)))
-        left = tuple(-1 if each == number else each for each in present)
+        left = {number: -1 - at if each == at else each for number, each in self.present(plan, reader).items()}
         return msgspec.structs.replace(self, inputs={**self.inputs, reader: left})
 
-    def with_stream(self, plan: Plan, reader: str, number: int) -> Roles:
+    def with_stream(self, plan: Plan, reader: str, at: int) -> Roles:
         """The same roles after the discarded stream of an input of the plan was revived: it is a further input."""
-        present = self.inputs.get(reader, range(len(plan.operators[reader].inputs)))
-        return msgspec.structs.replace(self, inputs={**self.inputs, reader: (*present, number)})
+        present = self.present(plan, reader)
+        found = {**present, max(present) + 1: at}
+        for number in [number for number, each in present.items() if each < 0]:
+            if len(found) > len(plan.operators[reader].inputs):
+                del found[number]
+        return msgspec.structs.replace(self, inputs={**self.inputs, reader: found})

@@ -117,7 +117,7 @@ class ComponentPredictions:
         self.carried: dict[str, float] = {}
         self._latest: dict[str, CarriedRate] = {}  # latest rate of each ancestor that came with executed tuples
         self._own: CarriedRate | None = None  # own rate of the last count whose tuples are executed
-        self._marks: deque[tuple[tuple[int, ...], float]] = deque(maxlen=MARKS)  # ends of later counts, and their rates
+        self._marks: deque[tuple[dict[int, int], float]] = deque(maxlen=MARKS)  # ends of later counts, and their rates
         self._fresh = False  # whether there is a rate that no chunk has carried yet
         self._arrived = 0  # tuples since the last count
         self._counts = 0  # counts since its first tuple, of which the first does not cover a whole second
@@ -146,7 +146,8 @@ class ComponentPredictions:
         self.processing = self.times.floor = self.component.processing
         if self._counts > 1:
             self._rates.observe(self.rate, self.carried)
-            self._marks.append((tuple(port.received.position for port in self.component.ports), self.rate))
+            positions = {number: port.received.position for number, port in self.component.ports.items()}
+            self._marks.append((positions, self.rate))
         self.carried = {}
         self._predict_rate()
 
@@ -187,12 +188,12 @@ class ComponentPredictions:
         found = sorted(self._latest.values(), key=lambda each: each.hops)[: ANCESTORS - 1]
         return tuple(found) if self._own is None else (self._own, *found)
 
-    def _has_executed(self, positions: Sequence[int]) -> bool:
-        """Whether all tuples before these positions of the inputs were executed; inputs may have been added since."""
-        component = self.component
-        engine = component.engine
-        points = (port.consumed for port in component.ports) if engine is None else engine.committed.inputs
-        return all(point.position >= position for point, position in zip(points, positions, strict=False))
+    def _has_executed(self, positions: Mapping[int, int]) -> bool:
+        """Whether all tuples before these positions of the inputs were executed, or their input has ended since."""
+        ports, engine = self.component.ports, self.component.engine
+        if engine is not None:
+            return all(engine.committed.inputs[number].position >= at for number, at in positions.items())
+        return all(number not in ports or ports[number].consumed.position >= at for number, at in positions.items())
 
     def present(self, share: float) -> float:
         """Present rate in tuples/s, where a share of the second has passed."""

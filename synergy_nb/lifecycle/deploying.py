@@ -199,7 +199,8 @@ class Deploying:
         if follower == address and operator not in member.deployed:
             follower = ""
         feeds = []
-        for up in graph.roles.reads(member.plan, operator):
+        reads = graph.roles.reads(member.plan, operator)
+        for up in reads.values():
             producer = producers.get(up)
             own = Feed(graph.application, up)  # ``up`` is empty for a lost active replica and a discarded stream
             feeds.append(own if producer is None else Feed(*producer[:2]))
@@ -216,6 +217,7 @@ class Deploying:
             replica_of=replica_of,
             state_from=graph.roles.rebuilds.get(operator, ("", ""))[0],
             rebuilt=graph.roles.rebuilt.get(operator, 0),
+            numbers=tuple(reads) if operator in graph.roles.inputs else (),
         )
 
     def _remaining_deployment(self, known: Deployment, sinks: Collection[str]) -> Deployment:

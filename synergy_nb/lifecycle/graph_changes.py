@@ -141,7 +141,7 @@ class GraphChanges:
 
     def commit(self, graph: Graph, plan: Plan, operator: str) -> str:
         """Commit the resources of a component, replacing those of its backup or of an earlier graph."""
-        read = [up for up in graph.roles.reads(plan, operator) if up]
+        read = [up for up in graph.roles.reads(plan, operator).values() if up]
         links = {(graph.roles.peers[up], up): plan.bandwidth(up) for up in read}
         remote = {link: bandwidth for link, bandwidth in links.items() if link[0] != self.peer.address}
         self.ledger.drop(graph.application, operator)
@@ -278,4 +278,4 @@ class GraphChanger:
 
 def _links(graph: Graph, plan: Plan, operator: str) -> list[tuple[str, str]]:
     """Return, for each input of an operator, the operator that it reads and its peer."""
-    return [(up, graph.roles.peers.get(up, "")) for up in graph.roles.reads(plan, operator)]
+    return [(up, graph.roles.peers.get(up, "")) for up in graph.roles.reads(plan, operator).values()]

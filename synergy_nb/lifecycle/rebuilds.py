@@ -339,7 +339,7 @@ class Rebuilds(GraphChanger):
         if roles.rebuilt.get(replica) != stream.epoch or not roles.peers[replica]:  # it was lost again
             del self._rebuilt_streams[application, replica]
             return
-        readers = [name for name in plan.downstream(replica) if replica in roles.reads(plan, name)]
+        readers = [name for name in plan.downstream(replica) if replica in roles.reads(plan, name).values()]
         waiting = {roles.peers[name] for name in readers} - {""} - stream.complete
         if not waiting and replica not in roles.rebuilds:
             del self._rebuilt_streams[application, replica]
@@ -427,7 +427,7 @@ class Rebuilds(GraphChanger):
         if roles.rebuilt.get(replica) != message.rebuilt:
             return
         for name in member.operators:
-            numbers = [number for number, up in enumerate(roles.reads(plan, name)) if up == replica]
+            numbers = [number for number, up in roles.reads(plan, name).items() if up == replica]
             if not self._complete.get((message.application, name), frozenset()).issuperset(numbers):
                 return
         self.peer.send(sender, ReadersComplete(message.application, message.attempt, replica, message.rebuilt))

@@ -87,7 +87,12 @@ class ReplicaWorld(StreamWorld):
             self._built += 1
             name = replica_id(found.replica_of, self._built)
             new = Assignment(
-                peer, inputs=found.inputs, ports=found.ports, replica_of=found.replica_of, state_from=source
+                peer,
+                inputs=found.inputs,
+                ports=found.ports,
+                replica_of=found.replica_of,
+                state_from=source,
+                numbers=found.numbers,
             )
             readers = {
                 reader: _with(each, Feed(application, name), _port_of(each, known, found.replica_of))
@@ -143,11 +148,18 @@ def _without(assignment: Assignment, feed: Feed) -> Assignment:
 
 
 def _with(assignment: Assignment, feed: Feed, port: int) -> Assignment:
-    """Return an assignment with one more stream for a port of the operator."""
+    """Return an assignment with one more stream for a port of the operator; inputs without a stream are forgotten."""
     if feed in assignment.inputs:
         return assignment
-    ports = assignment.ports or tuple(range(len(assignment.inputs)))
-    return msgspec.structs.replace(assignment, inputs=(*assignment.inputs, feed), ports=(*ports, port))
+    feeds = assignment.feeds
+    number, ports = max(feeds) + 1, assignment.feed_ports or {each: each for each in feeds}
+    for each in [each for each, left in feeds.items() if not left.operator]:
+        if len(feeds) > 2:
+            del feeds[each], ports[each]
+    feeds[number], ports[number] = feed, port
+    return msgspec.structs.replace(
+        assignment, inputs=tuple(feeds.values()), ports=tuple(ports[each] for each in feeds), numbers=tuple(feeds)
+    )
 
 
 def _is_of(feed: Feed, known: Mapping[str, Assignment], operator: str) -> bool:
@@ -157,5 +169,5 @@ def _is_of(feed: Feed, known: Mapping[str, Assignment], operator: str) -> bool:
 
 def _port_of(assignment: Assignment, known: Mapping[str, Assignment], operator: str) -> int:
     """Return the port that the replicas of an operator feed."""
-    number = next(at for at, feed in enumerate(assignment.inputs) if _is_of(feed, known, operator))
+    number = next(at for at, feed in assignment.feeds.items() if _is_of(feed, known, operator))
     return assignment.port(number)

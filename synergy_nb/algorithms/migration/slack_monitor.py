@@ -129,7 +129,7 @@ class SlackMonitor:
                 times[node] = self.times(node)[0]
                 if original(operator) != operator:
                     replica_of[node] = application, original(operator)
-                for upstream in filter(None, member.graph.roles.reads(member.plan, operator)):
+                for upstream in filter(None, member.graph.roles.reads(member.plan, operator).values()):
                     hops[(application, upstream), node] = self._hop(member, upstream, operator)
                 limit = member.plan.qos.delay
                 if limit is not None and member.plan.operators[operator].kind == "sink":

@@ -9,9 +9,10 @@ such peers, the one with the least cost of streams (line 9 of algorithm 5). All 
 (:mod:`.candidate_survey`), and :mod:`synergy_nb.lifecycle.rebuilds` carries the choice out.
 
 One replica of an application is rebuilt at a time. If no peer qualifies, the journal states why, and the origin tries
-again after :data:`FIRST_WAIT` seconds and then ever more rarely, as a peer may have joined or have room by then. A
-replica that is lost again soon after its rebuild waits as long. When a dead peer is alive again, the origin tries at
-once.
+again after :data:`FIRST_WAIT` seconds and then ever more rarely, at least once in :data:`LONGEST_WAIT`, as a peer may
+have room by then. A replica that is lost again soon after its rebuild waits as long. The origin does not wait when a
+dead peer is alive again, nor when a new one is in its leaf set and the directory has had time to list its components. A
+peer that joins a large ring far from the origin is found by the next try.
 
 Replicas that ended because their streams were discarded are rebuilt only if a reader needs them (``wanted``).
 
@@ -55,6 +56,7 @@ FIRST_WAIT: Final = 5.0  # seconds from the first try to the second; doubled for
 #: Longest time between two tries, seconds; a replica that is lost earlier after its rebuild counts as a failed try.
 LONGEST_WAIT: Final = 60.0
 TARGETS_A_TRY: Final = 3  # largest number of peers that one try asks
+JOINED: Final = 2.0  # seconds until the directory has the components of a peer that has joined
 
 
 class RebuildTarget(NamedTuple):
@@ -75,7 +77,7 @@ class RebuildTarget(NamedTuple):
 def _is_discarded(plan: Plan, roles: Roles, replica: str) -> bool:
     """Whether a replica ended because all streams to its readers were discarded."""
     for reader, node in plan.operators.items():
-        present = roles.inputs.get(reader, range(len(node.inputs)))
+        present = roles.present(plan, reader).values()
         if any(up == replica and number in present for number, up in enumerate(node.inputs)):
             return False
     return True
@@ -191,7 +193,7 @@ class ReplicaRebuilding:
     Parameters
     ----------
     peer, session, directory, membership
-        The peer, its sessions, its directory and its failure detector.
+        The peer, its sessions, its directory, and its failure detector with the ring.
     survey
         Survey of candidates.
     latency
@@ -211,6 +213,8 @@ class ReplicaRebuilding:
         self._session = session
         self._directory = directory
         self._is_dead = membership.is_dead
+        self._leaves = membership.pastry.leaves
+        self._known_leaves = self._leaves.member_set
         self._survey = survey
         self._latency = latency
         self._lost: dict[str, dict[str, _LostReplica]] = {}  # by application and replica
@@ -219,6 +223,7 @@ class ReplicaRebuilding:
         self._due: dict[str, float] = {}  # application to the time of its next scheduled search, seconds
         session.changes.on_published.append(self._published)
         membership.on_alive.append(self._alive)
+        membership.pastry.on_change.append(self._leaves_changed)
 
     def want(self, application: str, replica: str) -> None:
         """Have a replica rebuilt that ended when its streams were discarded, as the input of a reader is late."""
@@ -257,6 +262,15 @@ class ReplicaRebuilding:
         for application, known in self._lost.items():
             for lost in known.values():
                 lost.since = self._peer.now
+            self._published(application)
+
+    def _leaves_changed(self) -> None:
+        """Begin anew to look for peers, soon, if one is new in the leaf set: it may be a target."""
+        new, self._known_leaves = self._leaves.member_set - self._known_leaves, self._leaves.member_set
+        for application, known in self._lost.items() if new else ():
+            for lost in known.values():
+                if lost.began is None:
+                    lost.failures, lost.since = 0, min(lost.since, self._peer.now + JOINED)
             self._published(application)
 
     def _schedule_search(self, application: str, at: float) -> None:

@@ -207,10 +207,10 @@ class StreamCollection(Protocol):
             if member is None or member.ended or operator not in member.operators:
                 continue
             roles, node = member.graph.roles, member.plan.operators[operator]
-            planned = roles.inputs.get(operator, range(len(node.inputs)))
+            planned = roles.present(member.plan, operator)
             found: dict[int, StreamUse] = {}
             for number, (weight, rate) in measured.items():
-                if number < len(planned) and planned[number] >= 0:
+                if planned.get(number, -1) >= 0:
                     at = roles.peers[node.inputs[planned[number]]]
                     delay = 0.0 if at == self.peer.address else self._latency.one_way(at)
                     found[planned[number]] = StreamUse(weight, rate, -1.0 if delay is None else delay)

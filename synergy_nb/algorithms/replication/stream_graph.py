@@ -78,7 +78,7 @@ class StreamGraph:
         running: list[StreamReplica] = []
         self.weights: dict[StreamReplica, float] = {}
         for reader, node in plan.operators.items():
-            present = roles.inputs.get(reader, range(len(node.inputs)))
+            present = roles.present(plan, reader).values()
             for number, up in enumerate(node.inputs):
                 if reader not in operators and up not in operators:
                     continue

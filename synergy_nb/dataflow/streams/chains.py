@@ -68,6 +68,7 @@ def _only_reader(components: Mapping[tuple[str, str], Component], made_by: Compo
     component = components.get((reader.application, reader.operator))
     if component is None or component.reader(reader.port) != reader or not component.idle:
         return None
-    port, end = component.ports[0], made_by.log.end
+    (port,) = component.ports.values()
+    end = made_by.log.end
     up_to_date = port.subscribed and port.epoch == made_by.epoch and port.received == end == cursor.sent
     return component if up_to_date else None

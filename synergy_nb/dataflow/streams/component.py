@@ -36,7 +36,7 @@ from synergy_nb.dataflow.streams.losses import Losses
 from synergy_nb.dataflow.streams.merge import Entry, InOrder
 from synergy_nb.dataflow.streams.reading_order import ReadingOrder
 from synergy_nb.dataflow.streams.stream_merging import MergedLogic
-from synergy_nb.dataflow.streams.values import CLIENT, ORIGIN, Chunk, Cut, Encoding, Output, Reader
+from synergy_nb.dataflow.streams.values import CLIENT, ORIGIN, Chunk, Cut, Output, Reader
 from synergy_nb.dataflow.tuples import START, Item, Punctuation
 
 __all__ = ["NOTHING", "Component"]
@@ -91,6 +91,8 @@ class Component(ComponentMetrics):
         Predicted time from it to the sink apart from processing, such as communication, in seconds.
     paused : bool
         Whether it executes nothing at the moment.
+    feeds, ports : dict
+        Number of each input to the stream that it reads, and to its queue and progress.
     feed_ports, replica_of, rebuilt : from its assignment
     """
 
@@ -115,8 +117,8 @@ class Component(ComponentMetrics):
         self.peer = peer
         self.role = role
         self.epoch = assignment.epoch + (role is Role.FOLLOWER)
-        self.feeds: tuple[Feed, ...] = assignment.inputs
-        self.feed_ports: tuple[int, ...] = assignment.ports
+        self.feeds: dict[int, Feed] = assignment.feeds
+        self.feed_ports: dict[int, int] = assignment.feed_ports
         self.replica_of, self.rebuilt = assignment.replica_of, assignment.rebuilt
         self.copy_holders = CopyHolders(assignment.copies)
         self._saved = 0  # bytes that it had executed by its last snapshot
@@ -129,7 +131,9 @@ class Component(ComponentMetrics):
         self.limits = limits
         self.log = StreamLog(limits=limits)
         self._client = Reader(application, operator, CLIENT, peer)  # collects its output if it is a sink
-        self.ports = [InOrder(ORIGIN if feed.application == application else None) for feed in assignment.inputs]
+        self.ports = {
+            number: InOrder(ORIGIN if feed.application == application else None) for number, feed in self.feeds.items()
+        }
         self.reading = ReadingOrder()
         self.running = False
         self.paused = False
@@ -164,6 +168,11 @@ class Component(ComponentMetrics):
         """The other engine that executes it, if there is one."""
         return cast("Engine", self.logic) if self.external else None
 
+    @property
+    def executing(self) -> set[int]:
+        """Number of the input whose chunks it executes at present; none if it is idle."""
+        return {self._port} if self.running or self.steps is not None else set()
+
     def reader(self, port: int) -> Reader:
         """Identify the component as the reader of a stream."""
         return Reader(self.application, self.operator, port, self.peer, self.epoch)
@@ -172,17 +181,19 @@ class Component(ComponentMetrics):
         """Release memory after a failure; nothing is executed any more."""
         self.share.release()
         self.steps = None
-        for port in self.ports:
+        for port in self.ports.values():
             port.queue.clear()
             port.queued = 0
 
     def begin(self, cut: Cut) -> None:
-        """Start from a cut; the log has to end there."""
-        for port, since in zip(self.ports, cut.inputs, strict=False):
-            port.received = port.consumed = since
-        for number, port in enumerate(self.ports):
-            port.joined = number < len(cut.inputs)
+        """Start from a cut; the log has to end there. Inputs that were read before the cut and are gone are closed."""
+        for number in cut.inputs.keys() - self.ports.keys():
+            self.feeds[number], self.ports[number] = Feed(self.application, ""), InOrder()
+            self.ports[number].closed = True
+        for number, port in self.ports.items():
+            port.joined = number in cut.inputs
             port.late = not port.joined
+            port.received = port.consumed = cut.inputs.get(number, ORIGIN)
         self.reading.begin(cut)
         self.losses.begin(cut)
 
@@ -197,7 +208,7 @@ class Component(ComponentMetrics):
             return self._since
         run = self.reading.next_run(self.ports) if self.reading.prescribed else None
         if run is not None:
-            if run.port >= len(self.ports):
+            if run.port not in self.ports:
                 return None
             port = self.ports[run.port]
             arrived = port.received.position >= min(run.upto.position, port.consumed.position + 1)
@@ -205,18 +216,20 @@ class Component(ComponentMetrics):
         if not self.reading.free:
             return None
         if len(self.ports) == 1:
-            queue = self.ports[0].queue
-            return queue[0] if queue else None
-        return min((port.queue[0] for port in self.ports if port.queue), default=None, key=lambda one: one.sequence)
+            (port,) = self.ports.values()
+            return port.queue[0] if port.queue else None
+        waiting = (port.queue[0] for port in self.ports.values() if port.queue)
+        return min(waiting, default=None, key=lambda one: one.sequence)
 
     @property
     def idle(self) -> bool:
         """Whether it could execute at once what arrives at its only input, and has no copies."""
         if self.running or self.failed or self.paused or self.external or self.logic is None or self.copies:
             return False
-        if self.role is not Role.ACTIVE or len(self.ports) != 1 or self.ports[0].queue or self.steps is not None:
+        if self.role is not Role.ACTIVE or len(self.ports) != 1 or self.steps is not None:
             return False
-        return self.reading.free and not self.reading.prescribed and not self.log.blocked
+        (port,) = self.ports.values()
+        return not port.queue and self.reading.free and not self.reading.prescribed and not self.log.blocked
 
     def next_work(
         self,
@@ -246,7 +259,8 @@ class Component(ComponentMetrics):
             self._port, dropped = run.port, run.dropped
             chunks = self.ports[run.port].run(run.upto)
         else:
-            self._port = next(number for number, port in enumerate(self.ports) if port.queue and port.queue[0] is first)
+            heads = ((number, port.queue[0]) for number, port in self.ports.items() if port.queue)
+            self._port = next(number for number, head in heads if head is first)
             port = self.ports[self._port]
             dropped = self.drops and first is not None and self.overdue(first.chunk, now)
             if dropped:
@@ -268,22 +282,6 @@ class Component(ComponentMetrics):
             return None
         return lambda chunk, rows, size: not self.overdue(chunk, now) and together(chunk, rows, size)
 
-    def encoding(self, near: Callable[[str], bool]) -> Encoding:
-        """Return the form in which readers need the output.
-
-        Parameters
-        ----------
-        near
-            Predicate that decides whether a peer shares memory with this one.
-        """
-        found = Encoding.NONE
-        for reader in self.log.cursors:
-            if reader.port == CLIENT or (reader.peer != self.peer and not near(reader.peer)):
-                return Encoding.WIRE
-            if reader.peer != self.peer:
-                found = Encoding.SHARED
-        return found
-
     @property
     def collectable(self) -> bool:
         """Whether there are results for a client to collect."""
@@ -293,7 +291,7 @@ class Component(ComponentMetrics):
     @property
     def waiting(self) -> int:
         """Number of tuples in its queues."""
-        return sum(entry.chunk.rows for port in self.ports for entry in port.queue)
+        return sum(entry.chunk.rows for port in self.ports.values() for entry in port.queue)
 
     def stats(self, now: float) -> dict[str, Any]:
         """Return the measurements (:meth:`.ComponentMetrics.measurements`) and the sizes of the queues."""
@@ -302,7 +300,7 @@ class Component(ComponentMetrics):
             "operator": self.operator,
             **self.measurements(now),
             "thinned": self.losses.thinned,
-            "queue_bytes": sum(port.queued for port in self.ports),
+            "queue_bytes": sum(port.queued for port in self.ports.values()),
             "queue_tuples": self.waiting,
         }
 
@@ -349,13 +347,13 @@ class Component(ComponentMetrics):
         if self.external:
             self.committed()
         elif not self.copy_holders.waited:
-            for each in self.ports:
+            for each in self.ports.values():
                 each.durable = each.consumed
 
     def overtake(self, chunks: list[Chunk], began: float, now: float) -> None:
         """Account for chunks that were executed from ``began`` on, without waiting in the queue."""
         self._since = Entry(0, began, chunks[-1])
-        port = self.ports[0]
+        (port,) = self.ports.values()
         before = port.received.position
         port.overtake(chunks[-1].end)
         fresh = port.received.position - before  # tuples that have not been delivered yet, and will be discarded
@@ -390,7 +388,7 @@ class Component(ComponentMetrics):
         if self.prediction is not None and now is not None:
             self.prediction.committed(known.inputs, now)
         most = self.limits.retain // 2
-        for port, point in zip(self.ports, known.inputs, strict=True):
+        for port, point in zip(self.ports.values(), known.inputs, strict=True):
             if engine.uncovered_bytes > most or (not self.copy_holders.waited and engine.state_bytes > most // 2):
                 port.durable = port.consumed
             elif not self.copy_holders.waited:
@@ -399,7 +397,7 @@ class Component(ComponentMetrics):
 
     def _inputs_retained(self, known: Committed) -> bool:
         """Whether all inputs that another engine may request again are retained."""
-        return all(point.covers(port.durable) for port, point in zip(self.ports, known.inputs, strict=True))
+        return all(point.covers(port.durable) for port, point in zip(self.ports.values(), known.inputs, strict=True))
 
     @property
     def _is_resumable(self) -> bool:
@@ -425,11 +423,11 @@ class Component(ComponentMetrics):
             known = self.engine.committed
             self.saving = known.state
             self._cuts[self.number] = Cut(
-                known.inputs, known.end, (), tuple(self.reading.causes), known.step, self._saved
+                dict(enumerate(known.inputs)), known.end, (), tuple(self.reading.causes), known.step, self._saved
             )
             return
         self.saving = SavedState if self.logic is None else self.logic.save
-        inputs = tuple(port.consumed for port in self.ports)
+        inputs = {number: port.consumed for number, port in self.ports.items()}
         order, causes, losses = tuple(self.reading.runs), tuple(self.reading.causes), self.losses
         self._cuts[self.number] = Cut(
             inputs, self.log.end, order, causes, read=self._saved, consumed=losses.consumed, dropped=losses.dropped
@@ -444,7 +442,7 @@ class Component(ComponentMetrics):
         """Whether a snapshot can be made now."""
         if not self.copies or self.running or self.failed or self.steps is not None:
             return False
-        return all(port.joined or port.closed for port in self.ports) and self._is_resumable
+        return all(port.joined or port.closed for port in self.ports.values()) and self._is_resumable
 
     @property
     def copies(self) -> dict[str, int]:
@@ -484,15 +482,16 @@ class Component(ComponentMetrics):
     def _advance_stable(self) -> bool:
         number = self.copy_holders.number
         if not self.copy_holders.waited:
-            for port in self.ports if not self.external else ():
+            for port in self.ports.values() if not self.external else ():
                 port.durable = port.consumed
             return True
         cut = None if number is None else self._cuts.get(number)
         if cut is None:
             return False
         self.stable = max(self.stable, cut.end)
-        for port, point in zip(self.ports, cut.inputs, strict=False):
-            port.durable = max(port.durable, point)
+        for port_number, point in cut.inputs.items():
+            if port_number in self.ports:
+                self.ports[port_number].durable = max(self.ports[port_number].durable, point)
         for old in [old for old in self._cuts if number is not None and old < number]:
             del self._cuts[old]
         if self.engine is not None:

@@ -221,7 +221,8 @@ class Copy:
     def _reached(self, state: State, follower: Component | None) -> bool:
         if follower is None:
             return self.merge.joined and self.log.end.position >= state.end.position
-        return all(port.consumed.covers(point) for port, point in zip(follower.ports, state.inputs, strict=False))
+        ports = follower.ports
+        return all(number not in ports or ports[number].consumed.covers(at) for number, at in state.inputs.items())
 
     def number(self, follower: Component | None) -> int:
         """Return the number of the last snapshot from which this peer can resume; -1 if there is none."""

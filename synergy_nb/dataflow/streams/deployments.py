@@ -102,6 +102,9 @@ class Assignment(msgspec.Struct, frozen=True):
     ports
         Port of the operator that each input belongs to, where stream replicas feed a port together; empty where each
         input has a port of its own.
+    numbers
+        Number of each input, where streams of active replicas were added to those of the plan: no later stream of the
+        component gets the number of an earlier one. Empty: inputs are numbered from 0.
     replica_of
         Operator of which it is one of several active replicas; empty for every other component.
     state_from
@@ -122,10 +125,21 @@ class Assignment(msgspec.Struct, frozen=True):
     replica_of: str = ""
     state_from: str = ""
     rebuilt: int = 0
+    numbers: tuple[int, ...] = ()
+
+    @property
+    def feeds(self) -> dict[int, Feed]:
+        """Number of each input to the stream that it reads."""
+        return dict(zip(self.numbers or range(len(self.inputs)), self.inputs, strict=True))
+
+    @property
+    def feed_ports(self) -> dict[int, int]:
+        """Number of each input to the port of the operator that it belongs to; empty if ``ports`` is."""
+        return dict(zip(self.feeds, self.ports, strict=True)) if self.ports else {}
 
     def port(self, number: int) -> int:
         """Return the port of the operator that an input belongs to."""
-        return self.ports[number] if self.ports else number
+        return self.feed_ports[number] if self.ports else number
 
     @property
     def copies(self) -> tuple[str, ...]:
@@ -203,11 +217,11 @@ class Deployment(msgspec.Struct, frozen=True):
         return tuple(name for name, each in now if name in before and before[name].epoch != each.epoch)
 
     def readers(self, operator: str) -> list[tuple[str, int]]:
-        """Return the inputs of the application that read an operator's stream: operator and port."""
+        """Return the inputs of the application that read an operator's stream: operator and number."""
         return [
             (reader, port)
             for reader, assignment in self.assignments.items()
-            for port, feed in enumerate(assignment.inputs)
+            for port, feed in assignment.feeds.items()
             if feed.operator == operator and feed.application == self.application
         ]
 

@@ -84,6 +84,7 @@ class DuplicateFilter:
         if not self._streams:
             raise ValueError("streams: none; expected at least one")
         count = len(self._streams)
+        self._free: list[int] = []  # columns of streams that have left
         self._promise = START
         self._passed = 0
         self._next_table = 0
@@ -109,6 +110,11 @@ class DuplicateFilter:
     def counters(self) -> int:
         """Number of counters, one for each pair of a distinct tuple and a stream that delivered it."""
         return int(np.count_nonzero(self._counts[: self._used]))
+
+    @property
+    def columns(self) -> int:
+        """Number of streams for which there are counters, with those that have left and may be replaced."""
+        return self._counts.shape[1]
 
     @property
     def texts(self) -> int:
@@ -177,19 +183,24 @@ class DuplicateFilter:
         """
         if stream in self._streams:
             raise ValueError(f"stream: {stream!r} is one of {', '.join(self._streams)}; expected another")
-        number = len(self._streams)
-        self._counts = np.pad(self._counts, ((0, 0), (0, 1)))
-        self._ranks = np.pad(self._ranks, ((0, 1), (0, max(0, number + 1 - self._ranks.shape[1]))))
+        if self._free:
+            number = self._free.pop()
+            self._ranks[number] = 0
+        else:
+            number = self.columns
+            self._counts = np.pad(self._counts, ((0, 0), (0, 1)))
+            self._ranks = np.pad(self._ranks, ((0, 1), (0, max(0, number + 1 - self._ranks.shape[1]))))
         self._streams[stream] = _Stream(number, complete_from)
 
     def leave(self, stream: str) -> None:
-        """Remove a stream replica; the tuples that it delivered count as delivered."""
+        """Remove a stream replica; the tuples that it delivered count as delivered.
+
+        The next stream that joins gets its column: nothing is moved, as another thread may ask for weights.
+        """
         number = self._of(stream).number
         del self._streams[stream]
-        for other in self._streams.values():
-            other.number -= other.number > number
-        self._counts = np.ascontiguousarray(np.delete(self._counts, number, axis=1))
-        self._ranks = np.ascontiguousarray(np.delete(self._ranks, number, axis=0))
+        self._counts[:, number] = 0
+        self._free.append(number)
 
     # -- state ---------------------------------------------------------------------------------------------------
 
@@ -202,7 +213,8 @@ class DuplicateFilter:
         head = msgspec.msgpack.encode(_Head(streams, self._promise, self._passed))
         if self._identity is None:
             return SavedState(head)
-        words, counts = self._words[: self._used], self._counts[: self._used]
+        present = [each.number for each in self._streams.values()]
+        words, counts = self._words[: self._used], self._counts[: self._used, present]
         columns = {f"word {number}": words[:, number] for number in range(words.shape[1])}
         columns |= {f"count {number}": counts[:, number] for number in range(counts.shape[1])}
         counters = pl.DataFrame({**columns, "greatest": self._greatest[: self._used]})
@@ -215,7 +227,7 @@ class DuplicateFilter:
         head = msgspec.msgpack.decode(saved.head, type=_Head)
         self._promise, self._passed = head.promise, head.passed
         self._next_table = max(saved.tables, default=-1) + 1
-        self._streams = {}
+        self._streams, self._free = {}, []
         for number, (name, complete_from, promised) in enumerate(head.streams):
             promise = None if promised is None else Punctuation(promised[0], 0, promised[1])
             self._streams[name] = _Stream(number, complete_from, promise)
@@ -280,6 +292,7 @@ class DuplicateFilter:
             self._used,
             self._index,
             self._ranks,
+            len(self._streams),
             new,
         )
         if not passed:

@@ -69,6 +69,7 @@ def arrive(
     used: int,
     index: Any,
     ranks: Any,
+    streams: int,
     new: Any,
 ) -> tuple[int, int, int]:
     """Execute lines 1 to 6 of algorithm 1 for tuples of one stream, in their order.
@@ -92,6 +93,8 @@ def arrive(
         Slots by hash.
     ranks
         Number of arrivals by stream and by rank, which is the number of streams that delivered the same copy earlier.
+    streams
+        Number of streams, without those that have left, whose columns contain zeros.
     new
         Output: whether each tuple passes.
 
@@ -100,7 +103,6 @@ def arrive(
     tuple
         Number of slots in use afterwards, number of tuples that pass, and number of the first that passes.
     """
-    streams = counts.shape[1]
     passed, first = 0, 0
     for number in range(len(rows)):
         if rows[number, time] < promise:  # line 2
@@ -117,7 +119,7 @@ def arrive(
         counts[slot, stream] += 1
         copy = counts[slot, stream]
         rank = 0
-        for other in range(streams):
+        for other in range(counts.shape[1]):
             if other != stream and counts[slot, other] >= copy:
                 rank += 1
         if copy > greatest[slot]:

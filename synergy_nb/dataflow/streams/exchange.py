@@ -22,10 +22,11 @@ from synergy_nb.dataflow.streams.copies import Copy
 from synergy_nb.dataflow.streams.deployments import Assignment, Role, producer
 from synergy_nb.dataflow.streams.effects import Fact, FactKind
 from synergy_nb.dataflow.streams.frames import Ack, Data, Frame, Subscribe, Unsubscribe
+from synergy_nb.dataflow.streams.input_changes import change_inputs, output_of
 from synergy_nb.dataflow.streams.log import Cursor, LogTrimmed
 from synergy_nb.dataflow.streams.merge import InOrder, Receipt
 from synergy_nb.dataflow.streams.stream_merging import MergedLogic
-from synergy_nb.dataflow.streams.values import COPY, Chunk, OnLag, Output, Point, Reader, Stream
+from synergy_nb.dataflow.streams.values import COPY, Chunk, OnLag, Point, Reader, Stream
 from synergy_nb.dataflow.tuples import END, START
 
 if TYPE_CHECKING:
@@ -76,7 +77,7 @@ class Exchange:
 
     def __init__(self, hosting: Hosting) -> None:
         self._hosting = hosting
-        self._sources: dict[Component, list[Source]] = {}
+        self._sources: dict[Component, dict[int, Source]] = {}  # by number of the input
 
     # -- producers -----------------------------------------------------------------------------------------------
 
@@ -182,7 +183,7 @@ class Exchange:
             return
         self._send(sender, Unsubscribe(frame.output, reader))  # a confirmation: the sender need not repeat it
         component = self._hosting.components.get((reader.application, reader.operator))
-        if component is None or component.reader(reader.port) != reader:
+        if component is None or component.reader(reader.port) != reader or reader.port not in component.ports:
             return
         port = component.ports[reader.port]
         if port.epoch != frame.output.epoch or port.received.until == END or port.closed:
@@ -199,22 +200,19 @@ class Exchange:
     def change_inputs(self, key: tuple[str, str], assignment: Assignment) -> None:
         """Add the stream replicas that a component has to read from now on, and leave those that are discarded."""
         component = self._hosting.components.get(key)
-        if component is None or component.feeds == assignment.inputs:
+        if component is None or not assignment.inputs:  # a sink that only keeps results has no inputs any more
             return
-        if not assignment.inputs:  # a sink that only keeps results; other inputs stay, and new ones come after them
-            return
-        sources = self._sources.get(component, [])
-        for number, source in enumerate(sources):
-            if component.feeds[number] != assignment.inputs[number]:
-                if source.peer:
-                    self._send(source.peer, Unsubscribe(self._output(component, number), component.reader(number)))
-                source.peer, component.ports[number].closed = "", True
-        component.feeds, component.feed_ports = assignment.inputs, assignment.ports
-        component.ports += [InOrder(None, late=True) for _ in component.feeds[len(component.ports) :]]
-        if isinstance(component.logic, MergedLogic):
-            component.logic.set_ports(component.feed_ports)
-        sources += [Source() for _ in component.feeds[len(sources) :]]
-        self._check_streams(component)
+        sources = self._sources.get(component, {})
+        changed = change_inputs(component, assignment)
+        for number, output in changed.left.items():
+            if number in sources and sources[number].peer:
+                self._send(sources[number].peer, Unsubscribe(output, component.reader(number)))
+                sources[number].peer = ""
+        sources.update((number, Source()) for number in changed.added)
+        for number in changed.forgotten:
+            sources.pop(number, None)
+        if any(changed):
+            self._check_streams(component)
 
     def refuse_older(self, stream: Stream | None = None) -> None:
         """Accept chunks of the present epochs only: others may depend from now on on what was read until now.
@@ -225,7 +223,8 @@ class Exchange:
             Stream that this concerns; None: all streams.
         """
         for component in self._sources:
-            for feed, port in zip(component.feeds, component.ports, strict=True):
+            for number, port in component.ports.items():
+                feed = component.feeds[number]
                 if stream is None or feed == (stream.application, stream.operator):
                     port.older = None
 
@@ -238,8 +237,9 @@ class Exchange:
         the order of inputs, and this peer answers.
         """
         self._hosting.touch(component.application, component.operator)
-        sources = self._sources.setdefault(component, [Source() for _ in component.feeds])
-        for feed, port, source in zip(component.feeds, component.ports, sources, strict=True):
+        sources = self._sources.setdefault(component, {number: Source() for number in component.feeds})
+        for number, feed in component.feeds.items():
+            port, source = component.ports[number], sources[number]
             found = producer(self._hosting.deployments, component.application, feed.application, feed.operator)
             if found is None:  # no peer makes it any more, or yet
                 source.peer = ""
@@ -256,20 +256,20 @@ class Exchange:
 
     def resubscribe(self, component: Component) -> None:
         """Subscribe anew for a former follower, for which producers now have to wait."""
-        for port, source in zip(component.ports, self._sources.get(component, ()), strict=False):
-            port.subscribed, source.retry_at, source.wait_s = False, 0.0, RETRY_S
+        for number, source in self._sources.get(component, {}).items():
+            component.ports[number].subscribed, source.retry_at, source.wait_s = False, 0.0, RETRY_S
 
     def leave(self, component: Component) -> None:
         """Unsubscribe a component from all its inputs."""
-        for number, source in enumerate(self._sources.pop(component, [])):
+        for number, source in self._sources.pop(component, {}).items():
             if source.peer:
-                self._send(source.peer, Unsubscribe(self._output(component, number), component.reader(number)))
+                self._send(source.peer, Unsubscribe(output_of(component, number), component.reader(number)))
 
     def data(self, sender: str, frame: Data, now: float) -> None:
         """Receive chunks for an input of a component."""
         reader = frame.reader
         component = self._hosting.components.get((reader.application, reader.operator))
-        if component is None or component.reader(reader.port) != reader or reader.port >= len(component.ports):
+        if component is None or component.reader(reader.port) != reader or reader.port not in component.ports:
             if sender != self._hosting.peer:
                 self._send(sender, Unsubscribe(frame.output, reader))
             return
@@ -323,10 +323,10 @@ class Exchange:
         logic, ports = component.logic, component.ports
         if not isinstance(logic, MergedLogic) or component.running:
             return
-        closed = [port for port in ports if port.closed]
+        closed = [port for port in ports.values() if port.closed]
         if not closed or any(port.queue for port in closed):
             return
-        left = [number for number, port in enumerate(ports) if not port.closed]
+        left = [number for number, port in ports.items() if not port.closed]
         port = logic.incomplete(left)
         if port is not None and not any(ports[number].queue for number in left):
             self._hosting.fail(component, f"input {port}: no stream is left that has all of its tuples")
@@ -334,7 +334,8 @@ class Exchange:
     def consumed(self, component: Component, now: float) -> None:
         """Acknowledge after a component has executed something, or after its copies cover more."""
         self._hosting.touch(component.application, component.operator)
-        for number, (port, source) in enumerate(zip(component.ports, self._sources[component], strict=True)):
+        for number, source in self._sources[component].items():
+            port = component.ports[number]
             points = (port.received, port.consumed, port.durable)
             if points == port.acknowledged:
                 continue
@@ -353,12 +354,8 @@ class Exchange:
             unused_cores = self._hosting.unused_cores()
             reader = component.reader(number)
             self._send(
-                source.peer, Ack(self._output(component, number), reader, *port.acknowledged, unused_cores=unused_cores)
+                source.peer, Ack(output_of(component, number), reader, *port.acknowledged, unused_cores=unused_cores)
             )
-
-    def _output(self, component: Component, number: int) -> Output:
-        feed = component.feeds[number]
-        return Output(feed.application, feed.operator, component.ports[number].epoch)
 
     def _send(self, to: str, frame: Frame) -> None:
         self._hosting.send(to, frame)
@@ -370,8 +367,8 @@ class Exchange:
         at = math.inf
         component = self._hosting.components.get(key)
         if component is not None and not component.failed:
-            for port, source in zip(component.ports, self._sources[component], strict=True):
-                if not port.subscribed and source.peer and source.retry_at < at:
+            for number, source in self._sources[component].items():
+                if not component.ports[number].subscribed and source.peer and source.retry_at < at:
                     at = source.retry_at
                 if source.ack_at is not None and source.ack_at < at:
                     at = source.ack_at
@@ -401,7 +398,8 @@ class Exchange:
                 self._send(peer, question)
 
     def _tick(self, component: Component, now: float) -> None:
-        for number, (port, source) in enumerate(zip(component.ports, self._sources[component], strict=True)):
+        for number, source in self._sources[component].items():
+            port = component.ports[number]
             if not port.subscribed and source.peer and source.retry_at <= now:
                 source.retry_at = now + source.wait_s
                 source.wait_s = min(2.0 * source.wait_s, RETRY_MOST_S)
@@ -410,7 +408,7 @@ class Exchange:
                     on_lag = OnLag.RESYNC
                 elif component.feeds[number].application != component.application:
                     on_lag = OnLag.FAIL
-                output, machine = self._output(component, number), self._hosting.machine()
+                output, machine = output_of(component, number), self._hosting.machine()
                 self._send(source.peer, Subscribe(output, component.reader(number), port.since, on_lag, machine))
             if source.ack_at is not None and source.ack_at <= now:
                 self._acknowledge(component, number)
@@ -458,9 +456,9 @@ class Exchange:
         """Subscribe again and retransmit: frames on their way to or from a peer may be lost."""
         for key, component in self._hosting.components.items():
             self._hosting.touch(*key)
-            for port, source in zip(component.ports, self._sources[component], strict=True):
+            for number, source in self._sources[component].items():
                 if source.peer == peer:
-                    port.subscribed, source.retry_at, source.wait_s = False, now + RETRY_S, RETRY_S
+                    component.ports[number].subscribed, source.retry_at, source.wait_s = False, now + RETRY_S, RETRY_S
             for cursor in component.log.cursors.values():
                 if cursor.reader.peer == peer and cursor.subscribed:
                     cursor.sent = min(cursor.sent, cursor.received)
@@ -486,9 +484,6 @@ def _has_others(component: Component, number: int) -> bool:
     """Whether other stream replicas feed the port of an input."""
     ports = component.feed_ports
     return bool(ports) and any(
-        port == ports[number]
-        and other != number
-        and component.feeds[other].operator
-        and not component.ports[other].closed
-        for other, port in enumerate(ports)
+        ports.get(other) == ports[number] and other != number and feed.operator and not component.ports[other].closed
+        for other, feed in component.feeds.items()
     )

@@ -158,7 +158,7 @@ class State(msgspec.Struct, frozen=True, tag="state"):
     number
         Number of the snapshot in this epoch.
     inputs
-        Points up to which each input was executed.
+        Number of each input to the point up to which it was executed.
     end
         Point that was reached in the output.
     trimmed
@@ -178,7 +178,7 @@ class State(msgspec.Struct, frozen=True, tag="state"):
     output: Output
     reader: Reader
     number: int
-    inputs: tuple[Point, ...]
+    inputs: dict[int, Point]
     end: Point
     trimmed: Point
     head: bytes

@@ -245,7 +245,7 @@ class Hosting:
 
     def encoder(self, component: Component) -> Callable[[Chunk], None] | None:
         """Return the encoder of a component's chunks; None if they need not be encoded."""
-        match component.encoding(self.near):
+        match component.log.encoding(component.peer, self.near):
             case Encoding.NONE:
                 return None
             case Encoding.SHARED:

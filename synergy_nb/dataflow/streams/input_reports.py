@@ -106,10 +106,11 @@ def _measured(component: Component) -> StreamsMeasured:
     weights = logic.weights if isinstance(logic, MergedLogic) else {}
     complete = logic.complete if isinstance(logic, MergedLogic) else frozenset()
     inputs: dict[int, InputReport] = {}
-    for number, (feed, port) in enumerate(zip(component.feeds, component.ports, strict=True)):
+    for number, port in component.ports.items():
+        feed = component.feeds[number]
         if feed.operator and not port.closed:
-            of, weight, received = component.feed_ports, weights.get(number, 0.0), port.received
-            read_by = of[number] if of else number
+            weight, received = weights.get(number, 0.0), port.received
+            read_by = component.feed_ports.get(number, number)
             inputs[number] = InputReport(
                 feed.operator, read_by, weight, received.position, received.until, number in complete
             )
@@ -121,8 +122,9 @@ def first_counts(component: Component) -> dict[str, int]:
     found: dict[str, int] = {}
     logic = component.logic
     if isinstance(logic, MergedLogic) and component.feed_ports:
+        ports = list(component.feed_ports.values())
         for number, count in logic.firsts.items():
-            producer = component.feeds[number].operator
-            if producer and component.feed_ports.count(component.feed_ports[number]) > 1:
+            producer = component.feeds[number].operator if number in component.feeds else ""
+            if producer and ports.count(component.feed_ports[number]) > 1:
                 found[producer] = found.get(producer, 0) + count
     return found

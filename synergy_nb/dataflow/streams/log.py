@@ -31,10 +31,10 @@ True
 from __future__ import annotations
 
 from bisect import bisect_right
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from typing import Final, NamedTuple
 
-from synergy_nb.dataflow.streams.values import COPY, ORIGIN, Chunk, OnLag, Point, Reader, chunks_of
+from synergy_nb.dataflow.streams.values import CLIENT, COPY, ORIGIN, Chunk, Encoding, OnLag, Point, Reader, chunks_of
 from synergy_nb.dataflow.tuples import Punctuation
 from synergy_nb.errors import SynergyError
 
@@ -258,6 +258,24 @@ class StreamLog:
         return max(self._offset(end) - self._offset(start), 0)
 
     # -- readers -------------------------------------------------------------------------------------------------
+
+    def encoding(self, peer: str, near: Callable[[str], bool]) -> Encoding:
+        """Return the form in which readers need the chunks.
+
+        Parameters
+        ----------
+        peer
+            Address of the peer of the log.
+        near
+            Predicate that decides whether a peer shares memory with it.
+        """
+        found = Encoding.NONE
+        for reader in self.cursors:
+            if reader.port == CLIENT or (reader.peer != peer and not near(reader.peer)):
+                return Encoding.WIRE
+            if reader.peer != peer:
+                found = Encoding.SHARED
+        return found
 
     def expect(
         self,

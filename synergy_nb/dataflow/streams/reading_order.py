@@ -12,7 +12,7 @@ drops as they say, and decides freely from there on.
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from synergy_nb.dataflow.streams.merge import InOrder
@@ -107,11 +107,11 @@ class ReadingOrder:
 
     # -- prescribed ----------------------------------------------------------------------------------------------
 
-    def next_run(self, ports: Sequence[InOrder]) -> Run | None:
+    def next_run(self, ports: Mapping[int, InOrder]) -> Run | None:
         """Return the next part of the prescribed order that has not been read yet."""
         while self.prescribed:
             run = self.prescribed[0]
-            if run.port >= len(ports) or not ports[run.port].consumed.covers(run.upto):
+            if run.port not in ports or not ports[run.port].consumed.covers(run.upto):
                 return run  # the deployment that adds an input may not have arrived here yet
             self.prescribed.popleft()
         return None

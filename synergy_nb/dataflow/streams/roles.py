@@ -109,7 +109,9 @@ class Roles:
             if key[0] == application:
                 recovery.begin(deployment, now)
         for component in tuple(hosting.components.values()):
-            if component.application == application or any(feed.application == application for feed in component.feeds):
+            if component.application == application or any(
+                feed.application == application for feed in component.feeds.values()
+            ):
                 hosting.exchange.readdress(component, now, replaced if component.application == application else ())
             if component.application == application:
                 component.sharers_limit = deployment.limits.get(component.operator, math.inf)
@@ -197,8 +199,8 @@ class Roles:
         share = hosting.memory.share(*key)
         component = Component(*key, hosting.peer, assignment, role, None, hosting.limits, share=share)
         state = copy.state if copy is not None else None
-        for port, feed in zip(component.ports, component.feeds, strict=True):
-            port.closed = not feed.operator
+        for number, feed in component.feeds.items():
+            component.ports[number].closed = not feed.operator
         try:
             if assignment.state_from and state is None and role is Role.ACTIVE:
                 raise ValueError(f"{assignment.state_from}, from whose state it starts, has no copy on this peer")
@@ -362,7 +364,7 @@ class Roles:
         """
         copy, follower = self.copies.get(key), self._hosting.components.get(key)
         if key in self._subscribing and follower is not None and not follower.failed:
-            if all(port.subscribed or port.closed for port in follower.ports):
+            if all(port.subscribed or port.closed for port in follower.ports.values()):
                 self._subscribing.remove(key)
                 self._hosting.effect(Fact(FactKind.COPY_READY, *key))
             return
@@ -475,7 +477,7 @@ def _caught_up(follower: Component, start: Point, emitted: Point) -> bool:
     emitted
         Point up to which the output of the active component has arrived here.
     """
-    reading = [port for port in follower.ports if not port.closed]
+    reading = [port for port in follower.ports.values() if not port.closed]
     if follower.running or any(not port.subscribed or port.received < port.end for port in reading):
         return False
     end = follower.log.end.position

@@ -10,11 +10,12 @@ those before the least of the ports' promises only. So what it emits, and at whi
 alone, and its backup needs no record of the order in which it had read the streams, some of which may be lost.
 
 An input that is added later begins with a promise that states from when the stream is complete (:attr:`.InOrder.late`).
+An input that is gone leaves its filter at the next execution, and the next stream that joins gets its place there.
 """
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Protocol
 
 import msgspec
@@ -39,7 +40,6 @@ class _Head(msgspec.Struct, frozen=True, array_like=True):
     """The saved state without its tables: for each part, its own head and the numbers of its tables."""
 
     latest: int
-    ports: list[int]
     parts: list[tuple[bytes, list[int]]]
 
 
@@ -68,7 +68,7 @@ def merged(operator: Logic, component: Component, plan: Plan) -> Logic:
     name = component.operator if component.operator in plan.operators else original(component.operator)
     found, node = agreement(plan, name), plan.operators[name]
     orders = [stated_order(plan, up) for up in node.streams] if found.sorts else None
-    ports = component.feed_ports or range(len(component.feeds))
+    ports = component.feed_ports or {number: number for number in component.feeds}
     joined = KINDS[node.kind].commutative
     return MergedLogic(operator, ports, orders, aligned=found.alone, joined=joined)
 
@@ -81,7 +81,7 @@ class MergedLogic:
     operator
         Logic of the operator.
     ports
-        Port of the operator that each input belongs to.
+        Number of each input to the port of the operator that it belongs to.
     orders
         Columns that order tuples of equal time, for each port, each with whether it descends, if the operator reads its
         ports sorted; None if it reads tuples as they arrive.
@@ -103,16 +103,19 @@ class MergedLogic:
     def __init__(
         self,
         operator: Logic,
-        ports: Sequence[int],
+        ports: Mapping[int, int],
         orders: Sequence[Sequence[tuple[str, bool]]] | None = None,
         *,
         aligned: bool = False,
         joined: bool = False,
     ) -> None:
         self._operator = operator
-        self._ports = list(ports)
-        numbers = sorted(set(ports))
-        self._filters = [DuplicateFilter(str(at) for at, each in enumerate(ports) if each == port) for port in numbers]
+        self._ports = dict(ports)
+        numbers = sorted(set(ports.values()))
+        self._filters = [
+            DuplicateFilter(str(number) for number, each in ports.items() if each == port) for port in numbers
+        ]
+        self._changed = False  # whether inputs may be gone since the last execution
         self._sorted = [SortedInput(orders[number]) for number in numbers] if orders is not None else []
         self.aligned = aligned
         self._joined = joined
@@ -145,9 +148,22 @@ class MergedLogic:
         """Numbers of the inputs that have every tuple that has not passed yet; any thread may ask."""
         return frozenset(int(name) for each in self._filters for name in each.streams if each.is_complete(name))
 
-    def set_ports(self, ports: Sequence[int]) -> None:
-        """Add inputs; ``ports`` has the port of every input, those that are read already first."""
-        self._ports += ports[len(self._ports) :]
+    @property
+    def columns(self) -> int:
+        """Number of streams for which the filters have room, over all ports."""
+        return sum(each.columns for each in self._filters)
+
+    def set_ports(self, ports: Mapping[int, int]) -> None:
+        """Change the inputs: number of each one that is there from now on to its port; any thread may execute."""
+        self._ports, self._changed = dict(ports), True
+
+    def _leave(self) -> None:
+        """Remove the streams of inputs that are gone from their filters, in the thread that executes."""
+        self._changed = False
+        present = set(map(str, self._ports))
+        for each in self._filters:
+            for name in set(each.streams) - present:
+                each.leave(name)
 
     def incomplete(self, inputs: Collection[int]) -> int | None:
         """Return a port that would lose tuples if it read only the given inputs; None if there is none.
@@ -155,7 +171,7 @@ class MergedLogic:
         It would, if none of these inputs contains every tuple that has not passed its filter yet.
         """
         for port, merged in enumerate(self._filters):
-            names = [str(number) for number in inputs if self._ports[number] == port]
+            names = [str(number) for number in inputs if self._ports.get(number) == port]
             if merged.promise < END and not any(merged.is_complete(name) for name in names):
                 return port
         return None
@@ -168,6 +184,8 @@ class MergedLogic:
 
     def execute(self, port: int, item: Item, /) -> Iterator[Item]:
         """Process the part of an item of an input that the filter passes, and yield its output piece by piece."""
+        if self._changed:
+            self._leave()
         number = self._ports[port]
         merged, name = self._filters[number], str(port)
         if name not in merged.streams:
@@ -206,7 +224,7 @@ class MergedLogic:
         tables = {
             number * len(saved) + at: table for at, each in enumerate(saved) for number, table in each.tables.items()
         }
-        head = _Head(self.latest, self._ports, [(each.head, list(each.tables)) for each in saved])
+        head = _Head(self.latest, [(each.head, list(each.tables)) for each in saved])
         return SavedState(msgspec.msgpack.encode(head), tables)
 
     def restore(self, saved: SavedState, /) -> None:
@@ -224,8 +242,7 @@ class MergedLogic:
             raise ValueError(f"saved state: {saved.head[:16]!r}; expected that of merged streams: {error}") from None
         if len(head.parts) != len(parts):
             raise ValueError(f"saved state: {len(head.parts)} parts; expected {len(parts)}")
-        self.latest = head.latest
-        self._ports = head.ports + self._ports[len(head.ports) :]
+        self.latest, self._changed = head.latest, True
         for at, (part, (state, numbers)) in enumerate(zip(parts, head.parts, strict=True)):
             part.restore(SavedState(state, {number: saved.tables[number * len(parts) + at] for number in numbers}))
         self.restoring = False

@@ -258,10 +258,10 @@ class Reader(NamedTuple):
 class Cut(NamedTuple):
     """The points of each input and of the output that a snapshot covers, and what the next chunk has to carry.
 
-    ``consumed`` and ``dropped`` count tuples as in :class:`Loss`.
+    ``inputs`` are by number. ``consumed`` and ``dropped`` count tuples as in :class:`Loss`.
     """
 
-    inputs: tuple[Point, ...]
+    inputs: dict[int, Point]
     end: Point
     order: tuple[Run, ...]
     causes: tuple[Determinant, ...]

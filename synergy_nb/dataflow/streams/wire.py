@@ -104,7 +104,7 @@ class _State(msgspec.Struct, frozen=True, tag="state"):
     output: Output
     reader: Reader
     number: int
-    inputs: tuple[Point, ...]
+    inputs: dict[int, Point]
     end: Point
     trimmed: Point
     head: bytes
