@@ -1,8 +1,9 @@
 """Schedules of active replicas: queries, where their replicas are, and what happens to peers, streams and replicas.
 
-Sources with jitter feed random graphs of operators. Peers crash, hang and are cut off, and may be declared dead while
-they live; streams are discarded and revived, replicas are rebuilt and move. On whole peers, which rebuild replicas by
-themselves, further peers die while they do so. Everything is drawn from a seed.
+Sources with jitter feed random graphs of operators of all kinds. Peers crash, hang and are cut off, and may be known as
+dead while they live; streams are discarded and revived, replicas are rebuilt and move, and in each schedule one moves
+after half of all that happens. On whole peers, which rebuild replicas by themselves, further peers die meanwhile.
+Everything is drawn from a seed.
 """
 
 from __future__ import annotations
@@ -33,13 +34,16 @@ from tests.moving_schedules import KEYS, packets, table
 PEERS = tuple("abcdefgh")
 SAFE = "a"  # peer of the sources and of the sink
 END_S = 90.0
+WHAT = ("crash", "hang", "hang", "suspect", "cut", "cut", "discard", "discard", "revive", "rebuild", "move")
 
 
 def stage(rng: random.Random, one: Stream, number: int) -> Stream:
     """One more operator, of those whose replicas agree without being sorted."""
-    match rng.choice(("filter", "filter", "project")):
+    match rng.choice(("filter", "filter", "project", "delay")):
         case "filter":
             return one.filter(f"bytes > {rng.randrange(600)}", id=f"f{number}")
+        case "delay":
+            return one.delay("1 ms", id=f"d{number}")
         case _:
             names = ("link", "source", "destination", "source_port", "destination_port")
             return one.project(*names, bytes=f"bytes + {rng.randrange(9)}", id=f"p{number}")
@@ -58,6 +62,29 @@ def ordered(rng: random.Random, one: Stream) -> Stream:
             return one.encrypt("bytes", key="k", id="x").decrypt({"bytes": "int"}, key="k", id="y")
 
 
+def windowed(rng: random.Random, one: Stream) -> Stream:
+    """One more operator, of those that emit the result of a window, or two in a row."""
+    match rng.choice(("aggregate", "sliding", "sessions", "decaying", "sort", "top", "percentile", "count", "compare")):
+        case "aggregate":
+            return one.aggregate("link", "200 ms", n="count(*)", total="sum(bytes)", id="x")
+        case "sliding":
+            return one.aggregate("source", "200 ms every 50 ms", least="min(bytes)", most="max(bytes)", id="x")
+        case "sessions":
+            return one.aggregate("source", "15 ms gap", n="count(*)", id="x")
+        case "decaying":
+            return one.aggregate("link", "200 ms every 100 ms", load="sum(bytes)", half_life="70 ms", id="x")
+        case "sort":
+            return one.sort("bytes desc", window="200 ms", id="x")
+        case "top":
+            return one.top(3, "bytes desc", per="link", window="200 ms", id="x")
+        case "percentile":
+            return one.percentile("bytes", 0.5, by=["link"], window="200 ms", name="half", id="x")
+        case "count":
+            return one.count("n", window="200 ms every 50 ms", id="x")
+        case _:
+            return one.sort("bytes", window="200 ms", id="x").compare("bytes", 0.6, by=["link"], id="y")
+
+
 def ideal(plan: Plan, inputs: Mapping[str, pl.DataFrame]) -> list[tuple[object, ...]]:
     """The rows of a plan whose operators get all of each input at once, in order of time where they need an order."""
     made: dict[str, list[Item]] = {}
@@ -72,7 +99,7 @@ def ideal(plan: Plan, inputs: Mapping[str, pl.DataFrame]) -> list[tuple[object, 
             streams = [
                 [out for item in each for out in one.receive(item)] for one, each in zip(held, streams, strict=True)
             ]
-        logic = create(operator, plan, keys=KEYS, wait=lambda _: None)
+        logic = create(operator, plan, keys=KEYS, wait=lambda _: None, exact=True)
         given = [(port, item) for port, items in enumerate(streams) for item in items]
         given.sort(key=lambda pair: isinstance(pair[1], Punctuation))
         made[name] = [out for port, item in given for out in logic.execute(port, item)]
@@ -89,18 +116,14 @@ def query(rng: random.Random) -> Plan:
         if rng.random() < 0.5:
             one = stage(rng, one, 10 + number)
         if rng.random() < 0.3 and not left:
-            joined = one.join(other, on="source", within="30 ms", id=f"j{number}")
-            return joined.sink("out", id="out")
+            how = rng.choice(("inner", "inner", "left", "anti"))
+            return one.join(other, on="source", within="30 ms", how=how, id=f"j{number}").sink("out", id="out")
         left.append(one.union(other, id=f"u{number}"))
         number += 1
     one = stage(rng, left[0], 20)
-    match rng.choice(("none", "aggregate", "sliding", "sessions", "diamond", "ordered", "ordered")):
-        case "aggregate":
-            one = one.aggregate("link", "200 ms", n="count(*)", total="sum(bytes)", id="x")
-        case "sliding":
-            one = one.aggregate("source", "200 ms every 50 ms", least="min(bytes)", most="max(bytes)", id="x")
-        case "sessions":
-            one = one.aggregate("source", "15 ms gap", n="count(*)", id="x")
+    match rng.choice(("none", "windowed", "windowed", "windowed", "diamond", "ordered", "ordered")):
+        case "windowed":
+            one = windowed(rng, one)
         case "ordered":
             one = ordered(rng, one)
         case "diamond":
@@ -158,6 +181,7 @@ class Schedule:
         self.expanded = replicated(self.plan, degrees if some else self.degree)
         self.operators = replicas_of(self.expanded)
         self.done: list[str] = []
+        self.moves = 0
 
     def deploy(self) -> None:
         """Put the replicas of each operator on different peers."""
@@ -201,20 +225,20 @@ class Schedule:
         readers = [name for name, each in self.expanded.operators.items() if replica in each.inputs]
         assignments = self.world.deployments["app"].assignments
         return original is not None and all(
-            ("app", replica) in assignments[name].inputs[: len(self.expanded.operators[name].inputs)]
+            any(
+                feed.operator == replica and number < len(self.expanded.operators[name].inputs)
+                for number, feed in assignments[name].feeds.items()
+            )
             for name in readers
             if name in assignments
         )
 
-    def act(self) -> None:
-        """Have one thing happen."""
+    def act(self, what: str = "") -> None:
+        """Have one thing happen, or a certain one."""
         rng, world = self.rng, self.world
-        assignments = world.deployments["app"].assignments
         peer = rng.choice(PEERS[1:])
         operator = rng.choice((*self.operators, *self.passive))
-        what = rng.choice(
-            ("crash", "hang", "hang", "suspect", "cut", "cut", "discard", "discard", "revive", "rebuild", "move")
-        )
+        what = what or rng.choice(WHAT)
         if what in ("crash", "suspect") and not self.bears_without(peer):
             what = "hang"
         self.done.append(f"{world.now:.3f} {what} {peer} {operator}")
@@ -236,10 +260,19 @@ class Schedule:
             case _ if operator in self.passive:
                 world.move("app", operator, peer, rng.choice((0.0, 0.1)))
             case _:
-                replica = rng.choice(world.replicas("app", operator) or [""])
-                free = {each.active for each in assignments.values() if each.replica_of == operator}
-                if replica and peer not in free and not assignments[replica].copies:
-                    world.move("app", replica, peer, rng.choice((0.0, 0.1)))
+                self.move(rng.choice(world.replicas("app", operator) or [""]))
+
+    def move(self, replica: str) -> None:
+        """Have a replica move to a peer without another one of its operator."""
+        world, rng = self.world, self.rng
+        assignments = world.deployments["app"].assignments
+        if not replica or assignments[replica].copies:
+            return
+        here = {each.active for each in assignments.values() if each.replica_of == assignments[replica].replica_of}
+        free = [peer for peer in PEERS[1:] if peer not in here and not world.dead(peer)]
+        if free:
+            self.moves += 1
+            world.move("app", replica, rng.choice(free), rng.choice((0.0, 0.1)))
 
     def discard(self) -> None:
         """Discard a stream where producer and reader have another one, which nothing has happened to."""
@@ -284,9 +317,10 @@ class Schedule:
     def run(self) -> None:
         """Deploy, have things happen, and compare the rows at the sink with those of a run without any of it."""
         self.deploy()
-        for _ in range(self.rng.randint(1, 10)):
+        events = self.rng.randint(1, 10)
+        for event in range(events):
             self.world.run(self.rng.choice((0.01, 0.1, 0.4)))
-            self.act()
+            self.act("move" if event == events // 2 else "")
         self.world.run(END_S)
         results = self.world.results["app", "out"]
         assert results.ended, f"stands still; failures: {self.world.failures()}"

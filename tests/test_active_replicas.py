@@ -18,10 +18,11 @@ from synergy_nb.dataflow.streams.values import ORIGIN, OnLag, Point, Reader, chu
 from synergy_nb.dataflow.tuples import START, Batch, Item, Punctuation
 from synergy_nb.plan import Plan, source
 from synergy_nb.plan.active_replicas import replicas_of, replicated
+from synergy_nb.plan.catalogue import KINDS
 from synergy_nb.simulator.scripted_faults import Faults
 from synergy_nb.simulator.stream_world import StreamWorld
 from tests import replica_schedules
-from tests.campaigns import blocks
+from tests.campaigns import ALL, blocks
 
 PEERS = tuple(f"p{number}" for number in range(8))
 COLUMNS = {"k": "int", "v": "int"}
@@ -323,6 +324,16 @@ def test_whole_peers_rebuild_replicas_and_lose_or_double_nothing(seed: int) -> N
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("part", range(3))
+@pytest.mark.parametrize("part", range(20 if ALL else 3))
 def test_in_many_schedules_whole_peers_rebuild_replicas_and_lose_or_double_nothing(part: int) -> None:
     assert sum(replica_schedules.run_whole(seed) for seed in range(13 + 6 * part, 17 + 6 * part)) > 4
+
+
+@pytest.mark.slow
+def test_schedules_of_replicas_have_operators_of_all_kinds() -> None:
+    found = {
+        node.kind
+        for seed in range(100, 200)
+        for node in replica_schedules.query(random.Random(seed)).operators.values()
+    }
+    assert found == set(KINDS)
