@@ -214,7 +214,9 @@ class Schedule:
         for name in world.replicas("app", operator):
             each = assignments[name]
             whole = "~" not in name or int(name.partition("~")[2]) < 99
-            whole = whole and all(feed.operator for feed in each.inputs) and self._feeds_all(name)
+            planned = self.expanded.operators[name].inputs if whole else ()
+            reads = {number for number, feed in each.feeds.items() if feed.operator}
+            whole = whole and reads.issuperset(range(len(planned))) and self._feeds_all(name)
             if each.active not in gone and each.active not in world.doubted and whole:
                 found.append(name)
         return found
