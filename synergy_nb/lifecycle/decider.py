@@ -3,7 +3,7 @@
 Theory of operation
 -------------------
 The engine asks a :class:`Decider` for the peers of a plan. The decider exchanges messages with other peers, and calls
-back later with a :class:`Decision` or a :class:`Refusal`. There are three deciders:
+back later with a :class:`Decision` or a :class:`Refusal`. There are four deciders:
 
 ==========  ============================================================  ===========================
 composed    probes find the candidates with the best graph (chapter 2)    ``algorithms/composition``
@@ -11,11 +11,12 @@ resilient   ROD proposes a peer for each operator (chapter 3), and        :mod:`
             probes check the proposal
 replicated  the placement protocol proposes a primary and backups for     :mod:`.replica_placement`
             each operator (chapter 4), and probes check the primaries
+active      the origin computes a deployment of active replicas from      ``algorithms/replication``
+            the answers of all candidates; no probes, as routes multiply
 ==========  ============================================================  ===========================
 
 So every placement, found or proposed, passes the same checks: capacity, bandwidth, the limits of the plan, and the
-projected impact on the applications that run. Relocation will be the fourth decider: for a running application it will
-propose peers as the last two do, and :mod:`synergy_nb.lifecycle.migration` will carry out its decision.
+projected impact on the applications that run. The peers of a placement check it once more when they commit to it.
 """
 
 from __future__ import annotations
