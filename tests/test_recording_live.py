@@ -14,6 +14,7 @@ import pytest
 
 from synergy_nb import Cluster, ClusterError, NotAdmitted, source
 from synergy_nb.control import driver_messages as driver
+from synergy_nb.recording.moments import Replay
 from synergy_nb.recording.recording_file import Received, read
 from synergy_nb.recording.replay import compare
 from synergy_nb.recording.stepping import exchanges_of, requests_of
@@ -22,8 +23,8 @@ SECRET = b"a key that nobody may read: 32b."
 
 
 @pytest.fixture(scope="module")
-def live(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, dict[str, str]]:
-    """A recorded run of four peers, and the ids of its applications by what became of them."""
+def live(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, dict[str, str], Replay]:
+    """A recorded run of four peers, the ids of its applications by what became of them, and a replay while it ran."""
     file = tmp_path_factory.mktemp("live") / "run.rec"
     packets = source("packets", rate="1000 tuples/s", duration="1 s", speed=0.0, seed=1)
     endless = source("packets", rate="500 tuples/s", seed=2)
@@ -38,15 +39,16 @@ def live(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, dict[str, str]
         while moved.graph["large"] != "peer-4":
             with contextlib.suppress(ClusterError):  # peers of a busy machine may answer too late
                 cluster.move(moved, "large", "peer-4")
+        replayed = moved.replay()
         moved.stop()
         failed = cluster.submit(endless.filter("bytes > 20", id="large", at="peer-4").sink("failed"), origin="peer-2")
         cluster.kill("peer-4")
         assert failed.wait(60.0) == "failed"
-    return file, {"finished": finished.id, "stopped": moved.id, "failed": failed.id}
+    return file, {"finished": finished.id, "stopped": moved.id, "failed": failed.id}, replayed
 
 
 @pytest.mark.slow
-def test_the_replay_of_a_live_run_has_the_same_effects(live: tuple[Path, dict[str, str]]) -> None:
+def test_the_replay_of_a_live_run_has_the_same_effects(live: tuple[Path, dict[str, str], Replay]) -> None:
     recording = read(live[0])
     assert not recording.notes
     assert {life.name for life in recording.lives} == {f"peer-{number}" for number in range(1, 5)}
@@ -71,7 +73,7 @@ def test_the_replay_of_a_live_run_has_the_same_effects(live: tuple[Path, dict[st
 
 
 @pytest.mark.slow
-def test_a_replay_on_other_inputs_has_other_effects(live: tuple[Path, dict[str, str]]) -> None:
+def test_a_replay_on_other_inputs_has_other_effects(live: tuple[Path, dict[str, str], Replay]) -> None:
     recording = read(live[0])
     life = next(each for each in recording.lives if each.name == "peer-2")
     number, given = next(
@@ -88,7 +90,7 @@ def test_a_replay_on_other_inputs_has_other_effects(live: tuple[Path, dict[str, 
     assert "replayed 'somebody-elses'" in found.text
 
 
-def test_a_live_recording_contains_the_outcome_of_each_request(live: tuple[Path, dict[str, str]]) -> None:
+def test_a_live_recording_contains_the_outcome_of_each_request(live: tuple[Path, dict[str, str], Replay]) -> None:
     steps = compare(read(live[0])).steps
     requests = {each.request: each for each in requests_of(steps)}
     assert len(requests) == 4
@@ -106,13 +108,24 @@ def test_a_live_recording_contains_the_outcome_of_each_request(live: tuple[Path,
     assert any(said.startswith("failed: ") and "peer-4" in said for each in failed for said in each.outcomes)
 
 
-def test_no_secret_and_no_row_is_recorded(live: tuple[Path, dict[str, str]]) -> None:
+def test_a_replay_on_a_cluster_that_records_has_every_message(live: tuple[Path, dict[str, str], Replay]) -> None:
+    now, later = live[2], Cluster.replay(live[0], live[1]["stopped"])
+    assert now.made_from == "the recording run.rec: every message as it was"
+    assert now.outcome == "running"
+    assert later.outcome == "stopped"
+    same = [(moment.title, moment.sender, moment.to) for moment in now.moments if moment.received]
+    assert {"Probe", "Lookup", "Follow", "Followed"} <= {title for title, _, _ in same}
+    assert len(same) > 20
+    assert set(same) <= {(moment.title, moment.sender, moment.to) for moment in later.moments}
+
+
+def test_no_secret_and_no_row_is_recorded(live: tuple[Path, dict[str, str], Replay]) -> None:
     assert SECRET not in live[0].read_bytes()
     assert SECRET[:8] not in live[0].read_bytes()
 
 
 @pytest.mark.slow
-def test_the_command_replays_in_another_process(live: tuple[Path, dict[str, str]]) -> None:
+def test_the_command_replays_in_another_process(live: tuple[Path, dict[str, str], Replay]) -> None:
     def synergy(*arguments: str) -> subprocess.CompletedProcess[str]:
         command = [sys.executable, "-m", "synergy_nb", "replay", str(live[0]), *arguments]
         return subprocess.run(command, capture_output=True, text=True, check=True)

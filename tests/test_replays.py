@@ -135,6 +135,26 @@ def test_a_refused_request_has_verdicts() -> None:
     assert ("condition", "processing capacity") in [pair for moment in replay.moments for pair in moment.numbers]
 
 
+def test_a_replay_whose_beginning_is_not_kept_says_so(
+    taken_over: tuple[Simulation, SimulatedApplication, str], messages: Replay, journaled: Replay
+) -> None:
+    simulation, application, _ = taken_over
+    assert messages.made_from == "every message that the simulated peers handled for it"
+    assert journaled.made_from.startswith("the journals of the peers")
+    steps = simulation.world.noted.steps.copy()
+    simulation.world.noted.steps.clear()
+    empty = application.replay()
+    simulation.world.noted.steps.extend(steps)
+    assert (empty.moments, empty.origin, empty.outcome) == ((), application.origin, "finished")
+    assert empty.made_from.endswith("its beginning is not kept any more")
+    stage = ProtocolStage(empty)
+    assert "made from" in stage.to_svg()
+    stage.close()
+    late = replay_events(application.id, application.plan, list(simulation.events())[-20:], names=simulation.names)
+    assert late.origin == ""
+    assert late.completed("peer-1", "stopped").outcome == "stopped"
+
+
 def test_keys_are_at_the_peer_whose_key_is_nearest(messages: Replay) -> None:
     assert {key.name for key in messages.keys} >= {"aggregate", "sink", "source:packets"}
     for key in messages.keys:
@@ -149,6 +169,7 @@ def test_a_recorded_run_can_be_staged(tmp_path: Path) -> None:
     runs = Cluster.replay(file, "runs")
     assert runs.origin == "peer-1"
     assert runs.source == "messages"
+    assert runs.made_from == "the recording run.rec: every message as it was"
     assert all(math.isfinite(moment.at) for moment in runs.moments)
     assert all(peer.cores == 1.0 for peer in runs.peers)
     assert "rejected" in Cluster.replay(file, "refused").outcome
@@ -193,6 +214,7 @@ def test_near_peers_are_near_on_the_map() -> None:
 def test_text_has_a_line_for_each_moment(messages: Replay) -> None:
     lines = messages.to_text().splitlines()
     assert lines[0] == f"{messages.request}: plan plan, submitted at {messages.origin}: finished"
+    assert lines[1] == f"made from {messages.made_from}"
     assert len([line for line in lines if re.match(r" *\d+\.\d{4} s", line)]) == len(messages.moments)
     assert "chosen" in messages.table()
     assert Replay(**{name: getattr(messages, name) for name in messages.__struct_fields__}) == messages

@@ -76,6 +76,10 @@ class Peer:
         log = self.pair.net["a"].hosting.components["app", "sink"].log
         await until(lambda: log.end == (self.position, promise.time))
 
+    async def recorded(self) -> str:
+        """Nothing is recorded."""
+        return ""
+
     def notebook(self) -> AsyncApplication:
         """One more handle of the application, in a process of its own."""
         return AsyncApplication(self, plan(), "a", self.state)

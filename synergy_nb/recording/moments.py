@@ -152,6 +152,8 @@ class Replay(msgspec.Struct, frozen=True):
         Moments, in the order of their times.
     graphs
         Complete graphs, in the order of their evaluation.
+    made_from
+        Origin of its moments, in words for people.
     """
 
     request: str
@@ -164,6 +166,11 @@ class Replay(msgspec.Struct, frozen=True):
     keys: tuple[Key, ...]
     moments: tuple[Moment, ...]
     graphs: tuple[ComparedGraph, ...]
+    made_from: str = ""
+
+    def completed(self, origin: str, outcome: str) -> Replay:
+        """Return the replay with an origin and an outcome, if its beginning, which has the origin, is not kept."""
+        return self if self.origin else msgspec.structs.replace(self, origin=origin, outcome=outcome)
 
     def to_dict(self) -> dict[str, Any]:
         """Convert the replay to plain values."""
@@ -173,7 +180,7 @@ class Replay(msgspec.Struct, frozen=True):
     def to_text(self) -> str:
         """The replay as text: a line for each moment, and the table of graphs."""
         head = f"{self.request}: plan {self.plan}, submitted at {self.origin}: {self.outcome}"
-        lines = [head, *map(_line, self.moments)]
+        lines = [head, *([f"made from {self.made_from}"] if self.made_from else []), *map(_line, self.moments)]
         if self.graphs:
             lines += ["", self.table()]
         return "\n".join(lines)

@@ -38,6 +38,9 @@ __all__ = ["RING_EVENTS", "replay", "replay_events", "replay_file"]
 #: Events that say which peers are in the ring: they are moments of every replay.
 RING_EVENTS: Final = (events.PeerDeclaredDead, events.PeerRefutedDeath, events.PeerJoined, events.PeerLeft)
 
+JOURNALED: Final = "the journals of the peers: what they decided, but not every message"
+BEGINNING_LOST: Final = "its beginning is not kept any more"
+
 #: Module of a message to the kind of its moments.
 _KINDS: Final = {
     "composition": "probe",
@@ -72,6 +75,7 @@ def replay(
     cores: Mapping[str, float] | None = None,
     ring_events: Iterable[events.Event] = (),
     noted: bool = False,
+    made_from: str = "every message that the peers handled for it",
 ) -> Replay:
     """Make the replay of a request from the messages that peers handled.
 
@@ -91,6 +95,8 @@ def replay(
         Events of the types in :data:`RING_EVENTS`, of peers that joined, left, died or came back.
     noted
         Whether the steps were noted in this process (:mod:`.noted_steps`), and not replayed from a file.
+    made_from
+        Origin of the steps, in words for people.
     """
     found = _Collected(request, names)
     for each in _with_ring_events(handled(request, steps, noted=noted), ring_events):
@@ -98,7 +104,7 @@ def replay(
             found.message(each)
         else:
             found.ring_event(each)
-    return found.replay(plan, "messages", delays, cores or {})
+    return found.replay(plan, "messages", made_from, delays, cores or {})
 
 
 def replay_events(
@@ -131,10 +137,12 @@ def replay_events(
             found.ring_event(event)
         elif event.subject == request:
             found.event(event)
-    return found.replay(plan, "events", delays, cores or {})
+    return found.replay(plan, "events", JOURNALED, delays, cores or {})
 
 
-def replay_file(file: str | Path, request: str | None = None) -> Replay:
+def replay_file(
+    file: str | Path, request: str | None = None, *, delays: tuple[Sequence[str], Matrix] | None = None
+) -> Replay:
     """Make the replay of one request from a recorded run: every peer is replayed, and every message is a moment.
 
     Parameters
@@ -143,6 +151,8 @@ def replay_file(file: str | Path, request: str | None = None) -> Replay:
         Recording, as ``Cluster(record=FILE)`` writes it.
     request
         Id of the request; None: the only one, or else the last one, of the recording.
+    delays
+        Addresses of peers, and the delays between them in seconds; None if they are not known.
 
     Raises
     ------
@@ -174,7 +184,9 @@ def replay_file(file: str | Path, request: str | None = None) -> Replay:
         plan,
         steps,
         names=names,
+        delays=delays,
         cores=cores,
+        made_from=f"the recording {Path(file).name}: every message as it was",
         ring_events=[each for each in records if isinstance(each, RING_EVENTS)],
     )
 
@@ -342,7 +354,12 @@ class _Collected:
         return None
 
     def replay(
-        self, plan: Plan, source: str, delays: tuple[Sequence[str], Matrix] | None, cores: Mapping[str, float]
+        self,
+        plan: Plan,
+        source: str,
+        made_from: str,
+        delays: tuple[Sequence[str], Matrix] | None,
+        cores: Mapping[str, float],
     ) -> Replay:
         """Return the replay of all that was collected."""
         map_places = {} if delays is None else map_of(*delays)
@@ -364,6 +381,7 @@ class _Collected:
             keys,
             tuple(self.moments),
             tuple(self.graphs),
+            made_from if self.origin else f"{made_from}; {BEGINNING_LOST}",
         )
 
     def _place(self, address: str, at: tuple[float, float] | None, cores: float | None) -> PeerPlace:

@@ -424,7 +424,7 @@ class Simulation(PeerChanges, SimulatedKnobs):
         if named not in self.world.plans:
             named = self._found(named).id
         topology = self.world.topology
-        return replayed(
+        replay = replayed(
             named,
             self.world.plans[named],
             self.world.noted.steps,
@@ -433,7 +433,9 @@ class Simulation(PeerChanges, SimulatedKnobs):
             cores=topology.cores,
             ring_events=[event for event in self.journal if isinstance(event, RING_EVENTS)],
             noted=True,
+            made_from="every message that the simulated peers handled for it",
         )
+        return replay.completed(self.world.origin(named), self.world.status(named) or "undecided")
 
     def watch(self) -> Any:
         """Return the live view of all applications and peers, as ``watch(simulation)`` does."""

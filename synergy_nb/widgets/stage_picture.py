@@ -127,6 +127,8 @@ def svg(replay: Replay, step: int, arrangement: str) -> str:
         for line, kind in lines[:14]:
             parts.append(label(SIZE + 16, y, line, kind))
             y += 18
+    if replay.made_from:
+        parts.append(label(SIZE + 16, SIZE + 22, _shortened(f"made from {replay.made_from}", 66), "soft"))
     y = SIZE + 50.0
     rows = _graphs(replay, step)
     if rows:

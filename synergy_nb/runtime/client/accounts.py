@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import math
 from collections.abc import Mapping, Sequence
 from typing import Protocol
@@ -11,8 +12,9 @@ from synergy_nb.events.table import Events
 from synergy_nb.models.delay_matrix import Matrix
 from synergy_nb.plan import Plan
 from synergy_nb.recording.moments import Replay
-from synergy_nb.recording.stage import RING_EVENTS, replay_events
+from synergy_nb.recording.stage import RING_EVENTS, replay_events, replay_file
 from synergy_nb.reporting.explanation import Explanation
+from synergy_nb.reporting.formatting import readable
 from synergy_nb.runtime.process.requests import ApplicationState
 
 __all__ = ["Journals", "explained", "replayed"]
@@ -30,6 +32,9 @@ class Journals(Protocol):
     @property
     def names(self) -> Mapping[str, str]:
         """Peer address to name."""
+
+    async def recorded(self) -> str:
+        """Return the file to which the peers record, after all have written their records; empty if they do not."""
 
     def delays(self) -> tuple[Sequence[str], Matrix] | None:
         """Return addresses of peers, and the delays imposed between them in seconds; None without these."""
@@ -51,16 +56,26 @@ async def explained(journals: Journals, state: ApplicationState) -> Explanation:
     return Explanation(state.application, found, journals.names, (state.status, state.reason))
 
 
-async def replayed(journals: Journals, application: str, plan: Plan) -> Replay:
-    """Return the replay of an application from the journals, with what became of peers.
+async def replayed(journals: Journals, state: ApplicationState, plan: Plan, origin: str) -> Replay:
+    """Return the replay of an application: from the recording, if the cluster records; else from the journals.
 
     Parameters
     ----------
     journals
         Cluster whose peers have journals of it.
-    application, plan
-        Id of the application, and its plan.
+    state, plan, origin
+        State of the application, its plan, and the address of its origin.
     """
+    application = state.application
+    file = await journals.recorded()
+    if file:
+        try:
+            return await asyncio.to_thread(replay_file, file, application, delays=journals.delays())
+        except ValueError:
+            pass  # the file was moved, or could not be written to the end of this request
     found = await journals.events()
     own = [event for event in found if event.subject == application or isinstance(event, RING_EVENTS)]
-    return replay_events(application, plan, own, names=journals.names, delays=journals.delays())
+    names = journals.names
+    replay = replay_events(application, plan, own, names=names, delays=journals.delays())
+    outcome = f"{state.status}: {state.reason}" if state.reason else state.status
+    return replay.completed(names.get(origin, origin), readable(outcome, names))

@@ -492,5 +492,5 @@ class AsyncApplication:
 
     @displays_waiting(lambda it: f"asking the peers about {it.id}")
     async def replay(self) -> Replay:
-        """Return what peers did for it, by their journals; a notebook shows a stage on which it can be stepped."""
-        return await replayed(self.cluster, self.id, self.plan)
+        """Return what peers did for it, by their recording or their journals; a notebook shows a stage to step it."""
+        return await replayed(self.cluster, await self.state(), self.plan, self.origin)

@@ -96,6 +96,8 @@ class AsyncCluster(PeerRequests):
         Whether it sends no more requests.
     area : WideArea or None
         Delays that were imposed on the links; None if there are none.
+    recording : str
+        File to which the peers record; empty if they do not.
     """
 
     def __init__(
@@ -109,6 +111,7 @@ class AsyncCluster(PeerRequests):
     ) -> None:
         self.closed = False
         self.area: WideArea | None = None
+        self.recording = ""
         self.notices = notices
         self.local = local
         self.links = links
@@ -118,12 +121,19 @@ class AsyncCluster(PeerRequests):
             notices.names = self._names
         self._closing = closing
         self.spark = SparkServers(spark, self._publish_spark)
-        self.before_close: list[Callable[[], Awaitable[None]]] = []
+        self.before_close: list[Callable[[], Awaitable[object]]] = []
         self._numbers = itertools.count(1)
         self._origins = Origins(self._request_all, same_machine=local is not None)
         self._applications: dict[str, AsyncApplication] = {}  # submitted here; stopped when this closes
         self._ended: dict[str, AsyncApplication] = {}
         self._handles: weakref.WeakValueDictionary[str, AsyncApplication] = weakref.WeakValueDictionary()
+
+    async def recorded(self) -> str:
+        """Have all peers write their records, and return the file; empty if they do not record."""
+        if self.recording and not self.closed:
+            requests = (self.request(peer, "record") for peer in self.peers)
+            await asyncio.gather(*requests, return_exceptions=True)  # of a dead peer the file has all that it wrote
+        return self.recording
 
     def delays(self) -> tuple[Sequence[str], Matrix] | None:
         """Return the addresses of the peers, and the delays imposed between them in seconds; None without these."""

@@ -257,12 +257,9 @@ def _recorded(record: str | os.PathLike[str] | None, config: dict[str, Any]) -> 
 def _record(cluster: AsyncCluster, config: Mapping[str, Any]) -> None:
     """Have all peers write their records before the cluster closes."""
 
-    async def flush() -> None:
-        requests = (cluster.request(peer, "record") for peer in cluster.peers)
-        await asyncio.gather(*requests, return_exceptions=True)  # of a dead peer the file has all that it wrote
-
     if "record" in config:
-        cluster.before_close.append(flush)
+        cluster.recording = str(config["record"])
+        cluster.before_close.append(cluster.recorded)
 
 
 async def _check_recordable(client: Any, workers: Iterable[str]) -> None:

@@ -49,6 +49,7 @@ export function build(el, act) {
   const name = `stage-${++copies}`;
   const title = make("h2");
   const outcome = make("p", { class: "outcome" });
+  const made = make("p", { class: "made" });
   const arrangements = make("fieldset", { class: "switch" }, make("legend", { class: "unseen" }, "Arrangement of the peers"));
   const radios = new Map();
   for (const [kind, words] of [["map", "Map"], ["ring", "Ring"]]) {
@@ -81,7 +82,7 @@ export function build(el, act) {
   const announcement = make("p", { class: "announcement", "aria-live": "polite" });
   const waiting = make("p", { class: "waiting" }, "The stage waits for its kernel.");
   const root = make("div", { class: "synergy-stage empty", tabindex: 0, role: "region", "aria-label": "Protocol stage", "data-lm-suppress-shortcuts": "true" },
-    make("header", {}, make("div", {}, title, outcome), arrangements), waiting,
+    make("header", {}, make("div", {}, title, outcome, made), arrangements), waiting,
     make("div", { class: "scene" }, picture, moment), controls, kinds, graphs, hint, announcement);
   el.append(root);
   const toggles = new Map();
@@ -99,6 +100,7 @@ export function build(el, act) {
       const named = replay.request.startsWith(replay.plan) ? "" : `plan ${replay.plan}, `;
       put(outcome, `${named}submitted at ${replay.origin}: ${replay.outcome}`);
       outcome.title = outcome.textContent;
+      put(made, replay.made_from && `made from ${replay.made_from}`);
       slider.max = Math.max(replay.moments.length - 1, 0);
       const mapped = replay.peers.some((peer) => peer.x !== null);
       arrangements.hidden = !mapped;
