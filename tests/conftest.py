@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import asyncio
 import gc
+import inspect
 import os
 import signal
 from pathlib import Path
@@ -94,6 +96,16 @@ def pytest_xdist_setupnodes(specs: list[Any]) -> None:
     share = str(max(1, (os.cpu_count() or 1) // len(specs)))
     for name in ("POLARS_MAX_THREADS", "OPENBLAS_NUM_THREADS"):
         os.environ.setdefault(name, share)
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_pyfunc_call(pyfuncitem: pytest.Function) -> bool | None:
+    """A test that is a coroutine runs on a loop of its own: by the ``on_loop`` of its module, else by asyncio alone."""
+    if not inspect.iscoroutinefunction(pyfuncitem.obj):
+        return None
+    given = {name: pyfuncitem.funcargs[name] for name in inspect.signature(pyfuncitem.obj).parameters}
+    getattr(pyfuncitem.module, "on_loop", asyncio.run)(pyfuncitem.obj(**given))
+    return True
 
 
 @pytest.fixture

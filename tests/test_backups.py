@@ -21,6 +21,8 @@ from tests.test_sharing_host import COLUMNS
 from tests.two_hosts import OPENED, FakeRuntime, Pair, play, table
 from tests.waiting import DEADLINE, turns, until
 
+on_loop = play  # how the tests that are coroutines run
+
 ROWS = 40
 
 
@@ -161,7 +163,7 @@ def undisturbed(plan: Plan, batches: int, rows: int = ROWS) -> pl.DataFrame:
         await hosts.push(batches, rows)
         found.append(await hosts.finish())
 
-    play(scenario)
+    play(scenario())
     return found[0]
 
 
@@ -190,7 +192,7 @@ def test_a_backup_continues_as_if_its_primary_had_not_died(seed: int, failing: b
         events = [detail["operator"] for kind, _, detail in hosts.wires["b"].events if kind == "component_taken_over"]
         assert events == list(BACKED)
 
-    play(scenario)
+    play(scenario())
 
 
 def test_backups_take_over_one_after_the_other() -> None:
@@ -211,7 +213,7 @@ def test_backups_take_over_one_after_the_other() -> None:
         assert (await hosts.finish()).equals(expected)
         assert not hosts.failed
 
-    play(scenario)
+    play(scenario())
 
 
 def test_only_components_of_the_lost_peer_are_taken_over() -> None:
@@ -233,7 +235,7 @@ def test_only_components_of_the_lost_peer_are_taken_over() -> None:
         assert {(each.peer, each.epoch) for each in filtering.log.cursors if each.port != COPY} == {("b", 1)}
         assert hosts.net["b"].hosting.components["app", "aggregate"].copies == {}, "nobody is left to take over"
 
-    play(scenario)
+    play(scenario())
 
 
 def test_an_operator_of_two_inputs_that_is_taken_over_loses_and_doubles_nothing() -> None:
@@ -255,40 +257,34 @@ def test_an_operator_of_two_inputs_that_is_taken_over_loses_and_doubles_nothing(
         assert counted["len"].unique().to_list() == [2]
         assert not hosts.failed
 
-    play(scenario)
+    play(scenario())
 
 
-def test_a_component_without_a_copy_of_lost_tuples_fails_by_name() -> None:
-    async def scenario() -> None:
-        hosts = Hosts(windowed(), {"aggregate": ("b",)})
-        hosts.peers["filter"] = "p"
-        hosts.tell()
-        await hosts.push(3)
-        log = hosts.net["a"].hosting.components["app", "source"].log
-        await until(lambda: log.start.position == 3 * ROWS)
-        hosts.peers["filter"], hosts.epochs["filter"] = "c", 1
-        hosts.tell()
-        await until(lambda: bool(hosts.failed))
-        ((application, operator, reason),) = hosts.failed
-        assert (application, operator) == ("app", "filter")
-        assert reason.endswith(f"tuples from position 0 on are requested; those from {3 * ROWS} on are retained")
-
-    play(scenario)
+async def test_a_component_without_a_copy_of_lost_tuples_fails_by_name() -> None:
+    hosts = Hosts(windowed(), {"aggregate": ("b",)})
+    hosts.peers["filter"] = "p"
+    hosts.tell()
+    await hosts.push(3)
+    log = hosts.net["a"].hosting.components["app", "source"].log
+    await until(lambda: log.start.position == 3 * ROWS)
+    hosts.peers["filter"], hosts.epochs["filter"] = "c", 1
+    hosts.tell()
+    await until(lambda: bool(hosts.failed))
+    ((application, operator, reason),) = hosts.failed
+    assert (application, operator) == ("app", "filter")
+    assert reason.endswith(f"tuples from position 0 on are requested; those from {3 * ROWS} on are retained")
 
 
-def test_tuples_that_backups_cover_are_trimmed() -> None:
-    async def scenario() -> None:
-        hosts = Hosts(windowed(), BACKED)
-        hosts.tell()
-        await hosts.push(20)
-        first, *others = [hosts.net[hosts.peers[name]].hosting.components["app", name] for name in hosts.plan.operators]
-        await until(lambda: first.log.start.position == 20 * ROWS)
-        await until(lambda: not any(len(each.log) for each in others if each.kind != "sink"))
-        hosts.backups = {}
-        hosts.tell()
-        assert hosts.net["b"].hosting.roles.copies == {}
-
-    play(scenario)
+async def test_tuples_that_backups_cover_are_trimmed() -> None:
+    hosts = Hosts(windowed(), BACKED)
+    hosts.tell()
+    await hosts.push(20)
+    first, *others = [hosts.net[hosts.peers[name]].hosting.components["app", name] for name in hosts.plan.operators]
+    await until(lambda: first.log.start.position == 20 * ROWS)
+    await until(lambda: not any(len(each.log) for each in others if each.kind != "sink"))
+    hosts.backups = {}
+    hosts.tell()
+    assert hosts.net["b"].hosting.roles.copies == {}
 
 
 @pytest.mark.slow
@@ -313,24 +309,21 @@ def test_a_backup_that_missed_tuples_continues_from_the_next_snapshot() -> None:
         await hosts.push(10)
         assert (await hosts.finish()).equals(expected)
 
-    play(scenario)
+    play(scenario())
 
 
 @pytest.mark.slow
-def test_a_silent_backup_delays_nobody_while_the_log_has_room() -> None:
-    async def scenario() -> None:
-        hosts = Hosts(windowed(), BACKED, limits=Limits(8_000, retain=4_000_000))
-        hosts.lose("b", failing=False)
-        hosts.tell()
-        await hosts.push(100)
-        found = await hosts.finish()
-        assert found["n"].sum() == len([each for each in range(hosts.position) if each % 3])
-        log = hosts.net["a"].hosting.components["app", "source"].log
-        assert log.start == ORIGIN, "it may come yet"
-        assert log.size > 100_000
-        assert not hosts.failed
-
-    play(scenario)
+async def test_a_silent_backup_delays_nobody_while_the_log_has_room() -> None:
+    hosts = Hosts(windowed(), BACKED, limits=Limits(8_000, retain=4_000_000))
+    hosts.lose("b", failing=False)
+    hosts.tell()
+    await hosts.push(100)
+    found = await hosts.finish()
+    assert found["n"].sum() == len([each for each in range(hosts.position) if each % 3])
+    log = hosts.net["a"].hosting.components["app", "source"].log
+    assert log.start == ORIGIN, "it may come yet"
+    assert log.size > 100_000
+    assert not hosts.failed
 
 
 @pytest.mark.slow
@@ -353,4 +346,4 @@ def test_a_state_much_larger_than_a_window_is_taken_over() -> None:
         assert found.sort("bytes").equals(expected.sort("bytes"))
         assert not hosts.failed
 
-    play(scenario)
+    play(scenario())

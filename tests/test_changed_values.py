@@ -12,6 +12,8 @@ from synergy_nb.runtime.data.changed_values import MOST, ChangedValues
 from synergy_nb.runtime.data.sources import Stream
 from tests.two_hosts import Pair, items, numbers, play, trace
 
+on_loop = play  # how the tests that are coroutines run
+
 HOURLY = 3600.0  # seconds between two items
 
 
@@ -26,21 +28,18 @@ def slow(_params: Mapping[str, Any]) -> tuple[Stream, bool]:
 
 
 @pytest.mark.parametrize("first", ["a", "b"])
-def test_an_operator_has_its_changed_cost_and_pace_at_a_new_peer(first: str) -> None:
-    async def scenario() -> None:
-        pair = Pair(read=slow)
-        plan = trace().delay(cost="1 h", id="work").sink()
-        where = {"source": first, "work": first, "sink": "b"}
-        changed = {address: host.context.changed for address, host in pair.net.items()}
-        assert not any(each.change_cost("app", "work", 0.0) for each in changed.values())  # nobody executes it yet
-        assert not any(each.change_pace("app", "source", 1e9) for each in changed.values())
-        pair.deploy("app", plan, where)
-        here = {address: each.change_cost("app", "work", 0.0) for address, each in changed.items()}
-        assert here == {"a": first == "a", "b": first == "b"}
-        assert changed[first].change_pace("app", "source", 1e9)
-        assert numbers(await pair.results("b", "app")) == list(range(6))
-
-    play(scenario)
+async def test_an_operator_has_its_changed_cost_and_pace_at_a_new_peer(first: str) -> None:
+    pair = Pair(read=slow)
+    plan = trace().delay(cost="1 h", id="work").sink()
+    where = {"source": first, "work": first, "sink": "b"}
+    changed = {address: host.context.changed for address, host in pair.net.items()}
+    assert not any(each.change_cost("app", "work", 0.0) for each in changed.values())  # nobody executes it yet
+    assert not any(each.change_pace("app", "source", 1e9) for each in changed.values())
+    pair.deploy("app", plan, where)
+    here = {address: each.change_cost("app", "work", 0.0) for address, each in changed.items()}
+    assert here == {"a": first == "a", "b": first == "b"}
+    assert changed[first].change_pace("app", "source", 1e9)
+    assert numbers(await pair.results("b", "app")) == list(range(6))
 
 
 def test_the_oldest_changes_are_forgotten() -> None:

@@ -27,6 +27,8 @@ from synergy_nb.runtime.process.requests import SparkState, SparkStatus
 from tests.two_hosts import play
 from tests.waiting import until
 
+on_loop = play  # how the tests that are coroutines run
+
 READY = Fact(FactKind.COPY_READY, "app", "count")
 PLAN = replace_parts(
     source("python", name="n", columns={"link": "str"}, rate=1.0, id="n")
@@ -89,75 +91,59 @@ class Peer:
         return self.said[0]
 
 
-def test_a_copy_is_ready_once_its_spark_has_reached_the_checkpoint(monkeypatch: pytest.MonkeyPatch) -> None:
-    async def scenario() -> None:
-        peer = Peer(monkeypatch)
-        assert await peer.hear(Hosting(AWAY)) == CopyReady("app", "count")
-        assert peer.looked == [("/there/q", "file:/here")]
-        assert peer.rehearsed == 1
-
-    play(scenario)
+async def test_a_copy_is_ready_once_its_spark_has_reached_the_checkpoint(monkeypatch: pytest.MonkeyPatch) -> None:
+    peer = Peer(monkeypatch)
+    assert await peer.hear(Hosting(AWAY)) == CopyReady("app", "count")
+    assert peer.looked == [("/there/q", "file:/here")]
+    assert peer.rehearsed == 1
 
 
-def test_a_copy_that_cannot_continue_reports_a_sentence_with_both_servers(monkeypatch: pytest.MonkeyPatch) -> None:
-    async def scenario() -> None:
-        peer = Peer(monkeypatch, lambda: "it is not to be found there")
-        reason = (
-            "Spark at sc://here:1 cannot go on with the checkpoint of Spark at sc://there:1, /there/q: "
-            "it is not to be found there"
-        )
-        assert await peer.hear(Hosting(AWAY)) == CopyUnusable("app", "count", reason)
-
-    play(scenario)
-
-
-def test_a_lost_session_on_a_server_is_opened_again(monkeypatch: pytest.MonkeyPatch) -> None:
-    async def scenario() -> None:
-        def why() -> str:
-            if peer.opened == 1:
-                raise SparkUnavailable("it has gone")
-            return ""
-
-        peer = Peer(monkeypatch, why)
-        assert await peer.hear(Hosting(AWAY)) == CopyReady("app", "count")
-        assert peer.opened == 2, "the lost session is of no use"
-
-    play(scenario)
+async def test_a_copy_that_cannot_continue_reports_a_sentence_with_both_servers(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    peer = Peer(monkeypatch, lambda: "it is not to be found there")
+    reason = (
+        "Spark at sc://here:1 cannot go on with the checkpoint of Spark at sc://there:1, /there/q: "
+        "it is not to be found there"
+    )
+    assert await peer.hear(Hosting(AWAY)) == CopyUnusable("app", "count", reason)
 
 
-def test_on_the_same_server_the_checkpoint_is_not_examined(monkeypatch: pytest.MonkeyPatch) -> None:
-    async def scenario() -> None:
-        peer = Peer(monkeypatch)
-        same = msgspec.structs.replace(AWAY, server="sc://here:1")
-        assert await peer.hear(Hosting(same)) == CopyReady("app", "count")
-        assert (peer.looked, peer.rehearsed) == ([], 0)
-        assert peer.opened == 1, "its session is ready for the take-over"
+async def test_a_lost_session_on_a_server_is_opened_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    def why() -> str:
+        if peer.opened == 1:
+            raise SparkUnavailable("it has gone")
+        return ""
 
-    play(scenario)
-
-
-def test_findings_of_an_earlier_epoch_are_not_reported(monkeypatch: pytest.MonkeyPatch) -> None:
-    async def scenario() -> None:
-        hosting = Hosting(AWAY)
-
-        def moves() -> str:
-            hosting.epoch += 1
-            return "it is not to be found there"
-
-        peer = Peer(monkeypatch, moves)
-        peer.standbys.handle(READY, hosting)  # type: ignore[arg-type]
-        await until(lambda: not peer.standbys._looking)
-        fact = Fact(FactKind.COPIES_BEHIND, "app", "count")
-        assert await peer.hear(hosting, fact) == CopiesLagging("app", "count", {}), "which is the first that is said"
-
-    play(scenario)
+    peer = Peer(monkeypatch, why)
+    assert await peer.hear(Hosting(AWAY)) == CopyReady("app", "count")
+    assert peer.opened == 2, "the lost session is of no use"
 
 
-def test_lagging_copies_are_reported_with_the_reason(monkeypatch: pytest.MonkeyPatch) -> None:
-    async def scenario() -> None:
-        peer = Peer(monkeypatch)
-        fact = Fact(FactKind.COPIES_BEHIND, "app", "count", "nothing was heard", ("b", "c"))
-        told = {"b": "nothing was heard", "c": "nothing was heard"}
-        assert await peer.hear(Hosting(AWAY), fact) == CopiesLagging("app", "count", told)
+async def test_on_the_same_server_the_checkpoint_is_not_examined(monkeypatch: pytest.MonkeyPatch) -> None:
+    peer = Peer(monkeypatch)
+    same = msgspec.structs.replace(AWAY, server="sc://here:1")
+    assert await peer.hear(Hosting(same)) == CopyReady("app", "count")
+    assert (peer.looked, peer.rehearsed) == ([], 0)
+    assert peer.opened == 1, "its session is ready for the take-over"
 
-    play(scenario)
+
+async def test_findings_of_an_earlier_epoch_are_not_reported(monkeypatch: pytest.MonkeyPatch) -> None:
+    hosting = Hosting(AWAY)
+
+    def moves() -> str:
+        hosting.epoch += 1
+        return "it is not to be found there"
+
+    peer = Peer(monkeypatch, moves)
+    peer.standbys.handle(READY, hosting)  # type: ignore[arg-type]
+    await until(lambda: not peer.standbys._looking)
+    fact = Fact(FactKind.COPIES_BEHIND, "app", "count")
+    assert await peer.hear(hosting, fact) == CopiesLagging("app", "count", {}), "which is the first that is said"
+
+
+async def test_lagging_copies_are_reported_with_the_reason(monkeypatch: pytest.MonkeyPatch) -> None:
+    peer = Peer(monkeypatch)
+    fact = Fact(FactKind.COPIES_BEHIND, "app", "count", "nothing was heard", ("b", "c"))
+    told = {"b": "nothing was heard", "c": "nothing was heard"}
+    assert await peer.hear(Hosting(AWAY), fact) == CopiesLagging("app", "count", told)

@@ -6,7 +6,6 @@ import asyncio
 import itertools
 import threading
 from collections.abc import Mapping
-from functools import partial
 from typing import Any
 
 import msgspec
@@ -62,7 +61,7 @@ def test_a_query_gives_all_results_in_order(filter_at: str, discipline: str) -> 
         assert bool(pair.runtimes["a"].frames) == (filter_at == "b")
         assert not pair.failed
 
-    play(scenario)
+    play(scenario())
 
 
 def test_a_stream_that_splits_and_joins_is_complete() -> None:
@@ -76,7 +75,7 @@ def test_a_stream_that_splits_and_joins_is_complete() -> None:
             [*range(0, 2000, 2), *range(0, 2000, 3)]
         )
 
-    play(scenario)
+    play(scenario())
 
 
 def test_large_batches_are_cut_to_fit_the_window() -> None:
@@ -87,7 +86,7 @@ def test_large_batches_are_cut_to_fit_the_window() -> None:
         assert numbers(batches) == list(range(10_000))
         assert max(len(encode(batch)) for batch in batches) <= 40_000
 
-    play(scenario)
+    play(scenario())
 
 
 @pytest.mark.slow
@@ -111,7 +110,7 @@ def test_a_slow_reader_slows_the_source_and_nothing_is_lost() -> None:
         assert numbers(await pair.results("a", "app", max_bytes=1)) == list(range(50_000))
         assert len(taken) == 1000
 
-    play(scenario)
+    play(scenario())
 
 
 def test_light_items_stay_on_the_loops_thread_and_heavy_ones_do_not(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -140,7 +139,7 @@ def test_light_items_stay_on_the_loops_thread_and_heavy_ones_do_not(monkeypatch:
         assert len(numbers(await pair.results("a", "app"))) == 20 * rows
 
     for rows in threads:
-        play(partial(scenario, rows))
+        play(scenario(rows))
     assert "loop" in threads[10]
     assert threads[100] == {"pool"}
 
@@ -170,7 +169,7 @@ def test_a_failing_operator_stops_its_application_and_no_other(monkeypatch: pyte
         pair.undeploy("bad", peers)
         assert list(pair.net["b"].hosting.components) == [("good", "filter")]
 
-    play(scenario)
+    play(scenario())
 
 
 def test_a_panic_of_polars_is_a_failure_like_any_other(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -191,7 +190,7 @@ def test_a_panic_of_polars_is_a_failure_like_any_other(monkeypatch: pytest.Monke
         await until(lambda: bool(pair.failed))
         assert pair.failed == [("app", "sink", "PanicException: index out of bounds")]
 
-    play(scenario)
+    play(scenario())
 
 
 def test_a_source_that_cannot_be_read_fails() -> None:
@@ -204,7 +203,7 @@ def test_a_source_that_cannot_be_read_fails() -> None:
         await until(lambda: bool(pair.failed))
         assert pair.failed == [("app", "source", "FileNotFoundError: [Errno 2] No such file: 'fake.tcp'")]
 
-    play(scenario)
+    play(scenario())
 
 
 def test_damaged_data_and_data_without_a_reader_are_ignored() -> None:
@@ -223,7 +222,7 @@ def test_damaged_data_and_data_without_a_reader_are_ignored() -> None:
         assert len(refused) == 1
         assert not pair.failed
 
-    play(scenario)
+    play(scenario())
 
 
 @pytest.mark.parametrize("channel", ["", "data:app/source>filter:0", "streams", "x" * 200])
@@ -236,7 +235,7 @@ def test_data_on_an_unknown_channel_are_refused_and_recorded(channel: str) -> No
         assert repr(channel)[:50] in detail["reason"]
         assert detail["reason"].endswith("expected 'stream' or 'shared'")
 
-    play(scenario)
+    play(scenario())
 
 
 def test_senders_are_told_the_free_cores_of_their_readers() -> None:
@@ -252,7 +251,7 @@ def test_senders_are_told_the_free_cores_of_their_readers() -> None:
         assert sum(batch.table.height for batch in await pair.results("b", "app")) == 3000
         assert heard == {("b", 0.75)}
 
-    play(scenario)
+    play(scenario())
 
 
 @pytest.mark.slow
@@ -276,7 +275,7 @@ def test_a_link_that_takes_no_more_for_a_while_loses_nothing_and_fails_nobody() 
         assert got == list(range(30_000))
         assert not pair.failed
 
-    play(scenario)
+    play(scenario())
 
 
 def test_deployments_that_cannot_be_executed_report_the_reason() -> None:
@@ -304,7 +303,7 @@ def test_deployments_that_cannot_be_executed_report_the_reason() -> None:
         with pytest.raises(LookupError, match="application 'app': sink None: found none; expected exactly one"):
             one.fetch("app", None, "me", None, 1)
 
-    play(scenario)
+    play(scenario())
 
 
 def test_each_kind_of_operator_has_run_once_before_the_first_tuple(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -332,7 +331,7 @@ def test_each_kind_of_operator_has_run_once_before_the_first_tuple(monkeypatch: 
         assert sorted(made) == [("filter", 1), ("sink", 1)]
         assert not pair.failed
 
-    play(scenario)
+    play(scenario())
 
 
 # -- the end of it ---------------------------------------------------------------------------------------------------
@@ -363,7 +362,7 @@ def test_undeploying_during_execution_leaves_nothing() -> None:
         await pair.net["a"].arrival("app", None, DEADLINE)
         assert numbers(fetched(pair.net["a"], "app", 1))[0] == 0
 
-    play(scenario)
+    play(scenario())
 
 
 def test_a_repeated_deployment_is_executed_once() -> None:
@@ -377,7 +376,7 @@ def test_a_repeated_deployment_is_executed_once() -> None:
         assert (kinds.count("component_deployed"), kinds.count("source_started")) == (2, 1)
         assert not pair.failed
 
-    play(scenario)
+    play(scenario())
 
 
 # -- measurements ----------------------------------------------------------------------------------------------------
@@ -414,7 +413,7 @@ def test_sinks_are_measured_again_and_again_until_they_end() -> None:
         msgspec.json.encode(journaled)
         msgspec.json.encode(one.stats())
 
-    play(scenario)
+    play(scenario())
 
 
 def test_hosts_of_one_process_share_nothing() -> None:
@@ -425,7 +424,7 @@ def test_hosts_of_one_process_share_nothing() -> None:
         await pair.close()
         await pair.close()
 
-    play(scenario)
+    play(scenario())
 
 
 def test_data_that_are_late_are_no_error() -> None:
@@ -442,7 +441,7 @@ def test_data_that_are_late_are_no_error() -> None:
         assert pair.net["b"].hosting.components == {}
         assert not pair.failed
 
-    play(scenario)
+    play(scenario())
 
 
 # -- results ---------------------------------------------------------------------------------------------------------
@@ -482,7 +481,7 @@ def test_results_are_returned_again_until_the_reader_acknowledges_them() -> None
         assert numbers([batch for batch in batches if isinstance(batch, Batch)]) == list(range(2000))
         assert component.log.size == 0
 
-    play(scenario)
+    play(scenario())
 
 
 def test_results_are_retained_after_all_other_components_have_gone() -> None:
@@ -504,7 +503,7 @@ def test_results_are_retained_after_all_other_components_have_gone() -> None:
             one.fetch("app", None, "test", None, 1)
         assert not pair.failed
 
-    play(scenario)
+    play(scenario())
 
 
 def test_a_halted_application_returns_the_results_so_far_and_no_later_ones() -> None:
@@ -522,4 +521,4 @@ def test_a_halted_application_returns_the_results_so_far_and_no_later_ones() -> 
         assert got == list(range(had))
         assert pair.measured[-1][2]["tuples"] == had
 
-    play(scenario)
+    play(scenario())

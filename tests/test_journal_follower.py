@@ -84,149 +84,122 @@ async def followed(peers: Peers) -> JournalFollower:
     return follower
 
 
-def test_earlier_events_are_read_in_portions_and_later_ones_once() -> None:
-    async def run() -> None:
-        peers = Peers("a", "b")
-        for number in range(10):
-            peers.write("a" if number % 2 else "b", float(number), f"k{number}")
-        follower = await followed(peers)
-        assert sorted(kinds(follower)) == [f"k{number}" for number in range(10)]
-        assert follower.names == {"mem://a": "a", "mem://b": "b"}
-        peers.write("b", 11.0, "later")
-        peers.write("a", 10.5, "earlier")
-        await told(follower, lambda: len(follower.journal) == 12)
-        assert [event.sequence for event in follower.journal] == list(range(12))
-        await follower.close()
-        assert len(kinds(follower)) == 13
-        assert kinds(follower)[-1] == "cluster_closed"
-
-    asyncio.run(run())
+async def test_earlier_events_are_read_in_portions_and_later_ones_once() -> None:
+    peers = Peers("a", "b")
+    for number in range(10):
+        peers.write("a" if number % 2 else "b", float(number), f"k{number}")
+    follower = await followed(peers)
+    assert sorted(kinds(follower)) == [f"k{number}" for number in range(10)]
+    assert follower.names == {"mem://a": "a", "mem://b": "b"}
+    peers.write("b", 11.0, "later")
+    peers.write("a", 10.5, "earlier")
+    await told(follower, lambda: len(follower.journal) == 12)
+    assert [event.sequence for event in follower.journal] == list(range(12))
+    await follower.close()
+    assert len(kinds(follower)) == 13
+    assert kinds(follower)[-1] == "cluster_closed"
 
 
-def test_events_that_come_together_are_in_order_of_time() -> None:
-    async def run() -> None:
-        peers = Peers("a", "b", "c")
-        peers.portion = 100
-        for number in (3, 1, 2):
-            peers.write("abc"[number - 1], float(number), f"k{number}")
-        follower = await followed(peers)
-        assert kinds(follower) == ["k1", "k2", "k3"]
-        await follower.close()
-
-    asyncio.run(run())
+async def test_events_that_come_together_are_in_order_of_time() -> None:
+    peers = Peers("a", "b", "c")
+    peers.portion = 100
+    for number in (3, 1, 2):
+        peers.write("abc"[number - 1], float(number), f"k{number}")
+    follower = await followed(peers)
+    assert kinds(follower) == ["k1", "k2", "k3"]
+    await follower.close()
 
 
-def test_requests_to_peers_without_new_events_are_small() -> None:
-    async def run() -> None:
-        peers = Peers("a")
-        for number in range(5):
-            peers.write("a", float(number), "k")
-        follower = await followed(peers)
-        await until(lambda: len(peers.asked) >= 10)
-        assert {asked.since for _, asked in peers.asked[-3:]} == {5}
-        assert all(len(pack(asked)) < 40 for _, asked in peers.asked)
-        await follower.close()
-
-    asyncio.run(run())
+async def test_requests_to_peers_without_new_events_are_small() -> None:
+    peers = Peers("a")
+    for number in range(5):
+        peers.write("a", float(number), "k")
+    follower = await followed(peers)
+    await until(lambda: len(peers.asked) >= 10)
+    assert {asked.since for _, asked in peers.asked[-3:]} == {5}
+    assert all(len(pack(asked)) < 40 for _, asked in peers.asked)
+    await follower.close()
 
 
 @pytest.mark.parametrize("fault", [LinkDown, TimeoutError, OSError])
-def test_a_peer_that_dies_is_silent_once_and_answers_again(fault: type[Exception]) -> None:
-    async def run() -> None:
-        peers = Peers("a", "b")
-        follower = await followed(peers)
-        peers.down["mem://a"] = fault
-        await told(follower, lambda: "peer_silent" in kinds(follower))
-        peers.write("b", 1.0, "alive")
-        await told(follower, lambda: "alive" in kinds(follower))
-        peers.write("a", 2.0, "back")
-        del peers.down["mem://a"]
-        await told(follower, lambda: "back" in kinds(follower))
-        assert kinds(follower).count("peer_silent") == kinds(follower).count("peer_answers") == 1
-        silent = next(event for event in follower.journal if isinstance(event, PeerSilent))
-        assert (silent.subject, silent.peer) == ("mem://a", "")
-        await follower.close()
-
-    asyncio.run(run())
+async def test_a_peer_that_dies_is_silent_once_and_answers_again(fault: type[Exception]) -> None:
+    peers = Peers("a", "b")
+    follower = await followed(peers)
+    peers.down["mem://a"] = fault
+    await told(follower, lambda: "peer_silent" in kinds(follower))
+    peers.write("b", 1.0, "alive")
+    await told(follower, lambda: "alive" in kinds(follower))
+    peers.write("a", 2.0, "back")
+    del peers.down["mem://a"]
+    await told(follower, lambda: "back" in kinds(follower))
+    assert kinds(follower).count("peer_silent") == kinds(follower).count("peer_answers") == 1
+    silent = next(event for event in follower.journal if isinstance(event, PeerSilent))
+    assert (silent.subject, silent.peer) == ("mem://a", "")
+    await follower.close()
 
 
-def test_a_peer_that_starts_again_is_read_from_its_beginning() -> None:
-    async def run() -> None:
-        peers = Peers("a")
-        for number in range(4):
-            peers.write("a", float(number), f"old{number}")
-        follower = await followed(peers)
-        peers.restart("a")
-        peers.write("a", 9.0, "new")
-        await told(follower, lambda: "new" in kinds(follower))
-        assert kinds(follower).count("new") == 1
-        await follower.close()
-
-    asyncio.run(run())
+async def test_a_peer_that_starts_again_is_read_from_its_beginning() -> None:
+    peers = Peers("a")
+    for number in range(4):
+        peers.write("a", float(number), f"old{number}")
+    follower = await followed(peers)
+    peers.restart("a")
+    peers.write("a", 9.0, "new")
+    await told(follower, lambda: "new" in kinds(follower))
+    assert kinds(follower).count("new") == 1
+    await follower.close()
 
 
-def test_peers_that_join_and_leave_are_followed() -> None:
-    async def run() -> None:
-        peers = Peers("a")
-        follower = await followed(peers)
-        peers.peers["b"] = "mem://b"
-        peers.journals["mem://b"] = ("mem://b 1", Journal())
-        peers.write("b", 1.0, "new")
-        await told(follower, lambda: "new" in kinds(follower))
-        assert follower.names["mem://b"] == "b"
-        del peers.peers["a"]
-        await until(lambda: not any(to == "mem://a" for to, _ in peers.asked[-4:]))
-        await follower.close()
-
-    asyncio.run(run())
+async def test_peers_that_join_and_leave_are_followed() -> None:
+    peers = Peers("a")
+    follower = await followed(peers)
+    peers.peers["b"] = "mem://b"
+    peers.journals["mem://b"] = ("mem://b 1", Journal())
+    peers.write("b", 1.0, "new")
+    await told(follower, lambda: "new" in kinds(follower))
+    assert follower.names["mem://b"] == "b"
+    del peers.peers["a"]
+    await until(lambda: not any(to == "mem://a" for to, _ in peers.asked[-4:]))
+    await follower.close()
 
 
-def test_the_number_of_stored_events_is_bounded() -> None:
-    async def run() -> None:
-        peers = Peers("a")
-        for number in range(100):
-            peers.write("a", float(number), "k")
-        follower = JournalFollower(peers, capacity=10, every=0.001)
-        follower.start()
-        await follower.caught_up.wait()
-        assert [event.time for event in follower.journal] == [float(number) for number in range(90, 100)]
-        await follower.close()
-
-    asyncio.run(run())
+async def test_the_number_of_stored_events_is_bounded() -> None:
+    peers = Peers("a")
+    for number in range(100):
+        peers.write("a", float(number), "k")
+    follower = JournalFollower(peers, capacity=10, every=0.001)
+    follower.start()
+    await follower.caught_up.wait()
+    assert [event.time for event in follower.journal] == [float(number) for number in range(90, 100)]
+    await follower.close()
 
 
-def test_a_listener_that_raises_does_not_end_the_follower() -> None:
-    async def run() -> None:
-        faults: list[dict[str, Any]] = []
-        asyncio.get_running_loop().set_exception_handler(lambda _, context: faults.append(context))
-        peers = Peers("a")
-        follower = await followed(peers)
-        follower.listen(lambda: 1 // 0)  # type: ignore[arg-type]
-        peers.write("a", 1.0, "k")
-        await told(follower, lambda: "k" in kinds(follower))
-        assert isinstance(faults[0]["exception"], ZeroDivisionError)
-        await follower.close()
-
-    asyncio.run(run())
+async def test_a_listener_that_raises_does_not_end_the_follower() -> None:
+    faults: list[dict[str, Any]] = []
+    asyncio.get_running_loop().set_exception_handler(lambda _, context: faults.append(context))
+    peers = Peers("a")
+    follower = await followed(peers)
+    follower.listen(lambda: 1 // 0)  # type: ignore[arg-type]
+    peers.write("a", 1.0, "k")
+    await told(follower, lambda: "k" in kinds(follower))
+    assert isinstance(faults[0]["exception"], ZeroDivisionError)
+    await follower.close()
 
 
-def test_the_follower_ends_with_its_last_listener() -> None:
-    async def run() -> None:
-        peers = Peers("a")
-        ended: list[JournalFollower] = []
-        follower = JournalFollower(peers, every=0.001, ended=ended.append)
-        follower.start()
-        leave = follower.listen(lambda: None)
-        thread = threading.Thread(target=leave)  # from any thread
-        thread.start()
-        await until(lambda: follower.closed)
-        thread.join()
-        assert ended == [follower]
-        leave()  # once more does nothing
-        await follower.close()
-        assert kinds(follower) == []
-
-    asyncio.run(run())
+async def test_the_follower_ends_with_its_last_listener() -> None:
+    peers = Peers("a")
+    ended: list[JournalFollower] = []
+    follower = JournalFollower(peers, every=0.001, ended=ended.append)
+    follower.start()
+    leave = follower.listen(lambda: None)
+    thread = threading.Thread(target=leave)  # from any thread
+    thread.start()
+    await until(lambda: follower.closed)
+    thread.join()
+    assert ended == [follower]
+    leave()  # once more does nothing
+    await follower.close()
+    assert kinds(follower) == []
 
 
 # -- on real peers -----------------------------------------------------------------------------------------------------

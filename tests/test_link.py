@@ -13,6 +13,8 @@ from synergy_nb.runtime.transport.wide_area import WideArea
 from tests.memory_comm import MemoryComm, Net, pair, run
 from tests.waiting import turns, until
 
+on_loop = run  # how the tests that are coroutines run
+
 A, B, C = "mem://a", "mem://b", "mem://c"
 CLIENT = "client-1"
 
@@ -24,241 +26,208 @@ def numbers(log: Any) -> list[int]:
 # -- messages and data -------------------------------------------------------------------------------------------------
 
 
-def test_messages_arrive_in_order_and_share_one_write() -> None:
-    async def main() -> None:
-        net = Net()
-        a, _ = net.join(A)
-        _, at_b = net.join(B)
-        for number in range(100):
-            a.send(B, b"%d" % number)
-        await at_b["message"].reaches(100)
-        assert at_b["message"].entries == [(A, b"%d" % number) for number in range(100)]
-        (comm,) = net.opened
-        assert [type(message) for message in comm.written] == [dict, tuple]  # hello, and everything else
-        assert a.pending(B) == 0
-        await net.close()
-
-    run(main())
+async def test_messages_arrive_in_order_and_share_one_write() -> None:
+    net = Net()
+    a, _ = net.join(A)
+    _, at_b = net.join(B)
+    for number in range(100):
+        a.send(B, b"%d" % number)
+    await at_b["message"].reaches(100)
+    assert at_b["message"].entries == [(A, b"%d" % number) for number in range(100)]
+    (comm,) = net.opened
+    assert [type(message) for message in comm.written] == [dict, tuple]  # hello, and everything else
+    assert a.pending(B) == 0
+    await net.close()
 
 
-def test_control_data_and_requests_keep_one_order() -> None:
-    async def main() -> None:
-        seen: list[str] = []
-        net = Net()
-        a, _ = net.join(A)
+async def test_control_data_and_requests_keep_one_order() -> None:
+    seen: list[str] = []
+    net = Net()
+    a, _ = net.join(A)
 
-        async def answer(sender: str, operation: str, payload: bytes) -> bytes:
-            return b""
+    async def answer(sender: str, operation: str, payload: bytes) -> bytes:
+        return b""
 
-        b, _ = net.join(B, answer=answer)
-        b._on_message = lambda sender, message: seen.append(message.decode())
-        b._on_data = lambda sender, channel, payload: seen.append(f"{channel}:{payload.decode()}")
-        for number in range(5):
-            a.send_data(B, "s", b"%d" % number)
-            a.send(B, b"%d" % number)
-        await a.request(B, "x")
-        assert seen == list(itertools.chain(*((f"s:{n}", f"{n}") for n in range(5))))
-        await net.close()
-
-    run(main())
+    b, _ = net.join(B, answer=answer)
+    b._on_message = lambda sender, message: seen.append(message.decode())
+    b._on_data = lambda sender, channel, payload: seen.append(f"{channel}:{payload.decode()}")
+    for number in range(5):
+        a.send_data(B, "s", b"%d" % number)
+        a.send(B, b"%d" % number)
+    await a.request(B, "x")
+    assert seen == list(itertools.chain(*((f"s:{n}", f"{n}") for n in range(5))))
+    await net.close()
 
 
-def test_the_other_side_uses_the_comm_that_is_open() -> None:
-    async def main() -> None:
-        net = Net()
-        a, at_a = net.join(A)
-        b, at_b = net.join(B)
-        a.send(B, b"1")
-        await at_b["message"].reaches(1)
-        b.send(A, b"2")
-        await at_a["message"].reaches(1)
-        assert len(net.opened) == 1
-        assert a.connected() == [B]
-        assert b.connected() == [A]
-        await net.close()
-
-    run(main())
+async def test_the_other_side_uses_the_comm_that_is_open() -> None:
+    net = Net()
+    a, at_a = net.join(A)
+    b, at_b = net.join(B)
+    a.send(B, b"1")
+    await at_b["message"].reaches(1)
+    b.send(A, b"2")
+    await at_a["message"].reaches(1)
+    assert len(net.opened) == 1
+    assert a.connected() == [B]
+    assert b.connected() == [A]
+    await net.close()
 
 
 @pytest.mark.parametrize("first", [A, B])
 @pytest.mark.parametrize("held", [(), (A,), (B,), (A, B)])
-def test_simultaneous_opening_settles_on_one_comm(first: str, held: tuple[str, ...]) -> None:
+async def test_simultaneous_opening_settles_on_one_comm(first: str, held: tuple[str, ...]) -> None:
     """Whoever begins, and whosever connection takes long: one comm, and nothing lost or out of order."""
 
-    async def main() -> None:
-        net = Net()
-        a, at_a = net.join(A)
-        b, at_b = net.join(B)
-        for own in held:
-            net.gates[own, B if own == A else A] = asyncio.Event()
-        for own in (first, B if first == A else A):
-            for number in range(50):
-                net.links[own].send(B if own == A else A, b"%d" % number)
-        for own in held:
-            await turns(5)
-            net.gates[own, B if own == A else A].set()
-        await at_a["message"].reaches(50)
-        await at_b["message"].reaches(50)
-        for number in range(50, 60):
-            a.send(B, b"%d" % number)
-            b.send(A, b"%d" % number)
-        await at_a["message"].reaches(60)
-        await at_b["message"].reaches(60)
-        assert numbers(at_a["message"]) == numbers(at_b["message"]) == list(range(60))
-        assert sum(not comm.closed() for comm in net.opened) == 1
-        assert not at_a["down"].entries
-        assert not at_b["down"].entries
-        await net.close()
-
-    run(main())
+    net = Net()
+    a, at_a = net.join(A)
+    b, at_b = net.join(B)
+    for own in held:
+        net.gates[own, B if own == A else A] = asyncio.Event()
+    for own in (first, B if first == A else A):
+        for number in range(50):
+            net.links[own].send(B if own == A else A, b"%d" % number)
+    for own in held:
+        await turns(5)
+        net.gates[own, B if own == A else A].set()
+    await at_a["message"].reaches(50)
+    await at_b["message"].reaches(50)
+    for number in range(50, 60):
+        a.send(B, b"%d" % number)
+        b.send(A, b"%d" % number)
+    await at_a["message"].reaches(60)
+    await at_b["message"].reaches(60)
+    assert numbers(at_a["message"]) == numbers(at_b["message"]) == list(range(60))
+    assert sum(not comm.closed() for comm in net.opened) == 1
+    assert not at_a["down"].entries
+    assert not at_b["down"].entries
+    await net.close()
 
 
-def test_an_attempt_older_than_the_comm_in_use_is_refused_and_a_newer_one_replaces_it() -> None:
-    async def main() -> None:
-        net = Net()
-        a, at_a = net.join(A)
-        _, at_b = net.join(B)
-        a.send(B, b"1")
-        await at_b["message"].reaches(1)
+async def test_an_attempt_older_than_the_comm_in_use_is_refused_and_a_newer_one_replaces_it() -> None:
+    net = Net()
+    a, at_a = net.join(A)
+    _, at_b = net.join(B)
+    a.send(B, b"1")
+    await at_b["message"].reaches(1)
 
-        async def hello(ordinal: int) -> Any:
-            here, there = pair()
-            task = asyncio.create_task(
-                a.accept(there, {"version": PROTOCOL_VERSION, "sender": B, "ordinal": ordinal}), name="accept"
-            )
-            answer = await here.read()
-            here.abort()
-            await task
-            return answer
+    async def hello(ordinal: int) -> Any:
+        here, there = pair()
+        task = asyncio.create_task(
+            a.accept(there, {"version": PROTOCOL_VERSION, "sender": B, "ordinal": ordinal}), name="accept"
+        )
+        answer = await here.read()
+        here.abort()
+        await task
+        return answer
 
-        assert await hello(1) == {"crossed": True}
-        assert a.connected() == [B]
-        assert (await hello(2**62))["welcome"] == PROTOCOL_VERSION
-        assert [entry[0] for entry in at_a["down"].entries] == [B, B]  # the replaced one, and the new one as it closed
-        await net.close()
-
-    run(main())
+    assert await hello(1) == {"crossed": True}
+    assert a.connected() == [B]
+    assert (await hello(2**62))["welcome"] == PROTOCOL_VERSION
+    assert [entry[0] for entry in at_a["down"].entries] == [B, B]  # the replaced one, and the new one as it closed
+    await net.close()
 
 
 # -- failures ----------------------------------------------------------------------------------------------------------
 
 
-def test_a_closed_comm_is_reported_at_both_ends_and_the_next_message_opens_another() -> None:
-    async def main() -> None:
-        net = Net()
-        a, at_a = net.join(A)
-        _, at_b = net.join(B)
-        a.send(B, b"1")
-        await at_b["message"].reaches(1)
-        net.opened[0].abort()
-        assert (await at_a["down"].reaches(1))[0][0] == B
-        assert (await at_b["down"].reaches(1))[0][0] == A
-        a.send(B, b"2")
-        await at_b["message"].reaches(2)
-        assert len(net.opened) == 2
-        await net.close()
-
-    run(main())
+async def test_a_closed_comm_is_reported_at_both_ends_and_the_next_message_opens_another() -> None:
+    net = Net()
+    a, at_a = net.join(A)
+    _, at_b = net.join(B)
+    a.send(B, b"1")
+    await at_b["message"].reaches(1)
+    net.opened[0].abort()
+    assert (await at_a["down"].reaches(1))[0][0] == B
+    assert (await at_b["down"].reaches(1))[0][0] == A
+    a.send(B, b"2")
+    await at_b["message"].reaches(2)
+    assert len(net.opened) == 2
+    await net.close()
 
 
 @pytest.mark.parametrize(("kind", "reason"), [("dead", "refused"), ("silent", "no link within 2.5 s")])
-def test_a_peer_that_cannot_be_reached_is_reported_and_its_queue_dropped(kind: str, reason: str) -> None:
-    async def main() -> None:
-        net = Net()
-        a, at_a = net.join(A)
-        getattr(net, kind).add(B)
-        a.send(B, b"lost")
-        assert a.pending(B) > 0
-        ((address, why),) = await at_a["down"].reaches(1)
-        assert address == B
-        assert reason in why
-        assert a.pending(B) == 0
-        assert asyncio.get_running_loop().time() <= 2.6
-        with pytest.raises(LinkDown, match=B):
-            await a.request(B, "ping", timeout=10.0)
-        await net.close()
-
-    run(main())
+async def test_a_peer_that_cannot_be_reached_is_reported_and_its_queue_dropped(kind: str, reason: str) -> None:
+    net = Net()
+    a, at_a = net.join(A)
+    getattr(net, kind).add(B)
+    a.send(B, b"lost")
+    assert a.pending(B) > 0
+    ((address, why),) = await at_a["down"].reaches(1)
+    assert address == B
+    assert reason in why
+    assert a.pending(B) == 0
+    assert asyncio.get_running_loop().time() <= 2.6
+    with pytest.raises(LinkDown, match=B):
+        await a.request(B, "ping", timeout=10.0)
+    await net.close()
 
 
-def test_the_bound_on_control_bytes_is_reported_once_an_episode() -> None:
-    async def main() -> None:
-        net = Net()
-        a, at_a = net.join(A, limits=Limits(control=1000))
-        _, at_b = net.join(B)
-        for _ in range(50):
-            a.send(B, b"x" * 84)  # 100 bytes with the frame's overhead
-        assert a.pending(B) == 1000
-        assert at_a["record"].entries == [("link_overflowed", B, {"queued": 1000, "limit": 1000})]
-        await at_b["message"].reaches(10)
-        await at_a["record"].reaches(2)
-        assert at_a["record"].entries[1] == ("link_resumed", B, {"dropped": 40})
-        assert len(at_b["message"].entries) == 10
-        a.send(B, b"again")
-        await at_b["message"].reaches(11)
-        await net.close()
-
-    run(main())
+async def test_the_bound_on_control_bytes_is_reported_once_an_episode() -> None:
+    net = Net()
+    a, at_a = net.join(A, limits=Limits(control=1000))
+    _, at_b = net.join(B)
+    for _ in range(50):
+        a.send(B, b"x" * 84)  # 100 bytes with the frame's overhead
+    assert a.pending(B) == 1000
+    assert at_a["record"].entries == [("link_overflowed", B, {"queued": 1000, "limit": 1000})]
+    await at_b["message"].reaches(10)
+    await at_a["record"].reaches(2)
+    assert at_a["record"].entries[1] == ("link_resumed", B, {"dropped": 40})
+    assert len(at_b["message"].entries) == 10
+    a.send(B, b"again")
+    await at_b["message"].reaches(11)
+    await net.close()
 
 
-def test_a_slow_socket_holds_two_chunks_and_the_rest_waits_in_the_queue() -> None:
-    async def main() -> None:
-        net = Net()
-        a, _ = net.join(A, limits=Limits(chunk=1000, data=20_000))
-        _, at_b = net.join(B)
-        a.send_data(B, "s", b"first")
-        await at_b["data"].reaches(1)
-        (comm,) = net.opened
-        stalled = comm.stream.stalled = asyncio.get_running_loop().create_future()
-        for _ in range(10):
-            a.send_data(B, "s", b"x" * 984)
-        await until(lambda: len(comm.written) >= 2 + 2)
-        await turns(20)
-        assert len(comm.written) == 2 + 2  # hello, the first, and two chunks
-        assert a.pending(B) == 9000  # the second of these counts until the first has left
-        with pytest.raises(LinkFull, match="9000 bytes"):
-            a.send_data(B, "s", b"x" * 20_000)
-        comm.stream.stalled = None
-        stalled.set_result(None)
-        await at_b["data"].reaches(11)
-        assert a.pending(B) == 0
-        await net.close()
-
-    run(main())
+async def test_a_slow_socket_holds_two_chunks_and_the_rest_waits_in_the_queue() -> None:
+    net = Net()
+    a, _ = net.join(A, limits=Limits(chunk=1000, data=20_000))
+    _, at_b = net.join(B)
+    a.send_data(B, "s", b"first")
+    await at_b["data"].reaches(1)
+    (comm,) = net.opened
+    stalled = comm.stream.stalled = asyncio.get_running_loop().create_future()
+    for _ in range(10):
+        a.send_data(B, "s", b"x" * 984)
+    await until(lambda: len(comm.written) >= 2 + 2)
+    await turns(20)
+    assert len(comm.written) == 2 + 2  # hello, the first, and two chunks
+    assert a.pending(B) == 9000  # the second of these counts until the first has left
+    with pytest.raises(LinkFull, match="9000 bytes"):
+        a.send_data(B, "s", b"x" * 20_000)
+    comm.stream.stalled = None
+    stalled.set_result(None)
+    await at_b["data"].reaches(11)
+    assert a.pending(B) == 0
+    await net.close()
 
 
-def test_one_frame_larger_than_the_bound_goes_alone() -> None:
-    async def main() -> None:
-        net = Net()
-        a, _ = net.join(A, limits=Limits(chunk=100, data=100))
-        _, at_b = net.join(B)
-        a.send_data(B, "s", b"x" * 5000)
-        await at_b["data"].reaches(1)
-        await net.close()
-
-    run(main())
+async def test_one_frame_larger_than_the_bound_goes_alone() -> None:
+    net = Net()
+    a, _ = net.join(A, limits=Limits(chunk=100, data=100))
+    _, at_b = net.join(B)
+    a.send_data(B, "s", b"x" * 5000)
+    await at_b["data"].reaches(1)
+    await net.close()
 
 
-def test_dropping_a_link_ends_its_requests_and_forgets_its_queue() -> None:
-    async def main() -> None:
-        net = Net()
+async def test_dropping_a_link_ends_its_requests_and_forgets_its_queue() -> None:
+    net = Net()
 
-        async def never(sender: str, operation: str, payload: bytes) -> bytes:
-            await asyncio.get_running_loop().create_future()
-            return b""
+    async def never(sender: str, operation: str, payload: bytes) -> bytes:
+        await asyncio.get_running_loop().create_future()
+        return b""
 
-        a, at_a = net.join(A)
-        net.join(B, answer=never)
-        asking = asyncio.create_task(a.request(B, "x", timeout=100.0))
-        await until(lambda: a.pending(B))
-        a.drop(B, "declared dead")
-        with pytest.raises(LinkDown, match="declared dead"):
-            await asking
-        assert at_a["down"].entries == [(B, "declared dead")]
-        a.drop(B)  # nothing to drop: nothing happens
-        await net.close()
-
-    run(main())
+    a, at_a = net.join(A)
+    net.join(B, answer=never)
+    asking = asyncio.create_task(a.request(B, "x", timeout=100.0))
+    await until(lambda: a.pending(B))
+    a.drop(B, "declared dead")
+    with pytest.raises(LinkDown, match="declared dead"):
+        await asking
+    assert at_a["down"].entries == [(B, "declared dead")]
+    a.drop(B)  # nothing to drop: nothing happens
+    await net.close()
 
 
 # -- requests ----------------------------------------------------------------------------------------------------------
@@ -272,95 +241,80 @@ async def shout(sender: str, operation: str, payload: bytes) -> bytes:
     return b"%s %s %s" % (sender.encode(), operation.encode(), payload.upper())
 
 
-def test_requests_are_answered_and_errors_come_back_as_text() -> None:
-    async def main() -> None:
-        net = Net()
-        a, _ = net.join(A, answer=shout)
-        net.join(B, answer=shout)
-        client, _ = net.join(CLIENT)
-        assert await client.request(B, "say", b"hello") == b"client-1 say HELLO"
-        assert await a.request(B, "say", b"hello") == b"mem://a say HELLO"
-        assert await a.request(A, "say", b"me") == b"mem://a say ME"
-        for to in (A, B):
-            with pytest.raises(RemoteError, match="KeyError: 'no such plan'"):
-                await a.request(to, "fail")
-        answers = await asyncio.gather(*(client.request(B, "say", b"%d" % n) for n in range(100)))
-        assert answers == [b"client-1 say %d" % n for n in range(100)]
-        await net.close()
-
-    run(main())
+async def test_requests_are_answered_and_errors_come_back_as_text() -> None:
+    net = Net()
+    a, _ = net.join(A, answer=shout)
+    net.join(B, answer=shout)
+    client, _ = net.join(CLIENT)
+    assert await client.request(B, "say", b"hello") == b"client-1 say HELLO"
+    assert await a.request(B, "say", b"hello") == b"mem://a say HELLO"
+    assert await a.request(A, "say", b"me") == b"mem://a say ME"
+    for to in (A, B):
+        with pytest.raises(RemoteError, match="KeyError: 'no such plan'"):
+            await a.request(to, "fail")
+    answers = await asyncio.gather(*(client.request(B, "say", b"%d" % n) for n in range(100)))
+    assert answers == [b"client-1 say %d" % n for n in range(100)]
+    await net.close()
 
 
 @pytest.mark.parametrize("to", [A, B])
-def test_a_request_ends_by_its_deadline(to: str) -> None:
-    async def main() -> None:
-        net = Net()
-        a, _ = net.join(A, answer=shout)
-        net.join(B, answer=shout)
-        with pytest.raises(TimeoutError, match=f"request 'hang' to {to}: no answer within 3 s"):
-            await a.request(to, "hang", timeout=3.0)
-        assert asyncio.get_running_loop().time() == pytest.approx(3.0)
-        assert await a.request(to, "say", b"still there")
-        await net.close()
-
-    run(main())
+async def test_a_request_ends_by_its_deadline(to: str) -> None:
+    net = Net()
+    a, _ = net.join(A, answer=shout)
+    net.join(B, answer=shout)
+    with pytest.raises(TimeoutError, match=f"request 'hang' to {to}: no answer within 3 s"):
+        await a.request(to, "hang", timeout=3.0)
+    assert asyncio.get_running_loop().time() == pytest.approx(3.0)
+    assert await a.request(to, "say", b"still there")
+    await net.close()
 
 
-def test_no_more_requests_are_served_at_once_than_the_bound() -> None:
-    async def main() -> None:
-        net = Net()
-        net.join(B, answer=shout, limits=Limits(serving=2))
-        client, _ = net.join(CLIENT)
-        hanging = [asyncio.create_task(client.request(B, "hang", timeout=5.0)) for _ in range(2)]
-        await until(lambda: client.pending(B))
-        with pytest.raises(RemoteError, match="busy: 2 requests"):
-            await client.request(B, "say")
-        for task in hanging:
-            with pytest.raises(TimeoutError):
-                await task
-        await net.close()
-
-    run(main())
+async def test_no_more_requests_are_served_at_once_than_the_bound() -> None:
+    net = Net()
+    net.join(B, answer=shout, limits=Limits(serving=2))
+    client, _ = net.join(CLIENT)
+    hanging = [asyncio.create_task(client.request(B, "hang", timeout=5.0)) for _ in range(2)]
+    await until(lambda: client.pending(B))
+    with pytest.raises(RemoteError, match="busy: 2 requests"):
+        await client.request(B, "say")
+    for task in hanging:
+        with pytest.raises(TimeoutError):
+            await task
+    await net.close()
 
 
-def test_a_request_beyond_the_bound_is_refused_at_once() -> None:
-    async def main() -> None:
-        net = Net()
-        net.join(B, answer=shout)
-        client, _ = net.join(CLIENT, limits=Limits(control=1000))
-        first = asyncio.create_task(client.request(B, "say", b"x" * 900))
-        await until(lambda: client.pending(B))
-        with pytest.raises(LinkFull):
-            await client.request(B, "say", b"x" * 900)
-        assert await first
-        await net.close()
-
-    run(main())
+async def test_a_request_beyond_the_bound_is_refused_at_once() -> None:
+    net = Net()
+    net.join(B, answer=shout)
+    client, _ = net.join(CLIENT, limits=Limits(control=1000))
+    first = asyncio.create_task(client.request(B, "say", b"x" * 900))
+    await until(lambda: client.pending(B))
+    with pytest.raises(LinkFull):
+        await client.request(B, "say", b"x" * 900)
+    assert await first
+    await net.close()
 
 
 # -- clients -----------------------------------------------------------------------------------------------------------
 
 
-def test_a_client_gets_data_but_sends_none_and_is_lost_when_it_goes() -> None:
-    async def main() -> None:
-        net = Net()
-        b, at_b = net.join(B, answer=shout)
-        client, at_client = net.join(CLIENT)
-        await client.request(B, "say")
-        b.send_data(CLIENT, "results", b"row")
-        assert await at_client["data"].reaches(1) == [(B, "results", b"row")]
-        client.send(B, b"message")
-        client.send_data(B, "s", b"data")
-        await at_b["record"].reaches(2)
-        assert at_b["record"].entries == [("frame_refused", CLIENT, {"reason": "a client may only make requests"})] * 2
-        assert not at_b["message"].entries
-        await client.close()
-        await at_b["down"].reaches(1)
-        b.send_data(CLIENT, "results", b"row")
-        assert (await at_b["down"].reaches(2))[1] == (CLIENT, "not connected, and no address to connect to")
-        await net.close()
-
-    run(main())
+async def test_a_client_gets_data_but_sends_none_and_is_lost_when_it_goes() -> None:
+    net = Net()
+    b, at_b = net.join(B, answer=shout)
+    client, at_client = net.join(CLIENT)
+    await client.request(B, "say")
+    b.send_data(CLIENT, "results", b"row")
+    assert await at_client["data"].reaches(1) == [(B, "results", b"row")]
+    client.send(B, b"message")
+    client.send_data(B, "s", b"data")
+    await at_b["record"].reaches(2)
+    assert at_b["record"].entries == [("frame_refused", CLIENT, {"reason": "a client may only make requests"})] * 2
+    assert not at_b["message"].entries
+    await client.close()
+    await at_b["down"].reaches(1)
+    b.send_data(CLIENT, "results", b"row")
+    assert (await at_b["down"].reaches(2))[1] == (CLIENT, "not connected, and no address to connect to")
+    await net.close()
 
 
 # -- refusals ----------------------------------------------------------------------------------------------------------
@@ -378,21 +332,18 @@ HELLO = {"version": PROTOCOL_VERSION, "sender": B, "ordinal": 5}
         ({}, "hello: version is None; expected int"),
     ],
 )
-def test_a_wrong_hello_is_refused_by_name(hello: dict[str, Any], reason: str) -> None:
-    async def main() -> None:
-        a, logs = Net().join(A)
-        here, there = pair()
-        accepting = asyncio.create_task(a.accept(there, hello))
-        answer = await here.read()
-        assert reason in answer["refused"]
-        here.abort()
-        await accepting
-        assert logs["record"].entries[0][0] == "link_refused"
-        assert reason in logs["record"].entries[0][-1]["reason"]
-        assert a.connected() == []
-        await a.close()
-
-    run(main())
+async def test_a_wrong_hello_is_refused_by_name(hello: dict[str, Any], reason: str) -> None:
+    a, logs = Net().join(A)
+    here, there = pair()
+    accepting = asyncio.create_task(a.accept(there, hello))
+    answer = await here.read()
+    assert reason in answer["refused"]
+    here.abort()
+    await accepting
+    assert logs["record"].entries[0][0] == "link_refused"
+    assert reason in logs["record"].entries[0][-1]["reason"]
+    assert a.connected() == []
+    await a.close()
 
 
 @pytest.mark.parametrize(
@@ -403,131 +354,116 @@ def test_a_wrong_hello_is_refused_by_name(hello: dict[str, Any], reason: str) ->
         ({"welcome": 99, "ordinal": 1}, "not a Synergy peer"),
     ],
 )
-def test_a_link_that_is_not_accepted_fails_with_the_reason(answer: Any, reason: str) -> None:
-    async def main() -> None:
-        here, there = pair()
+async def test_a_link_that_is_not_accepted_fails_with_the_reason(answer: Any, reason: str) -> None:
+    here, there = pair()
 
-        async def connect(_address: str) -> MemoryComm:
-            return here
+    async def connect(_address: str) -> MemoryComm:
+        return here
 
-        client = Links(CLIENT, connect)
-        asking = asyncio.create_task(client.request(B, "ping"))
-        message = await there.read()
-        assert message == {"op": HANDLER, "reply": True, "hello": message["hello"]}
-        assert message["hello"]["version"] == PROTOCOL_VERSION
-        await there.write(answer)
-        with pytest.raises(LinkDown, match=reason):
-            await asking
-        await client.close()
-
-    run(main())
+    client = Links(CLIENT, connect)
+    asking = asyncio.create_task(client.request(B, "ping"))
+    message = await there.read()
+    assert message == {"op": HANDLER, "reply": True, "hello": message["hello"]}
+    assert message["hello"]["version"] == PROTOCOL_VERSION
+    await there.write(answer)
+    with pytest.raises(LinkDown, match=reason):
+        await asking
+    await client.close()
 
 
-def test_bad_frames_and_failing_callbacks_do_not_end_the_link() -> None:
-    async def main() -> None:
-        net = Net()
-        a, _ = net.join(A)
-        b, at_b = net.join(B)
+async def test_bad_frames_and_failing_callbacks_do_not_end_the_link() -> None:
+    net = Net()
+    a, _ = net.join(A)
+    b, at_b = net.join(B)
 
-        def fail(sender: str, channel: str, payload: bytes) -> None:
-            raise ValueError("no such channel")
+    def fail(sender: str, channel: str, payload: bytes) -> None:
+        raise ValueError("no such channel")
 
-        b._on_data = fail
-        a.send(B, b"1")
-        await at_b["message"].reaches(1)
-        (comm,) = net.opened
-        await comm.write("text")
-        await comm.write((7, ("x", 3), {"a": 1}))
-        a.send_data(B, "s", b"data")
-        a.send(B, b"2")
-        await at_b["message"].reaches(2)
-        kinds = [(kind, *detail.values()) for kind, _, detail in at_b["record"].entries]
-        assert kinds == [
-            ("frame_refused", "str; expected a tuple of frames"),
-            ("frame_refused", "unknown frame 7"),
-            ("frame_refused", "unknown frame ('x', 3)"),
-            ("frame_refused", "unknown frame {'a': 1}"),
-            ("frame_unhandled", "ValueError: no such channel"),
-        ]
-        await net.close()
-
-    run(main())
+    b._on_data = fail
+    a.send(B, b"1")
+    await at_b["message"].reaches(1)
+    (comm,) = net.opened
+    await comm.write("text")
+    await comm.write((7, ("x", 3), {"a": 1}))
+    a.send_data(B, "s", b"data")
+    a.send(B, b"2")
+    await at_b["message"].reaches(2)
+    kinds = [(kind, *detail.values()) for kind, _, detail in at_b["record"].entries]
+    assert kinds == [
+        ("frame_refused", "str; expected a tuple of frames"),
+        ("frame_refused", "unknown frame 7"),
+        ("frame_refused", "unknown frame ('x', 3)"),
+        ("frame_refused", "unknown frame {'a': 1}"),
+        ("frame_unhandled", "ValueError: no such channel"),
+    ]
+    await net.close()
 
 
 # -- closing -----------------------------------------------------------------------------------------------------------
 
 
-def test_closing_sends_queued_messages_and_ends_all_tasks() -> None:
-    async def main() -> None:
-        net = Net()
-        a, at_a = net.join(A)
-        _, at_b = net.join(B)
-        a.send(B, b"first")
-        await at_b["message"].reaches(1)
-        for number in range(3000):
-            a.send(B, b"%d" % number)
-        await a.close()
-        await a.close()
-        await at_b["message"].reaches(3001)
-        assert not at_a["down"].entries  # its own doing
-        a.send(B, b"too late")
-        a.send_data(B, "s", b"too late")
-        with pytest.raises(LinkDown, match="the links of mem://a are closed"):
-            await a.request(B, "ping")
-        assert a.connected() == []
-        await net.close()
-
-    run(main())
+async def test_closing_sends_queued_messages_and_ends_all_tasks() -> None:
+    net = Net()
+    a, at_a = net.join(A)
+    _, at_b = net.join(B)
+    a.send(B, b"first")
+    await at_b["message"].reaches(1)
+    for number in range(3000):
+        a.send(B, b"%d" % number)
+    await a.close()
+    await a.close()
+    await at_b["message"].reaches(3001)
+    assert not at_a["down"].entries  # its own doing
+    a.send(B, b"too late")
+    a.send_data(B, "s", b"too late")
+    with pytest.raises(LinkDown, match="the links of mem://a are closed"):
+        await a.request(B, "ping")
+    assert a.connected() == []
+    await net.close()
 
 
-def test_closing_does_not_wait_for_a_stopped_peer() -> None:
-    async def main() -> None:
-        net = Net()
-        a, _ = net.join(A, limits=Limits(chunk=100))
-        _, at_b = net.join(B)
-        a.send(B, b"1")
-        await at_b["message"].reaches(1)
-        net.opened[0].stream.stalled = asyncio.get_running_loop().create_future()
-        for _ in range(10):
-            a.send(B, b"x" * 100)
-        await a.close()
-        assert asyncio.get_running_loop().time() == pytest.approx(0.5)
-        await net.close()
-
-    run(main())
+async def test_closing_does_not_wait_for_a_stopped_peer() -> None:
+    net = Net()
+    a, _ = net.join(A, limits=Limits(chunk=100))
+    _, at_b = net.join(B)
+    a.send(B, b"1")
+    await at_b["message"].reaches(1)
+    net.opened[0].stream.stalled = asyncio.get_running_loop().create_future()
+    for _ in range(10):
+        a.send(B, b"x" * 100)
+    await a.close()
+    assert asyncio.get_running_loop().time() == pytest.approx(0.5)
+    await net.close()
 
 
 # -- wide area ---------------------------------------------------------------------------------------------------------
 
 
-def test_a_shaped_link_delays_by_distance_and_size_and_keeps_the_order() -> None:
-    async def main() -> None:
-        loop = asyncio.get_running_loop()
-        area = WideArea([[0, 100, 300], [100, 0, 50], [300, 50, 0]], bandwidth=1000.0)
-        area.set_sites([A, B, C])
-        net = Net()
-        a, _ = net.join(A, shape=area.shape(A))
-        b, at_b = net.join(B)
-        c, _ = net.join(C)
-        times: list[tuple[str, float]] = []
-        b._on_data = lambda sender, channel, payload: times.append((channel, loop.time()))
-        c._on_data = b._on_data
-        a.send_data(C, "far", b"x" * 84)
-        a.send_data(B, "one", b"x" * 84)
-        a.send_data(B, "two", b"x" * 184)
-        a.send(B, b"after")
-        assert a.pending(B) > 300
-        await at_b["message"].reaches(1)
-        area.set_sites({B: 0})  # a shorter way from here on
-        a.send_data(B, "three", b"")
-        a.send(B, b"last")
-        await at_b["message"].reaches(2)
-        assert [channel for channel, _ in times] == ["one", "far", "two", "three"]
-        due = [0.05 + 0.1, 0.15 + 0.1, 0.05 + 0.3, 0.05 + 0.3 + 0.021 + 0.016]
-        assert [when for _, when in times] == pytest.approx(due, abs=1e-3)
-        await net.close()
-
-    run(main())
+async def test_a_shaped_link_delays_by_distance_and_size_and_keeps_the_order() -> None:
+    loop = asyncio.get_running_loop()
+    area = WideArea([[0, 100, 300], [100, 0, 50], [300, 50, 0]], bandwidth=1000.0)
+    area.set_sites([A, B, C])
+    net = Net()
+    a, _ = net.join(A, shape=area.shape(A))
+    b, at_b = net.join(B)
+    c, _ = net.join(C)
+    times: list[tuple[str, float]] = []
+    b._on_data = lambda sender, channel, payload: times.append((channel, loop.time()))
+    c._on_data = b._on_data
+    a.send_data(C, "far", b"x" * 84)
+    a.send_data(B, "one", b"x" * 84)
+    a.send_data(B, "two", b"x" * 184)
+    a.send(B, b"after")
+    assert a.pending(B) > 300
+    await at_b["message"].reaches(1)
+    area.set_sites({B: 0})  # a shorter way from here on
+    a.send_data(B, "three", b"")
+    a.send(B, b"last")
+    await at_b["message"].reaches(2)
+    assert [channel for channel, _ in times] == ["one", "far", "two", "three"]
+    due = [0.05 + 0.1, 0.15 + 0.1, 0.05 + 0.3, 0.05 + 0.3 + 0.021 + 0.016]
+    assert [when for _, when in times] == pytest.approx(due, abs=1e-3)
+    await net.close()
 
 
 def test_a_wide_area_is_the_same_for_every_peer() -> None:
@@ -577,40 +513,34 @@ def test_a_file_without_round_trip_times_is_refused(tmp_path: Any) -> None:
         WideArea.from_file(tmp_path / "x.npz")
 
 
-def test_a_cut_link_carries_nothing_until_it_is_mended() -> None:
-    async def main() -> None:
-        net = Net()
-        a, at_a = net.join(A)
-        b, at_b = net.join(B)
-        a.send(B, b"1")
-        await at_b["message"].reaches(1)
-        for one, other in ((a, B), (b, A)):
-            one.cut(other)
-        assert (await at_a["down"].reaches(1))[0] == (B, "cut on purpose")
-        assert a.connected() == []
-        a.send(B, b"lost")
-        assert (await at_a["down"].reaches(2))[1] == (B, "cut on purpose")
-        assert len(net.opened) == 1
-        for one, other in ((a, B), (b, A)):
-            one.mend(other)
-        a.send(B, b"2")
-        assert [message for _, message in await at_b["message"].reaches(2)] == [b"1", b"2"]
-        await net.close()
-
-    run(main())
+async def test_a_cut_link_carries_nothing_until_it_is_mended() -> None:
+    net = Net()
+    a, at_a = net.join(A)
+    b, at_b = net.join(B)
+    a.send(B, b"1")
+    await at_b["message"].reaches(1)
+    for one, other in ((a, B), (b, A)):
+        one.cut(other)
+    assert (await at_a["down"].reaches(1))[0] == (B, "cut on purpose")
+    assert a.connected() == []
+    a.send(B, b"lost")
+    assert (await at_a["down"].reaches(2))[1] == (B, "cut on purpose")
+    assert len(net.opened) == 1
+    for one, other in ((a, B), (b, A)):
+        one.mend(other)
+    a.send(B, b"2")
+    assert [message for _, message in await at_b["message"].reaches(2)] == [b"1", b"2"]
+    await net.close()
 
 
-def test_one_end_alone_keeps_a_link_cut() -> None:
-    async def main() -> None:
-        net = Net()
-        a, at_a = net.join(A)
-        b, at_b = net.join(B)
-        b.cut(A)
-        a.send(B, b"lost")
-        await at_a["down"].reaches(1)
-        b.mend(A)
-        a.send(B, b"1")
-        assert [message for _, message in await at_b["message"].reaches(1)] == [b"1"]
-        await net.close()
-
-    run(main())
+async def test_one_end_alone_keeps_a_link_cut() -> None:
+    net = Net()
+    a, at_a = net.join(A)
+    b, at_b = net.join(B)
+    b.cut(A)
+    a.send(B, b"lost")
+    await at_a["down"].reaches(1)
+    b.mend(A)
+    a.send(B, b"1")
+    assert [message for _, message in await at_b["message"].reaches(1)] == [b"1"]
+    await net.close()

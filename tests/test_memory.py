@@ -25,6 +25,8 @@ from tests.feeding import fresh, rows_of
 from tests.two_hosts import Pair, numbers, play, reading, trace
 from tests.waiting import until
 
+on_loop = play  # how the tests that are coroutines run
+
 ROW = {"key": "str", "n": "int"}
 
 
@@ -238,24 +240,21 @@ GREEDY: dict[str, Callable[[Stream], Stream]] = {
 
 @pytest.mark.slow
 @pytest.mark.parametrize("which", GREEDY)
-def test_a_component_that_grows_too_large_fails_by_name_and_others_continue(which: str) -> None:
-    async def scenario() -> None:
-        pair = Pair(read=reading(300, 100), memory=400_000.0, limits=Limits(20_000))  # little goes together
-        greedy = GREEDY[which](trace()).sink()
-        peers = dict.fromkeys(greedy.operators, "a")
-        pair.deploy("bad", greedy, peers)
-        pair.deploy("good", trace().filter("bytes >= 0").sink(), {"source": "a", "filter": "a", "sink": "b"})
-        assert numbers(await pair.results("b", "good")) == list(range(30_000))
-        await until(lambda: bool(pair.failed))
-        ((application, operator, reason),) = pair.failed
-        kind = greedy.operators[operator].kind
-        assert application == "bad"
-        assert reason.startswith(f"out of memory: operator {operator!r} ({kind}) of application 'bad': it uses ")
-        assert "400 kB" in reason
-        pair.undeploy("bad", peers)
-        assert pair.net["a"].hosting.memory.used == 0
-
-    play(scenario)
+async def test_a_component_that_grows_too_large_fails_by_name_and_others_continue(which: str) -> None:
+    pair = Pair(read=reading(300, 100), memory=400_000.0, limits=Limits(20_000))  # little goes together
+    greedy = GREEDY[which](trace()).sink()
+    peers = dict.fromkeys(greedy.operators, "a")
+    pair.deploy("bad", greedy, peers)
+    pair.deploy("good", trace().filter("bytes >= 0").sink(), {"source": "a", "filter": "a", "sink": "b"})
+    assert numbers(await pair.results("b", "good")) == list(range(30_000))
+    await until(lambda: bool(pair.failed))
+    ((application, operator, reason),) = pair.failed
+    kind = greedy.operators[operator].kind
+    assert application == "bad"
+    assert reason.startswith(f"out of memory: operator {operator!r} ({kind}) of application 'bad': it uses ")
+    assert "400 kB" in reason
+    pair.undeploy("bad", peers)
+    assert pair.net["a"].hosting.memory.used == 0
 
 
 class Keeping:
@@ -304,7 +303,7 @@ def test_where_components_of_a_peer_exceed_it_together_the_largest_fails_though_
         assert pl.concat([each.table for each in results])["n"].to_list() == list(range(900))
         assert len(pair.failed) == 1
 
-    play(scenario)
+    play(scenario())
 
 
 @pytest.mark.parametrize(
@@ -333,41 +332,35 @@ def test_a_failed_allocation_is_reported_as_such(error: BaseException, monkeypat
         assert operator == "filter"
         assert "it uses 0 B of its share of 1 MB, and could not be given more" in reason
 
-    play(scenario)
+    play(scenario())
 
 
-def test_windows_that_overlap_much_leave_in_pieces_that_fit_the_window() -> None:
-    async def scenario() -> None:
-        pair = Pair(read=reading(3, 10), limits=Limits(40_000))
-        plan = trace().count(window="20 s every 2 ms").sink()
-        pair.deploy("app", plan, {"source": "a", "count": "a", "sink": "b"})
-        batches = await pair.results("b", "app")
-        rows = sum(each.rows for each in batches)
-        times = pl.concat([each.table for each in batches])["window_start"].cast(pl.Int64)
-        assert times.is_sorted()
-        assert rows == times.n_unique() == 10_014
-        assert [each.position for each in batches] == [0, *itertools.accumulate(each.rows for each in batches[:-1])]
-        stats = {each["operator"]: each for one in pair.net.values() for each in one.stats()}
-        assert stats["count"]["tuples_in"] == 30
-        assert not pair.failed
-
-    play(scenario)
+async def test_windows_that_overlap_much_leave_in_pieces_that_fit_the_window() -> None:
+    pair = Pair(read=reading(3, 10), limits=Limits(40_000))
+    plan = trace().count(window="20 s every 2 ms").sink()
+    pair.deploy("app", plan, {"source": "a", "count": "a", "sink": "b"})
+    batches = await pair.results("b", "app")
+    rows = sum(each.rows for each in batches)
+    times = pl.concat([each.table for each in batches])["window_start"].cast(pl.Int64)
+    assert times.is_sorted()
+    assert rows == times.n_unique() == 10_014
+    assert [each.position for each in batches] == [0, *itertools.accumulate(each.rows for each in batches[:-1])]
+    stats = {each["operator"]: each for one in pair.net.values() for each in one.stats()}
+    assert stats["count"]["tuples_in"] == 30
+    assert not pair.failed
 
 
-def test_measurements_contain_the_memory_of_an_operator_and_its_share() -> None:
-    async def scenario() -> None:
-        pair = Pair(memory=64e6)
-        plan = python().sort("n", window="1 h").sink(memory="32 MB")
-        pair.deploy("app", plan, dict.fromkeys(plan.operators, "a"))
-        assert pair.net["a"].push("app", "rows", encode(batch(list(range(5000)))))
+async def test_measurements_contain_the_memory_of_an_operator_and_its_share() -> None:
+    pair = Pair(memory=64e6)
+    plan = python().sort("n", window="1 h").sink(memory="32 MB")
+    pair.deploy("app", plan, dict.fromkeys(plan.operators, "a"))
+    assert pair.net["a"].push("app", "rows", encode(batch(list(range(5000)))))
 
-        def stats() -> dict[str, Any]:
-            return next(each for each in pair.net["a"].stats() if each["operator"] == "sort")
+    def stats() -> dict[str, Any]:
+        return next(each for each in pair.net["a"].stats() if each["operator"] == "sort")
 
-        await until(lambda: stats()["memory_bytes"] > 0)
-        assert 5000 * 32 < stats()["memory_bytes"] < 5000 * 40
-        assert stats()["memory_share"] == 32e6
-        pair.net["a"].push("app", "rows", encode(Punctuation(END, 5000, 0.0)))
-        await until(lambda: stats()["memory_bytes"] == 0)
-
-    play(scenario)
+    await until(lambda: stats()["memory_bytes"] > 0)
+    assert 5000 * 32 < stats()["memory_bytes"] < 5000 * 40
+    assert stats()["memory_share"] == 32e6
+    pair.net["a"].push("app", "rows", encode(Punctuation(END, 5000, 0.0)))
+    await until(lambda: stats()["memory_bytes"] == 0)

@@ -26,6 +26,8 @@ from tests.test_backups import BACKED, Hosts, undisturbed, windowed
 from tests.test_report import journal, parsed
 from tests.two_hosts import Pair, numbers, play, reading, trace
 
+on_loop = play  # how the tests that are coroutines run
+
 NASTY = [
     "credit: risk",
     "credit:x",
@@ -85,21 +87,16 @@ def test_a_decoded_deployment_has_exactly_the_names_it_was_made_with(
 
 
 @pytest.mark.parametrize("name", NASTY, ids=range(len(NASTY)))
-def test_streams_of_a_plan_of_any_name_cross_peers(name: str) -> None:
+async def test_streams_of_a_plan_of_any_name_cross_peers(name: str) -> None:
     """With windows so small that the sender would wait for ever if nobody said what was consumed."""
 
-    async def scenario() -> None:
-        pair = Pair(read=reading(20, 40), limits=Limits(4096))
-        query = trace().filter("bytes % 2 = 0").sink()
-        pair.deploy(name, query, {"source": "a", "filter": "b", "sink": "a"})
-        assert numbers(await pair.results("a", name)) == list(range(0, 800, 2))
-        refused = [
-            event for runtime in pair.runtimes.values() for event in runtime.events if event[0] == "data_refused"
-        ]
-        assert not refused
-        assert not pair.failed
-
-    play(scenario)
+    pair = Pair(read=reading(20, 40), limits=Limits(4096))
+    query = trace().filter("bytes % 2 = 0").sink()
+    pair.deploy(name, query, {"source": "a", "filter": "b", "sink": "a"})
+    assert numbers(await pair.results("a", name)) == list(range(0, 800, 2))
+    refused = [event for runtime in pair.runtimes.values() for event in runtime.events if event[0] == "data_refused"]
+    assert not refused
+    assert not pair.failed
 
 
 @pytest.mark.parametrize("name", ["in/out", "state: x", "settled: a/b>c:0", "注文\n🚀"])
@@ -117,7 +114,7 @@ def test_a_backup_of_a_plan_of_any_name_takes_over(name: str) -> None:
         assert (await hosts.finish()).equals(expected)
         assert not hosts.failed
 
-    play(scenario)
+    play(scenario())
 
 
 # -- at the boundary ---------------------------------------------------------------------------------------------------

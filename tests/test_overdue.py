@@ -41,6 +41,8 @@ from tests.stream_schedules import (
 from tests.test_stream_campaign import in_blocks, piece
 from tests.two_hosts import Pair, numbers, play, reading, trace
 
+on_loop = play  # how the tests that are coroutines run
+
 
 def dropping(**limits: float) -> Bench:
     """A bench of operators that drop what is older than so many seconds."""
@@ -310,22 +312,19 @@ def test_joins_of_the_remaining_tuples_survive_takeovers_and_moves_in_many_sched
 
 
 @pytest.mark.parametrize(("limit", "rows"), [("1 us", 0), ("1 h", 3000)])
-def test_hosts_drop_and_tell_the_sink(limit: str, rows: int) -> None:
-    async def scenario() -> None:
-        pair = Pair(read=reading(30, 100))
-        query = trace().filter("bytes >= 0").sink(delay=limit, overdue="drop")
-        pair.deploy("app", query, {"source": "a", "filter": "b", "sink": "a"})
-        assert numbers(await pair.results("a", "app")) == list(range(rows))
-        assert pair.finished == [("app", "sink")]
-        measured = pair.net["a"].qos("app")
-        assert (measured["tuples"], measured["finished"], measured["limit_s"] is not None) == (rows, True, True)
-        assert measured["dropped"] == ({} if rows else {"filter": 3000})
-        assert measured["miss_rate"] == (0.0 if rows else 1.0)
-        stats = {record["operator"]: record for one in pair.net.values() for record in one.stats()}
-        assert stats["filter"]["dropped"] == 3000 - rows
-        await pair.close()
-
-    play(scenario)
+async def test_hosts_drop_and_tell_the_sink(limit: str, rows: int) -> None:
+    pair = Pair(read=reading(30, 100))
+    query = trace().filter("bytes >= 0").sink(delay=limit, overdue="drop")
+    pair.deploy("app", query, {"source": "a", "filter": "b", "sink": "a"})
+    assert numbers(await pair.results("a", "app")) == list(range(rows))
+    assert pair.finished == [("app", "sink")]
+    measured = pair.net["a"].qos("app")
+    assert (measured["tuples"], measured["finished"], measured["limit_s"] is not None) == (rows, True, True)
+    assert measured["dropped"] == ({} if rows else {"filter": 3000})
+    assert measured["miss_rate"] == (0.0 if rows else 1.0)
+    stats = {record["operator"]: record for one in pair.net.values() for record in one.stats()}
+    assert stats["filter"]["dropped"] == 3000 - rows
+    await pair.close()
 
 
 def test_views_and_explanations_show_the_drops() -> None:

@@ -34,6 +34,8 @@ from tests.echo_peer import Break, Fail, Greet, Order, Stranger
 from tests.memory_comm import Net, run
 from tests.waiting import DEADLINE
 
+on_loop = run  # how the tests that are coroutines run
+
 A, B = "mem://a", "mem://b"
 FACTORY = "tests.echo_peer:make"
 
@@ -88,143 +90,116 @@ async def journaled(runtime: PeerRuntime) -> None:
         runtime.journal.append = append  # type: ignore[method-assign]
 
 
-def test_effects_are_carried_out() -> None:
-    async def main() -> None:
-        driven = Driven()
-        driven.a.request(Greet(B, 7))
-        assert (await event(driven.a, "echoed")).detail == {"number": 7}
-        assert (await event(driven.b, "greeted")).subject == A
-        await driven.close()
-
-    run(main())
+async def test_effects_are_carried_out() -> None:
+    driven = Driven()
+    driven.a.request(Greet(B, 7))
+    assert (await event(driven.a, "echoed")).detail == {"number": 7}
+    assert (await event(driven.b, "greeted")).subject == A
+    await driven.close()
 
 
-def test_an_instruction_reaches_the_host_and_its_outcome_the_peer() -> None:
-    async def main() -> None:
-        driven = Driven()
-        driven.a.request(Order("filter"))
-        kinds = [event.kind for event in driven.a.journal]
-        assert kinds == ["peer_started", "deploy_asked", "deploy_done"]  # effects of the report come after the others
-        driven.a.request(Order("impossible"))
-        error = await event(driven.a, "handler_failed")
-        assert error.detail == {"error": "ValueError: cannot deploy the impossible"}
-        assert [event.kind for event in driven.a.journal][-1] == "deploy_asked"  # the other effects were carried out
-        await driven.close()
-
-    run(main())
+async def test_an_instruction_reaches_the_host_and_its_outcome_the_peer() -> None:
+    driven = Driven()
+    driven.a.request(Order("filter"))
+    kinds = [event.kind for event in driven.a.journal]
+    assert kinds == ["peer_started", "deploy_asked", "deploy_done"]  # effects of the report come after the others
+    driven.a.request(Order("impossible"))
+    error = await event(driven.a, "handler_failed")
+    assert error.detail == {"error": "ValueError: cannot deploy the impossible"}
+    assert [event.kind for event in driven.a.journal][-1] == "deploy_asked"  # the other effects were carried out
+    await driven.close()
 
 
-def test_timers_fire_when_they_are_due_and_in_their_order() -> None:
-    async def main() -> None:
-        driven = Driven()
-        start = driven.a.now
-        for number, delay in ((3, 3.0), (1, 1.0), (2, 2.0)):
-            driven.a.request(Greet(B, number, delay))
-        await event(driven.b, "greeted", 3)
-        hellos = [event for event in driven.b.journal if event.kind == "greeted"]
-        assert [event.detail["number"] for event in hellos] == [1, 2, 3]
-        assert [event.time - start for event in hellos] == pytest.approx([1.0, 2.0, 3.0], abs=0.01)
-        await driven.close()
-        assert driven.a.links.connected() == []
-
-    run(main())
+async def test_timers_fire_when_they_are_due_and_in_their_order() -> None:
+    driven = Driven()
+    start = driven.a.now
+    for number, delay in ((3, 3.0), (1, 1.0), (2, 2.0)):
+        driven.a.request(Greet(B, number, delay))
+    await event(driven.b, "greeted", 3)
+    hellos = [event for event in driven.b.journal if event.kind == "greeted"]
+    assert [event.detail["number"] for event in hellos] == [1, 2, 3]
+    assert [event.time - start for event in hellos] == pytest.approx([1.0, 2.0, 3.0], abs=0.01)
+    await driven.close()
+    assert driven.a.links.connected() == []
 
 
-def test_an_error_in_a_handler_is_journaled_and_the_peer_goes_on() -> None:
-    async def main() -> None:
-        driven = Driven()
-        driven.b.links.send(A, driven.b.codec.encode(Fail()))
-        error = await event(driven.a, "handler_failed")
-        assert (error.subject, error.detail) == ("Fail", {"error": "RuntimeError: this handler fails"})
-        driven.b.request(Greet(A, 1))
-        await event(driven.b, "echoed")
-        driven.a.on_down.append(lambda _address: (_ for _ in ()).throw(RuntimeError("listener fails")))
-        driven.a.links.drop(B)
-        assert (await event(driven.a, "frame_unhandled")).detail == {"error": "RuntimeError: listener fails"}
-        with pytest.raises(RuntimeError, match="this handler fails"):  # an error of a request is the caller's
-            driven.a.request(Break())
-        driven.a.report(Break())
-        assert "this handler fails" in (await event(driven.a, "handler_failed", 2)).detail["error"]
-        await driven.close()
-
-    run(main())
+async def test_an_error_in_a_handler_is_journaled_and_the_peer_goes_on() -> None:
+    driven = Driven()
+    driven.b.links.send(A, driven.b.codec.encode(Fail()))
+    error = await event(driven.a, "handler_failed")
+    assert (error.subject, error.detail) == ("Fail", {"error": "RuntimeError: this handler fails"})
+    driven.b.request(Greet(A, 1))
+    await event(driven.b, "echoed")
+    driven.a.on_down.append(lambda _address: (_ for _ in ()).throw(RuntimeError("listener fails")))
+    driven.a.links.drop(B)
+    assert (await event(driven.a, "frame_unhandled")).detail == {"error": "RuntimeError: listener fails"}
+    with pytest.raises(RuntimeError, match="this handler fails"):  # an error of a request is the caller's
+        driven.a.request(Break())
+    driven.a.report(Break())
+    assert "this handler fails" in (await event(driven.a, "handler_failed", 2)).detail["error"]
+    await driven.close()
 
 
-def test_unknown_and_malformed_messages_are_refused_by_name() -> None:
-    async def main() -> None:
-        driven = Driven()
-        sends = [
-            (Codec([Stranger]).encode(Stranger()), "unknown message", "message 'Stranger'; known: Echo, Fail, Hello"),
-            (msgspec.msgpack.encode(["Hello", "seven"]), "malformed message", "message 'Hello': Expected `int`"),
-            (b"\xc1", "malformed message", "not MessagePack"),
-        ]
-        for number, (data, reason, text) in enumerate(sends, start=1):
-            driven.a.links.send(B, data)
-            refused = await event(driven.b, "message_refused", number)
-            assert refused.subject == A
-            assert refused.detail["reason"] == reason
-            assert text in refused.detail["message"]
-        driven.a.request(Greet(B, 1))
-        await event(driven.a, "echoed")
-        await driven.close()
-
-    run(main())
+async def test_unknown_and_malformed_messages_are_refused_by_name() -> None:
+    driven = Driven()
+    sends = [
+        (Codec([Stranger]).encode(Stranger()), "unknown message", "message 'Stranger'; known: Echo, Fail, Hello"),
+        (msgspec.msgpack.encode(["Hello", "seven"]), "malformed message", "message 'Hello': Expected `int`"),
+        (b"\xc1", "malformed message", "not MessagePack"),
+    ]
+    for number, (data, reason, text) in enumerate(sends, start=1):
+        driven.a.links.send(B, data)
+        refused = await event(driven.b, "message_refused", number)
+        assert refused.subject == A
+        assert refused.detail["reason"] == reason
+        assert text in refused.detail["message"]
+    driven.a.request(Greet(B, 1))
+    await event(driven.a, "echoed")
+    await driven.close()
 
 
-def test_data_frames_reach_the_host_of_the_other_peer() -> None:
-    async def main() -> None:
-        driven = Driven()
-        driven.a.links.send_data(B, "echo", b"batch")
-        assert (await event(driven.b, "data_arrived")).detail == {"channel": "echo", "size": 5}
-        assert (await event(driven.a, "data_arrived")).detail == {"channel": "echoed", "size": 5}
-        await driven.close()
-
-    run(main())
+async def test_data_frames_reach_the_host_of_the_other_peer() -> None:
+    driven = Driven()
+    driven.a.links.send_data(B, "echo", b"batch")
+    assert (await event(driven.b, "data_arrived")).detail == {"channel": "echo", "size": 5}
+    assert (await event(driven.a, "data_arrived")).detail == {"channel": "echoed", "size": 5}
+    await driven.close()
 
 
-def test_a_wide_area_is_laid_over_running_links() -> None:
-    async def main() -> None:
-        loop = asyncio.get_running_loop()
-        driven = Driven()
-        area = WideArea([[0, 100], [100, 0]])
-        area.set_sites([A, B])
-        for own in (driven.a, driven.b):
-            assert await own.links.request(own.address, "area", area.to_bytes()) == b""
-        assert await driven.a.links.request(B, "ping", b"x") == b"x"
-        assert loop.time() == pytest.approx(0.1, abs=0.001)
-        for own in (driven.a, driven.b):
-            await own.links.request(own.address, "area")
-        assert await driven.a.links.request(B, "ping", b"x") == b"x"
-        assert loop.time() == pytest.approx(0.1, abs=0.001)
-        await driven.close()
-
-    run(main())
+async def test_a_wide_area_is_laid_over_running_links() -> None:
+    loop = asyncio.get_running_loop()
+    driven = Driven()
+    area = WideArea([[0, 100], [100, 0]])
+    area.set_sites([A, B])
+    for own in (driven.a, driven.b):
+        assert await own.links.request(own.address, "area", area.to_bytes()) == b""
+    assert await driven.a.links.request(B, "ping", b"x") == b"x"
+    assert loop.time() == pytest.approx(0.1, abs=0.001)
+    for own in (driven.a, driven.b):
+        await own.links.request(own.address, "area")
+    assert await driven.a.links.request(B, "ping", b"x") == b"x"
+    assert loop.time() == pytest.approx(0.1, abs=0.001)
+    await driven.close()
 
 
-def test_messages_of_drivers_are_refused_from_other_peers() -> None:
-    async def main() -> None:
-        driven = Driven()
-        driven.a.links.send(B, Codec([Order]).encode(Order("sort")))
-        refused = await event(driven.b, "message_refused")
-        assert (refused.subject, refused.detail["reason"]) == (A, "unknown message")
-        effects = driven.b.peer.receive(A, Order("sort"), driven.b.now)  # whatever a codec lets through
-        (record,) = effects
-        assert isinstance(record, Record)
-        assert record.event.detail == {"message": "Order", "reason": "only its driver may send it"}
-        await driven.close()
-
-    run(main())
+async def test_messages_of_drivers_are_refused_from_other_peers() -> None:
+    driven = Driven()
+    driven.a.links.send(B, Codec([Order]).encode(Order("sort")))
+    refused = await event(driven.b, "message_refused")
+    assert (refused.subject, refused.detail["reason"]) == (A, "unknown message")
+    effects = driven.b.peer.receive(A, Order("sort"), driven.b.now)  # whatever a codec lets through
+    (record,) = effects
+    assert isinstance(record, Record)
+    assert record.event.detail == {"message": "Order", "reason": "only its driver may send it"}
+    await driven.close()
 
 
-def test_time_is_the_wall_clock_and_monotone() -> None:
-    async def main() -> None:
-        driven = Driven()
-        now = dt.datetime.now(dt.UTC).timestamp()
-        assert driven.a.now == pytest.approx(now, abs=5.0)
-        assert driven.a.now <= driven.a.now
-        await driven.close()
-
-    run(main())
+async def test_time_is_the_wall_clock_and_monotone() -> None:
+    driven = Driven()
+    now = dt.datetime.now(dt.UTC).timestamp()
+    assert driven.a.now == pytest.approx(now, abs=5.0)
+    assert driven.a.now <= driven.a.now
+    await driven.close()
 
 
 # -- the plugin, on Dask -----------------------------------------------------------------------------------------------

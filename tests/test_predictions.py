@@ -499,7 +499,7 @@ def test_a_host_reports_predictions_and_lost_slack_to_its_peer() -> None:
         pair.undeploy("app", {"source": "a", "f": "b", "out": "a"})
         assert pair.net["b"].hosting.predictions.due is None
 
-    play(scenario)
+    play(scenario())
     lost = next(each for each in said if isinstance(each, SlackLost))
     assert (lost.violation.prediction.application, lost.violation.prediction.operator) == ("app", "f")
     assert lost.violation.slack < -1.0

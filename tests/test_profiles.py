@@ -18,6 +18,8 @@ from synergy_nb.runtime.process.plugin import runtime_of
 from synergy_nb.runtime.process.profiles import STABLE_AFTER, Profiles
 from tests.two_hosts import Pair, play, reading, trace
 
+on_loop = play  # how the tests that are coroutines run
+
 Measured = dict[str, Any]
 
 
@@ -134,21 +136,18 @@ def test_few_tuples_at_a_high_rate_are_no_burst() -> None:
     assert "signature" not in published.now["s"]
 
 
-def test_published_profiles_are_those_that_the_host_measured() -> None:
-    async def scenario() -> None:
-        pair = Pair(read=reading(300, 1000))
-        plan = trace().filter("bytes % 4 = 0").sink()
-        pair.deploy("app", plan, dict.fromkeys(plan.operators, "a"))
-        await pair.results("a", "app")
-        published = Published()
-        published.update(*pair.net["a"].stats())
-        assert published.now.keys() == {plan.stream_name("source"), plan.stream_name("filter")}
-        assert published.now[plan.stream_name("source")].keys() == {"rate"}
-        measured = published.now[plan.stream_name("filter")]
-        assert measured["selectivity"] == 0.25
-        assert 0.0 < measured["cost"] < 1e-3
-
-    play(scenario)
+async def test_published_profiles_are_those_that_the_host_measured() -> None:
+    pair = Pair(read=reading(300, 1000))
+    plan = trace().filter("bytes % 4 = 0").sink()
+    pair.deploy("app", plan, dict.fromkeys(plan.operators, "a"))
+    await pair.results("a", "app")
+    published = Published()
+    published.update(*pair.net["a"].stats())
+    assert published.now.keys() == {plan.stream_name("source"), plan.stream_name("filter")}
+    assert published.now[plan.stream_name("source")].keys() == {"rate"}
+    measured = published.now[plan.stream_name("filter")]
+    assert measured["selectivity"] == 0.25
+    assert 0.0 < measured["cost"] < 1e-3
 
 
 def test_a_running_peer_keeps_its_profiles_in_the_directory(monkeypatch: pytest.MonkeyPatch) -> None:

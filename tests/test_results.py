@@ -162,7 +162,7 @@ def test_a_lost_answer_is_repeated() -> None:
         await peer.push(5, ends=True)
         assert (await mine.results())["bytes"].to_list() == list(range(30))
 
-    play(scenario)
+    play(scenario())
 
 
 def test_the_same_request_has_the_same_answer_until_the_next_one() -> None:
@@ -180,7 +180,7 @@ def test_the_same_request_has_the_same_answer_until_the_next_one() -> None:
         nothing = await peer.fetch(Fetch("app", "sink", after.end, wait=0.0))
         assert nothing == Fetched([], after.end, after.end, finished=False)
 
-    play(scenario)
+    play(scenario())
 
 
 def test_a_reader_that_left_with_unacknowledged_results_delays_nobody() -> None:
@@ -196,7 +196,7 @@ def test_a_reader_that_left_with_unacknowledged_results_delays_nobody() -> None:
         assert values(other) == list(range(10, 20))
         assert await peer.fetch(Fetch("app", "sink", None, wait=0.0, reader="gone")) == first, "it is back"
 
-    play(scenario)
+    play(scenario())
 
 
 def test_each_tuple_goes_to_one_of_two_readers() -> None:
@@ -213,7 +213,7 @@ def test_each_tuple_goes_to_one_of_two_readers() -> None:
         assert taken(one) == [*range(10), *range(20, 30)]
         assert taken(two) == list(range(10, 20))
 
-    play(scenario)
+    play(scenario())
 
 
 def test_a_later_reader_gets_the_remaining_results() -> None:
@@ -229,7 +229,7 @@ def test_a_later_reader_gets_the_remaining_results() -> None:
         assert (await late.results())["bytes"].to_list() == list(range(10, 15))
         assert (await early.results())["bytes"].to_list() == list(range(10)), "it ends for the first reader, too"
 
-    play(scenario)
+    play(scenario())
 
 
 def test_a_reader_waits_for_results_and_not_for_punctuations() -> None:
@@ -244,7 +244,7 @@ def test_a_reader_waits_for_results_and_not_for_punctuations() -> None:
         await peer.push(3)
         assert (await task)["bytes"].to_list() == [0, 1, 2]
 
-    play(scenario)
+    play(scenario())
 
 
 def test_results_behind_punctuations_are_returned_without_waiting() -> None:
@@ -259,7 +259,7 @@ def test_results_behind_punctuations_are_returned_without_waiting() -> None:
         await mine.results(wait=False)
         assert taken(mine) == [0, 1, 2, 3]
 
-    play(scenario)
+    play(scenario())
 
 
 def test_a_removed_sink_ends_a_waiting_request() -> None:
@@ -276,7 +276,7 @@ def test_a_removed_sink_ends_a_waiting_request() -> None:
         with pytest.raises(ClusterError, match="its results have been collected already, through another handle"):
             await mine.results()
 
-    play(scenario)
+    play(scenario())
 
 
 @pytest.mark.slow
@@ -301,7 +301,7 @@ def test_interrupted_readers_receive_all_results_between_them(
         assert sorted(itertools.chain.from_iterable(found)) == list(range(peer.position))
         assert all(each == sorted(each) for each in found)
 
-    play(scenario)
+    play(scenario())
 
 
 def test_an_answer_with_results_that_were_received_before_is_refused() -> None:

@@ -275,7 +275,7 @@ def test_a_sharer_gets_the_last_promise_and_all_that_follows(
         assert [item.time for item in seen if isinstance(item, Punctuation)][-1] == END
         assert not pair.failed
 
-    play(scenario)
+    play(scenario())
 
 
 def test_a_stream_without_a_promise_can_be_joined() -> None:
@@ -289,7 +289,7 @@ def test_a_stream_without_a_promise_can_be_joined() -> None:
         pair.end()
         assert numbers(await pair.results("b", "second")) == [6, 8]
 
-    play(scenario)
+    play(scenario())
 
 
 def test_a_stream_that_has_ended_gives_its_end_at_once() -> None:
@@ -305,7 +305,7 @@ def test_a_stream_that_has_ended_gives_its_end_at_once() -> None:
         await turns(50)
         assert not pair.failed
 
-    play(scenario)
+    play(scenario())
 
 
 @pytest.mark.parametrize("seed", range(12))
@@ -335,7 +335,7 @@ def test_a_sharer_gets_a_suffix_of_the_stream_whenever_it_joins(seed: int) -> No
         assert not pair.failed
         await until(lambda: len(pair.component("first", "filter").log) == 0)
 
-    play(scenario)
+    play(scenario())
 
 
 def test_a_stream_made_on_spark_is_shared_like_any_other(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -383,7 +383,7 @@ def test_a_stream_made_on_spark_is_shared_like_any_other(monkeypatch: pytest.Mon
         stats = {record["operator"]: record for record in pair.net["a"].stats() if record["application"] == "first"}
         assert stats["filter"]["cost"] is None, "a micro-batch takes no core of this peer"
 
-    play(scenario)
+    play(scenario())
 
 
 def test_a_shared_stream_is_retained_once_and_encoded_once_for_remote_readers() -> None:
@@ -407,7 +407,7 @@ def test_a_shared_stream_is_retained_once_and_encoded_once_for_remote_readers() 
         assert not [cursor for cursor in made.log.cursors.values() if cursor.on_lag is OnLag.FAIL]
         assert not pair.failed
 
-    play(scenario)
+    play(scenario())
 
 
 # -- what is measured ------------------------------------------------------------------------------------------------
@@ -431,7 +431,7 @@ def test_shared_work_is_measured_once() -> None:
         assert made["load"] > 0
         assert made["processing_s"] > 0
 
-    play(scenario)
+    play(scenario())
 
 
 # -- whom it never stops ---------------------------------------------------------------------------------------------
@@ -462,7 +462,7 @@ def test_a_sharer_that_falls_behind_fails_by_name_and_delays_no_other() -> None:
         assert len(pair.failed) == 1
         pair.leave("slow")
 
-    play(scenario)
+    play(scenario())
 
 
 def test_a_consumer_that_takes_nothing_is_reported_where_others_share_its_stream() -> None:
@@ -481,7 +481,7 @@ def test_a_consumer_that_takes_nothing_is_reported_where_others_share_its_stream
         assert got["first"] == list(range(pair.position))
         assert not pair.failed
 
-    play(scenario)
+    play(scenario())
 
 
 # -- without consumers of its own ------------------------------------------------------------------------------------
@@ -511,7 +511,7 @@ def test_a_component_goes_on_for_those_who_share_it(sink_at: str) -> None:
         assert not pair.failed
         assert not [event for event in pair.runtimes["a"].events if event[0] == "data_refused"]
 
-    play(scenario)
+    play(scenario())
 
 
 def test_one_of_several_consumers_may_go() -> None:
@@ -533,7 +533,7 @@ def test_one_of_several_consumers_may_go() -> None:
         assert other.tuples_in == 10
         await until(lambda: not len(made.log))
 
-    play(scenario)
+    play(scenario())
 
 
 @pytest.mark.slow
@@ -562,7 +562,7 @@ def test_sharers_alone_set_the_pace_by_the_fastest_of_them() -> None:
         assert first == list(range(first[0], 50_000))
         assert len(taken) == 1000
 
-    play(scenario)
+    play(scenario())
 
 
 # -- what ends it ----------------------------------------------------------------------------------------------------
@@ -601,7 +601,7 @@ def test_sharing_a_failed_component_is_refused_by_name(at: str, monkeypatch: pyt
         reason = "input 0, filter: first/filter, whose stream it shares, has failed: KeyError: 'secret'"
         assert pair.failed == [("second", "even", reason)]
 
-    play(scenario)
+    play(scenario())
 
 
 @pytest.mark.parametrize("at", ["a", "b"])
@@ -632,7 +632,7 @@ def test_a_sharer_fails_by_name_with_what_it_shares(how: str, at: str, monkeypat
         pair.undeploy("first", HERE)
         assert all(one.hosting.components == {} for one in pair.net.values())
 
-    play(scenario)
+    play(scenario())
 
 
 def test_a_sharer_that_leaves_leaves_the_stream_alone() -> None:
@@ -653,7 +653,7 @@ def test_a_sharer_that_leaves_leaves_the_stream_alone() -> None:
         assert [cursor.on_lag for cursor in log.cursors.values()] == [OnLag.BLOCK]
         assert not pair.failed
 
-    play(scenario)
+    play(scenario())
 
 
 @pytest.mark.parametrize("closed", ["a", "b"])
@@ -667,4 +667,4 @@ def test_hosts_that_close_take_what_they_share_along(closed: str) -> None:
         assert pair.net[closed]._driver.feeds == {}
         assert not pair.failed
 
-    play(scenario)
+    play(scenario())

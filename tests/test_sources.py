@@ -24,55 +24,54 @@ from synergy_nb.runtime.data.spark_servers import SparkHost
 from tests.two_hosts import Pair, deployment, fetched, numbers, play, table, trace
 from tests.waiting import DEADLINE, turns, until
 
+on_loop = play  # how the tests that are coroutines run
+
 TIME = {"time": "time"}
 COLUMNS = {
     name: "int" if name in {"source_port", "destination_port", "bytes"} else "str" for name in table(0, 1).columns[1:]
 }
 
 
-def test_a_pushed_source_takes_each_item_once_and_refuses_wrong_ones() -> None:
-    async def scenario() -> None:
-        pair = Pair(limits=Limits(window=20_000, results=20_000))
-        one = pair.net["a"]
-        plan = source("python", name="mine", columns=COLUMNS).filter("bytes >= 0").sink()
-        order = deployment("app", plan, dict.fromkeys(plan.operators, "a"))
-        one.carry_out(msgspec.structs.replace(order, running=False))
-        with pytest.raises(LookupError, match="name: 'mine'; expected a python source of application 'app'"):
-            one.push("app", "mine", b"")
-        one.carry_out(order)
-        with pytest.raises(LookupError, match="name: 'yours'; expected a python source of application 'app'"):
-            one.push("app", "yours", b"")
-        with pytest.raises(ValueError, match="item: "):
-            one.push("app", "mine", b"nothing that an item looks like")
-        with pytest.raises(ValueError, match="position: 3; expected 0: items are missing"):
-            one.push("app", "mine", encode(Batch(table(0, 1), 3, 0.0)))
-        with pytest.raises(ValueError, match="column 'bytes'"):
-            one.push("app", "mine", encode(Batch(table(0, 1).drop("bytes"), 0, 0.0)))
-        pushed = 0
-        while one.push("app", "mine", encode(Batch(table(pushed, 10), pushed, 0.0))):
-            pushed += 10
-            one.push("app", "mine", encode(Batch(table(pushed - 10, 10), pushed - 10, 0.0)))  # again: it is known
-            assert pushed < 10_000, "a queue that is never full is not bounded"
-            await turns()
-        received: list[int] = []
+async def test_a_pushed_source_takes_each_item_once_and_refuses_wrong_ones() -> None:
+    pair = Pair(limits=Limits(window=20_000, results=20_000))
+    one = pair.net["a"]
+    plan = source("python", name="mine", columns=COLUMNS).filter("bytes >= 0").sink()
+    order = deployment("app", plan, dict.fromkeys(plan.operators, "a"))
+    one.carry_out(msgspec.structs.replace(order, running=False))
+    with pytest.raises(LookupError, match="name: 'mine'; expected a python source of application 'app'"):
+        one.push("app", "mine", b"")
+    one.carry_out(order)
+    with pytest.raises(LookupError, match="name: 'yours'; expected a python source of application 'app'"):
+        one.push("app", "yours", b"")
+    with pytest.raises(ValueError, match="item: "):
+        one.push("app", "mine", b"nothing that an item looks like")
+    with pytest.raises(ValueError, match="position: 3; expected 0: items are missing"):
+        one.push("app", "mine", encode(Batch(table(0, 1), 3, 0.0)))
+    with pytest.raises(ValueError, match="column 'bytes'"):
+        one.push("app", "mine", encode(Batch(table(0, 1).drop("bytes"), 0, 0.0)))
+    pushed = 0
+    while one.push("app", "mine", encode(Batch(table(pushed, 10), pushed, 0.0))):
+        pushed += 10
+        one.push("app", "mine", encode(Batch(table(pushed - 10, 10), pushed - 10, 0.0)))  # again: it is known
+        assert pushed < 10_000, "a queue that is never full is not bounded"
+        await turns()
+    received: list[int] = []
 
-        async def insist(item: Item) -> None:
-            while not one.push("app", "mine", encode(item)):
-                waiting = asyncio.create_task(one.room("app", "mine"))
-                while not waiting.done():
-                    received.extend(numbers(fetched(one, "app")))
-                    await turns()
+    async def insist(item: Item) -> None:
+        while not one.push("app", "mine", encode(item)):
+            waiting = asyncio.create_task(one.room("app", "mine"))
+            while not waiting.done():
+                received.extend(numbers(fetched(one, "app")))
+                await turns()
 
-        await insist(Batch(table(pushed - 5, 10), pushed - 5, 0.0))  # half of it is new
-        pushed += 5
-        await insist(Punctuation(END, pushed, 0.0))
-        received += numbers(await pair.results("a", "app"))
-        assert received == list(range(pushed))
-        assert one.push("app", "mine", encode(Punctuation(END, pushed, 0.0)))
-        with pytest.raises(ValueError, match="item: a batch after the end of the stream; expected none"):
-            one.push("app", "mine", encode(Batch(table(pushed, 1), pushed, 0.0)))
-
-    play(scenario)
+    await insist(Batch(table(pushed - 5, 10), pushed - 5, 0.0))  # half of it is new
+    pushed += 5
+    await insist(Punctuation(END, pushed, 0.0))
+    received += numbers(await pair.results("a", "app"))
+    assert received == list(range(pushed))
+    assert one.push("app", "mine", encode(Punctuation(END, pushed, 0.0)))
+    with pytest.raises(ValueError, match="item: a batch after the end of the stream; expected none"):
+        one.push("app", "mine", encode(Batch(table(pushed, 1), pushed, 0.0)))
 
 
 def test_peers_emit_their_own_samples() -> None:
@@ -94,39 +93,36 @@ def test_peers_emit_their_own_samples() -> None:
         assert [batch.position for batch in batches] == [0, 2]
         assert batches[0].table["time"][0] < batches[1].table["time"][0]
 
-    play(scenario)
+    play(scenario())
 
 
-def test_a_live_stream_has_positions_true_punctuations_and_the_schema_of_its_plan() -> None:
-    async def scenario() -> None:
-        clock = iter((10.0, 10.5, 10.5, 9.0))  # it stands still, and steps back
-        feed = PeerFeed(
-            lambda: None,
-            lambda: next(clock),
-            most=1 << 20,
-            loop=asyncio.get_running_loop(),
-            address="a",
-            interval=1000.0,
-            samples=lambda: [("cpu", "process", 0.25), ("ping", "b", 0.003)],
-        )
-        found = []
-        for _ in range(4):
-            feed.tick()
-            found += [chunk.item for chunk in feed.pending]
-            feed.pending.clear()  # everything downstream has room
-        feed.stop()
-        batches = [item for item in found if isinstance(item, Batch)]
-        promises = [item for item in found if isinstance(item, Punctuation)]
-        times = [int(batch.table["time"].to_physical()[0]) for batch in batches]
-        assert times == [10_000_000, 10_500_000, 10_500_001, 10_500_002]
-        assert all(promise.time <= later for promise, later in zip(promises, times[1:], strict=False))
-        assert [batch.position for batch in batches] == [0, 2, 4, 6]
-        assert [promise.position for promise in promises] == [2, 4, 6, 8]
-        assert batches[0].born == 10.0
-        declared = source("peers").sink("out").schema("source")
-        assert dict(batches[1].table.schema) == {name: TYPES[kind] for name, kind in declared.items()}
-
-    play(scenario)
+async def test_a_live_stream_has_positions_true_punctuations_and_the_schema_of_its_plan() -> None:
+    clock = iter((10.0, 10.5, 10.5, 9.0))  # it stands still, and steps back
+    feed = PeerFeed(
+        lambda: None,
+        lambda: next(clock),
+        most=1 << 20,
+        loop=asyncio.get_running_loop(),
+        address="a",
+        interval=1000.0,
+        samples=lambda: [("cpu", "process", 0.25), ("ping", "b", 0.003)],
+    )
+    found = []
+    for _ in range(4):
+        feed.tick()
+        found += [chunk.item for chunk in feed.pending]
+        feed.pending.clear()  # everything downstream has room
+    feed.stop()
+    batches = [item for item in found if isinstance(item, Batch)]
+    promises = [item for item in found if isinstance(item, Punctuation)]
+    times = [int(batch.table["time"].to_physical()[0]) for batch in batches]
+    assert times == [10_000_000, 10_500_000, 10_500_001, 10_500_002]
+    assert all(promise.time <= later for promise, later in zip(promises, times[1:], strict=False))
+    assert [batch.position for batch in batches] == [0, 2, 4, 6]
+    assert [promise.position for promise in promises] == [2, 4, 6, 8]
+    assert batches[0].born == 10.0
+    declared = source("peers").sink("out").schema("source")
+    assert dict(batches[1].table.schema) == {name: TYPES[kind] for name, kind in declared.items()}
 
 
 class Replay:
@@ -235,7 +231,7 @@ def test_a_source_that_is_behind_merges_overdue_items() -> None:
         assert [chunk.born for chunk in batches] == [1000.0, 1000.0 + 52 / 256], "as old as the oldest tuple"
         assert [chunk.end for chunk in seen if not chunk.rows] == [(52, 52_000), (100, END)]
 
-    play(scenario)
+    play(scenario())
 
 
 def test_a_source_in_time_emits_each_item_unchanged() -> None:
@@ -248,7 +244,7 @@ def test_a_source_in_time_emits_each_item_unchanged() -> None:
         assert len(seen) == 41
         assert [chunk.born - 1000.0 for chunk in seen] == pytest.approx([due for due, _ in pieces(20, 0.1)])
 
-    play(scenario)
+    play(scenario())
 
 
 @st.composite
@@ -323,7 +319,7 @@ def test_tuples_of_a_paced_stream_enter_at_their_due_times(paced: bool) -> None:
         else:
             assert births[1] - births[0] == 10.0
 
-    play(scenario)
+    play(scenario())
 
 
 # -- from a place on -------------------------------------------------------------------------------------------------
@@ -357,80 +353,62 @@ def test_a_stream_that_is_read_again_continues_behind_any_position(data: st.Data
         assert told[-1:] == ([] if since.until == END else [END])
         assert all(until > since.until for until in told)
 
-    play(scenario)
+    play(scenario())
 
 
-def test_a_position_within_a_batch_splits_it() -> None:
-    async def scenario() -> None:
-        chunks = await Replay(batches(3, 10), Point(14, 10_000), paced=False).whole()
-        assert [(chunk.start, chunk.end) for chunk in chunks] == [
-            ((14, 10_000), (20, 10_000)),
-            ((20, 10_000), (20, 20_000)),
-            ((20, 20_000), (30, 20_000)),
-            ((30, 20_000), (30, END)),
-        ]
-        assert tuples_of(chunks) == list(range(14, 30))
-
-    play(scenario)
+async def test_a_position_within_a_batch_splits_it() -> None:
+    chunks = await Replay(batches(3, 10), Point(14, 10_000), paced=False).whole()
+    assert [(chunk.start, chunk.end) for chunk in chunks] == [
+        ((14, 10_000), (20, 10_000)),
+        ((20, 10_000), (20, 20_000)),
+        ((20, 20_000), (30, 20_000)),
+        ((30, 20_000), (30, END)),
+    ]
+    assert tuples_of(chunks) == list(range(14, 30))
 
 
-def test_a_new_punctuation_among_skipped_tuples_is_emitted_once() -> None:
-    async def scenario() -> None:
-        chunks = await Replay(batches(4, 10), Point(25, 5000), paced=False).whole()
-        assert [chunk.end for chunk in chunks[:3]] == [(25, 20_000), (30, 20_000), (30, 30_000)]
-        assert tuples_of(chunks) == list(range(25, 40))
-
-    play(scenario)
+async def test_a_new_punctuation_among_skipped_tuples_is_emitted_once() -> None:
+    chunks = await Replay(batches(4, 10), Point(25, 5000), paced=False).whole()
+    assert [chunk.end for chunk in chunks[:3]] == [(25, 20_000), (30, 20_000), (30, 30_000)]
+    assert tuples_of(chunks) == list(range(25, 40))
 
 
-def test_behind_the_end_of_a_stream_nothing_is_emitted() -> None:
-    async def scenario() -> None:
-        replay = Replay(batches(2, 10), Point(20, END), paced=False)
-        assert await replay.whole() == []
-        assert not replay.failures
-        last = await Replay(batches(2, 10), Point(20, 15_000), paced=False).whole()
-        assert [(chunk.start, chunk.end) for chunk in last] == [((20, 15_000), (20, END))]
-
-    play(scenario)
+async def test_behind_the_end_of_a_stream_nothing_is_emitted() -> None:
+    replay = Replay(batches(2, 10), Point(20, END), paced=False)
+    assert await replay.whole() == []
+    assert not replay.failures
+    last = await Replay(batches(2, 10), Point(20, 15_000), paced=False).whole()
+    assert [(chunk.start, chunk.end) for chunk in last] == [((20, 15_000), (20, END))]
 
 
-def test_a_stream_that_has_become_shorter_fails() -> None:
-    async def scenario() -> None:
-        replay = Replay(batches(2, 10), Point(21, 15_000), paced=False)
-        assert await replay.whole() == []
-        assert [str(error) for error in replay.failures] == [
-            "its stream has 20 tuples; expected at least 21, as it had before"
-        ]
-
-    play(scenario)
+async def test_a_stream_that_has_become_shorter_fails() -> None:
+    replay = Replay(batches(2, 10), Point(21, 15_000), paced=False)
+    assert await replay.whole() == []
+    assert [str(error) for error in replay.failures] == [
+        "its stream has 20 tuples; expected at least 21, as it had before"
+    ]
 
 
-def test_the_pace_counts_from_the_first_item_that_is_given() -> None:
+async def test_the_pace_counts_from_the_first_item_that_is_given() -> None:
     """A tuple every 10 s: the 900 that are left out are not waited for, those that follow are."""
 
-    async def scenario() -> None:
-        replay = Replay(pieces(1000, 10.0), Point(900, 900_000))
-        chunks = await replay.whole()
-        assert tuples_of(chunks) == list(range(900, 1000))
-        births = [chunk.born for chunk in chunks if chunk.rows]
-        assert births == pytest.approx([1000.0 + 10.0 * number for number in range(100)])
-        assert sum(replay.waited) == pytest.approx(990.0)
-
-    play(scenario)
+    replay = Replay(pieces(1000, 10.0), Point(900, 900_000))
+    chunks = await replay.whole()
+    assert tuples_of(chunks) == list(range(900, 1000))
+    births = [chunk.born for chunk in chunks if chunk.rows]
+    assert births == pytest.approx([1000.0 + 10.0 * number for number in range(100)])
+    assert sum(replay.waited) == pytest.approx(990.0)
 
 
-def test_skipped_tuples_are_not_retained_and_skipping_can_be_cancelled() -> None:
-    async def scenario() -> None:
-        endless = ((0.0, Batch(table(0, 1), 0, 0.0)) for _ in itertools.count())
-        replay = Replay(endless, Point(1 << 60, 0))
-        replay.feed.start()
-        await until(lambda: replay.read > 1000)
-        assert not replay.chunks
-        replay.feed.stop()
-        await asyncio.wait_for(replay.feed.closed(), DEADLINE)
-        assert not replay.failures
-
-    play(scenario)
+async def test_skipped_tuples_are_not_retained_and_skipping_can_be_cancelled() -> None:
+    endless = ((0.0, Batch(table(0, 1), 0, 0.0)) for _ in itertools.count())
+    replay = Replay(endless, Point(1 << 60, 0))
+    replay.feed.start()
+    await until(lambda: replay.read > 1000)
+    assert not replay.chunks
+    replay.feed.stop()
+    await asyncio.wait_for(replay.feed.closed(), DEADLINE)
+    assert not replay.failures
 
 
 def test_a_pushed_source_continues_behind_a_position() -> None:
@@ -460,92 +438,80 @@ def test_a_pushed_source_continues_behind_a_position() -> None:
         assert decode(chunk.payload) == chunk.item
 
 
-def test_samples_of_a_peer_follow_those_of_its_predecessor() -> None:
+async def test_samples_of_a_peer_follow_those_of_its_predecessor() -> None:
     """Its clock is behind, and yet no sample breaks a promise of the other."""
 
-    async def scenario() -> None:
-        since = Point(4, 20_000_000)
-        feed = PeerFeed(
-            lambda: None,
-            lambda: 10.0,
-            most=1 << 20,
-            since=since,
-            loop=asyncio.get_running_loop(),
-            address="b",
-            interval=1000.0,
-            samples=lambda: [("cpu", "process", 0.25)],
-        )
-        feed.tick()
-        chunks = list(feed.pending)
-        feed.stop()
-        follow(chunks, since)
-        assert isinstance(chunks[0].item, Batch)
-        assert int(chunks[0].item.table["time"].to_physical()[0]) == 20_000_000
-        assert chunks[1].end == (5, 20_000_001)
-
-    play(scenario)
+    since = Point(4, 20_000_000)
+    feed = PeerFeed(
+        lambda: None,
+        lambda: 10.0,
+        most=1 << 20,
+        since=since,
+        loop=asyncio.get_running_loop(),
+        address="b",
+        interval=1000.0,
+        samples=lambda: [("cpu", "process", 0.25)],
+    )
+    feed.tick()
+    chunks = list(feed.pending)
+    feed.stop()
+    follow(chunks, since)
+    assert isinstance(chunks[0].item, Batch)
+    assert int(chunks[0].item.table["time"].to_physical()[0]) == 20_000_000
+    assert chunks[1].end == (5, 20_000_001)
 
 
-def test_results_of_a_query_continue_behind_a_position_and_wait_until_they_are_read() -> None:
+async def test_results_of_a_query_continue_behind_a_position_and_wait_until_they_are_read() -> None:
     """The query counts its tuples from 0, and says when each was born."""
 
-    async def scenario() -> None:
-        since, loop = Point(5, 1000), asyncio.get_running_loop()
-        part = SparkPart(
-            lambda: None,
-            lambda: 9.0,
-            most=1 << 20,
-            since=since,
-            host=SparkHost(loop, lambda: 9.0, lambda *_, **__: None),
-            application="app",
-            operator=trace().sink().operators["source"],
-            keys={},
-            failed=lambda _: None,
-            prepared=lambda: None,
-            executed=lambda _rows, _seconds: None,
-            room=lambda: None,
-        )
-        part._arrived([Batch(table(0, 3), 0, 7.0), Punctuation(500, 3, 8.0), Punctuation(3000, 3, 8.0)])
-        await until(lambda: len(part.pending) == 2)
-        chunks = list(part.pending)
-        follow(chunks, since)
-        assert [chunk.end for chunk in chunks] == [(8, 1000), (8, 3000)]
-        assert [chunk.born for chunk in chunks] == [7.0, 8.0]
-        assert part.state_bytes == sum(chunk.size for chunk in chunks)
-        for chunk in chunks:
-            part.emitted(chunk)
-        assert part.state_bytes == 0
-        part.stop()
-
-    play(scenario)
+    since, loop = Point(5, 1000), asyncio.get_running_loop()
+    part = SparkPart(
+        lambda: None,
+        lambda: 9.0,
+        most=1 << 20,
+        since=since,
+        host=SparkHost(loop, lambda: 9.0, lambda *_, **__: None),
+        application="app",
+        operator=trace().sink().operators["source"],
+        keys={},
+        failed=lambda _: None,
+        prepared=lambda: None,
+        executed=lambda _rows, _seconds: None,
+        room=lambda: None,
+    )
+    part._arrived([Batch(table(0, 3), 0, 7.0), Punctuation(500, 3, 8.0), Punctuation(3000, 3, 8.0)])
+    await until(lambda: len(part.pending) == 2)
+    chunks = list(part.pending)
+    follow(chunks, since)
+    assert [chunk.end for chunk in chunks] == [(8, 1000), (8, 3000)]
+    assert [chunk.born for chunk in chunks] == [7.0, 8.0]
+    assert part.state_bytes == sum(chunk.size for chunk in chunks)
+    for chunk in chunks:
+        part.emitted(chunk)
+    assert part.state_bytes == 0
+    part.stop()
 
 
 @pytest.mark.parametrize(("factor", "apart"), [(2.0, 0.05), (0.5, 0.2)])
-def test_a_source_changes_its_pace_while_it_is_read(factor: float, apart: float) -> None:
-    async def scenario() -> None:
-        def stream() -> Stream:
-            for number, entry in enumerate(pieces(20, 0.1)):
-                if number == 20:  # the eleventh tuple: the tenth has been emitted, and its time is now
-                    replay.feed.change_pace(factor)
-                yield entry
+async def test_a_source_changes_its_pace_while_it_is_read(factor: float, apart: float) -> None:
+    def stream() -> Stream:
+        for number, entry in enumerate(pieces(20, 0.1)):
+            if number == 20:  # the eleventh tuple: the tenth has been emitted, and its time is now
+                replay.feed.change_pace(factor)
+            yield entry
 
-        replay = Replay(stream())
-        chunks = await replay.whole()
-        assert not replay.failures
-        follow(chunks, ORIGIN)
-        born = [chunk.born for chunk in chunks if chunk.rows]
-        gaps = [later - earlier for earlier, later in itertools.pairwise(born)]
-        assert gaps[:9] == pytest.approx([0.1] * 9)
-        assert gaps[9:] == pytest.approx([apart] * 10)
-
-    play(scenario)
+    replay = Replay(stream())
+    chunks = await replay.whole()
+    assert not replay.failures
+    follow(chunks, ORIGIN)
+    born = [chunk.born for chunk in chunks if chunk.rows]
+    gaps = [later - earlier for earlier, later in itertools.pairwise(born)]
+    assert gaps[:9] == pytest.approx([0.1] * 9)
+    assert gaps[9:] == pytest.approx([apart] * 10)
 
 
-def test_rows_that_are_pushed_have_no_pace() -> None:
-    async def scenario() -> None:
-        replay = Replay(pieces(3, 0.1), paced=False)
-        await replay.whole()
-        with pytest.raises(ValueError, match="expected a trace or packets with a speed"):
-            replay.feed.change_pace(2.0)
-
-    play(scenario)
+async def test_rows_that_are_pushed_have_no_pace() -> None:
+    replay = Replay(pieces(3, 0.1), paced=False)
+    await replay.whole()
+    with pytest.raises(ValueError, match="expected a trace or packets with a speed"):
+        replay.feed.change_pace(2.0)

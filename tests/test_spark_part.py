@@ -23,6 +23,8 @@ from synergy_nb.runtime.process.requests import SparkState, SparkStatus
 from tests.two_hosts import play, table
 from tests.waiting import until
 
+on_loop = play  # how the tests that are coroutines run
+
 COMMITTED = ((Offset(3, 500), Point(3, 500)),)
 
 
@@ -119,113 +121,97 @@ def rows(first: int, number: int) -> Batch:
     return Batch(table(first, number), first, 1.0)
 
 
-def test_without_copies_spark_commits_as_soon_as_results_are_handed_over() -> None:
-    async def scenario() -> None:
-        part = Part()
-        part.part.prepare()
-        await part.hand(0, rows(0, 3))
-        assert part.part.committed[1:4] == (ORIGIN, -1, False), "it may have committed what has not been emitted"
-        part.emit()
-        assert part.part.committed[1:4] == (Point(3, ORIGIN.until), 0, True)
-        await part.close()
-        assert Query.made[0].left is False
-
-    play(scenario)
+async def test_without_copies_spark_commits_as_soon_as_results_are_handed_over() -> None:
+    part = Part()
+    part.part.prepare()
+    await part.hand(0, rows(0, 3))
+    assert part.part.committed[1:4] == (ORIGIN, -1, False), "it may have committed what has not been emitted"
+    part.emit()
+    assert part.part.committed[1:4] == (Point(3, ORIGIN.until), 0, True)
+    await part.close()
+    assert Query.made[0].left is False
 
 
-def test_with_copies_spark_commits_when_all_know_of_the_results() -> None:
-    async def scenario() -> None:
-        part = Part()
-        part.part.prepare()
-        part.part.set_copies(copies=True, safe=True)
-        handed = part.hand(0, rows(0, 3), Punctuation(500, 3, 1.0))
-        await until(lambda: len(part.part.pending) == 2)
-        part.emit()
-        await until(lambda: part.part.committed.step == 0)
-        assert part.part.committed.whole
-        assert not handed.done()
-        part.part.replicated(0)
-        await handed
-        last = part.hand(1, rows(3, 1))
-        await until(lambda: len(part.part.pending) == 1)
-        await part.close()
-        with pytest.raises(ExchangeRefused, match="micro-batch 1: the part has left this peer"):
-            await last
-        assert Query.made[0].left, "another peer goes on with its checkpoint"
-
-    play(scenario)
+async def test_with_copies_spark_commits_when_all_know_of_the_results() -> None:
+    part = Part()
+    part.part.prepare()
+    part.part.set_copies(copies=True, safe=True)
+    handed = part.hand(0, rows(0, 3), Punctuation(500, 3, 1.0))
+    await until(lambda: len(part.part.pending) == 2)
+    part.emit()
+    await until(lambda: part.part.committed.step == 0)
+    assert part.part.committed.whole
+    assert not handed.done()
+    part.part.replicated(0)
+    await handed
+    last = part.hand(1, rows(3, 1))
+    await until(lambda: len(part.part.pending) == 1)
+    await part.close()
+    with pytest.raises(ExchangeRefused, match="micro-batch 1: the part has left this peer"):
+        await last
+    assert Query.made[0].left, "another peer goes on with its checkpoint"
 
 
-def test_peers_without_a_copy_are_not_waited_for() -> None:
-    async def scenario() -> None:
-        part = Part()
-        part.part.prepare()
-        part.part.set_copies(copies=True, safe=True)
-        handed = part.hand(0)
-        await until(lambda: part.part.committed.step == 0)
-        assert not handed.done()
-        part.part.set_copies(copies=False, safe=True)
-        await handed
-        await part.close()
-
-    play(scenario)
+async def test_peers_without_a_copy_are_not_waited_for() -> None:
+    part = Part()
+    part.part.prepare()
+    part.part.set_copies(copies=True, safe=True)
+    handed = part.hand(0)
+    await until(lambda: part.part.committed.step == 0)
+    assert not handed.done()
+    part.part.set_copies(copies=False, safe=True)
+    await handed
+    await part.close()
 
 
-def test_a_part_continues_the_query_of_another_peer() -> None:
-    async def scenario() -> None:
-        one, other = Part(), Part(epoch=1)
-        one.part.prepare()
-        Query.made[0].committed = COMMITTED
-        await one.hand(0, rows(0, 3))
-        one.emit()
-        saved = one.part.save()
-        other.part.restore(saved)
-        assert other.part.committed.inputs == (Point(3, 500),)
-        other.part.prepare(Point(3, 7))
-        query = Query.made[1]
-        assert (query.name, query.epoch) == (Query.made[0].name, 1)
-        assert (query.since.handed.batch, query.since.inputs) == (0, COMMITTED)
-        assert other.part.committed[:4] == ((Point(3, 500),), Point(3, 7), 0, True)
-        await other.hand(1, rows(3, 2))
-        assert [chunk.start for chunk in other.part.pending] == [Point(3, 7)]
-        assert other.part.save() == saved, "what it has not emitted is not known elsewhere"
-        await one.close()
-        await other.close()
-
-    play(scenario)
+async def test_a_part_continues_the_query_of_another_peer() -> None:
+    one, other = Part(), Part(epoch=1)
+    one.part.prepare()
+    Query.made[0].committed = COMMITTED
+    await one.hand(0, rows(0, 3))
+    one.emit()
+    saved = one.part.save()
+    other.part.restore(saved)
+    assert other.part.committed.inputs == (Point(3, 500),)
+    other.part.prepare(Point(3, 7))
+    query = Query.made[1]
+    assert (query.name, query.epoch) == (Query.made[0].name, 1)
+    assert (query.since.handed.batch, query.since.inputs) == (0, COMMITTED)
+    assert other.part.committed[:4] == ((Point(3, 500),), Point(3, 7), 0, True)
+    await other.hand(1, rows(3, 2))
+    assert [chunk.start for chunk in other.part.pending] == [Point(3, 7)]
+    assert other.part.save() == saved, "what it has not emitted is not known elsewhere"
+    await one.close()
+    await other.close()
 
 
-def test_a_part_continues_on_another_spark_server() -> None:
+async def test_a_part_continues_on_another_spark_server() -> None:
     """Whether that can reach its checkpoint is seen by its query (:mod:`tests.test_spark_checkpoints`)."""
 
-    async def scenario() -> None:
-        one, other = Part(), Part("sc://there:2/;token=t", epoch=1)
-        one.part.prepare()
-        await one.hand(0)
-        await until(lambda: one.part.committed.step == 0)
-        other.part.restore(one.part.save())
-        other.part.prepare(Point(3, 7))
-        query = Query.made[1]
-        assert (query.since.server, query.since.checkpoint) == ("sc://here:1", "/checkpoint")
-        assert query.server() == "sc://there:2", "and no token"
-        for each in (one, other):
-            await each.close()
-
-    play(scenario)
+    one, other = Part(), Part("sc://there:2/;token=t", epoch=1)
+    one.part.prepare()
+    await one.hand(0)
+    await until(lambda: one.part.committed.step == 0)
+    other.part.restore(one.part.save())
+    other.part.prepare(Point(3, 7))
+    query = Query.made[1]
+    assert (query.since.server, query.since.checkpoint) == ("sc://here:1", "/checkpoint")
+    assert query.server() == "sc://there:2", "and no token"
+    for each in (one, other):
+        await each.close()
 
 
-def test_no_snapshot_is_sent_before_the_location_of_the_checkpoint_is_known(monkeypatch: pytest.MonkeyPatch) -> None:
-    async def scenario() -> None:
-        part = Part()
-        monkeypatch.setattr(Query, "resumable", False)
-        part.part.prepare()
-        found = [part.part.committed.whole]
-        monkeypatch.setattr(Query, "resumable", True)
-        told = part.told
-        Query.made[0].calls["on_ready"]()
-        await until(lambda: part.told > told)
-        found.append(part.part.committed.whole)
-        assert found == [False, True]
-        await part.close()
-
-    play(scenario)
+async def test_no_snapshot_is_sent_before_the_location_of_the_checkpoint_is_known(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    part = Part()
+    monkeypatch.setattr(Query, "resumable", False)
+    part.part.prepare()
+    found = [part.part.committed.whole]
+    monkeypatch.setattr(Query, "resumable", True)
+    told = part.told
+    Query.made[0].calls["on_ready"]()
+    await until(lambda: part.told > told)
+    found.append(part.part.committed.whole)
+    assert found == [False, True]
+    await part.close()

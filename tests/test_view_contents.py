@@ -54,6 +54,8 @@ from tests.qos_story import (
 )
 from tests.two_hosts import Pair, play, reading, trace
 
+on_loop = play  # how the tests that are coroutines run
+
 
 def read(journal: Journal, application: str | None = "top-1") -> JournalSeries:
     found = JournalSeries(application, NAMES)
@@ -69,33 +71,27 @@ def parts(found: JournalSeries, plan: Plan) -> dict[str, Any]:
 # -- the last measurement ----------------------------------------------------------------------------------------------
 
 
-def test_the_last_measurement_of_a_sink_comes_before_its_end() -> None:
-    async def scenario() -> None:
-        pair = Pair(read=reading(10, 100), measure_s=1e6)  # the stream is over before the first measurement is due
-        pair.deploy("app", trace().sink(delay="2 s"), {"source": "a", "sink": "a"})
-        await pair.results("a", "app")
-        told = [(kind, detail) for kind, subject, detail in pair.runtimes["a"].events if subject == "app"]
-        kinds = [kind for kind, _ in told]
-        assert kinds.index("sink_measured") < kinds.index("sink_finished")
-        record = next(detail for kind, detail in told if kind == "sink_measured")
-        assert (record["tuples"], record["finished"]) == (1000, True)
-        assert [measured[2]["tuples"] for measured in pair.measured] == [1000]
-
-    play(scenario)
+async def test_the_last_measurement_of_a_sink_comes_before_its_end() -> None:
+    pair = Pair(read=reading(10, 100), measure_s=1e6)  # the stream is over before the first measurement is due
+    pair.deploy("app", trace().sink(delay="2 s"), {"source": "a", "sink": "a"})
+    await pair.results("a", "app")
+    told = [(kind, detail) for kind, subject, detail in pair.runtimes["a"].events if subject == "app"]
+    kinds = [kind for kind, _ in told]
+    assert kinds.index("sink_measured") < kinds.index("sink_finished")
+    record = next(detail for kind, detail in told if kind == "sink_measured")
+    assert (record["tuples"], record["finished"]) == (1000, True)
+    assert [measured[2]["tuples"] for measured in pair.measured] == [1000]
 
 
-def test_a_removed_sink_reports_its_last_measurements_first() -> None:
-    async def scenario() -> None:
-        pair = Pair(read=reading(500, 100), measure_s=1e6, limits=Limits(20_000, results=20_000))
-        pair.deploy("app", trace().sink(delay="2 s"), {"source": "a", "sink": "a"})
-        one = pair.net["a"]
-        await one.arrival("app", "sink", 20.0)
-        one.carry_out(Deployment("app", 1))
-        told = [detail for kind, _, detail in pair.runtimes["a"].events if kind == "sink_measured"]
-        assert len(told) == 1
-        assert told[0]["tuples"] > 0
-
-    play(scenario)
+async def test_a_removed_sink_reports_its_last_measurements_first() -> None:
+    pair = Pair(read=reading(500, 100), measure_s=1e6, limits=Limits(20_000, results=20_000))
+    pair.deploy("app", trace().sink(delay="2 s"), {"source": "a", "sink": "a"})
+    one = pair.net["a"]
+    await one.arrival("app", "sink", 20.0)
+    one.carry_out(Deployment("app", 1))
+    told = [detail for kind, _, detail in pair.runtimes["a"].events if kind == "sink_measured"]
+    assert len(told) == 1
+    assert told[0]["tuples"] > 0
 
 
 # -- limits ------------------------------------------------------------------------------------------------------------

@@ -117,14 +117,14 @@ def deployment(
     return Deployment(application, version, assignments, plan=plan.to_bytes())
 
 
-def play(scenario: Callable[[], Awaitable[None]]) -> None:
+def play(scenario: Awaitable[None]) -> None:
     """Run ``scenario`` on an event loop of its own, close its hosts; no thread of theirs may be left."""
     before = set(threading.enumerate())  # a cluster that tests share has some
 
     async def whole() -> None:
         try:
             async with asyncio.timeout(1.5 * DEADLINE):
-                await scenario()
+                await scenario
         finally:
             while OPENED:
                 await OPENED.pop().close()
