@@ -21,7 +21,7 @@ def placed(number: int) -> dict[str, str]:
 
 def query(cost: float, seconds: float = 2.0) -> Plan:
     packets = source("packets", rate=30.0, duration=f"{seconds} s", seed=1, id="packets", at="peer-1")
-    return pinned_plan([packets], [cost] * len(AGGREGATES), placed(1))
+    return pinned_plan(0, packets, [cost] * len(AGGREGATES), placed(1))
 
 
 def test_every_aggregate_is_where_its_placement_wants_it_and_costs_what_is_stated() -> None:
@@ -43,20 +43,21 @@ def test_the_cells_on_dask_take_their_own_rates() -> None:
 
 @pytest.mark.slow
 def test_overload_is_reported_and_crashes_nobody() -> None:
-    """What waits is counted in work, so a busy machine changes the delays, and not who is overloaded."""
+    """What waits is counted in bytes, so a busy machine changes the delays, and not who is overloaded."""
     began = time.monotonic()
-    light = measured_live(query(0.0002), 2, 2.0, 1.0, seed=1)  # all of its packets together are 0.2 s of work
+    light = measured_live([query(0.0002)], 2, 2.0, 20e3, seed=1)  # all of its packets together are 0.2 s of work
     assert light["survives"] == 1.0
     assert light["waiting"] <= 0.2
+    assert 0.0 < light["queued"] <= 20e3
     assert 0.0 < light["delay"] <= light["greatest delay"] < time.monotonic() - began
-    heavy = measured_live(query(0.02), 2, 2.0, 0.5, seed=1)  # five times what two peers have
+    heavy = measured_live([query(0.02)], 2, 2.0, 20e3, seed=1)  # five times what two peers have
     assert heavy["survives"] == 0.0
-    assert heavy["waiting"] > 0.5
+    assert heavy["queued"] > 20e3
 
 
 @pytest.mark.slow
 def test_placements_are_compared_on_the_same_packets() -> None:
-    points = monitored(2.0, "", 20.0, 20.0, 2.0, 1, 2, 0.1, 2.0, ("rod", "llf"), 1)
+    points = monitored(2.0, "", 20.0, 20.0, 2.0, 1, 2, 0.1, 64e3, ("rod", "llf"), 1)
     assert {point.algorithm for point in points} == {"rod", "llf"}
     assert {point.x for point in points} == {2.0}
     found = {(point.algorithm, point.metric): point.value for point in points}

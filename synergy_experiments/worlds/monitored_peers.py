@@ -3,7 +3,11 @@
 Upstream of each aggregate, an operator occupies the one thread of its peer for the aggregate's cost of every packet,
 without using the processor. So a machine with fewer cores can run peers of one core each. Admission is disabled, since
 the experiment overloads peers. A source with backpressure retains its packets, and their delays are counted from their
-due times. So an overloaded peer has waiting work and growing delays, and no application fails.
+due times. So an overloaded peer has full queues and growing delays, and no application fails. It counts as overloaded
+when more bytes wait in its queues than a stated number, which stands for its memory.
+
+A batch also takes time: a millisecond or so of the machine. So packets are few, and the cost of each is several times
+that, or the batches and not the placement would decide which peer is overloaded.
 
 Delays are those of results, from the last packet that they need: of an aggregate over a second, once a second.
 """
@@ -15,7 +19,7 @@ import math
 import tempfile
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any, Final
+from typing import Final
 
 import polars as pl
 
@@ -60,12 +64,14 @@ def monitored(
 
     Parameters
     ----------
-    multiplier, trace, rate, streams, peers, load, memory, algorithms, seed
+    multiplier, trace, rate, streams, peers, load, algorithms, seed
         Arguments of the simulated :func:`~synergy_experiments.chapters.latencies.replayed`.
     collected
         First seconds of the trace, from which statistics are taken.
     seconds
         Duration of the replay at the multiple, seconds.
+    memory
+        Bytes in its queues beyond which a peer is overloaded.
     """
     parts = substreams(packets_of(trace, rate, collected + seconds * multiplier, seed), streams, seed)
     stated = [part.filter(pl.col("since") < collected)["since"].to_numpy() for part in parts]
@@ -85,46 +91,46 @@ def monitored(
             where = {"path": str(path), "format": "parquet", "columns": COLUMNS, "speed": multiplier}
             sources.append(source("trace", **where, id=f"packets {number}", at="peer-1"))
         for algorithm, placed in placements.items():
-            found = measured_live(pinned_plan(sources, costs, placed), peers, seconds, memory, seed)
+            plans = [pinned_plan(number, stream, costs, placed) for number, stream in enumerate(sources)]
+            found = measured_live(plans, peers, seconds, memory, seed)
             points += [Point(multiplier, algorithm, metric, value) for metric, value in found.items()]
     return points
 
 
-def pinned_plan(packets: Sequence[Stream], costs: Sequence[float], placed: Mapping[str, str]) -> Plan:
-    """Return the plan of :func:`~synergy_experiments.worlds.packet_monitoring.monitoring_plan` for real peers.
+def pinned_plan(number: int, packets: Stream, costs: Sequence[float], placed: Mapping[str, str]) -> Plan:
+    """Return the part of :func:`~synergy_experiments.worlds.packet_monitoring.monitoring_plan` on one sub-stream.
 
     Parameters
     ----------
-    packets
-        Sources.
+    number, packets
+        Number of the sub-stream, and its source.
     costs
         Processing time of a packet at each aggregate, seconds.
     placed
         Aggregate to peer.
     """
     sinks: list[Plan] = []
-    for number, stream in enumerate(packets):
-        for aggregate, cost in zip(AGGREGATES, costs, strict=True):
-            name = named(number, aggregate)
-            held = stream.delay(f"{cost!r} s", id=f"{name} cost", at=placed[name])
-            found = aggregated(held, number, aggregate, at=placed[name])
-            sinks.append(found.sink(name, id=f"{name} sink"))
-    return plan(*sinks, name="network monitoring")
+    for aggregate, cost in zip(AGGREGATES, costs, strict=True):
+        name = named(number, aggregate)
+        held = packets.delay(f"{cost!r} s", id=f"{name} cost", at=placed[name])
+        found = aggregated(held, number, aggregate, at=placed[name])
+        sinks.append(found.sink(name, id=f"{name} sink"))
+    return plan(*sinks, name=f"network monitoring {number}")
 
 
-def measured_live(query: Plan, peers: int, seconds: float, memory: float, seed: int) -> dict[str, float]:
-    """Execute a plan whose operators are all pinned, and measure its results.
+def measured_live(queries: Sequence[Plan], peers: int, seconds: float, memory: float, seed: int) -> dict[str, float]:
+    """Execute plans whose operators are all pinned, and measure their results.
 
     Parameters
     ----------
-    query
-        Query with every operator pinned to one of the peers, and sources that end.
+    queries
+        Queries with every operator pinned to one of the peers, and sources that end.
     peers
         Number of peers, ``peer-1`` and so on, of one core each.
     seconds
         Duration of its sources, seconds.
     memory
-        Waiting work beyond which a peer is overloaded, seconds.
+        Bytes in its queues beyond which a peer is overloaded.
     seed
         Seed of the peers.
 
@@ -132,34 +138,40 @@ def measured_live(query: Plan, peers: int, seconds: float, memory: float, seed: 
     -------
     dict of float
         ``delay`` and ``greatest delay`` of results, seconds; ``utilisation``, the mean load of the peers, and
-        ``busiest``; ``waiting``, the most work that waited at a peer, seconds; ``survives``, 1 unless a peer was
-        overloaded.
+        ``busiest``; ``waiting``, the most work that waited at a peer, seconds, and ``queued``, the most bytes;
+        ``survives``, 1 unless a peer was overloaded.
     """
-    return asyncio.run(_measured(query, peers, seconds, memory, seed))
+    return asyncio.run(_measured(queries, peers, seconds, memory, seed))
 
 
-async def _measured(query: Plan, peers: int, seconds: float, memory: float, seed: int) -> dict[str, float]:
+async def _measured(queries: Sequence[Plan], peers: int, seconds: float, memory: float, seed: int) -> dict[str, float]:
     free = CompositionConfig(enforce=False, sharing="off", projection=None, deployment="off")
     cluster = await start_cluster(peers, cores=1.0, composition=free, seed=seed, spark=False)
     try:
-        application = await cluster.submit(query, origin="peer-1", timeout=60.0)
+        applications = [await cluster.submit(query, origin="peer-1", timeout=60.0) for query in queries]
+        costs = {
+            (each.id, name): node.cost or 0.0
+            for each, query in zip(applications, queries, strict=True)
+            for name, node in query.operators.items()
+        }
         loop = asyncio.get_running_loop()
         began = loop.time()
-        most: dict[str, float] = {}
+        most = queued = 0.0
         busy: dict[str, list[float]] = {}
         overloaded = False
         while loop.time() - began < seconds + OVERDUE:
             await asyncio.sleep(LOOK)
-            state = await application.state()
-            for peer, waiting, load in await _looked(cluster, query):
-                most[peer] = max(waiting, most.get(peer, 0.0))
+            states = [await each.state() for each in applications]
+            for peer, waiting, size, load in await _looked(cluster, costs):
+                most, queued = max(waiting, most), max(size, queued)
                 if loop.time() - began < seconds:
                     busy.setdefault(peer, []).append(load)
-            overloaded = max(most.values()) > memory
-            if state.status != "running" or overloaded:
+            overloaded = queued > memory
+            if overloaded or not any(state.status == "running" for state in states):
                 break
-        records = (await application.state()).qos.values()
-        await application.stop()
+        records = [record for each in applications for record in (await each.state()).qos.values()]
+        for each in applications:
+            await each.stop()
     finally:
         await cluster.close()
     loads = [sum(own) / len(own) for own in busy.values()]
@@ -170,20 +182,23 @@ async def _measured(query: Plan, peers: int, seconds: float, memory: float, seed
         "greatest delay": max((record["delay_max_s"] for _, record in counts), default=math.nan),
         "utilisation": sum(loads) / len(loads),
         "busiest": max(loads),
-        "waiting": max(most.values()),
+        "waiting": most,
+        "queued": queued,
         "survives": float(not overloaded),
     }
 
 
-async def _looked(cluster: AsyncCluster, query: Plan) -> list[tuple[str, float, float]]:
-    """Return the waiting work in seconds and the recent load of each peer."""
+async def _looked(
+    cluster: AsyncCluster, costs: Mapping[tuple[str, str], float]
+) -> list[tuple[str, float, float, float]]:
+    """Return the waiting work in seconds, the bytes in queues, and the recent load of each peer."""
     found = []
     for name, state in (await cluster.states()).items():
         if state is not None:
-            waiting = sum(each["queue_tuples"] * _cost(query, each) for each in state.components)
-            found.append((name, waiting, sum(each["load"] for each in state.components)))
+            waiting = sum(
+                each["queue_tuples"] * costs.get((each["application"], each["operator"]), 0.0)
+                for each in state.components
+            )
+            size = sum(float(each["queue_bytes"]) for each in state.components)
+            found.append((name, waiting, size, sum(each["load"] for each in state.components)))
     return found
-
-
-def _cost(query: Plan, component: Mapping[str, Any]) -> float:
-    return query.operators[component["operator"]].cost or 0.0
