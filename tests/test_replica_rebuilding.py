@@ -15,6 +15,7 @@ from synergy_nb.algorithms.replication.candidate_survey import CandidateAnswer, 
 from synergy_nb.algorithms.replication.rebuilding import (
     FIRST_WAIT,
     LONGEST_WAIT,
+    TARGETS_A_TRY,
     RebuildTarget,
     lost_replicas,
     rebuild_targets,
@@ -207,6 +208,27 @@ def test_a_peer_that_joins_later_gets_the_lost_replicas_at_once() -> None:
     assert {each.at for each in found} == {"h"}
     assert found[0].time - found[0].seconds - joined < FIRST_WAIT, "the first of them begins before another try is due"
     world.crash("c")
+    run.ends()
+
+
+@pytest.mark.slow
+def test_where_every_peer_refuses_the_reason_is_in_the_journal_and_it_is_tried_again() -> None:
+    run = Run()
+    world, others = run.world, ("d", "e", "f", "g")
+    for peer in ("a", *others):
+        world.synergy[peer].session.rebuilds.impact_refusal = lambda *_: "QoS impact on r9"
+    world.crash("b")
+    assert world.until(lambda: bool(run.of(RebuildImpossible)), 30.0)
+    (first, *_) = run.of(RebuildImpossible)
+    at = first.reason.removeprefix(f"{first.operator} at ").removesuffix(": QoS impact on r9")
+    assert at in ("a", *others), first.reason
+    given_up = [each for each in run.of(RebuildGivenUp) if each.operator == first.operator]
+    assert len({each.at for each in given_up}) == TARGETS_A_TRY, "so many are tried, one after another"
+    assert f"not rebuilt: {first.operator}: {first.reason}" in str(run.account())
+    assert world.status("app") == "running", "it goes on with the others"
+    for peer in ("a", *others):
+        world.synergy[peer].session.rebuilds.impact_refusal = lambda *_: ""
+    assert {original(each.operator) for each in run.rebuilt()} == {"u", "f", "x"}
     run.ends()
 
 

@@ -42,14 +42,14 @@ E = TypeVar("E", bound=Event)
 
 
 class Slowed:
-    """A network of which one link becomes slower by some seconds."""
+    """A network of which some links become slower by some seconds."""
 
     def __init__(self) -> None:
-        self.link: set[str] = set()
+        self.links: list[set[str]] = []
         self.seconds = 0.0
 
     def delay(self, sender: str, to: str) -> float:
-        return self.seconds if {sender, to} == self.link else 0.0
+        return self.seconds if {sender, to} in self.links else 0.0
 
 
 class Run:
@@ -121,7 +121,7 @@ def test_a_discarded_stream_is_revived_when_the_other_one_is_late() -> None:
     (found,) = run.of(StreamsDiscarded)
     (gone,) = (producer for producer, reader in found.streams if reader == "f")
     (left,) = {"u", "u~1"} - {gone}
-    run.network.link, run.network.seconds = {PLACED["f"], PLACED[left]}, 15.0
+    run.network.links, run.network.seconds = [{PLACED["f"], PLACED[left]}], 15.0
 
     def of_f() -> list[StreamRevived]:
         return [each for each in run.of(StreamRevived) if each.reader == "f"]
@@ -140,6 +140,27 @@ def test_a_discarded_stream_is_revived_when_the_other_one_is_late() -> None:
     account = str(Explanation("app", world.control.journal.about("app"), {}))
     assert f"revived stream: {gone} to f, whose other streams were" in account
     assert "discarded streams: " in account
+
+
+@pytest.mark.slow
+def test_where_nothing_can_be_revived_the_journal_says_why_once() -> None:
+    run = Run(ReplicationConfig(report=2.0, late=3.0), rows=200)
+    world = run.world
+    world.run(5.0)
+    run.network.links = [{PLACED["f"], PLACED["u"]}, {PLACED["f"], PLACED["u~1"]}, {PLACED["u"], "a"}]
+    run.network.seconds = 9.0
+    assert world.until(lambda: len(run.of(RevivalImpossible)) > 1, 40.0)
+    world.run(12.0)
+    found = {(each.reader, each.upstream): each for each in run.of(RevivalImpossible)}
+    assert found["f", "u"].reason == "all of its replicas are read already"
+    assert found["u", "s"].reason == "it is not replicated"
+    assert all(each.delay > 3.0 for each in found.values())
+    assert len(run.of(RevivalImpossible)) == len(found), "once for each, although it is asked for every 5 s"
+    assert not run.of(StreamRevived)
+    run.network.seconds = 0.0
+    account = str(Explanation("app", world.control.journal.about("app"), {}))
+    assert "nothing was revived: all of its replicas are read already" in account
+    run.ends()
 
 
 # -- values ----------------------------------------------------------------------------------------------------------

@@ -282,6 +282,28 @@ def test_a_successor_reads_in_the_order_that_its_readers_have_seen() -> None:
     assert peers.rows == [0, 0, 1, 1, 2, 2, 3]
 
 
+def test_a_successor_of_a_rebuilt_replica_reads_in_the_order_of_its_stream_and_not_of_the_lost_one() -> None:
+    peers = Peers(2)
+    assignments = peers.deployment.assignments
+    assignments["u"] = msgspec.structs.replace(assignments["u"], epoch=1, rebuilt=1)
+    peers.begin()
+    lost = Determinant(Stream("app", "u"), ORIGIN, Point(6, START), (Run(0, Point(3, 0)), Run(1, Point(3, 0))), ORIGIN)
+    peers.hostings["z"].orders.add([lost])
+    peers.lose = lambda frame: isinstance(frame, State) or (isinstance(frame, Data) and frame.reader.port == COPY)
+    interleaved(peers)
+    assert peers.rows == [0, 0, 1, 1, 2, 2]
+    peers.dead.add("x")
+    peers.assign("u", msgspec.structs.replace(HEIR2, epoch=2, rebuilt=1))
+    again = peers.hostings["y"].components["app", "u"]
+    assert not again.reading.free, "it asks before it decides"
+    peers.later(0.5)
+    order = [run for each in peers.hostings["z"].orders.of(Stream("app", "u", 1)) for run in each.runs]
+    assert [run.port for run in order] == [1, 0, 1, 0]
+    assert (again.ports[0].consumed, again.ports[1].consumed) == (Point(3, START), Point(3, START))
+    peers.emit("n", batch(3, 1))
+    assert peers.rows == [0, 0, 1, 1, 2, 2, 3], "nothing twice, and nothing missing"
+
+
 def test_a_peer_answers_once_it_knows_the_deployment_and_then_refuses_the_replaced() -> None:
     peers = Peers(2).begin()
     peers.lose = lambda frame: isinstance(frame, State)
