@@ -603,6 +603,24 @@ def test_nothing_is_cut_off(filled: Page, width: int) -> None:
     assert sum(box is not None and box["x"] + box["width"] < pane["x"] + pane["width"] for box in boxes) >= 4
 
 
+def test_in_a_shadow_tree_the_theme_is_the_pages_and_the_focus_stays(filled: Page) -> None:
+    page = filled
+    page.bare.page.evaluate(
+        """name => {
+            const host = document.body.appendChild(document.createElement("div"));
+            host.style.colorScheme = "dark"; // while the system is light
+            host.attachShadow({ mode: "open" }).append(document.getElementById(name));
+        }""",
+        page.view.get_attribute("id"),
+    )
+    root = page.bare.page.locator(".synergy-editor")
+    assert root.evaluate("it => getComputedStyle(it).backgroundColor") == "rgb(17, 20, 24)"
+    page.node("on_b").click()
+    page.type("Delete")
+    page.node("on_b").wait_for(state="detached")
+    assert root.evaluate("it => it.getRootNode().activeElement.dataset.node") == "packets"
+
+
 # -- in JupyterLab -----------------------------------------------------------------------------------------------------
 
 NOTEBOOK: dict[str, Any] = {

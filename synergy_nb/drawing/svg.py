@@ -55,7 +55,7 @@ def picture(kind: str, title: str, size: tuple[float, float], parts: Iterable[st
 def themed(kind: str, light: str, dark: str) -> str:
     """Write the rules that set the colours of a picture for light and dark.
 
-    A page that has a theme of its own, as JupyterLab and VS Code have, decides; elsewhere the system's setting does.
+    A page that has a theme of its own, as JupyterLab, VS Code and marimo have, decides; elsewhere the system's setting does.
 
     Parameters
     ----------
@@ -68,7 +68,7 @@ def themed(kind: str, light: str, dark: str) -> str:
     rules = (
         f"{of}{{{light}}}",
         f"@media (prefers-color-scheme:dark){{{of}{{{dark}}}}}",
-        f'[data-jp-theme-light="true"] {of},.vscode-light {of}{{{light}}}',
-        f'[data-jp-theme-light="false"] {of},.vscode-dark {of}{{{dark}}}',
+        f'[data-jp-theme-light="true"] {of},.vscode-light {of},[data-theme="light"] {of}{{{light}}}',
+        f'[data-jp-theme-light="false"] {of},.vscode-dark {of},[data-theme="dark"] {of}{{{dark}}}',
     )
     return "\n".join(rules)

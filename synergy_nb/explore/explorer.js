@@ -85,7 +85,7 @@ export default {
       sentence.textContent = model.get("sentence");
       const values = model.get("values");
       for (const [name, { control, input }] of shown) {
-        if (document.activeElement === input && waiting !== null) continue;
+        if (input.getRootNode().activeElement === input && waiting !== null) continue;
         input.value = String(values[name]);
         const output = input.nextElementSibling;
         if (output) output.textContent = `${values[name]}${control.unit}`;

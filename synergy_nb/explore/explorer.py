@@ -11,6 +11,7 @@ import contextlib
 import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from html import escape
 from importlib import resources
 from typing import Any, NamedTuple, TypeAlias
 
@@ -196,7 +197,8 @@ class Explorer(StillView):
     def _repr_mimebundle_(self, **options: Any) -> Any:
         live = super()._repr_mimebundle_(**options)
         data, metadata = live if live is not None else ({}, {})
-        return {**data, "text/plain": repr(self), "text/html": f"<div>{self.picture}</div>"}, metadata
+        said = f"<p>{escape(repr(self))}</p>"
+        return {**data, "text/plain": repr(self), "text/html": f"<div>{self.picture}{said}</div>"}, metadata
 
     def _checked(self, values: Values) -> dict[str, Value]:
         unknown = [name for name in values if name not in self._controls]

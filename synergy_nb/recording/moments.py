@@ -207,6 +207,10 @@ class Replay(msgspec.Struct, frozen=True):
         counts = f"{counted(len(self.moments), 'moment')}, {counted(len(self.graphs), 'graph')}"
         return f"Replay of {self.request}: {counts}; {self.outcome}. print(replay.to_text()) shows all"
 
+    def _display_(self) -> Any:
+        """What marimo shows."""
+        return self.view() or repr(self)
+
     def _ipython_display_(self) -> None:
         stage = self.view()
         if stage is not None:

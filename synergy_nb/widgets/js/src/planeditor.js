@@ -71,12 +71,13 @@ class View {
     const now = performance.now();
     this.frames++;
     const save = (format) => this.save(format);
-    const held = this.root.contains(document.activeElement);
+    const page = this.root.getRootNode(); // a document, or the shadow tree that the host has put the view into
+    const held = this.root.contains(page.activeElement);
     this.rendering = true;
     render(<App editor={this.editor} scene={this.scene} now={now} save={save} hint={`hint-${this.copy}`} flow={this.copy} />, this.root);
     this.rendering = false;
     // What had the focus may be gone; it never falls to the notebook, whose keys work on cells.
-    if (held && !this.root.contains(document.activeElement)) this.editor.canvas?.focus(this.editor.current);
+    if (held && !this.root.contains(page.activeElement)) this.editor.canvas?.focus(this.editor.current);
     if (this.scene.moving(now)) this.draw();
   }
 

@@ -97,7 +97,7 @@ export class Palette extends Component {
     const { wanted, chosen } = this.state;
     const groups = this.groups();
     const found = this.found();
-    const active = document.activeElement === this.search || wanted;
+    const active = this.search?.getRootNode().activeElement === this.search || wanted;
     return (
       <nav class="palette" aria-label="palette of operators">
         <label class="search">
