@@ -279,7 +279,7 @@ def test_values_that_no_control_has_are_refused_by_name() -> None:
     assert (shown.picture, shown.sentence, shown.drawings) == ("<svg>square 3</svg>", "It is square.", 4)
     assert repr(shown) == "t: size 3. It is square."
     bundle, _ = shown._repr_mimebundle_()
-    assert bundle["text/html"] == "<div><svg>square 3</svg></div>"
+    assert bundle["text/html"] == "<div><svg>square 3</svg><p>t: size 3. It is square.</p></div>"
 
 
 def test_the_package_exports_the_explorers() -> None:

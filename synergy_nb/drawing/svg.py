@@ -55,7 +55,8 @@ def picture(kind: str, title: str, size: tuple[float, float], parts: Iterable[st
 def themed(kind: str, light: str, dark: str) -> str:
     """Write the rules that set the colours of a picture for light and dark.
 
-    A page that has a theme of its own, as JupyterLab, VS Code and marimo have, decides; elsewhere the system's setting does.
+    A page that has a theme of its own, as JupyterLab, VS Code and marimo have, decides; elsewhere the system's setting
+    does.
 
     Parameters
     ----------

@@ -12,14 +12,14 @@ export function Marks({ live }) {
   const now = Math.max(live.now ?? 0, ...marks.map(({ t }) => t), start + LEAST);
   const share = (t) => `${(((t - start) / (now - start)) * 100).toFixed(2)}%`;
   const step = [5, 10, 30, 60, 120, 300, 600, 1800, 3600].find((each) => (now - start) / each <= 8) ?? 7200;
-  const ticks = Array.from({ length: Math.floor((now - start) / step) + 1 }, (_, index) => start + index * step);
+  const ticks = Array.from({ length: Math.floor((now - start) / step) + 1 }, (_, index) => index * step); // after the start
   const last = marks.at(-1);
   return (
     <div class="marks-axis" role="group" aria-label="what happened, on an axis of time">
       <div class="axis">
-        {ticks.filter((tick) => tick - start < 0.97 * (now - start)).map((tick) => (
-          <span class="tick" key={tick} style={{ left: share(tick) }}>
-            {clock(tick - start)}
+        {ticks.filter((tick) => tick < 0.97 * (now - start)).map((tick) => (
+          <span class="tick" key={tick} style={{ left: share(start + tick) }}>
+            {clock(tick)}
           </span>
         ))}
         {marks.map(({ t, kind, text }) => (
