@@ -28,89 +28,79 @@ from synergy_nb.runtime.data.stream_driver import STREAM
 from tests.two_hosts import Pair, deployment, fetched, numbers, play, reading, table, trace
 from tests.waiting import DEADLINE, turns, until
 
+on_loop = play  # how the tests that are coroutines run
+
 # -- the data path ---------------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("discipline", ["fcfs", "edf", "least_slack"])
 @pytest.mark.parametrize("filter_at", ["a", "b"])
-def test_a_query_gives_all_results_in_order(filter_at: str, discipline: str) -> None:
-    async def scenario() -> None:
-        pair = Pair(read=reading(30, 100))
-        plan = trace().filter("bytes % 2 = 0").sink(delay="2 s", scheduling=discipline)
-        pair.deploy("app", plan, {"source": "a", "filter": filter_at, "sink": "a"})
-        assert pair.net["a"].hosting.components["app", "sink"].discipline == discipline
-        batches = await pair.results("a", "app")
-        assert numbers(batches) == list(range(0, 3000, 2))
-        assert [batch.position for batch in batches] == list(
-            itertools.accumulate((b.rows for b in batches), initial=0)
-        )[:-1]
-        assert pair.finished == [("app", "sink")]
-        qos = pair.net["a"].qos("app")
-        assert (qos["tuples"], qos["limit_s"], qos["miss_rate"], qos["finished"]) == (1500, 2.0, 0.0, True)
-        assert 0 < qos["delay_p50_s"] <= qos["delay_p99_s"] < DEADLINE
-        assert qos["tuples_per_s"] > 0
-        assert qos["bytes_per_s"] > qos["tuples_per_s"]
-        stats = {record["operator"]: record for one in pair.net.values() for record in one.stats()}
-        assert (stats["filter"]["tuples_in"], stats["filter"]["tuples_out"], stats["filter"]["selectivity"]) == (
-            3000,
-            1500,
-            0.5,
-        )
-        assert (stats["source"]["tuples_out"], stats["sink"]["tuples_in"]) == (3000, 1500)
-        assert stats["filter"]["processing_s"] > 0
-        assert bool(pair.runtimes["a"].frames) == (filter_at == "b")
-        assert not pair.failed
-
-    play(scenario())
+async def test_a_query_gives_all_results_in_order(filter_at: str, discipline: str) -> None:
+    pair = Pair(read=reading(30, 100))
+    plan = trace().filter("bytes % 2 = 0").sink(delay="2 s", scheduling=discipline)
+    pair.deploy("app", plan, {"source": "a", "filter": filter_at, "sink": "a"})
+    assert pair.net["a"].hosting.components["app", "sink"].discipline == discipline
+    batches = await pair.results("a", "app")
+    assert numbers(batches) == list(range(0, 3000, 2))
+    assert [batch.position for batch in batches] == list(itertools.accumulate((b.rows for b in batches), initial=0))[
+        :-1
+    ]
+    assert pair.finished == [("app", "sink")]
+    qos = pair.net["a"].qos("app")
+    assert (qos["tuples"], qos["limit_s"], qos["miss_rate"], qos["finished"]) == (1500, 2.0, 0.0, True)
+    assert 0 < qos["delay_p50_s"] <= qos["delay_p99_s"] < DEADLINE
+    assert qos["tuples_per_s"] > 0
+    assert qos["bytes_per_s"] > qos["tuples_per_s"]
+    stats = {record["operator"]: record for one in pair.net.values() for record in one.stats()}
+    assert (stats["filter"]["tuples_in"], stats["filter"]["tuples_out"], stats["filter"]["selectivity"]) == (
+        3000,
+        1500,
+        0.5,
+    )
+    assert (stats["source"]["tuples_out"], stats["sink"]["tuples_in"]) == (3000, 1500)
+    assert stats["filter"]["processing_s"] > 0
+    assert bool(pair.runtimes["a"].frames) == (filter_at == "b")
+    assert not pair.failed
 
 
-def test_a_stream_that_splits_and_joins_is_complete() -> None:
-    async def scenario() -> None:
-        pair = Pair(read=reading(40, 50), limits=Limits(20_000))
-        packets = trace()
-        plan = packets.filter("bytes % 2 = 0").union(packets.filter("bytes % 3 = 0")).sink()
-        peers = {"source": "a", "filter": "a", "filter_2": "b", "union": "a", "sink": "b"}
-        pair.deploy("app", plan, peers)
-        assert sorted(numbers(await pair.results("b", "app", max_bytes=1))) == sorted(
-            [*range(0, 2000, 2), *range(0, 2000, 3)]
-        )
-
-    play(scenario())
+async def test_a_stream_that_splits_and_joins_is_complete() -> None:
+    pair = Pair(read=reading(40, 50), limits=Limits(20_000))
+    packets = trace()
+    plan = packets.filter("bytes % 2 = 0").union(packets.filter("bytes % 3 = 0")).sink()
+    peers = {"source": "a", "filter": "a", "filter_2": "b", "union": "a", "sink": "b"}
+    pair.deploy("app", plan, peers)
+    assert sorted(numbers(await pair.results("b", "app", max_bytes=1))) == sorted(
+        [*range(0, 2000, 2), *range(0, 2000, 3)]
+    )
 
 
-def test_large_batches_are_cut_to_fit_the_window() -> None:
-    async def scenario() -> None:
-        pair = Pair(read=reading(2, 5000), limits=Limits(40_000))
-        pair.deploy("app", trace().filter("bytes >= 0").sink(), {"source": "a", "filter": "b", "sink": "a"})
-        batches = await pair.results("a", "app")
-        assert numbers(batches) == list(range(10_000))
-        assert max(len(encode(batch)) for batch in batches) <= 40_000
-
-    play(scenario())
+async def test_large_batches_are_cut_to_fit_the_window() -> None:
+    pair = Pair(read=reading(2, 5000), limits=Limits(40_000))
+    pair.deploy("app", trace().filter("bytes >= 0").sink(), {"source": "a", "filter": "b", "sink": "a"})
+    batches = await pair.results("a", "app")
+    assert numbers(batches) == list(range(10_000))
+    assert max(len(encode(batch)) for batch in batches) <= 40_000
 
 
 @pytest.mark.slow
-def test_a_slow_reader_slows_the_source_and_nothing_is_lost() -> None:
-    async def scenario() -> None:
-        taken: list[int] = []
-        pair = Pair(read=reading(500, 100, taken), limits=Limits(20_000, results=20_000))
-        pair.deploy("app", trace().filter("bytes >= 0").sink(), {"source": "a", "filter": "b", "sink": "a"})
+async def test_a_slow_reader_slows_the_source_and_nothing_is_lost() -> None:
+    taken: list[int] = []
+    pair = Pair(read=reading(500, 100, taken), limits=Limits(20_000, results=20_000))
+    pair.deploy("app", trace().filter("bytes >= 0").sink(), {"source": "a", "filter": "b", "sink": "a"})
 
-        def stuck() -> bool:
-            here = [each for one in pair.net.values() for each in one.hosting.components.values()]
-            return len(here) == 3 and all(each.log.blocked and not each.running for each in here)
+    def stuck() -> bool:
+        here = [each for one in pair.net.values() for each in one.hosting.components.values()]
+        return len(here) == 3 and all(each.log.blocked and not each.running for each in here)
 
-        await until(stuck)
-        (feed,) = pair.net["a"]._driver.feeds.values()
-        await until(lambda: len(feed.pending) >= 2)
-        assert len(taken) < 60, "three windows of two or three batches, and what is under way"
-        for one in pair.net.values():
-            for component in one.hosting.components.values():
-                assert all(port.queued <= 20_000 for port in component.ports.values())
-        assert numbers(await pair.results("a", "app", max_bytes=1)) == list(range(50_000))
-        assert len(taken) == 1000
-
-    play(scenario())
+    await until(stuck)
+    (feed,) = pair.net["a"]._driver.feeds.values()
+    await until(lambda: len(feed.pending) >= 2)
+    assert len(taken) < 60, "three windows of two or three batches, and what is under way"
+    for one in pair.net.values():
+        for component in one.hosting.components.values():
+            assert all(port.queued <= 20_000 for port in component.ports.values())
+    assert numbers(await pair.results("a", "app", max_bytes=1)) == list(range(50_000))
+    assert len(taken) == 1000
 
 
 def test_light_items_stay_on_the_loops_thread_and_heavy_ones_do_not(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -206,104 +196,87 @@ def test_a_source_that_cannot_be_read_fails() -> None:
     play(scenario())
 
 
-def test_damaged_data_and_data_without_a_reader_are_ignored() -> None:
-    async def scenario() -> None:
-        pair = Pair(read=reading(10, 100))
-        chunks = tuple(chunks_of([Batch(table(0, 3), 0, 0.0)], ORIGIN))
-        for application in ("app", "other"):
-            frame = Data(Output(application, "source"), Reader(application, "filter", 0, "b"), ORIGIN, chunks)
-            pair.net["b"].on_data("a", STREAM, encode_frame(frame))  # nothing like that is here yet
-        pair.deploy("app", trace().filter("bytes >= 0").sink(), {"source": "a", "filter": "b", "sink": "a"})
-        pair.net["b"].on_data("a", STREAM, b"nothing that a frame looks like")
-        assert numbers(await pair.results("a", "app")) == list(range(1000))
-        refused = [
-            detail["reason"] for kind, who, detail in pair.runtimes["b"].events if (kind, who) == ("data_refused", "a")
-        ]
-        assert len(refused) == 1
-        assert not pair.failed
-
-    play(scenario())
+async def test_damaged_data_and_data_without_a_reader_are_ignored() -> None:
+    pair = Pair(read=reading(10, 100))
+    chunks = tuple(chunks_of([Batch(table(0, 3), 0, 0.0)], ORIGIN))
+    for application in ("app", "other"):
+        frame = Data(Output(application, "source"), Reader(application, "filter", 0, "b"), ORIGIN, chunks)
+        pair.net["b"].on_data("a", STREAM, encode_frame(frame))  # nothing like that is here yet
+    pair.deploy("app", trace().filter("bytes >= 0").sink(), {"source": "a", "filter": "b", "sink": "a"})
+    pair.net["b"].on_data("a", STREAM, b"nothing that a frame looks like")
+    assert numbers(await pair.results("a", "app")) == list(range(1000))
+    refused = [
+        detail["reason"] for kind, who, detail in pair.runtimes["b"].events if (kind, who) == ("data_refused", "a")
+    ]
+    assert len(refused) == 1
+    assert not pair.failed
 
 
 @pytest.mark.parametrize("channel", ["", "data:app/source>filter:0", "streams", "x" * 200])
-def test_data_on_an_unknown_channel_are_refused_and_recorded(channel: str) -> None:
-    async def scenario() -> None:
-        pair = Pair()
-        pair.net["a"].on_data("b", channel, b"")
-        ((kind, subject, detail),) = pair.runtimes["a"].events
-        assert (kind, subject) == ("data_refused", "b")
-        assert repr(channel)[:50] in detail["reason"]
-        assert detail["reason"].endswith("expected 'stream' or 'shared'")
-
-    play(scenario())
+async def test_data_on_an_unknown_channel_are_refused_and_recorded(channel: str) -> None:
+    pair = Pair()
+    pair.net["a"].on_data("b", channel, b"")
+    ((kind, subject, detail),) = pair.runtimes["a"].events
+    assert (kind, subject) == ("data_refused", "b")
+    assert repr(channel)[:50] in detail["reason"]
+    assert detail["reason"].endswith("expected 'stream' or 'shared'")
 
 
-def test_senders_are_told_the_free_cores_of_their_readers() -> None:
-    async def scenario() -> None:
-        heard: set[tuple[str, float]] = set()
-        pair = Pair(
-            read=reading(30, 100),
-            limits=Limits(4000),
-            unused_cores=lambda: 0.75,
-            on_unused_cores=lambda address, cores: heard.add((address, cores)),
-        )
-        pair.deploy("app", trace().filter("bytes >= 0").sink(), {"source": "a", "filter": "b", "sink": "b"})
-        assert sum(batch.table.height for batch in await pair.results("b", "app")) == 3000
-        assert heard == {("b", 0.75)}
-
-    play(scenario())
+async def test_senders_are_told_the_free_cores_of_their_readers() -> None:
+    heard: set[tuple[str, float]] = set()
+    pair = Pair(
+        read=reading(30, 100),
+        limits=Limits(4000),
+        unused_cores=lambda: 0.75,
+        on_unused_cores=lambda address, cores: heard.add((address, cores)),
+    )
+    pair.deploy("app", trace().filter("bytes >= 0").sink(), {"source": "a", "filter": "b", "sink": "b"})
+    assert sum(batch.table.height for batch in await pair.results("b", "app")) == 3000
+    assert heard == {("b", 0.75)}
 
 
 @pytest.mark.slow
-def test_a_link_that_takes_no_more_for_a_while_loses_nothing_and_fails_nobody() -> None:
-    async def scenario() -> None:
-        pair = Pair(read=reading(300, 100), limits=Limits(20_000))
-        pair.deploy("app", trace().filter("bytes >= 0").sink(), {"source": "a", "filter": "b", "sink": "a"})
-        got: list[int] = []
-        for tuples in (1000, 10_000, 20_000):
-            while len(got) < tuples:
-                got += numbers(fetched(pair.net["a"], "app"))
-                await turns()
-            for runtime in pair.runtimes.values():
-                runtime.broken = True
-            for _ in range(20):
-                got += numbers(fetched(pair.net["a"], "app"))
-                await turns()
-            for runtime in pair.runtimes.values():
-                runtime.broken = False
-        got += numbers(await pair.results("a", "app"))
-        assert got == list(range(30_000))
-        assert not pair.failed
-
-    play(scenario())
+async def test_a_link_that_takes_no_more_for_a_while_loses_nothing_and_fails_nobody() -> None:
+    pair = Pair(read=reading(300, 100), limits=Limits(20_000))
+    pair.deploy("app", trace().filter("bytes >= 0").sink(), {"source": "a", "filter": "b", "sink": "a"})
+    got: list[int] = []
+    for tuples in (1000, 10_000, 20_000):
+        while len(got) < tuples:
+            got += numbers(fetched(pair.net["a"], "app"))
+            await turns()
+        for runtime in pair.runtimes.values():
+            runtime.broken = True
+        for _ in range(20):
+            got += numbers(fetched(pair.net["a"], "app"))
+            await turns()
+        for runtime in pair.runtimes.values():
+            runtime.broken = False
+    got += numbers(await pair.results("a", "app"))
+    assert got == list(range(30_000))
+    assert not pair.failed
 
 
-def test_deployments_that_cannot_be_executed_report_the_reason() -> None:
-    async def scenario() -> None:
-        pair = Pair()
-        plan = trace().filter("bytes >= 0").sink()
-        peers = dict.fromkeys(plan.operators, "a")
-        one = pair.net["a"]
-        order = deployment("app", plan, peers)
-        typo = {"fliter": order.assignments["filter"]}
-        one.carry_out(msgspec.structs.replace(order, assignments=typo))
-        one.carry_out(
-            msgspec.structs.replace(order, application="other", assignments=typo, plan=b"nothing like a plan")
-        )
-        pair.deploy("measuring", source("peers").sink(), dict.fromkeys(("source", "sink"), "a"))
-        await until(lambda: len(pair.failed) == 3)
-        reasons = {(application, operator): reason for application, operator, reason in pair.failed}
-        assert reasons["app", "fliter"] == "operator: 'fliter'; expected one of source, filter, sink"
-        assert "expected a plan" in reasons["other", "fliter"]
-        what = "operator 'source': connector: 'peers': this peer does not measure itself; expected one that does"
-        assert reasons["measuring", "source"] == what
-        assert not any(application == "app" for application, _ in one.hosting.components)
-        with pytest.raises(TypeError, match=r"instruction: int; expected a Deployment"):
-            one.carry_out(7)
-        with pytest.raises(LookupError, match="application 'app': sink None: found none; expected exactly one"):
-            one.fetch("app", None, "me", None, 1)
-
-    play(scenario())
+async def test_deployments_that_cannot_be_executed_report_the_reason() -> None:
+    pair = Pair()
+    plan = trace().filter("bytes >= 0").sink()
+    peers = dict.fromkeys(plan.operators, "a")
+    one = pair.net["a"]
+    order = deployment("app", plan, peers)
+    typo = {"fliter": order.assignments["filter"]}
+    one.carry_out(msgspec.structs.replace(order, assignments=typo))
+    one.carry_out(msgspec.structs.replace(order, application="other", assignments=typo, plan=b"nothing like a plan"))
+    pair.deploy("measuring", source("peers").sink(), dict.fromkeys(("source", "sink"), "a"))
+    await until(lambda: len(pair.failed) == 3)
+    reasons = {(application, operator): reason for application, operator, reason in pair.failed}
+    assert reasons["app", "fliter"] == "operator: 'fliter'; expected one of source, filter, sink"
+    assert "expected a plan" in reasons["other", "fliter"]
+    what = "operator 'source': connector: 'peers': this peer does not measure itself; expected one that does"
+    assert reasons["measuring", "source"] == what
+    assert not any(application == "app" for application, _ in one.hosting.components)
+    with pytest.raises(TypeError, match=r"instruction: int; expected a Deployment"):
+        one.carry_out(7)
+    with pytest.raises(LookupError, match="application 'app': sink None: found none; expected exactly one"):
+        one.fetch("app", None, "me", None, 1)
 
 
 def test_each_kind_of_operator_has_run_once_before_the_first_tuple(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -337,188 +310,164 @@ def test_each_kind_of_operator_has_run_once_before_the_first_tuple(monkeypatch: 
 # -- the end of it ---------------------------------------------------------------------------------------------------
 
 
-def test_undeploying_during_execution_leaves_nothing() -> None:
-    async def scenario() -> None:
-        pair = Pair(read=reading(10**9, 100), limits=Limits(20_000))
-        peers = {"source": "a", "filter": "b", "sink": "a"}
-        pair.deploy("app", trace().filter("bytes >= 0").sink(), peers)
-        await pair.net["a"].arrival("app", None, DEADLINE)
-        assert fetched(pair.net["a"], "app", 1)
-        while pair.net["a"].hosting.components["app", "sink"].collectable:
-            fetched(pair.net["a"], "app")
-        waiting = asyncio.create_task(pair.net["a"].arrival("app", None, DEADLINE))
-        await turns()  # it begins to wait
-        pair.undeploy("app", peers)
-        await waiting
-        await until(lambda: not any(t.name.startswith("synergy app") for t in threading.enumerate()))
-        for one in pair.net.values():
-            hosting = one.hosting
-            assert (hosting.components, hosting.deployments, hosting.opened, one._driver.feeds) == ({}, {}, set(), {})
-            assert (hosting.roles.copies, hosting.roles.recoveries, hosting.exchange._sources) == ({}, {}, {})
-            assert (hosting.memory.used, hosting.next_timer, one._sinks.timer) == (0, None, None)
-        pair.undeploy("app", peers)
-        assert not pair.failed
-        pair.deploy("app", trace().filter("bytes < 100").sink(), peers)  # the name may be used again
-        await pair.net["a"].arrival("app", None, DEADLINE)
-        assert numbers(fetched(pair.net["a"], "app", 1))[0] == 0
-
-    play(scenario())
+async def test_undeploying_during_execution_leaves_nothing() -> None:
+    pair = Pair(read=reading(10**9, 100), limits=Limits(20_000))
+    peers = {"source": "a", "filter": "b", "sink": "a"}
+    pair.deploy("app", trace().filter("bytes >= 0").sink(), peers)
+    await pair.net["a"].arrival("app", None, DEADLINE)
+    assert fetched(pair.net["a"], "app", 1)
+    while pair.net["a"].hosting.components["app", "sink"].collectable:
+        fetched(pair.net["a"], "app")
+    waiting = asyncio.create_task(pair.net["a"].arrival("app", None, DEADLINE))
+    await turns()  # it begins to wait
+    pair.undeploy("app", peers)
+    await waiting
+    await until(lambda: not any(t.name.startswith("synergy app") for t in threading.enumerate()))
+    for one in pair.net.values():
+        hosting = one.hosting
+        assert (hosting.components, hosting.deployments, hosting.opened, one._driver.feeds) == ({}, {}, set(), {})
+        assert (hosting.roles.copies, hosting.roles.recoveries, hosting.exchange._sources) == ({}, {}, {})
+        assert (hosting.memory.used, hosting.next_timer, one._sinks.timer) == (0, None, None)
+    pair.undeploy("app", peers)
+    assert not pair.failed
+    pair.deploy("app", trace().filter("bytes < 100").sink(), peers)  # the name may be used again
+    await pair.net["a"].arrival("app", None, DEADLINE)
+    assert numbers(fetched(pair.net["a"], "app", 1))[0] == 0
 
 
-def test_a_repeated_deployment_is_executed_once() -> None:
-    async def scenario() -> None:
-        pair = Pair(read=reading(3, 10))
-        plan, peers = trace().sink(), {"source": "a", "sink": "a"}
-        for _ in range(2):
-            pair.deploy("app", plan, peers)
-        assert len(numbers(await pair.results("a", "app"))) == 30
-        kinds = [kind for kind, _, _ in pair.runtimes["a"].events]
-        assert (kinds.count("component_deployed"), kinds.count("source_started")) == (2, 1)
-        assert not pair.failed
-
-    play(scenario())
+async def test_a_repeated_deployment_is_executed_once() -> None:
+    pair = Pair(read=reading(3, 10))
+    plan, peers = trace().sink(), {"source": "a", "sink": "a"}
+    for _ in range(2):
+        pair.deploy("app", plan, peers)
+    assert len(numbers(await pair.results("a", "app"))) == 30
+    kinds = [kind for kind, _, _ in pair.runtimes["a"].events]
+    assert (kinds.count("component_deployed"), kinds.count("source_started")) == (2, 1)
+    assert not pair.failed
 
 
 # -- measurements ----------------------------------------------------------------------------------------------------
 
 
-def test_sinks_are_measured_again_and_again_until_they_end() -> None:
-    async def scenario() -> None:
-        pair = Pair(read=reading(10, 100))
-        one = pair.net["a"]
-        plan = trace().sink(delay="2 s")
-        order = deployment("app", plan, dict.fromkeys(plan.operators, "a"))
-        one.carry_out(msgspec.structs.replace(order, running=False))
-        one.measure()
-        application, operator, record = pair.measured.pop()
-        assert (application, operator) == ("app", "sink")
-        assert record == {
-            "operator": "sink", "delay_p50_s": None, "delay_p95_s": None, "delay_p99_s": None,
-            "delay_mean_s": None, "delay_max_s": None, "miss_rate": None,
-            "limit_s": 2.0, "tuples_per_s": 0.0, "bytes_per_s": 0.0, "tuples": 0, "finished": False,
-            "dropped": {}, "lost": 0.0,
-        }  # fmt: skip
-        one.carry_out(order)
-        await pair.results("a", "app")
-        record = pair.measured.pop()[2]  # before anybody hears of the end
-        assert (record["tuples"], record["finished"], record["miss_rate"]) == (1000, True, 0.0)
-        assert record["delay_mean_s"] > 0
-        one.measure()
-        assert not pair.measured
-        journaled = [
-            detail for kind, subject, detail in pair.runtimes["a"].events if (kind, subject) == ("sink_measured", "app")
-        ]
-        assert len(journaled) == 2
-        assert journaled[-1] == record
-        msgspec.json.encode(journaled)
-        msgspec.json.encode(one.stats())
-
-    play(scenario())
+async def test_sinks_are_measured_again_and_again_until_they_end() -> None:
+    pair = Pair(read=reading(10, 100))
+    one = pair.net["a"]
+    plan = trace().sink(delay="2 s")
+    order = deployment("app", plan, dict.fromkeys(plan.operators, "a"))
+    one.carry_out(msgspec.structs.replace(order, running=False))
+    one.measure()
+    application, operator, record = pair.measured.pop()
+    assert (application, operator) == ("app", "sink")
+    assert record == {
+        "operator": "sink", "delay_p50_s": None, "delay_p95_s": None, "delay_p99_s": None,
+        "delay_mean_s": None, "delay_max_s": None, "miss_rate": None,
+        "limit_s": 2.0, "tuples_per_s": 0.0, "bytes_per_s": 0.0, "tuples": 0, "finished": False,
+        "dropped": {}, "lost": 0.0,
+    }  # fmt: skip
+    one.carry_out(order)
+    await pair.results("a", "app")
+    record = pair.measured.pop()[2]  # before anybody hears of the end
+    assert (record["tuples"], record["finished"], record["miss_rate"]) == (1000, True, 0.0)
+    assert record["delay_mean_s"] > 0
+    one.measure()
+    assert not pair.measured
+    journaled = [
+        detail for kind, subject, detail in pair.runtimes["a"].events if (kind, subject) == ("sink_measured", "app")
+    ]
+    assert len(journaled) == 2
+    assert journaled[-1] == record
+    msgspec.json.encode(journaled)
+    msgspec.json.encode(one.stats())
 
 
-def test_hosts_of_one_process_share_nothing() -> None:
-    async def scenario() -> None:
-        pair = Pair(limits=Limits(1000))
-        assert pair.net["a"].hosting is not pair.net["b"].hosting
-        assert pair.net["a"].hosting.limits != LIMITS
-        await pair.close()
-        await pair.close()
-
-    play(scenario())
+async def test_hosts_of_one_process_share_nothing() -> None:
+    pair = Pair(limits=Limits(1000))
+    assert pair.net["a"].hosting is not pair.net["b"].hosting
+    assert pair.net["a"].hosting.limits != LIMITS
+    await pair.close()
+    await pair.close()
 
 
-def test_data_that_are_late_are_no_error() -> None:
-    async def scenario() -> None:
-        pair = Pair(read=reading(10, 100))
-        peers = {"source": "a", "filter": "b", "sink": "a"}
-        pair.deploy("app", trace().filter("bytes >= 0").sink(), peers)
-        await pair.results("a", "app")
-        pair.net["b"].carry_out(Deployment("app", 1))
-        chunks = tuple(chunks_of([Batch(table(0, 3), 0, 0.0)], ORIGIN))
-        late = Data(Output("app", "source"), Reader("app", "filter", 0, "b"), ORIGIN, chunks)
-        pair.net["b"].on_data("a", STREAM, encode_frame(late))
-        assert not [event for event in pair.runtimes["b"].events if event[0] == "data_refused"]
-        assert pair.net["b"].hosting.components == {}
-        assert not pair.failed
-
-    play(scenario())
+async def test_data_that_are_late_are_no_error() -> None:
+    pair = Pair(read=reading(10, 100))
+    peers = {"source": "a", "filter": "b", "sink": "a"}
+    pair.deploy("app", trace().filter("bytes >= 0").sink(), peers)
+    await pair.results("a", "app")
+    pair.net["b"].carry_out(Deployment("app", 1))
+    chunks = tuple(chunks_of([Batch(table(0, 3), 0, 0.0)], ORIGIN))
+    late = Data(Output("app", "source"), Reader("app", "filter", 0, "b"), ORIGIN, chunks)
+    pair.net["b"].on_data("a", STREAM, encode_frame(late))
+    assert not [event for event in pair.runtimes["b"].events if event[0] == "data_refused"]
+    assert pair.net["b"].hosting.components == {}
+    assert not pair.failed
 
 
 # -- results ---------------------------------------------------------------------------------------------------------
 
 
-def test_results_are_returned_again_until_the_reader_acknowledges_them() -> None:
-    async def scenario() -> None:
-        pair = Pair(read=reading(20, 100), limits=Limits(20_000, results=20_000))
-        one = pair.net["a"]
-        pair.deploy("app", trace().sink(), {"source": "a", "sink": "a"})
-        component = one.hosting.components["app", "sink"]
-        await until(lambda: component.log.blocked)
+async def test_results_are_returned_again_until_the_reader_acknowledges_them() -> None:
+    pair = Pair(read=reading(20, 100), limits=Limits(20_000, results=20_000))
+    one = pair.net["a"]
+    pair.deploy("app", trace().sink(), {"source": "a", "sink": "a"})
+    component = one.hosting.components["app", "sink"]
+    await until(lambda: component.log.blocked)
 
-        def some(reader: str, since: Point | None) -> Portion:
-            """A batch, behind whatever promises come before it."""
-            found = one.fetch("app", "sink", reader, since, 1)
-            while not found.items:
-                found = one.fetch("app", "sink", reader, found.end, 1)
-            return found
+    def some(reader: str, since: Point | None) -> Portion:
+        """A batch, behind whatever promises come before it."""
+        found = one.fetch("app", "sink", reader, since, 1)
+        while not found.items:
+            found = one.fetch("app", "sink", reader, found.end, 1)
+        return found
 
-        first = some("me", None)
-        assert (len(first.items), first.start) == (1, ORIGIN)
-        assert one.fetch("app", "sink", "me", None, 1 << 20) == first, "its answer was lost"
-        assert one.fetch("app", "sink", "me", first.start, 1 << 20) == first
-        second = some("me", first.end)
-        assert second.start >= first.end
-        other = some("other", None)
-        assert other.start >= second.end, "each result goes to one reader"
-        assert one.fetch("app", "sink", "me", second.start, 1) == second
-        assert one.fetch("app", "sink", "other", other.start, 1) == other
-        # whoever the other is, it is never heard of again, and stops nobody
-        found = [first, second, other, one.fetch("app", "sink", "me", second.end, 1 << 20)]
-        while not found[-1].finished:
-            await turns()
-            found.append(one.fetch("app", "sink", "me", found[-1].end, 1 << 20))
-        batches = [decode(item) for each in found for item in each.items]
-        assert numbers([batch for batch in batches if isinstance(batch, Batch)]) == list(range(2000))
-        assert component.log.size == 0
-
-    play(scenario())
+    first = some("me", None)
+    assert (len(first.items), first.start) == (1, ORIGIN)
+    assert one.fetch("app", "sink", "me", None, 1 << 20) == first, "its answer was lost"
+    assert one.fetch("app", "sink", "me", first.start, 1 << 20) == first
+    second = some("me", first.end)
+    assert second.start >= first.end
+    other = some("other", None)
+    assert other.start >= second.end, "each result goes to one reader"
+    assert one.fetch("app", "sink", "me", second.start, 1) == second
+    assert one.fetch("app", "sink", "other", other.start, 1) == other
+    # whoever the other is, it is never heard of again, and stops nobody
+    found = [first, second, other, one.fetch("app", "sink", "me", second.end, 1 << 20)]
+    while not found[-1].finished:
+        await turns()
+        found.append(one.fetch("app", "sink", "me", found[-1].end, 1 << 20))
+    batches = [decode(item) for each in found for item in each.items]
+    assert numbers([batch for batch in batches if isinstance(batch, Batch)]) == list(range(2000))
+    assert component.log.size == 0
 
 
-def test_results_are_retained_after_all_other_components_have_gone() -> None:
-    async def scenario() -> None:
-        pair = Pair(read=reading(50, 100))
-        one = pair.net["a"]
-        plan = trace().filter("bytes >= 0").sink()
-        order = deployment("app", plan, {"source": "b", "filter": "b", "sink": "a"})
-        for each in pair.net.values():
-            each.carry_out(order)
-        await until(lambda: bool(pair.finished))
-        left = {"sink": msgspec.structs.replace(order.assignments["sink"], inputs=())}
-        pair.net["b"].carry_out(Deployment("app", 1))
-        one.carry_out(msgspec.structs.replace(order, assignments=left))
-        assert list(one.hosting.components) == [("app", "sink")]
-        assert numbers(await pair.results("a", "app", max_bytes=1)) == list(range(5000))
-        one.carry_out(Deployment("app", 1))
-        with pytest.raises(LookupError):
-            one.fetch("app", None, "test", None, 1)
-        assert not pair.failed
-
-    play(scenario())
+async def test_results_are_retained_after_all_other_components_have_gone() -> None:
+    pair = Pair(read=reading(50, 100))
+    one = pair.net["a"]
+    plan = trace().filter("bytes >= 0").sink()
+    order = deployment("app", plan, {"source": "b", "filter": "b", "sink": "a"})
+    for each in pair.net.values():
+        each.carry_out(order)
+    await until(lambda: bool(pair.finished))
+    left = {"sink": msgspec.structs.replace(order.assignments["sink"], inputs=())}
+    pair.net["b"].carry_out(Deployment("app", 1))
+    one.carry_out(msgspec.structs.replace(order, assignments=left))
+    assert list(one.hosting.components) == [("app", "sink")]
+    assert numbers(await pair.results("a", "app", max_bytes=1)) == list(range(5000))
+    one.carry_out(Deployment("app", 1))
+    with pytest.raises(LookupError):
+        one.fetch("app", None, "test", None, 1)
+    assert not pair.failed
 
 
-def test_a_halted_application_returns_the_results_so_far_and_no_later_ones() -> None:
-    async def scenario() -> None:
-        pair = Pair(read=reading(10**9, 100), limits=Limits(20_000, results=20_000))
-        one = pair.net["a"]
-        pair.deploy("app", trace().sink(), {"source": "a", "sink": "a"})
-        await until(lambda: one.hosting.components["app", "sink"].log.blocked)
-        had = one.hosting.components["app", "sink"].log.end.position
-        one.halt("app")
-        got: list[int] = []
-        for _ in range(50):
-            got += numbers(fetched(one, "app"))
-            await turns()
-        assert got == list(range(had))
-        assert pair.measured[-1][2]["tuples"] == had
-
-    play(scenario())
+async def test_a_halted_application_returns_the_results_so_far_and_no_later_ones() -> None:
+    pair = Pair(read=reading(10**9, 100), limits=Limits(20_000, results=20_000))
+    one = pair.net["a"]
+    pair.deploy("app", trace().sink(), {"source": "a", "sink": "a"})
+    await until(lambda: one.hosting.components["app", "sink"].log.blocked)
+    had = one.hosting.components["app", "sink"].log.end.position
+    one.halt("app")
+    got: list[int] = []
+    for _ in range(50):
+        got += numbers(fetched(one, "app"))
+        await turns()
+    assert got == list(range(had))
+    assert pair.measured[-1][2]["tuples"] == had

@@ -34,6 +34,8 @@ from synergy_nb.runtime.process.requests import (
 from tests.two_hosts import Pair, play, table
 from tests.waiting import turns, until
 
+on_loop = play  # how the tests that are coroutines run
+
 COLUMNS = {
     name: "int" if name in {"source_port", "destination_port", "bytes"} else "str" for name in table(0, 1).columns[1:]
 }
@@ -146,137 +148,113 @@ def values(answer: Fetched) -> list[int]:
     return [value for item in found if isinstance(item, Batch) for value in item.table["bytes"].to_list()]
 
 
-def test_a_lost_answer_is_repeated() -> None:
-    async def scenario() -> None:
-        peer = Peer()
-        mine = peer.notebook()
-        await peer.push(10)
-        await interrupt(peer, mine.results(wait=False))
-        await peer.push(10)
-        await interrupt(peer, mine.results(wait=False))
-        assert taken(mine) == []
-        await mine.results(wait=False)
-        assert taken(mine) == list(range(20))
-        await peer.push(5)
-        await interrupt(peer, mine.head(25))
-        await peer.push(5, ends=True)
-        assert (await mine.results())["bytes"].to_list() == list(range(30))
-
-    play(scenario())
+async def test_a_lost_answer_is_repeated() -> None:
+    peer = Peer()
+    mine = peer.notebook()
+    await peer.push(10)
+    await interrupt(peer, mine.results(wait=False))
+    await peer.push(10)
+    await interrupt(peer, mine.results(wait=False))
+    assert taken(mine) == []
+    await mine.results(wait=False)
+    assert taken(mine) == list(range(20))
+    await peer.push(5)
+    await interrupt(peer, mine.head(25))
+    await peer.push(5, ends=True)
+    assert (await mine.results())["bytes"].to_list() == list(range(30))
 
 
-def test_the_same_request_has_the_same_answer_until_the_next_one() -> None:
-    async def scenario() -> None:
-        peer = Peer()
-        await peer.push(10)
-        first = await peer.fetch(Fetch("app", "sink", None, wait=0.0))
-        await peer.push(10)
-        again = await peer.fetch(Fetch("app", "sink", None, wait=0.0))
-        assert again == first
-        assert (values(first), first.start) == (list(range(10)), ORIGIN)
-        after = await peer.fetch(Fetch("app", "sink", first.end, wait=0.0))
-        assert (values(after), after.start) == (list(range(10, 20)), first.end)
-        assert await peer.fetch(Fetch("app", "sink", first.end, wait=0.0)) == after
-        nothing = await peer.fetch(Fetch("app", "sink", after.end, wait=0.0))
-        assert nothing == Fetched([], after.end, after.end, finished=False)
-
-    play(scenario())
+async def test_the_same_request_has_the_same_answer_until_the_next_one() -> None:
+    peer = Peer()
+    await peer.push(10)
+    first = await peer.fetch(Fetch("app", "sink", None, wait=0.0))
+    await peer.push(10)
+    again = await peer.fetch(Fetch("app", "sink", None, wait=0.0))
+    assert again == first
+    assert (values(first), first.start) == (list(range(10)), ORIGIN)
+    after = await peer.fetch(Fetch("app", "sink", first.end, wait=0.0))
+    assert (values(after), after.start) == (list(range(10, 20)), first.end)
+    assert await peer.fetch(Fetch("app", "sink", first.end, wait=0.0)) == after
+    nothing = await peer.fetch(Fetch("app", "sink", after.end, wait=0.0))
+    assert nothing == Fetched([], after.end, after.end, finished=False)
 
 
-def test_a_reader_that_left_with_unacknowledged_results_delays_nobody() -> None:
-    async def scenario() -> None:
-        peer = Peer()
-        log = peer.pair.net["a"].hosting.components["app", "sink"].log
-        await peer.push(10)
-        assert log.size > 0
-        first = await peer.fetch(Fetch("app", "sink", None, wait=0.0, reader="gone"))
-        assert log.size == 0
-        await peer.push(10)
-        other = await peer.fetch(Fetch("app", "sink", None, wait=0.0, reader="other"))
-        assert values(other) == list(range(10, 20))
-        assert await peer.fetch(Fetch("app", "sink", None, wait=0.0, reader="gone")) == first, "it is back"
-
-    play(scenario())
+async def test_a_reader_that_left_with_unacknowledged_results_delays_nobody() -> None:
+    peer = Peer()
+    log = peer.pair.net["a"].hosting.components["app", "sink"].log
+    await peer.push(10)
+    assert log.size > 0
+    first = await peer.fetch(Fetch("app", "sink", None, wait=0.0, reader="gone"))
+    assert log.size == 0
+    await peer.push(10)
+    other = await peer.fetch(Fetch("app", "sink", None, wait=0.0, reader="other"))
+    assert values(other) == list(range(10, 20))
+    assert await peer.fetch(Fetch("app", "sink", None, wait=0.0, reader="gone")) == first, "it is back"
 
 
-def test_each_tuple_goes_to_one_of_two_readers() -> None:
-    async def scenario() -> None:
-        peer = Peer()
-        one, two = peer.notebook(), peer.notebook()
-        await peer.push(10)
-        await one.results(wait=False)
-        await peer.push(10)
-        await interrupt(peer, two.results(wait=False))
-        await peer.push(10)
-        await one.results(wait=False)
-        await two.results(wait=False)
-        assert taken(one) == [*range(10), *range(20, 30)]
-        assert taken(two) == list(range(10, 20))
-
-    play(scenario())
+async def test_each_tuple_goes_to_one_of_two_readers() -> None:
+    peer = Peer()
+    one, two = peer.notebook(), peer.notebook()
+    await peer.push(10)
+    await one.results(wait=False)
+    await peer.push(10)
+    await interrupt(peer, two.results(wait=False))
+    await peer.push(10)
+    await one.results(wait=False)
+    await two.results(wait=False)
+    assert taken(one) == [*range(10), *range(20, 30)]
+    assert taken(two) == list(range(10, 20))
 
 
-def test_a_later_reader_gets_the_remaining_results() -> None:
-    async def scenario() -> None:
-        peer = Peer()
-        early = peer.notebook()
-        await peer.push(10)
-        await early.results(wait=False)
-        late = peer.notebook()
-        await late.results(wait=False)
-        assert taken(late) == []
-        await peer.push(5, ends=True)
-        assert (await late.results())["bytes"].to_list() == list(range(10, 15))
-        assert (await early.results())["bytes"].to_list() == list(range(10)), "it ends for the first reader, too"
-
-    play(scenario())
+async def test_a_later_reader_gets_the_remaining_results() -> None:
+    peer = Peer()
+    early = peer.notebook()
+    await peer.push(10)
+    await early.results(wait=False)
+    late = peer.notebook()
+    await late.results(wait=False)
+    assert taken(late) == []
+    await peer.push(5, ends=True)
+    assert (await late.results())["bytes"].to_list() == list(range(10, 15))
+    assert (await early.results())["bytes"].to_list() == list(range(10)), "it ends for the first reader, too"
 
 
-def test_a_reader_waits_for_results_and_not_for_punctuations() -> None:
-    async def scenario() -> None:
-        peer = Peer()
-        mine = peer.notebook()
-        task = asyncio.create_task(mine.head(3))
-        for time in (-3000, -2000, -1000):
-            await peer.deliveries.push(pack(Push("app", "mine", encode(Punctuation(time, 0, 0.0)))))
-            await turns(10)
-            assert not task.done()
-        await peer.push(3)
-        assert (await task)["bytes"].to_list() == [0, 1, 2]
-
-    play(scenario())
+async def test_a_reader_waits_for_results_and_not_for_punctuations() -> None:
+    peer = Peer()
+    mine = peer.notebook()
+    task = asyncio.create_task(mine.head(3))
+    for time in (-3000, -2000, -1000):
+        await peer.deliveries.push(pack(Push("app", "mine", encode(Punctuation(time, 0, 0.0)))))
+        await turns(10)
+        assert not task.done()
+    await peer.push(3)
+    assert (await task)["bytes"].to_list() == [0, 1, 2]
 
 
-def test_results_behind_punctuations_are_returned_without_waiting() -> None:
+async def test_results_behind_punctuations_are_returned_without_waiting() -> None:
     """Its last answer held promises only, and got lost."""
 
-    async def scenario() -> None:
-        peer = Peer()
-        mine = peer.notebook()
-        await peer.push(0)
-        await interrupt(peer, mine.results(wait=False))
-        await peer.push(4)
-        await mine.results(wait=False)
-        assert taken(mine) == [0, 1, 2, 3]
-
-    play(scenario())
+    peer = Peer()
+    mine = peer.notebook()
+    await peer.push(0)
+    await interrupt(peer, mine.results(wait=False))
+    await peer.push(4)
+    await mine.results(wait=False)
+    assert taken(mine) == [0, 1, 2, 3]
 
 
-def test_a_removed_sink_ends_a_waiting_request() -> None:
-    async def scenario() -> None:
-        peer = Peer()
-        mine = peer.notebook()
-        await peer.push(3)
-        await mine.results(wait=False)
-        waiting = asyncio.create_task(peer.fetch(Fetch("app", "sink", None, wait=5.0, reader="other")))
-        await turns(10)
-        peer.stopped = True
-        peer.pair.undeploy("app", HERE)
-        assert (await waiting).gone
-        with pytest.raises(ClusterError, match="its results have been collected already, through another handle"):
-            await mine.results()
-
-    play(scenario())
+async def test_a_removed_sink_ends_a_waiting_request() -> None:
+    peer = Peer()
+    mine = peer.notebook()
+    await peer.push(3)
+    await mine.results(wait=False)
+    waiting = asyncio.create_task(peer.fetch(Fetch("app", "sink", None, wait=5.0, reader="other")))
+    await turns(10)
+    peer.stopped = True
+    peer.pair.undeploy("app", HERE)
+    assert (await waiting).gone
+    with pytest.raises(ClusterError, match="its results have been collected already, through another handle"):
+        await mine.results()
 
 
 @pytest.mark.slow

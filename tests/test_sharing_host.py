@@ -32,6 +32,8 @@ from synergy_nb.runtime.data.sources import Feed
 from tests.two_hosts import Pair, deployment, fetched, numbers, play, reading, table, trace
 from tests.waiting import DEADLINE, turns, until
 
+on_loop = play  # how the tests that are coroutines run
+
 COLUMNS = {
     name: "int" if name in {"source_port", "destination_port", "bytes"} else "str" for name in table(0, 1).columns[1:]
 }
@@ -278,34 +280,28 @@ def test_a_sharer_gets_the_last_promise_and_all_that_follows(
     play(scenario())
 
 
-def test_a_stream_without_a_promise_can_be_joined() -> None:
-    async def scenario() -> None:
-        pair = Sharing()
-        pair.deploy("first", pushed(), HERE)
-        pair.push(5, promise=False)
-        await until(lambda: pair.emitted() == 5)
-        pair.share("second", filtered(), ELSEWHERE)
-        pair.push(5)
-        pair.end()
-        assert numbers(await pair.results("b", "second")) == [6, 8]
-
-    play(scenario())
+async def test_a_stream_without_a_promise_can_be_joined() -> None:
+    pair = Sharing()
+    pair.deploy("first", pushed(), HERE)
+    pair.push(5, promise=False)
+    await until(lambda: pair.emitted() == 5)
+    pair.share("second", filtered(), ELSEWHERE)
+    pair.push(5)
+    pair.end()
+    assert numbers(await pair.results("b", "second")) == [6, 8]
 
 
-def test_a_stream_that_has_ended_gives_its_end_at_once() -> None:
-    async def scenario() -> None:
-        pair = Sharing()
-        pair.deploy("first", pushed(), HERE)
-        pair.push(10)
-        pair.end()
-        await pair.results("a", "first")
-        pair.share("second", filtered(), ELSEWHERE)
-        assert await pair.results("b", "second") == []
-        pair.undeploy("first", HERE)  # and its end is all that there is to come
-        await turns(50)
-        assert not pair.failed
-
-    play(scenario())
+async def test_a_stream_that_has_ended_gives_its_end_at_once() -> None:
+    pair = Sharing()
+    pair.deploy("first", pushed(), HERE)
+    pair.push(10)
+    pair.end()
+    await pair.results("a", "first")
+    pair.share("second", filtered(), ELSEWHERE)
+    assert await pair.results("b", "second") == []
+    pair.undeploy("first", HERE)  # and its end is all that there is to come
+    await turns(50)
+    assert not pair.failed
 
 
 @pytest.mark.parametrize("seed", range(12))
@@ -386,102 +382,90 @@ def test_a_stream_made_on_spark_is_shared_like_any_other(monkeypatch: pytest.Mon
     play(scenario())
 
 
-def test_a_shared_stream_is_retained_once_and_encoded_once_for_remote_readers() -> None:
-    async def scenario() -> None:
-        pair = Sharing(limits=Limits(2_000, results=2_000))
-        pair.deploy("first", pushed(), HERE)
-        made = pair.component("first", "filter")
-        assert not encoded(made)
-        for name in ("second", "third"):
-            pair.share(name, filtered(), ELSEWHERE)
-        assert encoded(made)
-        while len(made.log) < 8:  # nobody fetches what the others make
-            if not pair.pending():
-                pair.push(20)
-            fetched(pair.net["a"], "first")
-            await turns()
-        assert all(isinstance(chunk.payload, bytes) for chunk in made.log.chunks(made.log.start))
-        for name in ("second", "third"):
-            pair.leave(name)
-        assert not encoded(made), "nobody wants it encoded any more"
-        assert not [cursor for cursor in made.log.cursors.values() if cursor.on_lag is OnLag.FAIL]
-        assert not pair.failed
-
-    play(scenario())
+async def test_a_shared_stream_is_retained_once_and_encoded_once_for_remote_readers() -> None:
+    pair = Sharing(limits=Limits(2_000, results=2_000))
+    pair.deploy("first", pushed(), HERE)
+    made = pair.component("first", "filter")
+    assert not encoded(made)
+    for name in ("second", "third"):
+        pair.share(name, filtered(), ELSEWHERE)
+    assert encoded(made)
+    while len(made.log) < 8:  # nobody fetches what the others make
+        if not pair.pending():
+            pair.push(20)
+        fetched(pair.net["a"], "first")
+        await turns()
+    assert all(isinstance(chunk.payload, bytes) for chunk in made.log.chunks(made.log.start))
+    for name in ("second", "third"):
+        pair.leave(name)
+    assert not encoded(made), "nobody wants it encoded any more"
+    assert not [cursor for cursor in made.log.cursors.values() if cursor.on_lag is OnLag.FAIL]
+    assert not pair.failed
 
 
 # -- what is measured ------------------------------------------------------------------------------------------------
 
 
-def test_shared_work_is_measured_once() -> None:
-    async def scenario() -> None:
-        pair = Sharing()
-        pair.deploy("first", pushed(), HERE)
-        pair.share("second", filtered(), EVEN)
-        for _ in range(50):
-            pair.push(10)
-        pair.end()
-        assert len(numbers(await pair.results("a", "second"))) == 250
-        await pair.results("a", "first")
-        stats = {(record["application"], record["operator"]): record for record in pair.net["a"].stats()}
-        assert stats.keys() == {("first", name) for name in HERE} | {("second", name) for name in EVEN}
-        made, reader = stats["first", "filter"], stats["second", "even"]
-        assert (made["tuples_out"], reader["tuples_in"], reader["tuples_out"]) == (500, 500, 250)
-        assert reader["rate"] > 0
-        assert made["load"] > 0
-        assert made["processing_s"] > 0
-
-    play(scenario())
+async def test_shared_work_is_measured_once() -> None:
+    pair = Sharing()
+    pair.deploy("first", pushed(), HERE)
+    pair.share("second", filtered(), EVEN)
+    for _ in range(50):
+        pair.push(10)
+    pair.end()
+    assert len(numbers(await pair.results("a", "second"))) == 250
+    await pair.results("a", "first")
+    stats = {(record["application"], record["operator"]): record for record in pair.net["a"].stats()}
+    assert stats.keys() == {("first", name) for name in HERE} | {("second", name) for name in EVEN}
+    made, reader = stats["first", "filter"], stats["second", "even"]
+    assert (made["tuples_out"], reader["tuples_in"], reader["tuples_out"]) == (500, 500, 250)
+    assert reader["rate"] > 0
+    assert made["load"] > 0
+    assert made["processing_s"] > 0
 
 
 # -- whom it never stops ---------------------------------------------------------------------------------------------
 
 
 @pytest.mark.slow
-def test_a_sharer_that_falls_behind_fails_by_name_and_delays_no_other() -> None:
-    async def scenario() -> None:
-        pair = Sharing(limits=Limits(20_000, 50_000, 20_000))
-        pair.deploy("first", pushed(), HERE)
-        pair.share("slow", filtered(), ELSEWHERE)  # nobody fetches its results
-        pair.share("quick", filtered(), EVEN)
-        got: dict[str, list[int]] = {"first": [], "quick": []}
-        log = pair.component("first", "filter").log
-        most = 0
-        while not pair.failed:
-            await pair.flow(got)
-            most = max(most, log.size)
-        (application, operator, reason) = pair.failed[0]
-        assert (application, operator) == ("slow", "even")
-        assert re.fullmatch(r"input 0, filter: it reads too slowly: .* are retained; expected at most 50000", reason)
-        assert 30_000 < most <= 50_000
-        for _ in range(20):
-            await pair.flow(got, turns=1)
-        await until(lambda: sum(each.on_lag is OnLag.FAIL for each in log.cursors.values()) == 1)
-        await pair.finish(got)
-        assert got == {"first": list(range(pair.position)), "quick": list(range(0, pair.position, 2))}
-        assert len(pair.failed) == 1
-        pair.leave("slow")
-
-    play(scenario())
+async def test_a_sharer_that_falls_behind_fails_by_name_and_delays_no_other() -> None:
+    pair = Sharing(limits=Limits(20_000, 50_000, 20_000))
+    pair.deploy("first", pushed(), HERE)
+    pair.share("slow", filtered(), ELSEWHERE)  # nobody fetches its results
+    pair.share("quick", filtered(), EVEN)
+    got: dict[str, list[int]] = {"first": [], "quick": []}
+    log = pair.component("first", "filter").log
+    most = 0
+    while not pair.failed:
+        await pair.flow(got)
+        most = max(most, log.size)
+    (application, operator, reason) = pair.failed[0]
+    assert (application, operator) == ("slow", "even")
+    assert re.fullmatch(r"input 0, filter: it reads too slowly: .* are retained; expected at most 50000", reason)
+    assert 30_000 < most <= 50_000
+    for _ in range(20):
+        await pair.flow(got, turns=1)
+    await until(lambda: sum(each.on_lag is OnLag.FAIL for each in log.cursors.values()) == 1)
+    await pair.finish(got)
+    assert got == {"first": list(range(pair.position)), "quick": list(range(0, pair.position, 2))}
+    assert len(pair.failed) == 1
+    pair.leave("slow")
 
 
-def test_a_consumer_that_takes_nothing_is_reported_where_others_share_its_stream() -> None:
-    async def scenario() -> None:
-        reports: list[tuple[str, str, str, str]] = []
-        pair = Sharing(limits=NARROW, standstill_s=0.04, on_slow_reader=lambda *report: reports.append(report))
-        pair.deploy("first", pushed(), HERE)
-        await stuck(pair, {})  # nobody fetches the results of the first
-        assert not reports, "nobody shares its stream"
-        pair.share("second", filtered(), EVEN)
-        await until(lambda: bool(reports))
-        assert reports[0][:3] == ("first", "filter", "sink")
-        assert re.fullmatch(r"took nothing for [\d.]+ s of the stream of filter, which others share", reports[0][3])
-        got: dict[str, list[int]] = {"first": [], "second": []}
-        await pair.finish(got)  # it may still be taken
-        assert got["first"] == list(range(pair.position))
-        assert not pair.failed
-
-    play(scenario())
+async def test_a_consumer_that_takes_nothing_is_reported_where_others_share_its_stream() -> None:
+    reports: list[tuple[str, str, str, str]] = []
+    pair = Sharing(limits=NARROW, standstill_s=0.04, on_slow_reader=lambda *report: reports.append(report))
+    pair.deploy("first", pushed(), HERE)
+    await stuck(pair, {})  # nobody fetches the results of the first
+    assert not reports, "nobody shares its stream"
+    pair.share("second", filtered(), EVEN)
+    await until(lambda: bool(reports))
+    assert reports[0][:3] == ("first", "filter", "sink")
+    assert re.fullmatch(r"took nothing for [\d.]+ s of the stream of filter, which others share", reports[0][3])
+    got: dict[str, list[int]] = {"first": [], "second": []}
+    await pair.finish(got)  # it may still be taken
+    assert got["first"] == list(range(pair.position))
+    assert not pair.failed
 
 
 # -- without consumers of its own ------------------------------------------------------------------------------------
@@ -489,80 +473,71 @@ def test_a_consumer_that_takes_nothing_is_reported_where_others_share_its_stream
 
 @pytest.mark.slow
 @pytest.mark.parametrize("sink_at", ["a", "b"])
-def test_a_component_goes_on_for_those_who_share_it(sink_at: str) -> None:
-    async def scenario() -> None:
-        pair = Sharing(limits=NARROW)
-        pair.deploy("first", pushed(), {**HERE, "sink": sink_at})
-        pair.share("second", filtered(), EVEN)
-        got: dict[str, list[int]] = {"second": []}
-        before = await stuck(pair, got)  # nobody fetches the results of the first
-        pair.change("first", without=("sink",))
-        pair.change("first", without=("sink",))
-        assert all(each.on_lag is OnLag.FAIL for each in pair.component("first", "filter").log.cursors.values())
-        assert ("first", "sink") not in pair.net[sink_at].hosting.components
-        for _ in range(20):
-            await pair.flow(got, turns=1)
-        pair.share("third", filtered(), EVEN)  # and others may come yet
-        got["third"], since = [], pair.emitted()
-        await pair.finish(got)
-        assert pair.position > before
-        assert got["second"] == list(range(0, pair.position, 2))
-        assert got["third"] == list(range(since + since % 2, pair.position, 2))
-        assert not pair.failed
-        assert not [event for event in pair.runtimes["a"].events if event[0] == "data_refused"]
-
-    play(scenario())
+async def test_a_component_goes_on_for_those_who_share_it(sink_at: str) -> None:
+    pair = Sharing(limits=NARROW)
+    pair.deploy("first", pushed(), {**HERE, "sink": sink_at})
+    pair.share("second", filtered(), EVEN)
+    got: dict[str, list[int]] = {"second": []}
+    before = await stuck(pair, got)  # nobody fetches the results of the first
+    pair.change("first", without=("sink",))
+    pair.change("first", without=("sink",))
+    assert all(each.on_lag is OnLag.FAIL for each in pair.component("first", "filter").log.cursors.values())
+    assert ("first", "sink") not in pair.net[sink_at].hosting.components
+    for _ in range(20):
+        await pair.flow(got, turns=1)
+    pair.share("third", filtered(), EVEN)  # and others may come yet
+    got["third"], since = [], pair.emitted()
+    await pair.finish(got)
+    assert pair.position > before
+    assert got["second"] == list(range(0, pair.position, 2))
+    assert got["third"] == list(range(since + since % 2, pair.position, 2))
+    assert not pair.failed
+    assert not [event for event in pair.runtimes["a"].events if event[0] == "data_refused"]
 
 
-def test_one_of_several_consumers_may_go() -> None:
-    async def scenario() -> None:
-        pair = Sharing()
-        stream = source("python", name="mine", columns=COLUMNS)
-        plan = stream.filter("bytes % 2 = 0").union(stream.filter("bytes % 2 = 1")).sink()
-        peers = {"source": "a", "filter": "b", "filter_2": "a", "union": "a", "sink": "a"}
-        pair.deploy("first", plan, peers)
-        made = pair.component("first", "source")
-        pair.push(10)
-        await until(lambda: made.log.end.position == 10 and not len(made.log))
-        assert encoded(made)
-        other = pair.net["b"].hosting.components["first", "filter"]
-        pair.change("first", without=("filter",))
-        assert not encoded(made), "the only one that was elsewhere has gone"
-        pair.push(10)
-        await until(lambda: pair.emitted("filter_2") == 10)
-        assert other.tuples_in == 10
-        await until(lambda: not len(made.log))
-
-    play(scenario())
+async def test_one_of_several_consumers_may_go() -> None:
+    pair = Sharing()
+    stream = source("python", name="mine", columns=COLUMNS)
+    plan = stream.filter("bytes % 2 = 0").union(stream.filter("bytes % 2 = 1")).sink()
+    peers = {"source": "a", "filter": "b", "filter_2": "a", "union": "a", "sink": "a"}
+    pair.deploy("first", plan, peers)
+    made = pair.component("first", "source")
+    pair.push(10)
+    await until(lambda: made.log.end.position == 10 and not len(made.log))
+    assert encoded(made)
+    other = pair.net["b"].hosting.components["first", "filter"]
+    pair.change("first", without=("filter",))
+    assert not encoded(made), "the only one that was elsewhere has gone"
+    pair.push(10)
+    await until(lambda: pair.emitted("filter_2") == 10)
+    assert other.tuples_in == 10
+    await until(lambda: not len(made.log))
 
 
 @pytest.mark.slow
-def test_sharers_alone_set_the_pace_by_the_fastest_of_them() -> None:
-    async def scenario() -> None:
-        taken: list[int] = []
-        pair = Sharing(read=reading(500, 100, taken), limits=Limits(20_000, 60_000, 20_000))
-        pair.deploy("first", trace().filter("bytes >= 0").sink(), HERE)
-        plan = shared(trace().filter("bytes >= 0"), "filter")
-        for name in ("second", "third"):
-            pair.share(name, plan, {"sink": "b"})
-        pair.change("first", without=("sink",))
-        quiet = 0
-        while quiet < 200:  # nobody fetches anything: all has to come to rest, and nobody may fail
-            before = len(taken)
-            await turns()
-            quiet = quiet + 1 if len(taken) == before else 0
-        assert not pair.failed
-        assert len(taken) < 200
-        first: list[int] = []
-        while not pair.failed:
-            first += numbers(fetched(pair.net["b"], "second"))
-            await turns()
-        assert [report[:2] for report in pair.failed] == [("third", "sink")]
-        first += numbers(await pair.results("b", "second"))
-        assert first == list(range(first[0], 50_000))
-        assert len(taken) == 1000
-
-    play(scenario())
+async def test_sharers_alone_set_the_pace_by_the_fastest_of_them() -> None:
+    taken: list[int] = []
+    pair = Sharing(read=reading(500, 100, taken), limits=Limits(20_000, 60_000, 20_000))
+    pair.deploy("first", trace().filter("bytes >= 0").sink(), HERE)
+    plan = shared(trace().filter("bytes >= 0"), "filter")
+    for name in ("second", "third"):
+        pair.share(name, plan, {"sink": "b"})
+    pair.change("first", without=("sink",))
+    quiet = 0
+    while quiet < 200:  # nobody fetches anything: all has to come to rest, and nobody may fail
+        before = len(taken)
+        await turns()
+        quiet = quiet + 1 if len(taken) == before else 0
+    assert not pair.failed
+    assert len(taken) < 200
+    first: list[int] = []
+    while not pair.failed:
+        first += numbers(fetched(pair.net["b"], "second"))
+        await turns()
+    assert [report[:2] for report in pair.failed] == [("third", "sink")]
+    first += numbers(await pair.results("b", "second"))
+    assert first == list(range(first[0], 50_000))
+    assert len(taken) == 1000
 
 
 # -- what ends it ----------------------------------------------------------------------------------------------------
@@ -635,36 +610,30 @@ def test_a_sharer_fails_by_name_with_what_it_shares(how: str, at: str, monkeypat
     play(scenario())
 
 
-def test_a_sharer_that_leaves_leaves_the_stream_alone() -> None:
-    async def scenario() -> None:
-        pair = Sharing()
-        pair.deploy("first", pushed(), HERE)
-        pair.share("second", filtered(), ELSEWHERE)
-        pair.push(10)
-        await until(lambda: pair.net["b"].hosting.components["second", "even"].tuples_in == 10)
-        pair.leave("second")
-        await turns(20)
-        frames = pair.runtimes["a"].frames
-        pair.push(10)
-        pair.end()
-        assert numbers(await pair.results("a", "first")) == list(range(20))
-        assert pair.runtimes["a"].frames == frames
-        log = pair.component("first", "filter").log
-        assert [cursor.on_lag for cursor in log.cursors.values()] == [OnLag.BLOCK]
-        assert not pair.failed
-
-    play(scenario())
+async def test_a_sharer_that_leaves_leaves_the_stream_alone() -> None:
+    pair = Sharing()
+    pair.deploy("first", pushed(), HERE)
+    pair.share("second", filtered(), ELSEWHERE)
+    pair.push(10)
+    await until(lambda: pair.net["b"].hosting.components["second", "even"].tuples_in == 10)
+    pair.leave("second")
+    await turns(20)
+    frames = pair.runtimes["a"].frames
+    pair.push(10)
+    pair.end()
+    assert numbers(await pair.results("a", "first")) == list(range(20))
+    assert pair.runtimes["a"].frames == frames
+    log = pair.component("first", "filter").log
+    assert [cursor.on_lag for cursor in log.cursors.values()] == [OnLag.BLOCK]
+    assert not pair.failed
 
 
 @pytest.mark.parametrize("closed", ["a", "b"])
-def test_hosts_that_close_take_what_they_share_along(closed: str) -> None:
-    async def scenario() -> None:
-        pair = Sharing()
-        pair.deploy("first", pushed(), HERE)
-        pair.share("second", filtered(), ELSEWHERE)
-        pair.push(10)
-        await pair.net[closed].close()
-        assert pair.net[closed]._driver.feeds == {}
-        assert not pair.failed
-
-    play(scenario())
+async def test_hosts_that_close_take_what_they_share_along(closed: str) -> None:
+    pair = Sharing()
+    pair.deploy("first", pushed(), HERE)
+    pair.share("second", filtered(), ELSEWHERE)
+    pair.push(10)
+    await pair.net[closed].close()
+    assert pair.net[closed]._driver.feeds == {}
+    assert not pair.failed
