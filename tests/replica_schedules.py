@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import random
 from collections.abc import Collection, Mapping
+from functools import partial
 
 import msgspec
 import polars as pl
@@ -343,12 +344,15 @@ def run(seed: int, *, some: bool = False) -> Schedule:
 
 
 class WholeSchedule:
-    """A schedule of whole peers, which rebuild replicas by themselves whatever dies meanwhile."""
+    """A schedule of whole peers, which rebuild replicas whatever dies meanwhile; parameters as of :class:`Schedule`."""
 
-    def __init__(self, seed: int) -> None:
+    def __init__(self, seed: int, *, some: bool = False) -> None:
         self.rng = rng = random.Random(seed)
         self.plan = query(rng)
         self.degree = rng.choice((2, 2, 3))
+        if some:
+            self.plan = mixed(rng, self.plan)
+        self.passive = {name: each.passive for name, each in degrees_of(self.plan).items() if each.passive > 1}
         self.inputs = {name: table(rng, rng.choice((200, 400))) for name in self.plan.sources}
         delay = (0.001, rng.choice((0.005, 0.05, 0.15)))
         own = PeerConfig(components=ALL_COMPONENTS, cores=16.0, placement=None)
@@ -358,13 +362,19 @@ class WholeSchedule:
             world.control.report(peer, OfferComponents())
         world.run(2.0)
         world.pace = rng.choice((0.3, 0.6))
-        expanded = replicated(self.plan, self.degree)
+        degrees = {name: each.active for name, each in degrees_of(self.plan).items()}
+        expanded = replicated(self.plan, degrees if some else self.degree)
         self.operators = replicas_of(expanded)
-        peers, columns = dict.fromkeys(expanded.operators, SAFE), rng.sample(PEERS[1:], self.degree)
+        peers, columns = dict.fromkeys(expanded.operators, SAFE), rng.sample(PEERS[1:], 3 if some else self.degree)
         apart = rng.random() < 0.5
         for several in self.operators.values():
-            peers.update(zip(several, rng.sample(PEERS[1:], self.degree) if apart else columns, strict=True))
-        world.deploy("app", expanded, peers, self.inputs)
+            others = rng.sample(PEERS[1:], len(several)) if apart else columns[: len(several)]
+            peers.update(zip(several, others, strict=True))
+        backups: dict[str, tuple[str, ...]] = {}
+        for name, degree in self.passive.items():
+            peers[name], *copies = rng.sample(PEERS[1:], degree) if apart else columns[:degree]
+            backups[name] = tuple(copies)
+        world.deploy("app", expanded, peers, self.inputs, backups=backups)
         assert world.until(lambda: world.status("app") == "running")
         world.disturb(Faults(delay=delay, loss=rng.choice((0.0, 0.0, 0.03)), duplication=rng.choice((0.0, 0.1))))
         self.done: list[str] = []
@@ -388,6 +398,10 @@ class WholeSchedule:
             if at and name not in uncertain and (name not in began or present.get(name) == at)
         }
         alive = len(world.synergy) > self.degree + 2
+        copies = world.graph("app").roles.backups
+        for name in self.passive:
+            if where[name] == peer and not any(each != peer and each in world.synergy for each in copies[name]):
+                return False
         return alive and all(
             any(where[name] != peer for name in group if name in sound) for group in self.operators.values()
         )
@@ -398,6 +412,9 @@ class WholeSchedule:
             self.world.hang(peer, self.rng.choice((6.0, 12.0)))
         else:
             self.world.crash(peer)
+
+    def _left(self, peer: str) -> bool:
+        return self.over or peer not in self.world.where("app").values()
 
     def disturb_rebuild(self) -> None:
         """Have the new peer, the source or another peer of a rebuild die."""
@@ -418,7 +435,7 @@ class WholeSchedule:
             if self.over or peer not in world.synergy or not self.survives(peer):
                 continue
             self.lose(peer, rng.choice(("crash", "crash", "hang")))
-            world.until(lambda: self.over or not all(world.where("app").values()), 40.0)
+            world.until(partial(self._left, peer), 40.0)
             if rng.random() < 0.4:
                 self.disturb_rebuild()
             world.until(lambda: self.over or (all(world.where("app").values()) and self.survives("")), 90.0)
@@ -429,10 +446,11 @@ class WholeSchedule:
         return len(self.of(ReplicaRebuilt))
 
 
-def run_whole(seed: int) -> int:
+def run_whole(seed: int, *, some: bool = False) -> int:
     """Run the schedule of whole peers of a seed; return the number of replicas that were rebuilt."""
-    schedule = WholeSchedule(seed)
+    schedule = WholeSchedule(seed, some=some)
     try:
         return schedule.run()
     except AssertionError as error:
-        raise AssertionError(f"run_whole({seed}): degree {schedule.degree}: {schedule.done}: {error}") from error
+        asked = f"some=True: passive {schedule.passive}" if some else f"degree {schedule.degree}"
+        raise AssertionError(f"run_whole({seed}): {asked}: {schedule.done}: {error}") from error

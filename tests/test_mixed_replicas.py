@@ -3,21 +3,26 @@
 from __future__ import annotations
 
 import random
+from typing import Any
 
 import polars as pl
 import pytest
 
+from synergy_nb.assembly import PeerConfig
 from synergy_nb.dataflow.streams.sorted_input import in_order_of_time
 from synergy_nb.dataflow.tuples import Batch
+from synergy_nb.events import ReplicasDeployed, TakenOver
 from synergy_nb.plan import Plan, PlanError, source
 from synergy_nb.plan.active_replicas import degrees_of, replicated
 from synergy_nb.plan.builder import Stream
 from synergy_nb.plan.placement_modes import check_placement
 from synergy_nb.plan.replica_agreement import agreements
+from synergy_nb.reporting.explanation import Explanation
 from synergy_nb.simulator.replica_world import ReplicaWorld
 from synergy_nb.simulator.scripted_faults import Faults
 from tests.moving_schedules import packets, table
 from tests.replica_schedules import ideal
+from tests.simulated import Ring
 
 PEERS = tuple("abcdefgh")
 SOURCES = "a"  # peer of the sources and of the sink
@@ -109,6 +114,86 @@ def test_only_an_operator_with_backups_that_reads_active_replicas_sorts_for_them
     assert "aggregate" not in agreements(asked(sums="degree 1")), "nobody has to repeat it"
     assert "filter" not in agreements(asked("degree 2", "active 2")), "it reads a source"
     assert not agreements(asked("degree 2", "active 2"))["aggregate"].sorts, "it reads one stream"
+
+
+# -- placement -------------------------------------------------------------------------------------------------------
+
+
+def ring_of(peers: int, seed: int, **config: Any) -> Ring:
+    return Ring(peers, seed=seed, config=lambda n: PeerConfig(f"peer-{n}", seed=n, **config), codec=True)
+
+
+def committed(ring: Ring, application: str, at: str) -> set[str]:
+    """Operators whose backups have committed bandwidth at a peer."""
+    member = ring.synergy[at].session.members[application]
+    return set(member.graph.roles.backed_up(at)) if member.backups_committed else set()
+
+
+def test_one_plan_gets_active_replicas_and_backups_and_the_journal_tells_what_they_cost() -> None:
+    ring, plan = ring_of(7, 1), asked(sums="degree 3", delay="2 s")
+    ring.submit("peer-2", "r", plan)
+    report = ring.until_decided("r")
+    assert report.status == "running", report.reason
+    assert set(report.peers) == {"source", "filter", "filter~1", "filter~2", "aggregate", "sink"}
+    backups = report.roles.backups["aggregate"]
+    assert set(report.roles.backups) == {"aggregate"}
+    assert len({report.peers["aggregate"], *backups}) == 3
+    assert all(committed(ring, "r", at) == {"aggregate"} for at in backups)
+    assert "peer-2" not in backups, "the application depends on its origin anyway"
+    (deployed,) = ring.events("r", ReplicasDeployed)
+    assert [each[:3] for each in deployed.streams] == [
+        ("source", "filter", 3), ("filter", "aggregate", 3), ("aggregate", "sink", 1),
+        ("aggregate", "backups of aggregate", 2),
+    ]  # fmt: skip
+    one, two, three = (plan.bandwidth(name) for name in ("source", "filter", "aggregate"))
+    assert deployed.bandwidth == pytest.approx(3 * one + 3 * two + 3 * three)
+    account = str(Explanation("r", ring.events("r"), {}))
+    assert f"aggregate at {report.peers['aggregate']}, backups at {', '.join(backups)}" in account
+    assert "filter to aggregate 3 streams" in account
+    assert "2 fewer than required" not in account
+    assert not ring.overbooked()
+
+
+def test_between_two_groups_there_are_streams_from_each_replica_to_each() -> None:
+    ring, plan = ring_of(7, 2), asked("active 3", "active 2")
+    ring.submit("peer-0", "r", plan)
+    assert ring.until_decided("r").status == "running"
+    (deployed,) = ring.events("r", ReplicasDeployed)
+    assert [each[2] for each in deployed.streams] == [3, 6, 2]
+    assert {name: len(peers) for name, peers in deployed.replicas.items()} == {"filter": 3, "aggregate": 2}
+
+
+def test_a_backup_takes_over_and_active_replicas_stay() -> None:
+    ring = ring_of(7, 3)
+    ring.submit("peer-0", "r", asked("active 2", "degree 2"))
+    before = ring.until_decided("r").roles
+    ring.run(2.0)
+    ring.crash(before.peers["aggregate"])
+    ring.run(10.0)
+    assert ring.events("r", TakenOver)
+    graph = ring.synergy["peer-0"].session.graph("r")
+    assert graph is not None
+    roles = graph.roles
+    assert roles.peers["aggregate"] == before.backups["aggregate"][0]
+    assert any(roles.peers[name] for name in ("filter", "filter~1"))
+    assert "its backup took over from" in str(Explanation("r", ring.events("r"), {}))
+
+
+def test_a_backup_that_no_peer_can_have_is_refused_by_name() -> None:
+    ring = ring_of(2, 4)
+    ring.submit("peer-0", "r", asked("active 2", "degree 3"))
+    report = ring.until_decided("r")
+    assert report.status == "rejected"
+    assert "operator aggregate: no peer for backup 2 of 2: 2 peers would execute it" in report.reason
+
+
+def test_operators_with_different_numbers_of_backups_are_placed_by_the_protocol_of_chapter_4() -> None:
+    ring = ring_of(6, 5)
+    ring.submit("peer-0", "r", asked("degree 3", "degree 1"))
+    report = ring.until_decided("r")
+    assert report.status == "running", report.reason
+    assert {name: len(peers) for name, peers in report.roles.backups.items()} == {"filter": 2}
+    assert not ring.events("r", ReplicasDeployed)
 
 
 # -- data path -------------------------------------------------------------------------------------------------------
