@@ -123,3 +123,33 @@ def test_a_lost_replica_is_rebuilt_and_then_the_other_one_is_killed() -> None:
         tables.extend(results)
         assert expected(pushed) == pl.concat(tables).select(COLUMNS).sort(COLUMNS).rows()
         assert application.status == "finished"
+
+
+@pytest.mark.slow
+def test_a_backup_between_active_replicas_takes_over_although_its_primary_dies_with_one_of_them() -> None:
+    feed = Feed({"k": "int", "v": "int"})
+    large = source(feed, id="readings", at="peer-1").filter("v > 2", id="large")
+    sums = large.aggregate("k", "1 s", n="count(*)", total="sum(v)", id="sums", availability="degree 2")
+    plan = sums.filter("n > 0", id="several").sink("out", availability="active 2")
+    with Cluster(5, spark=False) as cluster:
+        tried = cluster.check(plan)
+        assert "large to sums 2 streams" in str(tried)
+        assert "sums to backups of sums 1 stream" in str(tried)
+        application = cluster.submit(plan, origin="peer-1")
+        before, (backup,) = application.graph, application.backups["sums"]
+        assert before["sums"] not in ("peer-1", backup)
+        assert "Replicas cover large, sums, several. The application ends when peer-1" in application.notices[0]
+        results, tables = iter(application), list[pl.DataFrame]()
+        for number in range(8):
+            feed.push(rows(range(number * ROWS_AT_ONCE, (number + 1) * ROWS_AT_ONCE)))
+            while number and sum(table.height for table in tables) < 3 * number:
+                tables.append(next(results))
+            if number == 3:
+                state = cluster.states()[before["sums"]]
+                assert state is not None
+                os.kill(state.pid, signal.SIGKILL)
+        feed.close()
+        tables.extend(results)
+        assert expected(8) == pl.concat(tables).select(COLUMNS).sort(COLUMNS).rows()
+        assert application.status == "finished"
+        assert application.graph["sums"] == backup
