@@ -28,7 +28,8 @@ _AGREEMENT: Final = """
 Active replicas of an operator receive the same tuples in different orders. Most operators emit the same tuples
 nevertheless. The others *sort* their input: they hold each tuple until a punctuation promises that no earlier one
 follows, and read the tuples ordered by time and, among equal times, by the order of a `sort` or `top` before them, and
-then by all columns. So do all operators with windows of rows. No sort is needed by an operator that reads a source, a
+then by all columns. So do all operators with windows of rows, and an operator with backups that reads active replicas,
+so that its backup repeats what it did. No sort is needed by an operator that reads a source, a
 `distinct` of all columns, and a `sample` of everything. In Python,
 `synergy_nb.plan.replica_agreement.agreement_text(plan)` says for each operator of a plan whether its replicas sort, and
 why.

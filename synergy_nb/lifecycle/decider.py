@@ -11,13 +11,10 @@ resilient   ROD proposes a peer for each operator (chapter 3), and        :mod:`
             probes check the proposal
 replicated  the placement protocol proposes a primary and backups for     :mod:`.replica_placement`
             each operator (chapter 4), and probes check the primaries
-active      the origin computes a deployment of active replicas from      ``algorithms/replication``
-            the answers of all candidates; no probes, as routes multiply
-==========  ============================================================  ===========================
-
-So every placement, found or proposed, passes the same checks: capacity, bandwidth, the limits of the plan, and the
-projected impact on the applications that run. The peers of a placement check it once more when they commit to it.
-"""
+active      the origin computes a deployment of active replicas, and of   ``algorithms/replication``
+            the backups beside them, from the answers of all candidates;
+            no probes, as routes multiply
+==========  ============================================================  ===================="""
 
 from __future__ import annotations
 
