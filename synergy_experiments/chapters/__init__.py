@@ -60,6 +60,7 @@ CLAIMS: Final[Mapping[str, str]] = {
     "H6": "collected_replicas",
     "B1": "optimum",
     "B2": "execution_times",
+    "B3": "measured_sets",
 }
 
 
