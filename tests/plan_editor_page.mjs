@@ -7,7 +7,7 @@ const page = new URL("../synergy_nb/widgets/js/src/planeditor/", import.meta.url
 const { Edits } = await import(new URL("edits.js", page));
 const { nearestLine, path } = await import(new URL("geometry.js", page));
 const { keyOf, layout } = await import(new URL("layout.js", page));
-const { applied, columnsFor, isBehind, touched, unique } = await import(new URL("operations.js", page));
+const { applied, columnsFor, readsFrom, touched, unique } = await import(new URL("operations.js", page));
 const yaml = await import(new URL("yaml.js", page));
 
 const KINDS = new Map(
@@ -118,7 +118,7 @@ test("columns come from the inputs, over operators that the kernel has not seen 
   const before = { ...document(operator("a", "source"), operator("b", "filter", ["a"]), operator("c", "filter", ["b"])), columns: { a: { x: "int" } } };
   assert.deepEqual(columnsFor(before, before.operators[2]), { x: "int" });
   assert.deepEqual(columnsFor(before, before.operators[0]), {});
-  assert.deepEqual([isBehind(before, "c", "a"), isBehind(before, "a", "c")], [true, false]);
+  assert.deepEqual([readsFrom(before, "c", "a"), readsFrom(before, "a", "c")], [true, false]);
 });
 
 // -- edits before the kernel has answered --------------------------------------------------------------------------------

@@ -1,7 +1,7 @@
-// By keyboard: arrows choose what an operator is connected to, or the line to which operators are moved.
+// Aiming by keyboard: arrows choose the port to which an operator is connected, or the line to which operators are moved.
 import { chainOf, linesFor } from "./moving.js";
 
-// `c`: the ports that the operator can be connected to.
+// Key `c`: choose among the ports to which the operator can be connected.
 export function startConnection(editor, from) {
   const source = editor.operator(from);
   if (!source || !editor.hasOutput(source)) return editor.tell("bad", `${from} has no output.`);
@@ -19,17 +19,17 @@ export function startConnection(editor, from) {
     editor.wantsFocus = { node: from };
   };
   const free = targets.findIndex(({ taken }) => taken === null);
-  editor.connecting = { from, targets, index: Math.max(free, 0), words, finish };
+  editor.aiming = { from, targets, index: Math.max(free, 0), words, finish };
   say(editor, "Connect. Arrows choose, Enter connects, Escape does not. ");
 }
 
-// `m`: the lines to which the operator goes, with all that are selected.
+// Key `m`: choose among the lines to which the operator can be moved, with all that are selected.
 export function startMove(editor, id) {
   const chain = chainOf(editor.document, editor.kinds, editor.movedWith(id));
   if (typeof chain === "string") return editor.tell("bad", chain);
   const lines = linesFor(editor.document, chain);
   if (!lines.length) return editor.tell("bad", "There is no other line.");
-  editor.connecting = {
+  editor.aiming = {
     from: chain[0].id,
     moves: true,
     targets: lines.map((line) => ({ ...line, id: line.to })),
@@ -42,26 +42,26 @@ export function startMove(editor, id) {
 }
 
 export function nextAim(editor, step) {
-  const { targets, index } = editor.connecting;
-  editor.connecting = { ...editor.connecting, index: (index + step + targets.length) % targets.length };
+  const { targets, index } = editor.aiming;
+  editor.aiming = { ...editor.aiming, index: (index + step + targets.length) % targets.length };
   say(editor);
 }
 
 function say(editor, before = "") {
-  const { targets, index, words } = editor.connecting;
+  const { targets, index, words } = editor.aiming;
   editor.canvas?.reveal(targets[index].id);
   editor.say(`${before}${words(targets[index])}: ${index + 1} of ${targets.length}.`);
 }
 
 export function takeAim(editor) {
-  const { targets, index, finish } = editor.connecting;
-  editor.connecting = null;
+  const { targets, index, finish } = editor.aiming;
+  editor.aiming = null;
   finish(targets[index]);
   editor.changed();
 }
 
 export function dropAim(editor) {
-  const { moves } = editor.connecting;
-  editor.connecting = null;
+  const { moves } = editor.aiming;
+  editor.aiming = null;
   editor.say(moves ? "Not moved." : "Not connected.");
 }

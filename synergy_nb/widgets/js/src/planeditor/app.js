@@ -1,4 +1,4 @@
-// The whole view: bar, palette, canvas, side with form and text, and the line that says how things are.
+// The whole view: bar, palette, canvas, side with form and text, and the status line.
 import { Component } from "preact";
 import { memo } from "preact/compat";
 import { Canvas } from "./canvas.js";
@@ -15,7 +15,7 @@ const PANES = [
   ["python", "Python"],
 ];
 
-// What shows nothing of what runs is drawn again only if something else has changed.
+// Parts of the view that do not show the running application: they are drawn again only if something else has changed.
 const Settled = memo(({ children }) => children, (one, other) => one.at === other.at);
 
 const count = (number, word) => `${number} ${word}${number === 1 ? "" : "s"}`;
@@ -144,12 +144,12 @@ function Status({ editor }) {
   const { document, edits, note, live } = editor;
   const wrong = document.operators.length || document.readable === false ? (document.problems ?? []) : []; // an empty plan is no mistake
   const late = edits.pending.length;
-  const due = wrong.filter((each) => editor.due.has(each)).length;
+  const toDo = wrong.filter((each) => editor.toDo.has(each)).length;
   return (
     <footer class="status">
       {wrong.length ? (
-        <button type="button" class={wrong.length > due ? "bad" : "due"} onClick={() => editor.showProblems()}>
-          {wrong.length > due ? `▲ ${count(wrong.length - due, "problem")}` : `… ${due} to do`}
+        <button type="button" class={wrong.length > toDo ? "bad" : "due"} onClick={() => editor.showProblems()}>
+          {wrong.length > toDo ? `▲ ${count(wrong.length - toDo, "problem")}` : `… ${toDo} to do`}
         </button>
       ) : (
         document.operators.length > 0 && !late && <span class="good">✓ valid</span>
@@ -159,7 +159,7 @@ function Status({ editor }) {
       {late > 0 && <span class="late">◌ {count(late, "change")} not checked yet</span>}
       {live && <span class={live.tone === "bad" ? "bad" : "soft"}>{[live.state, live.sentence].filter(Boolean).join(": ")}</span>}
       {edits.failed && <span class="bad">▲ no kernel: run the cell again</span>}
-      {editor.connecting && <span class="connecting-to">{editor.said.at(-1)?.words}</span>}
+      {editor.aiming && <span class="connecting-to">{editor.said.at(-1)?.words}</span>}
       {note && <span class={`note ${note.tone}`}>{note.words}</span>}
       <button type="button" class="keys" aria-expanded={editor.help} onClick={() => editor.toggleHelp()}>
         Keys

@@ -10,18 +10,18 @@ import { NodeView } from "./node.js";
 import { pressed } from "./palette.js";
 
 const LIB = "synergy";
-const RADIUS = 26; // pixels within which a dragged line takes a port
-const NEAR = 22; // and an operator of the palette a line
-const ROOM = 26; // pixels around the picture
-const LEAST = 0.76; // zoom at which names can still be read
+const PORT_REACH = 26; // pixels from a port within which a dragged line is connected to it
+const LINE_REACH = 22; // pixels from a line within which a dragged operator is put on it
+const MARGIN = 26; // pixels around the picture
+const LEAST_ZOOM = 0.76; // zoom at which names can still be read
 
 export class Canvas extends Component {
   constructor(props) {
     super(props);
     this.drag = null; // the line that is being dragged from a port
-    this.view = { x: ROOM, y: ROOM, zoom: 1 };
+    this.view = { x: MARGIN, y: MARGIN, zoom: 1 };
     this.selecting = false; // a rectangle or a drag has just ended, and its click is to come
-    this.own = false; // somebody has moved or zoomed it
+    this.own = false; // whether somebody has moved or zoomed the canvas
     this.fitted = "";
   }
 
@@ -110,11 +110,11 @@ export class Canvas extends Component {
     if (this.own || (!always && key === this.fitted && this.last === editor.current)) return;
     this.fitted = key;
     this.last = editor.current;
-    const whole = Math.min(1, (width - 2 * ROOM) / wide, (height - 2 * ROOM) / high);
-    const zoom = Math.max(LEAST, Number.isFinite(whole) ? whole : 1);
+    const whole = Math.min(1, (width - 2 * MARGIN) / wide, (height - 2 * MARGIN) / high);
+    const zoom = Math.max(LEAST_ZOOM, Number.isFinite(whole) ? whole : 1);
     const along = (room, size, at) => {
-      if (size * zoom <= room - ROOM) return (room - size * zoom) / 2;
-      return Math.min(ROOM, Math.max(room - ROOM - size * zoom, room / 2 - at * zoom));
+      if (size * zoom <= room - MARGIN) return (room - size * zoom) / 2;
+      return Math.min(MARGIN, Math.max(room - MARGIN - size * zoom, room / 2 - at * zoom));
     };
     const at = scene.target.nodes.get(editor.current);
     const x = along(width, wide, at ? at.x + at.width / 2 : 0);
@@ -178,10 +178,10 @@ export class Canvas extends Component {
     const { editor } = this.props;
     const nodeId = handle.dataset.nodeid;
     const isTarget = handle.classList.contains("target");
-    editor.connecting = null;
+    editor.aiming = null;
     XYHandle.onPointerDown(event, {
       connectionMode: ConnectionMode.Strict,
-      connectionRadius: RADIUS,
+      connectionRadius: PORT_REACH,
       handleId: handle.dataset.handleid,
       nodeId,
       edgeUpdaterType: undefined,
@@ -247,7 +247,7 @@ export class Canvas extends Component {
 
   // -- an operator of the palette over the canvas --------------------------------------------------------------------
 
-  // What a palette's operator would do if it were dropped here: {link}, {node} or {free: true}, or null outside.
+  // The place at which an operator of the palette would be dropped: {line}, {node} or {free: true}, or null outside.
   dropAt(event) {
     const box = this.pane.getBoundingClientRect();
     if (event.clientX < box.left || event.clientX > box.right || event.clientY < box.top || event.clientY > box.bottom) return null;
@@ -255,9 +255,9 @@ export class Canvas extends Component {
     const point = this.at(event);
     for (const [id, place] of scene.target.nodes)
       if (point[0] >= place.x && point[0] <= place.x + place.width && point[1] >= place.y && point[1] <= place.y + place.height) return { node: id };
-    const key = nearestLine(scene.target.edges, point, NEAR / this.view.zoom);
+    const key = nearestLine(scene.target.edges, point, LINE_REACH / this.view.zoom);
     const line = scene.lines.find((each) => each.key === key);
-    return line ? { link: { from: line.from, to: line.to, port: line.port } } : { free: true };
+    return line ? { line: { from: line.from, to: line.to, port: line.port } } : { free: true };
   }
 
   // -- events --------------------------------------------------------------------------------------------------------
@@ -274,8 +274,8 @@ export class Canvas extends Component {
   press(event, id) {
     const { editor, drag } = this.props;
     const ids = editor.movedWith(id);
-    const drop = ({ link, free, node }) => {
-      if (link) editor.move(ids, link);
+    const drop = ({ line, free, node }) => {
+      if (line) editor.move(ids, line);
       else if (free || !ids.includes(node)) editor.tell("soft", "Places are automatic; dropped on a line, operators go there.");
     };
     const words = ids.length > 1 ? `move ${ids.length} operators` : `move ${id}`;
@@ -292,7 +292,7 @@ export class Canvas extends Component {
       editor.wantsFocus = { node };
       editor.changed();
     } else if (line) {
-      editor.selectLink({ from: line.from, to: line.to, port: Number(line.port) });
+      editor.selectLine({ from: line.from, to: line.to, port: Number(line.port) });
       this.svg.focus({ preventScroll: true });
     } else {
       editor.clear();
@@ -305,7 +305,7 @@ export class Canvas extends Component {
     const node = event.target.closest("[data-node]")?.dataset.node;
     const line = event.target.closest("[data-from]")?.dataset;
     if (node !== undefined) editor.openForm(node);
-    else if (line) editor.takeSample(line.from, { from: line.from, to: line.to, port: Number(line.port) });
+    else if (line) editor.takeSample(line.from);
   };
 
   focusIn = (event) => {
@@ -353,17 +353,17 @@ export class Canvas extends Component {
   }
 
   render({ editor, scene, places, dropping }) {
-    const { connecting, selected, link } = editor;
-    const target = connecting && connecting.targets[connecting.index];
-    const aim = connecting?.moves ? null : target;
-    const goal = dropping?.place?.link ?? (connecting?.moves ? target : null); // the line that is aimed at
+    const { aiming, selected, line: selectedLine } = editor;
+    const target = aiming && aiming.targets[aiming.index];
+    const aim = aiming?.moves ? null : target;
+    const goal = dropping?.place?.line ?? (aiming?.moves ? target : null); // the line that is aimed at
     const first = editor.current ?? scene.shown[0]?.id;
     const drop = dropping?.place;
     const { x, y, zoom } = this.view;
     return (
       <div class={`pane${editor.selecting ? " selecting" : ""}`} ref={(element) => (this.pane = element)}>
         <svg
-          class={`canvas${connecting || this.drag ? " connecting" : ""}`}
+          class={`canvas${aiming || this.drag ? " connecting" : ""}`}
           ref={(element) => (this.svg = element)}
           tabindex={scene.shown.length ? -1 : 0}
           role="application"
@@ -385,7 +385,7 @@ export class Canvas extends Component {
                 key={line.key}
                 line={line}
                 points={places.edges.get(line.key)}
-                selected={link?.from === line.from && link?.to === line.to && link?.port === line.port}
+                selected={selectedLine?.from === line.from && selectedLine?.to === line.to && selectedLine?.port === line.port}
                 aimed={goal && goal.from === line.from && goal.to === line.to && goal.port === line.port}
               />
             ))}
@@ -394,7 +394,7 @@ export class Canvas extends Component {
                 key={editor.identity(shown.id)}
                 shown={shown}
                 place={places.nodes.get(shown.id)}
-                state={[selected.has(shown.id) && "selected", drop?.node === shown.id && "aimed", connecting?.from === shown.id && "starting"].filter(Boolean).join(" ")}
+                state={[selected.has(shown.id) && "selected", drop?.node === shown.id && "aimed", aiming?.from === shown.id && "starting"].filter(Boolean).join(" ")}
                 words={scene.words.get(shown.id)}
                 tab={shown.id === first ? 0 : -1}
                 aimed={aim?.id === shown.id ? aim.port : null}
@@ -403,7 +403,7 @@ export class Canvas extends Component {
               />
             ))}
             {this.preview()}
-            {aim && this.aimLine(connecting.from, aim, places)}
+            {aim && this.aimLine(aiming.from, aim, places)}
           </g>
         </svg>
         <div class="rectangle" hidden ref={(element) => (this.rectangle = element)} />

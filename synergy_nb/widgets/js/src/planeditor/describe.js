@@ -1,6 +1,5 @@
-// What is drawn of an operator and of a line: their words and sizes. The canvas, the exported picture and screen readers
-// share it.
-import { dueWords } from "./due.js";
+// Descriptions of operators and lines, with words and sizes, for the canvas, the exported picture and screen readers.
+import { toDoWords } from "./to_do.js";
 import { keyOf } from "./layout.js";
 import { plain, read } from "./yaml.js";
 
@@ -8,9 +7,9 @@ export const LEVELS = [
   [0.85, "high"],
   [0.6, "raised"],
 ];
-const WIDE = 164; // greatest width of an operator, pixels
-const NARROW = 84;
-const PAD = 12;
+const MOST_WIDTH = 164; // greatest width of an operator, pixels
+const LEAST_WIDTH = 84;
+const PAD = 12; // space at both sides of its words
 const PORT = 20; // height of a port's row
 export const FONT = {
   name: "600 13px",
@@ -48,6 +47,7 @@ export class Ruler {
   }
 }
 
+// The YAML text of a value as words: the entries of a list or a mapping, separated by commas.
 const entries = (text) => {
   try {
     const value = read(text);
@@ -59,7 +59,7 @@ const entries = (text) => {
   }
 };
 
-// The parameters that tell what an operator does, in a few words: those that it needs, or else the first that it has.
+// The main parameters of an operator in a few words: those that it needs, otherwise the first that is set.
 export function brief(operator, parameters) {
   const told = parameters.filter(({ name, required }) => required && name !== "connector" && operator.fields[name] !== undefined);
   const others = parameters.filter(({ name }) => operator.fields[name] !== undefined && name !== "connector");
@@ -69,7 +69,7 @@ export function brief(operator, parameters) {
   return named.filter(Boolean).slice(0, 3).join(" · ");
 }
 
-const QUIET = new Set(["", "running", "shared"]); // states that need no word
+const STATES_WITHOUT_WORD = new Set(["", "running", "shared"]);
 const briefs = new WeakMap(); // by operator, which is never changed
 
 export function rate(value) {
@@ -92,15 +92,15 @@ export function describe(editor, operator, ruler) {
   const { id, kind } = operator;
   const ports = editor.portsOf(operator);
   const own = editor.problemsOf(id);
-  const problems = own.filter((each) => !editor.due.has(each));
-  const due = problems.length ? [] : own;
+  const problems = own.filter((each) => !editor.toDo.has(each));
+  const toDo = problems.length ? [] : own;
   const running = live && !document.draft?.added?.includes(id) ? live : null;
   const peer = running?.peers?.[id] ?? null;
   const draft = document.draft;
   const change = draft?.added?.includes(id) ? "new" : draft?.changed?.includes(id) ? "changed" : draft?.shared?.includes(id) ? "shared" : "";
   const state = running?.states?.[id] ?? "";
   const status = [];
-  if (peer) status.push(peer, ...(QUIET.has(state) ? [] : [state]));
+  if (peer) status.push(peer, ...(STATES_WITHOUT_WORD.has(state) ? [] : [state]));
   else if (checking) {
     const placed = cost?.peers?.[id];
     if (placed) status.push(placed);
@@ -128,7 +128,7 @@ export function describe(editor, operator, ruler) {
     brief: told,
     status: status.join(" · "),
     peer: peer ? (running.colors?.[peer] ?? 0) : null,
-    state: QUIET.has(state) ? "" : state,
+    state: STATES_WITHOUT_WORD.has(state) ? "" : state,
     tip: [running?.tips?.[id] ?? []].flat().join("\n"),
     owner,
     ghosts,
@@ -136,12 +136,12 @@ export function describe(editor, operator, ruler) {
     change,
     problems: problems.length,
     problem: problems.map((each) => each.message ?? each.expected ?? "").join("\n"),
-    due: due.map(dueWords).join(", "),
+    toDo: toDo.map(toDoWords).join(", "),
     unchecked: editor.edits.unchecked.has(id),
     ports: ports.map((name, port) => ({ name, taken: operator.inputs[port] !== undefined })),
     output: editor.hasOutput(operator),
     inset,
-    width: Math.round(Math.min(WIDE + inset, Math.max(NARROW, wanted + 2 * PAD + inset))),
+    width: Math.round(Math.min(MOST_WIDTH + inset, Math.max(LEAST_WIDTH, wanted + 2 * PAD + inset))),
     height: Math.max(42 + 16 * Math.max(lines, 1), PORT * ports.length + 8),
     room: ghosts.length ? 18 * Math.min(ghosts.length, 3) + 2 : running?.spark?.includes(id) ? 12 : 0,
   };
@@ -150,6 +150,7 @@ export function describe(editor, operator, ruler) {
 // Heights of the ports from the middle of an operator.
 export const portShifts = (count) => Array.from({ length: count }, (_, port) => (port - (count - 1) / 2) * PORT);
 
+// The words of an operator for screen readers.
 export function aloud(shown, operator) {
   const parts = [shown.id, shown.kind, shown.brief];
   if (operator.inputs.length) parts.push(`reads ${operator.inputs.join(" and ")}`);
@@ -159,7 +160,7 @@ export function aloud(shown, operator) {
   if (shown.spark) parts.push("on Spark");
   if (shown.change) parts.push(shown.change === "new" ? "new in this draft" : `${shown.change} in this draft`);
   if (shown.problems) parts.push(shown.problem);
-  if (shown.due) parts.push(`to do: ${shown.due}`);
+  if (shown.toDo) parts.push(`to do: ${shown.toDo}`);
   if (shown.unchecked) parts.push("not checked yet");
   return parts.filter(Boolean).join(", ");
 }

@@ -1,29 +1,29 @@
-// The state of one view, and what people can do to it. Nothing here draws: `changed` asks for it.
-import { Due, dueWords } from "./due.js";
+// The state of one view, and the actions of people on it. Nothing here draws: `changed` asks for a drawing.
+import { ToDo, toDoWords } from "./to_do.js";
 import { Edits } from "./edits.js";
 import { chainOf, linesFor, moveOperations } from "./moving.js";
-import { columnsFor, isBehind, mostInputs, operatorOf, readersOf, unique } from "./operations.js";
+import { columnsFor, readsFrom, mostInputs, operatorOf, readersOf, unique } from "./operations.js";
 import * as yaml from "./yaml.js";
 
-const SAID = 4; // announcements that are kept, so that none replaces one that is not read yet
-const QUIET = 60; // characters of a value that is read aloud
+const KEPT_WORDS = 4; // announcements for screen readers that are kept, so that none replaces one that is not read yet
+const MOST_LETTERS = 60; // largest number of characters of a value that is read aloud
 
 export class Editor {
   constructor(model, copy, changed) {
     this.model = model;
     this.edition = 0; // grows with every change
-    this.settled = 0; // and with all but those of what runs, of which there are ten a second
+    this.settled = 0; // grows with every change of the plan or the view, not with those of the running application (ten a second)
     this.draw = changed;
     this.kinds = new Map();
     this.edits = new Edits((message) => model.send(message), copy, this.kinds);
     this.waiting = new Map(); // requests by id, for their replies
     this.selected = new Set();
     this.current = null; // the operator at which the keyboard is
-    this.link = null; // the line that is selected: {from, to, port}
+    this.line = null; // the line that is selected: {from, to, port}
     this.pane = "form";
-    this.identities = new Map(); // of operators that were renamed here: the name that they had first
-    this.due = new Due(this);
-    this.connecting = null; // what is to be connected or moved: {from, targets, index, words, finish}
+    this.identities = new Map(); // new name of an operator that was renamed here to its first name
+    this.toDo = new ToDo(this);
+    this.aiming = null; // a connection or a move whose target is chosen by keyboard (aims.js): {from, targets, index, words, finish}
     this.selecting = false; // a drag on the empty canvas selects what is within it
     this.checking = false;
     this.cost = null;
@@ -32,7 +32,7 @@ export class Editor {
     this.rejected = null; // a text that was typed and could not be merged with what others changed
     this.said = []; // the last things for screen readers, each with a number
     this.canvas = null; // the canvas, once it is drawn
-    this.note = null; // what the last request came to, for the status line
+    this.note = null; // the outcome of the last request, for the status line
     this.wantsFocus = null; // what to focus after the next drawing: {node}, {field}, {palette}
     this.readCatalogue();
     this.edits.document(model.get("document"));
@@ -45,7 +45,7 @@ export class Editor {
     this.draw();
   }
 
-  // What runs has changed: canvas, marks and status are drawn.
+  // The state of the running application has changed: canvas, marks and status are drawn again.
   follow(live) {
     const first = this.live === null || live === null;
     this.live = live;
@@ -80,7 +80,7 @@ export class Editor {
       if (done?.yaml && problem) this.rejected = done.yaml; // what was typed is not lost
       for (const [wanted, given] of Object.entries(content.ids ?? {}))
         if (done && wanted !== given) {
-          if (this.due.fresh.has(wanted)) this.due.added(given);
+          if (this.toDo.fresh.has(wanted)) this.toDo.added(given);
           if (this.selected.has(wanted)) this.select(given);
         }
       this.changed();
@@ -104,7 +104,7 @@ export class Editor {
   // -- words ---------------------------------------------------------------------------------------------------------
 
   say(words) {
-    this.said = [...this.said, { number: (this.said.at(-1)?.number ?? 0) + 1, words }].slice(-SAID);
+    this.said = [...this.said, { number: (this.said.at(-1)?.number ?? 0) + 1, words }].slice(-KEPT_WORDS);
     this.changed();
   }
 
@@ -117,9 +117,9 @@ export class Editor {
     const now = after.problems ?? [];
     const count = now.length;
     if (before && JSON.stringify(before.problems ?? []) === JSON.stringify(now)) return;
-    const first = now.find((each) => !this.due.has(each));
+    const first = now.find((each) => !this.toDo.has(each));
     const where = first ? [first.operator, first.field].filter(Boolean).join(", ") : "";
-    if (count && !first) this.say(`To do: ${now.map((each) => `${each.operator ? `${each.operator}, ` : ""}${each.operator ? dueWords(each) : "a sink"}`).join("; ")}.`);
+    if (count && !first) this.say(`To do: ${now.map((each) => `${each.operator ? `${each.operator}, ` : ""}${each.operator ? toDoWords(each) : "a sink"}`).join("; ")}.`);
     else if (count) this.say(`${count} ${count === 1 ? "problem" : "problems"}. ${where ? `${where}: ` : ""}${words(first)}`);
     else if ((before?.problems ?? []).length) this.say("No problems any more.");
   }
@@ -134,7 +134,7 @@ export class Editor {
     return operatorOf(this.document, id);
   }
 
-  // What stays as an operator is renamed, so that a field with the focus keeps it.
+  // The first name of an operator: it stays when the operator is renamed, so that a field with the focus keeps it.
   identity(id) {
     return this.identities.get(id) ?? id;
   }
@@ -186,7 +186,7 @@ export class Editor {
   canConnect(from, to) {
     const [source, target] = [this.operator(from), this.operator(to)];
     return Boolean(
-      source && target && from !== to && this.hasOutput(source) && mostInputs(this.kinds, target.kind) > 0 && !isBehind(this.document, from, to),
+      source && target && from !== to && this.hasOutput(source) && mostInputs(this.kinds, target.kind) > 0 && !readsFrom(this.document, from, to),
     );
   }
 
@@ -196,7 +196,7 @@ export class Editor {
     const known = new Set(this.document.operators.map(({ id }) => id));
     for (const id of this.selected) if (!known.has(id)) this.selected.delete(id);
     if (this.current !== null && !known.has(this.current)) this.current = null;
-    if (this.link && this.operator(this.link.to)?.inputs[this.link.port] !== this.link.from) this.link = null;
+    if (this.line && this.operator(this.line.to)?.inputs[this.line.port] !== this.line.from) this.line = null;
   }
 
   select(id, { more = false, focus = false } = {}) {
@@ -204,39 +204,39 @@ export class Editor {
     if (more && this.selected.has(id) && !focus) this.selected.delete(id);
     else if (id !== null) this.selected.add(id);
     this.current = id ?? this.current;
-    this.link = null;
+    this.line = null;
     if (id !== null && !more && this.pane === "") this.pane = "form";
     if (focus) this.wantsFocus = { node: id };
     this.changed();
   }
 
-  // The keyboard goes to an operator; what is selected stays.
+  // The keyboard goes to an operator; the selection stays.
   goTo(id) {
     this.current = id;
     this.wantsFocus = { node: id };
     this.changed();
   }
 
-  selectLink(link) {
+  selectLine(line) {
     this.selected.clear();
-    this.link = link;
-    this.current = link.to;
-    this.say(`Line from ${link.from} to ${link.to}. Delete removes it; an operator of the palette goes between.`);
+    this.line = line;
+    this.current = line.to;
+    this.say(`Line from ${line.from} to ${line.to}. Delete removes it; an operator of the palette goes between.`);
   }
 
   selectAll() {
     this.selected = new Set(this.document.operators.map(({ id }) => id));
-    this.link = null;
+    this.line = null;
     this.saySelection();
   }
 
-  // Those within a rectangle, and those that were selected before it.
+  // Selects the operators within a rectangle (`ids`), and those that were selected before it (`kept`).
   selectWithin(kept, ids) {
     const next = new Set([...kept, ...ids]);
     if (next.size === this.selected.size && [...next].every((id) => this.selected.has(id))) return;
     this.selected = next;
     this.current = ids.at(-1) ?? this.current;
-    this.link = null;
+    this.line = null;
     this.changed();
   }
 
@@ -252,8 +252,8 @@ export class Editor {
 
   clear() {
     this.selected.clear();
-    this.link = null;
-    this.connecting = null;
+    this.line = null;
+    this.aiming = null;
     this.sample = null;
     this.changed();
   }
@@ -266,7 +266,7 @@ export class Editor {
   openForm(id, field = null) {
     this.selected = new Set([id]);
     this.current = id;
-    this.link = null;
+    this.line = null;
     this.pane = "form";
     this.wantsFocus = { field: field ?? true };
     this.changed();
@@ -283,11 +283,11 @@ export class Editor {
   }
 
   // An operator of the palette: between the ends of the selected line, else behind the selected operator, else alone.
-  add(kind, { between = this.link, after = undefined, focus = true } = {}) {
+  add(kind, { between = this.line, after = undefined, focus = true } = {}) {
     const operator = unique(this.document.operators, kind);
     const takes = mostInputs(this.kinds, kind) > 0;
     const fields = this.firstFields(kind);
-    this.due.added(operator);
+    this.toDo.added(operator);
     if (between && takes && kind !== "sink") {
       this.do(`add ${operator}`, [{ op: "insert", kind, operator, fields, between }], `Added ${operator} between ${between.from} and ${between.to}.`);
     } else {
@@ -307,10 +307,10 @@ export class Editor {
   }
 
   remove() {
-    if (this.link) {
-      const { link } = this;
-      this.link = null;
-      return this.do(`disconnect ${link.from} from ${link.to}`, [{ op: "disconnect", ...link }]);
+    if (this.line) {
+      const { line } = this;
+      this.line = null;
+      return this.do(`disconnect ${line.from} from ${line.to}`, [{ op: "disconnect", ...line }]);
     }
     const ids = [...this.selected];
     if (!ids.length && this.current) ids.push(this.current);
@@ -325,9 +325,9 @@ export class Editor {
   }
 
   connect(from, to, port = null) {
-    this.connecting = null;
+    this.aiming = null;
     if (!this.canConnect(from, to)) {
-      const circle = from !== to && this.operator(to) && isBehind(this.document, from, to);
+      const circle = from !== to && this.operator(to) && readsFrom(this.document, from, to);
       return this.tell("bad", circle ? `${to} comes before ${from}: a line would close a circle.` : `${from} cannot be an input of ${to}.`);
     }
     if (port !== null && this.operator(to).inputs[port] === from) return this.changed();
@@ -339,12 +339,12 @@ export class Editor {
     return this.selected.has(id) ? [...this.selected] : [id];
   }
 
-  move(ids, link) {
+  move(ids, line) {
     const chain = chainOf(this.document, this.kinds, ids);
     if (typeof chain === "string") return this.tell("bad", chain);
-    if (!linesFor(this.document, chain).some(({ to, port }) => to === link.to && port === link.port)) return this.tell("soft", "It is at that line already.");
+    if (!linesFor(this.document, chain).some(({ to, port }) => to === line.to && port === line.port)) return this.tell("soft", "It is at that line already.");
     const what = chain.length > 1 ? `${chain.length} operators` : chain[0].id;
-    this.do(`move ${what}`, moveOperations(this.document, chain, link), `Moved ${chain.map(({ id }) => id).join(", ")} between ${link.from} and ${link.to}.`);
+    this.do(`move ${what}`, moveOperations(this.document, chain, line), `Moved ${chain.map(({ id }) => id).join(", ")} between ${line.from} and ${line.to}.`);
     this.selected = new Set(ids);
     this.wantsFocus = { node: chain[0].id };
     this.changed();
@@ -366,8 +366,8 @@ export class Editor {
 
   set(operator, field, value) {
     if ((this.operator(operator)?.fields[field] ?? null) === value) return;
-    this.due.filled(operator, field);
-    const said = value === null ? `Removed ${field} of ${operator}.` : `${field} of ${operator}: ${value.slice(0, QUIET)}.`;
+    this.toDo.filled(operator, field);
+    const said = value === null ? `Removed ${field} of ${operator}.` : `${field} of ${operator}: ${value.slice(0, MOST_LETTERS)}.`;
     this.do(`change ${field} of ${operator}`, [{ op: "set", operator, field, value }], said);
   }
 
@@ -425,12 +425,12 @@ export class Editor {
 
   // -- what the kernel is asked for ----------------------------------------------------------------------------------
 
-  takeSample(operator, link = null) {
-    this.sample = { operator, link, waiting: true };
+  takeSample(operator) {
+    this.sample = { operator, waiting: true };
     this.say(`Sample rows of ${operator}…`);
     this.ask({ type: "sample", operator }, (answer) => {
       if (this.sample?.operator !== operator) return;
-      this.sample = { operator, link, ...answer };
+      this.sample = { operator, ...answer };
       this.say(answer.error ? words(answer.error) : `${answer.rows.length} rows of ${operator}.`);
     });
   }
@@ -460,9 +460,9 @@ export class Editor {
     this.ask({ type: "save" }, ({ path, error }) => this.tell(error ? "bad" : "soft", error ? words(error) : `Saved in ${path}.`));
   }
 
-  // What is still to fill in are problems from now on; opens the first.
+  // Fields that are to fill in are problems from now on; opens the first one.
   showProblems() {
-    this.due.end();
+    this.toDo.end();
     const first = this.document.problems?.[0];
     if (!first) return this.changed();
     if (first.operator) this.openForm(first.operator, first.field?.split(".")[0]);
@@ -470,7 +470,7 @@ export class Editor {
   }
 
   check() {
-    this.due.end();
+    this.toDo.end();
     this.checking = !this.checking;
     this.cost = null;
     if (!this.checking) return this.say("Expected rates and loads are hidden.");
@@ -500,12 +500,13 @@ export class Editor {
   }
 }
 
-// The same beside the field that it is about.
+// The words of a problem beside its field, without the names of operator and field.
 export const briefly = (problem) => {
   if (!problem.expected) return words(problem);
   const value = problem.value ? `${problem.value}: ` : "";
   return `${value}expected ${problem.expected}`;
 };
 
+// The words of a problem, with operator and field.
 export const words = (problem) =>
   typeof problem === "string" ? problem : (problem?.message ?? (problem?.expected ? `expected ${problem.expected}` : ""));

@@ -1,11 +1,11 @@
-// What was done in this page and not yet in the document that the kernel sent: each is drawn at once and sent in order,
-// and is settled when a document comes that contains it. So a busy kernel never makes anybody wait.
+// Edits that were made in this page and are not yet in the document that the kernel has sent. Each is drawn at once, and sent
+// in order. It ends when a document arrives that contains it. So nobody waits for a busy kernel.
 import { applied, touched } from "./operations.js";
 
-const KEPT = 100; // documents before this page's own gestures, for undoing without the kernel
+const MOST_PAST = 100; // documents before this page's own gestures that are kept, to draw an undo without the kernel
 
 export class Edits {
-  // `send` sends a message to the kernel, and throws where there is none; `copy` is this page's name among all pages.
+  // `send` sends a message to the kernel, and throws where there is none; `copy` is an id of this page among all pages of the editor.
   constructor(send, copy, kinds) {
     this.sendMessage = send;
     this.copy = copy;
@@ -57,7 +57,7 @@ export class Edits {
     return id;
   }
 
-  // The whole text was typed anew, from the text of `version`; `continues`: as part of the gesture before.
+  // The text was typed, based on the text of `version`; `continues`: it belongs to the gesture before.
   text(label, yaml, version = this.base.version, continues = false) {
     if (!continues) this.remember(label);
     const id = this.send({ type: "text", version, gesture: label, yaml, continues });
@@ -74,7 +74,7 @@ export class Edits {
     return id;
   }
 
-  // Undo and redo take the document that was before, if this page knows which that was.
+  // Undo and redo draw the document from before at once, if this page has it.
   undo() {
     return this.turn("undo", this.past, this.future);
   }
@@ -104,7 +104,7 @@ export class Edits {
 
   remember(label) {
     this.past.push({ label, document: this.shown });
-    if (this.past.length > KEPT) this.past.shift();
+    if (this.past.length > MOST_PAST) this.past.shift();
     this.future = [];
   }
 

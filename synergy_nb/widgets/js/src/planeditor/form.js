@@ -1,7 +1,7 @@
 // The form at the side: the fields of the operator that is selected, or of the plan.
 import { Component } from "preact";
 import { startMove } from "./aims.js";
-import { dueWords } from "./due.js";
+import { toDoWords } from "./to_do.js";
 import { briefly, words } from "./editor.js";
 import { Field, plainDefault } from "./fields.js";
 import { Combo } from "./combo.js";
@@ -45,8 +45,8 @@ const helpOf = ({ help = "", unit, range, required, default: given }) => {
 
 function Row({ parameter, value, commit, problems, columns, editor, prefix, told }) {
   const all = problems.filter(({ field }) => field === parameter.name || field?.startsWith(`${parameter.name}.`));
-  const own = all.filter((each) => !editor.due.has(each));
-  const due = all.length > own.length;
+  const own = all.filter((each) => !editor.toDo.has(each));
+  const toDo = all.length > own.length;
   const id = `${prefix}-${parameter.name}`;
   return (
     <div class={`row${own.length ? " bad" : ""}${WIDE.has(parameter.type) ? " wide" : ""}`} data-row={parameter.name} onFocusIn={() => told(parameter)}>
@@ -59,12 +59,12 @@ function Row({ parameter, value, commit, problems, columns, editor, prefix, told
         value={value ?? null}
         commit={commit}
         label={parameter.name.replace(/_/g, " ")}
-        described={own.length || due ? `${id}-wrong` : undefined}
+        described={own.length || toDo ? `${id}-wrong` : undefined}
         wrong={own.length > 0}
         problems={own}
         columns={columns}
       />
-      {due && !own.length ? (
+      {toDo && !own.length ? (
         <span class="due" id={`${id}-wrong`}>
           to fill in
         </span>
@@ -169,8 +169,8 @@ export class Form extends Component {
       />
     );
     const others = problems.filter(({ field }) => ![...known, ...unknown].some((name) => field === name || field?.startsWith(`${name}.`)));
-    const loose = others.filter((each) => !editor.due.has(each));
-    const due = others.filter((each) => editor.due.has(each));
+    const loose = others.filter((each) => !editor.toDo.has(each));
+    const toDo = others.filter((each) => editor.toDo.has(each));
     return (
       <div class="fields">
         <div class="heading">
@@ -178,7 +178,7 @@ export class Form extends Component {
           <span class="kind">{operator.kind}</span>
         </div>
         <Wrong id="operator-wrong" problems={loose} editor={editor} />
-        {due.length > 0 && <p class="due">To do: {due.map(dueWords).join(", ")}</p>}
+        {toDo.length > 0 && <p class="due">To do: {toDo.map(toDoWords).join(", ")}</p>}
         {this.inputs(operator, document)}
         {first.map(row)}
         {unknown.map((name) => (
@@ -287,7 +287,7 @@ export class Form extends Component {
     const empty = !document.operators.length && document.readable !== false;
     const loose = empty ? [] : problems.filter(({ field }) => !known.has(field.split(".")[0]));
     const others = (document.problems ?? []).filter(({ operator }) => operator);
-    const missing = loose.filter((each) => editor.due.has(each)); // a sink
+    const missing = loose.filter((each) => editor.toDo.has(each)); // a sink
     const [first, rest] = this.split("", editor.catalogue.qos, [], document.qos ?? {}, problems);
     const row = (parameter) => (
       <Row
@@ -321,11 +321,11 @@ export class Form extends Component {
         {others.length > 0 && (
           <ul class="all">
             {others.map((problem, index) => (
-              <li key={index} class={editor.due.has(problem) ? "due" : ""}>
+              <li key={index} class={editor.toDo.has(problem) ? "due" : ""}>
                 <button type="button" onClick={() => editor.openForm(problem.operator, problem.field?.split(".")[0])}>
                   {[problem.operator, problem.field].filter(Boolean).join(", ")}
                 </button>{" "}
-                {editor.due.has(problem) ? dueWords(problem) : words(problem)}
+                {editor.toDo.has(problem) ? toDoWords(problem) : words(problem)}
               </li>
             ))}
           </ul>

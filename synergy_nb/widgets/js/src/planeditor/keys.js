@@ -61,7 +61,7 @@ export function canvasKey(editor, canvas, event) {
   if (event.defaultPrevented || historyKey(editor, event)) return;
   const { key } = event;
   if (event.ctrlKey || event.metaKey || event.altKey) {
-    if (event.altKey || editor.connecting) return;
+    if (event.altKey || editor.aiming) return;
     if (key.toLowerCase() === "a") editor.selectAll();
     else if (key === " " && editor.current !== null) {
       editor.select(editor.current, { more: true });
@@ -73,11 +73,11 @@ export function canvasKey(editor, canvas, event) {
     event.preventDefault();
     return;
   }
-  const done = editor.connecting ? connectingKey(editor, key) : plainKey(editor, canvas, event);
+  const done = editor.aiming ? aimingKey(editor, key) : plainKey(editor, canvas, event);
   if (done) event.preventDefault();
 }
 
-function connectingKey(editor, key) {
+function aimingKey(editor, key) {
   if (key === "ArrowRight" || key === "ArrowDown") nextAim(editor, 1);
   else if (key === "ArrowLeft" || key === "ArrowUp") nextAim(editor, -1);
   else if (key === "Enter" || key === " ") takeAim(editor);
@@ -100,12 +100,12 @@ function plainKey(editor, canvas, event) {
   switch (key) {
     case "Enter":
     case " ":
-      if (editor.link) editor.takeSample(editor.link.from, editor.link);
+      if (editor.line) editor.takeSample(editor.line.from);
       else if (current !== null) editor.openForm(current);
       return true;
     case "/":
     case "a":
-      if (!editor.selected.size && !editor.link && current !== null) editor.select(current);
+      if (!editor.selected.size && !editor.line && current !== null) editor.select(current);
       editor.wantsFocus = { palette: true };
       editor.changed();
       return true;
@@ -116,7 +116,7 @@ function plainKey(editor, canvas, event) {
       if (current !== null) startMove(editor, current);
       return true;
     case "e":
-      nextLink(editor, current);
+      nextLine(editor, current);
       return true;
     case "Delete":
     case "Backspace":
@@ -126,7 +126,7 @@ function plainKey(editor, canvas, event) {
       if (current !== null) editor.openForm(current, "id");
       return true;
     case "s":
-      if (current !== null) editor.takeSample(editor.link?.from ?? current, editor.link);
+      if (current !== null) editor.takeSample(editor.line?.from ?? current);
       return true;
     case "Escape":
       editor.clear();
@@ -149,9 +149,9 @@ function plainKey(editor, canvas, event) {
   }
 }
 
-function nextLink(editor, current) {
+function nextLine(editor, current) {
   const operator = editor.operator(current);
   if (!operator?.inputs.length) return editor.say("There is no line to this operator.");
-  const port = editor.link?.to === current ? (editor.link.port + 1) % operator.inputs.length : 0;
-  editor.selectLink({ from: operator.inputs[port], to: current, port });
+  const port = editor.line?.to === current ? (editor.line.port + 1) % operator.inputs.length : 0;
+  editor.selectLine({ from: operator.inputs[port], to: current, port });
 }

@@ -1,7 +1,7 @@
-// Mending a problem by the name that is nearest to what was written.
+// Correction of a problem: the wrong name is replaced by the nearest valid one.
 import * as yaml from "./yaml.js";
 
-// The nearest name instead of the wrong one, wherever it is in the field.
+// Replaces the wrong name in its field, wherever it is there.
 export function mend(editor, { operator, field, value, nearest }) {
   const [name] = (field ?? "").split(".");
   if (!operator) {

@@ -1,8 +1,8 @@
-// Operators that are moved to another line: they stay a chain, and what was around them closes. Places on the canvas are
-// automatic, so this is what moving means.
+// Moving operators to another line. Places on the canvas are automatic, so operators can only move in the graph: a chain of
+// operators goes to the line, and its former inputs and readers are connected with each other.
 import { mostInputs, operatorOf, readersOf } from "./operations.js";
 
-// The operators as a chain in order, each read by the next; or why they are none, as a text.
+// The operators as a chain, in which each is read by the next; or a text that says why they are not a chain.
 export function chainOf(document, kinds, ids) {
   const all = ids.map((id) => operatorOf(document, id)).filter(Boolean);
   const inside = new Set(all.map(({ id }) => id));
@@ -24,7 +24,7 @@ export function chainOf(document, kinds, ids) {
   return chain;
 }
 
-// The lines to which a chain can be moved: all but those at it.
+// The lines to which a chain can be moved: all but its own.
 export const linesFor = (document, chain) => {
   const inside = new Set(chain.map(({ id }) => id));
   return document.operators
@@ -33,7 +33,7 @@ export const linesFor = (document, chain) => {
     .filter(({ from }) => !inside.has(from) && operatorOf(document, from));
 };
 
-// The operations of one gesture.
+// The operations by which a chain is moved to a line.
 export function moveOperations(document, chain, { from, to, port }) {
   const [first, last] = [chain[0], chain.at(-1)];
   const [before] = first.inputs;

@@ -129,9 +129,9 @@ function Marks({ shown, width }) {
           Spark
         </text>
       )}
-      {shown.due && (
+      {shown.toDo && (
         <g class="due-badge" transform={`translate(${width - 4},-3)`}>
-          <title>{`to do: ${shown.due}`}</title>
+          <title>{`to do: ${shown.toDo}`}</title>
           <circle r="8" />
           <text y="2" text-anchor="middle">
             …

@@ -1,5 +1,5 @@
-// What the operations do to a document: the page's own guess, drawn until the kernel has applied and checked them.
-// A document is never changed; what an operation changes is made anew.
+// Operations on a document, as the page expects them: the result is drawn until the kernel has applied and checked them.
+// A document is never changed: an operation returns a new one.
 import { NotRead, flowOf, planOf, read } from "./yaml.js";
 
 // An id like `wanted` that none of `operators` has.
@@ -11,17 +11,17 @@ export function unique(operators, wanted) {
 
 export const operatorOf = (document, id) => document.operators.find((each) => each.id === id);
 
-// Ids of the operators that read `id`, each as often as it does.
+// Readers of `id`: their ids, and the port at which each reads it.
 export const readersOf = (document, id) =>
   document.operators.flatMap((each) =>
     each.inputs.flatMap((input, port) => (input === id ? [{ id: each.id, port }] : [])),
   );
 
-// Whether `from` reads `id`, directly or not.
-export function isBehind(document, from, id) {
+// Whether `reader` reads the stream of `id`, directly or through others.
+export function readsFrom(document, reader, id) {
   const known = new Map(document.operators.map((each) => [each.id, each.inputs]));
   const seen = new Set();
-  const waiting = [from];
+  const waiting = [reader];
   while (waiting.length) {
     const next = waiting.pop();
     if (next === id) return true;
@@ -32,7 +32,7 @@ export function isBehind(document, from, id) {
   return false;
 }
 
-// The most inputs of a kind.
+// Largest number of inputs of a kind of operator.
 export const mostInputs = (kinds, kind) => {
   const [, most] = kinds.get(kind)?.inputs ?? [0, null];
   return most === null || most === undefined ? Infinity : most;
@@ -159,7 +159,7 @@ function one(document, operation, kinds) {
   }
 }
 
-// The document after `operations`; what the page cannot guess changes nothing until the kernel has done it.
+// The document after `operations`; an operation whose result the page cannot find changes nothing until the kernel answers.
 export function applied(document, operations, kinds) {
   return operations.reduce((before, operation) => {
     try {
@@ -171,7 +171,7 @@ export function applied(document, operations, kinds) {
   }, document);
 }
 
-// Ids of the operators that are not in `before` as they are in `after`.
+// Ids of the operators of `after` that `before` does not have, or has otherwise.
 export function touched(before, after) {
   const known = new Map(before.operators.map((each) => [each.id, each]));
   const same = (one, other) =>
@@ -183,7 +183,7 @@ export function touched(before, after) {
   return new Set(after.operators.filter((each) => !same(known.get(each.id), each)).map(({ id }) => id));
 }
 
-// The columns of an operator's output: the kernel's, or, until it has said, those of the first input of which they are known.
+// The columns of an operator's output: those that the kernel has found or, until then, those of the first input with known columns.
 export function columnsOf(document, id, depth = 0) {
   const known = document.columns?.[id];
   if (known && Object.keys(known).length) return known;
@@ -196,6 +196,6 @@ export function columnsOf(document, id, depth = 0) {
   return {};
 }
 
-// The columns that an operator can name: those of its inputs, in order.
+// The columns that the fields of an operator can name: those of all of its inputs; of equal names, that of the first input.
 export const columnsFor = (document, { inputs }) =>
   Object.assign({}, ...[...inputs].reverse().map((input) => columnsOf(document, input)));

@@ -89,7 +89,7 @@ export class Palette extends Component {
   press = (event, kind) => {
     if (event.button > 0) return;
     const { drag, editor } = this.props;
-    const drop = (place) => (place.link ? editor.add(kind, { between: place.link }) : editor.add(kind, { between: null, after: place.node ?? null }));
+    const drop = (place) => (place.line ? editor.add(kind, { between: place.line }) : editor.add(kind, { between: null, after: place.node ?? null }));
     pressed(event, (...moved) => drag({ words: kind, drop }, ...moved), (dragged) => (this.dragged = dragged));
   };
 

@@ -2,9 +2,9 @@
 import { Component } from "preact";
 import { words } from "./editor.js";
 
-const WIDE = 560; // greatest width, pixels
-const LEAST = 120; // least height
-const ENOUGH = 160; // height below an operator that is enough
+const MOST_WIDTH = 560; // greatest width, pixels
+const LEAST_HEIGHT = 120;
+const ENOUGH_HEIGHT = 160; // free height below an operator from which on the rows are below it
 const GAP = 8;
 const DAY = /^\d{4}-\d\d-\d\d[ T](?=\d)/;
 
@@ -31,13 +31,13 @@ export class Sample extends Component {
     const [x, bottom] = canvas.toPane([node.x, node.y + node.height]);
     const [, top] = canvas.toPane([node.x, node.y]);
     const { clientWidth: width, clientHeight: height } = canvas.pane;
-    const below = height - bottom >= Math.min(top, ENOUGH);
-    const room = Math.max(LEAST, (below ? height - bottom : top) - 2 * GAP);
+    const below = height - bottom >= Math.min(top, ENOUGH_HEIGHT);
+    const room = Math.max(LEAST_HEIGHT, (below ? height - bottom : top) - 2 * GAP);
     Object.assign(this.root.style, {
       left: `${Math.max(GAP, Math.min(x, width - this.root.offsetWidth - GAP))}px`,
       top: below ? `${Math.max(GAP, Math.min(bottom + GAP, height - room - GAP))}px` : "",
       bottom: below ? "" : `${height - top + GAP}px`,
-      maxWidth: `${Math.min(WIDE, width - 2 * GAP)}px`,
+      maxWidth: `${Math.min(MOST_WIDTH, width - 2 * GAP)}px`,
       maxHeight: `${room}px`,
     });
   }

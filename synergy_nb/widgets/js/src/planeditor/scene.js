@@ -1,13 +1,14 @@
-// The picture of the present document: descriptions of operators and lines, their places, and the way there from the
-// picture before, which takes a moment so that the eye can follow.
+// The picture of the present document: descriptions of operators and lines, and their places. Operators move from their
+// places in the picture before to the new ones within a moment, so that the eye can follow.
 import { between } from "./geometry.js";
 import { aloud, describe, linesOf, portShifts } from "./describe.js";
 import { layout } from "./layout.js";
 
-const MOVE = 160; // milliseconds
-const COLUMN = 36; // pixels between two ranks
-const LABELLED = 62; // where lines have labels
-const FULL = 92; // where they say how full a queue is, too
+const MOVE = 160; // duration of a movement, milliseconds
+// Pixels between two ranks: without labels, with labels, and with labels that say how full a queue is.
+const COLUMN = 36;
+const COLUMN_LABELLED = 62;
+const COLUMN_FULL = 92;
 
 export class Scene {
   constructor(editor, ruler) {
@@ -22,7 +23,7 @@ export class Scene {
     this.still = matchMedia("(prefers-reduced-motion: reduce)").matches;
   }
 
-  // Describes and places all that there is; `now` is in milliseconds.
+  // Describes and places all operators and lines; `now` is in milliseconds.
   update(now) {
     const { editor, ruler } = this;
     if (editor.edition === this.edition && ruler === this.measured) return;
@@ -40,7 +41,7 @@ export class Scene {
       height: height + 2 * room, // ghosts are below, and the ports stay in the middle
       ports: portShifts(ports.length),
     }));
-    const column = full && labelled ? FULL : full || labelled ? LABELLED : COLUMN;
+    const column = full && labelled ? COLUMN_FULL : full || labelled ? COLUMN_LABELLED : COLUMN;
     const key = JSON.stringify([column, sized, this.lines.map((line) => line.key)]);
     if (key === this.key) return;
     const first = this.target === null;

@@ -1,9 +1,9 @@
-// What is still to fill in of operators that were just added here: it is no mistake yet. It becomes one once the field had
-// a value, or when the plan is to be checked or submitted.
-export class Due {
+// Fields that are still to fill in, of operators that were just added in this view. A missing value is to do, and no problem
+// yet. It becomes a problem once the field had a value, or when the plan is checked or submitted.
+export class ToDo {
   constructor(editor) {
     this.editor = editor;
-    this.fresh = new Map(); // by what the operator is called first: names of the fields that had a value
+    this.fresh = new Map(); // first name of an operator in this view to the names of its fields that had a value
   }
 
   added(id) {
@@ -14,13 +14,14 @@ export class Due {
     this.fresh.get(this.editor.identity(id))?.add(field);
   }
 
-  // From now on nothing of it is new; returns whether something was.
+  // From now on all that is missing is a problem; returns whether something was to do.
   end() {
     const some = this.fresh.size > 0;
     this.fresh.clear();
     return some;
   }
 
+  // Whether a problem is only something to do.
   has({ operator, field = "", value = null }) {
     if (!operator) return field === "operators" && this.fresh.size > 0; // there is no sink yet
     const filled = this.fresh.get(this.editor.identity(operator));
@@ -33,5 +34,5 @@ export class Due {
   }
 }
 
-// In a few words, for the operator and its form.
-export const dueWords = ({ field }) => (field === "output" ? "read it" : field === "inputs" ? "connect an input" : `fill in ${field.replace(/_/g, " ")}`);
+// What is to do, in a few words, for the operator and its form.
+export const toDoWords = ({ field }) => (field === "output" ? "read it" : field === "inputs" ? "connect an input" : `fill in ${field.replace(/_/g, " ")}`);
