@@ -100,7 +100,7 @@ def _joined_through_nobody(simulation: Simulation) -> None:
     ("act", "message"),
     [
         (lambda it: it.join("peer-2"), "peer: 'peer-2' is or was a peer of this simulation"),
-        (lambda it: it.join(" "), "peer: ' '; expected the name of a new peer"),
+        (lambda it: it.join(" "), "peer: ' '; expected the name of a peer"),
         (lambda it: it.join("x", near="peer-9"), "near: 'peer-9'; expected a peer of this simulation"),
         (lambda it: it.join("x", near="gone"), "near: 'gone' has left; expected a peer that lives"),
         (lambda it: it.join("x", cores=0), "cores: 0; expected a positive number"),

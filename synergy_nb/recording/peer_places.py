@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Final
 
 import numpy as np
+from scipy.sparse.linalg import eigsh
 
 from synergy_nb.models.delay_matrix import Matrix
 
 __all__ = ["map_of"]
+
+MANY: Final = 300  # peers beyond which only the two eigenvectors that are used are computed: all take n³ steps
 
 
 def map_of(addresses: Sequence[str], delays: Matrix) -> dict[str, tuple[float, float]]:
@@ -30,7 +34,11 @@ def map_of(addresses: Sequence[str], delays: Matrix) -> dict[str, tuple[float, f
     count = len(addresses)
     squared = np.asarray(delays, dtype=np.float64) ** 2
     centred = squared - squared.mean(axis=0) - squared.mean(axis=1)[:, None] + squared.mean()
-    values, vectors = np.linalg.eigh(-0.5 * centred)
+    if count > MANY:
+        start = np.linspace(1.0, 2.0, count)  # so that the map is the same each time
+        values, vectors = eigsh(-0.5 * centred, k=2, which="LA", v0=start)
+    else:
+        values, vectors = np.linalg.eigh(-0.5 * centred)
     best = np.argsort(values)[::-1][:2]
     places = vectors[:, best] * np.sqrt(np.maximum(values[best], 0.0))
     if places.shape[1] < 2:

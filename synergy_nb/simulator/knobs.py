@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Final
 
+from synergy_nb.events.application_states import LASTING
 from synergy_nb.lifecycle.knobs import Knobs
 from synergy_nb.plan.units import did_you_mean
 from synergy_nb.reporting.cluster_errors import ClusterError
@@ -39,9 +40,11 @@ class SimulatedKnobs(Knobs[SimulatedApplication]):
         self.world.load_of[peer] = share
 
     def _pace(self, application: SimulatedApplication, source: str, factor: float) -> None:
+        _check_runs(application)
         self.world.set_pace(application.id, source, factor)
 
     def _cost(self, application: SimulatedApplication, operator: str, seconds: float) -> None:
+        _check_runs(application)
         self.world.cost_of[application.id, operator] = seconds
 
     def _living(self, field: str, peer: str) -> str:
@@ -55,3 +58,9 @@ class SimulatedKnobs(Knobs[SimulatedApplication]):
             ended = "has left" if peer in self.world.left else "was killed"
             raise ClusterError(f"{field}: {peer!r} {ended}; expected a peer that lives")
         return peer
+
+
+def _check_runs(application: SimulatedApplication) -> None:
+    """Raise a ClusterError, as a cluster does, if an application does not run."""
+    if application.status not in LASTING:
+        raise ClusterError(f"application: {application.id!r} does not run; expected one that runs")

@@ -10,11 +10,13 @@ from typing import Any, Final
 
 import numpy as np
 
+from synergy_nb.control.peer import DRIVER
 from synergy_nb.plan.units import did_you_mean
 from synergy_nb.simulator.network import CAPACITIES, Topology, measured, of_topohub, transit_stub
 
-__all__ = ["peers_named", "topology_of"]
+__all__ = ["check_peer_name", "peers_named", "topology_of"]
 
+RESERVED: Final = (DRIVER, "timer")  # senders of messages that come from no peer
 LOCAL_MS: Final = 1.0  # round-trip time of a local network, ms
 
 
@@ -38,11 +40,27 @@ def peers_named(peers: Any) -> list[str]:
     """
     if isinstance(peers, int) and not isinstance(peers, bool) and peers >= 1:
         return [f"peer-{number}" for number in range(1, peers + 1)]
-    if isinstance(peers, Sequence) and not isinstance(peers, str) and peers:
-        names = [str(each) for each in peers]
-        if len(set(names)) == len(names) and all(isinstance(each, str) and each for each in peers):
-            return names
+    named = isinstance(peers, Sequence) and not isinstance(peers, str) and all(isinstance(each, str) for each in peers)
+    if named and peers and len({*peers}) == len(peers):
+        for each in peers:
+            check_peer_name("peers", each)
+        return [*peers]
     raise ValueError(f"peers: {peers!r}; expected a number of peers, at least 1, or their names, each once")
+
+
+def check_peer_name(field: str, name: str) -> None:
+    """Raise a ValueError if a text cannot be the name of a peer.
+
+    Parameters
+    ----------
+    field
+        Argument that the error names.
+    name
+        Text to check.
+    """
+    if not name.strip() or not name.isprintable() or name in RESERVED:
+        reserved = " or ".join(map(repr, RESERVED))
+        raise ValueError(f"{field}: {name!r}; expected the name of a peer: printable text, but not {reserved}")
 
 
 def topology_of(names: list[str], network: Any, cores: float | None, seed: int) -> Topology:

@@ -10,6 +10,7 @@ from synergy_nb.events.application_states import LASTING
 from synergy_nb.plan.units import duration
 from synergy_nb.reporting.cluster_errors import ClusterError
 from synergy_nb.reporting.formatting import seconds as span
+from synergy_nb.simulator.network_choice import check_peer_name
 
 if TYPE_CHECKING:
     from synergy_nb.simulator.composed_world import ComposedWorld
@@ -72,8 +73,9 @@ class PeerChanges:
         ClusterError
             If the name is or was that of a peer, ``near`` is no living peer, or the peer could not join in that time.
         """
-        if not isinstance(peer, str) or not peer.strip():
+        if not isinstance(peer, str):
             raise ClusterError(f"peer: {peer!r}; expected the name of a new peer")
+        check_peer_name("peer", peer)
         if peer in self.world.topology.peers:
             raise ClusterError(f"peer: {peer!r} is or was a peer of this simulation; expected another name")
         if cores is not None and (isinstance(cores, bool) or not isinstance(cores, int | float) or not cores > 0):

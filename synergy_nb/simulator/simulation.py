@@ -319,6 +319,10 @@ class Simulation(PeerChanges, SimulatedKnobs):
         """Submit a plan, and let virtual time pass until it is decided."""
         patience = duration("timeout", timeout)
         living, names = list(self.peers), self.names
+        if not living:
+            raise ClusterError("peers: none of this simulation lives any more; expected at least one")
+        if not living:
+            raise ClusterError("peers: none of this simulation lives any more; expected at least one")
         chosen, rows = check_submission(plan, origin, feeds, names, living, "a simulation has none", local=True)
         for operator, given in rows.items():
             if hasattr(given, "source_columns") or not (hasattr(given, "__iter__") or hasattr(given, "collect")):
@@ -420,9 +424,9 @@ class Simulation(PeerChanges, SimulatedKnobs):
         application
             Application, or the id of a request.
         """
-        named = application if isinstance(application, str) else application.id
+        named = application if isinstance(application, str) else getattr(application, "id", "")
         if named not in self.world.plans:
-            named = self._found(named).id
+            named = self._found(application).id
         topology = self.world.topology
         replay = replayed(
             named,

@@ -98,7 +98,7 @@ class ApplicationState(msgspec.Struct, frozen=True):
     late
         Source to the number of rows that it has dropped so far because they were late.
     needs_spark
-        Whether it has parts on Spark, and no peer knows a Spark server that accepts sessions yet.
+        Whether it has parts on Spark, which take longer to start; a server may have to be started first.
     """
 
     application: str

@@ -367,14 +367,14 @@ class Service:
         finally:
             for forgotten in self._measurements.keys() - requests.keys():
                 del self._measurements[forgotten]
-        return pack(await self._wait_for_decision(application))
+        return pack(await self._wait_for_decision(application, on_spark=True))
 
-    async def _wait_for_decision(self, application: str) -> ApplicationState:
-        """Return the state of an application once it is decided, or needs a Spark server that is missing."""
+    async def _wait_for_decision(self, application: str, *, on_spark: bool = False) -> ApplicationState:
+        """Return the state once it is decided or a Spark server is missing; on request, once Spark is needed at all."""
         request = self.synergy.requests[application]
 
         def decided() -> bool:
-            return request.state not in UNDECIDED or (request.on_spark and not self.spark.ready)
+            return request.state not in UNDECIDED or (request.on_spark and (on_spark or not self.spark.ready))
 
         await self._wait_until(decided, DECIDED)
         return self._state_of(request)
@@ -406,7 +406,7 @@ class Service:
             0.0 if request.began is None else request.began - request.submitted,
             dict(of.qos),
             dict(of.late),
-            needs_spark=request.on_spark and not self.spark.ready,
+            needs_spark=request.on_spark,
         )
 
     async def _application(self, payload: bytes) -> bytes:
