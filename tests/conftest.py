@@ -7,6 +7,7 @@ import gc
 import inspect
 import os
 import signal
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -116,6 +117,17 @@ def wide_terminal(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("COLUMNS", "200")
     for each in (console.out, console.err):
         monkeypatch.setattr(each, "_width", 200)
+
+
+@pytest.fixture
+def closed_editors() -> Iterator[None]:
+    """No editor stays open after the test."""
+    from synergy_nb import plan_editors
+
+    yield
+    for each in plan_editors._editors.values():
+        each.close()
+    plan_editors._editors.clear()
 
 
 @pytest.fixture(scope="session")

@@ -43,9 +43,9 @@ def packets(name: str, seed: int = 0) -> Stream:
     return source("packets", rate=50.0, seed=seed, id=name)
 
 
-def table(rng: random.Random, rows: int = ROWS) -> pl.DataFrame:
-    """Tuples of a second, out of which windows of any kind can be made; ``destination_port`` tells them apart."""
-    times = sorted(rng.randrange(1_000_000) for _ in range(rows))
+def table(rng: random.Random, rows: int = ROWS, us: int = 1_000_000) -> pl.DataFrame:
+    """Tuples of so many µs, out of which windows of any kind can be made; ``destination_port`` tells them apart."""
+    times = sorted(rng.randrange(us) for _ in range(rows))
     return pl.DataFrame(
         {
             "time": pl.Series(times, dtype=pl.Int64).cast(pl.Datetime("us")),
@@ -140,9 +140,10 @@ def undisturbed(plan: Plan, inputs: Mapping[str, pl.DataFrame]) -> pl.DataFrame:
             continue
         logic = create(operator, plan, keys=KEYS, wait=lambda _: None)
         given = [(port, item) for port, up in enumerate(operator.inputs) for item in made[up]]
-        given.sort(key=lambda pair: isinstance(pair[1], Punctuation))
+        given.sort(key=lambda pair: isinstance(pair[1], Punctuation))  # promises last: nothing is late
         made[name] = [out for port, item in given for out in logic.execute(port, item)]
-    return pl.concat([item.table for item in made["out"] if isinstance(item, Batch)] or [pl.DataFrame()])
+    (sink,) = plan.sinks
+    return pl.concat([item.table for item in made[sink] if isinstance(item, Batch)] or [pl.DataFrame()])
 
 
 def rounded(rows: pl.DataFrame, digits: int) -> list[Row]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import datetime as dt
 import gc
 import itertools
@@ -12,8 +13,9 @@ import re
 import signal
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import AsyncIterator, Callable, Iterator
 from pathlib import Path
+from typing import Any
 
 import polars as pl
 import pytest
@@ -481,44 +483,38 @@ def test_calls_of_a_closed_cluster_are_refused_by_name() -> None:
 # -- coroutines, other clusters, wide areas ------------------------------------------------------------------------
 
 
-async def _run_once(cluster: AsyncCluster) -> int:
-    application = await cluster.submit(by_key(), feeds={"numbers": numbers(300).iter_slices(100)})
-    rows = await application.results()
-    await application.stop()
-    return rows.height
+async def _run_once(cluster: AsyncCluster) -> None:
+    try:
+        application = await cluster.submit(by_key(), feeds={"numbers": numbers(300).iter_slices(100)})
+        rows = await application.results()
+        await application.stop()
+        assert rows.height == expected(numbers(300)).height
+    finally:
+        await cluster.close()
 
 
-def test_coroutines_start_use_and_close_a_cluster() -> None:
-    async def main() -> int:
-        cluster = await start_cluster(2)
-        try:
-            return await _run_once(cluster)
-        finally:
-            await cluster.close()
-
-    assert asyncio.run(main()) == expected(numbers(300)).height
+@contextlib.asynccontextmanager
+async def _workers(number: int) -> AsyncIterator[Any]:
+    """An existing Dask cluster with so many workers, and peers on them."""
+    options = {"processes": False, "n_workers": number, "threads_per_worker": 1, "dashboard_address": None}
+    async with LocalCluster(asynchronous=True, silence_logs=50, **options) as existing:  # type: ignore[no-untyped-call]
+        yield existing, await connect_cluster(existing.scheduler_address)
 
 
-def test_the_workers_of_an_existing_cluster_become_peers() -> None:
-    async def main() -> int:
-        options = {"processes": False, "n_workers": 3, "threads_per_worker": 1, "dashboard_address": None}
-        async with LocalCluster(asynchronous=True, silence_logs=50, **options) as existing:  # type: ignore[no-untyped-call]
-            cluster = await connect_cluster(existing.scheduler_address)
-            try:
-                return await _run_once(cluster)
-            finally:
-                await cluster.close()
+async def test_coroutines_start_use_and_close_a_cluster() -> None:
+    await _run_once(await start_cluster(2))
 
-    assert asyncio.run(main()) == expected(numbers(300)).height
+
+async def test_the_workers_of_an_existing_cluster_become_peers() -> None:
+    async with _workers(3) as (_, cluster):
+        await _run_once(cluster)
 
 
 def test_a_peer_forgets_applications_that_ended_long_ago(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(requests, "MAX_RETAINED", 3)
 
     async def main() -> tuple[list[int], list[str]]:
-        options = {"processes": False, "n_workers": 1, "threads_per_worker": 1, "dashboard_address": None}
-        async with LocalCluster(asynchronous=True, silence_logs=50, **options) as existing:  # type: ignore[no-untyped-call]
-            cluster = await connect_cluster(existing.scheduler_address)
+        async with _workers(1) as (existing, cluster):
             running = await cluster.submit(_endless())
             for _ in range(5):  # their results stay, for they are not stopped
                 done = await cluster.submit(by_key(), feeds={"numbers": numbers(50).iter_slices(50)})
@@ -536,7 +532,7 @@ def test_a_peer_forgets_applications_that_ended_long_ago(monkeypatch: pytest.Mon
     assert len(held) == 3
 
 
-def test_a_feed_waits_for_room_longer_than_a_request_may_take(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_feed_waits_for_room_longer_than_a_request_may_take(monkeypatch: pytest.MonkeyPatch) -> None:
     """A source that has no room answers so, and is asked again; a reader who pauses must not end the application."""
     monkeypatch.setattr(deliveries, "POLL", 0.01)
     full = iter([True] * 5)
@@ -548,16 +544,8 @@ def test_a_feed_waits_for_room_longer_than_a_request_may_take(monkeypatch: pytes
     monkeypatch.setattr(Host, "room", no_room)
     monkeypatch.setattr(Host, "push", lambda *given: False if next(full, False) else push(*given))
 
-    async def main() -> int:
-        options = {"processes": False, "n_workers": 1, "threads_per_worker": 1, "dashboard_address": None}
-        async with LocalCluster(asynchronous=True, silence_logs=50, **options) as existing:  # type: ignore[no-untyped-call]
-            cluster = await connect_cluster(existing.scheduler_address)
-            try:
-                return await _run_once(cluster)
-            finally:
-                await cluster.close()
-
-    assert asyncio.run(main()) == expected(numbers(300)).height
+    async with _workers(1) as (_, cluster):
+        await _run_once(cluster)
     assert next(full, None) is None
 
 

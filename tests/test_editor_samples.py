@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from itertools import count
 from pathlib import Path
 from typing import Any
@@ -10,11 +9,13 @@ from typing import Any
 import polars as pl
 import pytest
 
-from synergy_nb import edit, plan_editors, source
+from synergy_nb import edit, source
 from synergy_nb.editing.sampling import LARGEST_SAMPLE, SampleError, compute_sample
 from synergy_nb.plan import Plan
 from synergy_nb.plan.catalogue import KINDS
 from tests.test_plan_editor import Editor, ask
+
+pytestmark = pytest.mark.usefixtures("closed_editors")
 
 NOTEBOOKS = Path(__file__).resolve().parent.parent / "notebooks"
 
@@ -22,14 +23,6 @@ NOTEBOOKS = Path(__file__).resolve().parent.parent / "notebooks"
 def never() -> float:
     """A clock that stands still."""
     return 0.0
-
-
-@pytest.fixture(autouse=True)
-def no_open_editors() -> Iterator[None]:
-    yield
-    for each in plan_editors._editors.values():
-        each.close()
-    plan_editors._editors.clear()
 
 
 def test_a_sample_is_the_start_of_the_stream() -> None:

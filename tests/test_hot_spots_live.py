@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import datetime as dt
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any, Final, TypeVar
 
@@ -28,7 +28,7 @@ from synergy_nb.events import (
     MigrationProjected,
 )
 from synergy_nb.plan.builder import Stream
-from tests.waiting import DEADLINE
+from tests.waiting import DEADLINE, asked_until
 
 pytestmark = pytest.mark.slow
 
@@ -49,13 +49,6 @@ MIGRATION: Final = (
 def cluster() -> Iterator[Cluster]:
     with Cluster(peers=5, cores=1.0, spark=False) as started:
         yield started
-
-
-def until(condition: Callable[[], bool]) -> None:
-    """Ask again until it is so; each question takes a peer's answer."""
-    deadline = time.monotonic() + DEADLINE
-    while not condition():
-        assert time.monotonic() < deadline, "the condition has not become true"
 
 
 def written(path: Path, rates: Sequence[tuple[float, float]], speed: float = 1.0) -> pl.DataFrame:
@@ -211,7 +204,7 @@ def test_the_windows_of_a_top_k_leave_a_hot_spot_half_full_and_its_rows_are_thos
     starts = sorted({row[0] for row in wanted})
     windows = len({row[0] for row in pairs_of(first)})
     least = sum(row[0] <= starts[windows] for row in wanted)  # with the window that was half full when it moved
-    until(lambda: len(pairs_of(first)) >= least)
+    asked_until(lambda: len(pairs_of(first)) >= least)
     found = pairs_of(first)
     first.stop()
     check = oracle.compare(found, wanted[: len(found)])
@@ -262,9 +255,9 @@ def test_observing_peers_move_nothing_and_peers_without_hot_spots_record_nothing
         hot = away(cluster, first, "slow")
         second = cluster.submit(load(risen, RISING, hot, LIMIT), origin=ORIGIN)
         if mode == "observe":
-            until(lambda: bool(journaled(cluster, MigrationDecided)))
+            asked_until(lambda: bool(journaled(cluster, MigrationDecided)))
         else:
-            until(lambda: (second.qos().get("miss_rate") or 0.0) > 0.1)
+            asked_until(lambda: (second.qos().get("miss_rate") or 0.0) > 0.1)
         assert first.graph["slow"] == second.graph["slow"] == hot
         for application, table in zip((first, second), wanted, strict=True):
             check_rows(application, table)

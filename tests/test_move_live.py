@@ -4,15 +4,14 @@ from __future__ import annotations
 
 import asyncio
 import datetime as dt
-import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 
 import polars as pl
 import pytest
 
 from synergy_nb import Application, Cluster, ClusterError, Feed, Plan, connect_cluster, source
 from synergy_nb.plan.builder import Stream
-from tests.waiting import DEADLINE
+from tests.waiting import asked_until
 
 EPOCH = dt.datetime(2026, 1, 1)  # noqa: DTZ001 - event times carry no zone
 
@@ -21,13 +20,6 @@ EPOCH = dt.datetime(2026, 1, 1)  # noqa: DTZ001 - event times carry no zone
 def cluster() -> Iterator[Cluster]:
     with Cluster(peers=4, cores=1.0, spark=False) as started:
         yield started
-
-
-def until(condition: Callable[[], bool]) -> None:
-    """Ask again until it is so; each question takes a peer's answer."""
-    deadline = time.monotonic() + DEADLINE
-    while not condition():
-        assert time.monotonic() < deadline, "the condition has not become true"
 
 
 def read(cluster: Cluster, application: Application, operator: str) -> int:
@@ -81,7 +73,7 @@ def test_a_running_query_moves_with_its_windows_half_full(cluster: Cluster) -> N
         ):
             before = read(cluster, application, "large")
             feed.push(sales(1500 * number, 1500))  # one window and a half
-            until(lambda before=before: read(cluster, application, "large") > before)  # type: ignore[misc]
+            asked_until(lambda before=before: read(cluster, application, "large") > before)  # type: ignore[misc]
             cluster.move(application, operator, to)
             assert application.graph[operator] == to
     rows = application.results().select("window_start", "item", "total").sort("window_start", "item")
@@ -113,10 +105,10 @@ def test_a_source_that_can_be_read_again_moves_with_results_that_nobody_has_coll
     application = cluster.submit(packets(1.0), origin="peer-1")
     for operator, to in (("packets", "peer-3"), ("large", "peer-4"), ("packets", "peer-1"), ("large", "peer-1")):
         before = come()
-        until(lambda before=before: come() > before)  # type: ignore[misc]
+        asked_until(lambda before=before: come() > before)  # type: ignore[misc]
         cluster.move(application.id, operator, to)
     before = come()
-    until(lambda: come() > before)
+    asked_until(lambda: come() > before)
     rows = application.head(before + 1)
     application.stop()
     undisturbed = cluster.submit(packets(0.0, 4 * rows.height)).results()

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import math
 import random
+from collections.abc import Mapping
 
 import pytest
 
@@ -186,18 +187,23 @@ def test_a_component_moves_to_the_peer_of_its_backup() -> None:
     stopped(ring)
 
 
-def test_producers_of_a_shared_stream_know_the_new_peer_of_a_moved_reader() -> None:
+def by(column: str) -> Plan:
+    stream = source("packets", rate=100.0, seed=1, id="packets").filter("bytes > 100", cost="1 ms", id="large")
+    return stream.aggregate(column, "1 s", n="count(*)", cost="1 ms", id="counts").sink("all")
+
+
+def sharing() -> tuple[Movers, Mapping[str, str], Mapping[str, str]]:
+    """A ring with two applications that share a stream, and the peers of each."""
     ring = Movers(8, seed=1)
-
-    def by(column: str) -> Plan:
-        stream = source("packets", rate=100.0, seed=1, id="packets").filter("bytes > 100", cost="1 ms", id="large")
-        return stream.aggregate(column, "1 s", n="count(*)", cost="1 ms", id="counts").sink("all")
-
     ring.submit("peer-3", "a", by("link"))
     first = ring.until_decided("a").peers
     ring.run(2.0)
     ring.submit("peer-5", "b", by("source"))
-    second = ring.until_decided("b").peers
+    return ring, first, ring.until_decided("b").peers
+
+
+def test_producers_of_a_shared_stream_know_the_new_peer_of_a_moved_reader() -> None:
+    ring, first, second = sharing()
     assert set(second) == {"large", "counts", "all"} or set(second) == {"large", "counts", "sink"}
     ring.run(2.0)
     to = next(peer for peer in sorted(ring.synergy) if peer not in {*first.values(), *second.values()})
@@ -230,17 +236,7 @@ def test_producers_of_a_shared_stream_know_the_new_peer_of_a_moved_reader() -> N
 @pytest.mark.parametrize("dead", [True, False])
 def test_an_origin_of_a_sharer_that_hangs_holds_a_move_up_for_a_lease_at_most(dead: bool) -> None:
     """It is gone without once it has been declared dead, or else has not been heard of for that long."""
-    ring = Movers(8, seed=1)
-
-    def by(column: str) -> Plan:
-        stream = source("packets", rate=100.0, seed=1, id="packets").filter("bytes > 100", cost="1 ms", id="large")
-        return stream.aggregate(column, "1 s", n="count(*)", cost="1 ms", id="counts").sink("all")
-
-    ring.submit("peer-3", "a", by("link"))
-    first = ring.until_decided("a").peers
-    ring.run(2.0)
-    ring.submit("peer-5", "b", by("source"))
-    second = ring.until_decided("b").peers
+    ring, first, second = sharing()
     ring.run(2.0)
     assert ring.synergy["peer-3"].session.sharers.sharers_of("a", "large") == ("b",)
     to = next(peer for peer in sorted(ring.synergy) if peer not in {*first.values(), *second.values()})

@@ -25,6 +25,8 @@ from synergy_nb.plan.requirements import QOS_FIELDS
 from synergy_nb.widgets.last_picture import LastPicture
 from synergy_nb.widgets.plan_editor import PlanEditor
 
+pytestmark = pytest.mark.usefixtures("closed_editors")
+
 TEXT = """\
 format: 1
 name: large
@@ -51,14 +53,6 @@ def editor() -> Iterator[Editor]:
     made = Editor(TEXT)
     yield made
     made.close()
-
-
-@pytest.fixture(autouse=True)
-def no_open_editors() -> Iterator[None]:
-    yield
-    for each in plan_editors._editors.values():
-        each.close()
-    plan_editors._editors.clear()
 
 
 def ask(editor: Editor, kind: str, **contents: Any) -> dict[str, Any]:

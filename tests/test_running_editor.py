@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from synergy_nb import NotAdmitted, edit, plan_editors, source
+from synergy_nb import NotAdmitted, edit, source
 from synergy_nb.editing.operations import EditError
 from synergy_nb.plan_runs import runs_on
 from synergy_nb.simulator.simulation import Simulation
@@ -17,6 +17,8 @@ from synergy_nb.widgets.journal_series import JournalSeries
 from synergy_nb.widgets.running_plan import Followed, RunningPlan
 from tests.qos_story import NAMES, START, actively_replicated, filtered, relieved, replicated, story, top_pairs
 from tests.test_plan_editor import Editor, ask
+
+pytestmark = pytest.mark.usefixtures("closed_editors")
 
 TEXT = """\
 format: 1
@@ -27,14 +29,6 @@ operators:
   large: {kind: filter, input: packets, where: bytes > 1000}
   result: {kind: sink, input: large}
 """
-
-
-@pytest.fixture(autouse=True)
-def no_open_editors() -> Iterator[None]:
-    yield
-    for each in plan_editors._editors.values():
-        each.close()
-    plan_editors._editors.clear()
 
 
 @pytest.fixture(scope="module")

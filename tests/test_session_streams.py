@@ -18,6 +18,7 @@ from synergy_nb.plan import Plan, source
 from synergy_nb.plan.builder import Stream
 from synergy_nb.simulator.collected_results import Results
 from synergy_nb.simulator.stream_world import StreamWorld
+from tests import moving_schedules
 from tests.simulated import Ring
 from tests.stream_schedules import sorted_rows
 
@@ -26,19 +27,7 @@ ROWS = 800
 
 
 def table(seed: int, rows: int = ROWS) -> pl.DataFrame:
-    rng = random.Random(seed)
-    times = sorted(rng.randrange(2_000_000) for _ in range(rows))
-    return pl.DataFrame(
-        {
-            "time": pl.Series(times, dtype=pl.Int64).cast(pl.Datetime("us")),
-            "link": [rng.choice("AB") for _ in range(rows)],
-            "source": [rng.choice("abc") for _ in range(rows)],
-            "destination": [rng.choice("xyz") for _ in range(rows)],
-            "source_port": [rng.randrange(9) for _ in range(rows)],
-            "destination_port": list(range(rows)),  # tells tuples apart
-            "bytes": [rng.randrange(1500) for _ in range(rows)],
-        }
-    )
+    return moving_schedules.table(random.Random(seed), rows, 2_000_000)
 
 
 class Deployed(StreamWorld):

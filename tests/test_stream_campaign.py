@@ -7,19 +7,16 @@ all inputs at once, and the run has to end.
 from __future__ import annotations
 
 import random
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 
-import polars as pl
 import pytest
 
-from synergy_nb.dataflow.operators import create
 from synergy_nb.dataflow.streams.effects import FactKind
 from synergy_nb.dataflow.streams.log import Limits
-from synergy_nb.dataflow.tuples import END, Batch, Item, Punctuation
-from synergy_nb.plan import Plan
 from synergy_nb.simulator.scripted_faults import Faults
 from synergy_nb.simulator.stream_world import StreamWorld
 from tests.campaigns import blocks
+from tests.moving_schedules import undisturbed
 from tests.stream_schedules import (
     END_S,
     KINDS,
@@ -45,21 +42,6 @@ from tests.stream_schedules import (
 def piece(seed: int) -> int:
     """Bytes of a piece of a snapshot: in two of three seeds so few that copies have to ask for what they lack."""
     return (1 << 20, 200, 4_000)[seed % 3]
-
-
-def undisturbed(plan: Plan, inputs: Mapping[str, pl.DataFrame]) -> pl.DataFrame:
-    """What a plan makes of its sources where each operator gets all of an input at once."""
-    made: dict[str, list[Item]] = {}
-    for name, operator in plan.operators.items():
-        if operator.kind == "source":
-            made[name] = [Batch(inputs[name], 0, 0.0), Punctuation(END, inputs[name].height, 0.0)]
-            continue
-        logic = create(operator, plan, wait=lambda _: None)
-        given = [(port, item) for port, up in enumerate(operator.inputs) for item in made[up]]
-        given.sort(key=lambda pair: isinstance(pair[1], Punctuation))  # promises last: nothing is late
-        made[name] = [out for port, item in given for out in logic.execute(port, item)]
-    (sink,) = plan.sinks
-    return pl.concat([item.table for item in made[sink] if isinstance(item, Batch)] or [pl.DataFrame()])
 
 
 def run(seed: int) -> None:

@@ -6,10 +6,11 @@ No other module of the tests gives way to the loop by itself, so what each of th
 from __future__ import annotations
 
 import asyncio
+import time
 from collections.abc import Callable
 from typing import Final
 
-__all__ = ["DEADLINE", "turns", "until"]
+__all__ = ["DEADLINE", "asked_until", "turns", "until"]
 
 DEADLINE: Final = 60.0  # seconds that what has to happen may take on a machine that has much else to do
 
@@ -19,6 +20,13 @@ async def until(condition: Callable[[], object]) -> None:
     async with asyncio.timeout(DEADLINE):
         while not condition():
             await turns()
+
+
+def asked_until(condition: Callable[[], object]) -> None:
+    """Ask again until ``condition`` holds; each question takes a peer's answer."""
+    deadline = time.monotonic() + DEADLINE
+    while not condition():
+        assert time.monotonic() < deadline, "the condition has not become true"
 
 
 async def turns(number: int = 1) -> None:
