@@ -104,6 +104,21 @@ def test_results_arrive_with_no_gap_beyond_the_added_delay_of_the_links(
     assert gap(world.arrived, began, world.now) <= before + longer + 0.02
 
 
+TWO = source("packets", rate=50.0, id="u"), source("packets", rate=50.0, seed=2, id="v")
+FAR = {f"D {peer}": 200.0 for peer in "OSTUV"}
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("several", [False, True], ids=["filter", "union"])
+def test_a_reader_far_away_waits_for_no_round_trip_to_the_new_peer(several: bool) -> None:
+    """The new peer sends it what it has before it has subscribed."""
+    x = TWO[0].union(TWO[1], id="x") if several else TWO[0].filter("bytes > 0", id="x")
+    peers = {"u": "U", "v": "V", "x": "S", "y": "D", "out": "O"}
+    plan = x.filter("bytes >= 0", id="y").sink(id="out")
+    world, began = run(plan, {name: peers[name] for name in plan.operators}, FAR, "T")
+    assert gap(world.arrived, began, world.now) <= gap(world.arrived, began - 1.5, began) + 0.005 + 0.02
+
+
 def test_sources_with_very_different_delays_emit_as_before() -> None:
     """Two inputs, 20 and 300 ms away, of which the new peer reads different positions when it begins."""
     both = source("packets", rate=50.0, id="u").union(source("packets", rate=50.0, seed=2, id="v"), id="x")
@@ -113,7 +128,6 @@ def test_sources_with_very_different_delays_emit_as_before() -> None:
         assert gap(world.emitted[name], began - 1.5, world.now) <= LONGEST_S + 1e-9
 
 
-TWO = source("packets", rate=50.0, id="u"), source("packets", rate=50.0, seed=2, id="v")
 SEVERAL = {
     "union": TWO[0].union(TWO[1], id="x").sink(id="out"),
     "join": TWO[0].join(TWO[1], on="link", within="1 s", id="x").sink(id="out"),

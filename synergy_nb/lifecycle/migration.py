@@ -33,8 +33,8 @@ phase  dissertation                           here
 =====  =====================================  ==========================================================================
 
 Until phase 6 S is active and T executes beside it; from the new epoch on T is active. No source, log or queue waits:
-each U sends to S and T at once, and each reader accepts what S had sent. Results are
-late once, by the time by which the way from O over T to the reader is longer than that from O over S.
+each U sends to S and T at once, each reader accepts what S had sent, and T sends to each reader before that subscribes.
+Results are late once, by the time by which the way from O over T to the reader is longer than that from O over S.
 
 Positions keep the order: T emits the tuples of S at the positions of S, and a reader accepts each position once. A
 component with several inputs reads them in the order that S recorded. In phase 6 S sends T the last part of that order,

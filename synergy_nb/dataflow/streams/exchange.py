@@ -287,7 +287,9 @@ class Exchange:
         source.wait_s = RETRY_S
         component.losses.add(frame.losses)
         if frame.chunks:
+            subscribed = port.subscribed
             gap = self._receive(component, port, frame.chunks, now)
+            port.subscribed = subscribed if frame.unasked else port.subscribed
         if gap:
             port.subscribed, source.retry_at = False, min(source.retry_at, now + RETRY_S)
         if source.ack_at is None:

@@ -63,7 +63,7 @@ class Data(msgspec.Struct, frozen=True, eq=False, tag="data"):
     latest
         Greatest event time in µs of all tuples before that end, in such an answer of an active replica.
     unasked
-        Whether it is sent to a follower that has not subscribed yet, and that therefore still has to.
+        Whether the reader has not subscribed, as far as the producer knows; so it still has to.
     """
 
     output: Output

@@ -92,7 +92,7 @@ class Cursor:
     subscribed : bool
         Whether it has requested chunks; nothing is sent before that, except to a follower.
     unasked : bool
-        Whether it is sent chunks although it has not requested them, as a follower that begins.
+        Whether it is sent chunks although it has not requested them, which saves a round trip in a move.
     patience : float
         Seconds until unacknowledged chunks are sent again: three times the usual time of an acknowledgement.
     unacknowledged_since : float
@@ -276,6 +276,12 @@ class StreamLog:
             if reader.peer != peer:
                 found = Encoding.SHARED
         return found
+
+    def send_unasked(self) -> None:
+        """Send all that is retained to the expected readers, before these have subscribed, as they still have to."""
+        for cursor in self.cursors.values():
+            if cursor.on_lag is OnLag.BLOCK and not cursor.subscribed:
+                cursor.subscribed = cursor.unasked = True
 
     def expect(
         self,

@@ -78,6 +78,7 @@ class Roles:
         self._hosting = hosting
         self.copies: dict[Key, Copy] = {}
         self.recoveries: dict[Key, Recovery] = {}
+        self._followed: set[Key] = set()  # components that were followers before the present deployment
         self._subscribing: set[Key] = set()  # rebuilt replicas that are not subscribed to all of their inputs yet
         self._failed: dict[Key, tuple[int, Role]] = {}  # components that could not be created, which was reported
         self._unanswered: dict[Stream, tuple[str, Recall]] = {}  # questions that cannot be answered yet
@@ -117,9 +118,12 @@ class Roles:
                 component.sharers_limit = deployment.limits.get(component.operator, math.inf)
             if component.application == application and component.role is Role.ACTIVE:
                 self._expect_readers(component, deployment)
+                if (application, component.operator) in self._followed:
+                    component.log.send_unasked()
                 hosting.snapshots.greet(component, deployment.assignments[component.operator].follower, now)
                 self._open(component, deployment)
                 hosting.exchange.flush(component, now)
+        self._followed.clear()
         if hosting.peer not in deployment.peers and not self._uses(application):
             hosting.orders.forget(application)  # it is not asked any more, so its determinants may become wrong
         if not deployment.assignments:
@@ -179,6 +183,8 @@ class Roles:
         if component is None:
             return
         followed = component.role is Role.FOLLOWER
+        if followed:
+            self._followed.add(key)
         component.role, component.epoch, component.log.retains_all = Role.ACTIVE, assignment.epoch, False
         component.set_copy_holders(assignment.copies)
         hosting.exchange.resubscribe(component)  # what it sent as a follower may be lost or late
