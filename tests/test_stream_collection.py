@@ -148,7 +148,7 @@ def test_where_nothing_can_be_revived_the_journal_says_why_once() -> None:
     world = run.world
     world.run(5.0)
     run.network.links = [{PLACED["f"], PLACED["u"]}, {PLACED["f"], PLACED["u~1"]}, {PLACED["u"], "a"}]
-    run.network.seconds = 9.0
+    run.network.seconds = 30.0
     assert world.until(lambda: len(run.of(RevivalImpossible)) > 1, 40.0)
     world.run(12.0)
     found = {(each.reader, each.upstream): each for each in run.of(RevivalImpossible)}
