@@ -228,8 +228,8 @@ CLAIMED: Final = (
         "1.38 2.37 3.50 4.50, aggregate 1.17 1.57 1.92 2.26, join 1.08 1.14 1.22 1.29",
         parameters={
             "batch": whole("tuples of a batch", 100),
-            "seconds": number("seconds of the streams in one turn", 5.0, 20.0, least=0.2),
-            "turns": whole("turns, each with all degrees", 9, 15),
+            "seconds": number("seconds of the streams in one turn", 5.0, 10.0, least=0.2),
+            "turns": whole("turns, each with all degrees", 25, 45),
         },
         cells=_cells,
         checks=_checks,
