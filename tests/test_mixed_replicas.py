@@ -70,6 +70,7 @@ def test_availability_of_operators_is_written_and_read_in_every_form() -> None:
             lambda: asked(availability="99 %"),
             "operator 'filter', availability: 'active 3'; expected none beside a share of the time in qos.availability",
         ),
+        (lambda: asked(delay="1 s", overdue="drop"), "qos.overdue: 'drop'; expected keep beside active replicas"),
         (
             lambda: source("packets", availability="active 2").sink("x"),
             "operator 'source', availability: 'active 2'; expected none: a",

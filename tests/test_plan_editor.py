@@ -355,7 +355,7 @@ def test_forms_are_made_from_declarations() -> None:
         "1000 tuples/s",
         "2 to 1e+06",
     )
-    assert [field["name"] for field in made["common"]] == ["cost", "selectivity", "at", "engine"]
+    assert [field["name"] for field in made["common"]] == ["cost", "selectivity", "at", "engine", "availability"]
     assert [field["name"] for field in made["qos"]] == list(QOS_FIELDS)
     for field in [
         *made["common"],

@@ -146,6 +146,9 @@ def check_together(checked: Checked, qos: QoS, problems: list[Problem]) -> None:
     if qos.replica_distance is not None and not active:
         expected = "availability such as 'active 3' as well: only active replicas are kept apart"
         problems.append(Problem("", "qos.replica_distance", format_duration(qos.replica_distance), expected))
+    if qos.overdue == "drop" and active:
+        expected = "keep beside active replicas: each would drop other tuples, and emit other results"
+        problems.append(Problem("", "qos.overdue", "drop", expected))
     for name, operator in checked.operators.items():
         given = operator.params.get("name") if operator.params.get("connector") == "python" else None
         if given in fed:
