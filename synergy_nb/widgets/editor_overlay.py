@@ -1,4 +1,4 @@
-"""What runs, over the canvas of an editor: peers, rates and queues of a submitted plan, and what a draft changes."""
+"""The state of a submitted plan over the canvas of an editor: peers, rates, queues; and the changes of its draft."""
 
 from __future__ import annotations
 
@@ -14,14 +14,14 @@ from synergy_nb.widgets.status_text import shown_peers, status_pieces
 
 __all__ = ["FULL", "draft_of", "overlay"]
 
-#: Seconds of its input that wait at an operator whose queue is drawn full.
+#: Waiting input of an operator from which on its queue is drawn full, in seconds of its input rate.
 FULL: Final = 1.0
-#: Words that marks of the time axis end with, and the kinds of these marks.
+#: Last words of the label of a mark on the time axis to the kind of the mark.
 _KINDS: Final = {"died": "death", "taken over": "takeover", "moved": "move", "relieved": "move", "failed": "bad"}
 
 
 def overlay(readings: JournalSeries, plan: Plan) -> dict[str, Any]:
-    """The present state of an application as plain values, by the ids of its plan's operators.
+    """The present state of an application as plain values; operators are named by their ids in the plan.
 
     Parameters
     ----------
@@ -75,7 +75,7 @@ def overlay(readings: JournalSeries, plan: Plan) -> dict[str, Any]:
 
 
 def _shared(readings: JournalSeries, plan: Plan) -> dict[str, str]:
-    """Operators that the application need not execute to the application that owns their stream."""
+    """Ids of the operators that the application need not execute, each to the application that owns the stream."""
     found: dict[str, str] = {}
     for tap, (owner, _) in readings.run(readings.application or "").shared.items():
         waiting = [tap] if tap in plan.operators else []
@@ -93,7 +93,7 @@ def _mark(mark: dict[str, Any]) -> dict[str, Any]:
 
 
 def draft_of(plan: Plan, submitted: Plan, ids: list[str]) -> dict[str, list[str]] | None:
-    """What a draft changes in the plan that was submitted, and what it would share with it; None if nothing differs.
+    """Operators that a draft adds, changes and removes, and those that it would share; None if nothing differs.
 
     Parameters
     ----------

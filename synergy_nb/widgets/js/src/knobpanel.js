@@ -1,9 +1,9 @@
-// The panel of knobs: peers, links, load, sources and costs of what runs; in a simulation, also its time.
+// The panel of knobs: it changes peers, links, sources and costs while applications run; in a simulation it also plays time.
 import { seconds } from "./qosview/format.js";
 import "./knobpanel.css";
 
-const PLAY = 400; // milliseconds between two pieces of virtual time
-const PIECE = 0.5; // virtual seconds of a piece
+const PLAY_INTERVAL = 400; // milliseconds between two pieces of virtual time
+const PIECE = 0.5; // length of a piece, virtual seconds
 const FACTORS = [0, 0.25, 0.5, 1, 2, 4, 8];
 const LOADS = [0, 0.25, 0.5, 0.75, 0.9, 0.99];
 let copies = 0;
@@ -144,7 +144,7 @@ class Panel {
   // Virtual time passes in pieces; a piece begins when the one before it has ended.
   play() {
     if (this.timer) clearInterval(this.timer);
-    this.timer = this.timer ? null : setInterval(() => this.run(PIECE), PLAY);
+    this.timer = this.timer ? null : setInterval(() => this.run(PIECE), PLAY_INTERVAL);
     this.playing.textContent = this.timer ? "Pause" : "Play";
   }
 

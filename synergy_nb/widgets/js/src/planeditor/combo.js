@@ -1,8 +1,9 @@
-// A text field with a list of names below it: all of them in an empty field, else those that begin or hold what is typed at
-// the cursor. Up and Down choose, Enter takes the chosen name; Enter, Tab and leaving commit what is typed.
+// A text field with a list of names below it. An empty field lists all names, otherwise those that begin with the letters at
+// the cursor, or contain them. Up and Down choose, and Enter takes the chosen name. Enter, Tab and leaving the field commit
+// its text.
 import { Component } from "preact";
 
-const MOST = 8;
+const MOST_NAMES = 8; // largest number of listed names
 const WORD = /[\p{L}_][\p{L}\p{N}_]*$/u;
 let fields = 0;
 
@@ -19,7 +20,7 @@ export class Combo extends Component {
     return { seen: value, from: value, text: text === from ? value : text };
   }
 
-  // A field that goes while somebody types in it: what was typed is not lost.
+  // If the field disappears while somebody types in it, the text is committed.
   componentWillUnmount() {
     const { text, from } = this.state;
     if (text !== from) this.props.commit(text);
@@ -35,7 +36,7 @@ export class Combo extends Component {
     if (this.props.clears) this.setState({ text: "", from: "" });
   }
 
-  // What is typed at the cursor, and the names that could be meant.
+  // The letters at the cursor, and the names that contain them.
   offers(text = this.state.text) {
     const { names = [], words } = this.props;
     const cursor = this.input?.selectionStart ?? text.length;
@@ -45,7 +46,7 @@ export class Combo extends Component {
     const own = (name) => name.toLowerCase();
     const fitting = names.filter(({ name }) => own(name).includes(letters) && !(own(name) === letters));
     fitting.sort((one, two) => own(two.name).startsWith(letters) - own(one.name).startsWith(letters));
-    return { before, names: fitting.slice(0, MOST) };
+    return { before, names: fitting.slice(0, MOST_NAMES) };
   }
 
   take(name) {

@@ -1,5 +1,5 @@
-// Fields of a form by the type of their parameter. Each gets its text as YAML, or null where it is not stated, and commits a
-// new one; nothing here knows operators.
+// Fields of a form, by the type of their parameter. Each gets the YAML text of its value, or null if there is none, and
+// commits a new text. Nothing here knows operators.
 import { useState } from "preact/hooks";
 import { Combo } from "./combo.js";
 import { list, mapping, plain, read, text, typed } from "./yaml.js";

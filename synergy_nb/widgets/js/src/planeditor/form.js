@@ -8,10 +8,11 @@ import { Combo } from "./combo.js";
 import { mend } from "./mend.js";
 import { operatorOf } from "./operations.js";
 
-const WIDE = new Set(["columns", "order", "calls", "expressions", "column types"]); // their fields are below their names
-const SHOWN = 6; // fields of an operator that are shown at once
+// Types of parameters whose fields are below their names, as they need the whole width.
+const WIDE_TYPES = new Set(["columns", "order", "calls", "expressions", "column types"]);
+const SHOWN_FIELDS = 6; // number of fields of an operator that are not folded away
 
-// What is wrong with a field, and the name that is nearest to what was written.
+// The problems of a field, each with a button that writes the nearest valid name.
 export function Wrong({ id, problems, editor }) {
   if (!problems.length) return null;
   return (
@@ -49,7 +50,7 @@ function Row({ parameter, value, commit, problems, columns, editor, prefix, told
   const toDo = all.length > own.length;
   const id = `${prefix}-${parameter.name}`;
   return (
-    <div class={`row${own.length ? " bad" : ""}${WIDE.has(parameter.type) ? " wide" : ""}`} data-row={parameter.name} onFocusIn={() => told(parameter)}>
+    <div class={`row${own.length ? " bad" : ""}${WIDE_TYPES.has(parameter.type) ? " wide" : ""}`} data-row={parameter.name} onFocusIn={() => told(parameter)}>
       <span class="label" title={helpOf(parameter)}>
         {parameter.name.replace(/_/g, " ")}
         {parameter.required && <i aria-hidden="true">*</i>}
@@ -79,7 +80,7 @@ function Row({ parameter, value, commit, problems, columns, editor, prefix, told
 function unfolded(parameters, common, fields, problems) {
   const needed = ({ name, required }) =>
     required || fields[name] !== undefined || problems.some(({ field }) => field === name || field?.startsWith(`${name}.`));
-  let free = SHOWN - parameters.filter(needed).length;
+  let free = SHOWN_FIELDS - parameters.filter(needed).length;
   return new Set([...parameters.filter((each) => needed(each) || free-- > 0), ...common.filter(needed)].map(({ name }) => name));
 }
 
@@ -96,7 +97,7 @@ export class Form extends Component {
     this.focusWanted();
   }
 
-  // Which fields are folded away is settled when the form opens: none moves while somebody types in it.
+  // The fields that are folded away are chosen when the form opens, so that none moves while somebody types in it.
   split(key, parameters, common, fields, problems) {
     if (this.unfolded?.key !== key) this.unfolded = { key, names: unfolded(parameters, common, fields, problems) };
     const { names } = this.unfolded;
@@ -211,7 +212,7 @@ export class Form extends Component {
     );
   }
 
-  // Several operators: what can be done with all of them.
+  // The form of several selected operators: the actions on all of them.
   several() {
     const { editor } = this.props;
     const ids = editor.document.operators.map(({ id }) => id).filter((id) => editor.selected.has(id));
@@ -242,7 +243,7 @@ export class Form extends Component {
     );
   }
 
-  // What the operator reads: another way to connect it.
+  // The inputs of the operator, as choices: another way to connect it.
   inputs(operator, document) {
     const { editor } = this.props;
     const ports = editor.portsOf(operator);

@@ -1,8 +1,8 @@
-// Lines between ports: their paths, the point nearest to the pointer, and the way between two pictures.
+// Geometry of the canvas: paths of lines, the line nearest to the pointer, and places between two pictures.
 
 const round = (value) => Math.round(value * 10) / 10;
 
-// A line through `points`, level at each of them.
+// SVG path of a line through `points`; it is horizontal at each of them.
 export function path(points) {
   let drawn = `M${round(points[0][0])},${round(points[0][1])}`;
   for (let index = 1; index < points.length; index++) {
@@ -46,7 +46,7 @@ export function labelPlace(points) {
   return [(x + toX) / 2, (y + toY) / 2];
 }
 
-// Where things are on the way from one picture to another; `share` runs from 0 to 1.
+// Places between two pictures; `share` is 0 at the first picture and 1 at the second.
 export function between(before, after, share) {
   if (share >= 1 || !before) return after;
   const eased = 1 - (1 - share) ** 3;

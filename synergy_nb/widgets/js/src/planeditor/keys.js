@@ -1,8 +1,8 @@
-// The canvas by keyboard, and the guard that keeps keys from the notebook around it.
+// Keys of the canvas, and the guard that keeps them from the notebook around it.
 import { dropAim, nextAim, startConnection, startMove, takeAim } from "./aims.js";
 import { readersOf } from "./operations.js";
 
-const GUARD = "data-lm-suppress-shortcuts"; // JupyterLab's own keys would work on the cell: x cuts it, dd deletes it
+const GUARD = "data-lm-suppress-shortcuts"; // otherwise keys work on the cell: x cuts it, dd deletes it
 
 // Keys that are typed in the view stay in it. JupyterLab listens on the document in the capturing phase and looks for the
 // attribute at the element with the focus and those around it; others listen while the event bubbles.
@@ -25,8 +25,8 @@ export const KEYS = [
   ["s", "sample rows"],
   ["m", "moves what is selected to another line; arrows choose it"],
   ["Shift + arrow", "selects more; Ctrl+A all"],
-  ["Ctrl + arrow, Ctrl + Space", "goes on without selecting; selects one more, or one less"],
-  ["Shift + drag", "selects what is within; a drag of operators onto a line moves them"],
+  ["Ctrl + arrow, Ctrl + Space", "goes on without selecting; selects or deselects the operator"],
+  ["Shift + drag", "selects the operators in a rectangle; a drag of operators onto a line moves them"],
   ["Ctrl+C  Ctrl+X  Ctrl+V", "copy, cut and paste as YAML"],
   ["Ctrl+Z  Ctrl+Y", "undo, redo"],
   ["+  −  0", "zoom; all of the plan"],

@@ -1,12 +1,12 @@
-// Where operators and the lines between them are, from left to right: ranks by longest paths, order in a rank by
+// Places of operators and of the lines between them, from left to right: ranks by longest paths, order in a rank by
 // barycentres with the fewest crossings, and heights by a least-squares fit that keeps order and distances, as in
 // synergy_nb/drawing/layout.py, but with ports: a line that can be straight is.
 
 const SWEEPS = 12;
-const ROW = 26; // least distance of two operators in a rank
-const LINE = 14; // room of a line that passes a rank
+const ROW = 26; // least distance of two operators in a rank, pixels
+const LINE = 14; // least distance of a line that passes a rank, pixels
 
-// Ranks; edges that close a cycle (a plan with one is wrong, and is drawn nevertheless) are left out.
+// Ranks of the operators. Edges that close a cycle do not count: a plan with a cycle is invalid, but is drawn.
 function ranked(ids, edges) {
   const after = new Map(ids.map((id) => [id, []]));
   for (const edge of edges) after.get(edge.from).push(edge);

@@ -1,15 +1,15 @@
-// What happened to the running application, on an axis of time.
+// The events of the running application, as marks on an axis of time.
 
 const GLYPHS = { bad: "▲", good: "✓", death: "▲", failed: "▲", takeover: "⇄", move: "⇢", migration: "⇢", started: "▸", ended: "■" };
 const BAD = new Set(["bad", "death", "failed"]);
-const LEAST = 30; // seconds that the axis shows
+const LEAST_SECONDS = 30; // least length of the axis, seconds
 
 const clock = (seconds) => `${Math.floor(seconds / 60)}:${String(Math.floor(seconds % 60)).padStart(2, "0")}`;
 
 export function Marks({ live }) {
   const marks = live.marks ?? [];
   const start = live.start ?? Math.min(0, ...marks.map(({ t }) => t));
-  const now = Math.max(live.now ?? 0, ...marks.map(({ t }) => t), start + LEAST);
+  const now = Math.max(live.now ?? 0, ...marks.map(({ t }) => t), start + LEAST_SECONDS);
   const share = (t) => `${(((t - start) / (now - start)) * 100).toFixed(2)}%`;
   const step = [5, 10, 30, 60, 120, 300, 600, 1800, 3600].find((each) => (now - start) / each <= 8) ?? 7200;
   const ticks = Array.from({ length: Math.floor((now - start) / step) + 1 }, (_, index) => index * step); // after the start

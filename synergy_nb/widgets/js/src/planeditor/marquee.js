@@ -1,8 +1,8 @@
-// Selecting operators by a rectangle: with Shift, or in the mode of its button, a drag on the empty canvas draws it.
+// Selection of operators by a rectangle: a drag on the empty canvas draws it, with Shift or while *Select* is on.
 
-const APART = 3; // pixels from which a press is a drag
+const DRAG_DISTANCE = 3; // pixels from which on a press is a drag
 
-// `canvas` has the pane, the element of the rectangle, and the part of the picture that is seen.
+// Makes a canvas select by rectangles; it has the pane, the element of the rectangle, and the visible part of the picture.
 export function marquee(canvas) {
   const { pane, props } = canvas;
   const { editor } = props;
@@ -15,7 +15,7 @@ export function marquee(canvas) {
     const before = new Set(editor.selected);
     let drawn = false;
     const move = (moved) => {
-      drawn ||= Math.hypot(moved.clientX - start[0], moved.clientY - start[1]) > APART;
+      drawn ||= Math.hypot(moved.clientX - start[0], moved.clientY - start[1]) > DRAG_DISTANCE;
       if (drawn) editor.selectWithin(kept, hits(canvas, start, [moved.clientX, moved.clientY]));
     };
     const end = (ended) => {
@@ -23,7 +23,7 @@ export function marquee(canvas) {
       canvas.rectangle.hidden = true;
       if (!drawn) return;
       if (ended.type !== "pointerup") return editor.selectWithin(before, []);
-      canvas.selecting = true; // the click that belongs to it selects nothing
+      canvas.selecting = true; // the click at the end of the drag selects nothing
       setTimeout(() => (canvas.selecting = false));
       editor.saySelection();
     };
@@ -37,7 +37,7 @@ export function marquee(canvas) {
     for (const [type, listener] of listeners) addEventListener(type, listener, true);
     canvas.svg.focus({ preventScroll: true });
   };
-  // The canvas would be moved otherwise.
+  // Otherwise the drag would move the canvas.
   const hold = (event) => {
     if (!wanted(event)) return;
     event.stopImmediatePropagation();

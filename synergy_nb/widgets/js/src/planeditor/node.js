@@ -5,7 +5,7 @@ import { FONT, portShifts } from "./describe.js";
 const COLOURS = 8;
 const LINE = 16;
 
-// A box whose left or right end is round where nothing comes in or goes out.
+// Outline of an operator: a box with a round left end if it has no input, and a round right end if it has no output.
 export function outline(width, height, left, right) {
   const one = left ? Math.min(height / 2, 17) : 7;
   const two = right ? Math.min(height / 2, 17) : 7;
@@ -151,7 +151,7 @@ function Marks({ shown, width }) {
   );
 }
 
-// What is inside of an operator, drawn again only if something of that has changed; moving it changes nothing inside.
+// The contents of an operator. They are drawn again only if they have changed, so not when the operator moves.
 const Inside = memo(
   ({ shown, width, aimed, ruler, flow }) => {
     const { height } = shown;

@@ -1,15 +1,15 @@
-// The palette: kinds of operators by group. A click adds behind what is selected; dragging puts an operator on a line.
+// The palette: kinds of operators by group. A click adds an operator after the selected one; a drag puts it on a line.
 import { Component } from "preact";
 
-const APART = 5; // pixels from which a press is a drag
+const DRAG_DISTANCE = 5; // pixels from which on a press is a drag
 
-// A press at an element: `drag(event, dropped)` is called while it is dragged, and at the end with whether it was dropped;
-// `held` gets whether the click that belongs to it ends a drag.
+// Follows a press at an element. `drag(event, dropped)` is called while the element is dragged, and at the end with whether it
+// was dropped. `held` is called with whether the press was a drag, before the click that ends it.
 export function pressed(event, drag, held) {
   const start = [event.clientX, event.clientY];
   let dragging = false;
   const move = (moved) => {
-    dragging ||= Math.hypot(moved.clientX - start[0], moved.clientY - start[1]) > APART;
+    dragging ||= Math.hypot(moved.clientX - start[0], moved.clientY - start[1]) > DRAG_DISTANCE;
     if (dragging) drag(moved);
   };
   const end = (ended) => {
@@ -18,7 +18,7 @@ export function pressed(event, drag, held) {
     removeEventListener("pointercancel", end);
     held(dragging);
     if (dragging) drag(ended, ended.type === "pointerup");
-    setTimeout(() => held(false)); // the click comes before
+    setTimeout(() => held(false)); // after the click
   };
   addEventListener("pointermove", move);
   addEventListener("pointerup", end);
@@ -53,7 +53,7 @@ export class Palette extends Component {
     return groups;
   }
 
-  // Kinds in the order in which Enter takes them: those whose name begins as typed first.
+  // Kinds in the order in which Enter takes them: first those whose name begins with the typed letters.
   found() {
     const letters = this.state.wanted.trim().toLowerCase();
     const all = [...this.groups().values()].flat();
@@ -136,7 +136,7 @@ export class Palette extends Component {
             ))}
           </span>
         ))}
-        {!found.length && <span class="none">no operator is called so</span>}
+        {!found.length && <span class="none">no kind of operator has these letters</span>}
       </nav>
     );
   }

@@ -11,12 +11,12 @@ export class YamlPane extends Component {
     super(props);
     const { yaml = "" } = props.editor.document;
     this.state = { text: yaml, from: yaml, version: props.editor.edits.base.version };
-    this.joined = false; // a part of this typing was committed already
+    this.joined = false; // whether a part of this typing was committed already
   }
 
   static getDerivedStateFromProps({ editor }, { text, from }) {
     const { yaml = "" } = editor.document;
-    const { version } = editor.edits.base; // what is typed belongs to the version from which it began
+    const { version } = editor.edits.base; // the typed text is based on the version at which typing began
     if (editor.rejected !== null) return { text: editor.rejected, from: yaml, version };
     if (text !== from && text !== yaml) return null;
     return { text: yaml, from: yaml, version };

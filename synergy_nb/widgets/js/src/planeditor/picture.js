@@ -1,8 +1,8 @@
-// The canvas as a picture of its own: SVG with the styles of the page in it, and PNG made of that.
+// Export of the canvas as a picture: SVG that contains the styles of the page, and PNG made from it.
 
-const KEPT = ["fill", "stroke", "stroke-width", "stroke-dasharray", "stroke-linecap", "stroke-dashoffset", "opacity", "fill-opacity", "stroke-opacity",
+const COPIED_STYLES = ["fill", "stroke", "stroke-width", "stroke-dasharray", "stroke-linecap", "stroke-dashoffset", "opacity", "fill-opacity", "stroke-opacity",
   "font-family", "font-size", "font-weight", "text-anchor", "visibility"];
-const AROUND = 24; // pixels around the operators
+const MARGIN = 24; // pixels around the operators
 
 export function svgOf(stage, [width, height], title, background) {
   const copy = stage.cloneNode(true);
@@ -14,7 +14,7 @@ export function svgOf(stage, [width, height], title, background) {
     const target = copies[index];
     const style = getComputedStyle(original);
     if (original.matches(".synergy-flow__handle, .reach, .halo, .preview, title") || style.display === "none") return target.remove();
-    for (const name of KEPT) {
+    for (const name of COPIED_STYLES) {
       const value = style.getPropertyValue(name);
       if (value && value !== "none" && value !== "normal" && value !== "visible" && !(name.endsWith("opacity") && value === "1")) target.setAttribute(name, value);
       else if ((name === "fill" || name === "stroke") && value === "none") target.setAttribute(name, "none");
@@ -24,15 +24,15 @@ export function svgOf(stage, [width, height], title, background) {
   });
   const space = "http://www.w3.org/2000/svg";
   const svg = document.createElementNS(space, "svg");
-  const [wide, high] = [width + 2 * AROUND, height + 2 * AROUND];
+  const [wide, high] = [width + 2 * MARGIN, height + 2 * MARGIN];
   svg.setAttribute("xmlns", space);
-  svg.setAttribute("viewBox", `${-AROUND} ${-AROUND} ${wide} ${high}`);
+  svg.setAttribute("viewBox", `${-MARGIN} ${-MARGIN} ${wide} ${high}`);
   svg.setAttribute("width", wide);
   svg.setAttribute("height", high);
   const name = svg.appendChild(document.createElementNS(space, "title"));
   name.textContent = title;
   const ground = svg.appendChild(document.createElementNS(space, "rect"));
-  for (const [key, value] of Object.entries({ x: -AROUND, y: -AROUND, width: wide, height: high, fill: background })) ground.setAttribute(key, value);
+  for (const [key, value] of Object.entries({ x: -MARGIN, y: -MARGIN, width: wide, height: high, fill: background })) ground.setAttribute(key, value);
   svg.append(copy);
   return new XMLSerializer().serializeToString(svg);
 }

@@ -1,6 +1,6 @@
-// The YAML of plans, as far as a page needs it: fields are shown without quotes and written with those that they need, and
-// text that is pasted or typed is drawn before the kernel has read it. The kernel's reader decides; this one gives up (throws)
-// on what plans hardly contain: anchors, tags, block scalars.
+// The part of YAML that a page needs: it shows fields without quotes, writes them with the quotes that they need, and draws
+// pasted or typed text before the kernel has read it. The reader of the kernel decides. This one throws `NotRead` at YAML that
+// plans hardly contain: anchors, tags, block scalars.
 // A scalar is read as its text, a list as an array, a mapping as a Map.
 
 const QUOTED = /^(?:'(?:[^']|'')*'|"(?:[^"\\]|\\.)*")/;
@@ -12,7 +12,7 @@ const fail = (words) => {
   throw new NotRead(words);
 };
 
-// The text of a scalar, of which `text` is the spelling.
+// The value of a scalar, without the quotes and escapes of its YAML text.
 function unquoted(text) {
   if (text.startsWith("'")) return text.slice(1, -1).replaceAll("''", "'");
   if (text.startsWith('"')) {
@@ -187,7 +187,7 @@ export function plain(text) {
 
 // -- writing -------------------------------------------------------------------------------------------------------------
 
-// Spelling of a text which YAML reads as that text.
+// YAML text of a value that is text, with quotes if it needs them.
 export function text(value, inside = false) {
   const bare =
     value === value.trim() &&
@@ -201,7 +201,7 @@ export function text(value, inside = false) {
   return /[\n\r\t\0-\x1f]/.test(value) ? JSON.stringify(value) : `'${value.replaceAll("'", "''")}'`;
 }
 
-// Spelling of what was typed for a value that need not be text, such as a number, a duration or a list.
+// YAML text of a typed value that need not be text, such as a number, a duration or a list.
 export function typed(value) {
   const given = value.trim();
   try {
@@ -215,14 +215,14 @@ export function typed(value) {
 export const list = (values) => `[${values.map((value) => text(value, true)).join(", ")}]`;
 export const mapping = (pairs) => `{${pairs.map(([key, value]) => `${text(key, true)}: ${text(value, true)}`).join(", ")}}`;
 
-// A value that was read, in flow style; what had no quotes gets none, so that a number stays one.
+// A value that was read, as YAML in flow style. Scalars get quotes only if they need them, so a number stays a number.
 export function flowOf(value) {
   if (Array.isArray(value)) return `[${value.map(flowOf).join(", ")}]`;
   if (value instanceof Map) return `{${[...value].map(([key, each]) => `${text(key, true)}: ${flowOf(each)}`).join(", ")}}`;
   return OTHER.test(value) ? value : text(value, true);
 }
 
-// Operators as the text that is copied, which is a piece of a plan.
+// YAML text of operators for the clipboard; it is a part of a plan.
 export function operatorsText(operators) {
   const lines = ["operators:"];
   for (const { id, kind, inputs, fields } of operators) {
@@ -241,7 +241,7 @@ export function operatorsText(operators) {
   return `${lines.join("\n")}\n`;
 }
 
-// Operators and requirements of a plan's text, or of a piece of one.
+// Name, requirements and operators in the text of a plan, or of a part of one.
 export function planOf(given) {
   const whole = read(given);
   if (!(whole instanceof Map)) fail("text that is no mapping");

@@ -1,13 +1,13 @@
-// The peers on the ring of the directory or on the map of delays, and what travels between them.
+// The peers on the ring of the directory or on the map of delays, and the messages that travel between them.
 import { rootOf } from "./state.js";
 
 const SVG = "http://www.w3.org/2000/svg";
 const WIDE = 620;
 const HIGH = 460;
 const MARGIN = 54;
-const NAMED = 24; // peers up to which all have their names
-const LETTER = 6.6; // width of a letter, about
-const TRAIL = 6; // earlier ways that are still seen
+const MOST_NAMED_PEERS = 24; // number of peers up to which the names of all are shown
+const LETTER = 6.6; // approximate width of a letter, pixels
+const TRAIL = 6; // number of earlier messages whose ways are still shown
 const TRAVEL = 420; // milliseconds that a message takes in the picture
 
 function make(name, attributes = {}, ...children) {
@@ -47,7 +47,7 @@ export class Arrangement {
     return this.onRing(peer.ring);
   }
 
-  // What does not change from moment to moment: the ring, its keys, and the peers.
+  // The parts that stay from moment to moment: the ring, its keys, and the peers.
   arrange(kind) {
     this.kind = kind;
     this.at = new Map(this.replay.peers.map((peer) => [peer.name, this.place(peer)]));
@@ -57,7 +57,7 @@ export class Arrangement {
     this.ways = make("g", { class: "ways" });
     this.front = make("g", { class: "front" });
     this.moving = make("g", { class: "moving" });
-    const few = this.replay.peers.length <= NAMED;
+    const few = this.replay.peers.length <= MOST_NAMED_PEERS;
     if (kind !== "map") {
       const [cx, cy] = [WIDE / 2, HIGH / 2];
       this.back.append(make("circle", { class: "circle", cx, cy, r: HIGH / 2 - MARGIN }));

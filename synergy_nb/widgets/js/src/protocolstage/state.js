@@ -1,4 +1,4 @@
-// What is known after a moment of a replay.
+// The state after a moment of a replay: peers of operators, dead and absent peers, graphs.
 import { seconds } from "../qosview/format.js";
 
 export function stateAt(replay, step) {
@@ -23,9 +23,9 @@ export function stateAt(replay, step) {
 
 // The peer that is responsible for a key: the one whose place on the ring is nearest, of those that live in the ring.
 export function rootOf(key, peers, { dead, absent }) {
-  const apart = ({ ring }) => Math.min(Math.abs(ring - key.ring), 1 - Math.abs(ring - key.ring));
+  const away = ({ ring }) => Math.min(Math.abs(ring - key.ring), 1 - Math.abs(ring - key.ring));
   const there = peers.filter(({ name }) => !dead.has(name) && !absent.has(name));
-  return there.reduce((best, peer) => (best === null || apart(peer) < apart(best) ? peer : best), null)?.name ?? key.root;
+  return there.reduce((best, peer) => (best === null || away(peer) < away(best) ? peer : best), null)?.name ?? key.root;
 }
 
 export const wayOf = ({ sender, to }) => (sender && sender !== to ? `${sender} → ${to}` : to);
