@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import math
-
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from synergy_nb.dataflow.batch_merging import mergeable
@@ -18,7 +16,6 @@ from synergy_nb.dataflow.streams.execution import Outcome
 from synergy_nb.dataflow.streams.frames import Ack
 from synergy_nb.dataflow.streams.log import Limits
 from synergy_nb.dataflow.streams.values import Chunk
-from synergy_nb.plan.requirements import DISCIPLINES
 from tests.stream_bench import Bench, made, work_of
 
 
@@ -104,55 +101,6 @@ def test_removal_leaves_no_state_and_discards_the_result_of_running_work() -> No
 
 
 # -- disciplines -----------------------------------------------------------------------------------------------------
-
-
-@settings(max_examples=100, deadline=None)
-@given(
-    discipline=st.sampled_from(DISCIPLINES),
-    limits=st.lists(st.none() | st.integers(1, 5), min_size=2, max_size=4),
-    arrivals=st.lists(
-        st.tuples(st.integers(0, 3), st.integers(0, 20), st.integers(1, 5), st.booleans()), min_size=1, max_size=40
-    ),
-)
-def test_disciplines_equal_a_slow_implementation(
-    discipline: str, limits: list[int | None], arrivals: list[tuple[int, int, int, bool]]
-) -> None:
-    """The twin keeps one list of all that waits and sorts it by the definition each time."""
-    names = [f"o{number}" for number in range(len(limits))]
-    per_tuple = [0.25 * (number + 1) for number in range(len(limits))]
-    bench = Bench(
-        {name: [f"s{name}"] for name in names},
-        discipline=discipline,
-        delays={name: math.inf if limit is None else limit for name, limit in zip(names, limits, strict=True)},
-        remaining=dict(zip(names, per_tuple, strict=True)),
-    )
-    waiting: list[tuple[int, int, Chunk]] = []  # order of arrival, component
-
-    def rank(entry: tuple[int, int, Chunk]) -> tuple[float, int]:
-        arrival, number, chunk = entry
-        if discipline == "fcfs":
-            return 0.0, arrival
-        limit = limits[number]
-        deadline = math.inf if limit is None else chunk.born + limit
-        slack = deadline - per_tuple[number] * chunk.rows
-        return (deadline if discipline == "edf" else slack), arrival
-
-    def serve() -> None:
-        heads = {number: entry for entry in reversed(waiting) for number in [entry[1]]}
-        expected = min(heads.values(), key=rank)
-        waiting.remove(expected)
-        work = work_of(bench.hosting)
-        assert (work.component.operator, work.chunks) == (names[expected[1]], [expected[2]])
-        bench.done(work)  # takes no time, so that only what is downstream counts for slack
-
-    for order, (number, born, rows, served) in enumerate(arrivals):
-        chosen = number % len(limits)
-        waiting.append((order, chosen, bench.offer(names[chosen], rows, born=float(born))))
-        if served:
-            serve()
-    while waiting:
-        serve()
-    assert bench.hosting.next(0.0) is None
 
 
 def test_least_slack_counts_the_time_that_the_component_itself_has_been_taking() -> None:
