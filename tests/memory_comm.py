@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import selectors
 from collections.abc import Callable, Coroutine, Mapping
-from typing import Any, TypeVar
+from typing import Any, Final, TypeVar
 
 from synergy_nb.events import Event
 from synergy_nb.runtime.transport.cut_links import CuttableLinks
@@ -41,9 +41,17 @@ class VirtualLoop(asyncio.SelectorEventLoop):
 
 
 def run(main: Coroutine[Any, Any, T]) -> T:
-    """Run ``main`` in virtual time; no task may be left when it ends."""
+    """Run ``main`` in virtual time, and close its networks; no task may be left when it ends."""
+
+    async def whole() -> T:
+        try:
+            return await main
+        finally:
+            while OPENED:
+                await OPENED.pop().close()
+
     with asyncio.Runner(loop_factory=VirtualLoop) as runner:
-        result = runner.run(main)
+        result = runner.run(whole())
         left = asyncio.all_tasks(runner.get_loop())
         assert not left, f"left behind: {left}"
         return result
@@ -140,6 +148,7 @@ class Net:
         self.opened: list[MemoryComm] = []
         self.gates: dict[tuple[str, str], asyncio.Event] = {}  # (from, to): connecting waits for it
         self._tasks: set[asyncio.Task[None]] = set()
+        OPENED.append(self)
 
     def join(
         self, address: str, *, answer: Callable[[str, str, bytes], Any] | None = None, **options: Any
@@ -195,3 +204,6 @@ class Net:
             return
         assert message["op"] == HANDLER
         await links.accept(comm, message["hello"])
+
+
+OPENED: Final[list[Net]] = []  # networks that are closed at the end of a run

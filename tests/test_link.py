@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import asyncio
 import itertools
+from collections.abc import Mapping
 from typing import Any
 
 import pytest
 
+from synergy_nb.runtime.transport.cut_links import CuttableLinks
 from synergy_nb.runtime.transport.link import HANDLER, PROTOCOL_VERSION, Limits, LinkDown, LinkFull, Links, RemoteError
 from synergy_nb.runtime.transport.wide_area import WideArea
-from tests.memory_comm import MemoryComm, Net, pair, run
+from tests.memory_comm import Log, MemoryComm, Net, pair, run
 from tests.waiting import turns, until
 
 on_loop = run  # how the tests that are coroutines run
@@ -26,6 +28,16 @@ def numbers(log: Any) -> list[int]:
 # -- messages and data -------------------------------------------------------------------------------------------------
 
 
+async def linked() -> tuple[Net, CuttableLinks, Mapping[str, Log], CuttableLinks, Mapping[str, Log]]:
+    """A network with two peers of which the first has sent the other a message: the links and logs of both."""
+    net = Net()
+    a, at_a = net.join(A)
+    b, at_b = net.join(B)
+    a.send(B, b"1")
+    await at_b["message"].reaches(1)
+    return net, a, at_a, b, at_b
+
+
 async def test_messages_arrive_in_order_and_share_one_write() -> None:
     net = Net()
     a, _ = net.join(A)
@@ -37,7 +49,6 @@ async def test_messages_arrive_in_order_and_share_one_write() -> None:
     (comm,) = net.opened
     assert [type(message) for message in comm.written] == [dict, tuple]  # hello, and everything else
     assert a.pending(B) == 0
-    await net.close()
 
 
 async def test_control_data_and_requests_keep_one_order() -> None:
@@ -56,21 +67,15 @@ async def test_control_data_and_requests_keep_one_order() -> None:
         a.send(B, b"%d" % number)
     await a.request(B, "x")
     assert seen == list(itertools.chain(*((f"s:{n}", f"{n}") for n in range(5))))
-    await net.close()
 
 
 async def test_the_other_side_uses_the_comm_that_is_open() -> None:
-    net = Net()
-    a, at_a = net.join(A)
-    b, at_b = net.join(B)
-    a.send(B, b"1")
-    await at_b["message"].reaches(1)
+    net, a, at_a, b, _ = await linked()
     b.send(A, b"2")
     await at_a["message"].reaches(1)
     assert len(net.opened) == 1
     assert a.connected() == [B]
     assert b.connected() == [A]
-    await net.close()
 
 
 @pytest.mark.parametrize("first", [A, B])
@@ -100,15 +105,10 @@ async def test_simultaneous_opening_settles_on_one_comm(first: str, held: tuple[
     assert sum(not comm.closed() for comm in net.opened) == 1
     assert not at_a["down"].entries
     assert not at_b["down"].entries
-    await net.close()
 
 
 async def test_an_attempt_older_than_the_comm_in_use_is_refused_and_a_newer_one_replaces_it() -> None:
-    net = Net()
-    a, at_a = net.join(A)
-    _, at_b = net.join(B)
-    a.send(B, b"1")
-    await at_b["message"].reaches(1)
+    _, a, at_a, _, _ = await linked()
 
     async def hello(ordinal: int) -> Any:
         here, there = pair()
@@ -124,25 +124,19 @@ async def test_an_attempt_older_than_the_comm_in_use_is_refused_and_a_newer_one_
     assert a.connected() == [B]
     assert (await hello(2**62))["welcome"] == PROTOCOL_VERSION
     assert [entry[0] for entry in at_a["down"].entries] == [B, B]  # the replaced one, and the new one as it closed
-    await net.close()
 
 
 # -- failures ----------------------------------------------------------------------------------------------------------
 
 
 async def test_a_closed_comm_is_reported_at_both_ends_and_the_next_message_opens_another() -> None:
-    net = Net()
-    a, at_a = net.join(A)
-    _, at_b = net.join(B)
-    a.send(B, b"1")
-    await at_b["message"].reaches(1)
+    net, a, at_a, _, at_b = await linked()
     net.opened[0].abort()
     assert (await at_a["down"].reaches(1))[0][0] == B
     assert (await at_b["down"].reaches(1))[0][0] == A
     a.send(B, b"2")
     await at_b["message"].reaches(2)
     assert len(net.opened) == 2
-    await net.close()
 
 
 @pytest.mark.parametrize(("kind", "reason"), [("dead", "refused"), ("silent", "no link within 2.5 s")])
@@ -159,7 +153,6 @@ async def test_a_peer_that_cannot_be_reached_is_reported_and_its_queue_dropped(k
     assert asyncio.get_running_loop().time() <= 2.6
     with pytest.raises(LinkDown, match=B):
         await a.request(B, "ping", timeout=10.0)
-    await net.close()
 
 
 async def test_the_bound_on_control_bytes_is_reported_once_an_episode() -> None:
@@ -176,7 +169,6 @@ async def test_the_bound_on_control_bytes_is_reported_once_an_episode() -> None:
     assert len(at_b["message"].entries) == 10
     a.send(B, b"again")
     await at_b["message"].reaches(11)
-    await net.close()
 
 
 async def test_a_slow_socket_holds_two_chunks_and_the_rest_waits_in_the_queue() -> None:
@@ -199,7 +191,6 @@ async def test_a_slow_socket_holds_two_chunks_and_the_rest_waits_in_the_queue() 
     stalled.set_result(None)
     await at_b["data"].reaches(11)
     assert a.pending(B) == 0
-    await net.close()
 
 
 async def test_one_frame_larger_than_the_bound_goes_alone() -> None:
@@ -208,7 +199,6 @@ async def test_one_frame_larger_than_the_bound_goes_alone() -> None:
     _, at_b = net.join(B)
     a.send_data(B, "s", b"x" * 5000)
     await at_b["data"].reaches(1)
-    await net.close()
 
 
 async def test_dropping_a_link_ends_its_requests_and_forgets_its_queue() -> None:
@@ -227,7 +217,6 @@ async def test_dropping_a_link_ends_its_requests_and_forgets_its_queue() -> None
         await asking
     assert at_a["down"].entries == [(B, "declared dead")]
     a.drop(B)  # nothing to drop: nothing happens
-    await net.close()
 
 
 # -- requests ----------------------------------------------------------------------------------------------------------
@@ -254,7 +243,6 @@ async def test_requests_are_answered_and_errors_come_back_as_text() -> None:
             await a.request(to, "fail")
     answers = await asyncio.gather(*(client.request(B, "say", b"%d" % n) for n in range(100)))
     assert answers == [b"client-1 say %d" % n for n in range(100)]
-    await net.close()
 
 
 @pytest.mark.parametrize("to", [A, B])
@@ -266,7 +254,6 @@ async def test_a_request_ends_by_its_deadline(to: str) -> None:
         await a.request(to, "hang", timeout=3.0)
     assert asyncio.get_running_loop().time() == pytest.approx(3.0)
     assert await a.request(to, "say", b"still there")
-    await net.close()
 
 
 async def test_no_more_requests_are_served_at_once_than_the_bound() -> None:
@@ -280,7 +267,6 @@ async def test_no_more_requests_are_served_at_once_than_the_bound() -> None:
     for task in hanging:
         with pytest.raises(TimeoutError):
             await task
-    await net.close()
 
 
 async def test_a_request_beyond_the_bound_is_refused_at_once() -> None:
@@ -292,7 +278,6 @@ async def test_a_request_beyond_the_bound_is_refused_at_once() -> None:
     with pytest.raises(LinkFull):
         await client.request(B, "say", b"x" * 900)
     assert await first
-    await net.close()
 
 
 # -- clients -----------------------------------------------------------------------------------------------------------
@@ -314,7 +299,6 @@ async def test_a_client_gets_data_but_sends_none_and_is_lost_when_it_goes() -> N
     await at_b["down"].reaches(1)
     b.send_data(CLIENT, "results", b"row")
     assert (await at_b["down"].reaches(2))[1] == (CLIENT, "not connected, and no address to connect to")
-    await net.close()
 
 
 # -- refusals ----------------------------------------------------------------------------------------------------------
@@ -396,7 +380,6 @@ async def test_bad_frames_and_failing_callbacks_do_not_end_the_link() -> None:
         ("frame_refused", "unknown frame {'a': 1}"),
         ("frame_unhandled", "ValueError: no such channel"),
     ]
-    await net.close()
 
 
 # -- closing -----------------------------------------------------------------------------------------------------------
@@ -419,7 +402,6 @@ async def test_closing_sends_queued_messages_and_ends_all_tasks() -> None:
     with pytest.raises(LinkDown, match="the links of mem://a are closed"):
         await a.request(B, "ping")
     assert a.connected() == []
-    await net.close()
 
 
 async def test_closing_does_not_wait_for_a_stopped_peer() -> None:
@@ -433,7 +415,6 @@ async def test_closing_does_not_wait_for_a_stopped_peer() -> None:
         a.send(B, b"x" * 100)
     await a.close()
     assert asyncio.get_running_loop().time() == pytest.approx(0.5)
-    await net.close()
 
 
 # -- wide area ---------------------------------------------------------------------------------------------------------
@@ -463,7 +444,6 @@ async def test_a_shaped_link_delays_by_distance_and_size_and_keeps_the_order() -
     assert [channel for channel, _ in times] == ["one", "far", "two", "three"]
     due = [0.05 + 0.1, 0.15 + 0.1, 0.05 + 0.3, 0.05 + 0.3 + 0.021 + 0.016]
     assert [when for _, when in times] == pytest.approx(due, abs=1e-3)
-    await net.close()
 
 
 def test_a_wide_area_is_the_same_for_every_peer() -> None:
@@ -514,11 +494,7 @@ def test_a_file_without_round_trip_times_is_refused(tmp_path: Any) -> None:
 
 
 async def test_a_cut_link_carries_nothing_until_it_is_mended() -> None:
-    net = Net()
-    a, at_a = net.join(A)
-    b, at_b = net.join(B)
-    a.send(B, b"1")
-    await at_b["message"].reaches(1)
+    net, a, at_a, b, at_b = await linked()
     for one, other in ((a, B), (b, A)):
         one.cut(other)
     assert (await at_a["down"].reaches(1))[0] == (B, "cut on purpose")
@@ -530,7 +506,6 @@ async def test_a_cut_link_carries_nothing_until_it_is_mended() -> None:
         one.mend(other)
     a.send(B, b"2")
     assert [message for _, message in await at_b["message"].reaches(2)] == [b"1", b"2"]
-    await net.close()
 
 
 async def test_one_end_alone_keeps_a_link_cut() -> None:
@@ -543,4 +518,3 @@ async def test_one_end_alone_keeps_a_link_cut() -> None:
     b.mend(A)
     a.send(B, b"1")
     assert [message for _, message in await at_b["message"].reaches(1)] == [b"1"]
-    await net.close()
