@@ -544,6 +544,7 @@ RUNS: dict[str, Any] = {
     "shared": {"packets": "top-1"},
     "spark": ["count"],
     "marks": [
+        {"t": -106.0, "kind": "death", "text": "peer-4 died"},
         {"t": 31.0, "kind": "move", "text": "traffic moved"},
         {"t": 52.0, "kind": "death", "text": "peer-5 died"},
     ],
@@ -569,6 +570,7 @@ def test_what_runs_is_drawn_over_the_plan_and_can_be_read(filled: Page, theme: L
     assert levels == {"on_b": "line calm", "traffic": "line high", "sort": "line raised"}
     assert page.view.locator(".line[data-to=traffic] text").text_content() == "1,001/s 91 %"
     assert page.view.locator(".mark").evaluate_all("all => all.map(it => it.ariaLabel)") == [
+        "1:46 before the start: peer-4 died",
         "after 0:31: traffic moved",
         "after 0:52: peer-5 died",
     ]

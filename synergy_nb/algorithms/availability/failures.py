@@ -84,10 +84,18 @@ class ExactlyFailed:
         self._units = tuple(dict.fromkeys(self._unit.values()))
         if not 0 <= failed <= len(self._units):
             raise ValueError(f"failed: {failed}; expected 0 to {len(self._units)}, as many as can fail")
+        numbers = {unit: number for number, unit in enumerate(self._units)}
+        self._number = {peer: numbers[unit] for peer, unit in self._unit.items()}
+        self._chances = [self._units_fail(count) for count in range(len(self._units) + 1)]
 
     def all_fail(self, peers: Collection[str]) -> float:
         """C(N-u, F-u) / C(N, F), where the peers are in u domains."""
-        return self._units_fail(len({self._unit[_known(peer, self._unit)] for peer in peers}))
+        number = self._number
+        try:
+            return self._chances[len({number[peer] for peer in peers})]
+        except KeyError as unknown:
+            _known(unknown.args[0], number)  # raises an error that names it
+            raise
 
     def _units_fail(self, count: int) -> float:
         total = len(self._units)
@@ -104,8 +112,7 @@ class ExactlyFailed:
             for chosen in range(count, 0, -1):
                 for taken in range(1, min(size, chosen) + 1):
                     choices[1:, chosen] += math.comb(size, taken) * choices[:-1, chosen - taken]
-        fail = [self._units_fail(number) for number in range(len(self._units) + 1)]
-        return float(choices[:, count] @ np.array(fail)) / math.comb(len(self.peers), count)
+        return float(choices[:, count] @ np.array(self._chances)) / math.comb(len(self.peers), count)
 
     def sets(self) -> Iterator[tuple[frozenset[str], float]]:
         """Every set of failed peers, with its probability."""

@@ -4,13 +4,18 @@ const GLYPHS = { bad: "▲", good: "✓", death: "▲", failed: "▲", takeover:
 const BAD = new Set(["bad", "death", "failed"]);
 const LEAST_SECONDS = 30; // least length of the axis, seconds
 
-const clock = (seconds) => `${Math.floor(seconds / 60)}:${String(Math.floor(seconds % 60)).padStart(2, "0")}`;
+// Minutes and seconds; before the start, with a sign.
+const clock = (seconds) => {
+  const whole = Math.floor(Math.abs(seconds));
+  return `${seconds <= -1 ? "−" : ""}${Math.floor(whole / 60)}:${String(whole % 60).padStart(2, "0")}`;
+};
+const after = (seconds) => (seconds <= -1 ? `${clock(-seconds)} before the start` : `after ${clock(seconds)}`);
 
 export function Marks({ live }) {
   const marks = live.marks ?? [];
   const start = live.start ?? Math.min(0, ...marks.map(({ t }) => t));
   const now = Math.max(live.now ?? 0, ...marks.map(({ t }) => t), start + LEAST_SECONDS);
-  const share = (t) => `${(((t - start) / (now - start)) * 100).toFixed(2)}%`;
+  const share = (t) => `${Math.max(((t - start) / (now - start)) * 100, 0).toFixed(2)}%`; // what was earlier is at the start
   const step = [5, 10, 30, 60, 120, 300, 600, 1800, 3600].find((each) => (now - start) / each <= 8) ?? 7200;
   const ticks = Array.from({ length: Math.floor((now - start) / step) + 1 }, (_, index) => index * step); // after the start
   const last = marks.at(-1);
@@ -29,7 +34,7 @@ export function Marks({ live }) {
             class={`mark${BAD.has(kind) ? " bad" : ""}`}
             style={{ left: share(t) }}
             title={`${clock(t - start)} ${text}`}
-            aria-label={`after ${clock(t - start)}: ${text}`}
+            aria-label={`${after(t - start)}: ${text}`}
           >
             {GLYPHS[kind] ?? "●"}
           </button>
