@@ -638,6 +638,35 @@ def test_a_follower_continues_at_its_position_after_a_move() -> None:
     assert ("app", "u") not in peers.hostings["x"].components
 
 
+def test_a_reader_that_is_sent_chunks_before_it_has_subscribed_subscribes_nevertheless() -> None:
+    peers = Peers().begin()
+    assignment = moved(peers)
+    peers.lose = lambda frame: isinstance(frame, Subscribe)
+    peers.assign("u", assignment)
+    peers.emit("n", batch(3, 1))
+    assert peers.rows == [0, 1, 2, 3]
+    port = peers.hostings["z"].components["app", "out"].ports[0]
+    assert not port.subscribed, "the new peer need not know of it"
+    peers.lose = lambda _: False
+    peers.later(1.0)
+    assert port.subscribed
+
+
+def test_a_follower_that_is_sent_a_snapshot_before_it_has_subscribed_subscribes_nevertheless() -> None:
+    peers = Peers().begin()
+    peers.emit("n", batch(0, 3))
+    peers.lose = lambda frame: isinstance(frame, Subscribe) and frame.reader.port == COPY
+    assignment = msgspec.structs.replace(peers.deployment.assignments["u"], backups=(), follower="w")
+    peers.assign("u", assignment)
+    peers.later(0.05)
+    copy = peers.hostings["w"].roles.copies["app", "u"]
+    assert ("app", "u") in peers.hostings["w"].components
+    assert not copy.merge.subscribed, "the old peer need not know of it"
+    peers.lose = lambda _: False
+    peers.later(1.0)
+    assert copy.merge.subscribed
+
+
 def test_a_source_moves_and_is_read_from_where_its_copy_is() -> None:
     peers = Peers()
     peers.deployment.assignments["n"] = Assignment("s", 0, ("y",))
