@@ -17,12 +17,17 @@ __all__ = ["runs_on"]
 
 
 def runs_on(cluster: Any) -> PlanRuns:
-    """The door to a cluster or a simulation for an editor.
+    """Return a cluster or a simulation as an editor uses it.
+
+    Parameters
+    ----------
+    cluster
+        Cluster or simulation.
 
     Raises
     ------
     EditError
-        If it is neither.
+        If ``cluster`` is neither.
     """
     from synergy_nb.runtime.client.cluster import Cluster  # noqa: PLC0415 - only those who submit need it
     from synergy_nb.simulator.simulation import Simulation  # noqa: PLC0415 - likewise

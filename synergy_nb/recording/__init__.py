@@ -1,1 +1,1 @@
-"""Recordings of live and simulated runs: what each peer got, when, and what effects that had; and their replay."""
+"""Recordings of live and simulated runs, with the inputs of each peer, their times and their effects; and replays."""

@@ -1,4 +1,4 @@
-"""Events about a request in words, for people who step through them; messages have theirs in ``descriptions``."""
+"""Sentences about the events of a request, for its replay; ``descriptions`` has those about messages."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from synergy_nb.reporting.formatting import counted, seconds, share
 
 __all__ = ["said"]
 
-_SHOWN: Final = 4  # peers that are named of each operator
+_MOST_NAMED: Final = 4  # largest number of peers that are named for each operator
 
 
 def _peers(peers: Mapping[str, Any]) -> str:
@@ -21,7 +21,9 @@ def _peers(peers: Mapping[str, Any]) -> str:
 
 def _several(peers: Iterable[str]) -> str:
     named = list(peers)
-    return ", ".join(named[:_SHOWN]) + (f" and {len(named) - _SHOWN} more" if len(named) > _SHOWN else "")
+    return ", ".join(named[:_MOST_NAMED]) + (
+        f" and {len(named) - _MOST_NAMED} more" if len(named) > _MOST_NAMED else ""
+    )
 
 
 def _each(peers: Mapping[str, Iterable[str]]) -> str:

@@ -54,9 +54,9 @@ MAGIC: Final = b"synergy recording\n"
 VERSION: Final = 1
 MARKER: Final = b"\xabREC"
 HEAD: Final = Struct(">4sII")  # marker, bytes of the payload, their CRC-32
-FULL: Final = 1 << 16  # bytes of records that are written at once at the latest
-FAST: Final = 1  # level of compression: probes carry their plans, so a tenth is left, at 50 MB/s
-LARGEST: Final = 1 << 28  # bytes of a payload that anybody can have written
+CHUNK_BYTES: Final = 1 << 16  # bytes of records after which a chunk is written
+COMPRESSION: Final = 1  # level of zlib, the fastest: as probes carry their plans, a tenth is left, at 50 MB/s
+MOST_BYTES: Final = 1 << 28  # bytes of a payload from which on the file is damaged
 
 
 class NotARecording(SynergyError, ValueError):
@@ -190,7 +190,7 @@ class ChunkWriter:
         data = _encoder.encode(record)
         self._records.append(msgspec.Raw(data))
         self._size += len(data)
-        if self._size >= FULL:
+        if self._size >= CHUNK_BYTES:
             self.flush()
         elif len(self._records) == 1:
             self._waiting()
@@ -199,7 +199,7 @@ class ChunkWriter:
         """Write what waits."""
         if self._file is None or not self._records:
             return
-        payload = zlib.compress(_encoder.encode((self._life, self._number, self._records)), FAST)
+        payload = zlib.compress(_encoder.encode((self._life, self._number, self._records)), COMPRESSION)
         chunk = HEAD.pack(MARKER, len(payload), zlib.crc32(payload)) + payload
         self._records, self._size, self._number = [], 0, self._number + 1
         try:
@@ -325,7 +325,7 @@ def _chunk(data: memoryview, at: int) -> tuple[_Chunk | None, int]:
     if marker != MARKER or len(payload) < length or zlib.crc32(payload) != checksum:
         return None, at
     try:
-        return _chunks.decode(zlib.decompressobj().decompress(payload, LARGEST)), at + HEAD.size + length
+        return _chunks.decode(zlib.decompressobj().decompress(payload, MOST_BYTES)), at + HEAD.size + length
     except (msgspec.MsgspecError, zlib.error):
         return None, at
 

@@ -1,7 +1,7 @@
-"""Replay of a recording: the same peers, made again without Dask, get the same inputs; their effects are compared.
+"""Replay of a recording: the same peers, made again without Dask, get the same inputs, and the effects are compared.
 
-Each peer is replayed by itself, since all that it got is recorded. What it sends goes nowhere: what others received of
-that is recorded with them.
+Each peer is replayed by itself, since all of its inputs are recorded. Its messages are not delivered: those that other
+peers received are among the recorded inputs of these.
 """
 
 from __future__ import annotations
@@ -23,14 +23,14 @@ __all__ = ["Delivery", "DeliveryNotingPeer", "Difference", "Named", "Outcome", "
 
 @dataclass
 class Delivery:
-    """One message that a peer handled: one that came in, or one that it sent to itself or unwrapped meanwhile.
+    """One message that a peer handled in a step: the one that arrived, or one that it unwrapped or sent to itself.
 
     Attributes
     ----------
     sender, message
         Address of the sender, and the message.
     first, last
-        Range of the effects of the step that came of it; of nested deliveries, too.
+        Numbers of the first effect that the message caused, also by nested deliveries, and of the one after the last.
     """
 
     sender: str
@@ -41,7 +41,7 @@ class Delivery:
 
 @dataclass(frozen=True)
 class Difference:
-    """Where the effects of a replayed peer first differ from those that were recorded.
+    """First difference between the effects of a replayed peer and the recorded ones.
 
     Attributes
     ----------
@@ -52,7 +52,7 @@ class Difference:
     at
         Time of the input in seconds.
     input
-        Name of the message; ``start`` or ``timers`` for the other inputs.
+        Name of the message; ``start`` or ``timers`` for inputs of other kinds.
     text
         First part that differs, with both values, in words.
     """
@@ -81,12 +81,12 @@ class Named(Protocol):
 
 @dataclass
 class Step:
-    """One input of one peer, replayed or noted while it happened.
+    """One input of one peer with its effects, replayed or noted while it happened.
 
     Attributes
     ----------
     life
-        Peer of the input.
+        Peer of the input: a life of a recording, or a simulated peer.
     number
         Number of the input, from 1.
     at

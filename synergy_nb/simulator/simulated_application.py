@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
 __all__ = ["SimulatedApplication"]
 
-PATIENCE: Final = 3600.0  # virtual seconds that results() and wait() run at most without a time of their own
+LONGEST_WAIT: Final = 3600.0  # virtual seconds after which results() and wait() end if no time is given
 
 
 class SimulatedApplication:
@@ -65,7 +65,7 @@ class SimulatedApplication:
 
     @property
     def reason(self) -> str:
-        """Why it failed or was stopped; empty otherwise."""
+        """Reason why the application failed or was stopped; otherwise empty."""
         world = self.simulation.world
         if world.dead(self.origin) and world.status(self.id) in (*LASTING, ""):
             return f"its origin {self.origin} has died"
@@ -149,7 +149,7 @@ class SimulatedApplication:
                     f"{self.id}: its stream is endless, as its source {', '.join(map(repr, endless))} never ends; "
                     "expected results(seconds=5) or results(wait=False)"
                 )
-            self._until(lambda: collected.ended, PATIENCE)
+            self._until(lambda: collected.ended, LONGEST_WAIT)
             if not collected.ended:
                 raise ClusterError(f"{self.id}: {self._why_not_ended()}")
         return self._table(name)
@@ -170,7 +170,7 @@ class SimulatedApplication:
         name = self._sink(sink)
         if isinstance(n, bool) or not isinstance(n, int) or n < 0:
             raise ValueError(f"n: {n!r}; expected a number of rows, at least 0")
-        limit = PATIENCE if seconds is None else duration("seconds", seconds)
+        limit = LONGEST_WAIT if seconds is None else duration("seconds", seconds)
         collected = self.simulation.world.results[self.id, name]
         self._until(lambda: collected.ended or collected.height >= n, limit)
         return self._table(name).head(n)
@@ -189,7 +189,7 @@ class SimulatedApplication:
         TimeoutError
             If it still runs then.
         """
-        limit = PATIENCE if timeout is None else duration("timeout", timeout, least=0.0)
+        limit = LONGEST_WAIT if timeout is None else duration("timeout", timeout, least=0.0)
         if not self._until(lambda: self.status in ENDED, limit):
             raise TimeoutError(f"{self.id} still runs after {span(limit)} of virtual time")
         return self.status
@@ -203,7 +203,7 @@ class SimulatedApplication:
     def _why_not_ended(self) -> str:
         status = self.status
         if status in LASTING:
-            return f"its stream has not ended after {span(PATIENCE)} of virtual time; expected results(seconds=...)"
+            return f"its stream has not ended after {span(LONGEST_WAIT)} of virtual time; expected results(seconds=...)"
         had = sum(self.simulation.world.results[self.id, each].height for each in self.plan.sinks)
         rest = f" ({had} rows had arrived: results(wait=False) gives them)" if had else ""
         return f"{status}: {self.reason or 'on request'}{rest}"

@@ -1,4 +1,4 @@
-"""A plan that an editor has submitted: follows its journal, and tells the editor what to draw over the canvas."""
+"""A plan that an editor has submitted: it follows the journal, and gives the editor the state over the canvas."""
 
 from __future__ import annotations
 
@@ -16,16 +16,16 @@ from synergy_nb.widgets.journal_series import JournalSeries
 
 __all__ = ["Followed", "PlanRuns", "RunningPlan"]
 
-BETWEEN: Final = 0.1  # least time between two overlays, seconds
+OVERLAY_INTERVAL: Final = 0.1  # least time between two overlays, seconds
 
 
 class Followed(NamedTuple):
-    """An application that was submitted, and the journal that it is followed by.
+    """An application that was submitted, and the journal by which its state is followed.
 
     Parameters
     ----------
     application
-        Handle of the application: it has an ``id``.
+        Handle of the application, which has an ``id``.
     plan
         Plan that was submitted.
     stop
@@ -50,7 +50,7 @@ class Followed(NamedTuple):
 
 
 class PlanRuns(Protocol):
-    """What an editor can do with a cluster; its functions may take long."""
+    """A cluster or simulation as an editor uses it; its functions may be slow."""
 
     def submit(self, plan: Plan) -> Followed:
         """Submit a plan, and return when it runs."""
@@ -87,7 +87,7 @@ class RunningPlan:
         self._lock = lock
         self._readings = JournalSeries(str(followed.application.id), followed.names)
         self._reading = followed.reading if followed.reading is not None else contextlib.nullcontext()
-        self._last = -BETWEEN
+        self._last = -OVERLAY_INTERVAL
         self._timer: threading.Timer | None = None
         self._closed = False
         self._leave: Callable[[], None] | None = followed.listen(self.update)
@@ -103,7 +103,7 @@ class RunningPlan:
         with self._lock:
             if self._closed:
                 return
-            left = self._last + BETWEEN - self._clock()
+            left = self._last + OVERLAY_INTERVAL - self._clock()
             if left <= 0 or at_once:
                 self._draw()
             elif self._timer is None:
