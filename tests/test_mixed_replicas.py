@@ -72,6 +72,14 @@ def test_availability_of_operators_is_written_and_read_in_every_form() -> None:
         ),
         (lambda: asked(delay="1 s", overdue="drop"), "qos.overdue: 'drop'; expected keep beside active replicas"),
         (
+            lambda: (
+                source("trace", path="t", format="csv", columns={"time": "time", "v": "int"}, engine="spark")
+                .filter("v > 1", engine="spark", availability="degree 2")
+                .sink("x")
+            ),
+            "operator 'source', engine: 'spark'; expected peer or auto with availability: no other peer can continue",
+        ),
+        (
             lambda: source("packets", availability="active 2").sink("x"),
             "operator 'source', availability: 'active 2'; expected none: a",
         ),

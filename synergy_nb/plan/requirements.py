@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from typing import Any, Final
 
 from synergy_nb.plan.parameter_types import DURATION, FRACTION, ValueType, choice, parse_number
-from synergy_nb.plan.replica_degrees import asks_for_active
+from synergy_nb.plan.replica_degrees import asks_for_active, degrees
 from synergy_nb.plan.units import (
     WrongValue,
     format_duration,
@@ -143,6 +143,9 @@ def check_together(checked: Checked, qos: QoS, problems: list[Problem]) -> None:
     """Find operators and requirements that are valid alone but not together; append them to ``problems``."""
     fed: dict[str, str] = {}
     active = asks_for_active(checked.operators.values(), qos)
+    on_spark = [each for each in checked.operators.values() if each.engine == "spark"]
+    backed_up = qos.degree is not None or qos.availability is not None
+    backed_up = backed_up or any(degrees(each, qos).passive > 1 for each in on_spark)
     if qos.replica_distance is not None and not active:
         expected = "availability such as 'active 3' as well: only active replicas are kept apart"
         problems.append(Problem("", "qos.replica_distance", format_duration(qos.replica_distance), expected))
@@ -162,7 +165,6 @@ def check_together(checked: Checked, qos: QoS, problems: list[Problem]) -> None:
         if qos.availability is not None and operator.availability is not None:
             expected = "none beside a share of the time in qos.availability, which is that of all operators together"
             problems.append(Problem(name, "availability", operator.availability, expected))
-        backed_up = qos.degree is not None or qos.availability is not None
         if backed_up and operator.engine == "spark" and operator.kind == "source":
-            expected = "peer or auto with qos.availability: no other peer can continue a source that Spark reads itself"
+            expected = "peer or auto with availability: no other peer can continue a source that Spark reads itself"
             problems.append(Problem(name, "engine", "spark", expected))
