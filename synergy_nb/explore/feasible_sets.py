@@ -329,31 +329,7 @@ def explorer(
     """Explore which input rates a placement withstands (ROD, sections 3 to 5).
 
     Drag operators from node to node, or choose their nodes: the hyperplanes, the feasible set and its size follow.
-
-    Parameters
-    ----------
-    load
-        Load coefficients L^o: time on a core of capacity 1 for a tuple of each input stream, seconds; shape (operators,
-        streams), with two or three streams. By default those of example 2 of the
-        paper, or other ones for three ``inputs``.
-    capacity
-        Capacity C of each node, cores; two to four nodes.
-    assignment
-        Number of the first node of each operator, from 0; by default all are at node 0.
-    inputs
-        Number of input streams of the default, 2 or 3.
-
-    Raises
-    ------
-    ValueError
-        If an argument is wrong.
-
-    Examples
-    --------
-    >>> shown = explorer()
-    >>> shown.press("ROD")
-    >>> dict(shown.numbers)["feasible / ideal"]
-    '0.7559'
+    :func:`synergy_nb.explore.feasible_set` describes the parameters.
     """
     if inputs not in (2, 3):
         raise ValueError(f"inputs: {inputs!r}; expected 2 or 3, as a picture has no more axes")

@@ -94,18 +94,9 @@ class Signature:
         self._closed: deque[Segment] = deque(maxlen=SEGMENTS)
 
     def observe(self, time: float, count: int = 1, work: float = 0.0) -> None:
-        """Observe the tuples that have arrived since the last observation, up to ``time``, with their work.
+        """Observe the tuples that have arrived since the last observation, as :meth:`.RateChanges.observe` does.
 
-        Zero tuples are information about the rate, too. Tuples that arrive together are observed together.
-
-        Parameters
-        ----------
-        time
-            Time of the observation, seconds; not before the last one.
-        count
-            Number of tuples.
-        work
-            Processing time of these tuples together, seconds: the measurement of section 2.3.4.
+        Their work is the measurement of section 2.3.4.
         """
         rate = self._rate
         before = rate.start

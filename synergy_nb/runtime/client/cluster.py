@@ -34,7 +34,7 @@ from synergy_nb.runtime.client.knobs import change_cost, change_link, change_pac
 from synergy_nb.runtime.client.synchronous import LoopThread, Synchronous, synchronous
 from synergy_nb.runtime.process.processes import PeerCluster
 from synergy_nb.runtime.process.requests import ChangeLoad, ClusterError, PeerState, pack
-from synergy_nb.runtime.process.starting import check_address, connect_cluster, start_cluster
+from synergy_nb.runtime.process.starting import ClusterOptions, check_address, connect_cluster, start_cluster
 from synergy_nb.runtime.transport.wide_area import WideArea
 
 __all__ = ["Application", "Cluster"]
@@ -136,25 +136,10 @@ class Cluster(Synchronous[AsyncCluster], Knobs[Application]):
         security: Any = None,
         record: str | os.PathLike[str] | None = None,
     ) -> None:
+        options = {name: value for name, value in locals().items() if name in ClusterOptions.__annotations__}
         peers = _scheduler_address(peers)
         self._thread = LoopThread()
         self._scheduler = peers if isinstance(peers, str) else ""
-        options: dict[str, Any] = {
-            "cores": cores,
-            "memory": memory,
-            "bandwidth": bandwidth,
-            "wide_area": wide_area,
-            "keys": keys,
-            "composition": composition,
-            "discipline": discipline,
-            "hotspots": hotspots,
-            "replication": replication,
-            "overload": overload,
-            "seed": seed,
-            "spark": spark,
-            "security": security,
-            "record": record,
-        }
         starting = connect_cluster(peers, **options) if isinstance(peers, str) else start_cluster(peers, **options)
         try:
             self._asynchronous = self._thread.run(starting)
