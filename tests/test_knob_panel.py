@@ -47,12 +47,14 @@ def test_knobs_are_turned_from_a_page(simulation: Simulation, sent: tuple[KnobPa
         ("suspend", {"peer": victim}),
         ("resume", {"peer": victim}),
         ("kill", {"peer": victim}),
+        ("join", {"peer": "new"}),
+        ("leave", {"peer": "new"}),
     ]
     before = simulation.now
     for name, arguments in acts:
         panel.on_page_message({"kind": "act", "act": name, "arguments": arguments})
         assert not messages[-1]["failed"], messages[-1]["message"]
-    assert simulation.now == before + 1
+    assert simulation.now > before + 1  # joining and leaving take time
     assert simulation.world.load_of == {application.graph["work"]: 0.5}
     assert simulation.world.pace_of["plan-1", "packets"] == 2.0
     assert simulation.world.cost_of["plan-1", "work"] == 0.004
@@ -93,6 +95,12 @@ def test_a_page_turns_knobs(bare: BarePage, simulation: Simulation, theme: str) 
     bare.page.get_by_label("Cost of a tuple").fill("-1")
     bare.page.get_by_role("button", name="Set cost").click()
     status.filter(has_text="▲ seconds: -0.001; expected").wait_for()
+    bare.page.get_by_label("New peer").fill(" late <i>comer</i>")
+    bare.page.get_by_role("button", name="Join").click()
+    status.filter(has_text="✓ join late <i>comer</i>").wait_for()
+    bare.page.get_by_label("Peer that leaves").select_option("late <i>comer</i>")
+    bare.page.get_by_role("button", name="Leave").click()
+    status.filter(has_text="✓ leave late <i>comer</i>").wait_for()
     assert faint(bare, f"#{name} .synergy-knobs") == []
     ARTEFACTS.mkdir(parents=True, exist_ok=True)
     bare.page.screenshot(path=ARTEFACTS / f"knobs-{theme}.png")

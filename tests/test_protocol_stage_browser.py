@@ -106,6 +106,33 @@ def test_peers_are_on_the_map_and_on_the_ring(bare: BarePage, replay: Replay) ->
     assert {keys.nth(at).get_attribute("data-root") for at in range(keys.count())} == {key.root for key in replay.keys}
 
 
+def test_peers_that_join_and_leave_change_who_is_responsible(bare: BarePage) -> None:
+    simulation = Simulation(3, network="local", cores=1, seed=3)
+    application = simulation.submit(source("packets", rate="20/s", seed=1, at="peer-1").sink(), origin="peer-1")
+    for peer in ("new <b>", "further", "last"):
+        simulation.join(peer)
+    simulation.leave("peer-2")
+    replay = application.replay()
+    stage = ProtocolStage(replay)
+    name = shown(bare, stage)
+    stage.arrangement = "ring"
+    present = f"#{name} .peer:not(.absent)"
+
+    def seen(step: int, peers: set[str]) -> set[str]:
+        stage.step = step
+        bare.until("([all, count]) => document.querySelectorAll(all).length === count", [present, len(peers)])
+        here = bare.page.locator(present)
+        assert {here.nth(at).get_attribute("data-peer") for at in range(here.count())} == peers
+        keys = bare.page.locator(f"#{name} .key")
+        return {keys.nth(at).get_attribute("data-root") or "" for at in range(keys.count())}
+
+    assert seen(0, {"peer-1", "peer-2", "peer-3"}) == {key.root for key in replay.keys}
+    last = seen(len(replay.moments) - 1, {"peer-1", "peer-3", "new <b>", "further", "last"})
+    assert "peer-2" not in last
+    assert last & {"new <b>", "further", "last"}
+    bare.page.locator(f"#{name} .synergy-stage").screenshot(path=ARTEFACTS / "stage-ring.png")
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize("theme", ["light", "dark"])
 def test_it_is_legible_in_both_themes(bare: BarePage, replay: Replay, theme: str) -> None:
