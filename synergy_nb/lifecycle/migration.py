@@ -75,11 +75,10 @@ from synergy_nb.lifecycle.messages import End, Follow, Followed, Graph, GraphCha
 from synergy_nb.plan import Plan
 from synergy_nb.plan.active_replicas import original
 from synergy_nb.plan.catalogue import TAP
+from synergy_nb.plan.replica_degrees import UNREPEATABLE
 from synergy_nb.plan.spark_parts import PART, part_of, parts_of
 
 __all__ = ["Migrations", "movable"]
-
-UNREPEATABLE = ("python", "peers")  # connectors of sources that cannot be read again
 
 
 class _Move:

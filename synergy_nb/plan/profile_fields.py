@@ -49,9 +49,10 @@ def own_replicas(value: Any, kind: str, at: Any) -> str:
         If it has another form, or if such an operator cannot have these replicas.
     """
     wanted = parse_replicas(value)
-    if kind in ("source", "sink"):
-        ends = "its data are read once" if kind == "source" else "its results are at the origin"
-        raise WrongValue(wanted, f"none: a {kind} has no replicas, as {ends}")
+    if kind == "sink":
+        raise WrongValue(wanted, "none: a sink has no replicas, as its results are at the origin")
+    if kind == "source" and wanted.startswith("active"):
+        raise WrongValue(wanted, "'degree ...': one peer reads a source, and another one goes on when it dies")
     if at is not None and wanted.startswith("active"):
         raise WrongValue(wanted, f"'degree ...', or no at: active replicas are not all at peer {at!r}")
     return wanted

@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import NamedTuple
+from typing import Final, NamedTuple
 
 from synergy_nb.plan.catalogue import PART, TAP
 from synergy_nb.plan.units import parse_availability
 from synergy_nb.plan.validation import Operator, QoS
 
-__all__ = ["Degrees", "asks_for_active", "degrees", "is_replicable", "sums_exactly"]
+__all__ = ["UNREPEATABLE", "Degrees", "asks_for_active", "degrees", "is_replicable", "sums_exactly"]
+
+UNREPEATABLE: Final = ("python", "peers")  # connectors of sources that cannot be read again
 
 
 class Degrees(NamedTuple):
@@ -35,7 +37,8 @@ def is_replicable(operator: Operator) -> bool:
 def degrees(operator: Operator, qos: QoS) -> Degrees:
     """Return the replicas that an operator of a plan with this requirement is to have.
 
-    Where a plan asks for a share of the time, the number of replicas follows from the peers, and is 1 here.
+    A source has backups only if it asks for them itself. Where a plan asks for a share of the time, the number of
+    replicas follows from the peers, and is 1 here.
 
     Examples
     --------
@@ -43,7 +46,7 @@ def degrees(operator: Operator, qos: QoS) -> Degrees:
     >>> degrees(own, QoS(active=3)), degrees(Operator("filter", "filter"), QoS(active=3))
     (Degrees(active=1, passive=2), Degrees(active=3, passive=1))
     """
-    if operator.kind in ("source", "sink", TAP):
+    if operator.kind in ("sink", TAP) or (operator.kind == "source" and operator.availability is None):
         return Degrees()
     passive, active = qos.degree, qos.active
     if operator.availability is not None:

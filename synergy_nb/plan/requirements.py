@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from typing import Any, Final
 
 from synergy_nb.plan.parameter_types import DURATION, FRACTION, ValueType, choice, parse_number
-from synergy_nb.plan.replica_degrees import asks_for_active, degrees
+from synergy_nb.plan.replica_degrees import UNREPEATABLE, asks_for_active, degrees
 from synergy_nb.plan.units import (
     WrongValue,
     format_duration,
@@ -17,7 +17,7 @@ from synergy_nb.plan.units import (
     parse_size,
     parse_throughput,
 )
-from synergy_nb.plan.validation import Checked, Problem, QoS
+from synergy_nb.plan.validation import Checked, Operator, Problem, QoS
 
 __all__ = [
     "DISCIPLINES",
@@ -165,6 +165,20 @@ def check_together(checked: Checked, qos: QoS, problems: list[Problem]) -> None:
         if qos.availability is not None and operator.availability is not None:
             expected = "none beside a share of the time in qos.availability, which is that of all operators together"
             problems.append(Problem(name, "availability", operator.availability, expected))
+        if operator.kind == "source" and operator.availability is not None:
+            _check_backed_up_source(name, operator, active=active, problems=problems)
         if backed_up and operator.engine == "spark" and operator.kind == "source":
             expected = "peer or auto with availability: no other peer can continue a source that Spark reads itself"
             problems.append(Problem(name, "engine", "spark", expected))
+
+
+def _check_backed_up_source(name: str, operator: Operator, *, active: bool, problems: list[Problem]) -> None:
+    """Check whether another peer could go on with a source that asks for backups."""
+    connector = operator.params.get("connector")
+    if connector in UNREPEATABLE:
+        expected = f"none: another peer cannot read rows of connector {connector!r} again"
+    elif not active:
+        expected = "none, or availability such as 'active 3' of other operators as well"
+    else:
+        return
+    problems.append(Problem(name, "availability", operator.availability, expected))

@@ -66,7 +66,9 @@ class Reasons(Facts):
             if self.peers.get(operator, peer) != peer:
                 return f"its backup took over from {peer}"
             which = "the nearest to the origin, not replicated" if single else f"active replica, by {self.rule}"
-            if len(replicas.get(operator, ())) == 1 and self.replicas_deployed.degrees[operator] == 1:
+            if single and operator in self.replicas_deployed.backups:
+                which = f"near the origin, backups at {', '.join(self.replicas_deployed.backups[operator])}"
+            elif len(replicas.get(operator, ())) == 1 and self.replicas_deployed.degrees[operator] == 1:
                 backups = ", ".join(self.replicas_deployed.backups.get(operator, ()))
                 which = f"by {self.rule}, {f'backups at {backups}' if backups else 'not replicated'}"
             return f"{which}; {len(offering)} peers offer it"

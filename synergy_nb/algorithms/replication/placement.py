@@ -14,8 +14,9 @@ refuses, the replicas are placed once more without it.
 - An operator whose ``availability`` asks for backups has one primary, placed like an operator with one active replica,
   and backups in the order of preference of chapter 4 (:mod:`.backup_peers`). As with active replicas, nothing is
   reserved before the session commits; a peer that refuses is left out at the next attempt.
-- Sources, sinks and operators that a plan pins to a peer are not replicated. The application ends with their peers. So
-  replicas are at other peers as long as there are enough; and a source is at the origin if the origin offers it.
+- Sinks, operators that a plan pins to a peer, and sources without backups are not replicated. The application ends with
+  their peers. So replicas are at other peers as long as there are enough; and such a source is at the origin if the
+  origin offers it, while one with backups is not.
 
 .. [1] J.-H. Hwang, U. Çetintemel, S. Zdonik. Fast and highly-available stream processing over wide area networks.
    ICDE 2008. Section V-A.
@@ -166,8 +167,11 @@ class ActivePlacement:
                 refusals = [f"{at}: {answers[at].refusals[name]}" for at in peers if name in answers[at].refusals]
                 why = "; ".join(refusals[:3]) or f"no answer from {', '.join(candidates[name])}"
                 return Refusal(f"operator {name}: no candidate would execute it: {why}")
+        backed_up = {name for name, each in degrees_of(plan).items() if each.passive > 1}
         fixed = {
-            name: self._peer_of_one(found) for name, found in able.items() if not is_replicable(plan.operators[name])
+            name: self._peer_of_one(found, avoided=name in backed_up)
+            for name, found in able.items()
+            if not is_replicable(plan.operators[name])
         }
         delays = delays_between(peers, answers, self._peer.address)
         distance = plan.qos.replica_distance
@@ -181,7 +185,8 @@ class ActivePlacement:
         for name, servers in deployed.replicas.items():
             where.update((replica_id(name, number), peers[server]) for number, server in enumerate(servers))
         where = {name: where[name] for name in expanded.operators}
-        backups = BackupPeers(plan, where, answers, self._preferred, {*fixed.values(), self._peer.address})
+        single = {at for name, at in fixed.items() if name not in backed_up}
+        backups = BackupPeers(plan, where, answers, self._preferred, {*single, self._peer.address})
         refusal = backups.place(self._peer, request.name, request.refused_by)
         if refusal:
             return Refusal(refusal)
@@ -219,10 +224,16 @@ class ActivePlacement:
         )
         return Decision(Roles(where, backups.found), graph.reached(expanded))
 
-    def _peer_of_one(self, able: Sequence[str]) -> str:
-        """The peer of an operator without replicas: the origin if it is able, otherwise the nearest one to it."""
+    def _peer_of_one(self, able: Sequence[str], *, avoided: bool) -> str:
+        """The peer of an operator without active replicas: the origin if it is able, otherwise the nearest one to it.
+
+        One with backups avoids the origin, whose death ends the application anyway.
+        """
         own = self._peer.address
-        return own if own in able else self._latency.nearest(able, 1)[0]
+        others = [at for at in able if at != own]
+        if own in able and not (avoided and others):
+            return own
+        return self._latency.nearest(others, 1)[0]
 
 
 def _compute_deployment(
