@@ -23,6 +23,8 @@ LETTERS_IN_A_ROW: Final = 48  # largest number of letters of all group names in 
 
 
 class _Style(NamedTuple):
+    """Colour and marker of a line, and hatch of a bar."""
+
     colour: str
     marker: str
     hatch: str
@@ -135,6 +137,7 @@ def _error_bars(rows: Sequence[Row], factor: float) -> list[list[float]] | None:
 
 
 def _lines(axes: Any, panel: Panel, rows: Sequence[Row], paper: Sequence[Point], styles: Mapping[str, _Style]) -> None:
+    """Draw a panel of lines, curves or points, and the paper's numbers as stars."""
     factor = panel.factor
     for name in _algorithm_names(rows, paper):
         style = styles[name]
@@ -178,6 +181,7 @@ def _lines(axes: Any, panel: Panel, rows: Sequence[Row], paper: Sequence[Point],
 
 
 def _bars(axes: Any, panel: Panel, rows: Sequence[Row], paper: Sequence[Point], styles: Mapping[str, _Style]) -> None:
+    """Draw a panel of bars in groups, and the paper's numbers as stars."""
     algorithms = _algorithm_names(rows, paper)
     places: list[Coordinate] = list(dict.fromkeys([row.x for row in rows] + [point.x for point in paper]))
     width = 0.8 / max(len(algorithms), 1)

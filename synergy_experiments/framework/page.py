@@ -97,6 +97,7 @@ def _shown_scale(result: Result) -> str:
 
 
 def _section(claim: Claim, choices: Choices, found: tuple[Result, Mapping[str, Any]] | None) -> Iterator[str]:
+    """Yield the section of one claim."""
     yield f'<h2 id="{claim.id}">{claim.id}: {escape(claim.title)}</h2>'
     yield f"<p><strong>Claimed</strong> ({escape(claim.source)}): {escape(claim.says)}.</p>"
     yield "<table><tr><th>What the text leaves open<th>What we chose"
@@ -113,6 +114,7 @@ def _section(claim: Claim, choices: Choices, found: tuple[Result, Mapping[str, A
 
 
 def _findings(result: Result, stored: Mapping[str, Any]) -> Iterator[str]:
+    """Yield the checks of a stored result, its figure, and how it was measured."""
     yield "<table><tr><th><th>What we found<th>paper<th>ours<th>verdict"
     for check in result.checks:
         ours = _shown_number(check.ours)

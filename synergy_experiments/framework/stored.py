@@ -51,6 +51,8 @@ class Origin:
 
 
 def _commit() -> str:
+    """Commit of the code, with ``+`` if files differ from it; outside a repository, the version of the package."""
+
     def git(*arguments: str) -> str:
         command = ["git", "-C", str(FOLDER.parent), *arguments]
         return subprocess.run(command, capture_output=True, text=True, check=True).stdout.strip()

@@ -58,6 +58,7 @@ def field_form(name: str, parameter: Parameter) -> dict[str, Any]:
 
 
 def _kind_form(each: Declaration) -> dict[str, Any]:
+    """Form of a kind of operator: its fields, and those of each connector of a source."""
     least, most = each.inputs
     form: dict[str, Any] = {
         "kind": each.kind,

@@ -92,6 +92,8 @@ def merge_texts(base: str, ours: str, theirs: str) -> str:
 
 
 class _Entry(NamedTuple):
+    """One gesture and its changes, in the order in which they were made."""
+
     gesture: str
     changes: tuple[Change, ...]
 

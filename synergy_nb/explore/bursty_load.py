@@ -93,6 +93,7 @@ def bursts(load: float = 0.5, factor: float = 1.8, period: float = 8.0, tau: flo
 
 @lru_cache(maxsize=64)
 def _bursts(load: float, factor: float, period: float, tau: float, seed: int) -> Bursts:
+    """Compute what :func:`bursts` returns, for arguments that were checked."""
     rest = (1.0 - BURST_SHARE * factor) / (1.0 - BURST_SHARE)
     pattern = Pattern.of([(BURST_SHARE * period, factor), ((1.0 - BURST_SHARE) * period, rest)], load)
     pattern = Pattern(pattern.seconds, tuple(round(each, 12) for each in pattern.loads))

@@ -93,6 +93,7 @@ def filter_steps(replicas: int = 2, interval: int = 3, fate: str = "all live", *
 
 @lru_cache(maxsize=64)
 def _filter_steps(replicas: int, interval: int, fate: str, seed: int) -> tuple[Step, ...]:
+    """Draw the arrival times of all items, and pass the items through the filter in this order."""
     rng = random.Random(f"{seed}/{replicas}/{interval}")
     arrivals: list[tuple[float, str, int | None, int | None]] = []
     for stream in STREAMS[:replicas]:
@@ -170,6 +171,7 @@ def _sentence(last: Step | None) -> str:
 
 
 def _item_shape(step: Step, x: float, y: float, wide: float, *, reached: bool) -> str:
+    """Draw an item: a square for a tuple, a diamond for a punctuation; ``reached`` if its step is done."""
     kind = "soft" if not reached else "good" if step.passes else "bad"
     filled = "filled" if reached and step.passes else "box"
     if step.tuple is None:

@@ -117,6 +117,7 @@ def check(exercise: str | Exercise, answer: Answer | EllipsisType | None = None)
 
 
 def _is_right(answer: object, right: Answer, tolerance: float) -> bool:
+    """Whether an answer is right: texts are compared without case, numbers up to the tolerance."""
     if isinstance(right, str):
         return isinstance(answer, str) and answer.strip().lower() == right.lower()
     if isinstance(answer, bool):

@@ -207,6 +207,7 @@ class Explorer(StillView):
         return {name: control.checked(values.get(name)) for name, control in self._controls.items()}
 
     def _changed(self, _change: object) -> None:
+        """Draw the picture of new values; values that are not valid are replaced by the last valid ones."""
         checked: dict[str, Value] | None = None
         with contextlib.suppress(ValueError, TypeError):
             checked = self._checked(self.values)

@@ -198,6 +198,7 @@ def draw_placement(
 
 
 def _draw_two_rates(found: FeasibleSet, nodes: int, chips: str) -> str:
+    """Draw the feasible set for two streams: the lines of the nodes, the ideal line and the sphere of radius r."""
     most = 1.3 * found.ideal_intercepts
     plane = Plane(Axis("rate of I1, tuples/s", 0.0, float(most[0]), text="{:.3g}".format),
                   Axis("rate of I2, tuples/s", 0.0, float(most[1]), text="{:.3g}".format), right=96.0)  # fmt: skip
@@ -254,6 +255,7 @@ _SIZE: Final = (640.0, 360.0)
 
 
 def _draw_three_rates(found: FeasibleSet, chips: str) -> str:
+    """Draw the surface of the feasible set for three streams, in the colours of the nodes that are full there."""
     origin, scale = (_SIZE[0] / 2, 222.0), 168.0
     share = found.corners / found.ideal_intercepts if len(found.corners) else found.corners
 

@@ -105,6 +105,7 @@ def placements(
 
 @lru_cache(maxsize=64)
 def _placements(failed: int, degree: int, components: int, room: int, seed: int) -> tuple[PlacementResult, ...]:
+    """Compute what :func:`placements` returns, for arguments that were checked."""
     names = [f"peer-{number}" for number in range(1, PEERS + 1)]
     points = np.random.default_rng(seed).random((PEERS, 2))
     apart = DIAGONAL_DELAY / math.sqrt(2.0) * np.linalg.norm(points[:, None] - points[None], axis=2)

@@ -205,6 +205,7 @@ class Rebuilds(GraphChanger):
         self.peer.after(RESEND_INTERVAL, self._resend, application, rebuild)
 
     def _rebuilt(self, sender: str, message: Rebuilt) -> None:
+        """Go on with a rebuild by the answer of the new peer (steps 2 to 4), or give it up."""
         application = message.application
         request, rebuild = self.led.get(application), self._rebuilds.get(application)
         if request is None:
@@ -303,6 +304,7 @@ class Rebuilds(GraphChanger):
                 self._report(rebuild, f"peer {address} died")
 
     def _timed_out(self, application: str, rebuild: _RunningRebuild) -> None:
+        """Give a rebuild up that was not ready in time; if the replica executes already, only remove the copy."""
         if self._rebuilds.get(application) is not rebuild:
             return
         if rebuild.executes:  # the copy is removed anyway, so that producers need not retain tuples for ever
@@ -420,6 +422,7 @@ class Rebuilds(GraphChanger):
         }
 
     def _readers_asked(self, sender: str, message: ReadersQuestion) -> None:
+        """Answer the origin if the stream of the rebuilt replica is complete at all readers here."""
         member = self.changes.members.get(message.application)
         if member is None or member.graph.attempt != message.attempt:
             return

@@ -310,6 +310,7 @@ class _Collected:
                 self._add_ring_moment(event, peer, "dead", "Peer dead", f"{peer} does not answer and counts as dead")
 
     def _add_ring_moment(self, event: events.Event, peer: str, change: str, title: str, text: str) -> None:
+        """Add a moment of the ring; before the first moment, only the peers that are dead or absent are noted."""
         if change == "joined" and self.began is not None and peer not in self.absent:
             self.absent_before["left"] += (peer,)  # no event says that it was not there before
         for gone, now in ((self.dead, change == "dead"), (self.absent, change == "left")):
@@ -406,6 +407,7 @@ def _kind(message: Message | None, recorded: Sequence[events.Event]) -> str:
 
 
 def _kind_of(event: events.Event) -> str:
+    """Kind of the moment of an event, for the legend."""
     module = type(event).__module__.rpartition(".")[2]
     name = type(event).__name__
     if isinstance(event, events.GraphEvaluated | events.GraphSelected | events.ProbingEnded):
@@ -436,6 +438,7 @@ _UNITS: Final = {"processing capacity": "cores", "bandwidth": "bytes/s", "delay"
 
 
 def _numbers(message: Message | None) -> list[tuple[str, str]]:
+    """Labels and values of the quantities that a message states."""
     match message:
         case composition.Dropped(condition=condition, required=required, available=available):
             unit = _UNITS.get(condition)
@@ -452,6 +455,7 @@ def _numbers(message: Message | None) -> list[tuple[str, str]]:
 
 
 def _numbers_of(event: events.Event) -> list[tuple[str, str]]:
+    """Labels and values of the quantities that an event states."""
     match event:
         case events.ProbeAccepted():
             found = [("cores left", f"{event.capacity:.3g}"), ("delay so far", seconds(event.so_far_s))]

@@ -75,6 +75,7 @@ class ReplicaWorld(StreamWorld):
         self._later(_WAIT_S, self._finish_rebuild, application, source, peer, _TRIES)
 
     def _finish_rebuild(self, application: str, source: str, peer: str, tries: int) -> None:
+        """Make the copy a replica with a new name, as soon as it has the state; give up after many checks."""
         known = dict(self.deployments[application].assignments)
         found = known.get(source)
         if found is None or peer not in found.backups or self.dead(peer):

@@ -371,6 +371,7 @@ class PlanEditor(StillView):
         self._applied(content, done.problems, **({"ids": done.ids} if done.ids else {}))
 
     def _text(self, content: Mapping[str, Any]) -> None:
+        """Merge a text that was typed in a page with the changes since its version."""
         text, history = content.get("yaml"), self._document.history
         if not isinstance(text, str):
             self._applied(content, [Problem("", "yaml", type(text).__name__, "the text of a plan")])

@@ -158,6 +158,7 @@ def _arrangement(
     dead: set[str],
     arrangement: str,
 ) -> list[str]:
+    """Draw the peers on the ring or the map, with the names and operators that are of interest at the moment."""
     parts = []
     if arrangement == "ring":
         parts.append(element("circle", "circle", cx=SIZE / 2, cy=SIZE / 2, r=SIZE / 2 - MARGIN))

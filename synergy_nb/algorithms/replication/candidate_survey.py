@@ -200,6 +200,7 @@ class CandidateSurvey(Protocol):
         seconds: float,
         done: Callable[[dict[str, CandidateAnswer]], None],
     ) -> None:
+        """Send a question to peers; after ``seconds`` those that have not answered are left out."""
         question = self._questions[message.number] = _Question(message, set(peers), done)
         question.sent = self.peer.now
         self._send(question, seconds)
@@ -220,6 +221,7 @@ class CandidateSurvey(Protocol):
         question.done(question.answers)
 
     def _answered(self, sender: str, message: CandidateAnswer) -> None:
+        """Note an answer; when all have answered, the question is complete."""
         question = self._questions.get(message.number)
         if question is None or sender not in question.waiting:
             return
@@ -233,6 +235,7 @@ class CandidateSurvey(Protocol):
     # -- at candidates -------------------------------------------------------------------------------------------------
 
     def _asked(self, sender: str, message: CandidateQuestion) -> None:
+        """Answer a question, after the delays from unknown peers were measured."""
         if not message.plan:
             self.peer.send(sender, CandidateAnswer(message.number, self._ledger.cores, 0.0, {}, {}, {}))
             return
@@ -258,6 +261,7 @@ class CandidateSurvey(Protocol):
             answer({})
 
     def _candidate(self, message: CandidateQuestion, plan: Plan, others: Sequence[str]) -> CandidateAnswer:
+        """Answer of this peer: the operators that it would execute, those that it refuses, and its incoming links."""
         request = message.request
         hops: dict[str, Hop] = {}
         refusals: dict[str, str] = {}

@@ -136,6 +136,7 @@ def deploy_randomly(
 def _phases(
     query: Query, servers: Servers, limits: ReplicaLimits, first: Mapping[str, int], rng: np.random.Generator | None
 ) -> Deployed:
+    """Place one replica of each operator in each phase: at the cheapest server or, with ``rng``, at a random one."""
     replicas: dict[str, list[int]] = {operator: [] for operator in query.order}
     costs: dict[str, list[float]] = {operator: [] for operator in query.order}
     for phase in range(limits.k_max):

@@ -72,6 +72,7 @@ def _best_set(query: Query, servers: Servers, limits: ReplicaLimits, placement: 
     count = len(present)
 
     def extend(chosen: list[int], spent: float, start: int) -> None:
+        """Add servers from number ``start`` on to the chosen ones; note the cheapest complete set."""
         nonlocal best, least
         if len(chosen) == count:
             best, least = chosen, spent

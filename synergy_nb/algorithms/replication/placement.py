@@ -157,6 +157,7 @@ class ActivePlacement:
     def _place(
         self, request: Request, candidates: Mapping[str, Sequence[str]], answers: Mapping[str, CandidateAnswer]
     ) -> Decision | Refusal:
+        """Compute the deployment from the answers, check it against the conditions of the plan, and record it."""
         plan, peers = request.plan, sorted(answers)
         able = {
             name: [each for each in found if each in answers and name in answers[each].hops]

@@ -281,6 +281,7 @@ class ReplicaRebuilding:
         self._peer.after(max(at - self._peer.now, 0.0), self._search_if_due, application, at)
 
     def _search_if_due(self, application: str, at: float) -> None:
+        """Begin a try for a lost replica whose time has come, if the application runs and no other try is under way."""
         if self._due.get(application) != at:
             return
         del self._due[application]
@@ -308,6 +309,7 @@ class ReplicaRebuilding:
         name = component_name(plan, replica)
 
         def found(entries: DirectoryEntries | None) -> None:
+            """Ask the candidates that the directory has named."""
             if not self._still_needed(request, attempt, replica):
                 return
             roles = request.graph.roles
@@ -324,6 +326,7 @@ class ReplicaRebuilding:
             self._survey.ask(request.name, request.plan, asked, lambda answers: surveyed(offering, answers))
 
         def surveyed(offering: list[str], answers: dict[str, CandidateAnswer]) -> None:
+            """Try the best peers among those that answered."""
             if not self._still_needed(request, attempt, replica):
                 return
             able: dict[str, str] = {}

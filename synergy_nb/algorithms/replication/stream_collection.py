@@ -231,6 +231,7 @@ class StreamCollection(Protocol):
         return known
 
     def _weights_reported(self, sender: str, message: WeightsReported) -> None:
+        """Note the measurements of a peer; once in a period, schedule the record of the utilities."""
         request = self._changes.led.get(message.application)
         if request is None or not request.running or request.graph.attempt != message.attempt:
             return
@@ -303,6 +304,7 @@ class StreamCollection(Protocol):
             self._discard(request, streams, found, bound)
 
     def _discard(self, request: Request, streams: StreamGraph, found: list[Discarded], bound: float) -> None:
+        """Publish the graph without the discarded streams and without the replicas that have no stream left."""
         graph, running = request.graph, streams.functioning
         plan, roles = Plan.from_bytes(graph.plan), graph.roles
         gone = [stream for each in found for stream in each.streams]
@@ -329,6 +331,7 @@ class StreamCollection(Protocol):
         self.peer.instruct(request.report())
 
     def _revival_requested(self, sender: str, message: RevivalRequested) -> None:
+        """Revive a stream for a late input, have an ended replica rebuilt, or record why neither is possible."""
         request = self._changes.led.get(message.application)
         if request is None or request.state is not State.RUNNING:
             return  # the reader asks again
