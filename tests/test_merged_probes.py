@@ -8,10 +8,11 @@ from typing import Any
 import pytest
 
 from synergy_nb.algorithms.composition import CompositionConfig
-from synergy_nb.algorithms.composition.probed_paths import Extended
+from synergy_nb.algorithms.composition.probed_paths import Extended, summed
 from synergy_nb.assembly import PeerConfig
 from synergy_nb.control.graph import Hop
 from synergy_nb.events import GraphSelected, ProbingEnded
+from synergy_nb.models.projection import Impact, ProjectionConfig
 from synergy_nb.plan import Plan, source
 from tests.simulated import Ring
 
@@ -83,3 +84,18 @@ def test_a_path_is_extended_if_it_is_faster_or_adds_less_to_phi() -> None:
     by_delay = Extended("delay")
     assert by_delay.worthwhile(query, path(0.02, 1.0))
     assert not by_delay.worthwhile(query, path(0.03, 2.0))
+
+
+def test_delays_that_a_path_adds_to_an_application_are_summed() -> None:
+    here = Impact("a", 0.10, 0.12, 0.13, True, 0, 0.12)
+    earlier = Hop("o0", "b", 1.0, 1e6, 0.0, 0.0, 0.0, (("a", 0.02), ("other", 9.0)))
+    added, (found,) = summed((earlier,), [here], ProjectionConfig())
+    assert [name for name, _ in added] == ["a"]
+    assert added[0][1] == pytest.approx(0.02)
+    assert found.after == pytest.approx(0.14)
+    assert not found.acceptable
+    _, (alone,) = summed((), [here], ProjectionConfig())
+    assert alone.acceptable
+    late = here._replace(before=0.20, after=0.205)
+    assert summed((), [late], ProjectionConfig(worsening=0.05))[1][0].acceptable
+    assert not summed((earlier,), [late], ProjectionConfig(worsening=0.05))[1][0].acceptable

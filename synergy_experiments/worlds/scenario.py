@@ -45,7 +45,7 @@ class Scenario:
         Whether all peers have one core, instead of capacities from discrete classes.
     policy
         Name of the policy, an element of :data:`~synergy_nb.algorithms.composition.POLICIES`.
-    ratio, at_least, budget, choice, merged, tolerance
+    ratio, at_least, budget, choice, merged, summed, tolerance
         Parameters of :class:`~synergy_nb.algorithms.composition.CompositionConfig`, for the policies that probe.
     objective
         Parameter of the same class; empty for the policy's own.
@@ -72,6 +72,7 @@ class Scenario:
     budget: int = 8
     choice: str = "random"
     merged: bool = False
+    summed: bool = False
     objective: str = ""
     tolerance: float = 0.0
     deployment: str = "off"
@@ -93,6 +94,7 @@ class Scenario:
             budget=self.budget,
             choice=self.choice if config.enforce else config.choice,
             merged=self.merged,
+            summed=self.summed,
             objective=self.objective or config.objective,
             tolerance=self.tolerance,
         )

@@ -100,6 +100,9 @@ class Hop(msgspec.Struct, frozen=True, gc=False, array_like=True):
         Time from the upstream peer to this one, in seconds.
     variance
         Variance of processing and transmission together, in seconds squared; 0 where overheads are not measured.
+    impacts
+        Applications at the peer, and the seconds by which the component would delay each; empty unless a request adds
+        them up over its path.
     """
 
     operator: str
@@ -109,6 +112,7 @@ class Hop(msgspec.Struct, frozen=True, gc=False, array_like=True):
     processing: float
     transmission: float
     variance: float = 0.0
+    impacts: tuple[tuple[str, float], ...] = ()
 
 
 class Producer(NamedTuple):

@@ -40,7 +40,7 @@ import numpy.typing as npt
 from synergy_nb.models.projectors import PROJECTORS, Amount, SojournTimes, Traffic, sojourn_times
 from synergy_nb.models.signatures import Pattern, Profiled, Segment, aggregate
 
-__all__ = ["Application", "Impact", "Local", "Profiled", "ProjectionConfig", "impacts", "refused"]
+__all__ = ["Application", "Impact", "Local", "Profiled", "ProjectionConfig", "further", "impacts", "refused"]
 
 LOADS: Final = ("signature", "maximum", "mean", "minimum")
 SEGMENTS: Final = ("every", "mean", "minimum", "maximum")
@@ -330,6 +330,18 @@ def impacts(
             each._replace(segment=segment, worst=there.after) for each, there in zip(found, worst, strict=True)
         ]
     return projected
+
+
+def further(impact: Impact, seconds: float, worsening: float) -> Impact:
+    """Return the impact on an application that other peers of the same path delay by some seconds, too.
+
+    >>> further(Impact("a", 0.1, 0.12, 0.13, True, 0, 0.12), 0.02, 0.05).acceptable
+    False
+    """
+    after = impact.after + seconds
+    limit = (impact.limit or 0.0) * WITHIN
+    late = impact.before > limit and after <= impact.before * (1.0 + worsening) * WITHIN
+    return impact._replace(after=after, acceptable=impact.limit is None or after <= limit or late)
 
 
 def refused(projected: Iterable[Impact]) -> Impact | None:

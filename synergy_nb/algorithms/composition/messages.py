@@ -56,6 +56,9 @@ class CompositionConfig(msgspec.Struct, frozen=True):
     merged
         Whether paths that meet at a component are merged (:mod:`synergy_nb.algorithms.composition.probed_paths`). Then
         ``budget`` limits the candidates that each peer chooses, not the paths of the request.
+    summed
+        Whether the delays that a path would add to a running application at several of its peers are added up before
+        they are compared with its limit. In the dissertation each peer compares its own.
     objective
         Quantity that is minimal for the chosen graph among those that qualify: φ (``balance``), as in the dissertation,
         or the end-to-end ``delay``; or ``chance``: any of them, drawn by request, only for a baseline in experiments.
@@ -102,6 +105,7 @@ class CompositionConfig(msgspec.Struct, frozen=True):
     budget: int = 8
     choice: str = "balanced"
     merged: bool = False
+    summed: bool = False
     objective: str = "balance"
     tolerance: float = 0.02
     discovery: float = 3.0
@@ -175,6 +179,8 @@ class ProbedRequest(msgspec.Struct, frozen=True, gc=False, array_like=True):
         Candidate to its free cores, for candidates whose load the directory knows.
     merged
         Objective by which paths that meet at a component are merged; empty where they are not.
+    summed
+        Whether impacts are added up over a path.
     """
 
     request: str
@@ -190,6 +196,7 @@ class ProbedRequest(msgspec.Struct, frozen=True, gc=False, array_like=True):
     near: tuple[str, ...] = ()
     free: dict[str, float] = {}
     merged: str = ""
+    summed: bool = False
 
 
 class Probe(Message, frozen=True):

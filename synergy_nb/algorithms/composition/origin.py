@@ -161,6 +161,7 @@ class Composition(Protocol):
             tuple(self.probing.known()) if wide else (),
             free,
             config.objective if config.merged and not pending.submitted.spread else "",
+            config.summed,
         )
         if pending.deploy:
             self.peer.record(

@@ -19,9 +19,10 @@ from typing import Final
 
 from synergy_nb.algorithms.composition.messages import Probe
 from synergy_nb.control.graph import Hop
+from synergy_nb.models.projection import Impact, ProjectionConfig, further
 from synergy_nb.plan import Plan
 
-__all__ = ["Extended", "check_route", "routes_meet"]
+__all__ = ["Extended", "check_route", "routes_meet", "summed"]
 
 EQUAL: Final = 1e-9  # share by which a smaller value has to be smaller
 
@@ -80,6 +81,28 @@ def _added(plan: Plan, path: Sequence[Hop]) -> float:
         if one.peer != two.peer and math.isfinite(two.bandwidth) and two.bandwidth > 0.0:
             phi += plan.bandwidth(one.operator) / two.bandwidth
     return phi
+
+
+def summed(
+    path: Sequence[Hop], impacts: Sequence[Impact], config: ProjectionConfig | None
+) -> tuple[tuple[tuple[str, float], ...], list[Impact]]:
+    """Return what a peer adds to the delay of each application, and its impacts with those of earlier peers of a path.
+
+    Parameters
+    ----------
+    path
+        Hops before this peer.
+    impacts
+        Impacts on the applications at this peer.
+    config
+        Parameters of the projection.
+    """
+    before: dict[str, float] = {}
+    for name, seconds in (each for hop in path for each in hop.impacts):
+        before[name] = before.get(name, 0.0) + seconds
+    added = tuple((each.application, each.after - each.before) for each in impacts if each.after > each.before)
+    worsening = 0.0 if config is None else config.worsening
+    return added, [further(each, before.get(each.application, 0.0), worsening) for each in impacts]
 
 
 def check_route(plan: Plan, probe: Probe) -> None:

@@ -25,7 +25,7 @@ from synergy_nb.algorithms.composition.messages import (
     Returned,
     decode_request,
 )
-from synergy_nb.algorithms.composition.probed_paths import Extended, check_route, routes_meet
+from synergy_nb.algorithms.composition.probed_paths import Extended, check_route, routes_meet, summed
 from synergy_nb.control.graph import Hop, late_share
 from synergy_nb.control.ledger import ROUNDING, Ledger
 from synergy_nb.control.peer import Peer, Protocol, Timer
@@ -213,7 +213,8 @@ class Probing(Protocol):
             overhead = self.overheads.component(plan, operator)
             processing += overhead.mean
             variance += overhead.variance
-        hop = Hop(operator, address, capacity, bandwidth, processing, transmission, variance)
+        added, impacts = summed(probe.path, impacts, self.config.projection) if request.summed else ((), impacts)
+        hop = Hop(operator, address, capacity, bandwidth, processing, transmission, variance, added)
         via = tuple({hop.peer for hop in probe.path})
 
         def dropped(
