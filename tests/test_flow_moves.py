@@ -130,6 +130,13 @@ def test_tuples_go_to_the_old_peer_until_their_sender_switches() -> None:
     assert delays[sink & ~by_old].max() == pytest.approx(0.063)
     assert flow.executed("a", "c").tuples == 84
     assert not flow.moving("a", "c")
+    births, arrivals = (each[~at_c][sink] for each in (seen.born, seen.arrived))
+    waits = []
+    for first, gap in ((3.0, 10.0), (7.0, 25.0)):  # in the order of each upstream a tuple waits for those before it
+        own = np.isclose(np.mod(births * 1e3 - first + 1e-6, gap), 0.0, atol=1e-3)
+        came = arrivals[own][np.argsort(births[own])]
+        waits.append(float((np.maximum.accumulate(came) - came).max()))
+    assert max(waits) == pytest.approx(0.132)
 
 
 def test_retained_tuples_move_with_their_component() -> None:
