@@ -11,6 +11,8 @@ from synergy_nb.events import ApplicationFinished, ClusterClosed, PeerStarted
 from synergy_nb.events.journal import Journal
 from synergy_nb.explore.explorer import Drawn, Explorer, Range
 from synergy_nb.recording.moments import Moment, Replay
+from synergy_nb.simulator.simulation import Simulation
+from synergy_nb.widgets.knob_panel import KnobPanel
 from synergy_nb.widgets.last_picture import EVERY, LastPicture
 from synergy_nb.widgets.plan_editor import PlanEditor
 from synergy_nb.widgets.protocol_stage import ProtocolStage
@@ -119,3 +121,13 @@ def test_the_stage_and_the_editor_keep_their_pictures_too() -> None:
     assert notebook.replaced[-1] != notebook.outputs[-1]["text/html"]
     assert len(notebook.replaced) == 2
     stage.close()
+
+
+def test_the_knobs_leave_a_note() -> None:
+    book = Notebook()
+    panel = KnobPanel(Simulation(peers=2))
+    panel._last_picture = book.last(panel._still)
+    panel._ipython_display_()
+    assert "application/vnd.jupyter.widget-view+json" in book.outputs[0]
+    assert "The knobs need a kernel" in book.outputs[1]["text/html"]
+    panel.close()

@@ -12,10 +12,10 @@ from html import escape
 from importlib import resources
 from typing import Any, Final, Protocol
 
-import anywidget
 import traitlets
 
 from synergy_nb.errors import SynergyError
+from synergy_nb.widgets.last_picture import StillView
 from synergy_nb.widgets.qos_view import BundleMissing, bundle
 
 __all__ = ["ACTS", "KnobPanel", "Knobbed"]
@@ -51,7 +51,7 @@ ACTS: Final[Mapping[str, tuple[str, ...]]] = {
 }
 
 
-class KnobPanel(anywidget.AnyWidget):
+class KnobPanel(StillView):
     """A panel of knobs.
 
     Parameters
