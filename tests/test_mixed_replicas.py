@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import random
+from collections.abc import Callable
 from typing import Any
 
 import polars as pl
 import pytest
 
 from synergy_nb.assembly import PeerConfig
+from synergy_nb.dataflow.streams.input_reports import InputReports
 from synergy_nb.dataflow.streams.sorted_input import in_order_of_time
 from synergy_nb.dataflow.tuples import Batch
 from synergy_nb.events import ReplicasDeployed, TakenOver
@@ -241,19 +243,31 @@ def join(left: Stream, right: Stream) -> Stream:
     return up.join(right, on="source", within="30 ms", id="p", availability="degree 2")
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize("make", [one_input, union, join])
-@pytest.mark.parametrize("seed", [0, 2])
-def test_a_backup_repeats_its_primary_although_a_stream_that_it_had_read_died_with_it(make: object, seed: int) -> None:
-    rng = random.Random(seed)
-    passive = make(packets("s", 1), packets("t", 2))  # type: ignore[operator]
-    plan = passive.filter("TRUE", id="y", availability="active 2").sink("out", id="out")
-    inputs = {name: table(rng) for name in "st"}
+def running(seed: int, plan: Plan, inputs: dict[str, pl.DataFrame]) -> ReplicaWorld:
+    """A world with the plan, in which one peer has the primary and one of the replicas that it reads."""
     world = ReplicaWorld(seed, PEERS, Faults(delay=(0.0, 0.05)), 0.3)
     world.pace = 0.04
     where = {"s": SOURCES, "t": SOURCES, "x": "b", "x~1": "c", "p": "b", "y": "d", "y~1": "e", "out": SOURCES}
     expanded = replicated(plan, {name: each.active for name, each in degrees_of(plan).items()})
     world.deploy("app", expanded, where, inputs, backups={"p": ("f",)})
+    return world
+
+
+def between(make: Callable[[Stream, Stream], Stream]) -> Plan:
+    """A plan with a passive operator between two with active replicas."""
+    passive = make(packets("s", 1), packets("t", 2))
+    return passive.filter("TRUE", id="y", availability="active 2").sink("out", id="out")
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("make", [one_input, union, join])
+@pytest.mark.parametrize("seed", [0, 2])
+def test_a_backup_repeats_its_primary_although_a_stream_that_it_had_read_died_with_it(
+    make: Callable[[Stream, Stream], Stream], seed: int
+) -> None:
+    rng = random.Random(seed)
+    plan, inputs = between(make), {name: table(rng) for name in "st"}
+    world = running(seed, plan, inputs)
     world.run(rng.uniform(0.2, 1.2))
     world.crash("b")
     world.run(40.0)
@@ -261,3 +275,20 @@ def test_a_backup_repeats_its_primary_although_a_stream_that_it_had_read_died_wi
     assert results.ended, world.failures()
     assert sorted(results.rows.rows(), key=repr) == ideal(plan, inputs)
     assert not world.failures()
+
+
+def test_a_reader_needs_other_streams_until_its_copies_have_a_snapshot_without_them() -> None:
+    world = running(1, between(one_input), {name: table(random.Random(1)) for name in "st"})
+    world.run(0.3)
+    passive, active = (world._nodes[peer].hosting.components["app", name] for peer, name in (("b", "p"), ("d", "y")))
+    reports = InputReports({("app", "p"): passive, ("app", "y"): active})
+    for each in passive, active:
+        reports.note(each, -1.0)
+
+    def complete(now: float) -> dict[str, set[bool]]:
+        (measured,) = reports.tick(now)
+        return {of.operator: {each.complete for each in of.inputs.values()} for of in measured.components}
+
+    assert complete(1.0) == {"p": {False}, "y": {True}}
+    world.run(1.5)
+    assert complete(3.0) == {"p": {True}, "y": {True}}

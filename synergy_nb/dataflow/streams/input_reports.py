@@ -9,6 +9,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 from typing import Final
+from weakref import WeakKeyDictionary
 
 import msgspec
 
@@ -37,7 +38,8 @@ class InputReport(msgspec.Struct, frozen=True, gc=False, array_like=True):
     promise
         Event time of the last promise, µs.
     complete
-        Whether the stream has every tuple that has not passed the filter yet, so that the others are not needed.
+        Whether the stream has every tuple that has not passed the filter yet, so that neither the component nor a copy
+        that takes over needs the others.
     """
 
     producer: str
@@ -85,6 +87,8 @@ class InputReports:
     def __init__(self, components: Mapping[tuple[str, str], Component]) -> None:
         self._components = components
         self.due = math.inf
+        # component to its complete inputs, each with the number of its last snapshot when that was seen first
+        self._complete: WeakKeyDictionary[Component, dict[int, int]] = WeakKeyDictionary()
 
     def note(self, component: Component, now: float) -> None:
         """Have reports begin if a component needs them."""
@@ -97,14 +101,28 @@ class InputReports:
             return []
         found = [each for each in self._components.values() if isinstance(each.logic, MergedLogic)]
         self.due = now + INTERVAL_S if found else math.inf
-        reports = tuple(_measured(each) for each in found if each.role is Role.ACTIVE and not each.failed)
+        reports = tuple(
+            _measured(each, self._complete_for_all(each))
+            for each in found
+            if each.role is Role.ACTIVE and not each.failed
+        )
         return [InputsMeasured(reports)] if reports else []
 
+    def _complete_for_all(self, component: Component) -> frozenset[int]:
+        """Complete inputs of a component, if it has copies those that a snapshot on all of them has as complete."""
+        logic, holders = component.logic, component.copy_holders
+        complete = logic.complete if isinstance(logic, MergedLogic) else frozenset()
+        if not holders.waited:
+            return complete
+        seen, covered = self._complete.setdefault(component, {}), holders.number
+        for number in complete:
+            seen.setdefault(number, component.number)
+        return frozenset(number for number in complete if covered is not None and covered > seen[number])
 
-def _measured(component: Component) -> StreamsMeasured:
+
+def _measured(component: Component, complete: frozenset[int]) -> StreamsMeasured:
     logic = component.logic
     weights = logic.weights if isinstance(logic, MergedLogic) else {}
-    complete = logic.complete if isinstance(logic, MergedLogic) else frozenset()
     inputs: dict[int, InputReport] = {}
     for number, port in component.ports.items():
         feed = component.feeds[number]
