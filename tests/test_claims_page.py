@@ -110,7 +110,7 @@ class _Text(HTMLParser):
         self.images += tag == "img"
 
 
-def test_the_page_tells_claim_choice_finding_and_doubt(tmp_path: Path) -> None:
+def test_the_page_has_claim_choices_findings_and_doubt(tmp_path: Path) -> None:
     stored.save(raced(scale="paper"), tmp_path, stored.Origin("abc123", "two cores"))
     other = replace(RACE, id="X2", title="another race")
     missing = page.write_page([(RACE, TOLD), (other, TOLD)], tmp_path, tmp_path / "page.html")

@@ -33,7 +33,9 @@ def test_each_knob_is_a_method_of_a_simulation() -> None:
     assert all(callable(getattr(Simulation, name)) for name in ACTS)
 
 
-def test_knobs_are_turned_from_a_page(simulation: Simulation, sent: tuple[KnobPanel, list[Any]]) -> None:
+def test_a_message_of_a_page_calls_the_method_of_the_knob(
+    simulation: Simulation, sent: tuple[KnobPanel, list[Any]]
+) -> None:
     panel, messages = sent
     application = simulation.applications["plan-1"]
     victim = next(peer for peer in simulation.peers if peer not in {application.origin, *application.graph.values()})
@@ -80,7 +82,7 @@ def test_a_wrong_act_is_a_message(sent: tuple[KnobPanel, list[Any]], act: str, a
 
 @pytest.mark.slow
 @pytest.mark.parametrize("theme", ["light", "dark"])
-def test_a_page_turns_knobs(bare: BarePage, simulation: Simulation, theme: str) -> None:
+def test_the_panel_in_a_browser_turns_knobs(bare: BarePage, simulation: Simulation, theme: str) -> None:
     bare.page.emulate_media(color_scheme="light" if theme == "light" else "dark")
     name = str(bare.show(KnobPanel(simulation)).get_attribute("id"))
     bare.page.locator(f"#{name} .now").filter(has_text="s").wait_for()

@@ -80,7 +80,7 @@ def test_knobs_change_what_runs(cluster: Cluster, application: Application) -> N
     ],
 )
 @pytest.mark.slow
-def test_wrong_knobs_are_refused_by_name(
+def test_a_wrong_argument_of_a_knob_is_refused_by_name(
     cluster: Cluster, application: Application, act: Callable[[Cluster, Application], Any], message: str
 ) -> None:
     with pytest.raises(ClusterError) as refused:
@@ -88,7 +88,7 @@ def test_wrong_knobs_are_refused_by_name(
     assert message in str(refused.value)
 
 
-def test_other_load_is_a_thread_while_there_is_any() -> None:
+def test_a_thread_makes_the_other_load_as_long_as_there_is_any() -> None:
     load = OtherLoad()
     before = threading.active_count()
     load.change(0.01)

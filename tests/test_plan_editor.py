@@ -146,7 +146,7 @@ def test_text_that_is_typed_may_be_no_yaml_and_merges(editor: Editor) -> None:
     assert "expected the text of a plan" in ask(editor, "text", yaml=5)["problem"]
 
 
-def test_templates_copies_and_unknown_messages(editor: Editor) -> None:
+def test_a_page_takes_templates_and_copies_and_unknown_messages_are_ignored(editor: Editor) -> None:
     assert len(templates()) == 7
     assert [each["name"] for each in editor.catalogue["templates"]] == [each.name for each in templates()]
     for each in templates():
@@ -202,7 +202,7 @@ def test_rows_of_a_source_stay_with_the_plan() -> None:
         made.plan = 5  # type: ignore[assignment]
 
 
-def test_files_of_each_kind(editor: Editor, tmp_path: Path) -> None:
+def test_a_plan_is_saved_as_yaml_python_and_svg(editor: Editor, tmp_path: Path) -> None:
     assert editor.save(tmp_path / "plan.yaml").read_text() == TEXT
     assert editor.save(tmp_path / "plan.py").read_text() == editor.plan.to_python()
     assert editor.save(str(tmp_path / "plan.svg")).read_text().startswith("<svg")
@@ -302,13 +302,13 @@ def test_the_same_name_plan_or_cell_keeps_what_was_edited(monkeypatch: pytest.Mo
         ("a/b.json", "ends with .yaml or .yml"),
     ],
 )
-def test_what_cannot_be_edited(what: Any, said: str) -> None:
+def test_edit_refuses_what_is_no_plan_path_or_name(what: Any, said: str) -> None:
     with pytest.raises(EditError) as caught:
         edit(what)
     assert said in str(caught.value)
 
 
-def test_bad_arguments_are_named(tmp_path: Path) -> None:
+def test_a_wrong_argument_of_the_editor_is_named(tmp_path: Path) -> None:
     with pytest.raises(EditError, match="anew: 'yes'; expected True or False"):
         edit("mine", anew="yes")  # type: ignore[arg-type]
     file = tmp_path / "latin.yaml"

@@ -233,7 +233,7 @@ def inputs(page: Page) -> dict[str, list[str]]:
     return {each["id"]: each["inputs"] for each in page.editor.document["operators"]}
 
 
-def test_an_operator_that_is_dropped_on_a_line_goes_between_and_removing_it_heals(filled: Page) -> None:
+def test_an_operator_that_is_dropped_on_a_line_goes_between_and_removing_it_restores_the_line(filled: Page) -> None:
     page = filled
     before = inputs(page)
     line = page.view.locator(".line[data-from=on_b] .reach")
@@ -426,7 +426,7 @@ def test_operators_in_a_row_are_moved_to_another_line_by_mouse_and_by_keyboard(f
     assert page.said()[-1] == "Only operators in a row can be moved to a line."
 
 
-def test_a_busy_kernel_stops_nobody(filled: Page, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_edits_are_drawn_while_the_kernel_is_busy(filled: Page, monkeypatch: pytest.MonkeyPatch) -> None:
     page = filled
     waiting: list[Any] = []
     monkeypatch.setattr(page.editor, "on_page_message", waiting.append)
@@ -589,7 +589,7 @@ def test_what_runs_is_drawn_over_the_plan_and_can_be_read(filled: Page, theme: L
 
 
 @pytest.mark.parametrize("width", [700, 1000])
-def test_nothing_is_cut_off(filled: Page, width: int) -> None:
+def test_no_text_of_the_editor_is_cut_off(filled: Page, width: int) -> None:
     page = filled
     page.bare.page.set_viewport_size({"width": width, "height": 900})
     page.node("traffic").click()

@@ -66,7 +66,7 @@ def test_playing_ends_at_the_last_moment(bare: BarePage, replay: Replay) -> None
     bare.until("name => document.querySelector(`#${name} [aria-label=Play]`)", name)
 
 
-def test_kinds_can_be_left_out(bare: BarePage, replay: Replay) -> None:
+def test_kinds_of_moments_can_be_left_out(bare: BarePage, replay: Replay) -> None:
     stage = ProtocolStage(replay)
     name = shown(bare, stage)
     kinds = {moment.kind for moment in replay.moments}
@@ -135,7 +135,7 @@ def test_peers_that_join_and_leave_change_who_is_responsible(bare: BarePage) -> 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("theme", ["light", "dark"])
-def test_it_is_legible_in_both_themes(bare: BarePage, replay: Replay, theme: str) -> None:
+def test_the_stage_is_legible_in_both_themes(bare: BarePage, replay: Replay, theme: str) -> None:
     bare.page.emulate_media(color_scheme="light" if theme == "light" else "dark")
     bare.page.set_viewport_size({"width": 1040, "height": 980})
     stage = ProtocolStage(replay)

@@ -100,7 +100,7 @@ def test_a_death_and_the_take_over_are_moments(
     assert victim not in after.values()
 
 
-def test_journals_and_messages_tell_the_same_of_graphs(messages: Replay, journaled: Replay) -> None:
+def test_replays_of_journals_and_of_messages_have_the_same_graphs(messages: Replay, journaled: Replay) -> None:
     def shown(replay: Replay) -> list[tuple[dict[str, str], float | None, bool]]:
         return [(graph.peers, graph.phi, graph.chosen >= 0) for graph in replay.graphs]
 
@@ -109,7 +109,7 @@ def test_journals_and_messages_tell_the_same_of_graphs(messages: Replay, journal
     assert {moment.kind for moment in journaled.moments} >= {"probe", "graph", "set-up", "replicas", "move", "death"}
 
 
-def test_replicas_and_moves_are_moments_of_the_same_kind_of_list() -> None:
+def test_placements_of_replicas_and_moves_are_moments() -> None:
     simulation = Simulation(5, network="local", cores=1, seed=3)
     plan = source("packets", rate="100/s", seed=1, id="packets").filter("bytes > 0", id="all").sink()
     application = simulation.submit(plan)
@@ -164,7 +164,7 @@ def test_keys_are_at_the_peer_whose_key_is_nearest(messages: Replay) -> None:
         assert 0.0 <= key.ring < 1.0
 
 
-def test_a_recorded_run_can_be_staged(tmp_path: Path) -> None:
+def test_a_recorded_run_has_a_replay(tmp_path: Path) -> None:
     file = recorded(tmp_path / "run.rec")
     runs = Cluster.replay(file, "runs")
     assert runs.origin == "peer-1"

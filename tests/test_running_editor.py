@@ -59,7 +59,7 @@ def drawn(journal: Any, plan: Any) -> dict[str, Any]:
     return overlay(readings, plan)
 
 
-def test_peers_rates_and_queues_of_what_runs() -> None:
+def test_the_overlay_has_peers_rates_and_queues_of_the_application() -> None:
     live = drawn(story(10), top_pairs())
     assert (live["state"], live["tone"], live["start"], live["now"]) == ("running", "good", START, START + 10)
     assert live["peers"]["source"] == "peer-1"
@@ -82,7 +82,7 @@ def test_deaths_takeovers_and_moves_are_marks() -> None:
     assert moved["peers"]["filter"] == "peer-5"
 
 
-def test_active_replicas_are_ghosts() -> None:
+def test_active_replicas_are_drawn_below_their_operator() -> None:
     journal = actively_replicated()
     name = next(event.subject for event in journal if type(event).__name__ == "RequestSubmitted")
     readings = JournalSeries(name, NAMES)
@@ -162,7 +162,7 @@ def test_an_editor_checks_submits_and_stops(editor: Editor, simulation: Simulati
     assert shown(editor, "live")["state"] == "stopped"
 
 
-def test_what_cannot_be_submitted_says_why(editor: Editor) -> None:
+def test_a_plan_that_cannot_be_submitted_says_why(editor: Editor) -> None:
     editor.yaml = TEXT.replace("bytes >", "byte >")
     assert "did you mean 'bytes'" in ask(editor, "submit")["error"]
     assert "did you mean 'bytes'" in ask(editor, "cost")["error"]

@@ -268,7 +268,7 @@ def test_a_light_plan_can_be_spread(peers: int) -> None:
 # -- time, views and networks ------------------------------------------------------------------------------------------
 
 
-def test_time_passes_only_when_it_is_let_pass() -> None:
+def test_virtual_time_passes_only_within_calls() -> None:
     simulation = local(3)
     assert simulation.now == 12.0
     assert simulation.run("500 ms").now == 12.5
@@ -295,7 +295,7 @@ def test_a_view_follows_while_time_passes() -> None:
     whole.close()
 
 
-def test_networks() -> None:
+def test_a_simulation_has_the_given_network_and_names_or_those_of_the_paper() -> None:
     matrix = [[0.0, 80.0], [80.0, 0.0]]
     apart = Simulation(2, network=matrix, cores=2)
     assert apart.world.topology.delay("peer-1", "peer-2") == pytest.approx(0.04)
@@ -305,7 +305,7 @@ def test_networks() -> None:
 
 
 @pytest.mark.slow
-def test_five_hundred_peers() -> None:
+def test_five_hundred_peers_execute_a_plan() -> None:
     simulation = Simulation(500, seed=1)
     assert greatest(simulation.submit(sums(2, delay="2 s")).results()) == expected(2)
 
