@@ -412,6 +412,8 @@ def test_a_refusal_explains_the_failed_condition(cluster: Cluster) -> None:
     assert str(account.delay) in str(caught.value)
     with pytest.raises(ClusterError, match="there is no explanation"):
         NotAdmitted("refused").explain()
+    with pytest.raises(ClusterError, match="no replay of this refusal"):
+        NotAdmitted("refused").replay()
 
 
 def test_a_feed_with_wrong_columns_fails_its_application(cluster: Cluster) -> None:

@@ -33,8 +33,9 @@ def live(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, dict[str, str]
             packets.filter("bytes > 100").encrypt("link", key="secret").sink("finished"), origin="peer-1"
         )
         assert finished.results().height > 0
-        with pytest.raises(NotAdmitted):
+        with pytest.raises(NotAdmitted) as refused:
             cluster.submit(endless.filter("bytes > 0", cost="2 s").sink("refused"), origin="peer-2")
+        assert refused.value.replay().outcome.startswith("rejected")
         moved = cluster.submit(endless.filter("bytes > 10", id="large", at="peer-3").sink("moved"), origin="peer-1")
         while moved.graph["large"] != "peer-4":
             with contextlib.suppress(ClusterError):  # peers of a busy machine may answer too late

@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 import traitlets
 
-from synergy_nb import Cluster, Simulation, source
+from synergy_nb import Cluster, NotAdmitted, Simulation, source
 from synergy_nb.control.peer import key_of
 from synergy_nb.events import Event, RequestEvent, Severity, SinkMeasured, declared
 from synergy_nb.overlay.ring import distance, number_of, ring_position
@@ -126,9 +126,10 @@ def test_placements_of_replicas_and_moves_are_moments() -> None:
 def test_a_refused_request_has_verdicts() -> None:
     simulation = Simulation(4, network="local", cores=1, seed=3)
     plan = source("packets", rate="1000/s").delay(cost="5 ms").sink()
-    with pytest.raises(RuntimeError):
+    with pytest.raises(NotAdmitted) as refused:
         simulation.submit(plan)
     replay = simulation.replay("plan-1")
+    assert refused.value.replay() == replay
     assert replay.outcome.startswith("rejected")
     bad = [text for moment in replay.moments for tone, text in moment.verdicts if tone == "bad"]
     assert any("processing capacity" in text for text in bad)

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from typing import Any
+
 from synergy_nb.errors import SynergyError
 from synergy_nb.reporting.explanation import Explanation
 
@@ -28,11 +31,16 @@ class NotAdmitted(ClusterError):
         Conditions that failed, and the parts of the projected delay if it exceeds its limit.
     explanation
         Explanation from the journals of the peers; None: there is none.
+    make_replay
+        Function that returns the replay of the request; None: there is none.
     """
 
-    def __init__(self, reason: str, explanation: Explanation | None = None) -> None:
+    def __init__(
+        self, reason: str, explanation: Explanation | None = None, make_replay: Callable[[], Any] | None = None
+    ) -> None:
         self.reason = reason
         self._explanation = explanation
+        self._make_replay = make_replay
         hint = "\n(`except NotAdmitted as error: print(error.explain())` shows what each peer found)"
         super().__init__(reason if explanation is None else f"{reason}{hint}")
 
@@ -47,3 +55,15 @@ class NotAdmitted(ClusterError):
         if self._explanation is None:
             raise ClusterError("there is no explanation of this refusal")
         return self._explanation
+
+    def replay(self) -> Any:
+        """Return what the peers did until they refused the plan; a notebook shows a stage on which it can be stepped.
+
+        Raises
+        ------
+        ClusterError
+            If there is no replay.
+        """
+        if self._make_replay is None:
+            raise ClusterError("there is no replay of this refusal")
+        return self._make_replay()

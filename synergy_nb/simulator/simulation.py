@@ -288,7 +288,7 @@ class Simulation(PeerChanges, SimulatedKnobs):
         """
         application = self._submit_and_wait(plan, origin, feeds or {}, placement, spread, timeout)
         if application.status == Status.REJECTED:
-            raise NotAdmitted(f"{plan.name}: {application.reason}", application.explain())
+            raise NotAdmitted(f"{plan.name}: {application.reason}", application.explain(), application.replay)
         self._applications[application.id] = application
         return application
 

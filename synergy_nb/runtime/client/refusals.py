@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
+from functools import partial
 
 from synergy_nb.events import Event
 from synergy_nb.lifecycle.submission import known_peers_phrase
 from synergy_nb.plan import Plan
+from synergy_nb.recording.stage import replay_events
 from synergy_nb.reporting.explanation import Explanation
 from synergy_nb.reporting.formatting import readable
 from synergy_nb.reporting.refused_delays import refused_delay
@@ -40,6 +42,7 @@ def refusal(
     names
         Peer address to name.
     """
+    events = list(events)
     living = [name for name, state in states.items() if state is not None]
     bound = {name: names.get(each.at, each.at) for name, each in plan.operators.items() if each.at is not None}
     reasons = [
@@ -53,4 +56,5 @@ def refusal(
     reasons.append(readable(reason, names))
     if explanation.delay is not None:
         reasons.append(str(explanation.delay))
-    return NotAdmitted(f"{plan.name}: {'; '.join(reasons)}", explanation)
+    make_replay = partial(replay_events, application, plan, events, names=names)
+    return NotAdmitted(f"{plan.name}: {'; '.join(reasons)}", explanation, make_replay)
