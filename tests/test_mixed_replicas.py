@@ -83,7 +83,7 @@ def test_availability_of_operators_is_written_and_read_in_every_form() -> None:
         ),
         (
             lambda: source("packets", availability="active 2").sink("x"),
-            "operator 'source', availability: 'active 2'; expected none: a",
+            "operator 'source', availability: 'active 2'; expected 'degree ...'",
         ),
         (
             lambda: source("packets").filter("bytes > 9", availability="active 2", at="peer-1").sink("x"),
