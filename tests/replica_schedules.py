@@ -21,7 +21,7 @@ from synergy_nb.dataflow.operators import create
 from synergy_nb.dataflow.streams.sorted_input import SortedInput
 from synergy_nb.dataflow.tuples import END, Batch, Item, Punctuation
 from synergy_nb.events import Event, ReplicaRebuilt
-from synergy_nb.plan import Plan
+from synergy_nb.plan import Plan, PlanError
 from synergy_nb.plan.active_replicas import degrees_of, replicas_of, replicated
 from synergy_nb.plan.builder import Stream
 from synergy_nb.plan.catalogue import ALL_COMPONENTS, KINDS
@@ -343,6 +343,15 @@ def run(seed: int, *, some: bool = False) -> Schedule:
     return schedule
 
 
+def _is_submittable(plan: Plan) -> bool:
+    """Whether an expanded plan has no more paths from sources to sinks than peers accept."""
+    try:
+        Plan.from_bytes(plan.to_bytes())
+    except PlanError:
+        return False
+    return True
+
+
 class WholeSchedule:
     """A schedule of whole peers, which rebuild replicas whatever dies meanwhile; parameters as of :class:`Schedule`."""
 
@@ -350,6 +359,8 @@ class WholeSchedule:
         self.rng = rng = random.Random(seed)
         self.plan = query(rng)
         self.degree = rng.choice((2, 2, 3))
+        if self.degree == 3 and not _is_submittable(replicated(self.plan, 3)):
+            self.degree = 2
         if some:
             self.plan = mixed(rng, self.plan)
         self.passive = {name: each.passive for name, each in degrees_of(self.plan).items() if each.passive > 1}

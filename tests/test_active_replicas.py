@@ -172,6 +172,8 @@ def test_every_replica_sends_to_every_reader(degree: int) -> None:
     reaching = {name: sum(world.received[each] for each in replicas) for name, replicas in replicas_of(plan).items()}
     assert reaching == {"f0": degree * 200} | {f"f{number}": degree**2 * 200 for number in (1, 2, 3)}
     assert world.received["out"] == degree * 200
+    dropped = sum(world.received.values()) - sum(len(world.emitted[name]) for name in world.received)
+    assert (sum(world.received.values()), dropped) == {2: (3200, 1400), 3: (6600, 4000), 4: (11200, 7800)}[degree]
 
 
 # -- expansion of plans ----------------------------------------------------------------------------------------------
