@@ -6,6 +6,7 @@ import asyncio
 import itertools
 import threading
 from collections.abc import Mapping
+from types import SimpleNamespace
 from typing import Any
 
 import msgspec
@@ -471,3 +472,20 @@ async def test_a_halted_application_returns_the_results_so_far_and_no_later_ones
         await turns()
     assert got == list(range(had))
     assert pair.measured[-1][2]["tuples"] == had
+
+
+def test_an_operator_of_known_cost_takes_that_on_average_however_late_it_is_woken(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    now, late = [0.0], iter((0.004, 0.0, 0.009, 0.0, 5.0, 0.0))
+
+    def sleep(seconds: float) -> None:
+        now[0] += seconds + next(late)
+
+    monkeypatch.setattr(instances, "time", SimpleNamespace(sleep=sleep, monotonic=lambda: now[0]))
+    wait, ends = instances.Waiting(), []
+    for _ in range(6):
+        wait(0.010)
+        ends.append(round(now[0], 6))
+    assert ends[:4] == [0.014, 0.020, 0.039, 0.040]
+    assert ends[5] == ends[4], "what was far too long is made up for, too, but no more than a tenth of a second"

@@ -31,6 +31,7 @@ from synergy_nb.runtime.data.spark_servers import SparkHost
 __all__ = [
     "SPAN",
     "ExecutionContext",
+    "Waiting",
     "feed_of",
     "logic_of",
     "part_of",
@@ -41,6 +42,7 @@ __all__ = [
 
 _NOTHING: Final[Mapping[str, Any]] = {"str": "", "bytes": b"", "bool": False}
 PIECES: Final = 16  # pieces of output that would fill the memory of an operator
+LONGEST_S: Final = 0.1  # longest time waited too long that later waits make up for, seconds
 SPAN: Final = 0.005  # seconds of replay in one batch: shorter ones would have more overhead than work at high rates
 
 
@@ -102,6 +104,22 @@ class ExecutionContext(msgspec.Struct, frozen=True):
         return max(self.limits.window // 2, 1)
 
 
+class Waiting:
+    """Wait as long as asked on average: by what one wait was too long, the next ones are shorter.
+
+    So an operator of known cost takes that cost on a busy machine, too.
+    """
+
+    def __init__(self) -> None:
+        self._over = 0.0  # seconds that were waited too long
+
+    def __call__(self, seconds: float) -> None:
+        """Wait so many seconds, less what was waited too long before."""
+        began = time.monotonic()
+        time.sleep(max(seconds - self._over, 0.0))
+        self._over = min(max(self._over + time.monotonic() - began - seconds, 0.0), LONGEST_S)
+
+
 def logic_of(operator: Operator, plan: Plan, component: Component, context: ExecutionContext) -> Logic:
     """Create the logic of an operator; with little memory it makes small pieces.
 
@@ -110,7 +128,7 @@ def logic_of(operator: Operator, plan: Plan, component: Component, context: Exec
     ValueError
         If the operator cannot be created, for example without a key.
     """
-    logic = create(operator, plan, keys=context.keys, wait=time.sleep)
+    logic = create(operator, plan, keys=context.keys, wait=Waiting())
     context.changed.created(component, logic)
     logic.piece_bytes = int(min(logic.piece_bytes, component.share.limit / PIECES))
     return merged(logic, component, plan)
