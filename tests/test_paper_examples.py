@@ -63,3 +63,19 @@ def test_time_windows_have_the_sums_of_the_example_as_soon_as_a_punctuation_clos
     assert promised(45) == {35: 7}
     assert emitted(batch([(52.0, 8), (46.0, 16)], "v")) == {}
     assert promised(60) == {40: 21, 45: 24, 50: 8}
+
+
+def test_decaying_sums_are_the_same_to_the_last_bit_where_each_row_comes_alone() -> None:
+    values = source("python", name="n", columns={"v": "int"}, id="n")
+    plan = values.aggregate(window="10 s every 5 s", load="sum(v)", half_life="700 ms", id="x").sink("out")
+    rng = random.Random(3)
+    rows = [(rng.randrange(30_000_000) / 1e6, rng.randrange(1500)) for _ in range(400)]
+
+    def results(size: int) -> list[Any]:
+        logic = create(plan.operators["x"], plan, exact=True)
+        for at in range(0, len(rows), size):
+            assert not list(logic.execute(0, batch(rows[at : at + size], "v")))
+        ended = logic.execute(0, Punctuation(60_000_000, 0, 0.0))
+        return [row for made in ended if isinstance(made, Batch) for row in made.table.rows()]
+
+    assert results(1) == results(len(rows)) == results(7)

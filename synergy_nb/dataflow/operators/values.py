@@ -191,7 +191,8 @@ class Values:
 
     def _share(self, age: pl.Expr) -> pl.Expr:
         """Return the weight of a tuple of an age in microseconds."""
-        return pl.lit(2.0).pow(-age.cast(pl.Float64) / float(self._half_life or 1.0))
+        # not a division: Polars divides a single row exactly, but multiplies several rows by the reciprocal
+        return pl.lit(2.0).pow(age.cast(pl.Float64) * (-1.0 / float(self._half_life or 1.0)))
 
     def merge(self, partials: pl.LazyFrame, keys: Sequence[str]) -> pl.LazyFrame:
         """Merge the partial results of equal ``keys``."""
