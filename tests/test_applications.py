@@ -151,6 +151,8 @@ def test_a_wrong_name_is_refused_with_the_nearest_one(cluster: Cluster) -> None:
         cluster.stop("temperature")
     with pytest.raises(KeyError, match=re.escape(application.id)):
         cluster.applications[application.id[:-1]]
+    with pytest.raises(KeyError, match=rf"one that runs: {application.id}$"):  # nothing is near
+        cluster.applications["nobody"]
     assert "nobody" not in cluster.applications
     application.stop()
 

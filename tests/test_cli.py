@@ -274,6 +274,9 @@ def test_data_info_describes_a_trace(folder: Path) -> None:
     found = json.loads(synergy("data", "info", "log.txt", "--json").stdout)
     assert found["dataset"] is None
     assert found["trace"]["rows"] == 3
+    (folder / "sales.csv").write_text("when,amount\n2026-01-01 09:00,3\n")
+    sales = synergy("data", "info", "sales.csv", "--time", "when")
+    assert "2026-01-01T09:00:00" in sales.stdout
     absent = json.loads(synergy("data", "info", "sdsc-http", "--json").stdout)
     assert (absent["dataset"]["path"], absent["trace"]) == (None, None)
 

@@ -356,6 +356,13 @@ operators:
             "plan: a Stream; expected a Plan, which .sink() at the end of a stream returns",
         ),
         (
+            lambda c: c.submit("plan.yaml"),
+            (
+                "plan: a str; expected a Plan, which .sink() at the end of a stream returns; "
+                "Plan.from_yaml(text) reads the text of a plan's file"
+            ),
+        ),
+        (
             lambda c: c.submit(by_key(), feeds={"numbers": numbers().rename({"v": "V"})}),
             "source: column 'v' is missing; expected float, found time, key, V; did you mean 'V'?",
         ),

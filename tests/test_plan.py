@@ -267,6 +267,14 @@ def test_columns_may_be_given_as_a_list() -> None:
         source("packets").project([3])  # type: ignore[list-item]
 
 
+def test_columns_of_an_order_may_be_given_by_name_as_in_a_file() -> None:
+    packets = source("packets")
+    assert packets.sort(by="bytes desc", window="1 s").sink() == packets.sort("bytes desc", window="1 s").sink()
+    assert packets.top(3, by=["link"], window="1 s").sink() == packets.top(3, "link", window="1 s").sink()
+    with pytest.raises(TypeError, match="sort: by: 'link'; expected it once, by position or by name"):
+        packets.sort("bytes", window="1 s", by="link")
+
+
 def test_arguments_of_the_wrong_kind_are_refused_at_once() -> None:
     valid = "where, id, cost, selectivity, at, engine, availability"
     expected = f"unknown argument 'costs'; expected one of {valid}; did you mean 'cost'"

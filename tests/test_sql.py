@@ -83,6 +83,25 @@ def test_the_canonical_text_is_stable_and_has_the_inferred_type(text: str, canon
     assert sql.infer_type(text, SCHEMA) == kind
 
 
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("User Name = 'ann'", 'the column User Name takes double quotes: "User Name"'),
+        ("`User Name` = 'ann'", 'the column User Name takes double quotes: "User Name"'),
+        ("sum (€) > 3", 'the column sum (€) takes double quotes: "sum (€)"'),
+        ("a.b = 2", 'the column a.b takes double quotes: "a.b"'),
+        ("from = 'x'", 'the column from takes double quotes: "from"'),
+        ("sum = 2", "did you mean '\"sum (€)\"'?"),
+        ("sum = 'User Name'", "did you mean '\"sum (€)\"'?"),
+    ],
+)
+def test_an_odd_name_without_quotes_is_shown_with_them(text: str, said: str) -> None:
+    odd = {"User Name": "str", "sum (€)": "float", "a.b": "int", "from": "str"}
+    with pytest.raises(sql.SqlError) as caught:
+        sql.parse(text, odd)
+    assert str(caught.value).endswith(said) or f"{said};" in str(caught.value)
+
+
 def test_floating_point_sums_keep_their_grouping() -> None:
     """(a + b) + c and a + (b + c) may differ in the last bit, so they are different work."""
     assert sql.canonical("(f + g) + 1.5", SCHEMA) != sql.canonical("f + (g + 1.5)", SCHEMA)

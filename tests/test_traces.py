@@ -279,6 +279,13 @@ def test_bad_files_give_one_clear_error_before_anything_starts(
     assert "\n" not in str(caught.value)
 
 
+def test_a_csv_file_with_the_index_of_pandas_and_times_to_the_minute_is_read(write: Any) -> None:
+    path = write(",when,a\n0,2026-01-01 09:00,5\n1,2026-01-01T10:05+01:00,6\n")
+    assert sniff(path) == "csv"
+    table = load(path, "csv", columns={"a": "int"}, time="when").table
+    assert table.select(pl.col("time").dt.to_string("%H:%M:%S"), "a").rows() == [("09:00:00", 5), ("09:05:00", 6)]
+
+
 def test_a_missing_trace_file_is_named_with_the_nearest_name(tmp_path: Path, write: Any) -> None:
     write(HTTP, "sdsc-http.txt")
     with pytest.raises(ValueError, match=r"sdsc-htp.txt: no such file; .*did you mean 'sdsc-http.txt'"):

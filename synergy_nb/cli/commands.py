@@ -441,6 +441,9 @@ def data_list(as_json: Json = False) -> None:
 @data.command("info")
 def data_info(
     name: Annotated[str, typer.Argument(metavar="NAME|FILE", help="A trace of the list, or a file.")],
+    time: Annotated[
+        str | None, typer.Option(metavar="COLUMN", help="Column of a CSV or Parquet file that holds the event time.")
+    ] = None,
     as_json: Json = False,
 ) -> None:
     """Print format, columns, time span and disorder of a trace."""
@@ -454,7 +457,7 @@ def data_info(
             datasets.find(name)  # an unknown name: the error lists the known ones
         found = datasets.find(name) if known else None
         path = name if found is None else found.path
-        holds = traces.info(path) if path is not None and (found is None or found.dataset.format) else None
+        holds = traces.info(path, time=time) if path is not None and (found is None or found.dataset.format) else None
     if as_json:
         import msgspec
 

@@ -74,8 +74,9 @@ def check_submission(
         If the cluster lacks anything; the message names all of it.
     """
     if not isinstance(plan, Plan):
+        file = "; Plan.from_yaml(text) reads the text of a plan's file" if isinstance(plan, str | Path) else ""
         raise ClusterError(
-            f"plan: a {type(plan).__name__}; expected a Plan, which .sink() at the end of a stream returns"
+            f"plan: a {type(plan).__name__}; expected a Plan, which .sink() at the end of a stream returns{file}"
         )
     wrong: list[str] = []
     known = set(names.values())

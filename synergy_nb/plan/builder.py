@@ -60,7 +60,13 @@ class Stream(Methods):
     ):
         ports = KINDS[kind].ports if kind in KINDS and KINDS[kind].inputs == (1, 2) else ()
         valid = dict.fromkeys((*params, *ports, *(QOS_FIELDS if kind == "sink" else ()), *_PROFILE))
+        # The file has names for what methods take by position, too: sort(by="total desc") is sort("total desc").
+        named = {name: profile[name] for name in profile if name not in _PROFILE and params.get(name) in ([], ())}
+        params = {**params, **{name: [it] if isinstance(it, str) else it for name, it in named.items()}}
+        profile = {name: value for name, value in profile.items() if name not in named}
         for unknown in sorted(set(profile) - set(_PROFILE)):
+            if unknown in params:
+                raise TypeError(f"{kind}: {unknown}: {profile[unknown]!r}; expected it once, by position or by name")
             hint = did_you_mean(unknown, valid)
             raise TypeError(f"{kind}: unknown argument {unknown!r}; expected one of {', '.join(valid)}{hint}")
         for stream in inputs:

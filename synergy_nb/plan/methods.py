@@ -162,7 +162,7 @@ class Methods:
         by
             Columns to group by. Default: none: one group.
         window
-            See windows.
+            ``20 min``, ``20 min every 5 min``, ``2 min gap`` or ``1000 rows``: see windows.
         values, named
             New columns, each an aggregate call: ``count(*)``, ``count(x)``, ``count(distinct x)``, ``sum(x)``,
             ``min(x)``, ``max(x)``, ``avg(x)``.

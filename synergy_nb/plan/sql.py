@@ -41,7 +41,6 @@ Least, Greatest, Hour, Minute, Count (of Star, Distinct or an expression), Sum, 
 
 from __future__ import annotations
 
-import re
 from collections.abc import Mapping
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any, Final
@@ -51,10 +50,11 @@ from synergy_nb.plan.sql_types import (
     COMPARISONS,
     FUNCTIONS,
     NAME_OF_KEY,
-    NOT_A_PLAIN_WORD,
     SUBSET,
     TYPE_OF_NAME,
     Checker,
+    quoted,
+    unquoted_hint,
 )
 from synergy_nb.plan.units import WrongValue, WrongValues
 
@@ -78,7 +78,6 @@ _ENGINE_TYPE: Final = {"int": "BIGINT", "float": "DOUBLE", "str": "STRING", "boo
 _EXACT: Final = 2**53
 _FLIPPED: Final = {"lt": "gt", "lte": "gte", "gt": "lt", "gte": "lte", "eq": "eq", "neq": "neq"}
 _SIGNS: Final = {"add": "+", "sub": "-", "mul": "*", "div": "/", "mod": "%"}
-_BARE: Final = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 
 
 class SqlError(WrongValues):
@@ -147,13 +146,6 @@ def columns(expression: exp.Expression | str) -> tuple[str, ...]:
     return tuple(sorted({column.name for column in tree.find_all(exp.Column)}))
 
 
-def quoted(column: str) -> str:
-    """Write ``column`` in SQL: in double quotes unless it is a plain word."""
-    if _BARE.fullmatch(column) and column.lower() not in NOT_A_PLAIN_WORD:
-        return column
-    return '"' + column.replace('"', '""') + '"'
-
-
 def literal_text(text: str) -> str:
     """Write ``text`` as a SQL string literal."""
     return "'" + text.replace("'", "''") + "'"
@@ -176,7 +168,11 @@ def _checked(
             tree = _normal(tree, checker.kinds)
     except RecursionError:
         raise SqlError([WrongValue(text, "an expression that is nested less deeply")]) from None
+    except SqlError as error:
+        wrongs += error.wrongs
     if wrongs:
+        if hint := unquoted_hint(text, dict(schema or ())):
+            wrongs[0] = WrongValue(wrongs[0].value, wrongs[0].expected + hint)
         raise SqlError(wrongs)
     return tree, kind
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Iterable
 from typing import Any, Final
 
 from synergy_nb.plan.units import WrongValue, nearest
@@ -16,6 +17,8 @@ __all__ = [
     "SUBSET",
     "TYPE_OF_NAME",
     "Checker",
+    "quoted",
+    "unquoted_hint",
 ]
 
 #: Scalar functions of the subset.
@@ -66,6 +69,29 @@ TYPE_OF_NAME: Final = {
     "TEXT": "str", "VARCHAR": "str", "STRING": "str", "CHAR": "str", "STR": "str",
     "BOOLEAN": "bool", "BOOL": "bool",
 }  # fmt: skip
+_BARE: Final = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
+_QUOTED: Final = re.compile(r"""'(?:[^']|'')*'|"(?:[^"]|"")*\"""")
+
+
+def quoted(column: str) -> str:
+    """Write ``column`` in SQL: in double quotes unless it is a plain word."""
+    if _BARE.fullmatch(column) and column.lower() not in NOT_A_PLAIN_WORD:
+        return column
+    return '"' + column.replace('"', '""') + '"'
+
+
+def unquoted_hint(text: Any, columns: Iterable[str]) -> str:
+    """Name a column that stands in an invalid expression without the double quotes that it needs; empty if none does.
+
+    >>> unquoted_hint("User Name = 'ann'", ["User Name", "age"])
+    '; the column User Name takes double quotes: "User Name"'
+    """
+    bare = _QUOTED.sub(" ", text) if isinstance(text, str) else ""
+    for column in sorted(columns, key=len, reverse=True):
+        sql = quoted(column)
+        if sql != column and re.search(rf"(?<!\w){re.escape(column)}(?!\w)", bare):
+            return f"; the column {column} takes double quotes: {sql}"
+    return ""
 
 
 class Checker:
@@ -177,7 +203,8 @@ class Checker:
             if node.this.args.get("quoted"):
                 text = "'" + name.replace("'", "''") + "'"
                 expected += f"; text takes single quotes ({text}), double quotes are for names of columns"
-            return self._wrong(node, expected, nearest(name, self.schema))
+            near = nearest(name, self.schema)
+            return self._wrong(node, expected, None if near is None else quoted(near))
         return self.schema[name]
 
     def _literal(self, node: Any) -> str:

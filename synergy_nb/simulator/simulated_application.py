@@ -147,7 +147,7 @@ class SimulatedApplication:
             if endless and not collected.ended and self.status in LASTING:
                 raise ClusterError(
                     f"{self.id}: its stream is endless, as its source {', '.join(map(repr, endless))} never ends; "
-                    "expected results(seconds=5) or results(wait=False)"
+                    "expected head(100), results(seconds=5) or results(wait=False)"
                 )
             self._until(lambda: collected.ended, LONGEST_WAIT)
             if not collected.ended:

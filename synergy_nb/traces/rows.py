@@ -237,12 +237,7 @@ def _times(column: pl.Series) -> pl.Series:
     dtype = column.dtype
     if not (dtype.is_numeric() or isinstance(dtype, pl.Datetime | pl.Date | pl.String)):
         return pl.Series(column.name, [None] * len(column), dtype=TYPES["time"])
-    found = convert(column, "time").alias(column.name)
-    if isinstance(dtype, pl.String) and found.null_count() > column.null_count():
-        text = column.str.strip_chars().str.replace("T", " ", literal=True)
-        to_the_minute = text.str.to_datetime("%Y-%m-%d %H:%M", strict=False, time_unit="us")
-        found = found.zip_with(found.is_not_null(), to_the_minute)
-    return found
+    return convert(column, "time").alias(column.name)
 
 
 def _single(value: Any, kind: str) -> Any:

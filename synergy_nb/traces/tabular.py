@@ -112,8 +112,9 @@ def csv_layout(path: Path, columns: Mapping[str, str] | None, time: str | None) 
         header, body = _header(data)
         separator = separator_of(header) or ","
         names = [name.strip() for name in next(csv.reader([header], delimiter=separator), [])]
+        names = [name or f"column_{place}" for place, name in enumerate(names)]  # such as the index of pandas
         doubled = sorted({name for name in names if names.count(name) > 1})
-        if doubled or not all(names):
+        if doubled or not names:
             raise ValueError(f"{path}: line 1: columns {names}; expected a header of distinct names")
         clock = clock_of(path, names, columns, time)
         line_parser = _LineParser(path, separator, names, {}, [])

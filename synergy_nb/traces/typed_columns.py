@@ -33,6 +33,7 @@ _LAYOUTS: Final = tuple(
     for zone in ("", "Z")
     for fraction, part in (("", ""), (r"\.\d{1,9}", "%.f"))
 )
+_TO_THE_MINUTE: Final = rf"^({_DAY} \d{{2}}:\d{{2}})($|[+-])"
 
 
 class Malformed(msgspec.Struct, frozen=True):
@@ -179,7 +180,7 @@ def _instants(column: pl.Series) -> pl.Series:
 
 def _dates(column: pl.Series) -> pl.Series:
     """Convert ISO 8601 dates and times, with and without time and zone, to times."""
-    text = column.str.replace(f"^({_DAY})[Tt]", "$1 ").str.replace(r"[Zz]$", "")
+    text = column.str.replace(f"^({_DAY})[Tt]", "$1 ").str.replace(r"[Zz]$", "").str.replace(_TO_THE_MINUTE, "$1:00$2")
     naive = text.str.to_datetime("%Y-%m-%d %H:%M:%S%.f", strict=False, time_unit="us")
     day = text.str.to_date("%Y-%m-%d", strict=False).cast(pl.Datetime("us"))
     zoned = text.str.to_datetime("%Y-%m-%d %H:%M:%S%.f%#z", strict=False, time_unit="us").dt.replace_time_zone(None)

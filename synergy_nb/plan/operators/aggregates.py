@@ -67,7 +67,9 @@ AGGREGATE: Final = Declaration(
     example=Example(lambda packets, _: packets.aggregate(by="source", window="1 s", n="sum(bytes)")),
     parameters={
         "by": Parameter(columns(0), "columns to group by", [], "none: one group"),
-        "window": Parameter(WINDOW, "see [windows](#windows)"),
+        "window": Parameter(
+            WINDOW, "`20 min`, `20 min every 5 min`, `2 min gap` or `1000 rows`: see [windows](#windows)"
+        ),
         "values": Parameter(
             CALLS,
             "new columns, each an aggregate call: `count(*)`, `count(x)`, `count(distinct x)`, `sum(x)`, `min(x)`, "

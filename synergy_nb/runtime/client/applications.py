@@ -8,7 +8,7 @@ from typing import Any, Generic, Protocol, TypeVar
 import msgspec
 
 from synergy_nb.events.application_states import LASTING
-from synergy_nb.plan.units import did_you_mean, nearest
+from synergy_nb.plan.units import did_you_mean
 from synergy_nb.reporting.formatting import seconds, share
 from synergy_nb.reporting.tables import as_html, as_text
 from synergy_nb.runtime.client.async_application import AsyncApplication
@@ -119,7 +119,7 @@ def _unknown(named: Any, entries: Mapping[str, ListedApplication]) -> str:
     running = [name for name, entry in entries.items() if entry.state.status in LASTING]
     plans = {entry.handle.plan.name for entry in entries.values()}
     at_work = {entries[name].handle.plan.name for name in running}
-    hint = did_you_mean(named, (*running, *at_work)) or nearest(named, (*entries, *plans))
+    hint = did_you_mean(named, (*running, *at_work)) or did_you_mean(named, (*entries, *plans))
     if not running:
         return f"application: {named!r}; expected one that runs, and none does{hint}"
     return f"application: {named!r}; expected the id or the plan's name of one that runs: {', '.join(running)}{hint}"

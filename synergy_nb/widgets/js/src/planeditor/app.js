@@ -157,7 +157,7 @@ function Status({ editor }) {
       <span class="soft">{count(document.operators.length, "operator")}</span>
       {document.isNew && <span class="soft">new file {document.file}: not written before you save</span>}
       {late > 0 && <span class="late">◌ {count(late, "change")} not checked yet</span>}
-      {live && <span class={live.tone === "bad" ? "bad" : "soft"}>{[live.state, live.sentence].filter(Boolean).join(": ")}</span>}
+      {live && <span class={live.tone === "bad" ? "bad" : "soft"}>{live.sentence?.toLowerCase().startsWith(live.state) ? live.sentence : [live.state, live.sentence].filter(Boolean).join(": ")}</span>}
       {edits.failed && <span class="bad">▲ no kernel: run the cell again</span>}
       {editor.aiming && <span class="connecting-to">{editor.said.at(-1)?.words}</span>}
       {note && <span class={`note ${note.tone}`}>{note.words}</span>}
