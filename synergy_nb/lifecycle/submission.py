@@ -74,10 +74,7 @@ def check_submission(
         If the cluster lacks anything; the message names all of it.
     """
     if not isinstance(plan, Plan):
-        file = "; Plan.from_yaml(text) reads the text of a plan's file" if isinstance(plan, str | Path) else ""
-        raise ClusterError(
-            f"plan: a {type(plan).__name__}; expected a Plan, which .sink() at the end of a stream returns{file}"
-        )
+        raise ClusterError(_no_plan(plan))
     wrong: list[str] = []
     known = set(names.values())
     if origin is not None and origin not in known and origin not in POLICIES:
@@ -126,3 +123,8 @@ def _feeding(plan: Plan, feeds: Mapping[str, Any], wrong: list[str]) -> dict[str
             wanted = ", ".join(sorted(known)) or "none: the plan has no python source"
             wrong.append(f"feeds: {name!r} is no source of the plan; expected {wanted}")
     return feeding
+
+
+def _no_plan(given: Any) -> str:
+    file = "; Plan.from_yaml(text) reads the text of a plan's file" if isinstance(given, str | Path) else ""
+    return f"plan: a {type(given).__name__}; expected a Plan, which .sink() at the end of a stream returns{file}"
