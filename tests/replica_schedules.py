@@ -2,7 +2,8 @@
 
 Sources with jitter feed random graphs of operators of all kinds. Peers crash, hang and are cut off, and may be known as
 dead while they live; streams are discarded and revived, replicas are rebuilt and move, and in each schedule one moves
-after half of all that happens. On whole peers, which rebuild replicas by themselves, further peers die meanwhile.
+after half of all that happens. Where only some operators have active replicas, others have backups or neither, and move
+as well. On whole peers, which rebuild replicas by themselves, further peers die meanwhile.
 Everything is drawn from a seed.
 """
 
@@ -169,6 +170,8 @@ class Schedule:
         if some:
             self.plan = mixed(rng, self.plan)
         self.passive = {name: each.passive for name, each in degrees_of(self.plan).items() if each.passive > 1}
+        self.single = [name for name, each in degrees_of(self.plan).items() if some and each == (1, 1)]
+        self.single = [name for name in self.single if self.plan.operators[name].kind not in ("source", "sink")]
         self.inputs = {name: table(rng) for name in self.plan.sources}
         faults = Faults(
             delay=(0.0, rng.choice((0.005, 0.05, 0.3))),
@@ -194,6 +197,7 @@ class Schedule:
         for name, degree in self.passive.items():
             peers[name], *others = self.rng.sample(PEERS[1:], degree)
             backups[name] = tuple(others)
+        peers.update({name: self.rng.choice(PEERS[1:]) for name in self.single})
         self.world.deploy("app", self.expanded, peers, self.inputs, backups=backups)
 
     # -- what happens --------------------------------------------------------------------------------------------
@@ -202,6 +206,8 @@ class Schedule:
         """Whether each operator has a replica elsewhere that reads and feeds all others, and that nobody doubts."""
         world = self.world
         known, gone = world.deployments["app"].assignments, {peer, *world.doubted}
+        if any(known[name].active == peer for name in self.single):
+            return False
         for name in self.passive:
             copies = [each for each in known[name].copies if each not in gone and world.ready("app", name, each)]
             if known[name].active in gone and not any(not world.dead(each) for each in copies):
@@ -236,11 +242,11 @@ class Schedule:
             if name in assignments
         )
 
-    def act(self, what: str = "") -> None:
-        """Have one thing happen, or a certain one."""
+    def act(self, what: str = "", peer: str = "") -> None:
+        """Have one thing happen, or a certain one, at a certain peer."""
         rng, world = self.rng, self.world
-        peer = rng.choice(PEERS[1:])
-        operator = rng.choice((*self.operators, *self.passive))
+        peer = peer or rng.choice(PEERS[1:])
+        operator = rng.choice((*self.operators, *self.passive, *self.single))
         what = what or rng.choice(WHAT)
         if what in ("crash", "suspect") and not self.bears_without(peer):
             what = "hang"
@@ -260,7 +266,7 @@ class Schedule:
                 self.revive()
             case "rebuild":
                 world.rebuild("app", operator, peer)
-            case _ if operator in self.passive:
+            case _ if operator in self.passive or operator in self.single:
                 world.move("app", operator, peer, rng.choice((0.0, 0.1)))
             case _:
                 self.move(rng.choice(world.replicas("app", operator) or [""]))
@@ -276,6 +282,16 @@ class Schedule:
         if free:
             self.moves += 1
             world.move("app", replica, rng.choice(free), rng.choice((0.0, 0.1)))
+
+    def lose_input(self) -> None:
+        """Have a replica die that a component reads which is moving."""
+        known = self.world.deployments["app"].assignments
+        moving = [each for each in known.values() if each.follower]
+        read = sorted({feed.operator for each in moving for feed in each.inputs} & known.keys())
+        peers = sorted({known[name].active for name in read if known[name].replica_of})
+        peers = [peer for peer in peers if self.bears_without(peer)]
+        if peers:
+            self.act("crash", self.rng.choice(peers))
 
     def discard(self) -> None:
         """Discard a stream where producer and reader have another one, which nothing has happened to."""
@@ -324,6 +340,9 @@ class Schedule:
         for event in range(events):
             self.world.run(self.rng.choice((0.01, 0.1, 0.4)))
             self.act("move" if event == events // 2 else "")
+            if event == events // 2 and self.rng.random() < 0.5:
+                self.world.run(self.rng.choice((0.0, 0.02, 0.05)))
+                self.lose_input()
         self.world.run(END_S)
         results = self.world.results["app", "out"]
         assert results.ended, f"stands still; failures: {self.world.failures()}"

@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 import random
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import polars as pl
 import pytest
 
 from synergy_nb.assembly import PeerConfig
+from synergy_nb.dataflow.streams.deployments import Role
 from synergy_nb.dataflow.streams.input_reports import InputReports
 from synergy_nb.dataflow.streams.sorted_input import in_order_of_time
-from synergy_nb.dataflow.tuples import Batch
+from synergy_nb.dataflow.streams.stream_merging import MergedLogic
+from synergy_nb.dataflow.tuples import END, Batch, Item, Punctuation
 from synergy_nb.events import ReplicasDeployed, TakenOver
 from synergy_nb.plan import Plan, PlanError, source
 from synergy_nb.plan.active_replicas import degrees_of, replicated
@@ -275,6 +277,89 @@ def test_a_backup_repeats_its_primary_although_a_stream_that_it_had_read_died_wi
     assert results.ended, world.failures()
     assert sorted(results.rows.rows(), key=repr) == ideal(plan, inputs)
     assert not world.failures()
+
+
+def readers(availability: str) -> Plan:
+    """A plan in which ``p`` reads active replicas."""
+    kept = packets("s", 1).filter("bytes > 50", id="x", availability="active 2")
+    return kept.union(packets("t", 2), id="p", availability=availability).sink("out", id="out")
+
+
+def placed(plan: Plan, inputs: dict[str, pl.DataFrame], seed: int) -> ReplicaWorld:
+    """A world with the plan, each replica at a peer of its own."""
+    world = ReplicaWorld(seed, PEERS, Faults(delay=(0.0, 0.05)), 0.3)
+    world.pace = 0.04
+    where = {"s": SOURCES, "t": SOURCES, "x": "b", "x~1": "c", "p": "f", "p~1": "h", "out": SOURCES}
+    expanded = replicated(plan, {name: each.active for name, each in degrees_of(plan).items()})
+    world.deploy("app", expanded, {name: where[name] for name in expanded.operators}, inputs)
+    return world
+
+
+@pytest.mark.parametrize("availability", ["degree 1", "active 2"])
+@pytest.mark.parametrize(("seed", "at", "died"), [(8, 0.21, 0.3), (14, 0.35, 0.44), (21, 0.45, 0.52)])
+def test_a_component_moves_on_although_a_replica_that_it_reads_dies_meanwhile(
+    availability: str, seed: int, at: float, died: float
+) -> None:
+    plan, inputs = readers(availability), {name: table(random.Random(seed + n)) for n, name in enumerate("st")}
+    world = placed(plan, inputs, seed)
+    world.run(at)
+    world.move("app", "p", "g", 0.0)
+    world.run(died - at)
+    world.crash("b")
+    world.run(8.0)
+    results, here = world.results["app", "out"], world._nodes["g"].hosting.components["app", "p"]
+    assert results.ended, world.failures()
+    assert sorted(results.rows.rows(), key=repr) == ideal(plan, inputs)
+    assert here.role is Role.ACTIVE
+    assert here.log.end.until == END, "it has read all, too"
+    assert not here.alignment.holds, "it waits for promises no longer than it moves"
+
+
+def test_a_follower_starts_from_no_snapshot_that_was_begun_before_it_was_known() -> None:
+    world = placed(readers("degree 1"), {name: table(random.Random(1)) for name in "st"}, 1)
+    world.run(0.3)
+    reader = world._nodes["f"].hosting.components["app", "p"]
+    reader.set_copy_holders(("g",))
+    reader.capture()
+    reader.set_copy_holders(("g", "h"), "h")
+    assert not reader.alignment.suits("h", reader.number)
+    assert reader.alignment.suits("g", reader.number)
+    reader.capture()
+    assert reader.alignment.suits("h", reader.number)
+    assert reader.alignment.holds
+
+
+class Recorded:
+    """An operator that records what it is given: port, times or promise, position."""
+
+    def __init__(self) -> None:
+        self.given: list[tuple[int, object, int]] = []
+
+    def execute(self, port: int, item: Item, /) -> Iterator[Item]:
+        times = item.table["time"].to_physical().to_list() if isinstance(item, Batch) else item.time
+        self.given.append((port, times, item.position))
+        return iter(())
+
+
+def test_an_operator_reads_on_where_it_was_when_alignment_begins_and_ends() -> None:
+    operator: Any = Recorded()
+    merged = MergedLogic(operator, {0: 0, 1: 0, 2: 1}, [(), ()])
+
+    def given(port: int, item: Item) -> list[tuple[int, object, int]]:
+        operator.given.clear()
+        assert not list(merged.execute(port, item))
+        return list(operator.given)
+
+    assert given(0, batch([1, 5], "x")) == [(0, [1, 5], 0)]
+    assert given(0, Punctuation(3, 2, 0.0)) == [(0, 3, 2)]
+    merged.align()
+    assert not given(2, batch([7, 2], "y"))
+    assert not given(0, batch([6], "x", 2))
+    assert given(2, Punctuation(4, 2, 0.0)) == [(1, [2], 0), (1, 3, 1)]
+    assert given(0, Punctuation(8, 3, 0.0)) == [(0, 4, 2), (1, 4, 1)]
+    merged.relax()
+    assert given(2, batch([9], "y", 2)) == [(0, [6], 2), (1, [7], 1), (0, 8, 3), (1, [9], 2)]
+    assert not merged.aligned
 
 
 def test_a_reader_needs_other_streams_until_its_copies_have_a_snapshot_without_them() -> None:

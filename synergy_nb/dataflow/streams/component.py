@@ -28,6 +28,7 @@ from synergy_nb.dataflow.chunking import coalesce
 from synergy_nb.dataflow.component_metrics import ComponentMetrics
 from synergy_nb.dataflow.logic import SavedState
 from synergy_nb.dataflow.memory_shares import Memory, Share
+from synergy_nb.dataflow.streams.alignment import Alignment
 from synergy_nb.dataflow.streams.copy_holders import CopyHolders
 from synergy_nb.dataflow.streams.deployments import Assignment, Feed, Role
 from synergy_nb.dataflow.streams.execution import Committed, Engine, Logic, Outcome, Work
@@ -35,7 +36,6 @@ from synergy_nb.dataflow.streams.log import LIMITS, Limits, StreamLog
 from synergy_nb.dataflow.streams.losses import Losses
 from synergy_nb.dataflow.streams.merge import Entry, InOrder
 from synergy_nb.dataflow.streams.reading_order import ReadingOrder
-from synergy_nb.dataflow.streams.stream_merging import MergedLogic
 from synergy_nb.dataflow.streams.values import CLIENT, ORIGIN, Chunk, Cut, Output, Reader
 from synergy_nb.dataflow.tuples import START, Item, Punctuation
 
@@ -91,6 +91,8 @@ class Component(ComponentMetrics):
         Predicted time from it to the sink apart from processing, such as communication, in seconds.
     paused : bool
         Whether it executes nothing at the moment.
+    alignment : Alignment
+        Whether it reads its inputs aligned at present.
     feeds, ports : dict
         Number of each input to the stream that it reads, and to its queue and progress.
     feed_ports, replica_of, rebuilt : from its assignment
@@ -123,6 +125,7 @@ class Component(ComponentMetrics):
         self.copy_holders = CopyHolders(assignment.copies)
         self._saved = 0  # bytes that it had executed by its last snapshot
         self.logic = logic
+        self.alignment = Alignment(self, assignment.follower)
         self.limit = self.sharers_limit = math.inf
         self.discipline = ""
         self.remaining = self.transit = 0.0
@@ -160,8 +163,8 @@ class Component(ComponentMetrics):
     @property
     def ordered(self) -> bool:
         """Whether the output depends on decisions made while reading inputs; another engine records these by itself."""
-        aligned = isinstance(self.logic, MergedLogic) and self.logic.aligned
-        return ((len(self.ports) > 1 and not aligned) or (self.drops and bool(self.ports))) and not self.external
+        several = len(self.ports) > 1 and not self.alignment.holds
+        return (several or (self.drops and bool(self.ports))) and not self.external
 
     @property
     def engine(self) -> Engine | None:
@@ -232,10 +235,7 @@ class Component(ComponentMetrics):
         return not port.queue and self.reading.free and not self.reading.prescribed and not self.log.blocked
 
     def next_work(
-        self,
-        now: float,
-        together: Together | None = None,
-        encode: Callable[[Chunk], None] | None = None,
+        self, now: float, together: Together | None = None, encode: Callable[[Chunk], None] | None = None
     ) -> Work:
         """Return what it executes next, and mark it as running; only if :attr:`first` is not None.
 
@@ -344,6 +344,7 @@ class Component(ComponentMetrics):
             self.prediction.finished(self._since, work, outcome)
         self.dirty = True
         self.produce(outcome.chunks, outcome.finished)
+        self.alignment.settle()
         if self.external:
             self.committed()
         elif not self.copy_holders.waited:
@@ -368,10 +369,8 @@ class Component(ComponentMetrics):
         self.reading.carry(chunks, self.output.stream if records else None, self.stable)
         if self.prediction is not None and chunks:
             chunks[0].rates = self.prediction.attached()
-        rows = 0
-        for chunk in chunks:
-            rows += chunk.rows
-            self.bytes_out += chunk.size
+        rows = sum(chunk.rows for chunk in chunks)
+        self.bytes_out += sum(chunk.size for chunk in chunks)
         self.tuples_out += rows
         self.departed(rows, now)
         self.log.append(chunks)
@@ -419,6 +418,7 @@ class Component(ComponentMetrics):
         self._saved += self.unsaved
         self.unsaved = 0
         self.number += 1
+        self.alignment.begin()
         if self.engine is not None:
             known = self.engine.committed
             self.saving = known.state
@@ -456,13 +456,13 @@ class Component(ComponentMetrics):
 
     def copied(self, peer: str, number: int) -> bool:
         """Record that a peer has a snapshot; True if inputs up to some point need no longer be retained."""
-        cut = self._cuts.get(number)
-        read = self.read if cut is None else cut.read
+        read = self._cuts[number].read if number in self._cuts else self.read
         return self.copy_holders.acknowledged(peer, number, read) and self._advance_stable()
 
-    def set_copy_holders(self, peers: Iterable[str]) -> None:
-        """Set the peers that hold copies from now on."""
+    def set_copy_holders(self, peers: Iterable[str], follower: str = "") -> None:
+        """Set the peers that hold copies from now on, and which of them is a follower."""
         self.copy_holders.set_peers(peers, self.read)
+        self.alignment.set_follower(follower)
         self.dirty = True
         self._advance_stable()
         self.committed()

@@ -107,6 +107,11 @@ class DuplicateFilter:
         return self._promise
 
     @property
+    def passed(self) -> int:
+        """Number of tuples that have passed."""
+        return self._passed
+
+    @property
     def counters(self) -> int:
         """Number of counters, one for each pair of a distinct tuple and a stream that delivered it."""
         return int(np.count_nonzero(self._counts[: self._used]))

@@ -279,6 +279,7 @@ class LastOrder(msgspec.Struct, frozen=True, tag="last_order"):
     """The peer that a component has left states the whole order of inputs, to the peer where the component is now.
 
     It emits nothing after it. Readers of the stream receive the frame, too, and pass it on: their way may be shorter.
+    Of a component that read its inputs aligned it states only where the output ends.
 
     Parameters
     ----------

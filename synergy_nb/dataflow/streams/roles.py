@@ -163,7 +163,8 @@ class Roles:
         component = hosting.components.get(key)
         if component is None or assignment is None or assignment.epoch != component.epoch + 1 or component.failed:
             return
-        if component.role is Role.ACTIVE and component.ordered and component.reading.free:
+        decides = component.ordered or component.alignment.holds
+        if component.role is Role.ACTIVE and decides and component.reading.free:
             order = LastOrder(component.output, assignment.active, component.log.end, tuple(component.reading.made))
             readers = {cursor.reader.peer for cursor in component.log.cursors.values()}
             for peer in sorted({assignment.active, *readers} - {hosting.peer}):
@@ -173,7 +174,7 @@ class Roles:
         hosting = self._hosting
         component = hosting.components.get(key)
         if component is not None and component.role is Role.ACTIVE:
-            component.set_copy_holders(assignment.copies)
+            component.set_copy_holders(assignment.copies, assignment.follower)
             return
         copy = self.copies.pop(key, None)
         rebuilt = component is None and copy is None and bool(assignment.state_from)
@@ -186,7 +187,7 @@ class Roles:
         if followed:
             self._followed.add(key)
         component.role, component.epoch, component.log.retains_all = Role.ACTIVE, assignment.epoch, False
-        component.set_copy_holders(assignment.copies)
+        component.set_copy_holders(assignment.copies, assignment.follower)
         hosting.exchange.resubscribe(component)  # what it sent as a follower may be lost or late
         if rebuilt:
             self._subscribing.add(key)
@@ -446,6 +447,8 @@ class Roles:
         component = self._hosting.components.get(key)
         if component is None or (component.epoch - 1, component.rebuilt) != (told.output.epoch, told.output.rebuilt):
             return
+        component.alignment.repeats = told.end
+        component.alignment.settle()
         if component.role is Role.ACTIVE and key not in self.recoveries:
             return
         self._hosting.touch(*key)

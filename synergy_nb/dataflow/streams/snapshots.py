@@ -225,6 +225,8 @@ class Snapshots:
         progress.number, progress.active_at, progress.size = number, now, 0
         progress.sent, progress.pulling = set(), set()
         for reader in self._readers(component):
+            if not component.alignment.suits(reader.peer, number):
+                continue
             lacking, size = archive.lacking(reader.peer)
             pieces = [piece for piece in map(archive.get, lacking) if piece is not None]
             if size > self._hosting.limits.piece // 16:

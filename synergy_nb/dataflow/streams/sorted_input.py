@@ -135,15 +135,28 @@ class SortedInput:
         if item.time <= self._promise:  # it promises nothing new
             return []
         self._promise = item.time
-        released: list[Item] = []
-        if self._earliest < item.time:
-            whole = self._released(item.time)
+        released = self._before(item.time)
+        return [*released, Punctuation(item.time, self._position, item.born)]
+
+    def begin(self, promise: int, position: int) -> None:
+        """Hold tuples from here on, after a promise and a number of tuples that were not held."""
+        self._promise, self._position = promise, position
+
+    def release(self) -> list[Batch]:
+        """Return all tuples that are held, in order, although earlier ones may follow."""
+        return self._before(END)
+
+    def _before(self, low: int) -> list[Batch]:
+        """Return the tuples before ``low`` in order, in batches."""
+        released: list[Batch] = []
+        if self._earliest < low:
+            whole = self._released(low)
             births = whole.drop_in_place(_BORN).to_numpy()
             for at in range(0, whole.height, OUTPUT_ROWS):
                 table = whole.slice(at, OUTPUT_ROWS)
                 released.append(Batch(table, self._position, float(births[at : at + OUTPUT_ROWS].min())))
                 self._position += table.height
-        return [*released, Punctuation(item.time, self._position, item.born)]
+        return released
 
     def save(self) -> SavedState:
         """Return all that another instance needs to resume from here, without copying it."""

@@ -7,7 +7,8 @@ it reads again.
 
 An operator with backups reads its ports *aligned*: it gets the tuples of all of them in the order of their times, and
 those before the least of the ports' promises only. So what it emits, and at which positions, depends on the tuples
-alone, and its backup needs no record of the order in which it had read the streams, some of which may be lost.
+alone, and its backup needs no record of the order in which it had read the streams, some of which may be lost. Any
+other operator does so while it moves (:mod:`~synergy_nb.dataflow.streams.alignment`).
 
 An input that is added later begins with a promise that states from when the stream is complete (:attr:`.InOrder.late`).
 An input that is gone leaves its filter at the next execution, and the next stream that joins gets its place there.
@@ -15,6 +16,7 @@ An input that is gone leaves its filter at the next execution, and the next stre
 
 from __future__ import annotations
 
+import enum
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Protocol
 
@@ -40,6 +42,7 @@ class _Head(msgspec.Struct, frozen=True, array_like=True):
     """The saved state without its tables: for each part, its own head and the numbers of its tables."""
 
     latest: int
+    aligned: bool
     parts: list[tuple[bytes, list[int]]]
 
 
@@ -67,10 +70,20 @@ def merged(operator: Logic, component: Component, plan: Plan) -> Logic:
         return operator
     name = component.operator if component.operator in plan.operators else original(component.operator)
     found, node = agreement(plan, name), plan.operators[name]
-    orders = [stated_order(plan, up) for up in node.streams] if found.sorts else None
+    orders = [stated_order(plan, up) for up in node.streams] if found.sorts or component.feed_ports else None
     ports = component.feed_ports or {number: number for number in component.feeds}
-    joined = KINDS[node.kind].commutative
-    return MergedLogic(operator, ports, orders, aligned=found.alone, joined=joined)
+    repeats = bool(component.feed_ports) and component.epoch > component.rebuilt
+    how = Reading.ALIGNED if found.alone else Reading.SORTED if found.sorts else Reading.ARRIVING
+    joined = found.alone and KINDS[node.kind].commutative  # otherwise it may know more of one port than of others
+    return MergedLogic(operator, ports, orders, how, aligned=repeats, joined=joined)
+
+
+class Reading(enum.Enum):
+    """How an operator reads its ports while it does not move."""
+
+    ARRIVING = "arriving"  #: Tuples are read as they arrive.
+    SORTED = "sorted"  #: Each port is sorted by itself.
+    ALIGNED = "aligned"  #: The tuples of all ports are read in one order, that of their times.
 
 
 class MergedLogic:
@@ -83,17 +96,20 @@ class MergedLogic:
     ports
         Number of each input to the port of the operator that it belongs to.
     orders
-        Columns that order tuples of equal time, for each port, each with whether it descends, if the operator reads its
-        ports sorted; None if it reads tuples as they arrive.
+        Columns that order tuples of equal time, for each port, each with whether it descends; None if the operator
+        always reads tuples as they arrive.
+    reading
+        How it reads its ports while it does not move.
     aligned
-        Whether it reads the tuples of all ports in one order, that of their times; ``orders`` is not None then.
+        Whether it reads its ports aligned at first, as it repeats what another component emits.
     joined
         Whether all ports mean the same to the operator, so that it may read their tuples by one of them.
 
     Attributes
     ----------
     aligned : bool
-        Whether its output depends on the tuples of its inputs alone, and not on the order in which they arrive.
+        Whether it reads its ports aligned at present: its output depends on the tuples of its inputs alone, and not on
+        the order in which they arrive.
     latest : int
         Greatest event time of all tuples that it has emitted, in µs; ``START`` before the first.
     restoring : bool
@@ -105,6 +121,7 @@ class MergedLogic:
         operator: Logic,
         ports: Mapping[int, int],
         orders: Sequence[Sequence[tuple[str, bool]]] | None = None,
+        reading: Reading = Reading.ARRIVING,
         *,
         aligned: bool = False,
         joined: bool = False,
@@ -117,7 +134,9 @@ class MergedLogic:
         ]
         self._changed = False  # whether inputs may be gone since the last execution
         self._sorted = [SortedInput(orders[number]) for number in numbers] if orders is not None else []
-        self.aligned = aligned
+        self._reading = reading
+        self.aligned = aligned or reading is Reading.ALIGNED
+        self._relaxing = False  # whether it is not aligned any more from the next execution on
         self._joined = joined
         self.latest = START
         self.restoring = False
@@ -153,6 +172,23 @@ class MergedLogic:
         """Number of streams for which the filters have room, over all ports."""
         return sum(each.columns for each in self._filters)
 
+    @property
+    def _sorts(self) -> bool:
+        return self._reading is not Reading.ARRIVING
+
+    def align(self) -> None:
+        """Read the ports aligned from here on; only while nothing is executed."""
+        self._relaxing = False
+        if self.aligned or not self._sorted:
+            return
+        self.aligned = True
+        for merged, held in zip(self._filters, () if self._sorts else self._sorted, strict=not self._sorts):
+            held.begin(merged.promise, merged.passed)
+
+    def relax(self) -> None:
+        """Read the ports as while it does not move, from the next execution on; any thread may execute."""
+        self._relaxing = self._reading is not Reading.ALIGNED
+
     def set_ports(self, ports: Mapping[int, int]) -> None:
         """Change the inputs: number of each one that is there from now on to its port; any thread may execute."""
         self._ports, self._changed = dict(ports), True
@@ -179,13 +215,16 @@ class MergedLogic:
     def needs(self, port: int, item: Item, /) -> float:
         """Estimate the bytes that processing an item may need in addition to the state."""
         number = self._ports[port]
-        held = self._sorted if self.aligned else self._sorted[number : number + 1]
+        held = self._sorted if self.aligned else self._sorted[number : number + 1] if self._sorts else []
         return self._operator.needs(number, item) + sum(each.needs(item) for each in held)
 
     def execute(self, port: int, item: Item, /) -> Iterator[Item]:
         """Process the part of an item of an input that the filter passes, and yield its output piece by piece."""
         if self._changed:
             self._leave()
+        if self._relaxing:
+            self._relaxing = self.aligned = False
+            yield from self._executed(self._rest(item.born))
         number = self._ports[port]
         merged, name = self._filters[number], str(port)
         if name not in merged.streams:
@@ -193,7 +232,11 @@ class MergedLogic:
         passed = merged.receive(name, item)
         if passed is None:
             return
-        for at, each in self._given(number, passed):
+        yield from self._executed(self._given(number, passed))
+
+    def _executed(self, given: Iterable[tuple[int, Item]]) -> Iterator[Item]:
+        """Pass items to the operator, by its ports, and yield its output."""
+        for at, each in given:
             for made in self._operator.execute(at, each):
                 if isinstance(made, Batch):
                     greatest = made.table.get_column("time").to_physical().max()
@@ -202,12 +245,23 @@ class MergedLogic:
 
     def _given(self, number: int, passed: Item) -> Iterable[tuple[int, Item]]:
         """What the operator reads next, and by which port."""
-        if not self._sorted:
+        if not (self._sorts or self.aligned):
             return [(number, passed)]
         if isinstance(passed, Batch) or not self.aligned:
             return [(number, each) for each in self._sorted[number].receive(passed)]
         promise = Punctuation(min(each.promise for each in self._filters), passed.position, passed.born)
-        released = [held.receive(promise) for held in self._sorted]
+        return self._in_order([held.receive(promise) for held in self._sorted])
+
+    def _rest(self, born: float) -> list[tuple[int, Item]]:
+        """What the operator has not read yet as it read its ports aligned."""
+        released: list[list[Item]] = []
+        for merged, held in zip(self._filters, self._sorted, strict=True):
+            found = held.receive(Punctuation(merged.promise, 0, born))
+            released.append(found if self._sorts else [*found, *held.release()])
+        return self._in_order(released)
+
+    def _in_order(self, released: Sequence[Sequence[Item]]) -> list[tuple[int, Item]]:
+        """Merge what each port releases: the tuples in the order of their times, and then the promises."""
         batches = [[each for each in items if isinstance(each, Batch)] for items in released]
         promises = [
             (port, each) for port, items in enumerate(released) for each in items if isinstance(each, Punctuation)
@@ -224,7 +278,7 @@ class MergedLogic:
         tables = {
             number * len(saved) + at: table for at, each in enumerate(saved) for number, table in each.tables.items()
         }
-        head = _Head(self.latest, [(each.head, list(each.tables)) for each in saved])
+        head = _Head(self.latest, self.aligned, [(each.head, list(each.tables)) for each in saved])
         return SavedState(msgspec.msgpack.encode(head), tables)
 
     def restore(self, saved: SavedState, /) -> None:
@@ -242,7 +296,9 @@ class MergedLogic:
             raise ValueError(f"saved state: {saved.head[:16]!r}; expected that of merged streams: {error}") from None
         if len(head.parts) != len(parts):
             raise ValueError(f"saved state: {len(head.parts)} parts; expected {len(parts)}")
-        self.latest, self._changed = head.latest, True
+        if self.aligned and not head.aligned:
+            raise ValueError("saved state: of streams read as they arrived; expected one that was made for a follower")
+        self.latest, self.aligned, self._changed = head.latest, head.aligned, True
         for at, (part, (state, numbers)) in enumerate(zip(parts, head.parts, strict=True)):
             part.restore(SavedState(state, {number: saved.tables[number * len(parts) + at] for number in numbers}))
         self.restoring = False

@@ -1,0 +1,80 @@
+"""When a component that reads active replicas reads them aligned: while it moves. No IO, no clock.
+
+A follower repeats what the component emits. Where the output depends on the order in which streams were read, it needs
+that order and the streams themselves; but an active replica may die at any time, and its stream with it. So from the
+first snapshot for the follower on the component reads its inputs aligned
+(:class:`~synergy_nb.dataflow.streams.stream_merging.MergedLogic`), and its output depends on the tuples alone. The
+follower does the same.
+
+Alignment delays tuples, so it ends with the move: at the old peer if the move is given up, and at the new one once that
+has emitted all that the old one had. The old peer states how far that is
+(:class:`~synergy_nb.dataflow.streams.frames.LastOrder`). If this does not arrive, the component stays aligned until it
+has moved once more.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from synergy_nb.dataflow.streams.deployments import Role
+from synergy_nb.dataflow.streams.stream_merging import MergedLogic
+from synergy_nb.dataflow.streams.values import ORIGIN, Point
+
+if TYPE_CHECKING:
+    from synergy_nb.dataflow.streams.component import Component
+
+__all__ = ["Alignment"]
+
+
+class Alignment:
+    """Whether a component reads its inputs aligned, and until when.
+
+    Parameters
+    ----------
+    component
+        The component.
+    follower
+        Address of the peer that is about to replace it, or empty.
+
+    Attributes
+    ----------
+    since : int
+        Number of the first snapshot from which the follower may start.
+    repeats : Point or None
+        Point in its output up to which it repeats that of the component that it has replaced; None if it is not known.
+    """
+
+    def __init__(self, component: Component, follower: str) -> None:
+        self._component = component
+        self._follower = follower
+        self.since = 0
+        self.repeats: Point | None = None if component.epoch > component.rebuilt else ORIGIN
+
+    @property
+    def holds(self) -> bool:
+        """Whether the output depends on the tuples of the inputs alone."""
+        return isinstance(self._component.logic, MergedLogic) and self._component.logic.aligned
+
+    def set_follower(self, peer: str) -> None:
+        """Set the peer that is about to replace the component, or none."""
+        if peer != self._follower:
+            self._follower, self.since = peer, self._component.number + 1
+        self.settle()
+
+    def suits(self, peer: str, number: int) -> bool:
+        """Whether a peer may start from the snapshot of that number."""
+        return peer != self._follower or number >= self.since or not isinstance(self._component.logic, MergedLogic)
+
+    def begin(self) -> None:
+        """Align the component before a snapshot if somebody follows it; it is not executing."""
+        if self._follower and isinstance(self._component.logic, MergedLogic):
+            self._component.logic.align()
+
+    def settle(self) -> None:
+        """End the alignment if nobody depends on it any more."""
+        component, logic = self._component, self._component.logic
+        if self.repeats is None or not isinstance(logic, MergedLogic) or not logic.aligned:
+            return
+        alone = not component.copies and component.role is Role.ACTIVE
+        if alone and component.log.end.covers(self.repeats):
+            logic.relax()
