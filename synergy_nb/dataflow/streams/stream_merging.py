@@ -99,7 +99,7 @@ class MergedLogic:
         Columns that order tuples of equal time, for each port, each with whether it descends; None if the operator
         always reads tuples as they arrive.
     reading
-        How it reads its ports while it does not move.
+        Order in which it reads its ports while it does not move.
     aligned
         Whether it reads its ports aligned at first, as it repeats what another component emits.
     joined
