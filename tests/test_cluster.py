@@ -368,14 +368,18 @@ operators:
         ),
         (
             lambda c: c.submit(source("trace", path="no such file", format="tcp").sink("out")),
-            "operator 'source': path: 'no such file'; expected a file that is there",
+            f"operator 'source': path: 'no such file'; expected a file that is there; looked in {Path.cwd()}",
+        ),
+        (
+            lambda c: c.submit(source("trace", path=f"{__file__}x", format="tcp").sink("out")),
+            f"operator 'source': path: '{__file__}x'; expected a file that is there; did you mean 'test_cluster.py'?",
         ),
         (
             lambda c: c.submit(Plan.from_yaml(FAR), feeds={"x": []}),
             (
                 "the submission has 4 problems:\n"
                 "  - operator 'far': at: 'mars'; expected a peer that lives: peer-1, peer-2, peer-3\n"
-                "  - operator 'far': path: 'no such file'; expected a file that is there\n"
+                f"  - operator 'far': path: 'no such file'; expected a file that is there; looked in {Path.cwd()}\n"
                 "  - operator 'end': at: 'venus'; expected a peer that lives: peer-1, peer-2, peer-3\n"
                 "  - feeds: 'x' is no source of the plan; expected none: the plan has no python source"
             ),

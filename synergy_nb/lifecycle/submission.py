@@ -95,7 +95,7 @@ def check_submission(
             wrong.append(f"operator {operator!r}: engine: 'spark'; this cluster has no Spark: {no_spark}")
         path = stated.params.get("path")
         if local and path is not None and not Path(path).is_file():
-            wrong.append(f"operator {operator!r}: path: {path!r}; expected a file that is there")
+            wrong.append(f"operator {operator!r}: path: {path!r}; expected a file that is there{_near(Path(path))}")
     feeding = _feeding(plan, feeds, wrong)
     if wrong:
         heading = [f"the submission has {len(wrong)} problems:"] if len(wrong) > 1 else []
@@ -128,3 +128,9 @@ def _feeding(plan: Plan, feeds: Mapping[str, Any], wrong: list[str]) -> dict[str
 def _no_plan(given: Any) -> str:
     file = "; Plan.from_yaml(text) reads the text of a plan's file" if isinstance(given, str | Path) else ""
     return f"plan: a {type(given).__name__}; expected a Plan, which .sink() at the end of a stream returns{file}"
+
+
+def _near(missing: Path) -> str:
+    """Say where a relative path was looked for, and which file there has a similar name."""
+    looked = "" if missing.is_absolute() else f"; looked in {Path.cwd()}"
+    return looked + did_you_mean(missing.name, [each.name for each in missing.absolute().parent.glob("*")])
