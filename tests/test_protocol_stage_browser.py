@@ -93,6 +93,19 @@ def test_graphs_appear_when_they_are_known(bare: BarePage, replay: Replay) -> No
     assert {meant.nth(at).get_attribute("data-peer") for at in range(meant.count())} == {*chosen.peers.values()}
 
 
+def test_numbers_keep_their_labels_in_one_line_where_the_page_lets_them_float(bare: BarePage, replay: Replay) -> None:
+    stage = ProtocolStage(replay)
+    name = shown(bare, stage)
+    page_rule = bare.page.add_style_tag(content="div dt { float: left; width: 20%; }")  # as JupyterLab has it
+    stage.step = next(at for at, moment in enumerate(replay.moments) if len(moment.numbers) > 1)
+    label = f"#{name} .numbers dt"
+    bare.until("label => document.querySelector(label)", label)
+    box = bare.page.locator(label).first.bounding_box()
+    page_rule.evaluate("rule => rule.remove()")
+    assert box is not None
+    assert box["height"] < 30.0
+
+
 def test_peers_are_on_the_map_and_on_the_ring(bare: BarePage, replay: Replay) -> None:
     stage = ProtocolStage(replay)
     name = shown(bare, stage)
