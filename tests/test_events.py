@@ -150,6 +150,8 @@ def test_events_are_a_table_of_all_or_with_the_fields_of_one_type() -> None:
     assert probes.schema["bandwidth"] == pl.Float64
     assert some().table(PeerTrouble)["kind"].to_list() == ["link_broken"]
     assert Events().table(SourceStarted).schema["operator"] == pl.String
+    with pytest.raises(TypeError, match="kind: 'ProbeDropped'; expected a type of events"):
+        some().table("ProbeDropped")  # type: ignore[arg-type]
     assert [event.subject for event in some().of(PeerTrouble)] == ["b"]
 
 

@@ -42,7 +42,15 @@ class Events(list[Event]):
     """
 
     def of(self, kind: type[E]) -> list[E]:
-        """Select the events of one type, or of the types below a base class."""
+        """Select the events of one type, or of the types below a base class.
+
+        Raises
+        ------
+        TypeError
+            If ``kind`` is no type of events.
+        """
+        if not (isinstance(kind, type) and issubclass(kind, Event)):
+            raise TypeError(f"kind: {kind!r}; expected a type of events: one of synergy_nb.events, without quotes")
         return [event for event in self if isinstance(event, kind)]
 
     def table(self, kind: type[Event] = Event) -> pl.DataFrame:
