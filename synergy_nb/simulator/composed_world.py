@@ -139,7 +139,8 @@ class ComposedWorld(PacedWorld):
         """Crash a peer; the others find out, or the journal says it where there is no other one."""
         super().crash(peer)
         if not self.synergy:
-            self._record("", events.PeerSilent, peer, reason="it has ended, and no other peer lives")
+            nobody = ""
+            self._record(nobody, events.PeerSilent, peer, reason="it has ended, and no other peer lives")
 
     def leave(self, address: str) -> None:
         """Have a peer announce that it leaves the ring; its components go on until :meth:`crash` ends it."""
