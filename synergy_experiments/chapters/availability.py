@@ -40,7 +40,6 @@ from collections.abc import Iterator, Sequence
 from dataclasses import fields
 from typing import Any, Final, cast
 
-from synergy_experiments.chapters.prototype import delays
 from synergy_experiments.framework.claim import Cell, Check, Claim, Panel
 from synergy_experiments.framework.measurements import Measured, Point
 from synergy_experiments.framework.parameters import (
@@ -55,6 +54,7 @@ from synergy_experiments.framework.parameters import (
     wholes,
 )
 from synergy_experiments.framework.verdicts import at_all, near
+from synergy_experiments.worlds.measured_delays import matrix_path, network
 from synergy_experiments.worlds.replica_placements import ALGORITHMS, PlacementCost, Requests, mean, placements, world
 from synergy_experiments.worlds.sweeps import algorithms
 from synergy_nb.algorithms.availability import (
@@ -89,8 +89,7 @@ REPLICAS: Final[dict[str, Parameter]] = {
     "degree": whole("replicas of each component", 2),
     "load": number("share of all processing capacity that the primaries use", 0.25, least=1e-6, most=1.0),
     "stream": number("bytes/s of a stream", 100e3, least=1.0),
-    "network": choice("delays between peers: measured, if the matrix is at hand, or of a transit-stub network",
-                      ["measured", "transit-stub"]),
+    "network": network(),
     "capacities": choice("whether peers have one core each, or half a core to two", ["equal", "classes"]),
     "limits": choice("whether optimal, random, partition and latency obey the limits too", ["off", "on"]),
     "samples": whole("randomly drawn failures", 2000),
@@ -125,7 +124,7 @@ def requests(setup: Setup, **changes: Any) -> Requests:
     check_numbers(chosen)
     given = {each.name: chosen[each.name] for each in fields(Requests) if each.name in chosen}
     equal, limits = chosen.get("capacities") != "classes", chosen.get("limits") == "on"
-    return Requests(**{**given, "delays": delays(setup), "equal": equal, "limits": limits})
+    return Requests(**{**given, "delays": matrix_path(setup), "equal": equal, "limits": limits})
 
 
 def check_numbers(chosen: Setup) -> None:

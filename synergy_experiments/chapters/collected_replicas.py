@@ -41,10 +41,11 @@ import numpy as np
 from synergy_experiments.chapters.replica_latencies import snapshots_of
 from synergy_experiments.framework.claim import Cell, Check, Claim, Panel
 from synergy_experiments.framework.measurements import Coordinate, Measured, Point, interval
-from synergy_experiments.framework.parameters import Setup, choice, files, number, whole, wholes
+from synergy_experiments.framework.parameters import Setup, files, number, whole, wholes
 from synergy_experiments.framework.verdicts import at_all, monotone, not_comparable
 from synergy_experiments.worlds.active_replicas import ActiveReplicas
 from synergy_experiments.worlds.collected_streams import WEIGHING, coordinated
+from synergy_experiments.worlds.measured_delays import network
 from synergy_experiments.worlds.replicated_queries import PERIOD, Readings, shortest, survives
 from synergy_experiments.worlds.varying_delays import Array, DelaysOf, Network, episodes
 from synergy_experiments.worlds.wide_area_clusters import Cluster, cluster
@@ -320,8 +321,7 @@ _PARAMETERS: Final = {
     "periods": whole("periods of 10 s in which paths are congested at times", 90, 360, least=60),
     "congested": number("share of the time in which a path between two servers is congested", 0.08, most=0.5),
     "theta": number("target θ with revival, as a share of that of collection alone", 0.7, most=1.0),
-    "network": choice("delays: measured, if the matrix is available, or of a transit-stub network",
-                      ["measured", "transit-stub"]),
+    "network": network(),
     "snapshots": files("matrices of round-trip times between the same hosts, one a snapshot, in .npz files"),
 }  # fmt: skip
 

@@ -27,13 +27,12 @@ from functools import partial
 from statistics import mean, quantiles
 from typing import Final
 
-from synergy_experiments.chapters.prototype import MATRIX
 from synergy_experiments.framework.claim import Cell, Check, Claim, Panel
 from synergy_experiments.framework.measurements import Coordinate, Measured, Point
-from synergy_experiments.framework.parameters import Setup, choice, whole, wholes
+from synergy_experiments.framework.parameters import Setup, whole, wholes
 from synergy_experiments.framework.verdicts import at_all
+from synergy_experiments.worlds.measured_delays import matrix_path, network
 from synergy_experiments.worlds.moved_components import migrated, moved, network_of
-from synergy_nb.traces import datasets
 
 __all__ = ["CLAIMED", "times"]
 
@@ -80,10 +79,9 @@ def times(inputs: int, algorithm: str, path: str, placements: int, seed: int) ->
 def _cells(setup: Setup) -> Iterator[Cell]:
     inputs = setup["inputs"]
     assert isinstance(inputs, tuple)
-    path = datasets.find(MATRIX).path if setup["network"] == "measured" else None
     for each in inputs:
         for algorithm in (OLD, OTHER):
-            yield Cell(times, (each, algorithm, path or "", setup["placements"]))
+            yield Cell(times, (each, algorithm, matrix_path(setup), setup["placements"]))
 
 
 def _checks(measured: Measured, setup: Setup) -> Iterator[Check]:
@@ -111,8 +109,7 @@ _P7: Final = Claim(
     parameters={
         "inputs": wholes("numbers of streams that the component reads, each from a peer of its own", (1, 2, 4)),
         "placements": whole("random placements in a repetition, each with a move", 10, 50, least=2),
-        "network": choice("delays between peers: measured, if the matrix is at hand, or of a transit-stub network",
-                          ["measured", "transit-stub"]),
+        "network": network(),
     },
     cells=_cells,
     checks=_checks,

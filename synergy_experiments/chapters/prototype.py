@@ -46,12 +46,11 @@ from synergy_experiments.framework.measurements import Measured, Point, less
 from synergy_experiments.framework.parameters import Parameter, Setup, choice, number, numbers, several, whole, wholes
 from synergy_experiments.framework.verdicts import at_all, near, not_comparable, reduction
 from synergy_experiments.worlds.live_requests import live
+from synergy_experiments.worlds.measured_delays import matrix_path, network
 from synergy_experiments.worlds.sweeps import READINGS, SIMULATED, WORDS, algorithms, readings, scenario, simulated
-from synergy_nb.traces import datasets
 
-__all__ = ["CLAIMED", "delays"]
+__all__ = ["CLAIMED"]
 
-MATRIX: Final = "planetlab-rtt"
 PEERS: Final = 88
 RATE: Final = 9.0  # requests a second at 88 peers
 REFERENCE: Final = 100  # number of requests of the comparison
@@ -64,8 +63,7 @@ _PROTOTYPE: Final[dict[str, Parameter]] = {
     "peers": whole("peers", PEERS, least=2),
     "driver": choice("what runs the peers: the simulator, or Dask workers on this machine", ["simulator", "dask"]),
     "dask_peers": whole("number of peers on Dask workers, with a load in proportion", 32, least=2),
-    "network": choice("delays between peers: measured, if the matrix is available, or of a transit-stub network",
-                      ["measured", "transit-stub"]),
+    "network": network(),
     "components": wholes("unique components, each on five peers; both readings of 100 components", (20, 100)),
     "operators": wholes("least and greatest number of operators of a query", (2, 4), count=2),
     "costs": numbers("least and greatest processing time in seconds", (0.002, 0.006), least=1e-9, count=2),
@@ -73,12 +71,6 @@ _PROTOTYPE: Final[dict[str, Parameter]] = {
                                                 "composition by φ", "greedy", "random"),
                           ("synergy", BY_DELAY, "composition", "composition by φ", "random")),
 }  # fmt: skip
-
-
-def delays(setup: Setup) -> str:
-    """Path of the matrix of measured delays; empty where the network is generated."""
-    path = datasets.find(MATRIX).path
-    return path if path is not None and setup["network"] == "measured" else ""
 
 
 def _uniques(setup: Setup) -> tuple[int, ...]:
@@ -99,7 +91,7 @@ def _at(setup: Setup, place: int, limits: Sequence[str] = READINGS[:1], **change
         for limit in limits:
             reading = _reading(unique, limit if len(limits) > 1 else "")
             for policy in algorithms(setup):
-                given = scenario(chosen, delays=delays(setup), equal=True, policy=policy, isolated=limit)
+                given = scenario(chosen, delays=matrix_path(setup), equal=True, policy=policy, isolated=limit)
                 yield Cell(live if real else simulated, (given,), place, policy, alone=real, reading=reading)
 
 

@@ -27,12 +27,12 @@ from typing import Final
 
 import numpy as np
 
-from synergy_experiments.chapters.prototype import delays
 from synergy_experiments.framework.claim import Cell, Check, Claim, Panel
 from synergy_experiments.framework.measurements import Measured, Point
-from synergy_experiments.framework.parameters import Setup, choice, files, number, whole, wholes
+from synergy_experiments.framework.parameters import Setup, files, number, whole, wholes
 from synergy_experiments.framework.verdicts import at_all, monotone, not_comparable
 from synergy_experiments.worlds.active_replicas import ActiveReplicas
+from synergy_experiments.worlds.measured_delays import matrix_path, network
 from synergy_experiments.worlds.replicated_queries import Readings, chain, deployed_graph, shortest
 from synergy_experiments.worlds.varying_delays import Array, DelaysOf, Network, exponential, unchanging
 from synergy_experiments.worlds.wide_area_clusters import cluster
@@ -167,7 +167,7 @@ def snapshots_of(setup: Setup) -> tuple[str, ...]:
     """Return the matrices of a set-up: those given, else the one at hand; none where the network is generated."""
     given = setup["snapshots"]
     assert isinstance(given, tuple)
-    path = delays(setup)
+    path = matrix_path(setup)
     return tuple(map(str, given)) or ((path,) if path else ())
 
 
@@ -243,10 +243,7 @@ CLAIMED: Final = (
             "periods": whole("periods of 10 s that real operators process in a cluster", 2, 20),
             "draws": whole("tuples of means and quantiles", 60_000, 300_000, least=1000),
             "d_min": number("one-way latency that two replicas of an operator exceed, ms", 15.0),
-            "network": choice(
-                "delays: measured, if the matrix is available, or of a transit-stub network",
-                ["measured", "transit-stub"],
-            ),
+            "network": network(),
             "snapshots": files("matrices of round-trip times between the same hosts, one a snapshot, in .npz files"),
         },
         cells=_cells,

@@ -26,11 +26,11 @@ from typing import Final
 
 import numpy as np
 
-from synergy_experiments.chapters.prototype import delays
 from synergy_experiments.framework.claim import Cell, Check, Claim, Panel
 from synergy_experiments.framework.measurements import Measured, Point
-from synergy_experiments.framework.parameters import Setup, choice, number, whole, wholes
+from synergy_experiments.framework.parameters import Setup, number, whole, wholes
 from synergy_experiments.framework.verdicts import at_all, near, not_comparable
+from synergy_experiments.worlds.measured_delays import matrix_path, network
 from synergy_nb.algorithms.replication.deployment import Deployed, ReplicaLimits, deploy, deploy_randomly
 from synergy_nb.algorithms.replication.local_search import improve
 from synergy_nb.algorithms.replication.spring_relaxation import first_placement
@@ -153,7 +153,7 @@ def _latency(servers: int, path: str, rng: np.random.Generator) -> Matrix:
 
 def _cells(names: tuple[str, ...], setup: Setup) -> Iterator[Cell]:
     for name in names:
-        given = (setup["degrees"], setup["servers"], setup["clusters"], setup["d_min"], delays(setup))
+        given = (setup["degrees"], setup["servers"], setup["clusters"], setup["d_min"], matrix_path(setup))
         yield Cell(deployed, (name, *given))
 
 
@@ -175,7 +175,7 @@ def _compared(name: str, measured: Measured, setup: Setup) -> Iterator[Check]:
         ours = measured.mean(k, name, "cost")
         if ours is not None:
             yield near(f"network cost at degree {k}, {name}", paper, ours, 0.1 * paper, 0.5 * paper, unit="")
-            if delays(setup) and setup["d_min"] == 15.0:
+            if matrix_path(setup) and setup["d_min"] == 15.0:
                 other = f"network cost at degree {k}, {name}, beside another implementation on the same matrix"
                 yield not_comparable(
                     other, f"{REFERENCE[name][k]:g} (not the paper's)", ours, "the paper's delays are others"
@@ -208,8 +208,7 @@ _PARAMETERS: Final = {
     "servers": whole("servers of a cluster", 30, least=6),
     "clusters": whole("clusters of one repetition", 10, 40),
     "d_min": number("one-way latency that two replicas of an operator exceed, ms", 15.0),
-    "network": choice("delays: measured, if the matrix is available, or of a transit-stub network",
-                      ["measured", "transit-stub"]),
+    "network": network(),
 }  # fmt: skip
 
 

@@ -60,12 +60,15 @@ class Parameter:
         Value for a quick run, and value for a run at the paper's scale.
     read
         Function that returns the value of a text, or raises :class:`~synergy_nb.plan.units.WrongValue`.
+    usable
+        Function that returns the value that replaces a default on a machine without the data that it needs.
     """
 
     about: str
     quick: Value
     paper: Value
     read: Callable[[str], Value]
+    usable: Callable[[Value], Value] = lambda value: value
 
 
 def _one(text: str, expected: str, least: float, most: float, kind: Callable[[str], float]) -> float:
@@ -237,7 +240,7 @@ def _check_rising(found: Sequence[float], text: str, expected: str) -> None:
 
 def at_scale(parameters: Mapping[str, Parameter], scale: Scale) -> dict[str, Value]:
     """Return the set-up of an experiment at a scale."""
-    return {name: each.quick if scale == "quick" else each.paper for name, each in parameters.items()}
+    return {name: each.usable(each.quick if scale == "quick" else each.paper) for name, each in parameters.items()}
 
 
 def parse(given: Iterable[str], known: Sequence[Mapping[str, Parameter]]) -> list[dict[str, Value]]:
