@@ -95,7 +95,9 @@ def collected(application: Application, rows: list[tuple[object, ...]], count: i
 @pytest.mark.slow
 def test_replicas_and_another_placement_exclude_one_another() -> None:
     with Cluster(4, spark=False) as cluster:
-        with pytest.raises(ClusterError, match=r"placement: 'resilient'; expected 'composed' where qos\.availability"):
+        with pytest.raises(
+            ClusterError, match=r"placement: 'resilient'; expected 'composed' where availability places replicas"
+        ):
             cluster.submit(query(), placement="resilient")
         with pytest.raises(ClusterError, match="placement: 'resilent'; expected composed or resilient"):
             cluster.submit(query(None), placement="resilent")
