@@ -447,6 +447,20 @@ def test_edits_are_drawn_while_the_kernel_is_busy(filled: Page, monkeypatch: pyt
     assert page.view.locator(".late, .unchecked").count() == 0
 
 
+def test_keys_that_come_before_the_next_frame_lose_nothing(filled: Page) -> None:
+    page = filled
+    page.node("traffic").click()
+    page.type("Enter")
+    _tab_to(page, "by")
+    page.bare.page.evaluate(
+        "() => { [window.frames_on, window.requestAnimationFrame] = [requestAnimationFrame, () => 1] }"
+    )
+    page.type(" bytes", "Enter", " link", "Enter")  # while no frame is drawn
+    page.bare.page.evaluate("() => { window.requestAnimationFrame = window.frames_on }")
+    by = ["destination", "source", "bytes", "link"]
+    page.bare.until_here(lambda: page.editor.plan.operators["traffic"].params["by"] == by)
+
+
 def test_two_views_and_python_edit_one_plan(filled: Page) -> None:
     page = filled
     other = Page(page.bare, page.editor)

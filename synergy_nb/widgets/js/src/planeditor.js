@@ -38,6 +38,7 @@ class View {
     for (const [name, listener] of this.listeners) model.on(name, listener);
     signal?.addEventListener("abort", () => this.close());
     this.render(); // in one go with the first attachment of the element
+    for (const kind of ["keydown", "pointerdown"]) this.root.addEventListener(kind, () => this.drawWaiting(), { capture: true });
     this.sized = new ResizeObserver(() => this.measure());
     this.sized.observe(this.root);
   }
@@ -65,6 +66,15 @@ class View {
       this.frame = 0;
       if (!this.closed) this.render();
     });
+  }
+
+  // What waits for a frame is drawn before the next key or click, whose handlers read the values that were drawn: without this,
+  // a column that was added within a frame of another one replaced it.
+  drawWaiting() {
+    if (!this.frame || this.closed || this.rendering) return;
+    cancelAnimationFrame(this.frame);
+    this.frame = 0;
+    this.render();
   }
 
   render() {
