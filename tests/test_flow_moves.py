@@ -131,12 +131,17 @@ def test_tuples_go_to_the_old_peer_until_their_sender_switches() -> None:
     assert flow.executed("a", "c").tuples == 84
     assert not flow.moving("a", "c")
     births, arrivals = (each[~at_c][sink] for each in (seen.born, seen.arrived))
-    waits = []
+    waits, late, held = [], 0, np.zeros(len(births), dtype=int)  # held: at each arrival, by both upstreams
     for first, gap in ((3.0, 10.0), (7.0, 25.0)):  # in the order of each upstream a tuple waits for those before it
         own = np.isclose(np.mod(births * 1e3 - first + 1e-6, gap), 0.0, atol=1e-3)
         came = arrivals[own][np.argsort(births[own])]
-        waits.append(float((np.maximum.accumulate(came) - came).max()))
+        leaves = np.maximum.accumulate(came)
+        waits.append(float((leaves - came).max()))
+        late += sum(bool((came[number + 1 :] < time).any()) for number, time in enumerate(came))
+        held += [int(((came <= now + 1e-9) & (leaves > now + 1e-9)).sum()) for now in np.sort(arrivals)]
     assert max(waits) == pytest.approx(0.132)
+    assert late == 17, "each tuple by the old peer comes after a later one of its upstream"
+    assert held.max() <= 17
 
 
 def test_retained_tuples_move_with_their_component() -> None:
