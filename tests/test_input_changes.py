@@ -15,7 +15,7 @@ from synergy_nb.dataflow.streams.effects import Send
 from synergy_nb.dataflow.streams.frames import Data, Unsubscribe
 from synergy_nb.dataflow.streams.stream_merging import MergedLogic
 from synergy_nb.dataflow.streams.values import ORIGIN, Cut, Output, Point, chunks_of
-from synergy_nb.dataflow.tuples import Batch, Punctuation
+from synergy_nb.dataflow.tuples import START, Batch, Punctuation
 from synergy_nb.plan import Plan, source
 from synergy_nb.plan.active_replicas import replicated
 from synergy_nb.simulator.replica_world import ReplicaWorld
@@ -185,3 +185,21 @@ def test_a_copy_knows_to_which_streams_the_points_of_a_snapshot_belong() -> None
     assert (copy.ports[left].consumed, copy.ports[left].late) == (ORIGIN, True)
     assert copy.ports[99].closed, "its order of inputs may name it"
     assert copy.feeds[99] == Feed("app", "")
+
+
+def test_a_snapshot_names_a_stream_only_after_the_promise_from_when_it_is_complete() -> None:
+    """A copy that went on before that promise would take the stream for complete from its first tuple on."""
+    run = Rebuilding(rows=150)
+    run.step()
+    reader = run.readers()[0]
+    assignment = run.world.deployments["app"].assignments[reader.operator]
+    known, joining = (number for number, feed in assignment.feeds.items() if feed.operator)
+    component = Component("app", reader.operator, "x", assignment, Role.ACTIVE, None)
+    component.begin(Cut({known: Point(7, 7)}, Point(0, 0), (), ()))
+    port = component.ports[joining]
+    assert port.begin(Point(4, START), latest=90)
+    component.capture()
+    assert joining not in component.cut(component.number).inputs
+    port.consume(port.first(None))
+    component.capture()
+    assert component.cut(component.number).inputs[joining] == Point(4, 91)

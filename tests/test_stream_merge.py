@@ -61,6 +61,19 @@ def test_tuples_that_were_received_before_are_cut_off() -> None:
     assert [entry.chunk.start.position for entry in merge.queue] == [0, 4]
 
 
+def test_the_promise_from_when_a_late_stream_is_complete_is_executed_alone_and_before_its_tuples() -> None:
+    """What is executed together has its promises after its tuples."""
+    late = InOrder(None, late=True)
+    assert late.begin(Point(4, START), latest=90)
+    assert late.receive(0, chunk(batch(4, 2))) is Receipt.NEW
+    assert late.beginning
+    alone = taken_out(late, None, 9)
+    assert values(alone) == [91]
+    late.consume(alone)
+    assert not late.beginning
+    assert values(taken_out(late, None, 9)) == [[4, 5]]
+
+
 def test_a_chunk_beyond_the_expected_point_is_a_gap_and_changes_nothing() -> None:
     merge = InOrder(ORIGIN)
     merge.receive(0, chunk(batch(0, 2)))

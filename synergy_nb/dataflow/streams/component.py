@@ -427,7 +427,7 @@ class Component(ComponentMetrics):
             )
             return
         self.saving = SavedState if self.logic is None else self.logic.save
-        inputs = {number: port.consumed for number, port in self.ports.items()}
+        inputs = {number: port.consumed for number, port in self.ports.items() if not port.beginning}
         order, causes, losses = tuple(self.reading.runs), tuple(self.reading.causes), self.losses
         self._cuts[self.number] = Cut(
             inputs, self.log.end, order, causes, read=self._saved, consumed=losses.consumed, dropped=losses.dropped

@@ -122,6 +122,15 @@ class InOrder:
         """Point from which it requests chunks; None if it joins the stream at its present end."""
         return self.received if self.joined else None
 
+    @property
+    def beginning(self) -> bool:
+        """Whether it joined a stream, but the promise that states from when the stream is complete was not executed.
+
+        It has to come before all tuples: after them it would say that the tuples before it have been in the stream. A
+        copy that went on from here would not get it.
+        """
+        return self.late and self.consumed.until == START and bool(self.queue) and not self.queue[0].chunk.rows
+
     def begin(
         self, start: Point, sequence: int = 0, now: float = 0.0, end: Point = ORIGIN, latest: int = START
     ) -> bool:
@@ -208,7 +217,10 @@ class InOrder:
             Predicate that decides whether a chunk may join the preceding ones, whose tuples and bytes are passed; None:
             no chunk is joined.
         """
+        alone = self.beginning  # what is executed together has its promises after its tuples
         removed = [self._pop()]
+        if alone:
+            return removed
         rows, size = removed[0].rows, removed[0].size
         while together is not None and self.queue and together(self.queue[0].chunk, rows, size):
             removed.append(self._pop())
