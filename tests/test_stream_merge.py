@@ -66,11 +66,10 @@ def test_the_promise_from_when_a_late_stream_is_complete_is_executed_alone_and_b
     late = InOrder(None, late=True)
     assert late.begin(Point(4, START), latest=90)
     assert late.receive(0, chunk(batch(4, 2))) is Receipt.NEW
-    assert late.beginning
-    alone = taken_out(late, None, 9)
+    beginning, alone = [late.beginning], taken_out(late, None, 9)
     assert values(alone) == [91]
     late.consume(alone)
-    assert not late.beginning
+    assert [*beginning, late.beginning] == [True, False]
     assert values(taken_out(late, None, 9)) == [[4, 5]]
 
 
