@@ -322,7 +322,17 @@ def test_a_wrong_argument_of_the_editor_is_named(tmp_path: Path) -> None:
     assert edit(file).save(tmp_path / "copy.yaml").read_bytes() == file.read_bytes()
 
 
-def test_messages_of_any_form_are_answered(editor: Editor) -> None:
+@pytest.mark.parametrize("limit", [1000, 20_000])
+def test_messages_of_any_form_are_answered(editor: Editor, limit: int) -> None:
+    before = sys.getrecursionlimit()
+    sys.setrecursionlimit(limit)  # packages raise it
+    try:
+        _ask_anything(editor)
+    finally:
+        sys.setrecursionlimit(before)
+
+
+def _ask_anything(editor: Editor) -> None:
     deep: Any = "x"
     for _ in range(5000):
         deep = [deep]

@@ -227,6 +227,22 @@ class Paste(Operation, frozen=True, tag="paste"):
 
 _OPERATIONS: Final[Any] = Add | Insert | Remove | Connect | Disconnect | Rename | Set | Qos | Name | Paste
 _MOST_OPERATIONS: Final = 1000  # largest number of operations of one gesture
+_MOST_LEVELS: Final = 100  # of lists and mappings within each other
+
+
+def _is_nested_deeply(value: Any) -> bool:
+    """Whether a value has more levels than are accepted, whatever depth of calls Python permits at present."""
+    level = [value]
+    for _ in range(_MOST_LEVELS):
+        outer = [each.values() if isinstance(each, Mapping) else each for each in level if _is_container(each)]
+        level = [inner for each in outer for inner in each]
+        if not level:
+            return False
+    return True
+
+
+def _is_container(value: Any) -> bool:
+    return isinstance(value, (list, tuple, Mapping))
 
 
 def parse_operations(operations: Any) -> list[Operation]:
@@ -250,6 +266,10 @@ def parse_operations(operations: Any) -> list[Operation]:
     for number, each in enumerate(given, start=1):
         if isinstance(each, Operation):
             found.append(each)
+            continue
+        if _is_nested_deeply(each):
+            expected = f"values in at most {_MOST_LEVELS} lists and mappings within each other"
+            problems.append(Problem("", f"operations[{number}]", type(each).__name__, expected))
             continue
         try:
             found.append(msgspec.convert(each, _OPERATIONS))
