@@ -306,6 +306,17 @@ def test_a_peer_imports_neither_a_parser_nor_a_data_engine_for_a_plan() -> None:
     assert done.stdout.decode().strip() == "[]"
 
 
+@pytest.mark.slow
+def test_a_cluster_imports_no_scipy_numba_or_view() -> None:
+    """Each takes half a second or more, and the first cell of a notebook waits for it."""
+    program = (
+        "import sys, synergy_nb; synergy_nb.Cluster\n"
+        "print(sorted({'scipy', 'numba', 'duckdb', 'sqlglot', 'anywidget', 'pandas'} & set(sys.modules)))"
+    )
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True, timeout=200)
+    assert done.stdout.strip() == "[]"
+
+
 # -- bytes -----------------------------------------------------------------------------------------------------------
 
 

@@ -6,7 +6,6 @@ from collections.abc import Sequence
 from typing import Final
 
 import numpy as np
-from scipy.sparse.linalg import eigsh
 
 from synergy_nb.models.delay_matrix import Matrix
 
@@ -35,6 +34,8 @@ def map_of(addresses: Sequence[str], delays: Matrix) -> dict[str, tuple[float, f
     squared = np.asarray(delays, dtype=np.float64) ** 2
     centred = squared - squared.mean(axis=0) - squared.mean(axis=1)[:, None] + squared.mean()
     if count > MANY:
+        from scipy.sparse.linalg import eigsh  # noqa: PLC0415 - importing SciPy takes a second, and every cluster has a map
+
         start = np.linspace(1.0, 2.0, count)  # so that the map is the same each time
         values, vectors = eigsh(-0.5 * centred, k=2, which="LA", v0=start)
     else:
