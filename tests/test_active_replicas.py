@@ -156,7 +156,7 @@ def test_each_port_has_a_filter_of_its_own(degree: int) -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("degree", [2, 3, 4])
+@pytest.mark.parametrize("degree", [2, 3, 4, 5])
 def test_every_replica_sends_to_every_reader(degree: int) -> None:
     """Between operators k² times the tuples travel, and k times from a source and to a sink (oracle 2B.7)."""
     stream = source("python", name="a", columns=COLUMNS, rate=100.0, id="a")
@@ -173,7 +173,54 @@ def test_every_replica_sends_to_every_reader(degree: int) -> None:
     assert reaching == {"f0": degree * 200} | {f"f{number}": degree**2 * 200 for number in (1, 2, 3)}
     assert world.received["out"] == degree * 200
     dropped = sum(world.received.values()) - sum(len(world.emitted[name]) for name in world.received)
-    assert (sum(world.received.values()), dropped) == {2: (3200, 1400), 3: (6600, 4000), 4: (11200, 7800)}[degree]
+    wanted = {2: (3200, 1400), 3: (6600, 4000), 4: (11200, 7800), 5: (17000, 12800)}  # of 200 tuples a stream
+    assert (sum(world.received.values()), dropped) == wanted[degree]
+
+
+def tree(depth: int, *, joins: bool) -> Plan:
+    """A binary tree of operators: of unions, whose rates add up, or of joins one to one, where all are equal."""
+    level = [
+        source("python", name=f"a{number}", columns={"v": "int"}, rate=100.0, id=f"a{number}")
+        for number in range(2**depth)
+    ]
+    count = 0
+    while len(level) > 1:
+        merged = []
+        for one, other in zip(level[::2], level[1::2], strict=True):
+            name = f"n{count}"
+            merged.append(one.join(other, on="v", within="1 ms", id=name) if joins else one.union(other, id=name))
+            count += 1
+        level = merged
+    return level[0].sink("out", id="out")
+
+
+TREES = {  # joins: degree to bandwidth over that of degree 1, and to dropped tuples over those of a source
+    False: {1: (1.0, 0), 2: (3.0, 40), 3: (6.0, 112), 4: (10.0, 216), 5: (15.0, 352)},
+    True: {1: (1.0, 0), 2: (2.8, 13), 3: (5.4, 38), 4: (8.8, 75), 5: (13.0, 124)},
+}
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("joins", [False, True], ids=["rates add up", "equal rates"])
+def test_trees_of_seven_operators_receive_and_drop_as_the_formula_says(joins: bool) -> None:
+    """k² of each stream between operators, k of those of sources and to the sink: f k² + (1 - f) k (oracle 2B.7)."""
+    count, depth, plain = 6, 3, tree(3, joins=joins)
+    times = pl.Series([10_000 * number for number in range(count)], dtype=pl.Datetime("us"))
+    inputs = {name: pl.DataFrame([times.alias("time"), pl.Series("v", range(count))]) for name in plain.sources}
+    received: dict[int, int] = {}
+    for degree, (bandwidth, dropped) in TREES[joins].items():
+        plan = replicated(plain, degree)
+        places = dict.fromkeys(plan.operators, PEERS[0])
+        places |= {each: PEERS[1 + int(each.partition("~")[2] or 0)] for each in plan.operators if each[0] == "n"}
+        world = Watched(seed=1, peers=PEERS)
+        world.deploy("app", plan, places, inputs)
+        world.run(10.0)
+        assert len(results(world)) == (count if joins else 2**depth * count)
+        received[degree] = sum(world.received.values())
+        passed = sum(len(rows) for name, rows in world.emitted.items() if name not in plan.sources)
+        passed = passed * 2 - len(world.emitted["out"]) if joins else passed  # a pair is made of two that passed
+        assert received[degree] - passed == dropped * count
+        assert received[degree] / received[1] == pytest.approx(bandwidth, rel=1e-12)
 
 
 # -- expansion of plans ----------------------------------------------------------------------------------------------

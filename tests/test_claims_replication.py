@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+from itertools import pairwise
+
 import pytest
 
 from synergy_experiments.chapters import find
 from synergy_experiments.chapters.wide_area_replicas import LEAST, RANDOM, SEARCHED, bandwidth, query_of
 from synergy_experiments.framework import runner
 from synergy_experiments.framework.parameters import Value
+from synergy_nb.algorithms.replication.system import Edge, Query
 
 SMALL: dict[str, Value] = {"clusters": 2, "servers": 20, "network": "transit-stub", "d_min": 5.0, "degrees": (1, 2, 3)}
 
@@ -21,6 +24,52 @@ def test_bandwidth_grows_as_the_shape_says(k: int, expected: float) -> None:
         return bandwidth(query, dict.fromkeys(query.loads, range(degree)))
 
     assert of(k) / of(1) == pytest.approx(expected, rel=1e-12)
+
+
+def chain_of(operators: int) -> Query:
+    """A chain of operators of equal rates."""
+    names = [f"o{number}" for number in range(operators)]
+    return Query(
+        dict.fromkeys(names, 0.1),
+        [Edge(one, other, 1.0) for one, other in pairwise(["a", *names, "app"])],
+        {"a": 0, "app": 1},
+    )
+
+
+def joined(joins: int, rate: float, *, shared: bool = True) -> Query:
+    """Joins with a filter and an application each, over two unions of rate 1, which they share or not."""
+    edges: list[Edge] = []
+    pinned = {"a": 0, "b": 0}
+    for number in range(joins):
+        unions = ("ua", "ub") if shared else (f"ua{number}", f"ub{number}")
+        if shared is False or not number:
+            edges += [Edge(each, union, 1.0) for each, union in zip("ab", unions, strict=True)]
+        edges += [Edge(union, f"j{number}", 1.0) for union in unions]
+        edges += [Edge(f"j{number}", f"f{number}", rate), Edge(f"f{number}", f"app{number}", rate)]
+        pinned[f"app{number}"] = 1
+    loads = {edge.consumer: 0.1 for edge in edges if not edge.consumer.startswith("app")}
+    return Query(loads, edges, pinned)
+
+
+@pytest.mark.parametrize(
+    ("query", "f", "expected"),
+    [
+        (joined(2, 2.0, shared=False), 1 / 2, (3.0, 6.0, 10.0, 15.0)),
+        (chain_of(4), 3 / 5, (3.2, 6.6, 11.2, 17.0)),
+        (joined(2, 1.0), 3 / 5, (3.2, 6.6, 11.2, 17.0)),
+        (joined(2, 0.75), 11 / 18, (29 / 9, 20 / 3, 34 / 3, 155 / 9)),
+        (joined(3, 5 / 3), 11 / 18, (29 / 9, 20 / 3, 34 / 3, 155 / 9)),
+        (chain_of(5), 2 / 3, (10 / 3, 7.0, 12.0, 55 / 3)),
+    ],
+    ids=["nothing shared", "chain of 4", "shared", "three quarters", "3 joins", "chain of 5"],
+)
+def test_bandwidth_of_each_shape_follows_from_the_share_between_operators(
+    query: Query, f: float, expected: tuple[float, ...]
+) -> None:
+    alone = bandwidth(query, dict.fromkeys(query.loads, range(1)))
+    for k, wanted in enumerate(expected, 2):
+        found = bandwidth(query, dict.fromkeys(query.loads, range(k))) / alone
+        assert found == pytest.approx(wanted, rel=1e-12) == pytest.approx(f * k * k + (1 - f) * k, rel=1e-12)
 
 
 def test_least_cost_is_cheaper_than_random_and_verdicts_are_complete() -> None:
