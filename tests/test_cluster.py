@@ -137,6 +137,9 @@ def test_events_can_be_had_as_a_table_and_a_file(cluster: Cluster, tmp_path: Pat
     assert happened.table(SinkMeasured)["tuples"].max() == rows.height
     assert happened.table(ComponentDeployed).height == len(application.graph)
     everything = cluster.events().table()
+    assert set(everything["peer"]) == set(cluster.peers)
+    assert not any(address in text for address in cluster.peers.values() for text in everything["detail"])
+    assert set(cluster.events("peer-1").table()["subject"]) == {"peer-1"}
     assert everything["time"].is_sorted()
     assert set(happened.table()["kind"]) | {"peer_started"} <= set(everything["kind"])
     everything.write_parquet(tmp_path / "run.parquet")
@@ -400,7 +403,7 @@ def test_wrong_names_are_refused_before_anything_starts(
 
 def test_a_plan_that_no_peer_can_carry_is_refused_with_the_numbers(cluster: Cluster) -> None:
     heavy = source("packets", rate="1000 tuples/s").delay("5 ms").sink("all")
-    with pytest.raises(NotAdmitted, match=r"operator delay: processing capacity at .* where 5 cores is needed"):
+    with pytest.raises(NotAdmitted, match=r"operator delay: processing capacity at .* where 5 cores are needed"):
         cluster.submit(heavy)
 
 
@@ -696,9 +699,29 @@ def test_results_of_a_failed_application_are_not_lost() -> None:
         application = cluster.submit(plan, origin="peer-1")
         _until(lambda: application.results(wait=False).height > 0)
         cluster.kill("peer-3")
-        with pytest.raises(ClusterError, match=r"peer-3 died .* rows had arrived"):
+        with pytest.raises(ClusterError, match=r"peer-3 died .* rows? ha(s|ve) arrived"):
             application.results()
         assert application.results(wait=False).height > 0
+
+
+@pytest.mark.slow
+def test_a_reader_is_told_that_the_peer_of_the_sink_is_dead() -> None:
+    with Cluster(peers=2, cores=1.0) as cluster:
+        plan = source("packets", rate="500 tuples/s", duration="10 min", speed=1).sink("all")
+        application = cluster.submit(plan, origin="peer-2")
+        assert application.head(3).height == 3
+        cluster.kill("peer-2")
+        told = (
+            rf"^{application.id}: its sink 'sink' gives no more results: peer peer-2 does not answer: its process has "
+            r"ended, or the connection to it is broken; \d+ rows have arrived, which results\(wait=False\) returns\. "
+            r"Results are retained at the peer of the sink only, .* if peer-2 is dead, submit the plan again$"
+        )
+        for read in (application.results, lambda: application.head(10**6), lambda: list(application)):
+            with pytest.raises(ClusterError, match=told):
+                read()
+        assert application.results(wait=False).height >= 3, "what has arrived remains"
+        assert application.status == "failed"
+        assert application.reason.startswith("peer peer-2 does not answer: its process has ended")
 
 
 def test_requirements_are_shown_with_their_measurements(cluster: Cluster) -> None:

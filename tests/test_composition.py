@@ -124,7 +124,7 @@ def test_too_little_capacity_is_refused_with_the_numbers() -> None:
     report = ring.until_decided("r")
     assert report.status == "rejected"
     assert "processing capacity" in report.reason
-    assert "where 0.1 cores is needed" in report.reason
+    assert "where 0.1 cores are needed" in report.reason
     drops = ring.events("r", ProbeDropped)
     assert {event.condition for event in drops} == {"processing capacity"}
     ring.run(1.0)

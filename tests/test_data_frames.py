@@ -102,6 +102,25 @@ def test_the_event_time_is_the_named_column_or_found_by_name_or_the_only_one_of_
     assert rows_of(unnamed)["time"].to_list() == [EPOCH]
 
 
+@pytest.mark.parametrize(
+    ("index", "options"),
+    [
+        (pd.DatetimeIndex([EPOCH], name="when"), {}),
+        (pd.Index([EPOCH], dtype=object), {}),
+        (pd.Index([EPOCH.date()], dtype=object), {}),
+        (pd.Index(["2026-01-01 00:00:00"]), {"time": "index"}),
+        (pd.Index(["2026-01-01 00:00:00"]), {"time": "time"}),
+        (pd.Index(["2026-01-01 00:00:00"], name="when"), {"time": "when"}),
+    ],
+)
+def test_the_index_of_a_pandas_table_is_the_event_time(index: Any, options: dict[str, Any]) -> None:
+    found = rows_of(pd.DataFrame({"v": [1]}, index=index), **options)
+    assert found.columns == ["time", "v"]
+    assert found["time"].to_list() == [EPOCH]
+    own = pd.DataFrame({"v": [1], "ts": [5.0]}, index=index)
+    assert rows_of(own, time="ts").columns == ["time", "v"], "a column that the user names comes first"
+
+
 def test_rows_of_one_table_are_put_in_order() -> None:
     assert rows_of({"time": [3, 1, 2], "v": [3, 1, 2]})["v"].to_list() == [1, 2, 3]
 
@@ -116,6 +135,16 @@ def test_stated_columns_select_and_convert_those_of_a_frame() -> None:
     ("frame", "options", "message"),
     [
         ({"a": [1], "b": [2]}, {}, "time: not given; expected the column that holds the event time, as in time='when'"),
+        ({"when": ["2026-01-01"], "x": [[1]]}, {}, "date; found when (str), x (List(Int64))"),
+        (pd.DataFrame({"v": [1.5]}, index=["2026-01-01"]), {},
+         "v (float); its index holds text such as '2026-01-01'; if these are the event times, expected time='time'"),
+        (pd.DataFrame({"v": [1.5]}, index=pd.Index(["2026-01-01"], name="day")), {"time": "when"},
+         "found v; its index holds text such as '2026-01-01'; if these are the event times, expected time='day'"),
+        ([pd.DataFrame({"v": [1.5]}, index=["2026-01-01"])], {}, "its index holds text such as '2026-01-01'"),
+        (pd.DataFrame({"v": [1]}, index=pd.period_range("2026-01", periods=1, freq="M")), {},
+         "its index holds values of type period such as '2026-01'; expected times there, as pandas.to_datetime or"),
+        (pd.DataFrame({"v": [1]}, index=pd.MultiIndex.from_tuples([("a", 1)], names=["user", "when"])), {},
+         "its index has the levels user, when: frame.reset_index() makes columns of them"),
         ({"when": [1]}, {"time": "wen"}, "time: 'wen' is no column of the frame; found when; did you mean 'when'?"),
         ({"time": [1], "when": [1]}, {"time": "when"}, "time: 'when', but another column is called 'time'"),
         ({"time": [1], "x": [[1]]}, {}, "column 'x': type List(Int64); expected numbers, text"),

@@ -52,7 +52,7 @@ def test_a_source_is_cut_off_and_open_windows_have_results() -> None:
     query = source("packets", seed=1, rate=10).count(window="10 d").sink("result")
     found = compute_sample(query, "sink", clock=never)
     assert [row[-1] for row in found.rows] == [LARGEST_SAMPLE]
-    assert found.note == f"all of the first {LARGEST_SAMPLE} tuples of the source"
+    assert found.note == f"all of the first {LARGEST_SAMPLE:,} tuples of the source"
     few = compute_sample(source("packets", count=7).filter("bytes < 0").sink(), "filter", clock=never)
     assert (few.rows, few.note) == ([], "all of the first 7 tuples of the source")
 
@@ -63,7 +63,7 @@ def test_a_sample_ends_after_its_limit_of_time() -> None:
     found = compute_sample(query, "sink", clock=lambda: float(next(clock)), seconds=4.0)
     assert 0 < found.taken < LARGEST_SAMPLE
     assert [row[-1] for row in found.rows] == [found.taken]
-    assert found.note == f"stopped after 4 s, at {found.taken} tuples"
+    assert found.note == f"stopped after 4 s, at {found.taken:,} tuples"
 
 
 def test_files_and_tables_have_samples(tmp_path: Path) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 import io
+import json
 from collections.abc import Iterator
 from functools import cache
 from pathlib import Path
@@ -153,6 +154,27 @@ def test_events_are_a_table_of_all_or_with_the_fields_of_one_type() -> None:
     with pytest.raises(TypeError, match="kind: 'ProbeDropped'; expected a type of events"):
         some().table("ProbeDropped")  # type: ignore[arg-type]
     assert [event.subject for event in some().of(PeerTrouble)] == ["b"]
+
+
+def test_a_table_names_peers_by_their_names_wherever_they_are() -> None:
+    one, ten = "tcp://h:1", "tcp://h:10"
+    events = Events(
+        [
+            CandidatesFound(0.5, one, "app-1", candidates={"filter": [one, ten]}, free={one: 1.5}),
+            ProbeAccepted(
+                1.0, ten, "app-1", operator="filter", via=[one], capacity=0.5, bandwidth=None, so_far_s=0.0, impacts=[]
+            ),
+            LinkBroken(2.0, one, ten, f"{ten} has closed it"),
+        ],
+        {one: "peer-1", ten: "peer-2"},
+    )
+    found = events.table()
+    assert found["peer"].to_list() == ["peer-1", "peer-2", "peer-1"]
+    assert found["subject"].to_list() == ["app-1", "app-1", "peer-2"]
+    assert json.loads(found["detail"][0]) == {"candidates": {"filter": ["peer-1", "peer-2"]}, "free": {"peer-1": 1.5}}
+    assert events.table(ProbeAccepted)["via"].to_list() == [["peer-1"]]
+    assert events.table(LinkBroken)["reason"].to_list() == ["peer-2 has closed it"]
+    assert [event.peer for event in events] == [one, ten, one], "the events are unchanged"
 
 
 @pytest.mark.parametrize("table", [some().table(), some().table(ProbeAccepted), Events().table()])

@@ -16,6 +16,7 @@ import tomllib
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from functools import cache, cached_property
+from itertools import pairwise
 from pathlib import Path
 
 import networkx as nx
@@ -615,3 +616,19 @@ def test_a_broken_rule_is_found(rule: Callable[[Module], Iterator[str]], name: s
 )
 def test_a_kept_rule_finds_nothing(rule: Callable[[Module], Iterator[str]], name: str, source: str) -> None:
     assert not list(rule(Module(f"{PACKAGE}.{name}", source)))
+
+
+def test_numbers_agree_with_their_nouns() -> None:
+    """``counted`` formats a number with its noun; a number before a plural is wrong when it is 1."""
+    plural = re.compile(r"^ (?:more |complete |active )?[a-z]{2,}s\b")
+    wrong = []
+    for path in sorted((ROOT / PACKAGE).rglob("*.py")):
+        if path.relative_to(ROOT / PACKAGE).parts[0] in {"algorithms", "dataflow", "models", "plan", "traces"}:
+            continue  # most of their numbers are limits, or bytes of frames
+        for text in (node for node in ast.walk(ast.parse(path.read_text("utf-8"))) if isinstance(node, ast.JoinedStr)):
+            for value, after in pairwise(text.values):
+                number = ast.unparse(value.value) if isinstance(value, ast.FormattedValue) else ""
+                noun = str(after.value) if isinstance(after, ast.Constant) else ""
+                if re.match(r"len\(|.*\.height$", number) and plural.match(noun):
+                    wrong.append(f"{path.name}:{value.lineno}: {ast.unparse(text)}")
+    assert not wrong, "\n".join(wrong)

@@ -149,6 +149,8 @@ def test_text_that_is_typed_may_be_no_yaml_and_merges(editor: Editor) -> None:
 def test_a_page_takes_templates_and_copies_and_unknown_messages_are_ignored(editor: Editor) -> None:
     assert len(templates()) == 7
     assert [each["name"] for each in editor.catalogue["templates"]] == [each.name for each in templates()]
+    for field in ("name", "label", "title", "text"):
+        assert len({each[field] for each in editor.catalogue["templates"]}) == 7, f"a page tells templates by {field}"
     for each in templates():
         assert each.title[:1].isupper()
         assert "problem" not in ask(editor, "template", name=each.name)

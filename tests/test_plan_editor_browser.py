@@ -483,6 +483,8 @@ def test_two_views_and_python_edit_one_plan(filled: Page) -> None:
 
 def test_a_template_is_taken_and_its_picture_saved(empty: Page) -> None:
     page = empty
+    shown = page.view.locator(".templates button b").all_text_contents()
+    assert shown == [each["label"] for each in page.editor.catalogue["templates"]]
     page.view.locator(".templates button").first.click()
     page.still()
     assert page.editor.plan.name == "top pairs"

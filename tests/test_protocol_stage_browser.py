@@ -88,6 +88,7 @@ def test_graphs_appear_when_they_are_known(bare: BarePage, replay: Replay) -> No
     assert bare.page.locator(rows).count() == len(replay.graphs)
     assert bare.page.locator(f"{rows}.chosen").count() == 1
     chosen = next(graph for graph in replay.graphs if graph.chosen >= 0)
+    assert bare.page.locator(f"{rows}.chosen .why").inner_text() == f"by {chosen.why}" != "by "
     bare.page.locator(f"{rows}.chosen").hover()
     meant = bare.page.locator(f"#{name} .peer.meant")
     assert {meant.nth(at).get_attribute("data-peer") for at in range(meant.count())} == {*chosen.peers.values()}

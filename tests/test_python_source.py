@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 from hypothesis import given, settings
 
+from synergy_nb.editing.document import PlanDocument
 from synergy_nb.plan import Plan, PlanError, plan, source
 from synergy_nb.plan.catalogue import KINDS
 from synergy_nb.plan.spark_parts import replace_parts
@@ -66,6 +67,41 @@ def test_python_is_what_a_person_would_write() -> None:
         'query = compare.sink("top pairs", delay="20 s", miss_rate="5 %", id="destination")\n'
     )
     assert "order=" not in figure_2_6().to_python()
+
+
+STATED = (
+    "from synergy_nb import source\n\n"
+    'packets = source("packets", seed=0, rate="1000 tuples/s", engine="auto")\n'
+    'aggregate = packets.aggregate(by="source", window="1 s", total="sum(bytes)")\n'
+    'query = aggregate.sink("top", delay="2 s")\n'
+)
+
+
+def test_a_default_is_written_if_the_author_stated_it() -> None:
+    query = built(STATED)
+    assert query.to_python() == STATED
+    assert "rate: 1000 tuples/s" in query.to_yaml()
+    again = Plan.from_yaml(query.to_yaml())
+    assert (again.to_yaml(), again.to_python()) == (query.to_yaml(), STATED)
+    assert 'rate="1000 tuples/s", engine="auto"' in plan(again, name="two").to_python()
+
+
+def test_no_default_is_written_that_the_author_did_not_state() -> None:
+    query = source("packets").aggregate(by="source", window="1 s", total="sum(bytes)").sink("top", delay="2 s")
+    assert query == built(STATED), "what the author stated makes no other plan"
+    for text in (query.to_python(), query.to_yaml(), Plan.from_bytes(built(STATED).to_bytes()).to_python()):
+        assert "rate" not in text
+        assert "engine" not in text
+    again = plan(Plan.from_bytes(query.to_bytes()), name="top")
+    assert "rate" not in again.to_python() + again.to_yaml()
+
+
+def test_python_of_a_text_states_what_the_text_states() -> None:
+    text = (
+        "format: 1\nname: x\noperators:\n  packets: {kind: source, connector: packets, rate: 1000 tuples/s}\n"
+        "  result: {kind: sink, input: packets, name: x}\n"
+    )
+    assert 'rate="1000 tuples/s"' in PlanDocument(text).contents()["python"]
 
 
 def test_the_order_of_a_file_is_stated_where_the_builder_has_another() -> None:

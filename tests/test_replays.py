@@ -14,8 +14,18 @@ import pytest
 import traitlets
 
 from synergy_nb import Cluster, NotAdmitted, Simulation, source
+from synergy_nb.algorithms.composition import CompositionConfig
 from synergy_nb.control.peer import key_of
-from synergy_nb.events import Event, RequestEvent, Severity, SinkMeasured, declared
+from synergy_nb.events import (
+    Event,
+    GraphEvaluated,
+    GraphSelected,
+    RequestEvent,
+    RequestSubmitted,
+    Severity,
+    SinkMeasured,
+    declared,
+)
 from synergy_nb.overlay.ring import distance, number_of, ring_position
 from synergy_nb.recording.event_words import said
 from synergy_nb.recording.moments import Replay
@@ -26,6 +36,8 @@ from synergy_nb.widgets.last_picture import LastPicture
 from synergy_nb.widgets.protocol_stage import ProtocolStage
 from synergy_nb.widgets.stage_picture import places, state_at
 from tests.recorded import recorded
+
+RULE = CompositionConfig().rule
 
 
 @pytest.fixture(scope="module")
@@ -85,6 +97,28 @@ def test_the_chosen_graph_is_the_one_that_was_set_up(
     assert last == taken_over[1].graph
     assert dead == {taken_over[2]}
     assert absent == set()
+
+
+@pytest.mark.parametrize(("phi", "said"), [(0.101, f"{RULE}; the least φ is 0.1"), (0.09, RULE)])
+def test_a_replay_says_why_a_graph_was_chosen_above_one_of_less_phi(phi: float, said: str) -> None:
+    plan = source("packets").filter("bytes > 1").sink("large")
+    near, far = (dict.fromkeys(plan.operators, peer) for peer in ("a", "b"))
+    events: list[Event] = [
+        RequestSubmitted(0.0, "a", "r", plan="large", operators=list(plan.operators), qos={}),
+        GraphEvaluated(1.0, "a", "r", far, 0.1, 0.5),
+        GraphEvaluated(1.0, "a", "r", near, phi, 0.2),
+        GraphEvaluated(1.0, "a", "r", near | {"sink": "b"}, 0.05, 0.1, unqualified="too late"),
+        GraphSelected(1.1, "a", "r", near, phi, 0.2, rule=RULE),
+    ]
+    replay = replay_events("r", plan, events, names={"a": "one", "b": "two"})
+    assert [(graph.chosen >= 0, graph.why) for graph in replay.graphs] == [(False, ""), (True, said), (False, "")]
+    assert said in replay.table()
+    stage = ProtocolStage(replay)
+    stage.step = len(replay.moments) - 1
+    assert f"by {said}" in stage.to_svg()
+    stage.step = 0
+    assert RULE not in stage.to_svg(), "it is not chosen yet"
+    stage.close()
 
 
 @pytest.mark.parametrize("origin", ["messages", "events"])

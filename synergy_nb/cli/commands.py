@@ -198,7 +198,7 @@ def run(
     from synergy_nb.runtime.client.cluster import Cluster
 
     with running(), Bars() as bars:
-        bars.stage(f"connecting to {scheduler}" if scheduler is not None else f"starting {count} peers")
+        bars.stage(f"connecting to {scheduler}" if scheduler is not None else "starting the peers")
         given = scheduler if scheduler is not None else count or 8
         with Cluster(given, keys=keys, discipline=discipline, hotspots=hotspots, spark=where, record=record) as cluster:
             found = execute(parsed, cluster, options, limit=limit, duration=seconds, progress=bars)
@@ -240,7 +240,7 @@ def up(
 
     try:
         with running(), Bars() as bars:
-            bars.stage(f"starting {peers} peers")
+            bars.stage("starting the peers")
             cluster = Cluster(peers=peers, discipline=discipline, hotspots=hotspots, record=record)
         with cluster:
             started = True

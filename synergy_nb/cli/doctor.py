@@ -13,6 +13,7 @@ from typing import Final, NamedTuple
 
 import psutil
 
+from synergy_nb.reporting.formatting import counted
 from synergy_nb.traces import datasets
 
 __all__ = ["Finding", "examine"]
@@ -157,7 +158,7 @@ def _peers() -> Finding:
         text = (str(error).splitlines() or [type(error).__name__])[0]
         advice = "see whether processes may be started and 127.0.0.1 is allowed; run it again with PYTHONFAULTHANDLER=1"
         return Finding("peers", "bad", text, advice)
-    return Finding("peers", "good", f"2 started in {ready:.1f} s and ran a query ({rows} rows)")
+    return Finding("peers", "good", f"2 started in {ready:.1f} s and ran a query ({counted(rows, 'row')})")
 
 
 def _java() -> Finding:
@@ -206,4 +207,4 @@ def _spark() -> Finding:
         text = (str(error).splitlines() or [type(error).__name__])[0]
         return Finding("Spark", "bad", text, "pip install --force-reinstall 'pyspark[connect]'")
     found = f"{version} at {home}: a server was ready in {ready - began:.1f} s and a session in {opened - ready:.1f} s"
-    return Finding("Spark", "good", f"{found}, and it ran a query ({rows} rows)")
+    return Finding("Spark", "good", f"{found}, and it ran a query ({counted(rows, 'row')})")

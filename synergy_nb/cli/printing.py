@@ -91,8 +91,8 @@ def requirement(plan: Plan) -> str:
         f"at least {amount(qos.throughput)} bytes/s" if qos.throughput is not None else "",
         f"at least {rate(qos.throughput_tuples)}" if qos.throughput_tuples is not None else "",
         f"availability {share(qos.availability)}" if qos.availability is not None else "",
-        f"{qos.degree} replicas of each component" if qos.degree is not None else "",
-        f"{qos.active} active replicas of each operator" if qos.active is not None else "",
+        f"{counted(qos.degree, 'replica')} of each component" if qos.degree is not None else "",
+        f"{counted(qos.active, 'active replica')} of each operator" if qos.active is not None else "",
         *operator_texts.own_requests(plan.operators.values()),
         f"{seconds(qos.replica_distance)} between replicas" if qos.replica_distance is not None else "",
         DISCIPLINE_NAMES[qos.scheduling] if qos.scheduling is not None else "",
@@ -182,7 +182,7 @@ def show_rows(table: pl.DataFrame | None, count: int) -> None:
         shown.add_row(*bounds, *(Text(cell(row[name])) for name in rest))
     out.print(shown)
     if count > table.height:
-        out.print(Text(f"the first {amount(table.height)} of {amount(count)} rows; --limit shows more", style="dim"))
+        out.print(Text(f"the first {amount(table.height)} of {counted(count, 'row')}; --limit shows more", style="dim"))
 
 
 def write_report(path: Path, plan: Plan, run: Run) -> None:
@@ -191,12 +191,12 @@ def write_report(path: Path, plan: Plan, run: Run) -> None:
     for sink, followed in run.sinks.items():
         table = followed.table
         if table is not None:
-            about = "" if followed.count <= table.height else f"The first of {amount(followed.count)} rows."
+            about = "" if followed.count <= table.height else f"The first of {counted(followed.count, 'row')}."
             tables.append(pages.Table(plan.operators[sink].params["name"], table.columns, table.rows(), about))
     good = run.status in ("finished", "stopped")
     text = f"{run.application} has {run.status}{f': {run.reason}' if run.reason else ''}."
     numbers = [
-        pages.Number("Set up in", seconds(run.setup_s), f"on {run.peers} peers"),
+        pages.Number("Set up in", seconds(run.setup_s), f"on {counted(run.peers, 'peer')}"),
         pages.Number(
             "Rows", amount(sum(followed.count for followed in run.sinks.values())), f"in {seconds(run.seconds)}"
         ),
@@ -265,7 +265,7 @@ def show_fetched(name: str, fetched: Fetched, *, as_json: bool) -> None:
         "recorded": "sha256 as in the first download",
         "none": f"unchecked: no checksum of it is known; sha256 {fetched.sha256} is recorded in {RECORD}",
     }[fetched.check]
-    out.print(f"{name}: {fetched.path} ({amount(size)} bytes); {told}", markup=False, soft_wrap=True)
+    out.print(f"{name}: {fetched.path} ({counted(size, 'byte')}); {told}", markup=False, soft_wrap=True)
 
 
 def show_dataset(found: Found) -> None:
@@ -286,7 +286,7 @@ def show_dataset(found: Found) -> None:
 def show_trace(info: Info) -> None:
     """Print format, columns, time span and disorder of a trace."""
     rows = [
-        ("file", f"{info.path}, {amount(info.size)} bytes"),
+        ("file", f"{info.path}, {counted(info.size, 'byte')}"),
         ("format", info.format),
         ("tuples", amount(info.rows)),
         ("event time", f"{info.first} to {info.last} ({seconds(info.duration)})"),
@@ -294,7 +294,7 @@ def show_trace(info: Info) -> None:
         ("disorder", "none" if not info.disorder else f"up to {seconds(info.disorder)}"),
     ]
     if info.malformed:
-        rows.append(("malformed", f"{amount(info.malformed)} lines are skipped; {info.complaint}"))
+        rows.append(("malformed", f"{counted(info.malformed, 'line', 'is', 'are')} skipped; {info.complaint}"))
     fields(rows)
 
 

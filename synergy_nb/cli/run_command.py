@@ -126,7 +126,7 @@ def secrets(given: Iterable[str]) -> dict[str, bytes]:
         except OSError as error:
             raise ValueError(f"{each!r}: {error.strerror}; expected a file that holds the secret") from None
         if len(secret) not in (16, 24, 32):
-            raise ValueError(f"{each!r}: {len(secret)} bytes; expected 16, 24 or 32")
+            raise ValueError(f"{each!r}: {counted(len(secret), 'byte')}; expected 16, 24 or 32")
         keys[name] = secret
     return keys
 

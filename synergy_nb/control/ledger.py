@@ -13,6 +13,8 @@ import math
 from collections.abc import Callable, Iterable, Mapping
 from typing import Final
 
+from synergy_nb.reporting.formatting import counted
+
 __all__ = ["ROUNDING", "Ledger"]
 
 RECOUNT: Final = 256  # changes after which sums are computed anew, so that rounding errors do not accumulate
@@ -171,7 +173,7 @@ class Ledger:
         counts = "measured" if self.promise_measured else "configured"
         both = f"configured for {configured:.4g} bytes/s, measured to carry {measured:.4g}"
         return (
-            f"{left:.4g} bytes/s left where {required:.4g} is needed, from {upstream}: {both}; the {counts} one counts"
+            f"{left:.4g} bytes/s left where {required:.4g} are needed, from {upstream}: {both}; the {counts} one counts"
         )
 
     def _residual(self, request: str, resource: str) -> float:
@@ -304,7 +306,7 @@ class Ledger:
             if self.enforce and left < amount - ROUNDING * self._capacity(resource):
                 self._tidy(request)
                 if resource == CORES:
-                    return f"processing capacity: {amount:.4g} cores needed, {left:.4g} left"
+                    return f"processing capacity: {counted(amount, 'core')} needed, {left:.4g} left"
                 what = {UPLINK: "the uplink", DOWNLINK: "the downlink"}.get(resource, f"bandwidth from {resource}")
                 return f"{what}: {amount:.4g} bytes/s needed, {left:.4g} left"
         claim = claims[operator] = {(CORES, ""): cores, **links}

@@ -21,6 +21,7 @@ from synergy_nb.demo.oracle import Check, Row
 from synergy_nb.events import Event, SinkFinished, SourceStarted
 from synergy_nb.plan import Plan
 from synergy_nb.reporting.explanation import Explanation
+from synergy_nb.reporting.formatting import counted
 from synergy_nb.runtime.client.cluster import Application, Cluster
 from synergy_nb.runtime.process.requests import ClusterError
 
@@ -194,7 +195,7 @@ def run(
     paced, fast = query(given, speed), query(given, 0.0)
     progress.stage("DuckDB computes the rows to be expected")
     wanted = _wanted(given)
-    progress.stage(f"starting {peers} peers")
+    progress.stage(f"starting {counted(peers, 'peer')}")
     began = time.monotonic()
     with Cluster(peers=peers, spark=spark) as cluster:
         ready = time.monotonic() - began

@@ -15,6 +15,8 @@ from typing import Any, Final, NamedTuple
 import duckdb
 import polars as pl
 
+from synergy_nb.reporting.formatting import counted
+
 __all__ = ["COLUMNS", "Check", "Row", "compare", "expected"]
 
 COLUMNS: Final = ("window_start", "window_end", "first", "second", "total")
@@ -180,7 +182,8 @@ def compare(found: list[Row], wanted: list[Row]) -> Check:
     return Check(
         equal=False,
         rows=len(wanted),
-        difference=f"{len(found)} rows of the peers, {len(wanted)} of DuckDB; only {longer} row {number + 1}: "
+        difference=f"{counted(len(found), 'row')} of the peers, {len(wanted)} of DuckDB; "
+        f"only {longer} row {number + 1}: "
         f"{_written(row[number])}",
     )
 

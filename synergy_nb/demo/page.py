@@ -8,7 +8,7 @@ import duckdb
 
 from synergy_nb.demo.job import Outcome
 from synergy_nb.demo.oracle import Row
-from synergy_nb.reporting.formatting import amount, seconds, share, window
+from synergy_nb.reporting.formatting import amount, counted, seconds, share, window
 from synergy_nb.widgets.report import Number, Table, Verdict, report
 
 __all__ = ["busiest", "page", "verdicts"]
@@ -58,7 +58,7 @@ def page(outcome: Outcome, version: str) -> str:
     lead = (
         f"In windows of 20 minutes, the pairs of {first} and {second} with more {given.unit} than 95 % of the pairs, "
         f"over {amount(given.tuples)} {'' if given.real else 'generated '}tuples of {given.name} "
-        f"({seconds(given.seconds)} of event time), composed and executed by {outcome.peers} peers."
+        f"({seconds(given.seconds)} of event time), composed and executed by {counted(outcome.peers, 'peer')}."
     )
     numbers = [
         Number("Delay, median", seconds(qos.get("delay_p50_s")), f"limit {seconds(qos.get('limit_s'))}"),
@@ -66,7 +66,7 @@ def page(outcome: Outcome, version: str) -> str:
         Number("Too late", share(qos.get("miss_rate")), f"at most {share(outcome.plan.qos.miss_rate)} asked for"),
         Number("Throughput", amount(round(outcome.tuples_per_s)), f"tuples/s: fast pass in {seconds(outcome.fast_s)}"),
         Number("Set up in", seconds(outcome.setup_s), f"composed; fast pass {seconds(outcome.fast_setup_s)}"),
-        Number("Peers ready in", seconds(outcome.ready_s), f"{outcome.peers} processes, one ring"),
+        Number("Peers ready in", seconds(outcome.ready_s), f"{counted(outcome.peers, 'process')}, one ring"),
     ]
     if outcome.spark is not None:
         speed = amount(round(given.tuples / outcome.spark.seconds))
@@ -94,7 +94,7 @@ def page(outcome: Outcome, version: str) -> str:
         outcome.plan,
         outcome.explanation,
         outcome.events,
-        title=f"Top-k traffic on {outcome.peers} peers",
+        title=f"Top-k traffic on {counted(outcome.peers, 'peer')}",
         lead=lead,
         verdicts=verdicts(outcome),
         numbers=numbers,

@@ -11,7 +11,7 @@ from rich.text import Text
 
 from synergy_nb.demo.job import WATCHED_SECONDS, Outcome
 from synergy_nb.demo.page import busiest, verdicts
-from synergy_nb.reporting.formatting import amount, cell, rate, seconds, share, window
+from synergy_nb.reporting.formatting import amount, cell, counted, rate, seconds, share, window
 
 __all__ = ["printed"]
 
@@ -23,7 +23,7 @@ def printed(outcome: Outcome, console: Console) -> None:
     given, qos = outcome.given, outcome.qos
     kind = "real" if given.real else "generated"
     console.print()
-    console.print(Text(f"Top-k traffic on {outcome.peers} peers", style="bold"))
+    console.print(Text(f"Top-k traffic on {counted(outcome.peers, 'peer')}", style="bold"))
     console.print(
         Text(
             f"{given.name}: {amount(given.tuples)} {kind} tuples, {seconds(given.seconds)} of event time. The pairs of "
@@ -46,7 +46,7 @@ def printed(outcome: Outcome, console: Console) -> None:
     )
     measures.add_row(
         "set-up",
-        f"{outcome.peers} peers ready in {seconds(outcome.ready_s)}; composed and started in "
+        f"{counted(outcome.peers, 'peer')} ready in {seconds(outcome.ready_s)}; composed and started in "
         f"{seconds(outcome.setup_s)}, the fast pass in {seconds(outcome.fast_setup_s)}",
     )
     if outcome.spark is not None:
@@ -118,5 +118,5 @@ def _watched(outcome: Outcome, console: Console) -> None:
         said = share if row["metric"] == "cpu" else seconds
         table.add_row(row["peer"], row["metric"], str(row["samples"]), said(row["mean"]), said(row["largest"]))
     console.print(table)
-    console.print(Text(f"{outcome.watched.height} rows in {WATCHED_SECONDS:g} s", style="dim"))
+    console.print(Text(f"{counted(outcome.watched.height, 'row')} in {WATCHED_SECONDS:g} s", style="dim"))
     console.print()

@@ -145,7 +145,7 @@ def _has_doubled(node: yaml.Node | None) -> bool:
 
 def _valid_plan(written: Written, qos: QoS, checked: Checked, problems: list[Problem]) -> Plan | None:
     """The plan of a text without problems; None if it exceeds its limit of memory, which becomes a problem."""
-    plan = Plan.composed(written.name, qos, checked)
+    plan = Plan.composed(written.name, qos, checked).stating(written.stated)
     if qos.memory is not None:
         try:
             check_memory(plan, on_peers(plan, spark=True), math.inf)

@@ -21,6 +21,7 @@ from synergy_nb.dataflow.operators.base import OperatorLogic
 from synergy_nb.dataflow.tuples import END, Batch, Item, Punctuation
 from synergy_nb.errors import SynergyError
 from synergy_nb.plan import Operator, Plan
+from synergy_nb.reporting.formatting import counted
 from synergy_nb.traces import packets
 from synergy_nb.traces.reading import open_trace
 
@@ -165,9 +166,10 @@ class _SampleRun:
         ]
         note = ""
         if late and few:
-            note = f"stopped after {seconds:g} s, at {self.taken} tuples"
+            note = f"stopped after {seconds:g} s, at {counted(self.taken, 'tuple')}"
         elif few:
-            note = f"all of the first {self.taken} tuples of the source{'s' * (len(self.sources) > 1)}"
+            where = "the source" if len(self.sources) == 1 else "the sources"
+            note = f"all of the first {counted(self.taken, 'tuple')} of {where}"
         return Sample(columns, rows[: self.wanted_rows], self.taken, note)
 
     def deliver(self, name: str, item: Item) -> None:

@@ -21,6 +21,8 @@ class Template(NamedTuple):
     ----------
     name
         Name of the file of the plan, without its suffix.
+    label
+        Short name for people, which no other template has.
     title
         Title of the plan for people.
     text
@@ -28,6 +30,7 @@ class Template(NamedTuple):
     """
 
     name: str
+    label: str
     title: str
     text: str
 
@@ -43,8 +46,19 @@ def templates() -> tuple[Template, ...]:
     for file in files:
         if file.is_file():
             text = file.read_text("utf-8")
-            found.append(Template(file.stem, _title(text), text))
+            found.append(Template(file.stem, _label(file.stem), _title(text), text))
     return tuple(found)
+
+
+def _label(name: str) -> str:
+    """Short name of a template: the number of its query in the Stream Query Repository, and what it asks for.
+
+    >>> _label("top_pairs"), _label("6_flows")
+    ('quickstart: top pairs', 'query 6: flows')
+    """
+    number, _, words = name.partition("_")
+    beginning, words = (f"query {number}", words) if number.isdigit() else ("quickstart", name)
+    return f"{beginning}: {words.replace('_', ' ')}"
 
 
 def _title(text: str) -> str:

@@ -26,6 +26,7 @@ from synergy_nb.algorithms.resilience.feasible import placed, reach
 from synergy_nb.drawing.plane import PICTURE, STYLE, Axis, Plane
 from synergy_nb.drawing.svg import element, label, path, picture
 from synergy_nb.explore.explorer import Choice, Control, Drawn, Explorer, Range, Value
+from synergy_nb.reporting.formatting import counted
 
 __all__ = ["FeasibleSet", "explorer", "feasible_set"]
 
@@ -119,7 +120,7 @@ def feasible_set(
     streams = len(setting.carries)
     if streams not in (2, 3) or not setting.carries.all():
         expected = "expected two or three input streams, each with load, as a picture has no more axes"
-        raise ValueError(f"load: {int(setting.carries.sum())} of {streams} streams with load; {expected}")
+        raise ValueError(f"load: {int(setting.carries.sum())} of {counted(streams, 'stream')} with load; {expected}")
     arguments = (load, capacity, assignment, lower_bound)
     planes = placed(*arguments)
     unit = setting.power / setting.total  # rates at which normalised coordinates are 1
@@ -341,7 +342,8 @@ def explorer(
     operators, streams = coefficients.shape
     if not (2 <= len(power) <= MOST_NODES and 2 <= operators <= MOST_OPERATORS):
         expected = f"expected 2 to {MOST_OPERATORS} operators, and 2 to {MOST_NODES} nodes"
-        raise ValueError(f"load, capacity: {operators} operators and {len(power)} nodes; {expected}")
+        found = f"{counted(operators, 'operator')} and {counted(len(power), 'node')}"
+        raise ValueError(f"load, capacity: {found}; {expected}")
     first = np.zeros(operators, dtype=np.int64) if assignment is None else assignment
     at = checked_nodes("assignment", first, operators, len(power))
     feasible_set(coefficients, power, at)

@@ -19,6 +19,7 @@ from synergy_nb.plan import Plan
 from synergy_nb.plan.engines import off_spark
 from synergy_nb.plan.spark_parts import Profile, has_state, profiled, replace_parts, trusted_profiles, window_bytes
 from synergy_nb.plan.units import format_duration
+from synergy_nb.reporting.formatting import counted
 
 __all__ = ["MICRO_BATCH", "Choice", "SparkOffer", "choose"]
 
@@ -169,8 +170,8 @@ def _weigh(plan: Plan, name: str, offer: SparkOffer, *, measured_rate: bool) -> 
     if state > offer.state_bytes:
         return "spark", f"{span} hold about {_size(state)}{by}, more than the {_size(offer.state_bytes)} of a peer"
     if load > offer.cores:
-        return "spark", f"it needs {load:.3g} cores{by}, more than the {offer.cores:.3g} of a peer"
-    return "peer", f"{span} hold about {_size(state)}{by}, and it needs {load:.2g} cores: light for a peer"
+        return "spark", f"it needs {counted(load, 'core')}{by}, more than the {offer.cores:.3g} of a peer"
+    return "peer", f"{span} hold about {_size(state)}{by}, and it needs {counted(load, 'core')}: light for a peer"
 
 
 def _size(size: float) -> str:

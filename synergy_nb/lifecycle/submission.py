@@ -10,6 +10,7 @@ from synergy_nb.lifecycle.origins import POLICIES
 from synergy_nb.plan import Plan
 from synergy_nb.plan.units import did_you_mean
 from synergy_nb.reporting.cluster_errors import ClusterError
+from synergy_nb.reporting.formatting import counted
 
 __all__ = ["check_submission", "known_peers_phrase", "unknown_peers"]
 
@@ -98,7 +99,7 @@ def check_submission(
             wrong.append(f"operator {operator!r}: path: {path!r}; expected a file that is there{_near(Path(path))}")
     feeding = _feeding(plan, feeds, wrong)
     if wrong:
-        heading = [f"the submission has {len(wrong)} problems:"] if len(wrong) > 1 else []
+        heading = [f"the submission has {counted(len(wrong), 'problem')}:"] if len(wrong) > 1 else []
         raise ClusterError("\n  - ".join([*heading, *wrong]))
     return bound or origin, feeding
 

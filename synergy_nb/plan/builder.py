@@ -22,7 +22,7 @@ from textwrap import fill, indent
 from typing import Any, Final, Self
 
 from synergy_nb.errors import user_facing
-from synergy_nb.plan.catalogue import KINDS
+from synergy_nb.plan.catalogue import KINDS, parameters_of
 from synergy_nb.plan.methods import Methods
 from synergy_nb.plan.operators.sources import CONNECTORS
 from synergy_nb.plan.profile_fields import PROFILE
@@ -275,7 +275,9 @@ def _built(ends: Sequence[Stream], qos: Mapping[str, Any], name: str, listed: Se
         )
         for stream in order
     ]
-    built = Plan(operators, qos, name)
+    built = Plan(operators, qos, name).stating(
+        {names[id(stream)]: {*stream._params, *stream._profile} for stream in order}
+    )
     object.__setattr__(built, "_drafts", tuple(ends))
     given = {names[id(stream)]: stream._rows for stream in order if stream._rows is not None}
     object.__setattr__(built, "_rows", given)
@@ -306,11 +308,15 @@ def _drafts_of(built: Plan) -> list[Stream]:
     """Streams at the sinks of a plan that was decoded, not built."""
     streams: dict[str, Stream] = {}
     for name, operator in built.operators.items():
-        profile: dict[str, Any] = {"id": name, "engine": operator.engine}
+        stated = built._stated.get(name, ())
+        profile: dict[str, Any] = {"id": name}
+        profile |= {"engine": operator.engine} if operator.engine != "auto" or "engine" in stated else {}
         profile |= _not_none(selectivity=operator.selectivity, at=operator.at, availability=operator.availability)
         if operator.cost is not None and not KINDS[operator.kind].cost_from:
             profile["cost"] = operator.cost
-        streams[name] = Stream(operator.kind, operator.params, [streams[up] for up in operator.inputs], profile)
+        own = parameters_of(operator.kind, operator.params)
+        params = {each: it for each, it in operator.params.items() if each in stated or it != own[each].default}
+        streams[name] = Stream(operator.kind, params, [streams[up] for up in operator.inputs], profile)
     drafts = [streams[sink] for sink in built.sinks]
     object.__setattr__(built, "_drafts", tuple(drafts))
     return drafts

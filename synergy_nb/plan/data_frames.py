@@ -3,7 +3,7 @@
 A data frame is a pandas or Polars table (a ``LazyFrame`` too), an Arrow table, record batch or record batch reader,
 anything else that exports an Arrow stream, or a dictionary of columns. Values are read as DuckDB reads them: NaN in
 pandas is NULL, categories are their text, times with a zone are instants in UTC. The index of a pandas table is
-ignored, unless it holds times and the table has no other event time.
+ignored, unless it holds times and the table has no other event time, or ``time`` names it.
 """
 
 from __future__ import annotations
@@ -22,6 +22,9 @@ from synergy_nb.plan.units import did_you_mean
 __all__ = ["DataFrameError", "declared", "described", "is_frame", "normal", "single_use", "tables"]
 
 CLOCKS: Final = ("time", "int", "float", "str")
+#: Types of the values of a pandas index that are times, as pandas calls them.
+TIMES_OF_PANDAS: Final = ("datetime64", "datetime", "date")
+UNNAMED_INDEX: Final = ("time", "index")  # names by which ``time`` means an index without a name
 EXPECTED: Final = "a pandas, Polars or Arrow table, a dictionary of columns"
 
 
@@ -57,7 +60,8 @@ def normal(frame: Any, time: str | None = None) -> pl.DataFrame | pl.LazyFrame |
     frame
         Data frame as described above, or a list of dictionaries.
     time
-        Name of the column with the event time, which may be the index of a pandas table; None if it is not known.
+        Name of the column with the event time, which may be the index of a pandas table (``time`` or ``index`` if it
+        has no name); None if it is not known.
 
     Raises
     ------
@@ -99,7 +103,7 @@ def tables(frame: pl.DataFrame | pl.LazyFrame | pa.RecordBatchReader) -> Iterato
 
 
 def declared(
-    frame: Any, columns: Mapping[str, str] | None = None, time: str | None = None
+    frame: Any, columns: Mapping[str, str] | None = None, time: str | None = None, index: str = ""
 ) -> tuple[dict[str, str], str]:
     """Derive the columns of a source with their types, and the column of its rows that holds the event time.
 
@@ -112,6 +116,8 @@ def declared(
     time
         Column with the event time; by default the first existing one of time, timestamp, ts, datetime, date, or else
         the only one whose values are times.
+    index
+        Clause for errors about the index of the pandas table that the frame was made from; empty: it had none.
 
     Returns
     -------
@@ -124,7 +130,7 @@ def declared(
         If there is no event time, or a column has a type that tuples do not have.
     """
     schema = _schema(frame)
-    clock = _clock(schema, time)
+    clock = _clock(schema, time, index)
     if columns is not None:
         for name in columns:
             if name not in schema and name != "time":
@@ -168,9 +174,11 @@ def described(rows: Any, params: Mapping[str, Any]) -> tuple[Any, dict[str, Any]
             f"source: a {type(rows).__name__}, which is one column; expected a table, with the event time beside it"
         )
     sample: Any = rows
+    first = rows if is_frame(rows) else _first_of(rows)
+    index = _index_clause(first) if _is_pandas(first) else ""
     if is_frame(rows):
         rows = sample = normal(rows, time)
-    elif (first := _first_of(rows)) is not None:
+    elif first is not None:
         sample = normal(first, time)
     elif columns is None and isinstance(rows, list | tuple) and rows and all(isinstance(row, Mapping) for row in rows):
         sample = normal(rows, time)
@@ -188,9 +196,10 @@ def described(rows: Any, params: Mapping[str, Any]) -> tuple[Any, dict[str, Any]
                 f"{type(rows).__name__} are not known before it runs"
             )
         return rows, dict(params)
-    kinds, clock = declared(sample, columns, time)
+    kinds, clock = declared(sample, columns, time, index)
     known = {"rate": rate} if rows is sample and "rate" not in params and (rate := _rate(rows, clock)) else {}
-    return rows, {**params, **known, "columns": kinds, "time": clock}
+    own = {"time": clock} if clock != "time" or "time" in params else {}
+    return rows, {**params, **known, **own, "columns": kinds}
 
 
 def _rate(frame: Any, clock: str) -> float | None:
@@ -232,10 +241,10 @@ def _schema(frame: Any) -> Mapping[str, pl.DataType]:
     return empty.schema
 
 
-def _clock(schema: Mapping[str, pl.DataType], time: str | None) -> str:
+def _clock(schema: Mapping[str, pl.DataType], time: str | None, index: str) -> str:
     if time is not None:
         if time not in schema:
-            raise DataFrameError(f"time: {time!r} is no column of the frame; {_found(time, schema)}")
+            raise DataFrameError(f"time: {time!r} is no column of the frame; {_found(time, schema)}{index}")
         if _kind(time, schema[time]) not in CLOCKS:
             raise DataFrameError(
                 f"time: {time!r} is of type {schema[time]}; expected times, seconds since 1970, or text"
@@ -247,10 +256,11 @@ def _clock(schema: Mapping[str, pl.DataType], time: str | None) -> str:
         return named
     if len(times) == 1:
         return times[0]
-    found = f"{', '.join(times)} are all times" if times else f"found {', '.join(schema) or 'no column'}"
+    known = ", ".join(f"{name} ({_kind_or_type(name, dtype)})" for name, dtype in schema.items())
+    found = f"{', '.join(times)} are all times" if times else f"found {known or 'no column'}"
     raise DataFrameError(
         f"time: not given; expected the column that holds the event time, as in time={(times or ['when'])[0]!r}, "
-        f"or one called {', '.join(TIME_NAMES)}; {found}"
+        f"or one called {', '.join(TIME_NAMES)}; {found}{index}"
     )
 
 
@@ -276,12 +286,20 @@ def _kind(name: str, dtype: pl.DataType) -> str:
     )
 
 
+def _kind_or_type(name: str, dtype: pl.DataType) -> str:
+    try:
+        return _kind(name, dtype)
+    except DataFrameError:
+        return str(dtype)
+
+
 def _from_pandas(frame: Any, time: str | None) -> pl.DataFrame:
     names = [str(name) for name in frame.columns]
     index = frame.index
-    own = index.name if index.name is not None else "time"
-    dated = type(index).__name__ == "DatetimeIndex" and not set(names) & {own, *TIME_NAMES}
-    if len(frame.index.names) == 1 and own not in names and (time == own or (time is None and dated)):
+    called: tuple[str, ...] = UNNAMED_INDEX if index.name is None else (index.name,)
+    own = time if time in called else called[0]
+    dated = index.inferred_type in TIMES_OF_PANDAS and not set(names) & {own, *TIME_NAMES}
+    if index.nlevels == 1 and own not in names and (time == own or (time is None and dated)):
         frame = frame.reset_index(names=own)
         names = [own, *names]
     _check_names(names)
@@ -298,6 +316,21 @@ def _from_pandas(frame: Any, time: str | None) -> pl.DataFrame:
                     "expected numbers, text, truth values, times or bytes"
                 ) from error
         raise DataFrameError(f"a pandas table that cannot be read: {_first_line(error)}") from error
+
+
+def _index_clause(frame: Any) -> str:
+    """Clause about the index of a pandas table, for an error about its event time; empty if it only counts rows."""
+    index = frame.index
+    if index.nlevels > 1:
+        levels = ", ".join(map(str, index.names))
+        return f"; its index has the levels {levels}: frame.reset_index() makes columns of them"
+    if index.inferred_type == "integer" or not len(index):
+        return ""
+    kind = {"string": "text"}.get(index.inferred_type, f"values of type {index.inferred_type}")
+    found = f"; its index holds {kind} such as {str(index[0])!r}"
+    if index.inferred_type not in ("string", "floating", *TIMES_OF_PANDAS):
+        return f"{found}; expected times there, as pandas.to_datetime or frame.to_timestamp() makes them"
+    return f"{found}; if these are the event times, expected time={index.name or UNNAMED_INDEX[0]!r}"
 
 
 def _check_names(names: Iterable[str]) -> None:

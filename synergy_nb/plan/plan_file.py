@@ -136,6 +136,8 @@ class Written(NamedTuple):
         Operators in the order of the file; None if the form of the file leaves them unknown.
     fields
         Operator id to the field that names its inputs: ``input``, ``inputs``, or a misspelling of these.
+    stated
+        Operator id to the names of the fields that the file states.
     problems
         Problems with the form of the file.
     """
@@ -144,6 +146,7 @@ class Written(NamedTuple):
     qos: Mapping[str, Any]
     operators: list[Operator] | None
     fields: dict[str, str]
+    stated: dict[str, frozenset[str]]
     problems: list[Problem]
 
     def named(self, problems: Iterable[Problem]) -> list[Problem]:
@@ -169,7 +172,7 @@ def read(text: str, nodes: yaml.Node | None = None) -> Written:
     problems: list[Problem] = []
     document = _document(text, problems, nodes)
     if document is None:
-        return Written("plan", {}, None, {}, problems)
+        return Written("plan", {}, None, {}, {}, problems)
     version = document.get("format")
     if version is None or isinstance(version, bool) or version != _FORMAT:
         problems.append(Problem("", "format", version, f"{_FORMAT}, the version that this program reads"))
@@ -187,8 +190,9 @@ def read(text: str, nodes: yaml.Node | None = None) -> Written:
         problems.append(Problem("", "qos", qos, "fields such as delay: 2 s"))
         qos = {}
     fields: dict[str, str] = {}
-    operators = _operators(document, fields, problems)
-    return Written(name, {str(field): value for field, value in qos.items()}, operators, fields, problems)
+    stated: dict[str, frozenset[str]] = {}
+    operators = _operators(document, fields, stated, problems)
+    return Written(name, {str(field): value for field, value in qos.items()}, operators, fields, stated, problems)
 
 
 def compose(text: str) -> yaml.Node | None:
@@ -265,7 +269,9 @@ def _quotes(lines: Sequence[str], mark: Any) -> str:
     return f"; put text with a colon in quotes: {found[1]}: {quote}{value}{quote}"
 
 
-def _operators(document: Mapping[str, Any], fields: dict[str, str], problems: list[Problem]) -> list[Operator] | None:
+def _operators(
+    document: Mapping[str, Any], fields: dict[str, str], stated: dict[str, frozenset[str]], problems: list[Problem]
+) -> list[Operator] | None:
     given = document.get("operators")
     if isinstance(given, Mapping):
         entries = [(str(name), spec) for name, spec in given.items()]
@@ -284,9 +290,10 @@ def _operators(document: Mapping[str, Any], fields: dict[str, str], problems: li
         if not isinstance(spec, Mapping):
             problems.append(Problem(name, "operator", spec, "fields, with kind and input at least"))
             continue
-        stated = {str(field): value for field, value in spec.items()}
-        fields[name] = _inputs_field(name, stated, {other for other, _ in entries}, problems)
-        operators.append(_operator(name, stated, fields[name], problems))
+        own = {str(field): value for field, value in spec.items()}
+        stated[name] = frozenset(own)
+        fields[name] = _inputs_field(name, own, {other for other, _ in entries}, problems)
+        operators.append(_operator(name, own, fields[name], problems))
     return operators
 
 
@@ -324,13 +331,25 @@ def _operator(name: str, spec: dict[str, Any], field: str, problems: list[Proble
 # -- writing ---------------------------------------------------------------------------------------------------------
 
 
-def write(name: str, qos: QoS, operators: Iterable[Operator]) -> str:
-    """Write a plan as YAML, with units and without values that are the defaults."""
+def write(name: str, qos: QoS, operators: Iterable[Operator], stated: Mapping[str, Collection[str]]) -> str:
+    """Write a plan as YAML, with units, and without defaults that its author did not state.
+
+    Parameters
+    ----------
+    name
+        Name of the plan.
+    qos
+        QoS requirement of the plan.
+    operators
+        Operators in normal form.
+    stated
+        Operator id to the names of the fields that its author stated.
+    """
     document: dict[str, Any] = {"format": _FORMAT, "name": name}
     required = written_qos(qos)
     if required:
         document["qos"] = required
-    document["operators"] = {operator.id: _spec(operator) for operator in operators}
+    document["operators"] = {operator.id: _spec(operator, stated.get(operator.id, ())) for operator in operators}
     return yaml.dump(document, Dumper=_Dumper, sort_keys=False, allow_unicode=True, width=110)
 
 
@@ -360,23 +379,38 @@ def written_qos(qos: QoS) -> dict[str, Any]:
     return fields
 
 
-def _spec(operator: Operator) -> dict[str, Any]:
+def written_parameters(operator: Operator, stated: Collection[str]) -> dict[str, Any]:
+    """Parameters of an operator as a plan states them, with units.
+
+    Parameters
+    ----------
+    operator
+        Operator in normal form.
+    stated
+        Names of the parameters that are written although their value is the default, unless that is empty.
+    """
+    found = {}
+    for name, parameter in parameters_of(operator.kind, operator.params).items():
+        value = operator.params.get(name)
+        if value is not None and (value != parameter.default or (name in stated and value not in ([], {}))):
+            found[name] = parameter.write(value) if parameter.write is not None else value
+    return found
+
+
+def _spec(operator: Operator, stated: Collection[str]) -> dict[str, Any]:
     spec: dict[str, Any] = {"kind": operator.kind}
     if len(operator.inputs) == 1:
         spec["input"] = operator.inputs[0]
     elif operator.inputs:
         spec["inputs"] = list(operator.inputs)
-    for name, parameter in parameters_of(operator.kind, operator.params).items():
-        value = operator.params.get(name)
-        if value is not None and value != parameter.default:
-            spec[name] = parameter.write(value) if parameter.write is not None else value
+    spec |= written_parameters(operator, stated)
     if operator.cost is not None:
         spec["cost"] = format_duration(operator.cost)
     if operator.selectivity is not None:
         spec["selectivity"] = operator.selectivity
     if operator.at is not None:
         spec["at"] = operator.at
-    if operator.engine != "auto":
+    if operator.engine != "auto" or "engine" in stated:
         spec["engine"] = operator.engine
     if operator.availability is not None:
         spec["availability"] = operator.availability

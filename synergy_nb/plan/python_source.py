@@ -1,7 +1,7 @@
 """Plans as Python: source text that builds an equal plan with ``source``, the methods of streams and ``plan``.
 
-Each operator is one statement, in the order of the plan; values have the units that YAML files have, and an id is
-stated only where the builder would choose another one.
+Each operator is one statement, in the order of the plan; values have the units that YAML files have. An id is stated
+only where the builder would choose another one, and a default only where the author of the plan stated it.
 """
 
 from __future__ import annotations
@@ -9,12 +9,12 @@ from __future__ import annotations
 import builtins
 import keyword
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from typing import Any, Final
 
-from synergy_nb.plan.catalogue import FAMILIES, KINDS, PART, TAP, parameters_of
+from synergy_nb.plan.catalogue import FAMILIES, KINDS, PART, TAP
 from synergy_nb.plan.declaration import REQUIRED
-from synergy_nb.plan.plan_file import written_qos
+from synergy_nb.plan.plan_file import written_parameters, written_qos
 from synergy_nb.plan.profile_fields import PROFILE
 from synergy_nb.plan.requirements import QOS_FIELDS
 from synergy_nb.plan.sql import quoted
@@ -30,7 +30,9 @@ _ARGUMENTS: Final = frozenset({"self", "id", *PROFILE})  # names that no column 
 _TAKEN: Final = frozenset({*keyword.kwlist, *keyword.softkwlist, *dir(builtins), "plan", "source", _RESULT})
 
 
-def python_source(title: str, requirement: QoS, operators: Mapping[str, Operator]) -> str:
+def python_source(
+    title: str, requirement: QoS, operators: Mapping[str, Operator], stated: Mapping[str, Collection[str]]
+) -> str:
     """Write Python that builds a plan as the variable ``query``.
 
     Parameters
@@ -41,6 +43,8 @@ def python_source(title: str, requirement: QoS, operators: Mapping[str, Operator
         QoS requirement of the plan.
     operators
         Operators in normal form, by id.
+    stated
+        Operator id to the names of the fields that its author stated, which are written also at their default.
 
     Raises
     ------
@@ -53,7 +57,7 @@ def python_source(title: str, requirement: QoS, operators: Mapping[str, Operator
             raise PlanError([Problem(operator.id, "kind", operator.kind, expected)])
     variables = _variables(operators)
     sinks = [operator.id for operator in operators.values() if operator.kind == "sink"]
-    stated, order = _stated_ids(operators, sinks)
+    named, order = _stated_ids(operators, sinks)
     qos = written_qos(requirement)
     name = operators[sinks[0]].params["name"]
     unnamed = title == "plan" and name == "result"
@@ -61,7 +65,7 @@ def python_source(title: str, requirement: QoS, operators: Mapping[str, Operator
     one = one and order == list(operators)
     lines = []
     for operator in operators.values():
-        written = _Call(operator, variables, operator.id in stated)
+        written = _Call(operator, variables, operator.id in named, stated.get(operator.id, ()))
         if operator.kind == "sink" and one:
             arguments = [*([] if unnamed else written.arguments), *_named(qos), *written.options]
             lines.append(_statement(_RESULT, f"{written.receiver}.sink", arguments))
@@ -79,7 +83,9 @@ def python_source(title: str, requirement: QoS, operators: Mapping[str, Operator
 class _Call:
     """The call that makes the stream of an operator: function, arguments, and options such as the id."""
 
-    def __init__(self, operator: Operator, variables: Mapping[str, str], identified: bool) -> None:
+    def __init__(
+        self, operator: Operator, variables: Mapping[str, str], identified: bool, stated: Collection[str]
+    ) -> None:
         ups = [variables[up] for up in operator.inputs]
         self.receiver = ups[0] if ups else ""
         self.options = [f"id={_literal(operator.id)}"] if identified else []
@@ -88,13 +94,11 @@ class _Call:
             self.options.append(f"cost={_literal(format_duration(operator.cost))}")
         self.options += [f"selectivity={operator.selectivity!r}"] if operator.selectivity is not None else []
         self.options += [f"at={_literal(operator.at)}"] if operator.at is not None else []
-        self.options += [f"engine={_literal(operator.engine)}"] if operator.engine != "auto" else []
+        self.options += (
+            [f"engine={_literal(operator.engine)}"] if operator.engine != "auto" or "engine" in stated else []
+        )
         self.options += [f"availability={_literal(operator.availability)}"] if operator.availability else []
-        values = {}
-        for name, parameter in parameters_of(operator.kind, operator.params).items():
-            value = operator.params.get(name)
-            if value is not None and (value != parameter.default or operator.kind == "sink"):
-                values[name] = parameter.write(value) if parameter.write is not None else value
+        values = written_parameters(operator, operator.params if operator.kind == "sink" else stated)
         if operator.kind == "source":
             self.function = "source"
             connector = values.pop("connector")

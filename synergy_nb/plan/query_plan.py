@@ -2,17 +2,16 @@
 
 from __future__ import annotations
 
-import hashlib
 import math
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from functools import lru_cache
-from typing import Any, Final
+from typing import Any
 
 import msgspec
 
-from synergy_nb.plan import plan_encoding, sql
-from synergy_nb.plan.catalogue import KINDS, PART, TAP, parameters_of
-from synergy_nb.plan.declaration import Flow, Parameter
+from synergy_nb.plan import plan_encoding
+from synergy_nb.plan.catalogue import KINDS, PART, TAP
+from synergy_nb.plan.declaration import Flow
 from synergy_nb.plan.exact_costs import exact_sums_factor
 from synergy_nb.plan.memory_estimates import check_memory, on_peers
 from synergy_nb.plan.naming import NAME, is_name
@@ -20,11 +19,11 @@ from synergy_nb.plan.operators.sources import rate_of
 from synergy_nb.plan.parameter_types import COLUMN_BYTES
 from synergy_nb.plan.replica_degrees import sums_exactly
 from synergy_nb.plan.requirements import check_qos, check_together
+from synergy_nb.plan.stream_names import own_name, stream_key, stream_name
+from synergy_nb.plan.units import counted
 from synergy_nb.plan.validation import Checked, Operator, PlanError, Problem, QoS, check
 
 __all__ = ["Plan", "part_of"]
-
-_LONGEST_NAME: Final = 1000  # characters of an input's name within a name; a longer one is replaced by its key
 
 
 class Plan:
@@ -60,6 +59,7 @@ class Plan:
         "_routes",
         "_rows",
         "_schemas",
+        "_stated",
         "_windows",
         "name",
         "operators",
@@ -74,6 +74,7 @@ class Plan:
     sources: tuple[str, ...]
     sinks: tuple[str, ...]
     _schemas: dict[str, dict[str, str]]
+    _stated: Mapping[str, Collection[str]]  # operator id to the fields that its author stated; not in the bytes
     _windows: dict[str, dict[str, Any] | None]
     _followers: dict[str, tuple[str, ...]]
     # values derived from these, computed at first use
@@ -116,6 +117,7 @@ class Plan:
         put(self, "qos", qos)
         put(self, "operators", checked.operators)
         put(self, "_schemas", checked.schemas)
+        put(self, "_stated", {})
         put(self, "_windows", checked.windows)
         put(self, "sources", tuple(each.id for each in checked.operators.values() if not each.inputs))
         put(self, "sinks", tuple(each.id for each in checked.operators.values() if each.kind == "sink"))
@@ -126,6 +128,11 @@ class Plan:
         put(self, "_followers", {each: tuple(names) for each, names in followers.items()})
         for lazy in ("_bytes", "_drafts", "_flows", "_names", "_routes", "_rows"):
             put(self, lazy, None)
+
+    def stating(self, fields: Mapping[str, Collection[str]]) -> Plan:
+        """Note the fields of each operator that the author of the plan stated, so that files and Python state them."""
+        object.__setattr__(self, "_stated", fields)
+        return self
 
     def __setattr__(self, name: str, value: Any) -> None:
         raise AttributeError(f"{name}: a plan does not change; build another one")
@@ -202,8 +209,8 @@ class Plan:
                 elif each.kind == TAP:
                     name = each.params["name"]
                 else:
-                    name = _stream_name(each, [names[up] for up in each.streams])
-                names[each.id] = name, _key(name)
+                    name = stream_name(each, [names[up] for up in each.streams])
+                names[each.id] = name, stream_key(name)
             object.__setattr__(self, "_names", names)
         return names
 
@@ -308,15 +315,19 @@ class Plan:
         return _decoded(bytes(data))
 
     def to_yaml(self) -> str:
-        """Write YAML of format version 1, with units, which :meth:`from_yaml` reads as an equal plan."""
+        """Write YAML of format version 1, with units, which :meth:`from_yaml` reads as an equal plan.
+
+        Values that equal their default are written if the author of the plan stated them.
+        """
         from synergy_nb.plan.plan_file import write  # noqa: PLC0415 - peers never read YAML
 
-        return write(self.name, self.qos, self.operators.values())
+        return write(self.name, self.qos, self.operators.values(), self._stated)
 
     def to_python(self) -> str:
         """Write Python that builds an equal plan as the variable ``query``, with ``source``, ``plan`` and streams.
 
-        Rows of sources made by ``source(rows)`` are not part of it; ``submit(..., feeds={name: rows})`` gives them.
+        Values that equal their default are written if the author of the plan stated them. Rows of sources made by
+        ``source(rows)`` are not part of it; ``submit(..., feeds={name: rows})`` gives them.
 
         Examples
         --------
@@ -330,7 +341,7 @@ class Plan:
         """
         from synergy_nb.plan.python_source import python_source  # noqa: PLC0415 - peers never write Python
 
-        return python_source(self.name, self.qos, self.operators)
+        return python_source(self.name, self.qos, self.operators, self._stated)
 
     @classmethod
     def from_yaml(cls, text: str) -> Plan:
@@ -351,7 +362,7 @@ class Plan:
             check_together(checked, requirement, problems)
         if problems or checked is None:
             raise PlanError(written.named(problems))
-        return cls(written.operators or (), written.qos, written.name)
+        return cls(written.operators or (), written.qos, written.name).stating(written.stated)
 
     def validate(self) -> list[Problem]:
         """Validate the plan again and return all problems; none for a plan that this process has built."""
@@ -389,7 +400,7 @@ class Plan:
         return self.to_svg()
 
     def __repr__(self) -> str:
-        return f"<Plan {self.name!r}: {len(self.operators)} operators, {', '.join(self.operators)}>"
+        return f"<Plan {self.name!r}: {counted(len(self.operators), 'operator')}, {', '.join(self.operators)}>"
 
     def __str__(self) -> str:
         return self.to_text()
@@ -402,59 +413,6 @@ class Plan:
 
     def __reduce__(self) -> tuple[Any, tuple[bytes]]:
         return Plan.from_bytes, (self.to_bytes(),)
-
-
-# -- names -----------------------------------------------------------------------------------------------------------
-
-
-def _key(name: str) -> str:
-    return hashlib.sha1(name.encode(), usedforsecurity=False).hexdigest()[:32]
-
-
-def _stream_name(operator: Operator, inputs: list[tuple[str, str]]) -> str:
-    if operator.kind == "sink":
-        return inputs[0][0]
-    own = _own_name(operator)
-    if not inputs:
-        return own
-    # otherwise a plan of repeated splits and joins would have names of exponential length
-    arguments = [name if len(name) <= _LONGEST_NAME else f"~{key}" for name, key in inputs]
-    if KINDS[operator.kind].commutative:
-        arguments.sort()
-    return f"{own}({', '.join(arguments)})"
-
-
-def _own_name(operator: Operator) -> str:
-    """Kind and parameters; for a source connector, parameters, and the peer if its data depend on the peer."""
-    declaration = KINDS[operator.kind]
-    if declaration.bare:
-        return f"{operator.kind}[{operator.params[declaration.bare]}]"
-    parts = []
-    for name, parameter in sorted(parameters_of(operator.kind, operator.params).items()):
-        value = operator.params.get(name)
-        if value is None or value == parameter.default or not parameter.named or name == "connector":
-            continue
-        parts.append(f"{name}={_value_text(value, parameter)}")
-    kind: str = operator.params["connector"] if operator.kind == "source" else operator.kind
-    place = f"@{sql.quoted(operator.at)}" if kind in ("trace", "python") and operator.at is not None else ""
-    return f"{kind}[{', '.join(parts)}]{place}" if parts else kind + place
-
-
-def _value_text(value: Any, parameter: Parameter) -> str:
-    if parameter.type.text is not None:
-        return parameter.type.text(value)
-    if parameter.write is not None:
-        return str(parameter.write(value))
-    if isinstance(value, list):
-        return f"[{', '.join(map(sql.quoted, value))}]"
-    if isinstance(value, dict):
-        return "{" + ", ".join(_column_text(name, text) for name, text in value.items()) + "}"
-    return sql.literal_text(value) if isinstance(value, str) else repr(value)
-
-
-def _column_text(name: str, text: str) -> str:
-    column = sql.quoted(name)
-    return column if text == column else f"{column}: {text}"
 
 
 # -- rates -----------------------------------------------------------------------------------------------------------
@@ -484,10 +442,10 @@ def _picture(plan: Plan, details: Mapping[str, str] | None, states: Mapping[str,
     nodes = []
     for name, operator in plan.operators.items():
         own = "on Spark" if operator.kind == PART else operator.params["name"] if operator.kind in ("sink", TAP) else ""
-        own = own or _own_name(operator)
+        own = own or own_name(operator)
         label = name if operator.kind in (name, "source") else f"{name} ({operator.kind})"
         columns = ", ".join(f"{column} {kind}" for column, kind in plan.schema(name).items())
-        tooltip = f"{own}\ncolumns: {columns}\n{plan.rate(name):.4g} tuples/s, {plan.load(name):.3g} cores"
+        tooltip = f"{own}\ncolumns: {columns}\n{plan.rate(name):.4g} tuples/s, {counted(plan.load(name), 'core')}"
         does = operator_texts.brief(operator) if details is None else ""
         at = f"at {operator.at}" if operator.at else ""
         detail = (details or {}).get(name) or ", ".join(filter(None, (does, at, operator.availability)))

@@ -17,6 +17,8 @@ from synergy_nb.errors import SynergyError
 __all__ = [
     "WrongValue",
     "WrongValues",
+    "amount",
+    "counted",
     "did_you_mean",
     "duration",
     "format_duration",
@@ -436,3 +438,38 @@ def format_throughput(bytes_per_second: float) -> str:
     '100 kB/s'
     """
     return f"{format_size(bytes_per_second)}/s"
+
+
+def amount(value: float) -> str:
+    """Format a number with separated thousands, fractions to three significant digits.
+
+    >>> amount(28338), amount(1234567.8), amount(0.04567)
+    ('28,338', '1,234,568', '0.0457')
+    """
+    return f"{value:,.0f}" if float(value).is_integer() or abs(value) >= 1000 else f"{value:.3g}"
+
+
+def counted(number: float, noun: str, singular: str = "", plural: str = "") -> str:
+    """Format a number with its noun, and with a verb that agrees with it.
+
+    Parameters
+    ----------
+    number
+        The number.
+    noun
+        The noun in the singular.
+    singular, plural
+        The verb that follows, in both forms; empty: none follows.
+
+    Examples
+    --------
+    >>> counted(1, "peer"), counted(28338, "tuple"), counted(0, "entry"), counted(0.5, "core")
+    ('1 peer', '28,338 tuples', '0 entries', '0.5 cores')
+    >>> counted(1, "row", "waits", "wait"), counted(2, "row", "waits", "wait")
+    ('1 row waits', '2 rows wait')
+    """
+    shown = amount(number)
+    one = shown == "1"
+    ending = "es" if noun.endswith(("s", "x", "ch", "sh")) else "s"
+    several = f"{noun[:-1]}ies" if re.search("[^aeiou]y$", noun) else f"{noun}{ending}"
+    return f"{shown} {noun if one else several} {singular if one else plural}".rstrip()

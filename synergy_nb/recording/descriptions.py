@@ -18,7 +18,7 @@ from synergy_nb.control.peer import Message
 from synergy_nb.lifecycle import messages as sessions
 from synergy_nb.overlay import directory_messages as directory
 from synergy_nb.overlay import gossip, pastry, routing
-from synergy_nb.reporting.formatting import seconds, share
+from synergy_nb.reporting.formatting import counted, seconds, share
 
 __all__ = ["DESCRIPTIONS", "HOUSEKEEPING", "describe", "dropped", "subject"]
 
@@ -123,7 +123,9 @@ DESCRIPTIONS: Final[Mapping[type[Message], Say]] = {
     driver.OfferComponents: "offer the components of this peer",
     driver.LeaveRing: "leave the ring",
     driver.LookUpHosts: lambda m: f"look up the hosts of {_several(map(_short, m.names))}",
-    driver.SubmitPlan: lambda m: f"{'try' if m.trial else 'submit'} a plan of {len(m.plan):,} bytes, {m.placement}",
+    driver.SubmitPlan: lambda m: (
+        f"{'try' if m.trial else 'submit'} a plan of {counted(len(m.plan), 'byte')}, {m.placement}"
+    ),
     driver.StopApplication: "stop the application",
     driver.ReleaseResults: "discard the results, which have been fetched",
     driver.MoveComponent: "move {m.operator} to {m.to}",
@@ -140,7 +142,9 @@ DESCRIPTIONS: Final[Mapping[type[Message], Say]] = {
     driver.LoadsMeasured: lambda m: (
         f"measured loads of {_several(f'{each.operator} of {each.application}' for each in m.loads)}"
     ),
-    driver.PredictionsMade: lambda m: f"measured and predicted times of {len(m.report.components)} components",
+    driver.PredictionsMade: lambda m: (
+        f"measured and predicted times of {counted(len(m.report.components), 'component')}"
+    ),
     driver.InputsReported: lambda m: f"what came on the inputs of {_several(each.operator for each in m.components)}",
     driver.SlackLost: lambda m: (
         f"tuples at {m.violation.prediction.operator} have a slack of {seconds(m.violation.slack)}"
@@ -148,7 +152,7 @@ DESCRIPTIONS: Final[Mapping[type[Message], Say]] = {
     driver.StreamProfiled: lambda m: f"measured the operator of a stream: {_several(m.measured)}",
     driver.ProfileExpired: "withdraw what was measured of a stream",
     driver.LinkFailed: "the link to {m.address} has failed",
-    driver.CoresAdvertised: "{m.address} has {m.cores:.3g} cores left",
+    driver.CoresAdvertised: lambda m: f"{m.address} has {counted(m.cores, 'core')} left",
     driver.OverheadsMeasured: lambda m: f"measured overheads of {_several(sorted({*m.stages, *m.calls}))}",
     driver.BandwidthMeasured: "the link from {m.address} carries {m.rate:.4g} bytes/s",
     driver.BandwidthsLimited: "bandwidths of the wide area",
@@ -159,22 +163,22 @@ DESCRIPTIONS: Final[Mapping[type[Message], Say]] = {
     routing.RouteAck: "a routed message has arrived",
     pastry.JoinRequest: "{m.joiner} asks to join the ring",
     pastry.JoinReply: "the peers that the newcomer has to know",
-    pastry.Leaves: lambda m: f"the sender is in the ring, beside {len(m.leaves)} peers",
+    pastry.Leaves: lambda m: f"the sender is in the ring, beside {counted(len(m.leaves), 'peer')}",
     pastry.RowRequest: "asks for row {m.row} of the routing table",
-    pastry.RowReply: lambda m: f"{len(m.learned)} peers for the routing table",
+    pastry.RowReply: lambda m: f"{counted(len(m.learned), 'peer')} for the routing table",
     pastry.Leaving: "the sender leaves the ring",
     gossip.Ping: "are you there?",
     gossip.PingAck: "I am",
     gossip.PingFor: "ping {m.target} for me",
     gossip.PingForAck: "{m.target} has answered",
-    directory.Register: lambda m: f"register {len(m.copies)} entries",
-    directory.Registered: lambda m: f"holds {len(m.held)} entries, and {len(m.missing)} not",
-    directory.Renew: lambda m: f"renew {len(m.items)} entries",
+    directory.Register: lambda m: f"register {counted(len(m.copies), 'entry')}",
+    directory.Registered: lambda m: f"holds {counted(len(m.held), 'entry')}, and {len(m.missing)} not",
+    directory.Renew: lambda m: f"renew {counted(len(m.items), 'entry')}",
     directory.LoadUpdate: lambda m: f"the load of the sender is {m.load.load:.3g}, {share(m.load.promised)} promised",
-    directory.Copies: lambda m: f"copies of {len(m.copies)} entries and {len(m.loads)} loads",
+    directory.Copies: lambda m: f"copies of {counted(len(m.copies), 'entry')} and {counted(len(m.loads), 'load')}",
     directory.CopiesStored: "has the copies",
-    directory.RenewCopies: lambda m: f"{len(m.items)} entries live on",
-    directory.EntriesRequested: lambda m: f"lacks {len(m.items)} entries",
+    directory.RenewCopies: lambda m: f"{counted(len(m.items), 'entry', 'lives', 'live')} on",
+    directory.EntriesRequested: lambda m: f"lacks {counted(len(m.items), 'entry')}",
     directory.Lookup: lambda m: f"who hosts {_several(map(_short, m.names))}?",
     directory.Found: lambda m: "; ".join(
         f"{_short(entry)}: {_several(each.host for each in hosts)}" for entry, hosts in m.found.items()
@@ -233,7 +237,7 @@ DESCRIPTIONS: Final[Mapping[type[Message], Say]] = {
     replicas.PlacementRenewal: lambda m: f"the placement stands: {_several(m.operators)}",
     replicas.PlacementWithdrawn: lambda m: f"give back {m.operator or 'all'}",
     replicas.Survey: "how good is the link?",
-    replicas.Surveyed: "{m.cores:.3g} cores and {m.bandwidth:.3g} bytes/s are left",
+    replicas.Surveyed: lambda m: f"{counted(m.cores, 'core')} and {m.bandwidth:.3g} bytes/s are left",
     # active replicas
     streams.WeightsReported: lambda m: f"which streams came first at {_several(m.inputs)}",
     streams.RevivalRequested: "all streams of input {m.port} of {m.operator} are {m.delay:.3g} s late",
@@ -241,7 +245,7 @@ DESCRIPTIONS: Final[Mapping[type[Message], Say]] = {
         f"what could you execute, and how far are {_several(m.peers)}?" if m.plan else "how long does an answer take?"
     ),
     candidates.CandidateAnswer: lambda m: (
-        f"{_several(m.hops)}, with {m.free:.3g} of {m.cores:.3g} cores" if m.hops else "an answer"
+        f"{_several(m.hops)}, with {m.free:.3g} of {counted(m.cores, 'core')}" if m.hops else "an answer"
     ),
 }
 

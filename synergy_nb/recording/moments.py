@@ -74,6 +74,8 @@ class ComparedGraph(msgspec.Struct, frozen=True):
         Number of the moment in which the graph was evaluated.
     chosen
         Number of the moment in which the graph was chosen; -1 if it was not.
+    why
+        Rule by which the graph was chosen, with the least φ if another graph has that; empty if it was not.
     """
 
     peers: dict[str, str]
@@ -82,6 +84,7 @@ class ComparedGraph(msgspec.Struct, frozen=True):
     unqualified: str
     since: int
     chosen: int = -1
+    why: str = ""
 
 
 class Moment(msgspec.Struct, frozen=True):
@@ -193,11 +196,11 @@ class Replay(msgspec.Struct, frozen=True):
                 "-" if graph.phi is None else f"{graph.phi:.4g}",
                 seconds(graph.delay_s),
                 ", ".join(f"{operator}@{peer}" for operator, peer in graph.peers.items()),
-                graph.unqualified,
+                graph.unqualified or graph.why,
             )
             for graph in sorted(self.graphs, key=lambda each: (each.chosen < 0, each.phi is None, each.phi or 0.0))
         ]
-        return as_text("graphs", ("", "φ", "delay", "components", "does not qualify"), rows)
+        return as_text("graphs", ("", "φ", "delay", "components", "reason"), rows)
 
     def view(self) -> Any:
         """Return the stage for a notebook; None where nothing can draw it."""

@@ -31,6 +31,7 @@ import msgspec
 
 from synergy_nb.errors import SynergyError
 from synergy_nb.recording.construction import Construction
+from synergy_nb.reporting.formatting import counted
 
 __all__ = [
     "VERSION",
@@ -312,7 +313,7 @@ def _whole_chunks(data: memoryview, start: int, notes: list[str]) -> Iterator[_C
             cut = end < 0
             end = len(data) if cut else at + 1 + end
             where = "at its end are incomplete" if cut else f"from byte {at:,} on are damaged"
-            notes.append(f"{end - at:,} bytes {where}: they are left out")
+            notes.append(f"{counted(end - at, 'byte')} {where}: they are left out")
         at = end
 
 

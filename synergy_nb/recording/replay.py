@@ -17,6 +17,7 @@ from synergy_nb.events import declared
 from synergy_nb.recording.construction import construct
 from synergy_nb.recording.recorder import INSTRUCT, SEND, decode_effects, encode_effects, text_of
 from synergy_nb.recording.recording_file import Input, Life, Received, Recording, Started
+from synergy_nb.reporting.formatting import counted
 
 __all__ = ["Delivery", "DeliveryNotingPeer", "Difference", "Named", "Outcome", "Step", "compare", "replay"]
 
@@ -269,5 +270,5 @@ def _first_difference(one: Any, other: Any, names: Sequence[str]) -> str:
 
 
 def _brief(value: Any) -> str:
-    text = f"{len(value):,} bytes" if isinstance(value, bytes) else repr(value)
+    text = counted(len(value), "byte") if isinstance(value, bytes) else repr(value)
     return text if len(text) <= 80 else f"{text[:77]}..."

@@ -340,7 +340,8 @@ class _Collected:
             peers = {operator: self.name(peer) for operator, peer in event.peers.items()}
             for place in range(len(self.graphs) - 1, -1, -1):
                 if self.graphs[place].peers == peers:
-                    self.graphs[place] = msgspec.structs.replace(self.graphs[place], chosen=number)
+                    why = self._rule(event)
+                    self.graphs[place] = msgspec.structs.replace(self.graphs[place], chosen=number, why=why)
                     break
         elif isinstance(event, events.ApplicationRunning):
             self.outcome = "running"
@@ -353,6 +354,15 @@ class _Collected:
         if isinstance(event, events.PlacementCompleted):
             return {operator: self.name(peer) for operator, peer in event.primaries.items()}
         return None
+
+    def _rule(self, event: events.GraphSelected) -> str:
+        """Rule by which a graph was chosen; with the least φ of those that had not been tried, if it has a greater one.
+
+        The rule may prefer a faster graph, or one on more peers.
+        """
+        known = [graph.phi for graph in self.graphs if graph.chosen < 0 and not graph.unqualified]
+        least = min((phi for phi in known if phi is not None), default=event.phi)
+        return event.rule if event.phi <= least else f"{event.rule}; the least φ is {least:.4g}"
 
     def replay(
         self,

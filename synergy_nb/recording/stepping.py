@@ -367,7 +367,9 @@ def fact(event: events.Event) -> str:
         case events.MessageOutdated():
             return f"ignored: {event.reason}"
         case events.ProbeAccepted():
-            return f"accepted {event.operator}, {event.capacity:.3g} cores left, {seconds(event.so_far_s)} so far"
+            return (
+                f"accepted {event.operator}, {counted(event.capacity, 'core')} left, {seconds(event.so_far_s)} so far"
+            )
         case events.GraphEvaluated():
             return f"a graph that does not qualify: {event.unqualified}" if event.unqualified else ""
         case events.GraphSelected():

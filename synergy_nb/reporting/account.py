@@ -29,11 +29,12 @@ REQUIREMENTS: Final = {
     "throughput": "throughput of {:g} bytes/s, projected for every graph",
     "throughput_tuples": "throughput of {:g} tuples/s, projected for every graph",
     "availability": "availability of {:.6g}: as many replicas as that takes",
-    "degree": "{:g} replicas of each component",
-    "active": "{:g} active replicas of each operator",
+    "degree": "{} of each component",
+    "active": "{} of each operator",
     "replica_distance": "more than {} of round trip between two of them",
 }
 
+REPLICAS: Final = {"degree": "replica", "active": "active replica"}  # requirements that are numbers of replicas
 SHOWN: Final = 8  # largest numbers of errors of peers, and of segments of a signature, in the text
 
 #: Stages of the search for a peer (section 2.3.2).
@@ -52,6 +53,7 @@ def lines(explanation: Reasons) -> list[str]:
     if explanation.qos:
         lasting = ("delay", "replica_distance")
         values = {name: seconds(value) if name in lasting else value for name, value in explanation.qos.items()}
+        values |= {name: counted(explanation.qos[name], noun) for name, noun in REPLICAS.items() if name in values}
         written.append(
             "  requirements: " + "; ".join(REQUIREMENTS[name].format(value) for name, value in values.items())
         )
@@ -100,8 +102,8 @@ def lines(explanation: Reasons) -> list[str]:
     written.extend(f"  error: {explanation.error_line(each)}" for each in explanation.troubles[-SHOWN:])
     written.extend(f"  deployed: {', '.join(each.operators)}, {STAGES[each.stage]}" for each in explanation.deployed)
     written.extend(
-        f"  probes: {attempt.paths} paths returned, {attempt.dropped} dropped; "
-        f"{attempt.graphs} complete graphs, {attempt.qualified} qualified"
+        f"  probes: {counted(attempt.paths, 'path')} returned, {attempt.dropped} dropped; "
+        f"{counted(attempt.graphs, 'complete graph')}, {attempt.qualified} qualified"
         + ("" if attempt.complete else " (time ran out)")
         for attempt in explanation.attempts
     )
@@ -136,7 +138,7 @@ def lines(explanation: Reasons) -> list[str]:
         graph_text = ", ".join(f"{operator}@{peer}" for operator, peer in graph.peers.items())
         written.append(f"  not chosen: {verdict}, {seconds(graph.delay_s)}: {graph_text}")
     if len(others) > 4:
-        written.append(f"  and {len(others) - 4} more graphs")
+        written.append(f"  and {counted(len(others) - 4, 'more graph')}")
     written.extend(
         f"  dropped: {drop.operator} at {drop.at}: {drop.condition}: "
         + (explanation.readable(drop.explanation) or compared(drop))

@@ -7,8 +7,9 @@ from typing import Any
 
 from synergy_nb.errors import SynergyError
 from synergy_nb.reporting.explanation import Explanation
+from synergy_nb.reporting.formatting import counted
 
-__all__ = ["ClosedClusterError", "ClusterError", "NotAdmitted"]
+__all__ = ["ClosedClusterError", "ClusterError", "NotAdmitted", "PeerUnreachable", "rows_left"]
 
 
 class ClusterError(SynergyError, RuntimeError):
@@ -20,6 +21,10 @@ class ClosedClusterError(ClusterError):
 
     def __init__(self) -> None:
         super().__init__("the cluster is closed; expected an open one")
+
+
+class PeerUnreachable(ClusterError):
+    """A peer does not answer: it has died, it hangs, or the connection to it is broken."""
 
 
 class NotAdmitted(ClusterError):
@@ -67,3 +72,12 @@ class NotAdmitted(ClusterError):
         if self._make_replay is None:
             raise ClusterError("there is no replay of this refusal")
         return self._make_replay()
+
+
+def rows_left(rows: int) -> str:
+    """Say how a user gets the rows that arrived before an application ended; empty where there are none.
+
+    >>> rows_left(1), rows_left(0)
+    ('; 1 row has arrived, which results(wait=False) returns', '')
+    """
+    return f"; {counted(rows, 'row', 'has', 'have')} arrived, which results(wait=False) returns" if rows else ""

@@ -54,8 +54,8 @@ def _operators(explanation: Reasons) -> str:
         backups = _backups(explanation, name)
         at = ", ".join(map(explanation.where, replicas)) or "none"
         told = ", ".join(filter(None, (
-            f"{len(replicas)} active replicas" if len(replicas) > 1 else "",
-            f"backup{'s' if len(backups) > 1 else ''} {', '.join(backups)}" if backups else "",
+            counted(len(replicas), "active replica") if len(replicas) > 1 else "",
+            f"{'backup' if len(backups) == 1 else 'backups'} {', '.join(backups)}" if backups else "",
             f"{counted(len(accepted), 'peer')} accepted" if accepted else "",
             f"{counted(len(dropped), 'probe')} dropped" if dropped else "",
         )))  # fmt: skip

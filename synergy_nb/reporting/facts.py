@@ -58,7 +58,8 @@ from synergy_nb.events import (
     TakenOver,
     TakeoverBegun,
 )
-from synergy_nb.reporting.formatting import readable, seconds
+from synergy_nb.events.peer_names import readable
+from synergy_nb.reporting.formatting import seconds
 from synergy_nb.reporting.hot_spots import HotSpotAccounts
 from synergy_nb.reporting.refused_delays import Delay
 from synergy_nb.reporting.replica_streams import StreamEvent
@@ -445,8 +446,7 @@ class Facts:
 
     @SHOWN.add
     def _sink_measured(self, event: SinkMeasured) -> None:
-        for operator, dropped in event.dropped.items():
-            self.overdue[operator] = max(dropped, self.overdue.get(operator, 0))
+        self.overdue |= {name: max(lost, self.overdue.get(name, 0)) for name, lost in event.dropped.items()}
 
     @SHOWN.add
     def _session_expired(self, event: SessionExpired) -> None:

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from datetime import datetime
 from typing import Any, Final
+
+from synergy_nb.plan.units import amount, counted
 
 __all__ = [
     "DISCIPLINE_NAMES",
@@ -13,7 +14,6 @@ __all__ = [
     "cell",
     "counted",
     "rate",
-    "readable",
     "seconds",
     "share",
     "size",
@@ -56,15 +56,6 @@ def seconds(value: float | None) -> str:
     return f"{minutes // 60} h {minutes % 60} min" if minutes % 60 else f"{minutes // 60} h"
 
 
-def amount(value: float) -> str:
-    """Format a number with separated thousands, fractions to three significant digits.
-
-    >>> amount(28338), amount(1234567.8), amount(0.04567)
-    ('28,338', '1,234,568', '0.0457')
-    """
-    return f"{value:,.0f}" if float(value).is_integer() or abs(value) >= 1000 else f"{value:.3g}"
-
-
 def size(value: float) -> str:
     """Format a number of bytes.
 
@@ -75,15 +66,6 @@ def size(value: float) -> str:
         if value >= 0.9995 * of:
             return f"{value / of:.3g} {unit}"
     return f"{value:.0f} B"
-
-
-def counted(number: int, noun: str) -> str:
-    """Format a number with its noun.
-
-    >>> counted(1, "peer"), counted(28338, "tuple")
-    ('1 peer', '28,338 tuples')
-    """
-    return f"{amount(number)} {noun}{'' if number == 1 else 's'}"
 
 
 def rate(value: float | None) -> str:
@@ -131,16 +113,5 @@ def cell(value: Any) -> str:
     if isinstance(value, datetime):
         return value.isoformat(sep=" ", timespec="auto" if value.microsecond else "seconds")
     if isinstance(value, bytes):
-        return f"{value[:8].hex()}{'…' if len(value) > 8 else ''} ({len(value)} bytes)"
+        return f"{value[:8].hex()}{'…' if len(value) > 8 else ''} ({counted(len(value), 'byte')})"
     return str(value)
-
-
-def readable(text: str, names: Mapping[str, str]) -> str:
-    """Replace addresses in a text by names, the longest first, as one address may begin with another.
-
-    >>> readable("a/1 and a/10", {"a/1": "one", "a/10": "ten"})
-    'one and ten'
-    """
-    for address in sorted(names, key=len, reverse=True):
-        text = text.replace(address, names[address])
-    return text

@@ -6,9 +6,10 @@ from collections.abc import Iterable, Mapping
 from typing import NamedTuple
 
 from synergy_nb.events import Event, GraphSelected, ReplicasDeployed, SharingFound, SharingGivenUp
+from synergy_nb.events.peer_names import readable
 from synergy_nb.plan import Plan
 from synergy_nb.plan.active_replicas import original
-from synergy_nb.reporting.formatting import counted, rate, readable, seconds
+from synergy_nb.reporting.formatting import counted, rate, seconds
 from synergy_nb.reporting.replica_streams import cost_sentence, streams_sentence
 from synergy_nb.reporting.tables import as_text
 
@@ -91,7 +92,7 @@ def trial_of(
         known = of in plan.operators
         also = ", ".join(names.get(each, each) for each in backups.get(name, ()))
         what = "stream of another application" if name in shared else f"backups {also}" if also else ""
-        load = f"{plan.load(of):.3g} cores" if known and name not in shared else ""
+        load = counted(plan.load(of), "core") if known and name not in shared else ""
         rows.append([name, peer, load, rate(plan.rate(of)) if known else "", what])
     spared = [name for name in plan.operators if name not in found]
     caption = f"would be admitted: {', '.join(facts)}"

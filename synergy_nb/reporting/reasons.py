@@ -8,7 +8,7 @@ from typing import Any
 from synergy_nb.events import ReplicaDecided
 from synergy_nb.plan.active_replicas import original
 from synergy_nb.reporting.facts import Facts
-from synergy_nb.reporting.formatting import seconds
+from synergy_nb.reporting.formatting import counted, seconds
 from synergy_nb.reporting.replica_streams import placed_sentence
 from synergy_nb.reporting.troubles import Trouble, observers
 from synergy_nb.reporting.uncovered import coverage_sentences
@@ -59,7 +59,7 @@ class Reasons(Facts):
         if offering == [peer]:
             return "its only candidate"  # pinned there, a sink, or offered by no other
         if self.placed:
-            return f"placed there; {len(offering)} peers offer it"
+            return f"placed there; {counted(len(offering), 'peer', 'offers', 'offer')} it"
         if self.replicas_deployed is not None:
             replicas = self.replicas_deployed.replicas
             single = original(operator) not in replicas
@@ -71,15 +71,13 @@ class Reasons(Facts):
             elif len(replicas.get(operator, ())) == 1 and self.replicas_deployed.degrees[operator] == 1:
                 backups = ", ".join(self.replicas_deployed.backups.get(operator, ()))
                 which = f"by {self.rule}, {f'backups at {backups}' if backups else 'not replicated'}"
-            return f"{which}; {len(offering)} peers offer it"
+            return f"{which}; {counted(len(offering), 'peer', 'offers', 'offer')} it"
         probed = sorted({graph.peers[operator] for graph in self.graphs})
         drops = (f"{drop.at} ({drop.condition})" for drop in self.dropped if drop.operator == operator)
         failed = dict.fromkeys(drops)  # once, however many paths led there
         rest = f"; dropped: {', '.join(failed)}" if failed else ""
-        return (
-            f"in the graph of {self.rule}; {len(offering)} peers offer it, {len(probed)} in complete graphs"
-            f" ({', '.join(probed)}){rest}"
-        )
+        offers = f"{counted(len(offering), 'peer', 'offers', 'offer')} it"
+        return f"in the graph of {self.rule}; {offers}, {len(probed)} in complete graphs ({', '.join(probed)}){rest}"
 
     @property
     def placed_backups(self) -> Mapping[str, Sequence[str]]:

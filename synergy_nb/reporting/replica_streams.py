@@ -97,7 +97,8 @@ def placed_sentence(placed: Mapping[str, int], *, whole: bool = True) -> str:
     for name, number in placed.items():
         by_number.setdefault(number, []).append(name)
     if whole and len(by_number) == 1:
-        return f"{next(iter(by_number))} replicas of each component were placed"
+        number = next(iter(by_number))
+        return f"{counted(number, 'replica')} of each component {'was' if number == 1 else 'were'} placed"
     first, *others = (f"{number} of {', '.join(names)}" for number, names in sorted(by_number.items()))
     return f"{', '.join([first.replace(' of', ' replicas of', 1), *others])} were placed"
 

@@ -79,7 +79,7 @@ def _link_refused(event: LinkRefused) -> str:
 
 @SENTENCES.add
 def _link_overflowed(event: LinkOverflowed) -> str:
-    return f"messages to {event.subject} were dropped: {event.queued} bytes waited already"
+    return f"messages to {event.subject} were dropped: {counted(event.queued, 'byte')} waited already"
 
 
 @SENTENCES.add

@@ -18,7 +18,7 @@ from synergy_nb.plan import Plan
 from synergy_nb.plan.stream_sharing import endless_sources
 from synergy_nb.plan.units import duration
 from synergy_nb.reporting.application_display import application_rows, rows_as_html, rows_as_text
-from synergy_nb.reporting.cluster_errors import ClusterError
+from synergy_nb.reporting.cluster_errors import ClusterError, rows_left
 from synergy_nb.reporting.explanation import Explanation
 from synergy_nb.reporting.formatting import seconds as span
 
@@ -204,8 +204,7 @@ class SimulatedApplication:
         status = self.status
         if status in LASTING:
             return f"its stream has not ended after {span(LONGEST_WAIT)} of virtual time; expected results(seconds=...)"
-        had = sum(self.simulation.world.results[self.id, each].height for each in self.plan.sinks)
-        rest = f" ({had} rows had arrived: results(wait=False) gives them)" if had else ""
+        rest = rows_left(sum(self.simulation.world.results[self.id, each].height for each in self.plan.sinks))
         return f"{status}: {self.reason or 'on request'}{rest}"
 
     def _table(self, sink: str) -> pl.DataFrame:

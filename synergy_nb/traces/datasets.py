@@ -27,6 +27,7 @@ from typing import Any, Final, NamedTuple, cast
 import msgspec
 
 from synergy_nb.plan.units import did_you_mean
+from synergy_nb.reporting.formatting import counted
 
 __all__ = ["DATASETS", "RECORD", "Dataset", "Fetched", "Found", "fetch", "find", "folders", "listing"]
 
@@ -392,7 +393,7 @@ def _download(url: str, file: Any, timeout: float, progress: Callable[[int, int 
                     progress(size, total)
     except (OSError, http.client.HTTPException) as error:
         reason = getattr(error, "reason", None) or error
-        raise ValueError(f"{url}: not downloaded after {size} bytes: {reason}") from None
+        raise ValueError(f"{url}: not downloaded after {counted(size, 'byte')}: {reason}") from None
     if total is not None and size != total:
-        raise ValueError(f"{url}: the connection ended after {size} of {total} bytes")
+        raise ValueError(f"{url}: the connection ended after {size} of {counted(total, 'byte')}")
     return digest.hexdigest()

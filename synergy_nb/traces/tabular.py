@@ -21,6 +21,7 @@ import polars as pl
 
 from synergy_nb.dataflow.tuples import TYPES
 from synergy_nb.plan.operators.sources import TRACE_SCHEMAS
+from synergy_nb.reporting.formatting import counted
 from synergy_nb.traces.columns import clock_of, stream_schema, text_kinds
 from synergy_nb.traces.quoting import Quoting, quoting
 from synergy_nb.traces.text_files import LONGEST, beginning, pieces, too_long, whole_lines
@@ -289,7 +290,7 @@ class _LineParser:
         self._names = names
         self._kinds = kinds
         self._required = required
-        self._expected = _TCP_EXPECTED if separator == " " else f"{len(names)} fields as in the header"
+        self._expected = _TCP_EXPECTED if separator == " " else f"{counted(len(names), 'field')} as in the header"
 
     def block(self, data: bytes, number: int, *, last: bool) -> _Block:
         """Parse the rows of ``data``, whose first line has the ``number``; no bytes are used if no row ends in it."""

@@ -17,6 +17,7 @@ import polars as pl
 
 from synergy_nb.plan.operators.sources import FORMATS, TRACE_SCHEMAS
 from synergy_nb.plan.units import did_you_mean
+from synergy_nb.reporting.formatting import counted
 from synergy_nb.traces.logs import LOGS, log_blocks
 from synergy_nb.traces.parquet import parquet_blocks, stored
 from synergy_nb.traces.tabular import csv_blocks, csv_layout, separator_of, tcp_blocks
@@ -90,8 +91,9 @@ class Opened(msgspec.Struct, frozen=True):
             if self.strict:
                 raise ValueError(f"{self.path}: {malformed}")
             if malformed.count > self.tolerance * malformed.rows:
+                lines = counted(malformed.rows, "line", "is", "are")
                 raise ValueError(
-                    f"{self.path}: {malformed.count} of {malformed.rows} lines are not of format {self.format!r} "
+                    f"{self.path}: {malformed.count} of {lines} not of format {self.format!r} "
                     f"(up to {self.tolerance * 100:g} % are skipped); {malformed}"
                     f"{_other_format(self.path, self.format)}"
                 )

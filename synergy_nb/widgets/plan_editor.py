@@ -33,6 +33,7 @@ from synergy_nb.editing.templates import templates
 from synergy_nb.errors import SynergyError
 from synergy_nb.plan import Plan, Problem
 from synergy_nb.plan.units import WrongValue
+from synergy_nb.reporting.formatting import counted
 from synergy_nb.reporting.plan_trials import PlanTrial
 from synergy_nb.widgets.editor_overlay import draft_of
 from synergy_nb.widgets.last_picture import StillView
@@ -295,8 +296,8 @@ class PlanEditor(StillView):
     def __repr__(self) -> str:
         found, last = self._document.analysis, self._document.last_readable
         number = len(found.problems)
-        state = "valid" if found.plan is not None else f"{number} problem{'s' if number != 1 else ''}"
-        return f"<PlanEditor {last.name!r}: {len(last.operators)} operators, {state}>"
+        state = "valid" if found.plan is not None else f"{counted(number, 'problem')}"
+        return f"<PlanEditor {last.name!r}: {counted(len(last.operators), 'operator')}, {state}>"
 
     def _repr_mimebundle_(self, **options: Any) -> Any:
         note = ""

@@ -18,7 +18,7 @@ from synergy_nb.drawing import graphs
 from synergy_nb.events import Event, PeerMeasured, SinkMeasured
 from synergy_nb.plan import Plan, operator_texts
 from synergy_nb.reporting.explanation import Explanation
-from synergy_nb.reporting.formatting import DISCIPLINE_NAMES, HOTSPOT_MODES, amount, cell, rate, seconds, share
+from synergy_nb.reporting.formatting import DISCIPLINE_NAMES, HOTSPOT_MODES, amount, cell, counted, rate, seconds, share
 from synergy_nb.reporting.replica_streams import counts
 from synergy_nb.widgets.charts import STYLE, Delay, delay_chart, delays
 from synergy_nb.widgets.journal_series import JournalSeries
@@ -179,8 +179,8 @@ def _plan(plan: Plan) -> str:
         f"at least {amount(plan.qos.throughput)} bytes/s" if plan.qos.throughput is not None else "",
         f"at least {rate(plan.qos.throughput_tuples)}" if plan.qos.throughput_tuples is not None else "",
         f"available {share(plan.qos.availability)} of the time" if plan.qos.availability is not None else "",
-        f"{plan.qos.degree} replicas of each component" if plan.qos.degree is not None else "",
-        f"{plan.qos.active} active replicas of each operator" if plan.qos.active is not None else "",
+        f"{counted(plan.qos.degree, 'replica')} of each component" if plan.qos.degree is not None else "",
+        f"{counted(plan.qos.active, 'active replica')} of each operator" if plan.qos.active is not None else "",
         *operator_texts.own_requests(plan.operators.values()),
         DISCIPLINE_NAMES[plan.qos.scheduling] if plan.qos.scheduling is not None else "",
         "later tuples are dropped" if plan.qos.overdue == "drop" else "",
@@ -194,12 +194,12 @@ def _plan(plan: Plan) -> str:
     edges = [(up, name) for name in plan.operators for up in plan.upstream(name)]
     picture = graphs.svg(nodes, edges, title=f"query plan {plan.name}", direction="down")
     operators = [
-        (name, operator_texts.parameters(operator), rate(plan.rate(name)), f"{amount(plan.load(name))} cores")
+        (name, operator_texts.parameters(operator), rate(plan.rate(name)), counted(plan.load(name), "core"))
         for name, operator in plan.operators.items()
     ]
     streams = [(name, plan.stream_name(name), plan.stream_key(name)) for name in plan.operators]
     return (
-        f'<p class="about">Query plan ξ “{escape(plan.name)}”: {len(plan.operators)} operators. '
+        f'<p class="about">Query plan ξ “{escape(plan.name)}”: {counted(len(plan.operators), "operator")}. '
         f"Required quality of service: {escape(stated)}.</p>"
         f'<div class="beside"><figure>{_inline(picture)}</figure><div>'
         + _table(Table("", ("operator", "parameters", "expected output", "expected load"), operators))
@@ -219,8 +219,8 @@ def _graph(plan: Plan, explanation: Explanation) -> str:
     used = len(set(placed.values()))
     took = f" It was set up in {seconds(explanation.setup_s)}." if explanation.setup_s is not None else ""
     return (
-        f'<p class="about">Component graph λ: each operator with the peer that executes it, {used} peers in all.'
-        f"{took}</p>"
+        f'<p class="about">Component graph λ: each operator with the peer that executes it, '
+        f"{counted(used, 'peer')} in all.{took}</p>"
         + _pictures(nodes, plan, "component graph on its peers")
         + "<h3>Why there</h3>"
         + _table(Table("", ("operator", "peer", "why"), rows))
@@ -347,7 +347,7 @@ def _table(table: Table) -> str:
         lines.append(f"<tr>{''.join(cells)}</tr>")
     about = table.about
     if number > len(rows):
-        about = f"{about} The first {amount(len(rows))} of {amount(number)} rows.".strip()
+        about = f"{about} The first {amount(len(rows))} of {counted(number, 'row')}.".strip()
     tall = " tall" if len(rows) > 14 else ""
     description = f'<p class="about">{escape(about)}</p>' if about else ""
     return (
@@ -368,8 +368,9 @@ def _decision(explanation: Explanation) -> str:
     for attempt in explanation.attempts:
         late = "" if attempt.complete else ", when the time for probing was up"
         parts.append(
-            f" Probes brought {attempt.paths} paths back and {attempt.dropped} were dropped{late}; they merged "
-            f"into {attempt.graphs} complete graphs, of which {attempt.qualified} satisfy conditions 2.1 to 2.4. "
+            f" Probes brought {counted(attempt.paths, 'path')} back, and {counted(attempt.dropped, 'probe')} failed"
+            f"{late}; the paths merged into {counted(attempt.graphs, 'complete graph')}; conditions 2.1 to 2.4 "
+            f"hold for {attempt.qualified} of them. "
             f"The one of {escape(explanation.rule)} was set up; the less φ (equation 2.5), the more balanced."
         )
     parts.append("</p>")

@@ -144,6 +144,9 @@ def svg(replay: Replay, step: int, arrangement: str) -> str:
                 label(230, y, seconds(graph.delay_s)),
                 label(310, y, _shortened(graph.unqualified or where, 84)),
             ]
+            if chosen and graph.why:
+                y += 17
+                parts.append(label(150, y, _shortened(f"by {graph.why}", 104), "soft"))
     size = (WIDTH, y + 16)
     page = element("rect", "page", x=0.5, y=0.5, width=WIDTH - 1, height=size[1] - 1, rx="8")
     title = f"{replay!r}"

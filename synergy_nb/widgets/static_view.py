@@ -8,6 +8,7 @@ from typing import Any, Final
 
 from synergy_nb.drawing.svg import element, label, picture, themed
 from synergy_nb.plan import Plan
+from synergy_nb.reporting.formatting import counted
 from synergy_nb.reporting.tables import as_text
 from synergy_nb.widgets.charts import STYLE, chart
 from synergy_nb.widgets.component_status import drawn_plan
@@ -92,7 +93,7 @@ def svg(readings: JournalSeries, plan: Plan | None = None) -> str:
         parts += _peer(piece, y)
     if len(peers) > 2 * SHOWN:
         y += 19
-        parts.append(label(16, y, f"and {len(peers) - 2 * SHOWN} more peers", "soft"))
+        parts.append(label(16, y, f"and {counted(len(peers) - 2 * SHOWN, 'more peer')}", "soft"))
     for words in [each for sentence in pieces.get("loads", {}).get("list", ()) for each in _wrapped(sentence, 112)]:
         y += 18
         parts.append(label(16, y, words, "soft"))

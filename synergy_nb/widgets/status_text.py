@@ -403,7 +403,7 @@ def _peer(readings: JournalSeries, peer: Peer, rank: int) -> dict[str, Any]:
         "predicted": None if peer.gone or peer.predicted_load is None else round(peer.predicted_load, 3),
         "overloaded": peer.overloaded and not peer.gone,
         "load_text": load_text,
-        "cores": "" if peer.gone or not peer.cores else f"of {peer.cores:.3g} cores",
+        "cores": "" if peer.gone or not peer.cores else f"of {counted(peer.cores, 'core')}",
         "promised_text": "" if peer.gone or not peer.cores else f"{peer.promised * 100:.0f} %",
         "memory": "" if peer.gone or not peer.memory else f"{peer.memory / 2**20:,.0f} MiB",
     }

@@ -24,6 +24,7 @@ from contextlib import nullcontext
 from synergy_nb.algorithms.availability.limits import InsufficientCapacity, Limits, check_degree, components_of
 from synergy_nb.control.roles import Roles
 from synergy_nb.plan import Plan
+from synergy_nb.reporting.formatting import counted
 
 __all__ = ["groups_of", "latency_placement", "optimal_placement", "partition_placement", "random_placement"]
 
@@ -172,7 +173,8 @@ def _placed(
             count = degree - 1 if operator in replicated else 0
             found = next(_possible(plan, operator, wanted, others, count, primaries, limits), None)
             if found is None:
-                raise InsufficientCapacity(f"operator {operator!r}: no peer has room for it and {count} backups")
+                needed = f"it and {counted(count, 'backup')}"
+                raise InsufficientCapacity(f"operator {operator!r}: no peer has room for {needed}")
             primaries[operator] = found[0]
             if operator in replicated:
                 backups[operator] = found[1:]

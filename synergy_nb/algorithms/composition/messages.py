@@ -12,6 +12,7 @@ from synergy_nb.control.peer import Message
 from synergy_nb.errors import user_facing
 from synergy_nb.models.projection import ProjectionConfig
 from synergy_nb.plan import Plan
+from synergy_nb.reporting.formatting import share
 
 __all__ = [
     "APART",
@@ -129,7 +130,7 @@ class CompositionConfig(msgspec.Struct, frozen=True):
             return "least delay"
         if self.objective == "chance":
             return "any"
-        return f"least φ (the fastest within {self.tolerance:.3g} of it)" if self.tolerance else "least φ"
+        return f"least φ (the fastest within {share(self.tolerance)} of it)" if self.tolerance else "least φ"
 
     @user_facing
     def __post_init__(self) -> None:

@@ -13,10 +13,11 @@ from synergy_nb.lifecycle.decider import Decided
 from synergy_nb.lifecycle.request import Request
 from synergy_nb.lifecycle.selection_conditions import by_more_than
 from synergy_nb.plan import Plan
+from synergy_nb.reporting.formatting import counted
 
 __all__ = ["Pending"]
 
-UNITS: Final = {"processing capacity": " cores", "bandwidth": " bytes/s", "delay": " s", "QoS impact": " s"}
+UNITS: Final = {"bandwidth": " bytes/s", "delay": " s", "QoS impact": " s"}
 
 
 class Pending:
@@ -101,17 +102,21 @@ class Pending:
                 parts.append(f"operator {operator}: no acknowledgement from {silent}")
                 continue
             nearest = min(drops, key=lambda drop: abs(drop.required - drop.available))
-            peers, unit = len({drop.at for drop in drops}), UNITS.get(condition, "")
+            where = f"operator {operator}: {condition} at {counted(len({drop.at for drop in drops}), 'peer')}"
             if nearest.detail:
-                parts.append(
-                    f"operator {operator}: {condition} at {peers} peer{'s' if peers > 1 else ''}: {nearest.detail}"
-                )
+                parts.append(f"{where}: {nearest.detail}")
                 continue
-            verb = "is needed" if condition not in ("delay", "miss rate") else "is allowed"
+            words = _compared(nearest)
             if nearest.tolerated:
-                verb += f", exceeded{by_more_than(nearest.tolerated)}"
-            parts.append(
-                f"operator {operator}: {condition} at {peers} peer{'s' if peers > 1 else ''}, at best "
-                f"{nearest.available:.4g}{unit} where {nearest.required:.4g}{unit} {verb} ({nearest.at})"
-            )
+                words += f", exceeded{by_more_than(nearest.tolerated)}"
+            parts.append(f"{where}, at best {words} ({nearest.at})")
         return "; ".join(parts)
+
+
+def _compared(drop: Dropped) -> str:
+    """What a peer has, and what the plan needs or allows."""
+    if drop.condition == "processing capacity":
+        return f"{counted(drop.available, 'core')} where {counted(drop.required, 'core', 'is', 'are')} needed"
+    unit = UNITS.get(drop.condition, "")
+    verb = "is allowed" if drop.condition in ("delay", "miss rate") else "are needed" if "/" in unit else "is needed"
+    return f"{drop.available:.4g}{unit} where {drop.required:.4g}{unit} {verb}"

@@ -16,6 +16,7 @@ from synergy_nb.control.peer import Peer
 from synergy_nb.events import ReplicaDecided
 from synergy_nb.plan import Plan
 from synergy_nb.plan.active_replicas import degrees_of, original
+from synergy_nb.reporting.formatting import counted
 
 __all__ = ["BackupPeers", "CandidateLink", "Preferred"]
 
@@ -125,9 +126,10 @@ class BackupPeers:
                 at = self._choose(peer, request, name, [each for each in able if each not in avoided])
                 at = at or self._choose(peer, request, name, able)
                 if not at:
+                    willing = f"{counted(len(able), 'peer')} would execute it"
                     return (
                         f"operator {name}: no peer for backup {number} of {wanted.passive - 1}: "
-                        f"{len(able)} peers would execute it; expected one more, with room on the link from its primary"
+                        f"{willing}; expected one more, with room on the link from its primary"
                     )
                 self.found[name] = (*self.found.get(name, ()), at)
             if name in self.found:

@@ -58,6 +58,7 @@ from synergy_nb.plan import Plan
 from synergy_nb.plan.active_replicas import degrees_of, least_degree, replica_id, replicated
 from synergy_nb.plan.replica_agreement import agreements
 from synergy_nb.plan.replica_degrees import is_replicable
+from synergy_nb.reporting.formatting import counted
 
 __all__ = ["ActivePlacement"]
 
@@ -288,8 +289,8 @@ def _placement_problem(
     """Why a deployment cannot be used: no room for an operator, or all candidates too near; empty if it can be."""
     for name, found in deployed.replicas.items():
         if not found:
-            load = plan.load(name)
-            return f"operator {name}: {load:.4g} cores; expected a peer with room, up to {ALPHA:.0%} of its capacity"
+            load = counted(plan.load(name), "core")
+            return f"operator {name}: {load}; expected a peer with room, up to {ALPHA:.0%} of its capacity"
     distance = plan.qos.replica_distance
     several = [name for name, each in degrees_of(plan).items() if each.active > 1 and name in deployed.replicas]
     if distance is None or not several:

@@ -48,6 +48,7 @@ from synergy_nb.overlay.latency import Latency
 from synergy_nb.overlay.membership import Membership
 from synergy_nb.plan import Plan
 from synergy_nb.plan.active_replicas import original, replicas_of
+from synergy_nb.reporting.formatting import counted
 
 __all__ = ["RebuildTarget", "ReplicaRebuilding", "lost_replicas", "rebuild_targets"]
 
@@ -146,7 +147,7 @@ def rebuild_targets(
     if not len(possible):
         distance = plan.qos.replica_distance
         far = "" if distance is None else f", further than {distance * 1e3:g} ms from the other replicas"
-        return [], f"no peer has {plan.load(replica):.4g} cores left, up to {ALPHA:.0%} of its capacity{far}"
+        return [], f"no peer has {counted(plan.load(replica), 'core')} left, up to {ALPHA:.0%} of its capacity{far}"
     costs, loads = stream_costs(query, servers, placed, operator), servers.loads(query, placed)
 
     def order(at: int) -> tuple[bool, float, float]:

@@ -8,13 +8,13 @@ from collections.abc import Mapping, Sequence
 from typing import Protocol
 
 from synergy_nb.events import Event
+from synergy_nb.events.peer_names import readable
 from synergy_nb.events.table import Events
 from synergy_nb.models.delay_matrix import Matrix
 from synergy_nb.plan import Plan
 from synergy_nb.recording.moments import Replay
 from synergy_nb.recording.stage import RING_EVENTS, replay_events, replay_file
 from synergy_nb.reporting.explanation import Explanation
-from synergy_nb.reporting.formatting import readable
 from synergy_nb.runtime.process.requests import ApplicationState
 
 __all__ = ["Journals", "explained", "replayed"]

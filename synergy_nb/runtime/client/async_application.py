@@ -23,11 +23,12 @@ from synergy_nb.plan.stream_sharing import endless_sources
 from synergy_nb.plan.units import duration
 from synergy_nb.recording.moments import Replay
 from synergy_nb.reporting import formatting
+from synergy_nb.reporting.cluster_errors import rows_left
 from synergy_nb.reporting.explanation import Explanation
 from synergy_nb.reporting.uncovered import coverage_sentences, uncovered
 from synergy_nb.runtime.client.accounts import Journals, explained, replayed
 from synergy_nb.runtime.client.feeds import Feed, Rows, items, supply
-from synergy_nb.runtime.client.results import Results
+from synergy_nb.runtime.client.results import Results, why_endless, why_none
 from synergy_nb.runtime.client.waiting_display import displays_waiting, waiting
 from synergy_nb.runtime.data.open_windows import open_windows
 from synergy_nb.runtime.process.requests import (
@@ -37,6 +38,7 @@ from synergy_nb.runtime.process.requests import (
     ClusterError,
     Dropped,
     Fetched,
+    PeerUnreachable,
     Push,
     Pushed,
     pack,
@@ -240,10 +242,15 @@ class AsyncApplication:
         Raises
         ------
         ClusterError
-            If the sink does not answer, repeats results, or is closed as another reader has fetched all.
+            If the peer of the sink does not answer, or the sink repeats results, or is closed as another reader has
+            fetched all.
         """
         request = pack(self._results[sink].request(wait))
-        answer = unpack(await self.cluster.request(self.origin, "fetch", request, wait + 10.0), Fetched)
+        try:
+            answer = unpack(await self.cluster.request(self.origin, "fetch", request, wait + 10.0), Fetched)
+        except PeerUnreachable as error:
+            had = sum(results.rows for results in self._results.values())
+            raise PeerUnreachable(why_none(self.id, sink, self.cluster.name(self.origin), error, had)) from error
         if answer.gone:
             if (await self.state()).status == "finished":
                 raise ClusterError(f"{self.id}: its results have been collected already, through another handle of it")
@@ -275,7 +282,8 @@ class AsyncApplication:
         sink
             Operator id of the sink; needed only where the plan has several.
         wait
-            Whether to wait for the end (True), or to return the results that are available now (False).
+            Whether to wait for the end (True), or to return the results that are available now (False), which are those
+            that have arrived if the peer of the sink is dead.
         seconds
             Time for which to collect results as they arrive, in seconds or as ``"2 min"``; the call returns earlier if
             the stream ends.
@@ -283,8 +291,9 @@ class AsyncApplication:
         Raises
         ------
         ClusterError
-            If the application has failed or was stopped by another client; if its stream is endless, and neither
-            ``seconds`` nor ``wait=False`` is given; or if the cluster was closed before all results were collected.
+            If the application has failed or was stopped by another client; if the peer of the sink does not answer; if
+            its stream is endless, and neither ``seconds`` nor ``wait=False`` is given; or if the cluster was closed
+            before all results were collected.
         ValueError
             If ``seconds`` is not a duration above 0, or is given together with ``wait=False``.
         """
@@ -299,11 +308,11 @@ class AsyncApplication:
                 await self._gather(name)
             elif not self._complete(name):
                 async with self._results[name].fetching:
-                    await self._fetch_all(name)
+                    with contextlib.suppress(PeerUnreachable):  # those that have arrived are available
+                        await self._fetch_all(name)
         except ClosedClusterError:
             if wait and seconds is None:
-                had = self.collected(name).height
-                rest = f"; {had} rows had been collected: results(wait=False) gives them" if had else ""
+                rest = rows_left(self.collected(name).height)
                 why = f"{self.id}: the cluster is closed, and not all results had been collected{rest}"
                 raise ClusterError(why) from None
         return self.collected(name)
@@ -377,19 +386,13 @@ class AsyncApplication:
         """Raise an error where waiting for the end of a stream would never end."""
         endless = endless_sources(self.plan, sink)
         if endless and not self._complete(sink) and (await self.state()).status in LASTING:
-            names = ", ".join(f"{name!r} ({self.plan.operators[name].params['connector']})" for name in endless)
-            raise ClusterError(
-                f"{self.id}: its stream is endless, as its source {names} never ends; expected head(100) or "
-                "results(seconds=5), which take some, results(wait=False) for what is there, or a loop over the "
-                "application; stop() ends it"
-            )
+            raise ClusterError(why_endless(self.id, self.plan, endless))
 
     async def _still_wanted(self) -> None:
         """Raise an error where no result can follow although the stream has not ended."""
         state = await self.state()
         if state.status in {"failed", "rejected", "stopped"}:
-            had = sum(results.rows for results in self._results.values())
-            rest = f" ({had} rows had arrived: results(wait=False) gives them)" if had else ""
+            rest = rows_left(sum(results.rows for results in self._results.values()))
             why = self.cluster.readable(state.reason) or "on request"
             cause = self.broken.__cause__ if self.broken is not None else None
             raise ClusterError(f"{self.id}: {state.status}: {why}{rest}") from cause

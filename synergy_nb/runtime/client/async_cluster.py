@@ -18,12 +18,12 @@ from typing import Any
 import msgspec
 
 from synergy_nb.events.application_states import LASTING
+from synergy_nb.events.peer_names import readable
 from synergy_nb.lifecycle.submission import check_submission, known_peers_phrase, unknown_peers
 from synergy_nb.models.delay_matrix import Matrix
 from synergy_nb.plan import Plan
 from synergy_nb.plan.placement_modes import placement_of
 from synergy_nb.plan.units import duration
-from synergy_nb.reporting.formatting import readable
 from synergy_nb.reporting.plan_trials import PlanTrial, trial_of
 from synergy_nb.runtime.client.applications import Applications, Identified, ListedApplication, chosen_id
 from synergy_nb.runtime.client.async_application import AsyncApplication

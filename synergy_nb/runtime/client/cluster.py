@@ -24,7 +24,7 @@ from synergy_nb.models.replication_config import ReplicationConfig
 from synergy_nb.plan.units import did_you_mean
 from synergy_nb.recording.moments import Replay
 from synergy_nb.recording.stage import replay_file
-from synergy_nb.reporting.formatting import amount, share, size
+from synergy_nb.reporting.formatting import counted, share, size
 from synergy_nb.reporting.tables import as_html, as_text
 from synergy_nb.runtime.client.application import Application
 from synergy_nb.runtime.client.applications import Applications
@@ -294,7 +294,7 @@ class Cluster(Synchronous[AsyncCluster], Knobs[Application]):
                 rows.append(
                     (
                         name,
-                        f"{share(state.load)} of {amount(round(state.cores, 3))} cores",
+                        f"{share(state.load)} of {counted(round(state.cores, 3), 'core')}",
                         str(len(state.applications)),
                         components,
                         self._links(state),
@@ -312,12 +312,12 @@ class Cluster(Synchronous[AsyncCluster], Knobs[Application]):
     def __repr__(self) -> str:
         if self._closed:
             return "Cluster (closed)"
-        return as_text(f"Cluster of {len(self.peers)} peers", HEADING, self._rows())
+        return as_text(f"Cluster of {counted(len(self.peers), 'peer')}", HEADING, self._rows())
 
     def _repr_html_(self) -> str:
         if self._closed:
             return "<p>Cluster (closed)</p>"
-        return as_html(f"Cluster of {len(self.peers)} peers", HEADING, self._rows())
+        return as_html(f"Cluster of {counted(len(self.peers), 'peer')}", HEADING, self._rows())
 
 
 def _scheduler_address(peers: Any) -> Any:

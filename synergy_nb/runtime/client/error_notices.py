@@ -11,7 +11,8 @@ from collections.abc import Callable, Mapping
 from typing import Any, Final
 
 from synergy_nb.events import Event, LinkBroken, decode_events
-from synergy_nb.reporting.formatting import readable
+from synergy_nb.events.peer_names import readable
+from synergy_nb.reporting.formatting import counted
 from synergy_nb.reporting.troubles import Trouble, joined, observers, trouble
 from synergy_nb.runtime.process.error_publisher import AGAIN, CHANNEL, KNOWN
 
@@ -97,7 +98,9 @@ class ErrorNotices:
     def _refill(self) -> None:
         suppressed, self._suppressed, self._left = self._suppressed, 0, MOST
         if suppressed and not self._closed:
-            self._write(f"synergy: {suppressed} more errors of peers; watch(cluster) and explain() show them")
+            self._write(
+                f"synergy: {counted(suppressed, 'more error')} of peers; watch(cluster) and explain() show them"
+            )
 
 
 def user_sees_output() -> bool:

@@ -23,7 +23,7 @@ from synergy_nb.dataflow.tuples import END, Batch, Item, Punctuation
 from synergy_nb.plan.data_frames import is_frame, single_use
 from synergy_nb.plan.parameter_types import TYPES
 from synergy_nb.plan.units import did_you_mean, duration
-from synergy_nb.reporting.formatting import seconds
+from synergy_nb.reporting.formatting import counted, seconds
 from synergy_nb.traces.rows import FeedError, RowReader
 
 __all__ = ["Feed", "FeedError", "Rows", "check_rows", "items", "supply"]
@@ -136,7 +136,7 @@ class Feed:
     def __repr__(self) -> str:
         state = self._refusal or ("closed" if self._closed else "open")
         columns = ", ".join(f"{name} {kind}" for name, kind in self.source_columns.items())
-        return f"Feed of {columns}: {state}, {self._waiting} rows wait"
+        return f"Feed of {columns}: {state}, {counted(self._waiting, 'row', 'waits', 'wait')}"
 
     # -- for suppliers and readers -----------------------------------------------------------------------------
 
@@ -220,9 +220,8 @@ class Feed:
         if self._closed:
             raise FeedError("feed: it has been closed; expected an open one")
         if not self._application:
-            raise FeedError(
-                f"feed: {self._waiting} rows wait, and no application reads them; expected submit() before more rows"
-            )
+            rows = counted(self._waiting, "row", "waits", "wait")
+            raise FeedError(f"feed: {rows}, and no application reads them; expected submit() before more rows")
         return False
 
     def _append(self, piece: Any, count: int) -> None:
@@ -253,9 +252,8 @@ class Feed:
             _complete(self._pushers.pop())
 
     def _no_room(self, patience: float | None) -> TimeoutError:
-        return TimeoutError(
-            f"feed: no room within {seconds(patience)}: {self._waiting} rows wait for {self._application}"
-        )
+        rows = counted(self._waiting, "row", "waits", "wait")
+        return TimeoutError(f"feed: no room within {seconds(patience)}: {rows} for {self._application}")
 
 
 def _patience(timeout: float | str | None) -> float | None:

@@ -6,18 +6,21 @@ import asyncio
 import contextlib
 import itertools
 from collections.abc import Iterable, Mapping
+from typing import Final
 
 import msgspec
 
 from synergy_nb.events import Event, decode_events
 from synergy_nb.events.table import Events
+from synergy_nb.reporting.formatting import seconds
 from synergy_nb.runtime.client.waiting_display import displays_waiting
-from synergy_nb.runtime.process.requests import ClosedClusterError, ClusterError, PeerState, unpack
+from synergy_nb.runtime.process.requests import ClosedClusterError, ClusterError, PeerState, PeerUnreachable, unpack
 from synergy_nb.runtime.transport.link import LinkDown, LinkFull, Links, RemoteError
 
 __all__ = ["UNREACHABLE", "PeerRequests"]
 
 UNREACHABLE = (LinkDown, TimeoutError, OSError)
+BROKEN: Final = "its process has ended, or the connection to it is broken"
 
 
 class PeerRequests:
@@ -56,15 +59,18 @@ class PeerRequests:
 
         Raises
         ------
+        PeerUnreachable
+            If it does not answer; the message says after what time, or that the connection was broken.
         ClusterError
-            If it does not answer, or answers with an error.
+            If it answers with an error.
         """
         self._check_open()
         address = self.peers.get(peer, peer)
         try:
             return await self.links.request(address, operation, payload, timeout)
         except UNREACHABLE as error:
-            raise ClusterError(f"peer {self.name(address)} does not answer: {error}") from error
+            silent = f"no answer within {seconds(timeout)}" if isinstance(error, TimeoutError) else BROKEN
+            raise PeerUnreachable(f"peer {self.name(address)} does not answer: {silent}") from error
         except (RemoteError, LinkFull) as error:
             raise ClusterError(f"peer {self.name(address)}: {error}") from error
 
@@ -104,9 +110,9 @@ class PeerRequests:
     async def events(self, subject: str = "") -> Events:
         """Return the events in the journals of all peers that answer, by time; ``table()`` makes a table of them.
 
-        With ``subject``, the id of an application or the address of a peer, only the events about it.
+        With ``subject``, the id of an application or the name of a peer, only the events about it.
         """
-        return Events(await self._journaled("events", subject))
+        return Events(await self._journaled("events", self.peers.get(subject, subject)), self.names)
 
     async def troubles(self, since: float) -> list[Event]:
         """Return the errors in the journals of all peers that answer, since a time in seconds."""

@@ -6,11 +6,11 @@ from collections.abc import Iterable, Mapping
 from functools import partial
 
 from synergy_nb.events import Event
+from synergy_nb.events.peer_names import readable
 from synergy_nb.lifecycle.submission import known_peers_phrase
 from synergy_nb.plan import Plan
 from synergy_nb.recording.stage import replay_events
 from synergy_nb.reporting.explanation import Explanation
-from synergy_nb.reporting.formatting import readable
 from synergy_nb.reporting.refused_delays import refused_delay
 from synergy_nb.runtime.process.requests import NotAdmitted, PeerState
 

@@ -9,13 +9,16 @@ from __future__ import annotations
 
 import asyncio
 from collections import deque
+from collections.abc import Sequence
 
 import polars as pl
 
 from synergy_nb.dataflow.tuples import Batch, decode
+from synergy_nb.plan import Plan
+from synergy_nb.reporting.cluster_errors import PeerUnreachable, rows_left
 from synergy_nb.runtime.process.requests import ClusterError, Fetch, Fetched
 
-__all__ = ["Results"]
+__all__ = ["Results", "why_endless", "why_none"]
 
 
 class Results:
@@ -94,3 +97,31 @@ class Results:
         if len(self.stored) > 1:
             self.stored[:] = [pl.concat(self.stored)]
         return self.stored[0] if self.stored else None
+
+
+def why_none(application: str, sink: str, peer: str, error: PeerUnreachable, had: int) -> str:
+    """Say why a sink gives no more results: its peer, which retains them, does not answer.
+
+    Parameters
+    ----------
+    application, sink, peer
+        Id of the application, operator id of its sink, and name of the peer of the sink.
+    error
+        Error of the last request to the peer.
+    had
+        Number of rows that have arrived.
+    """
+    return (
+        f"{application}: its sink {sink!r} gives no more results: {error}{rows_left(had)}. Results are retained at the "
+        f"peer of the sink only, and no backup stands in for it: if {peer} is dead, submit the plan again"
+    )
+
+
+def why_endless(application: str, plan: Plan, sources: Sequence[str]) -> str:
+    """Say why waiting for the end of a stream would never end, and what to call instead."""
+    names = ", ".join(f"{name!r} ({plan.operators[name].params['connector']})" for name in sources)
+    return (
+        f"{application}: its stream is endless, as its source {names} never ends; expected head(100) or "
+        "results(seconds=5), which take some, results(wait=False) for what is there, or a loop over the "
+        "application; stop() ends it"
+    )

@@ -8,7 +8,7 @@ from typing import Any, Final, TypeVar
 import msgspec
 
 from synergy_nb.control.roles import Roles
-from synergy_nb.reporting.cluster_errors import ClosedClusterError, ClusterError, NotAdmitted
+from synergy_nb.reporting.cluster_errors import ClosedClusterError, ClusterError, NotAdmitted, PeerUnreachable
 
 __all__ = [
     "HERE",
@@ -34,6 +34,7 @@ __all__ = [
     "MeasureDelays",
     "NotAdmitted",
     "PeerState",
+    "PeerUnreachable",
     "Push",
     "Pushed",
     "SparkState",

@@ -25,7 +25,7 @@ from synergy_nb.models.replication_config import ReplicationConfig
 from synergy_nb.plan.requirements import LEAST_MEMORY, check_discipline
 from synergy_nb.plan.units import WrongValue, duration, parse_size
 from synergy_nb.recording.recording_file import create
-from synergy_nb.reporting.formatting import seconds
+from synergy_nb.reporting.formatting import counted, seconds
 from synergy_nb.runtime.client.async_cluster import AsyncCluster
 from synergy_nb.runtime.client.error_notices import ErrorNotices, user_sees_output
 from synergy_nb.runtime.client.progress import Progress
@@ -119,7 +119,7 @@ async def start_cluster(
     config["spark"] = bool(where)
     config["of"] = {name: dict(settings) for name, settings in (of or {}).items()}
     area = _area(options, peers)
-    reached = _StartProgress(f"starting {peers} peers", on_progress)
+    reached = _StartProgress(f"starting {counted(peers, 'peer')}", on_progress)
     with _recorded(options.get("record"), config):
         async with waiting(lambda: reached.text):
             return await _started(peers, config, where, area, options.get("security"), per_process, joining, reached)

@@ -1,4 +1,5 @@
 // The whole view: bar, palette, canvas, side with form and text, and the status line.
+import { counted } from "../common/counted.js";
 import { Component } from "preact";
 import { memo } from "preact/compat";
 import { Canvas } from "./canvas.js";
@@ -18,7 +19,6 @@ const PANES = [
 // Parts of the view that do not show the running application: they are drawn again only if something else has changed.
 const Settled = memo(({ children }) => children, (one, other) => one.at === other.at);
 
-const count = (number, word) => `${number} ${word}${number === 1 ? "" : "s"}`;
 
 function Bar({ editor, save }) {
   const { document, catalogue } = editor;
@@ -91,7 +91,7 @@ function Empty({ editor }) {
       <div class="templates">
         {editor.catalogue.templates.map((template) => (
           <button type="button" key={template.name} title={template.title} onClick={() => editor.useTemplate(template)}>
-            <b>{template.name.replace(/^\d+_/, "").replace(/_/g, " ")}</b>
+            <b>{template.label}</b>
             <small>{template.title}</small>
           </button>
         ))}
@@ -149,14 +149,14 @@ function Status({ editor }) {
     <footer class="status">
       {wrong.length ? (
         <button type="button" class={wrong.length > toDo ? "bad" : "due"} onClick={() => editor.showProblems()}>
-          {wrong.length > toDo ? `▲ ${count(wrong.length - toDo, "problem")}` : `… ${toDo} to do`}
+          {wrong.length > toDo ? `▲ ${counted(wrong.length - toDo, "problem")}` : `… ${toDo} to do`}
         </button>
       ) : (
         document.operators.length > 0 && !late && <span class="good">✓ valid</span>
       )}
-      <span class="soft">{count(document.operators.length, "operator")}</span>
+      <span class="soft">{counted(document.operators.length, "operator")}</span>
       {document.isNew && <span class="soft">new file {document.file}: not written before you save</span>}
-      {late > 0 && <span class="late">◌ {count(late, "change")} not checked yet</span>}
+      {late > 0 && <span class="late">◌ {counted(late, "change")} not checked yet</span>}
       {live && <span class={live.tone === "bad" ? "bad" : "soft"}>{live.sentence?.toLowerCase().startsWith(live.state) ? live.sentence : [live.state, live.sentence].filter(Boolean).join(": ")}</span>}
       {edits.failed && <span class="bad">▲ no kernel: run the cell again</span>}
       {editor.aiming && <span class="connecting-to">{editor.said.at(-1)?.words}</span>}

@@ -1,4 +1,5 @@
 // The canvas: operators and lines, moved and zoomed with the core of React Flow, which also drags lines between ports.
+import { counted } from "../common/counted.js";
 import { ConnectionMode, PanOnScrollMode, XYHandle, XYPanZoom } from "@xyflow/system";
 import { Component } from "preact";
 import { portShifts } from "./describe.js";
@@ -367,7 +368,7 @@ export class Canvas extends Component {
           ref={(element) => (this.svg = element)}
           tabindex={scene.shown.length ? -1 : 0}
           role="application"
-          aria-label={`Plan ${editor.document.name ?? ""}: ${scene.shown.length} operators`}
+          aria-label={`Plan ${editor.document.name ?? ""}: ${counted(scene.shown.length, "operator")}`}
           aria-describedby={this.props.hint}
           data-lm-suppress-shortcuts="true"
           onPointerDown={this.pointerDown}

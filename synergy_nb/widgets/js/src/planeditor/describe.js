@@ -1,4 +1,5 @@
 // Descriptions of operators and lines, with words and sizes, for the canvas, the exported picture and screen readers.
+import { counted } from "../common/counted.js";
 import { toDoWords } from "./to_do.js";
 import { keyOf } from "./layout.js";
 import { plain, read } from "./yaml.js";
@@ -81,7 +82,7 @@ export function rate(value) {
 
 export function load(value) {
   if (value === null || value === undefined) return "load unknown";
-  return value >= 0.01 ? `${trim(value)} ${value === 1 ? "core" : "cores"}` : value > 0 ? "< 0.01 cores" : "0 cores";
+  return value >= 0.01 ? counted(trim(value), "core") : value > 0 ? "< 0.01 cores" : "0 cores";
 }
 
 const trim = (value) => (value >= 100 ? Math.round(value).toLocaleString("en-GB") : String(Number(value.toPrecision(2))));

@@ -1,4 +1,5 @@
 // The state of one view, and the actions of people on it. Nothing here draws: `changed` asks for a drawing.
+import { counted } from "../common/counted.js";
 import { ToDo, toDoWords } from "./to_do.js";
 import { Edits } from "./edits.js";
 import { chainOf, linesFor, moveOperations } from "./moving.js";
@@ -120,7 +121,7 @@ export class Editor {
     const first = now.find((each) => !this.toDo.has(each));
     const where = first ? [first.operator, first.field].filter(Boolean).join(", ") : "";
     if (count && !first) this.say(`To do: ${now.map((each) => `${each.operator ? `${each.operator}, ` : ""}${each.operator ? toDoWords(each) : "a sink"}`).join("; ")}.`);
-    else if (count) this.say(`${count} ${count === 1 ? "problem" : "problems"}. ${where ? `${where}: ` : ""}${words(first)}`);
+    else if (count) this.say(`${counted(count, "problem")}. ${where ? `${where}: ` : ""}${words(first)}`);
     else if ((before?.problems ?? []).length) this.say("No problems any more.");
   }
 
@@ -431,7 +432,7 @@ export class Editor {
     this.ask({ type: "sample", operator }, (answer) => {
       if (this.sample?.operator !== operator) return;
       this.sample = { operator, ...answer };
-      this.say(answer.error ? words(answer.error) : `${answer.rows.length} rows of ${operator}.`);
+      this.say(answer.error ? words(answer.error) : `${counted(answer.rows.length, "row")} of ${operator}.`);
     });
   }
 

@@ -50,7 +50,7 @@ export class Sample extends Component {
       <section class="sample" ref={(element) => (this.root = element)} aria-label={`sample rows of ${operator}`}>
         <header>
           <b>{operator}</b>
-          <span class="soft">{waiting ? "reading…" : error ? "" : `first ${rows.length} rows`}</span>
+          <span class="soft">{waiting ? "reading…" : error ? "" : rows.length === 1 ? "first row" : `first ${rows.length} rows`}</span>
           <button type="button" aria-label="close the sample" onClick={() => editor.closeSample()}>
             ×
           </button>

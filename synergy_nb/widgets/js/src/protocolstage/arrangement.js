@@ -1,4 +1,5 @@
 // The peers on the ring of the directory or on the map of delays, and the messages that travel between them.
+import { counted } from "../common/counted.js";
 import { rootOf } from "./state.js";
 
 const SVG = "http://www.w3.org/2000/svg";
@@ -70,7 +71,7 @@ export class Arrangement {
       const group = make("g", { class: "peer", "data-peer": peer.name });
       const name = make("text");
       const tip = make("title");
-      const cores = peer.cores === null ? "" : `, ${peer.cores} ${peer.cores === 1 ? "core" : "cores"}`;
+      const cores = peer.cores === null ? "" : `, ${counted(peer.cores, "core")}`;
       tip.textContent = `${peer.name}${cores}, key ${peer.key}…`;
       group.append(make("circle", { class: "dot", cx: x, cy: y, r: few ? 5 : 3 }), make("path", { class: "cross", d: `M${x - 5},${y - 5}l10,10m0,-10l-10,10` }), name, tip);
       this.groups.set(peer.name, { group, name, few });

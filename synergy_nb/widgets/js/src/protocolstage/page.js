@@ -147,7 +147,7 @@ export function build(el, act) {
       if (key === rows && graphs.childElementCount) return;
       rows = key;
       const most = Math.max(...known.map((graph) => graph.phi ?? 0), 1e-12);
-      const head = make("tr", {}, ...["", "φ", "projected delay", "components", ""].map((words) => make("th", { scope: "col" }, words)));
+      const head = make("tr", {}, ...["", "φ", "projected delay", "components", "reason"].map((words) => make("th", { scope: "col" }, words)));
       const body = known.slice(0, MOST_ROWS).map((graph) => {
         const verdict = graph.isChosen ? "✓ chosen" : graph.unqualified ? "▲ does not qualify" : "";
         const bar = make("span", { class: "bar" });
@@ -157,14 +157,14 @@ export function build(el, act) {
           make("td", { class: "phi" }, make("span", { class: "number" }, graph.phi === null ? "–" : graph.phi.toPrecision(4)), bar),
           make("td", { class: "number" }, seconds(graph.delay_s)),
           make("td", {}, Object.entries(graph.peers).map(([operator, peer]) => `${operator}@${peer}`).join(", ")),
-          make("td", { class: "why" }, graph.unqualified));
+          make("td", { class: "why" }, graph.unqualified || (graph.isChosen ? `by ${graph.why}` : "")));
         const peers = new Set(Object.values(graph.peers));
         for (const event of ["mouseenter", "focus"]) row.addEventListener(event, () => act.hover(peers));
         for (const event of ["mouseleave", "blur"]) row.addEventListener(event, () => act.hover(new Set()));
         return row;
       });
       const more = known.length > MOST_ROWS ? ` (the best ${MOST_ROWS} are shown)` : "";
-      const caption = known.length ? `${known.length} of ${replay.graphs.length} complete graphs are known${more}` : `none of ${replay.graphs.length} complete graphs is known yet`;
+      const caption = `complete graphs: ${known.length} of ${replay.graphs.length} known${known.length ? more : " yet"}`;
       graphs.replaceChildren(make("table", {}, make("caption", {}, caption), make("thead", {}, known.length ? head : ""), make("tbody", {}, ...body)));
     },
 

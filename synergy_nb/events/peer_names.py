@@ -1,0 +1,42 @@
+"""Names of peers in place of their addresses: events hold addresses, and people read names."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from functools import lru_cache
+from typing import Any
+
+__all__ = ["readable", "readable_value"]
+
+
+def readable(text: str, names: Mapping[str, str]) -> str:
+    """Replace addresses in a text by names, the longest first, as one address may begin with another.
+
+    >>> readable("a/1 and a/10", {"a/1": "one", "a/10": "ten"})
+    'one and ten'
+    """
+    pattern = _pattern(tuple(names))
+    return text if pattern is None else pattern.sub(lambda found: names[found[0]], text)
+
+
+def readable_value(value: Any, names: Mapping[str, str]) -> Any:
+    """Replace addresses by names in all texts of a plain value, those of keys among them.
+
+    >>> readable_value({"a/1": ["filter", ("a/10", 0.5)]}, {"a/1": "one", "a/10": "ten"})
+    {'one': ['filter', ['ten', 0.5]]}
+    """
+    if isinstance(value, str):
+        return readable(value, names)
+    if isinstance(value, Mapping):
+        return {readable_value(key, names): readable_value(each, names) for key, each in value.items()}
+    if isinstance(value, list | tuple):
+        return [readable_value(each, names) for each in value]
+    return value
+
+
+@lru_cache(maxsize=16)
+def _pattern(addresses: tuple[str, ...]) -> re.Pattern[str] | None:
+    """Pattern of all addresses; None if there are none."""
+    longest_first = sorted(filter(None, addresses), key=len, reverse=True)
+    return re.compile("|".join(map(re.escape, longest_first))) if longest_first else None
