@@ -6,12 +6,15 @@ import random
 from collections.abc import Callable, Iterator
 from typing import Any
 
+import msgspec
 import polars as pl
 import pytest
 
 from synergy_nb.assembly import PeerConfig
-from synergy_nb.dataflow.streams.deployments import Role
+from synergy_nb.dataflow.streams.deployments import Deployment, Role
+from synergy_nb.dataflow.streams.frames import LastOrder
 from synergy_nb.dataflow.streams.input_reports import InputReports
+from synergy_nb.dataflow.streams.order_recovery import LAST_ORDER_S
 from synergy_nb.dataflow.streams.sorted_input import in_order_of_time
 from synergy_nb.dataflow.streams.stream_merging import MergedLogic
 from synergy_nb.dataflow.tuples import END, Batch, Item, Punctuation
@@ -285,9 +288,15 @@ def readers(availability: str) -> Plan:
     return kept.union(packets("t", 2), id="p", availability=availability).sink("out", id="out")
 
 
-def placed(plan: Plan, inputs: dict[str, pl.DataFrame], seed: int) -> ReplicaWorld:
+def placed(
+    plan: Plan,
+    inputs: dict[str, pl.DataFrame],
+    seed: int,
+    kind: type[ReplicaWorld] = ReplicaWorld,
+    faults: Faults | None = None,
+) -> ReplicaWorld:
     """A world with the plan, each replica at a peer of its own."""
-    world = ReplicaWorld(seed, PEERS, Faults(delay=(0.0, 0.05)), 0.3)
+    world = kind(seed, PEERS, faults or Faults(delay=(0.0, 0.05)), 0.3)
     world.pace = 0.04
     where = {"s": SOURCES, "t": SOURCES, "x": "b", "x~1": "c", "p": "f", "p~1": "h", "out": SOURCES}
     expanded = replicated(plan, {name: each.active for name, each in degrees_of(plan).items()})
@@ -313,6 +322,88 @@ def test_a_component_moves_on_although_a_replica_that_it_reads_dies_meanwhile(
     assert here.role is Role.ACTIVE
     assert here.log.end.until == END, "it has read all, too"
     assert not here.alignment.holds, "it waits for promises no longer than it moves"
+
+
+class Untold(ReplicaWorld):
+    """A world in which no old peer of a component can tell how far its output went."""
+
+    def _send(self, peer: str, to: str, frame: Any) -> None:
+        if not isinstance(frame, LastOrder):
+            super()._send(peer, to, frame)
+
+
+@pytest.mark.parametrize("availability", ["degree 1", "active 2"])
+@pytest.mark.parametrize("dies", [False, True], ids=["the frame is lost", "the old peer dies"])
+def test_a_component_that_nobody_tells_how_far_it_repeats_asks_and_waits_for_promises_no_longer(
+    availability: str, dies: bool
+) -> None:
+    plan, inputs = readers(availability), {name: table(random.Random(n), 400) for n, name in enumerate("st")}
+    world = placed(plan, inputs, 5, Untold)
+    world.run(0.3)
+    world.move("app", "p", "g", 0.0)
+    while world._nodes["g"].hosting.deployments["app"].assignments["p"].active != "g":
+        world.run(0.01)
+    here = world._nodes["g"].hosting.components["app", "p"]
+    held = [here.alignment.holds]
+    if dies:
+        world.crash("f")
+    world.run(LAST_ORDER_S + 1.0)
+    results = world.results["app", "out"]
+    assert not results.ended
+    assert [*held, here.alignment.holds] == [True, False], "it knows how far others have received what it repeats"
+    world.run(40.0)
+    assert sorted(results.rows.rows(), key=repr) == ideal(plan, inputs)
+
+
+class Deaf(ReplicaWorld):
+    """A world in which one peer does not hear that a move to it was given up."""
+
+    unheard = -1  # version of the deployment that it does not receive
+
+    def _converge(self, peer: str, deployment: Deployment) -> None:
+        if (peer, deployment.version) != ("g", self.unheard):
+            super()._converge(peer, deployment)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("died", [False, True], ids=["all live", "a stream dies"])
+@pytest.mark.parametrize("seed", [0, 4, 5, 9, 10])
+def test_a_follower_that_has_not_heard_that_its_move_was_given_up_follows_the_next_one_anew(
+    seed: int, died: bool
+) -> None:
+    """Meanwhile the component reads a chunk as it arrives: the follower would emit other tuples at its positions.
+
+    The component records that order for the follower, which does not get the chunk: the link is cut, and if the stream
+    dies, nobody sends the chunk any more. A follower that obeys the order stands still for ever.
+    """
+    plan, inputs = readers("degree 1"), {name: table(random.Random(seed + n)) for n, name in enumerate("st")}
+    world = placed(plan, inputs, seed, Deaf, Faults(delay=(0.0, 0.02), deployment=0.002, capture=0.001))
+    assert isinstance(world, Deaf)
+    world.pace, world.service = 0.3, 0.003
+    world.run(0.9)
+    there, follower = world._nodes["f"].hosting.components["app", "p"], world._nodes["g"].hosting
+    while there.running or any(port.queue for port in there.ports.values()):
+        world.run(0.001)
+    world.cut("g", "b", 2.0)
+    world.move("app", "p", "g", 100.0)
+    while ("app", "p") not in follower.components:
+        world.run(0.001)
+    assert not there.running, "it has read nothing since its snapshot"
+    world.unheard = world.deployments["app"].version + 1
+    known = world.deployments["app"].assignments
+    world.change("app", {**known, "p": msgspec.structs.replace(known["p"], follower="")})
+    while not any(component.running for component in (there,)):
+        world.run(0.0005)
+    world.move("app", "p", "g", 0.0)
+    world.run(0.03)
+    assert follower.deployments["app"].version == world.unheard + 1
+    if died:
+        world.crash("b")
+    world.run(60.0)
+    results = world.results["app", "out"]
+    assert results.ended, world.failures()
+    assert sorted(results.rows.rows(), key=repr) == ideal(plan, inputs)
+    assert world.deployments["app"].assignments["p"].active == "g"
 
 
 def test_a_follower_starts_from_no_snapshot_that_was_begun_before_it_was_known() -> None:

@@ -218,6 +218,7 @@ class Deploying:
             state_from=graph.roles.rebuilds.get(operator, ("", ""))[0],
             rebuilt=graph.roles.rebuilt.get(operator, 0),
             numbers=tuple(reads) if operator in graph.roles.inputs else (),
+            move=version_of(graph) if follower else 0,
         )
 
     def _remaining_deployment(self, known: Deployment, sinks: Collection[str]) -> Deployment:

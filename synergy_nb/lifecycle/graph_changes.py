@@ -151,6 +151,10 @@ class GraphChanges:
         """Adopt a graph of an application in which this peer takes part."""
         before, member.graph = member.graph, graph
         application, address = graph.application, self.peer.address
+        for operator, peer in graph.roles.followers.items():
+            if peer == address == before.roles.followers.get(operator) and before.epoch < graph.epoch:
+                member.ready.discard(operator)  # of an earlier move, whose end this peer has not heard
+                member.failed_followers.pop(operator, None)
         member.backups_committed = True  # the backups of the new graph are committed below
         member.operators = {name for name, peer in graph.roles.peers.items() if peer == address}
         users: set[str] = set()

@@ -217,7 +217,10 @@ class StreamWorld(DataPaths):
         if to not in assignment.backups:
             self._begins(application, operator, to)
         backups = tuple(peer for peer in assignment.backups if peer != to)
-        self._assign(application, operator, msgspec.structs.replace(assignment, follower=to, backups=backups))
+        number = self.deployments[application].version + 1
+        self._assign(
+            application, operator, msgspec.structs.replace(assignment, follower=to, backups=backups, move=number)
+        )
         self._later(patience, self._finish_move, application, operator, to, assignment.epoch, 40)
 
     def _finish_move(self, application: str, operator: str, to: str, epoch: int, tries: int) -> None:

@@ -8,8 +8,9 @@ follower does the same.
 
 Alignment delays tuples, so it ends with the move: at the old peer if the move is given up, and at the new one once that
 has emitted all that the old one had. The old peer states how far that is
-(:class:`~synergy_nb.dataflow.streams.frames.LastOrder`). If this does not arrive, the component stays aligned until it
-has moved once more.
+(:class:`~synergy_nb.dataflow.streams.frames.LastOrder`). If this does not arrive in time, as the old peer has died, the
+new one asks all peers how much of the stream has reached them
+(:mod:`~synergy_nb.dataflow.streams.order_recovery`): nobody depends on more.
 """
 
 from __future__ import annotations
@@ -54,6 +55,17 @@ class Alignment:
     def holds(self) -> bool:
         """Whether the output depends on the tuples of the inputs alone."""
         return isinstance(self._component.logic, MergedLogic) and self._component.logic.aligned
+
+    @property
+    def endless(self) -> bool:
+        """Whether it would never end, as nobody has told how far the component repeats another one."""
+        logic = self._component.logic
+        return self.repeats is None and isinstance(logic, MergedLogic) and logic.temporarily_aligned
+
+    def repeat(self, upto: Point) -> None:
+        """Set the point up to which the component repeats the output of the one that it has replaced."""
+        self.repeats = upto
+        self.settle()
 
     def set_follower(self, peer: str) -> None:
         """Set the peer that is about to replace the component, or none."""

@@ -22,7 +22,7 @@ from synergy_nb.dataflow.streams.merge import InOrder, Receipt
 from synergy_nb.dataflow.streams.state_pieces import Piece
 from synergy_nb.dataflow.streams.values import COPY, Chunk, Output, Point, Reader
 
-__all__ = ["MOST_REQUESTED", "REQUEST_S", "Copy"]
+__all__ = ["MOST_REQUESTED", "REQUEST_S", "Copy", "has_caught_up"]
 
 MOST_REQUESTED: Final = 4  # pieces requested at a time
 REQUEST_S: Final = 0.5  # seconds until missing pieces are requested again; doubled each time
@@ -103,6 +103,8 @@ class Copy:
         Whether its peer has reported that it could take over in the component's present epoch.
     ready_by : float
         Time in seconds at which its follower counts as ready even if it has not caught up.
+    move : int
+        Number of the move for which this peer follows the component; 0: for none.
     """
 
     def __init__(self, output: Output, limits: Limits = LIMITS) -> None:
@@ -116,6 +118,7 @@ class Copy:
         self.ack_at: float | None = None
         self.ready = False
         self.ready_by = math.inf
+        self.move = 0
         self._coming: _Snapshot | None = None  # announced snapshot with missing pieces
         self._whole: list[_Snapshot] = []  # complete snapshots, without all output before them
 
@@ -228,3 +231,22 @@ class Copy:
         """Return the number of the last snapshot from which this peer can resume; -1 if there is none."""
         self._adopt(follower)
         return -1 if self.state is None else self.state.number
+
+
+def has_caught_up(follower: Component, start: Point, emitted: Point) -> bool:
+    """Whether a follower has executed all that has arrived, or has emitted more than the active component.
+
+    Parameters
+    ----------
+    follower
+        The follower.
+    start
+        Point in the output at which it began.
+    emitted
+        Point up to which the output of the active component has arrived here.
+    """
+    reading = [port for port in follower.ports.values() if not port.closed]
+    if follower.running or any(not port.subscribed or port.received < port.end for port in reading):
+        return False
+    end = follower.log.end.position
+    return follower.first is None or (end > start.position and end >= emitted.position)

@@ -102,6 +102,9 @@ class Assignment(msgspec.Struct, frozen=True):
     ports
         Port of the operator that each input belongs to, where stream replicas feed a port together; empty where each
         input has a port of its own.
+    move
+        Number of the move for which it has a follower, greater than that of any earlier move: a follower of an earlier
+        one does not go on, as its component may have read in another order meanwhile. 0: no follower.
     numbers
         Number of each input, where streams of active replicas were added to those of the plan: no later stream of the
         component gets the number of an earlier one. Empty: inputs are numbered from 0.
@@ -126,6 +129,7 @@ class Assignment(msgspec.Struct, frozen=True):
     state_from: str = ""
     rebuilt: int = 0
     numbers: tuple[int, ...] = ()
+    move: int = 0
 
     @property
     def feeds(self) -> dict[int, Feed]:

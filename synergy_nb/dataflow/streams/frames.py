@@ -267,12 +267,15 @@ class Determinants(msgspec.Struct, frozen=True, tag="determinants"):
         Determinants that the peer knows.
     question
         Number of the question.
+    end
+        Point up to which the stream has arrived at the peer, for its readers and copies.
     """
 
     stream: Stream
     version: int
     found: tuple[Determinant, ...]
     question: int = 0
+    end: Point = ORIGIN
 
 
 class LastOrder(msgspec.Struct, frozen=True, tag="last_order"):

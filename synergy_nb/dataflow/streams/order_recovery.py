@@ -7,20 +7,35 @@ present components. With a new deployment all are asked anew, as a peer has died
 others.
 
 After a move nobody has to be asked, as the old peer lives: it stops, and states the whole order in which it has read
-(:class:`~synergy_nb.dataflow.streams.frames.LastOrder`). All peers are asked only if that does not arrive in time.
+(:class:`~synergy_nb.dataflow.streams.frames.LastOrder`). All peers are asked only if that does not arrive in time. A
+component that reads its inputs aligned (:mod:`~synergy_nb.dataflow.streams.alignment`) does not wait for the answers;
+from them it learns how far it repeats what others have received.
 """
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+
 from synergy_nb.dataflow.streams.component import Component
+from synergy_nb.dataflow.streams.copies import Copy
 from synergy_nb.dataflow.streams.deployments import Deployment
 from synergy_nb.dataflow.streams.frames import Determinants, Recall
-from synergy_nb.dataflow.streams.values import Determinant
+from synergy_nb.dataflow.streams.values import ORIGIN, Determinant, Point, Stream
 
-__all__ = ["LAST_ORDER_S", "RECALL_S", "Recovery"]
+__all__ = ["LAST_ORDER_S", "RECALL_S", "Recovery", "arrived"]
 
 RECALL_S = 0.1
 LAST_ORDER_S = 0.5  # seconds that a former follower waits for the order of the component that it replaces
+
+
+def arrived(components: Iterable[Component], copy: Copy | None, stream: Stream) -> Point:
+    """Return the point up to which a stream has arrived at a peer: at readers among its components, and at its copy."""
+    found = copy.merge.received if copy is not None and copy.merge.joined else ORIGIN
+    for component in components:
+        for number, port in component.ports.items():
+            if component.feeds[number] == (stream.application, stream.operator) and port.joined:
+                found = found.joined(port.received)
+    return found
 
 
 class Recovery:
@@ -39,6 +54,8 @@ class Recovery:
         Addresses of the peers that have not answered.
     found : list of Determinant
         Determinants in the answers so far.
+    end : Point
+        Point up to which the stream has arrived at any of the peers that have answered.
     retry_at : float
         Time in seconds at which the missing peers are asked again.
     """
@@ -48,6 +65,7 @@ class Recovery:
         self._wait_s = wait_s
         self.missing: set[str] = set()
         self.found: list[Determinant] = []
+        self.end = ORIGIN
         self.retry_at = 0.0
         self._deployment: Deployment | None = None
         self._question = 0
@@ -80,4 +98,5 @@ class Recovery:
             return False
         self.missing.remove(sender)
         self.found += answer.found
+        self.end = self.end.joined(answer.end)
         return not self.missing

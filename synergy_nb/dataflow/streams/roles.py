@@ -28,13 +28,13 @@ from collections.abc import Collection
 from typing import TYPE_CHECKING, Final
 
 from synergy_nb.dataflow.streams.component import Component
-from synergy_nb.dataflow.streams.copies import Copy
+from synergy_nb.dataflow.streams.copies import Copy, has_caught_up
 from synergy_nb.dataflow.streams.deployments import Assignment, Deployment, Role
 from synergy_nb.dataflow.streams.effects import Close, Fact, FactKind, Open, Restore
 from synergy_nb.dataflow.streams.exchange import ACK_S, RETRY_S
 from synergy_nb.dataflow.streams.frames import Data, Determinants, LastOrder, PieceReply, Recall, State
 from synergy_nb.dataflow.streams.log import StreamLog
-from synergy_nb.dataflow.streams.order_recovery import LAST_ORDER_S, Recovery
+from synergy_nb.dataflow.streams.order_recovery import LAST_ORDER_S, Recovery, arrived
 from synergy_nb.dataflow.streams.stream_merging import MergedLogic
 from synergy_nb.dataflow.streams.values import (
     CLIENT,
@@ -44,7 +44,6 @@ from synergy_nb.dataflow.streams.values import (
     Determinant,
     OnLag,
     Output,
-    Point,
     Reader,
     Stream,
 )
@@ -196,6 +195,8 @@ class Roles:
             self.recoveries[key] = Recovery(component, LAST_ORDER_S if followed else 0.0)
         elif assignment.epoch:
             component.reading.free = True
+            if component.alignment.endless:
+                self.recoveries[key] = Recovery(component, LAST_ORDER_S)
             hosting.effect(Fact(FactKind.TAKEN_OVER, *key))
 
     def _made(self, key: Key, assignment: Assignment, role: Role, copy: Copy | None) -> Component | None:
@@ -277,7 +278,10 @@ class Roles:
 
     def _update_copy(self, key: Key, assignment: Assignment, role: Role, now: float) -> None:
         output = Output(*key, assignment.epoch, assignment.rebuilt)
-        copy = self.copies.get(key)
+        copy, move = self.copies.get(key), assignment.move if role is Role.FOLLOWER else 0
+        if copy is not None and copy.move and move not in (0, copy.move):
+            self._drop(key)  # it has not been a follower all the time, but this peer has not heard of that
+            copy = None
         if copy is None:
             copy = self.copies[key] = Copy(output, self._hosting.limits)
             copy.retry_at = now
@@ -285,6 +289,7 @@ class Roles:
             if key in self._hosting.components:  # it followed a component that was replaced
                 self._unfollow(key)
             copy.follow(output, now)
+        copy.move = move
         if role is Role.BACKUP and key in self._hosting.components:
             self._unfollow(key)
         self._catch_up(key, now)
@@ -380,7 +385,7 @@ class Roles:
         if follower is None or follower.drops or now >= copy.ready_by:
             caught_up = True
         else:
-            caught_up = _caught_up(follower, copy.state.end, copy.merge.received)
+            caught_up = has_caught_up(follower, copy.state.end, copy.merge.received)
         if caught_up:
             copy.ready = True
             self._hosting.effect(Fact(FactKind.COPY_READY, *key))
@@ -421,9 +426,10 @@ class Roles:
         found = self._hosting.orders.of(stream)
         copy = self.copies.get((recall.output.application, recall.output.operator))
         if copy is not None and copy.state is not None:
-            end = copy.state.end
-            found = (*found, Determinant(stream, end, end, copy.state.order, ORIGIN))
-        self._hosting.send(sender, Determinants(stream, known.version, found, recall.question))
+            start = copy.state.end
+            found = (*found, Determinant(stream, start, start, copy.state.order, ORIGIN))
+        end = arrived(self._hosting.components.values(), copy, stream)
+        self._hosting.send(sender, Determinants(stream, known.version, found, recall.question, end))
 
     def _uses(self, application: str) -> list[dict[str, int]]:
         """Return the deployed applications that use components of an application: operator to epoch for each."""
@@ -447,8 +453,10 @@ class Roles:
         component = self._hosting.components.get(key)
         if component is None or (component.epoch - 1, component.rebuilt) != (told.output.epoch, told.output.rebuilt):
             return
-        component.alignment.repeats = told.end
-        component.alignment.settle()
+        if component.alignment.endless:
+            component.alignment.repeat(told.end)
+            self.recoveries.pop(key, None)
+            return
         if component.role is Role.ACTIVE and key not in self.recoveries:
             return
         self._hosting.touch(*key)
@@ -467,27 +475,11 @@ class Roles:
             return
         del self.recoveries[key]
         component = recovery.component
+        if component.reading.free:  # it did not need the order
+            component.alignment.repeat(recovery.end)
+            return
         reason = component.reading.prescribe(recovery.found)
         if reason:
             self._hosting.fail(component, reason)
         component.reading.free = True
         self._hosting.effect(Fact(FactKind.TAKEN_OVER, *key))
-
-
-def _caught_up(follower: Component, start: Point, emitted: Point) -> bool:
-    """Whether a follower has executed all that has arrived, or has emitted more than the active component.
-
-    Parameters
-    ----------
-    follower
-        The follower.
-    start
-        Point in the output at which it began.
-    emitted
-        Point up to which the output of the active component has arrived here.
-    """
-    reading = [port for port in follower.ports.values() if not port.closed]
-    if follower.running or any(not port.subscribed or port.received < port.end for port in reading):
-        return False
-    end = follower.log.end.position
-    return follower.first is None or (end > start.position and end >= emitted.position)

@@ -173,6 +173,11 @@ class MergedLogic:
         return sum(each.columns for each in self._filters)
 
     @property
+    def temporarily_aligned(self) -> bool:
+        """Whether it reads its ports aligned at present, and otherwise while it does not move."""
+        return self.aligned and self._reading is not Reading.ALIGNED
+
+    @property
     def _sorts(self) -> bool:
         return self._reading is not Reading.ARRIVING
 
