@@ -15,6 +15,7 @@ from synergy_nb.control.graph import ComponentGraph, Hop, Producer
 from synergy_nb.dataflow.streams.deployments import Deployment, Role
 from synergy_nb.events import DegreeChosen, PlacementCompleted, TakenOver
 from synergy_nb.lifecycle.messages import TakeOver
+from synergy_nb.models.replication_config import ReplicationConfig
 from synergy_nb.plan import Plan, source
 from synergy_nb.plan.placement_modes import check_placement
 from synergy_nb.reporting.explanation import Explanation
@@ -57,6 +58,11 @@ def at(ring: Ring) -> dict[str, str]:
     return {operator: address for (address, _, operator) in ring.deployed}
 
 
+def unrestored(number: int) -> PeerConfig:
+    """A peer that sets up no backup instead of one that was lost or took over, so that nothing else changes."""
+    return PeerConfig(name=f"peer-{number}", seed=1000 + number, replication=ReplicationConfig(rebuild=False))
+
+
 def test_backups_hold_bandwidth_and_no_capacity() -> None:
     ring = Ring(6, seed=1)
     assert established(ring) == [""]
@@ -70,7 +76,7 @@ def test_backups_hold_bandwidth_and_no_capacity() -> None:
 
 
 def test_a_backup_takes_over_and_then_the_next_one() -> None:
-    ring = Ring(6, seed=1, codec=True)
+    ring = Ring(6, seed=1, config=unrestored, codec=True)
     assert established(ring) == [""]
     ring.crash("peer-2")
     ring.run(6.0)
@@ -149,7 +155,7 @@ def test_a_backup_without_bandwidth_is_refused() -> None:
 
 
 def test_drivers_receive_deployments_of_copies_and_of_moved_components() -> None:
-    ring = Ring(6, seed=1)
+    ring = Ring(6, seed=1, config=unrestored)
     told: list[tuple[str, Deployment]] = []
 
     def note(address: str, instruction: object) -> None:
@@ -173,7 +179,7 @@ def test_drivers_receive_deployments_of_copies_and_of_moved_components() -> None
 
 def test_a_peer_that_takes_over_several_components_loses_the_backups_of_none() -> None:
     """Each is asked for by a message of its own; the first must not take the others' backups away."""
-    ring = Ring(6, seed=1)
+    ring = Ring(6, seed=1, config=unrestored)
     established(ring)
     roles: list[list[Role | None]] = []
 

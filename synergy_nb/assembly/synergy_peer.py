@@ -273,7 +273,13 @@ class SynergyPeer:
         rebuilding = None
         if config.replication.rebuild:
             rebuilding = ReplicaRebuilding(
-                peer, self.session, self.directory, self.membership, self.survey, machine.latency or self.latency
+                peer,
+                self.session,
+                self.directory,
+                self.membership,
+                self.survey,
+                machine.latency or self.latency,
+                _preferred,
             )
         self.collection = StreamCollection(
             peer,

@@ -37,7 +37,8 @@ class Roles(msgspec.Struct, frozen=True, gc=False, array_like=True):
         of inputs in the plan. Operators without a discarded or further stream are left out.
     rebuilds
         Active replica that is being rebuilt to the replica whose state it starts from, and to its new peer, which has a
-        copy of that one. ``peers`` has its new peer once it executes.
+        copy of that one. ``peers`` has its new peer once it executes. An operator that gets another backup to itself,
+        and to the peer of that, which ``backups`` has once it could take over.
     rebuilt
         Active replica to the epoch in which it was last rebuilt; replicas that never were are left out.
 
@@ -87,11 +88,13 @@ class Roles(msgspec.Struct, frozen=True, gc=False, array_like=True):
         return found | dict.fromkeys(self.backed_up(address), "backup")
 
     def backed_up(self, address: str) -> list[str]:
-        """Operators with a backup at a peer, sorted."""
-        return sorted(operator for operator, peers in self.backups.items() if address in peers)
+        """Operators with a backup at a peer, or with one that is being set up there, sorted."""
+        found = {operator for operator, peers in self.backups.items() if address in peers}
+        new = {name for name, (source, peer) in self.rebuilds.items() if name == source and peer == address}
+        return sorted(found | new)
 
     def copied_for(self, operator: str) -> tuple[str, ...]:
-        """Peers at which a replica is rebuilt from a copy of an operator."""
+        """Peers at which a replica is rebuilt from a copy of an operator, or at which it gets another backup."""
         return tuple(peer for source, peer in self.rebuilds.values() if source == operator)
 
     def merged(self, other: Roles) -> Roles:
@@ -117,7 +120,12 @@ class Roles(msgspec.Struct, frozen=True, gc=False, array_like=True):
         return msgspec.structs.replace(self, peers={**self.peers, **dict.fromkeys(lost, "")}, rebuilds=rebuilds)
 
     def rebuilding(self, replica: str, source: str, peer: str) -> Roles:
-        """The same roles while a lost replica is to be rebuilt at a peer: it gets a copy of another one, the source."""
+        """The same roles while a lost replica is to be rebuilt at a peer: it gets a copy of another one, the source.
+
+        If the source is the replica itself, the copy is to become a backup of it.
+        """
+        if source == replica:
+            return msgspec.structs.replace(self, rebuilds={replica: (source, peer)})
         inputs = {name: numbers for name, numbers in self.inputs.items() if name != replica}
         if source in inputs:  # it begins where the source is, so it reads what that reads
             inputs[replica] = inputs[source]
@@ -140,6 +148,11 @@ class Roles(msgspec.Struct, frozen=True, gc=False, array_like=True):
                 if up == replica and self.peers[reader]:
                     roles = roles.without_stream(plan, reader, number).with_stream(plan, reader, number)
         return roles
+
+    def with_backup(self, operator: str) -> Roles:
+        """The same roles once the further backup of an operator could take over."""
+        backups = {**self.backups, operator: (*self.backups.get(operator, ()), self.rebuilds[operator][1])}
+        return msgspec.structs.replace(self.released(operator), backups=backups)
 
     def released(self, replica: str) -> Roles:
         """The same roles without the copy of a replica: it is rebuilt and needs the copy no more, or is given up."""

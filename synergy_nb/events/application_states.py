@@ -11,7 +11,7 @@ establishing       the peers of a graph commit resources and deploy its componen
 running            its sources emit
 taking over        backups replace components whose peer has died; other components continue
 moving             a follower copies a component, to replace it
-rebuilding         a lost active replica gets a copy of another one at a new peer
+rebuilding         a new peer gets a copy of a component, for a lost active replica or a lost backup
 finished           all its streams have ended; its results are retained until they have been collected
 failed             it cannot continue; the results that have arrived at its sinks are retained
 rejected           no graph was admitted

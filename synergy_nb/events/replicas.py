@@ -12,6 +12,7 @@ from synergy_nb.events.base import RequestEvent, Severity
 
 __all__ = [
     "ActiveReplicasLost",
+    "BackupRestored",
     "CandidatePassed",
     "DegreeChosen",
     "PlacementAttemptFailed",
@@ -192,8 +193,27 @@ class ReplicaRebuilt(RequestEvent, frozen=True, gc=False):
     peers: Mapping[str, str]
 
 
+class BackupRestored(RequestEvent, frozen=True, gc=False):
+    """A component has another backup instead of one that was lost or took over, and that backup could take over.
+
+    Parameters
+    ----------
+    operator, at
+        Operator of the component, and address of the peer of its backup.
+    seconds
+        Time since the origin began to set it up.
+    backups
+        Operator to the addresses of its backups now.
+    """
+
+    operator: str
+    at: str
+    seconds: float
+    backups: Mapping[str, Sequence[str]]
+
+
 class RebuildGivenUp(RequestEvent, frozen=True, gc=False):
-    """An attempt to rebuild an active replica at a peer ended without it, for a ``reason``; others follow."""
+    """An attempt to rebuild an active replica or a backup at a peer ended without it, for a reason; others follow."""
 
     severity: ClassVar[Severity] = Severity.DETAIL
 
@@ -203,12 +223,12 @@ class RebuildGivenUp(RequestEvent, frozen=True, gc=False):
 
 
 class RebuildImpossible(RequestEvent, frozen=True, gc=False):
-    """A lost active replica cannot be rebuilt at present.
+    """A lost active replica or backup cannot be rebuilt at present.
 
     Parameters
     ----------
     operator, reason
-        Id of the replica, and the reason.
+        Id of the replica, or of the operator that lacks a backup, and the reason.
     """
 
     severity: ClassVar[Severity] = Severity.WARNING

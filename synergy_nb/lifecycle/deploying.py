@@ -215,7 +215,7 @@ class Deploying:
             node.kind == PART,
             ports=graph.roles.ports(member.plan, operator),
             replica_of=replica_of,
-            state_from=graph.roles.rebuilds.get(operator, ("", ""))[0],
+            state_from=graph.roles.rebuilds.get(operator, ("", ""))[0] if replica_of else "",
             rebuilt=graph.roles.rebuilt.get(operator, 0),
             numbers=tuple(reads) if operator in graph.roles.inputs else (),
             move=version_of(graph) if follower else 0,

@@ -132,7 +132,7 @@ class GraphChanges:
         """Commit the resources of the backups at this peer; return an empty text, or the reason of a refusal."""
         graph, address = member.graph, self.peer.address
         for operator in graph.roles.backed_up(address):
-            refusal = self._commit_backup_link(graph, member.plan, operator)
+            refusal = self.commit_backup_link(graph, member.plan, operator)
             if refusal:
                 return f"backup of {operator} at {address}: {refusal}"
         member.backups_committed = True
@@ -158,7 +158,8 @@ class GraphChanges:
         member.backups_committed = True  # the backups of the new graph are committed below
         member.operators = {name for name, peer in graph.roles.peers.items() if peer == address}
         users: set[str] = set()
-        rebuilds = {name: source for name, (source, peer) in graph.roles.rebuilds.items() if peer == address}
+        built = {name: source for name, (source, peer) in graph.roles.rebuilds.items() if peer == address}
+        rebuilds = {name: source for name, source in built.items() if name != source}
         for operator in sorted(member.deployed):
             stays = operator in member.operators or operator in rebuilds
             if not stays and graph.roles.followers.get(operator) != address:
@@ -171,7 +172,7 @@ class GraphChanges:
             if operator not in backed_up or before.roles.peers[operator] != graph.roles.peers[operator]:
                 self.commit_backup(member, operator)
         for operator in backed_up:
-            if operator not in member.deployed and address not in graph.roles.backups.get(operator, ()):
+            if operator not in member.deployed and operator not in graph.roles.backed_up(address):
                 self.commit_backup(member, operator)
         followed = {name for name, peer in graph.roles.followers.items() if peer == address}
         member.ready &= followed.union(graph.roles.backed_up(address), rebuilds, rebuilds.values())
@@ -227,8 +228,8 @@ class GraphChanges:
     def commit_backup(self, member: Member, operator: str) -> None:
         """Commit the link of the backup of an operator at this peer; release the resources if it has no backup here."""
         self.ledger.drop(member.graph.application, operator)
-        if self.peer.address in member.graph.roles.backups.get(operator, ()):
-            self._commit_backup_link(member.graph, member.plan, operator)
+        if operator in member.graph.roles.backed_up(self.peer.address):
+            self.commit_backup_link(member.graph, member.plan, operator)
 
     def _recommit(self, member: Member, operator: str) -> None:
         """Commit a component's links again, because its inputs have moved."""
@@ -238,8 +239,8 @@ class GraphChanges:
             reason = f"{operator} at {self.peer.address}: {refusal}"
             self.peer.send(graph.origin, Lost(graph.application, graph.attempt, reason))
 
-    def _commit_backup_link(self, graph: Graph, plan: Plan, operator: str) -> str:
-        """Commit the link from the primary to a backup at this peer."""
+    def commit_backup_link(self, graph: Graph, plan: Plan, operator: str) -> str:
+        """Commit the link from the primary to a backup at this peer; return an empty text, or why that is refused."""
         link = graph.roles.peers[operator], operator
         return self.ledger.commit(graph.application, operator, 0.0, {link: plan.bandwidth(operator)})
 

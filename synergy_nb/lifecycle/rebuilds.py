@@ -1,4 +1,4 @@
-"""Rebuilds: a lost active replica executes again at another peer, while its application runs.
+"""Rebuilds: a lost active replica, or a lost backup, is had at another peer again, while its application runs.
 
 Theory of operation
 -------------------
@@ -16,6 +16,9 @@ O is the origin, r the lost replica, S another replica of the same operator that
    contains every tuple that has not passed the reader's filter. Before that, readers still need the other replicas.
    Then the replica counts as rebuilt.
 
+A lost backup takes steps 1 to 3: S is the component itself, T commits what a backup needs, and once the copy could take
+over, O publishes the graph in which T has the backup. Before that no death makes a component of it.
+
 A message that is not answered is sent again every second. If T refuses or is not ready in time, or if a peer dies
 before step 3, O gives the rebuild up, and publishes a graph without it; the algorithm that decided on it tries again.
 From step 3 on r is a replica like any other; if S dies then, r goes on from the copy.
@@ -30,7 +33,7 @@ import msgspec
 
 from synergy_nb.control.driver_messages import InputsReported
 from synergy_nb.control.peer import Message, Timer
-from synergy_nb.events import RebuildGivenUp, ReplicaRebuilt
+from synergy_nb.events import BackupRestored, RebuildGivenUp, ReplicaRebuilt
 from synergy_nb.events.application_states import State
 from synergy_nb.lifecycle.graph_changes import RESEND_INTERVAL, GraphChanger, GraphChanges
 from synergy_nb.lifecycle.members import Member, other_replicas
@@ -58,7 +61,8 @@ class _RunningRebuild:
     before, graph
         Graph before the rebuild, and the graph in which the new peer has a copy.
     replica, source, to
-        Lost replica, the replica from whose state it begins, and the address of its new peer.
+        Lost replica, the replica from whose state it begins, and the address of its new peer. For a backup both are the
+        operator.
     began
         Time at which the rebuild began, seconds.
     done
@@ -84,6 +88,11 @@ class _RunningRebuild:
         self.published = False
         self.executes = False
         self.timer: Timer | None = None
+
+    @property
+    def is_backup(self) -> bool:
+        """Whether the new peer is to have a backup, not a replica."""
+        return self.replica == self.source
 
 
 class _RebuiltStream:
@@ -147,18 +156,19 @@ class Rebuilds(GraphChanger):
     # -- at the origin -----------------------------------------------------------------------------------------------
 
     def rebuild(self, application: str, replica: str, source: str, to: str, done: Callable[[str], None]) -> None:
-        """Rebuild a lost replica of a running application of this peer.
+        """Rebuild a lost replica, or a lost backup, in a running application of this peer.
 
         Parameters
         ----------
         application, replica
-            Id of the application, and of the replica that was lost.
+            Id of the application, and of the replica that was lost, or of the operator that is to have another backup.
         source
-            Id of the replica from whose state the lost one begins again.
+            Id of the replica from whose state the lost one begins again; for a backup, of the operator.
         to
-            Address of the new peer of the lost replica.
+            Address of the new peer of the lost replica, or of the backup.
         done
-            Callback for the result: an empty text once the replica executes, or the reason why it does not.
+            Callback for the result: an empty text once the replica executes, or the backup could take over; or the
+            reason why it does not.
 
         Raises
         ------
@@ -170,12 +180,13 @@ class Rebuilds(GraphChanger):
             raise ValueError(f"application: {application!r}; expected one of this peer that runs and does not change")
         graph = request.graph
         peers, plan = graph.roles.peers, Plan.from_bytes(graph.plan)
-        group = replicas_of(plan).get(original(replica), ())
-        if replica not in group or peers[replica]:
+        group = replicas_of(plan).get(original(replica), (replica,) if replica == source else ())
+        if replica not in group or (peers[replica] and replica != source):
             raise ValueError(f"replica: {replica!r}; expected a replica that was lost")
-        if source not in group or not peers[source] or self.membership.is_dead(peers[source]):
+        if source not in group or not peers.get(source) or self.membership.is_dead(peers[source]):
             raise ValueError(f"source: {source!r}; expected another replica of {original(replica)} that executes")
-        if self.membership.is_dead(to) or to in other_replicas(graph, plan, replica):
+        others = {peers[source], *graph.roles.backups.get(source, ())} if replica == source else set[str]()
+        if self.membership.is_dead(to) or to in others | other_replicas(graph, plan, replica):
             raise ValueError(f"to: {to!r}; expected a peer that lives and has no replica of {original(replica)}")
         request.enter(State.REBUILDING)
         rebuild = self._rebuilds[application] = _RunningRebuild(graph, replica, source, to, self.peer.now, done)
@@ -223,7 +234,7 @@ class Rebuilds(GraphChanger):
             if message.ready:
                 self._remove_copy(application, rebuild)
         elif message.ready and rebuild.to not in self.cannot_take_over(application, rebuild.source):
-            self._execute(application, rebuild)
+            (self._add_backup if rebuild.is_backup else self._execute)(application, rebuild)
         elif not rebuild.published:
             rebuild.published = True
             self.changes.change(application, rebuild.graph)
@@ -244,6 +255,26 @@ class Rebuilds(GraphChanger):
         self._rebuilt_streams[application, rebuild.replica] = stream
         self.peer.send(rebuild.to, Rebuild(graph, rebuild.replica))
         self._ask_readers(application, rebuild.replica, stream)
+
+    def _add_backup(self, application: str, rebuild: _RunningRebuild) -> None:
+        """Publish the graph in which the copy is a backup, as it could take over."""
+        request, operator = self.led[application], rebuild.replica
+        self._remove(application, rebuild)
+        request.enter(State.RUNNING)
+        graph = rebuild.graph.changed(rebuild.graph.roles.with_backup(operator))
+        self.changes.change(application, graph)
+        self.changes.publish(application)
+        self.peer.record(
+            BackupRestored,
+            application,
+            operator=operator,
+            at=rebuild.to,
+            seconds=self.peer.now - rebuild.began,
+            backups=graph.roles.backups,
+        )
+        self.peer.instruct(request.report())
+        self._report(rebuild, "")
+        self.changes.change_ended(application)
 
     def _remove_copy(self, application: str, rebuild: _RunningRebuild) -> None:
         """Publish the graph without the copy (step 4); during another change of the graph, ask the peer again."""
@@ -376,9 +407,20 @@ class Rebuilds(GraphChanger):
         known = self.changes.members.get(graph.application)
         if known is not None and (known.graph.attempt, known.graph.epoch) > (graph.attempt, graph.epoch):
             return  # this peer knows a later graph
+        if known is not None and known.graph.epoch < graph.epoch and self._is_outdated(known, graph, replica):
+            without = msgspec.structs.replace(graph, roles=graph.roles.released(replica), epoch=graph.epoch - 1)
+            self.changes.adopt(known, without)
         member = self.join(sender, graph, "Rebuild")
         refusal = "it has no part in the application" if member is None else self._prepare(member, graph, replica)
         self._answer(sender, graph, replica, member, refusal)
+
+    def _is_outdated(self, member: Member, graph: Graph, replica: str) -> bool:
+        """Whether this peer has an old copy, and has not heard that nobody has retained anything for it since."""
+        source, peer = graph.roles.rebuilds.get(replica, ("", ""))
+        executes = source != replica and bool(graph.roles.peers[replica])
+        known, here = member.graph.roles, self.peer.address
+        held = replica in known.backed_up(here) or known.rebuilds.get(replica, ("", ""))[1] == here
+        return peer == here and not executes and held
 
     def _answer(self, origin: str, graph: Graph, replica: str, member: Member | None, refusal: str) -> None:
         awaited = replica if graph.roles.peers[replica] else graph.roles.rebuilds.get(replica, ("", ""))[0]
@@ -390,21 +432,31 @@ class Rebuilds(GraphChanger):
         if graph.roles.rebuilds.get(replica, ("", ""))[1] != self.peer.address:
             return ""  # a repetition: the copy is not needed any more
         begun = member.graph.roles.rebuilds.get(replica) == graph.roles.rebuilds[replica]
-        anew = not begun or replica not in member.deployed
+        held = member.deployed | set(member.graph.roles.backed_up(self.peer.address))
+        anew = not begun or replica not in held
         if anew:
             if replica in member.deployed:  # this peer was declared dead, and does not know that
                 member.deployed.discard(replica)
                 self.changes.components.discard(graph.application, replica)
-            refusal = self.impact_refusal(member, replica) or self.changes.commit(graph, member.plan, replica)
+            backup = graph.roles.rebuilds[replica][0] == replica
+            refusal = self._refusal(member, graph, replica, backup=backup)
             if refusal:
                 self.changes.ledger.drop(graph.application, replica)
                 return refusal
-            member.deployed.add(replica)
-            self.changes.components.add(graph, member.plan, replica)
+            if not backup:
+                member.deployed.add(replica)
+                self.changes.components.add(graph, member.plan, replica)
         member.started = True  # the application runs
         if anew or member.graph.epoch < graph.epoch:
             self.changes.adopt(member, graph)
         return ""
+
+    def _refusal(self, member: Member, graph: Graph, operator: str, *, backup: bool) -> str:
+        """Commit what a replica or a backup needs here; return an empty text, or the reason of a refusal."""
+        if not backup:
+            return self.impact_refusal(member, operator) or self.changes.commit(graph, member.plan, operator)
+        self.changes.ledger.drop(graph.application, operator)
+        return self.changes.commit_backup_link(graph, member.plan, operator)
 
     def ready(self, member: Member, operator: str) -> None:
         """The driver's report that its copy could take over, or that its rebuilt replica reads all of its inputs."""

@@ -53,6 +53,8 @@ class Request:
         Addresses of the peers that have refused to commit a component of it.
     tried : Roles or None
         Placement that was decided on for a trial.
+    placed : Roles
+        Roles with which it was set up last: its backups are as many as it is to have.
     timer : Timer or None
         Timer that limits the set-up.
     """
@@ -66,6 +68,7 @@ class Request:
         "decided_by",
         "name",
         "on_spark",
+        "placed",
         "plan",
         "reason",
         "refused_by",
@@ -83,6 +86,7 @@ class Request:
         self.name = name
         self.trial = trial
         self.tried: Roles | None = None
+        self.placed = Roles()
         self.plan = plan
         self.decided_by = decided_by
         self.spread = spread

@@ -207,6 +207,7 @@ class Session(Protocol):
             application, attempt, self.peer.address, plan.to_bytes(), roles, shared=shared, reached=reached
         )
         self._led[application] = request
+        request.placed = roles
         request.unconfirmed = {*plan.sources, *graph.helpers, *graph.owner_origins}
         seconds = self.config.setup + self.config.preparation(plan)
         request.timer = self.peer.after(

@@ -12,6 +12,7 @@ times; receiving one again has no effect.
 The new primary begins a new epoch of its stream, so readers can tell its output from that of the old one. If another
 peer dies during a take-over, the next take-over starts from the graph that was being set up. An application fails, with
 a reason, when a component has no backup left, when a backup refuses, or when the take-over exceeds its time limit.
+Afterwards the component gets another backup (:mod:`~synergy_nb.lifecycle.rebuilds`).
 Sinks, the origin, and sources that did not ask for any have no backups. Active replicas have none either: if one is
 lost, the other replicas of its operator emit the same tuples already. The new graph has no peer for it, and its readers
 discard that input. If the last replica of an operator is lost, the application fails. A sharer waits for the origin of

@@ -13,6 +13,7 @@ from synergy_nb.events import (
     ApplicationRejected,
     ApplicationRunning,
     AttemptFailed,
+    BackupRestored,
     CandidatesFound,
     ComponentDeployed,
     ComponentMoved,
@@ -142,7 +143,7 @@ class Facts:
     replicas_ended : set of str
         Active replicas that ended as all of their streams were discarded.
     streams : list of StreamEvent
-        Streams between active replicas that were discarded and revived, and replicas that were rebuilt, in this order.
+        Streams between active replicas that were discarded and revived, replicas that were rebuilt, new backups.
     weighed : StreamsWeighed or None
         Latest utilities and costs of these streams.
     rebuilt : dict
@@ -310,16 +311,13 @@ class Facts:
         self.attempts.append(event)
 
     @SHOWN.add
-    def _attempt_failed(self, event: AttemptFailed) -> None:
-        self.tried.append(self.readable(event.reason))
+    def _attempt_failed(self, event: AttemptFailed | SetupFailed | PlacementAttemptFailed) -> None:
+        reasons = {AttemptFailed: self.tried, SetupFailed: self.refused, PlacementAttemptFailed: self.unplaced}
+        reasons[type(event)].append(self.readable(event.reason))
 
     @SHOWN.add
     def _graph_selected(self, event: GraphSelected) -> None:
         self.selected = replace(event, peers=self._graph(event.peers))
-
-    @SHOWN.add
-    def _setup_failed(self, event: SetupFailed) -> None:
-        self.refused.append(self.readable(event.reason))
 
     @SHOWN.add
     def _placement_begun(self, _event: PlacementBegun) -> None:
@@ -366,14 +364,13 @@ class Facts:
             self._moved = self._graph(event.peers)
             self.rebuilt[event.operator] = event.source
             event = replace(event, at=self._name(event.at))
+        elif isinstance(event, BackupRestored):
+            self._count(event.backups)
+            event = replace(event, at=self._name(event.at))
         elif isinstance(event, StreamsDiscarded):
             self.replicas_ended.update(event.ended)
             self._end_replicas(event.ended)
         self.streams.append(event)
-
-    @SHOWN.add
-    def _placement_attempt_failed(self, event: PlacementAttemptFailed) -> None:
-        self.unplaced.append(self.readable(event.reason))
 
     @SHOWN.add
     def _placement_failed(self, event: PlacementFailed) -> None:

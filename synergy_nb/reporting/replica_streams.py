@@ -6,6 +6,7 @@ from collections.abc import Callable, Mapping
 from typing import Final, TypeAlias
 
 from synergy_nb.events import (
+    BackupRestored,
     RebuildImpossible,
     ReplicaRebuilt,
     ReplicasDeployed,
@@ -27,7 +28,9 @@ __all__ = [
     "weighed_sentence",
 ]
 
-StreamEvent: TypeAlias = StreamsDiscarded | StreamRevived | RevivalImpossible | ReplicaRebuilt | RebuildImpossible
+StreamEvent: TypeAlias = (
+    StreamsDiscarded | StreamRevived | RevivalImpossible | ReplicaRebuilt | BackupRestored | RebuildImpossible
+)
 MOST_STREAMS: Final = 12  # largest number of streams whose utilities are listed
 
 
@@ -64,6 +67,9 @@ def stream_sentence(event: StreamEvent, readable: Callable[[str], str]) -> str:
             left = counts({original(event.operator): event.left})
             what = f"{event.operator} at {event.at} from the state of {event.source}"
             return f"rebuilt: {what} in {seconds(event.seconds)}; {left}"
+        case BackupRestored():
+            left = counts({event.operator: 1 + len(event.backups[event.operator])})
+            return f"new backup: {event.operator} at {event.at} in {seconds(event.seconds)}; {left}"
         case RebuildImpossible():
             return f"not rebuilt: {event.operator}: {readable(event.reason)}"
     return f"late: {event.upstream} at {event.reader} by {seconds(event.delay)}; nothing was revived: {event.reason}"

@@ -1,4 +1,4 @@
-"""Changes of the view of an application by events about active replicas and their streams."""
+"""Changes of the view of an application by events about active replicas, their streams, and new backups."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ from msgspec.structs import replace
 
 from synergy_nb.events import (
     ActiveReplicasLost,
+    BackupRestored,
     RebuildImpossible,
     ReplicaRebuilt,
     ReplicasDeployed,
@@ -27,6 +28,7 @@ ReplicaEvent: TypeAlias = (
     ReplicasDeployed
     | ActiveReplicasLost
     | ReplicaRebuilt
+    | BackupRestored
     | RebuildImpossible
     | StreamsDiscarded
     | StreamsWeighed
@@ -58,6 +60,9 @@ def note(run: Run, event: ReplicaEvent) -> None:
             run.discarded = frozenset(each for each in run.discarded if event.operator not in each)
             text = f"{event.operator} rebuilt at {event.at} from the state of {event.source}: {left}"
             run.mark(event.time, "good", "replica rebuilt", text)
+        case BackupRestored():
+            run.roles = replace(run.roles, backups={name: tuple(peers) for name, peers in event.backups.items()})
+            run.mark(event.time, "good", "new backup", f"{event.operator} has another backup at {event.at}")
         case RebuildImpossible():
             run.mark(event.time, "bad", "", f"{event.operator} is not rebuilt: {event.reason}")
         case StreamsDiscarded():

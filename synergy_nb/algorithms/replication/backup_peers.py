@@ -68,7 +68,7 @@ class BackupPeers:
     Parameters
     ----------
     plan
-        Plan as it was submitted.
+        Plan as it was submitted, or with its replicas.
     where
         Operator, or active replica, to the address of its peer.
     answers
@@ -137,35 +137,40 @@ class BackupPeers:
                 self.streams.append((name, f"backups of {name}", count, count * self._plan.bandwidth(name)))
         return ""
 
+    def further(self, name: str, able: Sequence[str]) -> list[str]:
+        """Return the peers that can have one more backup of an operator, the preferred first.
+
+        Parameters
+        ----------
+        name
+            Operator, which has the backups that ``found`` states.
+        able
+            Addresses of the peers that would execute it.
+        """
+        self._count_streams()
+        return self._order(name, able)[0]
+
     def _count_streams(self) -> None:
-        """Count what the streams of the plan take of the links."""
+        """Count what the streams of the plan, and those to the backups that there are, take of the links."""
+        for name, peers in self.found.items():
+            for link in ((self._where[name], at) for at in peers):
+                self._links[link] = self._links.get(link, 0.0) + self._plan.bandwidth(name)
         replicas: dict[str, list[str]] = {}
         for name, at in self._where.items():
             replicas.setdefault(original(name), []).append(at)
         for name, operator in self._plan.operators.items():
-            for up in operator.inputs:
+            for up in dict.fromkeys(map(original, () if operator.replica_of else operator.inputs)):
                 for link in {(one, other) for one in replicas[up] for other in replicas[name] if one != other}:
                     self._links[link] = self._links.get(link, 0.0) + self._plan.bandwidth(up)
 
     def _choose(self, peer: Peer, request: str, name: str, able: Sequence[str]) -> str:
         """Choose the peer of one more backup of an operator; empty if there is none."""
         primary, bandwidth = self._where[name], self._plan.bandwidth(name)
-        links: dict[str, CandidateLink] = {}
-        for each in able:
-            answer = self._answers[each]
-            link = answer.links.get(primary)
-            if link is not None:
-                left = link.bandwidth - self._links.get((primary, each), 0.0)
-                cores = answer.free - self._cores.get(each, 0.0)
-                links[each] = CandidateLink(link.delay, left, cores, answer.failure, answer.domains)
-        used = {*self._where.values(), *(at for several in self.found.values() for at in several)}
-        beside = (primary, *self.found.get(name, ()))
-        order = self._preferred(
-            able, links, used, bandwidth, beside=beside, needs=self._plan.load(name), single=self._single
-        )
+        order, links = self._order(name, able)
         if not order:
             return ""
         at = order[0]
+        used = self._used
         self._links[primary, at] = self._links.get((primary, at), 0.0) + bandwidth
         self.cost += bandwidth * links[at].latency
         peer.record(
@@ -182,3 +187,25 @@ class BackupPeers:
             passed=[],
         )
         return at
+
+    @property
+    def _used(self) -> set[str]:
+        """Peers that the application uses."""
+        return {*self._where.values(), *(at for several in self.found.values() for at in several)}
+
+    def _order(self, name: str, able: Sequence[str]) -> tuple[list[str], dict[str, CandidateLink]]:
+        """Return the peers that can have one more backup of an operator, the preferred first, and their links."""
+        primary, bandwidth = self._where[name], self._plan.bandwidth(name)
+        links: dict[str, CandidateLink] = {}
+        for each in able:
+            answer = self._answers[each]
+            link = answer.links.get(primary)
+            if link is not None:
+                left = link.bandwidth - self._links.get((primary, each), 0.0)
+                cores = answer.free - self._cores.get(each, 0.0)
+                links[each] = CandidateLink(link.delay, left, cores, answer.failure, answer.domains)
+        beside = (primary, *self.found.get(name, ()))
+        order = self._preferred(
+            able, links, self._used, bandwidth, beside=beside, needs=self._plan.load(name), single=self._single
+        )
+        return order, links

@@ -1,4 +1,4 @@
-"""The choice of new peers for lost active replicas (the last resort of section V-C in [1]_).
+"""The choice of new peers for lost active replicas (the last resort of section V-C in [1]_) and for lost backups.
 
 Theory of operation
 -------------------
@@ -7,6 +7,10 @@ later death is survived, too. The origin chooses its peer by the conditions of t
 operator, has room, has no other replica of it, and is further than ``qos.replica_distance`` from the others; of several
 such peers, the one with the least cost of streams (line 9 of algorithm 5). All candidates are asked once more
 (:mod:`.candidate_survey`), and :mod:`synergy_nb.lifecycle.rebuilds` carries the choice out.
+
+After a take-over, or when the peer of a backup dies, a component has fewer backups than it was placed with. It gets
+another one likewise, at the first peer in the order of preference of chapter 4 (:mod:`.backup_peers`). While other
+applications share its stream it has no new backup, as that would have to know their readers before it takes over.
 
 One replica of an application is rebuilt at a time. If no peer qualifies, the journal states why, and the origin tries
 again after :data:`FIRST_WAIT` seconds and then ever more rarely, at least once in :data:`LONGEST_WAIT`, as a peer may
@@ -22,11 +26,12 @@ Replicas that ended because their streams were discarded are rebuilt only if a r
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping, Sequence
 from typing import Final, NamedTuple
 
 import numpy as np
 
+from synergy_nb.algorithms.replication.backup_peers import BackupPeers, Preferred
 from synergy_nb.algorithms.replication.candidate_survey import (
     MOST_CANDIDATES,
     CandidateAnswer,
@@ -48,9 +53,10 @@ from synergy_nb.overlay.latency import Latency
 from synergy_nb.overlay.membership import Membership
 from synergy_nb.plan import Plan
 from synergy_nb.plan.active_replicas import original, replicas_of
+from synergy_nb.plan.catalogue import PART
 from synergy_nb.reporting.formatting import counted
 
-__all__ = ["RebuildTarget", "ReplicaRebuilding", "lost_replicas", "rebuild_targets"]
+__all__ = ["RebuildTarget", "ReplicaRebuilding", "lost_backups", "lost_replicas", "rebuild_targets"]
 
 LOSS_PAUSE: Final = 0.5  # seconds from a loss to the search for a new peer, as more deaths may become known
 FIRST_WAIT: Final = 5.0  # seconds from the first try to the second; doubled for each further one
@@ -68,7 +74,7 @@ class RebuildTarget(NamedTuple):
     at
         Address of the peer.
     source
-        Id of the other replica of the operator.
+        Id of the other replica of the operator; for a backup, of the operator.
     """
 
     at: str
@@ -91,6 +97,25 @@ def lost_replicas(plan: Plan, roles: Roles) -> list[str]:
         name
         for name, peer in roles.peers.items()
         if not peer and name in groups and not _is_discarded(plan, roles, name)
+    ]
+
+
+def lost_backups(plan: Plan, roles: Roles, placed: Mapping[str, Sequence[str]]) -> list[str]:
+    """Return the operators on peers that have fewer backups than were placed, in the plan's order.
+
+    Parameters
+    ----------
+    plan, roles
+        Plan with replicas, and its present roles.
+    placed
+        Operator to the addresses of the backups that were placed.
+    """
+    return [
+        name
+        for name in roles.peers
+        if len(roles.backups.get(name, ())) < len(placed.get(name, ()))
+        and name not in roles.followers
+        and plan.operators[name].kind != PART
     ]
 
 
@@ -199,6 +224,8 @@ class ReplicaRebuilding:
         Survey of candidates.
     latency
         Measured latencies to other peers.
+    preferred
+        Function that orders candidates for a backup.
     """
 
     def __init__(
@@ -209,6 +236,7 @@ class ReplicaRebuilding:
         membership: Membership,
         survey: CandidateSurvey,
         latency: Latency,
+        preferred: Preferred,
     ) -> None:
         self._peer = peer
         self._session = session
@@ -218,6 +246,7 @@ class ReplicaRebuilding:
         self._known_leaves = self._leaves.member_set
         self._survey = survey
         self._latency = latency
+        self._preferred = preferred
         self._lost: dict[str, dict[str, _LostReplica]] = {}  # by application and replica
         self._wanted: dict[str, set[str]] = {}  # application to the replicas that ``want`` names
         self._busy: set[str] = set()  # applications for which a try is under way
@@ -234,11 +263,13 @@ class ReplicaRebuilding:
     # -- when --------------------------------------------------------------------------------------------------------
 
     def _missing(self, request: Request) -> list[str]:
-        """Replicas of an application that have to be rebuilt, in the order of the plan."""
+        """Replicas of an application that have to be rebuilt, and operators that lack a backup, in the plan's order."""
         plan, roles = Plan.from_bytes(request.graph.plan), request.graph.roles
+        backups = lost_backups(plan, roles, request.placed.backups)
         wanted = self._wanted.get(request.name, set())
         wanted -= {name for name in wanted if roles.peers.get(name, "-")}
         lost = {*lost_replicas(plan, roles), *wanted}
+        lost.update(name for name in backups if not self._session.sharers.sharers_of(request.name, name))
         return [name for name in roles.peers if name in lost]
 
     def _published(self, application: str) -> None:
@@ -307,14 +338,16 @@ class ReplicaRebuilding:
     def _find_peer(self, request: Request, replica: str) -> None:
         """Find peers for a lost replica: ask the directory, then the candidates, then rebuild at the best of them."""
         plan, attempt = Plan.from_bytes(request.graph.plan), request.graph.attempt
-        name = component_name(plan, replica)
+        name, groups = component_name(plan, replica), replicas_of(plan)
+        submitted = request.plan if groups else plan  # the other one may have parts and taps
 
         def found(entries: DirectoryEntries | None) -> None:
             """Ask the candidates that the directory has named."""
             if not self._still_needed(request, attempt, replica):
                 return
             roles = request.graph.roles
-            here = {roles.peers[each] for each in replicas_of(plan)[original(replica)]}
+            here = {roles.peers[each] for each in groups.get(original(replica), (replica,))}
+            here.update(roles.backups.get(replica, ()))
             hosts = {entry.host for entry in (entries or {}).get(name, ()) if not self._is_dead(entry.host)} - here
             own = hosts & {self._peer.address}
             offering = [*own, *self._latency.nearest(sorted(hosts - own), MOST_CANDIDATES)]
@@ -324,7 +357,7 @@ class ReplicaRebuilding:
                 reason = "the directory did not answer in time" if entries is None else ""
                 self._record_failure(request, replica, reason or f"no other peer offers {name!r}")
                 return
-            self._survey.ask(request.name, request.plan, asked, lambda answers: surveyed(offering, answers))
+            self._survey.ask(request.name, submitted, asked, lambda answers: surveyed(offering, answers))
 
         def surveyed(offering: list[str], answers: dict[str, CandidateAnswer]) -> None:
             """Try the best peers among those that answered."""
@@ -340,10 +373,33 @@ class ReplicaRebuilding:
                 else:
                     able[peer] = ""
             roles, origin = request.graph.roles, self._peer.address
-            best, reason = rebuild_targets(plan, roles, replica, origin, able, answers)
+            if original(replica) in groups:
+                best, reason = rebuild_targets(plan, roles, replica, origin, able, answers)
+            else:
+                single = {at for each, at in roles.peers.items() if at and original(each) not in groups}
+                single -= {roles.peers[each] for each, several in roles.backups.items() if several}
+                best, reason = self._backup_targets(submitted, roles, replica, single, able, answers)
             self._try(request, replica, best[:TARGETS_A_TRY], reason)
 
         self._directory.lookup([name], found)
+
+    def _backup_targets(
+        self,
+        plan: Plan,
+        roles: Roles,
+        operator: str,
+        single: Collection[str],
+        able: Mapping[str, str],
+        answers: Mapping[str, CandidateAnswer],
+    ) -> tuple[list[RebuildTarget], str]:
+        """Return the peers that can have one more backup, the preferred first; if there is none, the reason."""
+        where = {name: at for name, at in roles.peers.items() if at}
+        chosen = BackupPeers(plan, where, answers, self._preferred, {*single, self._peer.address})
+        chosen.found = {name: peers for name, peers in roles.backups.items() if peers}
+        order = chosen.further(operator, sorted(peer for peer, refusal in able.items() if not refusal))
+        refusals = "; ".join(f"{peer}: {refusal}" for peer, refusal in sorted(able.items()) if refusal)
+        reason = "" if order else refusals or "no link from the primary to another peer has room"
+        return [RebuildTarget(at, operator) for at in order], reason
 
     def _still_needed(self, request: Request, attempt: int, replica: str) -> bool:
         """Whether the replica still has to be rebuilt and can be now; if not, end the try."""
