@@ -81,8 +81,12 @@ class LabNotebook:
     def __init__(self, page: Page, address: str, path: str) -> None:
         self.page = page
         page.goto(address)
-        page.wait_for_function("() => globalThis.jupyterapp !== undefined")
-        page.evaluate(OPEN, path)
+        self.reopen(path)
+
+    def reopen(self, path: str) -> None:
+        """Open the notebook again, with the kernel that it has, after the page was loaded anew."""
+        self.page.wait_for_function("() => globalThis.jupyterapp !== undefined")
+        self.page.evaluate(OPEN, path)
 
     def start(self) -> None:
         """Have all cells run by JupyterLab's own command."""

@@ -288,6 +288,8 @@ def test_the_package_exports_the_explorers() -> None:
     assert synergy_nb.explore.check is explore.check
     with pytest.raises(ValueError, match="inputs: 4"):
         explore.feasible_set(inputs=4)
+    with pytest.raises(ValueError, match="inputs: 3; expected none or 2, as load has 2 columns"):
+        explore.feasible_set([[1, 0], [0, 1]], inputs=3)
 
 
 # -- pictures ----------------------------------------------------------------------------------------------------------

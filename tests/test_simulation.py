@@ -15,7 +15,7 @@ import pytest
 from synergy_nb import NotAdmitted, Plan, PlanError, Simulation, source, traces, watch
 from synergy_nb.dataflow.tuples import Batch
 from synergy_nb.events import ComponentMoved, HotSpotDetected, PeerDeclaredDead, PeerMeasured, TakenOver
-from synergy_nb.reporting.cluster_errors import ClusterError
+from synergy_nb.reporting.cluster_errors import ClosedClusterError, ClusterError
 from synergy_nb.simulator.paced_sources import PacedSource, opened, timed
 
 ROWS = pl.DataFrame({"time": [0.0, 1.0, 2.0, 3.0], "v": [1, 2, 3, 4]})
@@ -116,6 +116,54 @@ def test_an_endless_stream_is_taken_in_parts() -> None:
 def test_results_do_not_depend_on_losses_and_repeated_messages() -> None:
     simulation = local(loss=0.03, duplication=0.05, reordering=0.05, seed=7)
     assert greatest(simulation.submit(sums(3)).results()) == expected(3)
+
+
+def test_applications_are_listed_as_those_of_a_cluster() -> None:
+    simulation = local()
+    assert repr(simulation.applications) == "Applications: 0 running, 0 ended"
+    first, second = simulation.submit(sums(2, delay="1 s")), simulation.submit(sums())
+    first.results()
+    found = simulation.applications
+    assert list(found) == [second.id, first.id], "running ones come first"
+    assert found[first.id] is first
+    shown = repr(found)
+    assert shown.startswith("Applications: 1 running, 1 ended")
+    assert f'simulation.stop("{second.id}")' in shown
+    assert "limit 1 s" in shown
+    assert "<table" in found._repr_html_()
+    with pytest.raises(KeyError, match=r"application: 'plam-1'; expected .*did you mean 'plan"):
+        found["plam-1"]
+    assert found["plan"] is second, "the only one that runs has this plan"
+
+
+def test_a_closed_simulation_answers_what_needs_no_time() -> None:
+    with local() as simulation:
+        application = simulation.submit(sums())
+        heard: list[float] = []
+        simulation.listen(lambda: heard.append(simulation.now))
+        simulation.run(2)
+    assert simulation.closed
+    assert application.status == "stopped"
+    now, told = simulation.now, len(heard)
+    simulation.close()
+    assert (simulation.now, len(heard)) == (now, told), "nothing happens twice"
+    assert application.results(wait=False).height > 0
+    assert "stopped" in str(application.explain())
+    assert "closed" in repr(simulation)
+    assert "closed" in simulation._repr_html_()
+    application.stop()
+    with pytest.raises(ClusterError, match=r"stopped: on request; \d+ rows have arrived, which results\(wait=False\)"):
+        application.results()
+    for change in (
+        lambda: simulation.run(1),
+        lambda: simulation.submit(sums()),
+        lambda: simulation.check(sums()),
+        lambda: simulation.kill("peer-1"),
+        lambda: simulation.join("new"),
+        lambda: simulation.move(application, "sums", "peer-1"),
+    ):
+        with pytest.raises(ClosedClusterError, match="the simulation is closed; expected an open one"):
+            change()
 
 
 def test_nothing_is_admitted_beyond_what_peers_have() -> None:
@@ -372,7 +420,10 @@ def small() -> Simulation:
         (lambda it: it.cut("peer-1", "peer-1"), "expected another peer"),
         (lambda it: it.cut("peer-1", "peer-2", "soon"), "seconds: 'soon'; expected a duration"),
         (lambda it: it.load("peer-1", 1.0), "share: 1.0; expected a share"),
-        (lambda it: it.pace("packet-1", "packets", 2), "application: 'packet-1'; expected one of this simulation"),
+        (
+            lambda it: it.pace("packet-1", "packets", 2),
+            "application: 'packet-1'; expected the id or the plan's name",
+        ),
         (lambda it: it.pace("plan-1", "packet", 2), "did you mean 'packets'"),
         (lambda it: it.pace("plan-1", "all", 2), "source: 'all'; expected a source of the plan: packets"),
         (lambda it: it.pace("plan-1", "packets", -1), "factor: -1; expected a finite number"),

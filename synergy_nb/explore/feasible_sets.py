@@ -327,19 +327,21 @@ def explorer(
     capacity: npt.ArrayLike = (1.0, 1.0),
     assignment: npt.ArrayLike | None = None,
     *,
-    inputs: int = 2,
+    inputs: int | None = None,
 ) -> Explorer:
     """Explore which input rates a placement withstands (ROD, sections 3 to 5).
 
     Drag operators from node to node, or choose their nodes: the hyperplanes, the feasible set and its size follow.
     :func:`synergy_nb.explore.feasible_set` describes the parameters.
     """
-    if inputs not in (2, 3):
+    if inputs not in (None, 2, 3):
         raise ValueError(f"inputs: {inputs!r}; expected 2 or 3, as a picture has no more axes")
-    coefficients = np.asarray((TWO_INPUTS if inputs == 2 else THREE_INPUTS) if load is None else load, dtype=np.float64)
+    coefficients = np.asarray((THREE_INPUTS if inputs == 3 else TWO_INPUTS) if load is None else load, dtype=np.float64)
     power = np.asarray(capacity, dtype=np.float64)
     normalised(coefficients, power)
     operators, streams = coefficients.shape
+    if inputs not in (None, streams):
+        raise ValueError(f"inputs: {inputs}; expected none or {streams}, as load has {counted(streams, 'column')}")
     if not (2 <= len(power) <= MOST_NODES and 2 <= operators <= MOST_OPERATORS):
         expected = f"expected 2 to {MOST_OPERATORS} operators, and 2 to {MOST_NODES} nodes"
         found = f"{counted(operators, 'operator')} and {counted(len(power), 'node')}"

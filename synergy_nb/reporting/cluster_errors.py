@@ -19,8 +19,8 @@ class ClusterError(SynergyError, RuntimeError):
 class ClosedClusterError(ClusterError):
     """The cluster has been closed; it sends no requests to peers."""
 
-    def __init__(self) -> None:
-        super().__init__("the cluster is closed; expected an open one")
+    def __init__(self, what: str = "cluster") -> None:
+        super().__init__(f"the {what} is closed; expected an open one")
 
 
 class PeerUnreachable(ClusterError):

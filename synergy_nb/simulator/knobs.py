@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from abc import abstractmethod
 from typing import Final
 
 from synergy_nb.events.application_states import LASTING
@@ -20,6 +21,10 @@ class SimulatedKnobs(Knobs[SimulatedApplication]):
     """Changes of a running simulation; :class:`~synergy_nb.simulator.simulation.Simulation` has them."""
 
     world: ComposedWorld
+
+    @abstractmethod
+    def _check_open(self) -> None:
+        """Raise an error if the simulation is closed."""
 
     def _kill(self, peer: str) -> None:
         self.world.crash(peer)
@@ -49,6 +54,7 @@ class SimulatedKnobs(Knobs[SimulatedApplication]):
 
     def _living(self, field: str, peer: str) -> str:
         """Return the name of a peer that lives."""
+        self._check_open()
         known = self.world.topology.peers
         if peer not in known:
             hint = did_you_mean(peer, known)

@@ -18,6 +18,7 @@ from synergy_nb.plan import Plan
 from synergy_nb.plan.stream_sharing import endless_sources
 from synergy_nb.plan.units import duration
 from synergy_nb.reporting.application_display import application_rows, rows_as_html, rows_as_text
+from synergy_nb.reporting.application_list import ListedApplication
 from synergy_nb.reporting.cluster_errors import ClusterError, rows_left
 from synergy_nb.reporting.explanation import Explanation
 from synergy_nb.reporting.formatting import seconds as span
@@ -91,6 +92,12 @@ class SimulatedApplication:
     def backups(self) -> dict[str, list[str]]:
         """Replication graph ρ: id of each replicated operator to the names of its backups' peers."""
         return {operator: list(peers) for operator, peers in self.roles.backups.items()}
+
+    @property
+    def listed(self) -> ListedApplication:
+        """What a list of applications shows of it."""
+        qos = {sink: measured for sink in self.plan.sinks if (measured := self.qos(sink))}
+        return ListedApplication(self.plan, self.status, self.reason, qos, frozenset(self.graph.values()))
 
     @user_facing
     def qos(self, sink: str | None = None) -> dict[str, Any]:
@@ -195,7 +202,9 @@ class SimulatedApplication:
         return self.status
 
     def _until(self, condition: Callable[[], bool], limit: float) -> bool:
-        """Run until a condition holds, or nothing can make it hold any more."""
+        """Run until a condition holds, or nothing can make it hold any more; in a closed simulation no time passes."""
+        if self.simulation.closed:
+            return condition()
         over = (Status.FAILED, Status.STOPPED, Status.REJECTED)
         self.simulation.until(lambda: condition() or self.status in over, limit)
         return condition()
@@ -233,6 +242,8 @@ class SimulatedApplication:
 
     def stop(self) -> None:
         """End it at all peers; the results so far remain readable by :meth:`results`."""
+        if self.simulation.closed:
+            return
         self.simulation.world.command(self.id, driver.StopApplication(self.id))
         self.simulation.until(lambda: self.status in ENDED, 10.0)
 

@@ -15,7 +15,6 @@ Examples
 
 from __future__ import annotations
 
-import html
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Final, TypeAlias
 
@@ -37,23 +36,23 @@ from synergy_nb.models.replication_config import ReplicationConfig
 from synergy_nb.plan import Plan
 from synergy_nb.plan.placement_modes import placement_of
 from synergy_nb.plan.requirements import check_discipline
-from synergy_nb.plan.units import did_you_mean, duration
+from synergy_nb.plan.units import duration
 from synergy_nb.recording.descriptions import describe
 from synergy_nb.recording.moments import Replay
 from synergy_nb.recording.replay import Step
 from synergy_nb.recording.stage import RING_EVENTS
 from synergy_nb.recording.stage import replay as replayed
-from synergy_nb.reporting.cluster_errors import ClusterError, NotAdmitted
-from synergy_nb.reporting.formatting import amount, counted, share
+from synergy_nb.reporting.application_list import Applications, chosen_id
+from synergy_nb.reporting.cluster_errors import ClosedClusterError, ClusterError, NotAdmitted
 from synergy_nb.reporting.formatting import seconds as span
 from synergy_nb.reporting.plan_trials import PlanTrial, trial_of
-from synergy_nb.reporting.tables import as_html, as_text
 from synergy_nb.simulator.composed_world import STABLE, ComposedWorld
 from synergy_nb.simulator.knobs import SimulatedKnobs
 from synergy_nb.simulator.network_choice import peers_named, topology_of
 from synergy_nb.simulator.peer_changes import PeerChanges
 from synergy_nb.simulator.scripted_faults import Faults
 from synergy_nb.simulator.simulated_application import SimulatedApplication
+from synergy_nb.simulator.simulation_display import displayed
 
 __all__ = ["Simulation"]
 
@@ -61,8 +60,6 @@ Network: TypeAlias = Any
 """``"wide area"``, ``"local"``, a matrix or the path of one, the name of a published network, or a Topology."""
 VIEW_INTERVAL: Final = 0.25  # virtual seconds between two updates of views
 FEW_PEERS: Final = 50  # number of peers up to which the failure detector pings as often as on live peers
-SHOWN_PEERS: Final = 20  # largest number of peers in the display of a simulation
-HEADING: Final = ("peer", "other load", "promised", "cores", "components")
 
 
 class Simulation(PeerChanges, SimulatedKnobs):
@@ -103,6 +100,8 @@ class Simulation(PeerChanges, SimulatedKnobs):
         The peers, their data paths and the network.
     journal : Journal
         The events of all peers.
+    closed : bool
+        Whether time does not pass any more, see :meth:`close`.
     """
 
     @user_facing
@@ -142,6 +141,30 @@ class Simulation(PeerChanges, SimulatedKnobs):
         self._listeners: list[Callable[[], None]] = []
         self._count = 0
         self._commands = 0
+        self.closed = False
+
+    def __enter__(self) -> Simulation:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """Stop all applications; time does not pass any more. Results, events and accounts remain readable."""
+        if self.closed:
+            return
+        try:
+            for application in self._applications.values():
+                if application.status in LASTING:
+                    application.stop()
+        finally:
+            self.closed = True
+            self._call_listeners()
+            self._listeners.clear()
+
+    def _check_open(self) -> None:
+        if self.closed:
+            raise ClosedClusterError("simulation")
 
     # -- peers -------------------------------------------------------------------------------------------------------
 
@@ -195,6 +218,7 @@ class Simulation(PeerChanges, SimulatedKnobs):
         seconds
             Longest time, in seconds or as ``"2 min"``.
         """
+        self._check_open()
         if not callable(condition):
             raise ClusterError(f"condition: {condition!r}; expected a function, such as lambda: application.status ...")
         end = self.now + duration("seconds", seconds, least=0.0)
@@ -245,9 +269,10 @@ class Simulation(PeerChanges, SimulatedKnobs):
     # -- applications ------------------------------------------------------------------------------------------------
 
     @property
-    def applications(self) -> dict[str, SimulatedApplication]:
-        """All applications that were admitted, by id, in the order of submission."""
-        return dict(self._applications)
+    def applications(self) -> Applications[SimulatedApplication]:
+        """All applications that were admitted: id to application, running ones first; a notebook shows a table."""
+        listed = {name: each.listed for name, each in self._applications.items()}
+        return Applications(listed, self._applications, owner="simulation")
 
     @user_facing
     def submit(
@@ -294,7 +319,13 @@ class Simulation(PeerChanges, SimulatedKnobs):
 
     @user_facing
     def check(
-        self, plan: Plan, *, origin: str | None = None, placement: str = "composed", spread: bool = False
+        self,
+        plan: Plan,
+        *,
+        origin: str | None = None,
+        placement: str = "composed",
+        spread: bool = False,
+        timeout: float | str = 30.0,
     ) -> PlanTrial:
         """Find the graph that composition would choose for a plan, without starting it.
 
@@ -304,11 +335,11 @@ class Simulation(PeerChanges, SimulatedKnobs):
         ----------
         plan
             Query plan, as ``.sink(...)`` returns it; its sources need no rows.
-        origin, placement, spread
-            Origin and algorithm, see :meth:`submit`.
+        origin, placement, spread, timeout
+            Origin, algorithm and time limit, see :meth:`submit`.
         """
         fed = {plan.operators[each].params["name"] for each in plan.sources if "name" in plan.operators[each].params}
-        tried = self._submit_and_wait(plan, origin, dict.fromkeys(fed, ()), placement, spread, 30.0, trial=True)
+        tried = self._submit_and_wait(plan, origin, dict.fromkeys(fed, ()), placement, spread, timeout, trial=True)
         roles = self.world.synergy[tried.origin].requests[tried.id].roles
         return trial_of(plan, roles.peers, roles.backups, tried.reason, self.events(tried.id), self.names)
 
@@ -319,8 +350,7 @@ class Simulation(PeerChanges, SimulatedKnobs):
         """Submit a plan, and let virtual time pass until it is decided."""
         patience = duration("timeout", timeout)
         living, names = list(self.peers), self.names
-        if not living:
-            raise ClusterError("peers: none of this simulation lives any more; expected at least one")
+        self._check_open()
         if not living:
             raise ClusterError("peers: none of this simulation lives any more; expected at least one")
         chosen, rows = check_submission(plan, origin, feeds, names, living, "a simulation has none", local=True)
@@ -402,16 +432,9 @@ class Simulation(PeerChanges, SimulatedKnobs):
 
     def _found(self, application: str | SimulatedApplication) -> SimulatedApplication:
         """Return an application, given itself, its id, or the name of its plan if one running application has it."""
-        named = application if isinstance(application, str) else getattr(application, "id", None)
-        found = self._applications.get(str(named))
-        if found is None:
-            alike = [each for each in self._applications.values() if each.plan.name == named and each.status in LASTING]
-            if len(alike) == 1:
-                return alike[0]
-            hint = did_you_mean(str(named), [*self._applications])
-            known = ", ".join(self._applications) or "none was submitted"
-            raise ClusterError(f"application: {named!r}; expected one of this simulation: {known}{hint}")
-        return found
+        named: Any = application if isinstance(application, str) else getattr(application, "id", None)
+        listed = {name: each.listed for name, each in self._applications.items()}
+        return self._applications[chosen_id(named, listed)]
 
     # -- accounts ----------------------------------------------------------------------------------------------------
 
@@ -447,33 +470,11 @@ class Simulation(PeerChanges, SimulatedKnobs):
 
     # -- displays ----------------------------------------------------------------------------------------------------
 
-    def _rows(self) -> list[Sequence[str]]:
-        """Return a row for each peer that has components."""
-        parts: dict[str, list[str]] = {}
-        for application in self._applications.values():
-            for operator, at in application.graph.items() if application.status in LASTING else ():
-                parts.setdefault(at, []).append(operator)
-        rows: list[Sequence[str]] = []
-        for name in (each for each in self.peers if each in parts):
-            ledger = self.world.synergy[name].ledger
-            other = self.world.load_of.get(name, 0.0)
-            state = "suspended" if self.world.suspended(name) else share(other) if other else "-"
-            rows.append((name, state, share(ledger.load), amount(ledger.cores), ", ".join(sorted(parts[name]))))
-        return rows
-
-    @property
-    def _caption(self) -> str:
-        running = sum(app.status in LASTING for app in self._applications.values())
-        peers = counted(len(self.peers), "peer")
-        return f"Simulation of {peers} at {span(self.now)}: {counted(running, 'application')} running"
-
     def __repr__(self) -> str:
-        rows = self._rows()[:SHOWN_PEERS]
-        return as_text(self._caption, HEADING, rows) if rows else self._caption
+        return displayed(self.world, self._applications.values(), closed=self.closed)
 
     def _repr_html_(self) -> str:
-        rows = self._rows()[:SHOWN_PEERS]
-        return as_html(self._caption, HEADING, rows) if rows else f"<p>{html.escape(self._caption)}</p>"
+        return displayed(self.world, self._applications.values(), closed=self.closed, as_page=True)
 
 
 def _step_text(step: Step) -> str:

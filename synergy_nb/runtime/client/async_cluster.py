@@ -24,8 +24,8 @@ from synergy_nb.models.delay_matrix import Matrix
 from synergy_nb.plan import Plan
 from synergy_nb.plan.placement_modes import placement_of
 from synergy_nb.plan.units import duration
+from synergy_nb.reporting.application_list import Applications, Identified, ListedApplication, chosen_id
 from synergy_nb.reporting.plan_trials import PlanTrial, trial_of
-from synergy_nb.runtime.client.applications import Applications, Identified, ListedApplication, chosen_id
 from synergy_nb.runtime.client.async_application import AsyncApplication
 from synergy_nb.runtime.client.error_notices import ErrorNotices, user_sees_output
 from synergy_nb.runtime.client.feeds import Rows, check_rows
@@ -55,7 +55,7 @@ from synergy_nb.runtime.transport.link import Links
 from synergy_nb.runtime.transport.wide_area import WideArea
 from synergy_nb.traces.rows import row_reader
 
-__all__ = ["AsyncCluster"]
+__all__ = ["AsyncCluster", "listed"]
 
 DEPLOYS = 120.0  # seconds that the parts of a plan on Spark may take until they take tuples
 MOST_ENDED = 1000  # ended applications that are retained with their results, so that they can be found again
@@ -346,7 +346,7 @@ class AsyncCluster(PeerRequests):
         collects it first: another handle does not receive it again.
         """
         entries = await self.entries()
-        return Applications(entries, {name: entry.handle for name, entry in entries.items()})
+        return Applications(listed(entries), entries)
 
     @displays_waiting(lambda _, application: f"stopping {getattr(application, 'id', application)}")
     async def stop(self, application: str | Identified) -> None:
@@ -404,16 +404,16 @@ class AsyncCluster(PeerRequests):
         held = self._handles.get(named)
         if held is None:
             entries = await self.entries()
-            held = entries[chosen_id(named, entries)].handle
+            held = entries[chosen_id(named, listed(entries))]
         return held
 
-    async def entries(self) -> dict[str, ListedApplication]:
-        """Return id to the handle and state of each application, in the order of submission."""
+    async def entries(self) -> dict[str, AsyncApplication]:
+        """Return id to handle of each application, in the order of submission; each handle knows its present state."""
         request = pack(ListApplications(list(self._handles)))
         answers = await self._request_all("applications", request, self.peers.values(), straggling=STRAGGLING)
         found = ((origin, each) for origin, answer in answers.items() for each in unpack(answer, Listed).applications)
         listed = sorted(found, key=lambda pair: pair[1].since)
-        entries: dict[str, ListedApplication] = {}
+        entries: dict[str, AsyncApplication] = {}
         for origin, each in listed:
             held = self._handles.get(each.state.application)
             if each.state.status == "rejected" or (held is None and not each.plan):
@@ -421,11 +421,11 @@ class AsyncCluster(PeerRequests):
             if held is None:
                 held = AsyncApplication(self, Plan.from_bytes(each.plan), origin, each.state)
                 self._handles[held.id] = held
-            entries[held.id] = ListedApplication(held, held.record_state(each.state))
+            held.record_state(each.state)
+            entries[held.id] = held
         unlisted = [held for name, held in self._applications.items() if name not in entries]  # an origin may have died
-        for held, state in zip(unlisted, await asyncio.gather(*(held.state() for held in unlisted)), strict=True):
-            entries[held.id] = ListedApplication(held, state)
-        return entries
+        await asyncio.gather(*(held.state() for held in unlisted))
+        return entries | {held.id: held for held in unlisted}
 
     async def _publish_spark(self, states: Sequence[SparkState]) -> None:
         """Send the states of Spark servers to all peers, which share them in turn; ignore peers that do not answer."""
@@ -451,3 +451,13 @@ class AsyncCluster(PeerRequests):
 def _alive(states: Mapping[str, PeerState | None]) -> list[str]:
     """Return the names of the peers that answer."""
     return [name for name, state in states.items() if state is not None]
+
+
+def listed(entries: Mapping[str, AsyncApplication]) -> dict[str, ListedApplication]:
+    """Return the list of some applications, with the states that their handles know."""
+
+    def one(held: AsyncApplication) -> ListedApplication:
+        last, peers = held.last, frozenset(held.graph.values())
+        return ListedApplication(held.plan, last.status, held.cluster.readable(last.reason), last.qos, peers)
+
+    return {name: one(held) for name, held in entries.items()}

@@ -24,12 +24,12 @@ from synergy_nb.models.replication_config import ReplicationConfig
 from synergy_nb.plan.units import did_you_mean
 from synergy_nb.recording.moments import Replay
 from synergy_nb.recording.stage import replay_file
+from synergy_nb.reporting.application_list import Applications
 from synergy_nb.reporting.formatting import counted, share, size
 from synergy_nb.reporting.tables import as_html, as_text
 from synergy_nb.runtime.client.application import Application
-from synergy_nb.runtime.client.applications import Applications
 from synergy_nb.runtime.client.async_application import AsyncApplication
-from synergy_nb.runtime.client.async_cluster import AsyncCluster
+from synergy_nb.runtime.client.async_cluster import AsyncCluster, listed
 from synergy_nb.runtime.client.knobs import change_cost, change_link, change_pace
 from synergy_nb.runtime.client.synchronous import LoopThread, Synchronous, synchronous
 from synergy_nb.runtime.process.processes import PeerCluster
@@ -278,7 +278,7 @@ class Cluster(Synchronous[AsyncCluster], Knobs[Application]):
         collects it first.
         """
         found = self._run(self._asynchronous.entries())
-        return Applications(found, {name: Application(self, entry.handle) for name, entry in found.items()})
+        return Applications(listed(found), {name: Application(self, held) for name, held in found.items()})
 
     # -- displays -------------------------------------------------------------------------------------------
 

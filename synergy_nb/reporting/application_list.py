@@ -1,4 +1,4 @@
-"""The applications of a cluster: their states, and the choice of one by its id or the name of its plan."""
+"""The applications of a cluster, live or simulated: their states, and the choice of one by id or by plan."""
 
 from __future__ import annotations
 
@@ -8,11 +8,11 @@ from typing import Any, Generic, Protocol, TypeVar
 import msgspec
 
 from synergy_nb.events.application_states import LASTING
+from synergy_nb.plan import Plan
 from synergy_nb.plan.units import did_you_mean
+from synergy_nb.reporting.cluster_errors import ClusterError
 from synergy_nb.reporting.formatting import seconds, share
 from synergy_nb.reporting.tables import as_html, as_text
-from synergy_nb.runtime.client.async_application import AsyncApplication
-from synergy_nb.runtime.process.requests import ApplicationState, ClusterError
 
 __all__ = ["Applications", "Identified", "ListedApplication", "UnknownApplication", "chosen_id"]
 
@@ -37,10 +37,25 @@ class Identified(Protocol):
 
 
 class ListedApplication(msgspec.Struct, frozen=True):
-    """An application in the list of a cluster: its handle, and its state when the list was made."""
+    """An application in the list of a cluster, as it was when the list was made.
 
-    handle: AsyncApplication
-    state: ApplicationState
+    Parameters
+    ----------
+    plan
+        Submitted plan.
+    status, reason
+        Its status, and why it failed or was stopped, in words.
+    qos
+        Operator id of each sink to its measurements.
+    peers
+        Names of the peers that execute it.
+    """
+
+    plan: Plan
+    status: str
+    reason: str
+    qos: Mapping[str, Mapping[str, Any]]
+    peers: frozenset[str]
 
 
 class Applications(Mapping[str, T], Generic[T]):
@@ -49,17 +64,22 @@ class Applications(Mapping[str, T], Generic[T]):
     Parameters
     ----------
     entries
-        Id of each application to its handle and state, for the table.
+        Id of each application to its state, for the table.
     handles
         Id of each application to the handle that this mapping returns.
+    owner
+        Name of the variable by which the table stops an application.
     """
 
-    def __init__(self, entries: Mapping[str, ListedApplication], handles: Mapping[str, T]) -> None:
-        running = [name for name, entry in entries.items() if entry.state.status in LASTING]
+    def __init__(
+        self, entries: Mapping[str, ListedApplication], handles: Mapping[str, T], owner: str = "cluster"
+    ) -> None:
+        running = [name for name, entry in entries.items() if entry.status in LASTING]
         ended = [name for name in entries if name not in set(running)]
         self._entries = {name: entries[name] for name in (*running, *ended)}
         self._handles = handles
         self._ended = ended
+        self._owner = owner
 
     def __getitem__(self, application: str) -> T:
         try:
@@ -84,7 +104,7 @@ class Applications(Mapping[str, T], Generic[T]):
 
     def _rows(self) -> list[Sequence[str]]:
         hidden = set(self._ended[:-ENDED_SHOWN])
-        return [_row(name, entry) for name, entry in self._entries.items() if name not in hidden]
+        return [_row(name, entry, self._owner) for name, entry in self._entries.items() if name not in hidden]
 
     def __repr__(self) -> str:
         return as_text(self._caption, HEADING, self._rows()) if self._entries else self._caption
@@ -103,7 +123,7 @@ def chosen_id(named: str, entries: Mapping[str, ListedApplication]) -> str:
     """
     if named in entries:
         return named
-    alike = {name: entry.state.status for name, entry in entries.items() if entry.handle.plan.name == named}
+    alike = {name: entry.status for name, entry in entries.items() if entry.plan.name == named}
     running = [name for name, status in alike.items() if status in LASTING]
     if len(running) == 1:
         return running[0]
@@ -116,35 +136,35 @@ def chosen_id(named: str, entries: Mapping[str, ListedApplication]) -> str:
 
 
 def _unknown(named: Any, entries: Mapping[str, ListedApplication]) -> str:
-    running = [name for name, entry in entries.items() if entry.state.status in LASTING]
-    plans = {entry.handle.plan.name for entry in entries.values()}
-    at_work = {entries[name].handle.plan.name for name in running}
+    running = [name for name, entry in entries.items() if entry.status in LASTING]
+    plans = {entry.plan.name for entry in entries.values()}
+    at_work = {entries[name].plan.name for name in running}
     hint = did_you_mean(named, (*running, *at_work)) or did_you_mean(named, (*entries, *plans))
     if not running:
         return f"application: {named!r}; expected one that runs, and none does{hint}"
     return f"application: {named!r}; expected the id or the plan's name of one that runs: {', '.join(running)}{hint}"
 
 
-def _row(name: str, entry: ListedApplication) -> Sequence[str]:
-    state, handle = entry.state, entry.handle
-    reason = handle.cluster.readable(state.reason)
+def _row(name: str, entry: ListedApplication, owner: str) -> Sequence[str]:
+    reason = entry.reason
     short = reason if len(reason) <= LONGEST else reason[: LONGEST - 1] + "…"
     return (
         name,
-        f"{state.status}: {short}" if short else state.status,
-        _delay(handle.plan.qos.delay, state),
-        ", ".join(f"{record['tuples']:,}" for record in state.qos.values()) or "-",
-        ", ".join(sorted({handle.cluster.name(address) for address in state.roles.peers.values()})) or "-",
-        f'cluster.stop("{name}")' if state.status in LASTING else "-",
+        f"{entry.status}: {short}" if short else entry.status,
+        _delay(entry),
+        ", ".join(f"{record['tuples']:,}" for record in entry.qos.values()) or "-",
+        ", ".join(sorted(entry.peers)) or "-",
+        f'{owner}.stop("{name}")' if entry.status in LASTING else "-",
     )
 
 
-def _delay(limit: float | None, state: ApplicationState) -> str:
+def _delay(entry: ListedApplication) -> str:
     """Return the delay that 99 of 100 tuples meet, at the sink where it is longest, and the limit."""
+    limit = entry.plan.qos.delay
     limit_text = "no limit" if limit is None else f"limit {seconds(limit)}"
-    measured = [record for record in state.qos.values() if record["delay_p99_s"] is not None]
+    measured = [record for record in entry.qos.values() if record["delay_p99_s"] is not None]
     if not measured:
-        return f"not measured yet, {limit_text}" if state.status in LASTING else f"-, {limit_text}"
+        return f"not measured yet, {limit_text}" if entry.status in LASTING else f"-, {limit_text}"
     worst = max(measured, key=lambda record: float(record["delay_p99_s"]))
     missed = worst["miss_rate"]
     late = f", {share(missed)} missed" if missed else ""
