@@ -44,7 +44,7 @@ class ListedApplication(msgspec.Struct, frozen=True):
     plan
         Submitted plan.
     status, reason
-        Its status, and why it failed or was stopped, in words.
+        Status of the application, and why it failed or was stopped, in words.
     qos
         Operator id of each sink to its measurements.
     peers

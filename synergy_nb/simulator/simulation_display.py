@@ -26,11 +26,11 @@ def displayed(
     Parameters
     ----------
     world
-        Its peers.
+        Peers of the simulation.
     applications
-        Its applications.
+        Applications of the simulation.
     closed
-        Whether it was closed.
+        Whether the simulation was closed.
     as_page
         Whether to return HTML rather than text.
     """
