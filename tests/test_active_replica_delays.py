@@ -19,6 +19,7 @@ PEERS = tuple(f"p{number}" for number in range(6))
 ROUND_S = 2.0  # a tuple of each source; longer than any path
 ROUNDS = 3
 MOST_CODES = 8  # results of a stream in a round
+HOP_S = 0.05  # of a link
 
 
 class Varying:
@@ -38,10 +39,17 @@ class Varying:
         return self.at(int((self.world.now + 0.1) // ROUND_S), sender, to)
 
 
+class Even:
+    """Delays of links that are all one hop."""
+
+    def delay(self, sender: str, to: str) -> float:
+        return 0.0 if sender == to else HOP_S
+
+
 class Recorded(TimedWorld):
     """Peers that execute without delay, and the arrivals of results: round, code and time."""
 
-    def __init__(self, network: Varying, promises: Promises) -> None:
+    def __init__(self, network: Varying | Even, promises: Promises) -> None:
         super().__init__(PEERS, {}, network=network, promises=promises)
         self.arrivals: list[tuple[int, int, float]] = []
 
@@ -170,3 +178,26 @@ def test_every_result_takes_the_shortest_path_over_replicas(seed: int, fault: st
     }
     assert len(world.arrivals) == len(found)
     assert found == pytest.approx(expected, abs=1e-9)
+
+
+def test_of_three_replicas_two_end_unnoticed_and_no_result_is_later_than_by_one_hop() -> None:
+    """A crash and a hang that nobody finds: results go the way of what is left, which is a hop longer at last."""
+    stream = source("python", name="s", columns={"v": "int", "o": "int"}, rate=1.0, id="s")
+    plan = replicated(stream.filter("v >= 0", id="x").project(v="v", o="o", id="y").sink("out", id="out"), 3)
+    places = {"s": "p0", "x": "p1", "x~1": "p2", "x~2": "p3", "y": "p1", "y~1": "p2", "y~2": "p4", "out": "p0"}
+    rounds = 6
+    times = pl.Series("time", [round(1e6 * ROUND_S * number) for number in range(rounds)]).cast(pl.Datetime("us"))
+    world = Recorded(Even(), Promises.AT_THE_END)
+    world.detection = 1e6
+    rows = pl.DataFrame([times, pl.Series("v", range(rounds)), pl.Series("o", [1] * rounds)])
+    world.deploy("app", plan, places, {"s": rows})
+    world.run(1.0 + 2 * ROUND_S - 0.3)
+    world.crash("p1")
+    world.run(2 * ROUND_S)
+    world.hang("p2", 100.0)
+    world.run(2 * ROUND_S + 0.3)
+    assert not world.failures()
+    assert [v for v, _, _ in world.arrivals] == list(range(rounds)), "none is lost or doubled"
+    delays = [at - ROUND_S * v for v, _, at in world.arrivals]
+    assert delays == pytest.approx([2 * HOP_S] * 4 + [3 * HOP_S] * 2, abs=1e-9)
+    assert max(delays) <= delays[0] + HOP_S + 1e-9
