@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Mapping
+from types import MappingProxyType
 from typing import Any
 
 import numpy as np
@@ -10,7 +12,7 @@ import pytest
 
 from synergy_nb.models.hot_spot_config import HotSpotConfig
 from synergy_nb.simulator.flow import Flow
-from synergy_nb.simulator.flow_applications import Application, Arrivals, Component, Service
+from synergy_nb.simulator.flow_applications import Application, Arrivals, Component, Service, Tap
 from synergy_nb.simulator.flow_control import FlowControl
 from synergy_nb.simulator.kernel import Uniform
 
@@ -82,6 +84,51 @@ def test_a_migration_takes_the_time_of_its_messages() -> None:
     assert (found.operator, found.source, found.target, found.refusals) == ("work", "S", "T", 0)
     assert found.switched - found.decided == pytest.approx(0.095)
     assert flow.placed(found.application, "work") == "T"
+
+
+class SixPhases:
+    """One-way delays of the worked example of the six phases, seconds."""
+
+    MS = MappingProxyType({"U1 S": 20, "U2 S": 60, "U1 T": 50, "U2 T": 15, "S T": 40, "S D": 30, "T D": 10})
+
+    def delay(self, sender: str, to: str) -> float:
+        """Delay of a link, seconds; the same in both directions."""
+        return self.MS.get(f"{sender} {to}", self.MS.get(f"{to} {sender}", 0)) / 1e3
+
+
+def test_upstream_peers_switch_when_the_messages_of_the_six_phases_arrive() -> None:
+    """Request and reply take 80 ms, the target needs 5, then messages go upstream for 20 and 60 ms, and back.
+
+    Two round trips are the least: 80 ms to the target, and 120 ms to the farther upstream peer.
+    """
+    hops = SixPhases()
+    flow = Flow(hops, speeds={"T": 4.0})
+    peers = ("S", "T", "U1", "U2", "D")
+    control = FlowControl(flow, peers, offered={"S": ["c"], "T": ["c"]}, step=0.5)
+    parts = {
+        "U1": Component("U1"),
+        "U2": Component("U2"),
+        "c": Component("S", Service.constant(0.02), ["U1", "U2"]),
+        "sink": Component("D", inputs=["c"]),
+    }
+    times = {"U1": Arrivals.periodic(40.0, tuples=800), "U2": Arrivals.periodic(30.0, tuples=600)}
+    control.add(Application("a", parts, times, limit=1.0))
+    switched: dict[str, float] = {}
+    migrate = flow.migrate
+
+    def noted(name: str, operator: str, to: str, switches: Mapping[str | Tap, float]) -> None:
+        switched.update({str(each): at for each, at in switches.items()})
+        migrate(name, operator, to, switches)
+
+    flow.migrate = noted  # type: ignore[method-assign]
+    control.run(10.0)
+    (found,) = control.migrations
+    assert {each: round(1e3 * (at - found.decided)) for each, at in switched.items()} == {"U1": 105, "U2": 145}
+    assert found.switched == max(switched.values())
+    replied = found.switched + hops.delay("U2", "S")
+    assert round(1e3 * (replied - found.decided)) == 205
+    least = 2.0 * hops.delay("S", "T") + max(2.0 * hops.delay("S", each) for each in ("U1", "U2"))
+    assert round(1e3 * least) == 200
 
 
 @pytest.mark.parametrize("seed", range(10))

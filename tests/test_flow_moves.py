@@ -117,8 +117,10 @@ def test_tuples_go_to_the_old_peer_until_their_sender_switches() -> None:
     old, new = (seen.component == each for each in instances)
     assert (old.sum(), new.sum()) == (17, 67)
     assert seen.departed[old].max() == pytest.approx(0.286)  # S is killed then
-    assert len(seen.component[[flow.instance(int(each)) == ("a", "sink") for each in seen.component]]) == 84
     born = seen.born[old]
+    first, second = (seen.departed[old][np.isclose(born, last)] for last in (0.103, 0.132))
+    assert (*first, *second) == pytest.approx((0.262, 0.286)), "the last tuples of U1 and U2 that S executes"
+    assert len(seen.component[[flow.instance(int(each)) == ("a", "sink") for each in seen.component]]) == 84
     from_first = np.isclose((born * 1e3 - 3) % 10, 0) | np.isclose((born * 1e3 - 3) % 10, 10)
     assert (born[from_first].max(), born[~from_first].max()) == pytest.approx((0.103, 0.132))  # numbers 10 and 5
     by_old = np.isin(seen.born[~at_c], born)  # at the sink
@@ -142,6 +144,32 @@ def test_tuples_go_to_the_old_peer_until_their_sender_switches() -> None:
     assert max(waits) == pytest.approx(0.132)
     assert late == 17, "each tuple by the old peer comes after a later one of its upstream"
     assert held.max() <= 17
+
+
+STATE_LINK = 12.5e6  # bytes/s
+
+
+def test_a_state_that_is_sent_after_the_last_tuple_holds_back_the_new_peer_s_first_ones() -> None:
+    """The dissertation's protocol with a transfer of state, which it leaves open: T waits until S was killed.
+
+    Our own hand-over sends the state while S goes on, so that nothing waits for it (``test_six_phases``).
+    """
+    flow = two_upstreams()
+    flow.migrate("a", "c", "T", {"U1": 0.105, "U2": 0.145})
+    flow.run(until=2.0)
+    seen = flow.observed()
+    at_c = np.array([flow.instance(int(each)) == ("a", "c") for each in seen.component])
+    old, new = (seen.component == each for each in sorted(set(seen.component[at_c].tolist())))
+    killed = seen.departed[old].max()
+    births, arrivals = seen.born[new], seen.arrived[new]
+    of_first = np.isclose(np.mod(births * 1e3 - 3.0 + 1e-6, 10.0), 0.0, atol=1e-3)
+    firsts = arrivals[of_first].min(), arrivals[~of_first].min()
+    assert firsts == pytest.approx((0.163, 0.172))
+    waits = {}
+    for size in (0.0, 1e6, 50e6):
+        there = killed + LINKS["S T"] / 1e3 + size / STATE_LINK
+        waits[round(1e3 * there)] = [round(1e3 * max(0.0, there - first)) for first in firsts]
+    assert waits == {326: [163, 154], 406: [243, 234], 4326: [4163, 4154]}
 
 
 def test_retained_tuples_move_with_their_component() -> None:

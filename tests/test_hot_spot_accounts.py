@@ -8,6 +8,7 @@ import msgspec
 import pytest
 
 from synergy_nb.assembly import PeerConfig
+from synergy_nb.dataflow.prediction_reports import Prediction
 from synergy_nb.events import (
     Event,
     HotSpotDetected,
@@ -17,6 +18,7 @@ from synergy_nb.events import (
     MigrationEnded,
 )
 from synergy_nb.events.journal import Journal
+from synergy_nb.models.execution_times import ExecutionTimes, confidence_level
 from synergy_nb.models.hot_spot_config import HotSpotConfig
 from synergy_nb.reporting.explanation import Explanation
 from tests.loaded import Loaded, chain, rising, with_a_strict_target
@@ -61,6 +63,32 @@ def test_the_account_names_the_component_that_leaves_the_peers_asked_and_the_dur
     assert "refused: the slack of c/f0 would be" in text
     assert "accepted: 500 tuples/s with it, least slack" in text
     assert "moved to peer-3 after " in text
+
+
+class Noisy(Loaded):
+    """Times that hardly depend on the rate: the line through them is not trusted, but stated."""
+
+    RATES = (100.0, 140.0, 180.0, 220.0, 260.0, 300.0, 340.0, 380.0)
+    NOISE = (0.12, 0.31, 0.11, 0.40, 0.13, 0.12, 0.55, 0.14)
+
+    def _prediction(self, address: str, application: str, operator: str) -> Prediction:
+        made = super()._prediction(address, application, operator)
+        if self.simulation.now < START:
+            return made
+        times = ExecutionTimes.of(zip(self.RATES, self.NOISE, strict=True))
+        found = times.predict(300.0, confidence_level(0.12, 240.0))
+        assert found.line is not None
+        line = {"intercept": found.line.intercept, "slope": found.line.slope, "error": found.line.error}
+        seconds = {"predicted": found.seconds, "measured": self.NOISE[-1]}
+        return msgspec.structs.replace(made, basis=found.basis, **seconds, **line)
+
+
+def test_the_journal_states_that_a_time_was_not_predicted_where_the_line_is_not_trusted() -> None:
+    ring = ran(Noisy(6, 1))
+    detected = next(event for event in ring.simulation.journal if isinstance(event, HotSpotDetected))
+    assert (detected.basis, detected.predicted) == ("last measurement", 0.14)
+    assert detected.error == pytest.approx(6.810167233e-4), "the line that was refused"
+    assert "predicted by the last measurement; last measured 140 ms" in account(ring, detected.subject)
 
 
 def test_an_observing_peer_states_its_decision_once() -> None:

@@ -22,6 +22,7 @@ from synergy_nb.events import (
     MigrationDecided,
     MigrationEnded,
     MigrationProjected,
+    MoveBegun,
 )
 from synergy_nb.models.hot_spot_config import HotSpotConfig
 from synergy_nb.plan import Plan, plan, source
@@ -171,6 +172,13 @@ def test_a_target_whose_applications_would_lose_their_slack_refuses_and_the_next
     ring = with_a_strict_target()
     hot(ring)
     until(ring, 45.0)
+    (begun, *_) = journaled(ring, MoveBegun)
+    messages = [
+        type(event)
+        for event in ring.simulation.journal
+        if isinstance(event, MigrationProjected | MigrationAnswered) and event.time <= begun.time
+    ]
+    assert messages == [MigrationProjected, MigrationAnswered] * 2, "two requests and two replies before the move"
     first, second = journaled(ring, MigrationAnswered)[:2]
     assert (first.target, first.accepted) == ("peer-0", False)
     assert "slack of" in first.reason

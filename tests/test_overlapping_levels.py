@@ -31,11 +31,13 @@ def test_the_number_of_reports_over_a_walk_depends_on_levels_and_overlap(overlap
     assert [len(reported(WALK, levels, overlap)) for levels in range(3, 8)] == expected
 
 
-@pytest.mark.parametrize(("overlap", "expected"), [(0.0, 15), (0.2, 11), (0.5, 11)])
-def test_a_load_on_the_boundary_is_in_the_higher_level(overlap: float, expected: int) -> None:
+@pytest.mark.parametrize(
+    ("overlap", "levels", "expected"), [(0.0, 4, 15), (0.2, 4, 11), (0.2, 7, 21), (0.5, 4, 11), (0.5, 7, 18)]
+)
+def test_a_load_on_the_boundary_is_in_the_higher_level(overlap: float, levels: int, expected: int) -> None:
     """The load of 10 in the walk: just below it, reports are others."""
     below = [9.999 if load == 10.0 else load for load in WALK]
-    assert len(reported(below, 4, overlap)) == expected != len(reported(WALK, 4, overlap))
+    assert len(reported(below, levels, overlap)) == expected != len(reported(WALK, levels, overlap))
 
 
 def test_the_reported_loads_of_a_walk_are_those_by_hand() -> None:

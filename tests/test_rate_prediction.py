@@ -98,16 +98,45 @@ def test_the_best_correlated_ancestor_is_followed() -> None:
     assert found == [None] * 2 + ["source"] * 4 + ["map"] * 5
 
 
+def chosen_by(
+    own: Sequence[float], carried: Mapping[str, Sequence[float]], choose: Callable[[list[float]], int]
+) -> list[float]:
+    """Rates by equation 3.6 of the ancestor whose correlation is chosen; of two pairs none is."""
+    found = [own[0]]
+    for k in range(2, len(own)):
+        known = [float(np.corrcoef(rates[:k], own[:k])[0, 1]) for rates in carried.values()]
+        rates = list(carried.values())[choose(known)]
+        found.append(rates[k] / rates[k - 1] * own[k - 1] if k > 2 else own[k - 1])
+    return found
+
+
+def mape(predicted: Sequence[float], own: Sequence[float]) -> float:
+    return round(100.0 * PredictionErrors.of(predicted, own[:-1], own[1:]).mape, 6)
+
+
 def test_other_readings_of_the_equations_give_other_rates() -> None:
     """The errors of wrong readings, so that it is seen that they are not taken."""
-    nearest = predicted_series(literal({"filter": A["filter"]}), OWN_A, {"filter": A["filter"]})
-    expected = [5.0] + [
-        A["filter"][k] / A["filter"][k - 1] * OWN_A[k - 1] if k > 2 else OWN_A[k - 1] for k in range(2, 10)
-    ]
-    assert [each.rate for each in nearest] == pytest.approx(expected)
-    assert round(100 * PredictionErrors.of([each.rate for each in nearest], OWN_A[:-1], OWN_A[1:]).mape, 1) > 15.0
+    near = A["filter"]
+    nearest = [near[k] / near[k - 1] * OWN_A[k - 1] for k in range(1, 10)]
+    assert mape(nearest, OWN_A) == 20.44352
+    assert mape([each.rate for each in predicted_series(literal(A), OWN_A, A)], OWN_A) == 4.074074
+    either = chosen_by(OWN_B, B, lambda known: int(np.argmax(np.abs(known))))
+    wrong = [20, 21, 19.333333, 18.827586, 24, 23.076923, 25, 22, 29.272727, 24.652174, 27.619048]
+    assert [round(each, 6) for each in either] == wrong
+    assert mape(either, OWN_B) == 9.065231
     falling = {"anti": B["anti"]}
     assert errors(literal(falling), OWN_B, falling).ratio == 1.0, "a negative correlation is not followed"
+
+
+def test_the_present_rate_upstream_predicts_and_the_one_before_is_worse_than_the_last_value() -> None:
+    """A rate that swings, thinned: what came a tuple later would be known too late."""
+    rng = np.random.default_rng(2)
+    source = requests(rng, 3000)
+    own = rng.binomial(source.astype(int), 0.5)
+    present = errors(literal({"s": []}), own.tolist(), {"s": source.tolist()})
+    stale = errors(literal({"s": []}), own[1:].tolist(), {"s": source[:-1].tolist()})
+    assert present.ratio < 0.85
+    assert stale.ratio > 1.2
 
 
 def test_of_equal_correlations_the_nearest_ancestor_is_followed() -> None:

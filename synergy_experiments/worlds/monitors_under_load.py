@@ -37,16 +37,29 @@ from synergy_nb.simulator.flow_meters import RateReading
 from synergy_nb.simulator.network import transit_stub
 from synergy_nb.traces import datasets
 
-__all__ = ["LITERAL", "LOADS", "NOTHING", "POLICIES", "PREDICTION", "REACTION", "Policy", "monitored", "named"]
+__all__ = [
+    "LITERAL", "LOADS", "NOTHING", "POLICIES", "PREDICTION", "REACTION", "READINGS", "Policy", "monitored", "named",
+]  # fmt: skip
 
 Array = npt.NDArray[np.float64]
 
 
 class Policy(NamedTuple):
-    """What peers do about hot spots; None where they do nothing."""
+    """What peers do about hot spots.
+
+    Parameters
+    ----------
+    config
+        Parameters; None: they do nothing.
+    rates
+        Predictor of rates.
+    all_act
+        Whether all peers on a path without slack act, not only that of the worst component.
+    """
 
     config: HotSpotConfig | None
     rates: RateReading = "combined"
+    all_act: bool = False
 
 
 NOTHING: Final = "no migration"
@@ -59,6 +72,19 @@ POLICIES: Final[Mapping[str, Policy]] = {
     REACTION: Policy(HotSpotConfig(predict=False)),
     LITERAL: Policy(HotSpotConfig(), "equation 3.6"),
     PREDICTION: Policy(HotSpotConfig()),
+}
+
+_AT_ONCE: Final = HotSpotConfig(tuples=1, seconds=0.0)
+_UNGUARDED: Final = HotSpotConfig(rest=0.0, return_ban=0.0)
+_LETTER: Final = HotSpotConfig(tuples=1, seconds=0.0, rest=0.0, return_ban=0.0, selection="largest_first", margin=0.0)
+
+#: Readings of what the dissertation leaves open about migrations, each in place of ours in :data:`PREDICTION`.
+READINGS: Final[Mapping[str, Policy]] = {
+    "largest rate first": Policy(HotSpotConfig(selection="largest_first")),
+    "all on the path act": Policy(HotSpotConfig(), all_act=True),
+    "the first tuple triggers": Policy(_AT_ONCE),
+    "only projection prevents ping-pong": Policy(_UNGUARDED),
+    "all of these, equation 3.6": Policy(_LETTER, "equation 3.6", all_act=True),
 }
 
 LOADS: Final = ("packets", "requests")
@@ -109,7 +135,7 @@ def monitored(
     load
         Element of :data:`LOADS`, or the path of a packet trace.
     policies
-        Names of policies, from :data:`POLICIES`.
+        Names of policies, from :data:`POLICIES` or :data:`READINGS`.
     peers
         Number of peers.
     rate
@@ -138,7 +164,7 @@ def monitored(
     applications = _applications(per_peer, peers, load, rate, share, limit, duration, seed)
     found: list[Point] = []
     runs = {
-        name: _run(applications, peers, POLICIES[name], drop, spread, duration, step, horizon, seed)
+        name: _run(applications, peers, {**POLICIES, **READINGS}[name], drop, spread, duration, step, horizon, seed)
         for name in policies
     }
     shown = _hottest(*runs[PREDICTION]) if PREDICTION in runs else None
@@ -261,7 +287,9 @@ def _run(
     for application in applications:
         for operator, component in application.components.items():
             offered[str(component.peer)].add(operator)
-    control = FlowControl(flow, network.peers, config, offered=offered, rates=policy.rates, step=step)
+    control = FlowControl(
+        flow, network.peers, config, offered=offered, rates=policy.rates, step=step, all_act=policy.all_act
+    )
     for application in applications:
         control.add(application)
     control.run(until=duration)

@@ -113,6 +113,8 @@ class FlowControl:
         Seconds of virtual time from one decision to the next.
     levels
         Number of load levels of a peer's reports.
+    all_act
+        Whether all peers on a path without slack act, not only that of the worst component; for comparison.
 
     Attributes
     ----------
@@ -133,6 +135,7 @@ class FlowControl:
         rates: RateReading = "combined",
         step: float = 1.0,
         levels: int = 5,
+        all_act: bool = False,
     ) -> None:
         if not 0.0 < step < math.inf:
             raise ValueError(f"step: {step}; expected a positive number of seconds")
@@ -142,6 +145,7 @@ class FlowControl:
         self._offered = offered
         self._reading: RateReading = rates
         self._step = step
+        self._all_act = all_act
         self._steps = 0
         self._running: dict[str, _Running] = {}
         self._members: dict[str, dict[str, ComponentMeter]] = {peer: {} for peer in self.peers}
@@ -329,10 +333,11 @@ class FlowControl:
             profiled = {operator: meter.tau for operator, meter in running.meters.items()}
             for operator, _ in paths.excesses(worst[1], profiled):
                 meter = running.meters[operator]
-                if self._settling.get(meter.peer, -math.inf) > now or meter.name in self._moving:
-                    break  # it is being alleviated
-                if self._movable(meter, now):
+                alleviated = self._settling.get(meter.peer, -math.inf) > now or meter.name in self._moving
+                if not alleviated and self._movable(meter, now):
                     found.setdefault(meter.peer, []).append(meter)
+                    alleviated = True
+                if alleviated and not self._all_act:
                     break
         return found
 
@@ -374,6 +379,8 @@ class FlowControl:
 
     def _responsible(self, peer: str, name: str) -> bool:
         """Whether an execution of a peer exceeds its processing time by most on the worst path through it."""
+        if self._all_act:
+            return True
         application, operator = self._members[peer][name].key
         meters = self._running[application].meters
         profiled = {each: meter.tau for each, meter in meters.items()}
