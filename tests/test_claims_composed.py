@@ -14,6 +14,7 @@ from synergy_experiments.chapters.sensitivity import MERGED
 from synergy_experiments.framework import parameters, runner
 from synergy_experiments.framework.claim import metric_of
 from synergy_experiments.worlds.composed_requests import Composed, compose, executed
+from synergy_experiments.worlds.requests_in_turn import RULES, Planner, served_in_turn
 from synergy_experiments.worlds.scenario import Outcome, Scenario
 from synergy_experiments.worlds.sweeps import (
     READINGS,
@@ -24,6 +25,7 @@ from synergy_experiments.worlds.sweeps import (
     simulated,
     unchecked,
 )
+from synergy_nb.models.projection import WITHIN
 from synergy_nb.plan.stream_sharing import taps_of
 from synergy_nb.simulator.workload import Parameters
 
@@ -218,6 +220,38 @@ def test_nobody_serves_more_than_the_bound_of_an_oracle() -> None:
     assert best_possible(Scenario(dataclasses.replace(tight, slack=1e3), peers=16), 1)["success"] == 1.0
 
 
+TIGHT = Parameters(components=12, replication=3, sources=4, requests=30, operators=(2, 3), costs=(0.02, 0.03),
+                   population=12, zipf=0.5, isolated="least", slack=0.5)  # fmt: skip
+
+
+def planned(rule: str) -> tuple[Planner, list[str]]:
+    topology, workload = Scenario(TIGHT, peers=16).world(1)
+    planner = Planner(topology, workload, rule)
+    return planner, [request.name for request in workload.requests if planner.admit(request)]
+
+
+@pytest.mark.parametrize("rule", RULES)
+def test_applications_that_a_planner_places_in_turn_keep_their_limits(rule: str) -> None:
+    planner, served = planned(rule)
+    assert 0 < len(served) < TIGHT.requests  # some fit on idle peers, but not beside the others
+    limits = [request.limit for request in planner.workload.requests if request.name in served]
+    delays = planner.delays()
+    assert all(delay <= limit * WITHIN for delay, limit in zip(delays, limits, strict=True))
+    assert any(path.shared for path, _ in planner.running)
+
+
+def test_what_a_planner_serves_is_below_the_bound_of_an_oracle() -> None:
+    given = Scenario(TIGHT, peers=16)
+    share = served_in_turn(given, 1)["success"]
+    assert share == max(len(planned(rule)[1]) for rule in RULES) / TIGHT.requests
+    assert share < best_possible(given, 1)["success"]
+
+
+def test_a_planner_refuses_queries_with_branches() -> None:
+    with pytest.raises(ValueError, match=r"branching: 0\.5; expected 0"):
+        served_in_turn(Scenario(dataclasses.replace(TIGHT, branching=0.5), peers=16), 1)
+
+
 #: Metrics of the policies, as the papers' figures have them: delay, that from the shared stream on, success, probes.
 LIKE_THE_PAPER: dict[str, tuple[float, ...]] = {
     "synergy": (0.1, 0.1, 0.99, 5.0),
@@ -257,6 +291,7 @@ def judged(name: str, told: dict[str, tuple[float, ...]]) -> dict[str, str]:
             for metric, value in measured(given, seed).items()
         },
         "best_possible": lambda given, seed: {"success": 1.0},
+        "served_in_turn": lambda given, seed: {"success": 1.0},
         "_strictly": lambda given, seed: {"strict success": 0.9, "strict probes": 100.0},
     }
     replaced = dataclasses.replace(
