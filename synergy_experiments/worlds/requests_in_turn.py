@@ -26,7 +26,7 @@ __all__ = ["RULES", "Planner", "served_in_turn"]
 
 #: Rule to its order of complete placements.
 RULES: Final = ("fewest components", "least delay")
-WIDTH: Final = 24  # partial placements that go on at each operator
+WIDTH: Final = 48  # partial placements that go on at each operator
 
 
 class _Task(NamedTuple):
