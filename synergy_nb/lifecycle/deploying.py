@@ -21,6 +21,7 @@ left, the deployment has no assignments.
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping
+from typing import Any
 
 import msgspec
 
@@ -71,6 +72,8 @@ class Deploying:
         self.components = components
         self.members = members
         self._instructed: dict[str, Deployment] = {}  # application to its last deployment, unless that is empty
+        # application to its graph and the deployment of that graph, see _outline()
+        self._outlines: dict[str, tuple[Graph, Deployment]] = {}
         # sharer, then producer, to the inputs of the sharer that read it; and producer, then sharer, to the same
         self._reads: dict[str, dict[ComponentId, list[SharedReader]]] = {}
         self._shared_readers: dict[ComponentId, dict[str, tuple[SharedReader, ...]]] = {}
@@ -83,10 +86,10 @@ class Deploying:
         owners = self._note_sharing(application, None if member is None or member.ended else member.graph)
         if member is not None and not member.ended:
             deployment = self._deployment(member)
-        elif known is not None:
-            deployment = self._remaining_deployment(known, frozenset() if member is None else member.deployed)
         else:
-            deployment = None
+            self._outlines.pop(application, None)
+            sinks: Collection[str] = () if member is None else member.deployed
+            deployment = None if known is None else self._remaining_deployment(known, sinks)
         if deployment is not None and deployment != known and (known is not None or deployment.assignments):
             if deployment.assignments:
                 self._instructed[application] = deployment
@@ -146,31 +149,49 @@ class Deploying:
 
     def _deployment(self, member: Member) -> Deployment:
         """The deployment of an application that has not ended at this peer."""
-        graph, plan = member.graph, member.plan
-        producers = {tap: producer_of(graph, plan, tap) for tap in graph.shared}
-        witnesses, requires = self._sharing_peers(graph.application)
-        originals = {each: name for name, group in replicas_of(plan).items() for each in group}
+        outline, address = self._outline(member), self.peer.address
+        witnesses, requires = self._sharing_peers(outline.application)
         assignments = {
-            operator: self._assignment(member, operator, producers, originals.get(operator, ""))
-            for operator, node in plan.operators.items()
-            if node.kind != TAP
-            and graph.roles.peers[operator]
-            and (graph.roles.peers[operator] != self.peer.address or operator in member.deployed)
+            operator: self._assignment(member, operator, assignment)
+            for operator, assignment in outline.assignments.items()
+            if assignment.active != address or operator in member.deployed
         }
-        shared_producers = [_shared_producer(each) for each in producers.values() if each is not None]
-        return Deployment(
-            graph.application,
-            version_of(graph),
-            assignments,
-            tuple(shared_producers),
+        return msgspec.structs.replace(
+            outline,
+            assignments=assignments,
             running=member.started,
             witnesses=witnesses,
             requires=requires,
+            limits=self._limits(outline.application),
+        )
+
+    def _outline(self, member: Member) -> Deployment:
+        """The part of a deployment that follows from the graph alone, computed once for each graph.
+
+        It has all components, as if this peer had committed its own and its backups. A peer computes a deployment for
+        each component that it commits.
+        """
+        graph, plan = member.graph, member.plan
+        known, outline = self._outlines.get(graph.application, (None, None))
+        if outline is not None and known is graph:
+            return outline
+        producers = {tap: producer_of(graph, plan, tap) for tap in graph.shared}
+        originals = {each: name for name, group in replicas_of(plan).items() for each in group}
+        outline = Deployment(
+            graph.application,
+            version_of(graph),
+            {
+                operator: _outlined(graph, plan, operator, producers, originals.get(operator, ""))
+                for operator, node in plan.operators.items()
+                if node.kind != TAP and graph.roles.peers[operator]
+            },
+            tuple(_shared_producer(each) for each in producers.values() if each is not None),
             producer_epochs=_epochs(graph.producers),
             plan=graph.plan,
             remaining=remaining_times(graph.reached, plan),
-            limits=self._limits(graph.application),
         )
+        self._outlines[graph.application] = graph, outline
+        return outline
 
     def _limits(self, application: str) -> dict[str, float]:
         """Operator whose stream others share to the least delay limit of these applications, seconds."""
@@ -188,38 +209,19 @@ class Deploying:
         peers = {address for graph in graphs for address in graph.addresses}
         return tuple(sorted(peers)), {graph.application: version_of(graph) for graph in graphs}
 
-    def _assignment(
-        self, member: Member, operator: str, producers: Mapping[str, Producer | None], replica_of: str
-    ) -> Assignment:
-        graph, node, address = member.graph, member.plan.operators[operator], self.peer.address
-        backups, follower = graph.roles.backups.get(operator, ()), graph.roles.followers.get(operator, "")
-        if not member.backups_committed:
-            backups = tuple(peer for peer in backups if peer != address)
-        backups += graph.roles.copied_for(operator)
-        if follower == address and operator not in member.deployed:
-            follower = ""
-        feeds = []
-        reads = graph.roles.reads(member.plan, operator)
-        for up in reads.values():
-            producer = producers.get(up)
-            own = Feed(graph.application, up)  # ``up`` is empty for a lost active replica and a discarded stream
-            feeds.append(own if producer is None else Feed(*producer[:2]))
-        return Assignment(
-            graph.roles.peers[operator],
-            graph.roles.epochs.get(operator, 0),
-            backups,
-            follower,
-            tuple(feeds),
-            self._readers(graph.application, operator, graph.roles.peers[operator]),
-            node.kind == "sink",
-            node.kind == PART,
-            ports=graph.roles.ports(member.plan, operator),
-            replica_of=replica_of,
-            state_from=graph.roles.rebuilds.get(operator, ("", ""))[0] if replica_of else "",
-            rebuilt=graph.roles.rebuilt.get(operator, 0),
-            numbers=tuple(reads) if operator in graph.roles.inputs else (),
-            move=version_of(graph) if follower else 0,
-        )
+    def _assignment(self, member: Member, operator: str, outlined: Assignment) -> Assignment:
+        """The assignment of a component as it is now: with the copies that are committed, and the present readers."""
+        roles, address = member.graph.roles, self.peer.address
+        changed: dict[str, Any] = {}
+        if not member.backups_committed and address in roles.backups.get(operator, ()):
+            committed = tuple(peer for peer in roles.backups[operator] if peer != address)
+            changed["backups"] = committed + roles.copied_for(operator)
+        if outlined.follower == address and operator not in member.deployed:
+            changed["follower"], changed["move"] = "", 0
+        readers = self._readers(member.graph.application, operator, outlined.active)
+        if readers:
+            changed["shared_readers"] = readers
+        return msgspec.structs.replace(outlined, **changed) if changed else outlined
 
     def _remaining_deployment(self, known: Deployment, sinks: Collection[str]) -> Deployment:
         """The deployment of an application that has ended here: components that others use, and sinks with results."""
@@ -297,6 +299,34 @@ class Deploying:
         """Inputs of other applications that read the stream of a component, if this peer executes the component."""
         found = self._shared_readers.get((application, operator)) if peer == self.peer.address else None
         return tuple(each for name in sorted(found) for each in found[name]) if found else ()
+
+
+def _outlined(
+    graph: Graph, plan: Plan, operator: str, producers: Mapping[str, Producer | None], replica_of: str
+) -> Assignment:
+    """The assignment of a component in a graph, with all its copies and without readers of other applications."""
+    node, roles = plan.operators[operator], graph.roles
+    feeds = []
+    reads = roles.reads(plan, operator)
+    for up in reads.values():
+        producer = producers.get(up)
+        own = Feed(graph.application, up)  # ``up`` is empty for a lost active replica and a discarded stream
+        feeds.append(own if producer is None else Feed(*producer[:2]))
+    return Assignment(
+        roles.peers[operator],
+        roles.epochs.get(operator, 0),
+        roles.backups.get(operator, ()) + roles.copied_for(operator),
+        roles.followers.get(operator, ""),
+        tuple(feeds),
+        sink=node.kind == "sink",
+        external=node.kind == PART,
+        ports=roles.ports(plan, operator),
+        replica_of=replica_of,
+        state_from=roles.rebuilds.get(operator, ("", ""))[0] if replica_of else "",
+        rebuilt=roles.rebuilt.get(operator, 0),
+        numbers=tuple(reads) if operator in roles.inputs else (),
+        move=version_of(graph) if roles.followers.get(operator) else 0,
+    )
 
 
 def _shared_producer(producer: Producer) -> SharedProducer:

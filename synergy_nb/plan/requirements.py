@@ -110,9 +110,9 @@ def check_qos(given: Mapping[str, Any], problems: list[Problem]) -> QoS:
     if found.get("active") is not None and given.get("active") is not None and passive:
         expected = f"either active replicas or {passive[0]} {given[passive[0]]}, which places backups"
         problems.append(Problem("", "qos.availability", f"active {found['active']}", expected))
-    limited = any(value is not None and nearest(name, QOS_FIELDS) == "delay" for name, value in given.items())
-    for name, (without, why) in ({} if limited else _NEEDS_DELAY).items():
-        if found.get(name) not in (None, without):
+    needing = {name: why for name, (without, why) in _NEEDS_DELAY.items() if found.get(name) not in (None, without)}
+    if needing and not any(value is not None and nearest(name, QOS_FIELDS) == "delay" for name, value in given.items()):
+        for name, why in needing.items():
             problems.append(Problem("", f"qos.{name}", given[name], f"a delay as well: {why}"))
     return QoS(**found)
 
