@@ -177,6 +177,22 @@ def test_drivers_receive_deployments_of_copies_and_of_moved_components() -> None
         assert each.running
 
 
+def test_deployments_of_one_graph_share_their_assignments() -> None:
+    """A peer instructs its driver with each component that it commits; what is as before is not computed again."""
+    ring = Ring(6, seed=1)
+    told: list[Deployment] = []
+
+    def note(address: str, instruction: object) -> None:
+        if isinstance(instruction, Deployment) and address == "peer-2":
+            told.append(instruction)
+
+    ring.simulation.on_instruction.append(note)
+    established(ring)
+    first, second = told[:2]
+    assert set(second.assignments) - set(first.assignments) == {"o0"}  # the peer executes o1, too
+    assert all(second.assignments[name] is each for name, each in first.assignments.items())
+
+
 def test_a_peer_that_takes_over_several_components_loses_the_backups_of_none() -> None:
     """Each is asked for by a message of its own; the first must not take the others' backups away."""
     ring = Ring(6, seed=1, config=unrestored)

@@ -5,17 +5,18 @@ from __future__ import annotations
 import asyncio
 import math
 from collections.abc import Mapping, Sequence
-from typing import Protocol
+from typing import TYPE_CHECKING, Protocol
 
 from synergy_nb.events import Event
 from synergy_nb.events.peer_names import readable
 from synergy_nb.events.table import Events
 from synergy_nb.models.delay_matrix import Matrix
 from synergy_nb.plan import Plan
-from synergy_nb.recording.moments import Replay
-from synergy_nb.recording.stage import RING_EVENTS, replay_events, replay_file
 from synergy_nb.reporting.explanation import Explanation
 from synergy_nb.runtime.process.requests import ApplicationState
+
+if TYPE_CHECKING:
+    from synergy_nb.recording.moments import Replay
 
 __all__ = ["Journals", "explained", "replayed"]
 
@@ -66,6 +67,8 @@ async def replayed(journals: Journals, state: ApplicationState, plan: Plan, orig
     state, plan, origin
         State of the application, its plan, and the address of its origin.
     """
+    from synergy_nb.recording.stage import RING_EVENTS, replay_events, replay_file  # noqa: PLC0415 - few need replays
+
     application = state.application
     file = await journals.recorded()
     if file:

@@ -8,7 +8,7 @@ import math
 import uuid
 from collections import Counter
 from collections.abc import AsyncIterator
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 import msgspec
 import polars as pl
@@ -21,7 +21,6 @@ from synergy_nb.plan import Plan
 from synergy_nb.plan.active_replicas import original
 from synergy_nb.plan.stream_sharing import endless_sources
 from synergy_nb.plan.units import duration
-from synergy_nb.recording.moments import Replay
 from synergy_nb.reporting import formatting
 from synergy_nb.reporting.cluster_errors import rows_left
 from synergy_nb.reporting.explanation import Explanation
@@ -45,6 +44,9 @@ from synergy_nb.runtime.process.requests import (
     unpack,
 )
 from synergy_nb.traces.rows import row_reader
+
+if TYPE_CHECKING:
+    from synergy_nb.recording.moments import Replay
 
 __all__ = ["AsyncApplication"]
 
@@ -134,9 +136,8 @@ class AsyncApplication:
 
     def record_state(self, state: ApplicationState) -> ApplicationState:
         """Record the state that the origin has reported."""
-        self.last = state
-        if self.broken is not None:
-            self.last = msgspec.structs.replace(state, status="failed", reason=str(self.broken))
+        broken = self.broken
+        self.last = state if broken is None else msgspec.structs.replace(state, status="failed", reason=str(broken))
         return self.last
 
     @displays_waiting(lambda it, *_, **__: f"waiting until {it.id} ends")

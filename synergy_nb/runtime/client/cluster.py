@@ -14,7 +14,7 @@ import threading
 import weakref
 from collections.abc import Coroutine, Mapping, Sequence
 from pathlib import Path
-from typing import Any, Final, TypeVar
+from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 from synergy_nb.algorithms.composition import CompositionConfig
 from synergy_nb.errors import user_facing
@@ -22,8 +22,6 @@ from synergy_nb.lifecycle.knobs import Knobs
 from synergy_nb.models.hot_spot_config import HotSpotConfig
 from synergy_nb.models.replication_config import ReplicationConfig
 from synergy_nb.plan.units import did_you_mean
-from synergy_nb.recording.moments import Replay
-from synergy_nb.recording.stage import replay_file
 from synergy_nb.reporting.application_list import Applications
 from synergy_nb.reporting.formatting import counted, share, size
 from synergy_nb.reporting.tables import as_html, as_text
@@ -36,6 +34,9 @@ from synergy_nb.runtime.process.processes import PeerCluster
 from synergy_nb.runtime.process.requests import ChangeLoad, ClusterError, PeerState, pack
 from synergy_nb.runtime.process.starting import ClusterOptions, check_address, connect_cluster, start_cluster
 from synergy_nb.runtime.transport.wide_area import WideArea
+
+if TYPE_CHECKING:
+    from synergy_nb.recording.moments import Replay
 
 __all__ = ["Application", "Cluster"]
 
@@ -266,6 +267,8 @@ class Cluster(Synchronous[AsyncCluster], Knobs[Application]):
         ValueError
             If the file is no recording, or holds no such request; the text names those that it holds.
         """
+        from synergy_nb.recording.stage import replay_file  # noqa: PLC0415 - few need replays
+
         return replay_file(Path(file), request)
 
     @property

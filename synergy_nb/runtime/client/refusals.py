@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from functools import partial
+from typing import TYPE_CHECKING
 
 from synergy_nb.events import Event
 from synergy_nb.events.peer_names import readable
 from synergy_nb.lifecycle.submission import known_peers_phrase
 from synergy_nb.plan import Plan
-from synergy_nb.recording.stage import replay_events
 from synergy_nb.reporting.explanation import Explanation
 from synergy_nb.reporting.refused_delays import refused_delay
 from synergy_nb.runtime.process.requests import NotAdmitted, PeerState
+
+if TYPE_CHECKING:
+    from synergy_nb.recording.moments import Replay
 
 __all__ = ["refusal"]
 
@@ -56,5 +58,10 @@ def refusal(
     reasons.append(readable(reason, names))
     if explanation.delay is not None:
         reasons.append(str(explanation.delay))
-    make_replay = partial(replay_events, application, plan, events, names=names)
+
+    def make_replay() -> Replay:
+        from synergy_nb.recording.stage import replay_events  # noqa: PLC0415 - few need replays
+
+        return replay_events(application, plan, events, names=names)
+
     return NotAdmitted(f"{plan.name}: {'; '.join(reasons)}", explanation, make_replay)
