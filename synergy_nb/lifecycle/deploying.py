@@ -84,6 +84,7 @@ class Deploying:
         """Instruct the driver with the deployment of an application, if it has changed."""
         member, known = self.members.get(application), self._instructed.get(application)
         owners = self._note_sharing(application, None if member is None or member.ended else member.graph)
+        deployment: Deployment | None
         if member is not None and not member.ended:
             deployment = self._deployment(member)
         else:
