@@ -432,7 +432,8 @@ class Rebuilds(GraphChanger):
         if graph.roles.rebuilds.get(replica, ("", ""))[1] != self.peer.address:
             return ""  # a repetition: the copy is not needed any more
         begun = member.graph.roles.rebuilds.get(replica) == graph.roles.rebuilds[replica]
-        held = member.deployed | set(member.graph.roles.backed_up(self.peer.address))
+        copies = member.graph.roles.backed_up(self.peer.address) if member.backups_committed else []  # none as it joins
+        held = member.deployed.union(copies)
         anew = not begun or replica not in held
         if anew:
             if replica in member.deployed:  # this peer was declared dead, and does not know that
