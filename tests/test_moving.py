@@ -446,7 +446,8 @@ def test_a_backup_takes_over_from_a_component_that_dies_in_a_move() -> None:
     ring.run(9.0)
     assert outcome == ["peer peer-2 died"]
     assert where(ring) == PEERS | {"o0": "peer-5"}
-    assert not ring.synergy["peer-4"].ledger.requests
+    assert roles(ring, "o0") == {"peer-5": Role.ACTIVE, "peer-4": Role.BACKUP}  # a further one, as peer-5 took over
+    assert not ring.synergy["peer-4"].ledger.load
     stopped(ring)
 
 
