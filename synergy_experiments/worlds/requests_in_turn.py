@@ -100,7 +100,8 @@ class Planner:
     def admit(self, request: Request) -> bool:
         """Place a request, if all applications stay within their limits; return whether it was placed."""
         query = self.workload.queries[request.query]
-        name, beams = (query.source,), [_Path((), 0, 0.0, self.workload.feeds[query.source].peer)]
+        name: tuple[str, ...] = (query.source,)
+        beams = [_Path((), 0, 0.0, self.workload.feeds[query.source].peer)]
         parts: list[tuple[tuple[str, ...], int]] = []
         for step in query.steps:
             name = (*name, step.component)
