@@ -425,7 +425,7 @@ class WholeSchedule:
         sound = {
             name
             for name, at in where.items()
-            if at and name not in uncertain and (name not in began or present.get(name) == at)
+            if at in world.synergy and name not in uncertain and (name not in began or present.get(name) == at)
         }
         alive = len(world.synergy) > self.degree + 2
         copies = world.graph("app").roles.backups

@@ -122,6 +122,22 @@ def test_a_rebuild_is_given_up_where_its_peer_dies_and_goes_on_elsewhere() -> No
 
 
 @pytest.mark.slow
+def test_an_application_that_fails_after_a_rebuild_keeps_the_results_so_far() -> None:
+    """Its sink has a further input from the rebuild, and none once the application has ended."""
+    run = Run()
+    world = run.world
+    world.crash("b")
+    run.rebuilt()
+    before = world.results["app", "out"].rows.rows()
+    assert before
+    for peer in {world.where("app")[name] for name in replicas_of(replicated(run.plan, 2))["x"]}:
+        world.crash(peer)
+    assert world.until(lambda: world.status("app") == "failed", 60.0)
+    world.run(5.0)
+    assert world.results["app", "out"].rows.rows()[: len(before)] == before
+
+
+@pytest.mark.slow
 def test_a_replica_is_rebuilt_from_another_one_where_its_source_dies() -> None:
     run = Run(degree=3)
     run.world.crash("b")

@@ -239,7 +239,7 @@ class Deploying:
                     assignment, shared_readers=readers, backups=(), follower=""
                 )
             elif operator in sinks and assignment.active == self.peer.address:
-                assignments[operator] = msgspec.structs.replace(assignment, inputs=())
+                assignments[operator] = msgspec.structs.replace(assignment, inputs=(), numbers=(), ports=())
         streams = [(each.application, each.operator) for each in known.shared_producers] if needed else []
         return msgspec.structs.replace(
             known,
