@@ -31,10 +31,9 @@ from synergy_nb.dataflow.streams.component import Component
 from synergy_nb.dataflow.streams.copies import Copy, has_caught_up
 from synergy_nb.dataflow.streams.deployments import Assignment, Deployment, Role
 from synergy_nb.dataflow.streams.effects import Close, Fact, FactKind, Open, Restore
-from synergy_nb.dataflow.streams.exchange import ACK_S
+from synergy_nb.dataflow.streams.exchange import ACK_S, RETRY_S
 from synergy_nb.dataflow.streams.frames import Data, Determinants, LastOrder, PieceReply, Recall, State
 from synergy_nb.dataflow.streams.log import StreamLog
-from synergy_nb.dataflow.streams.merge import RETRY_S
 from synergy_nb.dataflow.streams.order_recovery import LAST_ORDER_S, Recovery, arrived
 from synergy_nb.dataflow.streams.stream_merging import MergedLogic
 from synergy_nb.dataflow.streams.values import (
@@ -78,7 +77,7 @@ class Roles:
         self._hosting = hosting
         self.copies: dict[Key, Copy] = {}
         self.recoveries: dict[Key, Recovery] = {}
-        self._followed: set[Key] = set()  # components that were followers, or copies of sources, before the deployment
+        self._followed: set[Key] = set()  # components that were followers before the present deployment
         self._subscribing: set[Key] = set()  # rebuilt replicas that are not subscribed to all of their inputs yet
         self._failed: dict[Key, tuple[int, Role]] = {}  # components that could not be created, which was reported
         self._unanswered: dict[Stream, tuple[str, Recall]] = {}  # questions that cannot be answered yet
@@ -184,7 +183,7 @@ class Roles:
         if component is None:
             return
         followed = component.role is Role.FOLLOWER
-        if followed or (assignment.epoch and not assignment.inputs):  # a source has no follower that executes
+        if followed:
             self._followed.add(key)
         component.role, component.epoch, component.log.retains_all = Role.ACTIVE, assignment.epoch, False
         component.set_copy_holders(assignment.copies, assignment.follower)
