@@ -26,6 +26,7 @@ from synergy_nb.algorithms.resilience import (
     random_placement,
     random_trees,
     refine,
+    refinement,
     rod,
     weights,
 )
@@ -84,6 +85,20 @@ def test_refinement_is_verified_on_a_fresh_sample_and_never_worse() -> None:
         assert found.tolist() == refine(load, capacity, start, seed=seed).tolist()
     perfect = np.repeat([0, 1], 2)
     assert refine(np.tile(np.eye(2), (2, 1)), [1, 1], perfect).tolist() == perfect.tolist()
+
+
+@pytest.mark.slow
+def test_a_refinement_does_not_depend_on_the_last_digits_of_its_sample(monkeypatch: pytest.MonkeyPatch) -> None:
+    """These differ between kinds of processors, and many placements are equally good."""
+    load, capacity = linearised(random_trees(25, 5, 1)).load, np.ones(10)
+    start = rod(load, capacity)
+    found = refine(load, capacity, start).tolist()
+    for seed in range(4):
+        last = 1.0 + np.finfo(float).eps * np.random.default_rng(seed).integers(-1, 2, (POINTS, 5))
+        monkeypatch.setattr(
+            refinement, "directions", lambda *given, last=last, **named: directions(*given, **named) * last
+        )
+        assert refine(load, capacity, start).tolist() == found
 
 
 def test_refinement_begins_where_nothing_is_feasible() -> None:

@@ -527,7 +527,7 @@ def test_errors_come_to_spark_in_one_line(endpoint: PeerEndpoint) -> None:
         Reader(options(endpoint, query, run=9)).initialOffset()
     table = pa.Table.from_pylist([{"time": None, "n": 1, "text": ""}], schema=arrow_schema(COLUMNS).remove(3))
     writer = Writer(options(endpoint, query))
-    with pytest.raises(fl.FlightServerError, match=r"^column 'time': 1 of 1 tuple have none"):
+    with pytest.raises(fl.FlightServerError, match=r"^column 'time': 1 of 1 tuples have none"):
         writer.commit([writer.write(iter(table.to_batches()))], 0)
     endpoint.dismiss(query.exchange)
     with pytest.raises(fl.FlightServerError, match=r"not at this endpoint"):

@@ -415,7 +415,7 @@ def plan_check(file: PlanFile, as_json: Json = False) -> None:
         print_json({"valid": True, "problems": []})
     else:
         from synergy_nb.cli.console import out
-        from synergy_nb.reporting.formatting import counted
+        from synergy_nb.plan.units import counted
 
         numbers = {"operator": len(plan.operators), "source": len(plan.sources), "sink": len(plan.sinks)}
         text = ", ".join(counted(number, noun) for noun, number in numbers.items())

@@ -18,17 +18,8 @@ from synergy_nb.cli.run_command import Run
 from synergy_nb.plan import Plan, operator_texts
 from synergy_nb.plan.replica_agreement import agreement_text
 from synergy_nb.plan.replica_degrees import asks_for_active
-from synergy_nb.reporting.formatting import (
-    DISCIPLINE_NAMES,
-    HOTSPOT_MODES,
-    amount,
-    cell,
-    counted,
-    rate,
-    seconds,
-    share,
-    window,
-)
+from synergy_nb.plan.units import amount, counted
+from synergy_nb.reporting.formatting import DISCIPLINE_NAMES, HOTSPOT_MODES, cell, rate, seconds, share, window
 from synergy_nb.traces import Info
 from synergy_nb.traces.datasets import RECORD, Fetched, Found
 from synergy_nb.widgets import report as pages

@@ -149,8 +149,8 @@ def _show_exchanges(chosen: Requested, exchanges: list[Exchange], *, step: bool)
 def _conclude(recording: Recording, outcome: Outcome) -> None:
     """Print on the standard error what is missing, and whether the replay has the same effects."""
     from synergy_nb.cli.console import err
+    from synergy_nb.plan.units import counted
     from synergy_nb.recording.recording_file import version
-    from synergy_nb.reporting.formatting import counted
 
     for note in recording.notes:
         err.print(f"! {note}", markup=False, soft_wrap=True)

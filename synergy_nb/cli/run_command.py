@@ -14,9 +14,8 @@ import polars as pl
 from synergy_nb.events import Event
 from synergy_nb.lifecycle.origins import POLICIES
 from synergy_nb.plan import Plan, PlanError, Problem
-from synergy_nb.plan.units import did_you_mean, nearest
+from synergy_nb.plan.units import counted, did_you_mean, nearest
 from synergy_nb.reporting.explanation import Explanation
-from synergy_nb.reporting.formatting import counted
 from synergy_nb.runtime.client.cluster import Application, Cluster
 from synergy_nb.runtime.process.requests import ClusterError
 from synergy_nb.runtime.transport.wire import RemoteError

@@ -13,7 +13,7 @@ import math
 from collections.abc import Callable, Iterable, Mapping
 from typing import Final
 
-from synergy_nb.reporting.formatting import counted
+from synergy_nb.plan.units import counted
 
 __all__ = ["ROUNDING", "Ledger"]
 

@@ -30,8 +30,6 @@ import msgspec
 import polars as pl
 import pyarrow as pa
 
-from synergy_nb.reporting.formatting import counted
-
 __all__ = [
     "END",
     "START",
@@ -370,8 +368,7 @@ def _check_times(table: pl.DataFrame) -> None:
     """Check that every tuple has an event time; without it, punctuations would promise nothing about it."""
     missing = table.get_column("time").null_count() if "time" in table.schema else 0
     if missing:
-        rows = counted(table.height, "tuple")
-        raise ValueError(f"column 'time': {missing} of {rows} have none; expected an event time in each")
+        raise ValueError(f"column 'time': {missing} of {table.height} tuples have none; expected an event time in each")
 
 
 def _room(table: pl.DataFrame) -> io.BytesIO:

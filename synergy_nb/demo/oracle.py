@@ -15,7 +15,7 @@ from typing import Any, Final, NamedTuple
 import duckdb
 import polars as pl
 
-from synergy_nb.reporting.formatting import counted
+from synergy_nb.plan.units import counted
 
 __all__ = ["COLUMNS", "Check", "Row", "compare", "expected"]
 

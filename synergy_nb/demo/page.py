@@ -8,7 +8,8 @@ import duckdb
 
 from synergy_nb.demo.job import Outcome
 from synergy_nb.demo.oracle import Row
-from synergy_nb.reporting.formatting import amount, counted, seconds, share, window
+from synergy_nb.plan.units import amount, counted
+from synergy_nb.reporting.formatting import seconds, share, window
 from synergy_nb.widgets.report import Number, Table, Verdict, report
 
 __all__ = ["busiest", "page", "verdicts"]

@@ -18,8 +18,7 @@ import msgspec
 from synergy_nb.plan import Plan
 from synergy_nb.plan.engines import off_spark
 from synergy_nb.plan.spark_parts import Profile, has_state, profiled, replace_parts, trusted_profiles, window_bytes
-from synergy_nb.plan.units import format_duration
-from synergy_nb.reporting.formatting import counted
+from synergy_nb.plan.units import counted, format_duration
 
 __all__ = ["MICRO_BATCH", "Choice", "SparkOffer", "choose"]
 

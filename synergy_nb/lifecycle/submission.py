@@ -8,9 +8,8 @@ from typing import Any
 
 from synergy_nb.lifecycle.origins import POLICIES
 from synergy_nb.plan import Plan
-from synergy_nb.plan.units import did_you_mean
+from synergy_nb.plan.units import counted, did_you_mean
 from synergy_nb.reporting.cluster_errors import ClusterError
-from synergy_nb.reporting.formatting import counted
 
 __all__ = ["check_submission", "known_peers_phrase", "unknown_peers"]
 

@@ -18,7 +18,8 @@ from synergy_nb.control.peer import Message
 from synergy_nb.lifecycle import messages as sessions
 from synergy_nb.overlay import directory_messages as directory
 from synergy_nb.overlay import gossip, pastry, routing
-from synergy_nb.reporting.formatting import counted, seconds, share
+from synergy_nb.plan.units import counted
+from synergy_nb.reporting.formatting import seconds, share
 
 __all__ = ["DESCRIPTIONS", "HOUSEKEEPING", "describe", "dropped", "subject"]
 

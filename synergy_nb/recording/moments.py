@@ -8,7 +8,8 @@ from typing import Any
 import msgspec
 
 from synergy_nb.drawing.notebook_views import view_of
-from synergy_nb.reporting.formatting import counted, seconds
+from synergy_nb.plan.units import counted
+from synergy_nb.reporting.formatting import seconds
 from synergy_nb.reporting.tables import as_text
 
 __all__ = ["ComparedGraph", "Key", "Moment", "PeerPlace", "Replay"]

@@ -30,8 +30,8 @@ from typing import Final, TypeAlias
 import msgspec
 
 from synergy_nb.errors import SynergyError
+from synergy_nb.plan.units import counted
 from synergy_nb.recording.construction import Construction
-from synergy_nb.reporting.formatting import counted
 
 __all__ = [
     "VERSION",

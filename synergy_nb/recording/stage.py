@@ -24,14 +24,14 @@ from synergy_nb.models.delay_matrix import Matrix
 from synergy_nb.overlay import directory_messages as directory
 from synergy_nb.overlay.ring import RING, distance, number_of, ring_position
 from synergy_nb.plan import Plan
-from synergy_nb.plan.units import WrongValue, nearest
+from synergy_nb.plan.units import WrongValue, counted, nearest
 from synergy_nb.recording.event_words import said
 from synergy_nb.recording.moments import ComparedGraph, Key, Moment, PeerPlace, Replay
 from synergy_nb.recording.peer_places import map_of
 from synergy_nb.recording.recording_file import read
 from synergy_nb.recording.replay import Step, compare
 from synergy_nb.recording.stepping import Handled, Names, Tone, handled, requests_of
-from synergy_nb.reporting.formatting import counted, seconds, share
+from synergy_nb.reporting.formatting import seconds, share
 
 __all__ = ["RING_EVENTS", "replay", "replay_events", "replay_file"]
 

@@ -10,7 +10,8 @@ from synergy_nb.events import (
     ProbeDropped,
     ReplicasDeployed,
 )
-from synergy_nb.reporting.formatting import DISCIPLINE_NAMES, HOTSPOT_MODES, counted, rate, seconds, share
+from synergy_nb.plan.units import counted
+from synergy_nb.reporting.formatting import DISCIPLINE_NAMES, HOTSPOT_MODES, rate, seconds, share
 from synergy_nb.reporting.reasons import Reasons, replica_reason
 from synergy_nb.reporting.replica_streams import (
     cost_sentence,

@@ -6,8 +6,8 @@ from collections.abc import Callable
 from typing import Any
 
 from synergy_nb.errors import SynergyError
+from synergy_nb.plan.units import counted
 from synergy_nb.reporting.explanation import Explanation
-from synergy_nb.reporting.formatting import counted
 
 __all__ = ["ClosedClusterError", "ClusterError", "NotAdmitted", "PeerUnreachable", "rows_left"]
 

@@ -10,9 +10,7 @@ from synergy_nb.plan.units import amount, counted
 __all__ = [
     "DISCIPLINE_NAMES",
     "HOTSPOT_MODES",
-    "amount",
     "cell",
-    "counted",
     "rate",
     "seconds",
     "share",

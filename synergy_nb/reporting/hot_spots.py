@@ -18,7 +18,8 @@ from synergy_nb.events import (
     MigrationEnded,
     MigrationProjected,
 )
-from synergy_nb.reporting.formatting import counted, rate, seconds
+from synergy_nb.plan.units import counted
+from synergy_nb.reporting.formatting import rate, seconds
 
 __all__ = ["HotSpot", "HotSpotAccounts", "Migration", "basis_text", "component_text", "slack_text"]
 

@@ -7,8 +7,9 @@ from typing import Any
 
 from synergy_nb.events import ReplicaDecided
 from synergy_nb.plan.active_replicas import original
+from synergy_nb.plan.units import counted
 from synergy_nb.reporting.facts import Facts
-from synergy_nb.reporting.formatting import counted, seconds
+from synergy_nb.reporting.formatting import seconds
 from synergy_nb.reporting.replica_streams import placed_sentence
 from synergy_nb.reporting.troubles import Trouble, observers
 from synergy_nb.reporting.uncovered import coverage_sentences

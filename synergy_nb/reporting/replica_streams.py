@@ -16,7 +16,8 @@ from synergy_nb.events import (
     StreamsWeighed,
 )
 from synergy_nb.plan.active_replicas import original
-from synergy_nb.reporting.formatting import counted, seconds, share, size
+from synergy_nb.plan.units import counted
+from synergy_nb.reporting.formatting import seconds, share, size
 
 __all__ = [
     "StreamEvent",

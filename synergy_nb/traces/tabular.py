@@ -21,7 +21,7 @@ import polars as pl
 
 from synergy_nb.dataflow.tuples import TYPES
 from synergy_nb.plan.operators.sources import TRACE_SCHEMAS
-from synergy_nb.reporting.formatting import counted
+from synergy_nb.plan.units import counted
 from synergy_nb.traces.columns import clock_of, stream_schema, text_kinds
 from synergy_nb.traces.quoting import Quoting, quoting
 from synergy_nb.traces.text_files import LONGEST, beginning, pieces, too_long, whole_lines

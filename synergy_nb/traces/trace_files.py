@@ -16,8 +16,7 @@ import msgspec
 import polars as pl
 
 from synergy_nb.plan.operators.sources import FORMATS, TRACE_SCHEMAS
-from synergy_nb.plan.units import did_you_mean
-from synergy_nb.reporting.formatting import counted
+from synergy_nb.plan.units import counted, did_you_mean
 from synergy_nb.traces.logs import LOGS, log_blocks
 from synergy_nb.traces.parquet import parquet_blocks, stored
 from synergy_nb.traces.tabular import csv_blocks, csv_layout, separator_of, tcp_blocks

@@ -32,8 +32,7 @@ from synergy_nb.editing.plan_text import EMPTY
 from synergy_nb.editing.templates import templates
 from synergy_nb.errors import SynergyError
 from synergy_nb.plan import Plan, Problem
-from synergy_nb.plan.units import WrongValue
-from synergy_nb.reporting.formatting import counted
+from synergy_nb.plan.units import WrongValue, counted
 from synergy_nb.reporting.plan_trials import PlanTrial
 from synergy_nb.widgets.editor_overlay import draft_of
 from synergy_nb.widgets.last_picture import StillView

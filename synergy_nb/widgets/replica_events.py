@@ -19,7 +19,8 @@ from synergy_nb.events import (
     StreamsWeighed,
 )
 from synergy_nb.plan.active_replicas import original
-from synergy_nb.reporting.formatting import counted, seconds, share, size
+from synergy_nb.plan.units import counted
+from synergy_nb.reporting.formatting import seconds, share, size
 from synergy_nb.widgets.latest_values import Component, Run
 
 __all__ = ["ReplicaEvent", "note", "stream_pieces"]

@@ -12,7 +12,8 @@ from typing import Any, Final
 
 from synergy_nb.events.application_states import ENDED, Status
 from synergy_nb.plan import Plan
-from synergy_nb.reporting.formatting import counted, rate, seconds, share
+from synergy_nb.plan.units import counted
+from synergy_nb.reporting.formatting import rate, seconds, share
 from synergy_nb.reporting.replica_streams import counts
 from synergy_nb.reporting.troubles import observers
 from synergy_nb.widgets.component_status import named, pieces_of, status

@@ -13,7 +13,7 @@ from synergy_nb.lifecycle.decider import Decided
 from synergy_nb.lifecycle.request import Request
 from synergy_nb.lifecycle.selection_conditions import by_more_than
 from synergy_nb.plan import Plan
-from synergy_nb.reporting.formatting import counted
+from synergy_nb.plan.units import counted
 
 __all__ = ["Pending"]
 

@@ -16,7 +16,7 @@ from synergy_nb.control.peer import Peer
 from synergy_nb.events import ReplicaDecided
 from synergy_nb.plan import Plan
 from synergy_nb.plan.active_replicas import degrees_of, original
-from synergy_nb.reporting.formatting import counted
+from synergy_nb.plan.units import counted
 
 __all__ = ["BackupPeers", "CandidateLink", "Preferred"]
 

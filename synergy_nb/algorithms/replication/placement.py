@@ -58,7 +58,7 @@ from synergy_nb.plan import Plan
 from synergy_nb.plan.active_replicas import degrees_of, least_degree, replica_id, replicated
 from synergy_nb.plan.replica_agreement import agreements
 from synergy_nb.plan.replica_degrees import is_replicable
-from synergy_nb.reporting.formatting import counted
+from synergy_nb.plan.units import counted
 
 __all__ = ["ActivePlacement"]
 

@@ -54,7 +54,7 @@ from synergy_nb.overlay.membership import Membership
 from synergy_nb.plan import Plan
 from synergy_nb.plan.active_replicas import original, replicas_of
 from synergy_nb.plan.catalogue import PART
-from synergy_nb.reporting.formatting import counted
+from synergy_nb.plan.units import counted
 
 __all__ = ["RebuildTarget", "ReplicaRebuilding", "lost_backups", "lost_replicas", "rebuild_targets"]
 

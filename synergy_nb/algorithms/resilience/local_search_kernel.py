@@ -138,7 +138,7 @@ def improve(
     power
         d, or 0 for a sample of rates.
     least_gain
-        Smallest improvement of the value for which a change is made.
+        Smallest improvement of the value for which a change is made, or preferred to an earlier one.
     budget
         Largest number of evaluated changes; the changes of the last pair of nodes are all evaluated.
 
@@ -193,7 +193,7 @@ def improve(
                 unit = members[number]
                 _bring(unit, one, loads, places, first, other, which, streams, on_one[unit])
                 _bring(unit, two, loads, places, first, other, which, streams, on_two[unit])
-            best = value + least_gain
+            best = value
             chosen, partner = -1, -1
             for number in range(count):
                 unit = members[number]
@@ -214,7 +214,7 @@ def improve(
                     lacks = max(lacks, _add_to_peak(rows[0], shares[one], bounded, room, peak))
                     lacks = max(lacks, _add_to_peak(rows[1], shares[two], bounded, room, peak))
                     found = -lacks if lacks >= 0.0 else _mean_value(peak, power, scratch)
-                    if found > best:
+                    if found > best + least_gain:  # of equal changes the first, whatever the last digits of sums are
                         best, chosen, partner = found, unit, with_unit
             if chosen < 0:
                 break

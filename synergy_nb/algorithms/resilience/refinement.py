@@ -3,7 +3,8 @@
 The greedy algorithm never revises a decision. The refinement moves and swaps operators between two nodes at a time
 while the feasible set grows on a fixed sample of directions. Then it assigns some operators to random nodes (a kick),
 and searches again from there. The result is fitted to the sample of the search. So it is compared with the initial
-placement on a fresh sample, and returned only if it is better there too.
+placement on a fresh sample, and returned only if it is better there too. Of two values that differ by rounding errors
+only, the first counts, so that the result does not depend on the kind of processor.
 """
 
 from __future__ import annotations
@@ -109,7 +110,7 @@ def refine(
             int(bounded), setting.room if bounded else 1.0, power, LEAST_GAIN, budget - looked,
         )  # fmt: skip
         looked += changes
-        if value > best_value:
+        if value > best_value + LEAST_GAIN:
             best, best_value = tried, value
         if looked >= budget:
             break
@@ -117,7 +118,7 @@ def refine(
         feasible_ratio(load, capacity, each[unit], lower_bound, arcs=arcs, rates=fresh, seed=seed + 1)
         for each in (places, best)
     ]
-    return best[unit] if ratios[1] > ratios[0] else places[unit]
+    return best[unit] if ratios[1] > ratios[0] + LEAST_GAIN else places[unit]
 
 
 def _between(ends: Ints, transfer: Floats) -> tuple[Ints, Floats]:

@@ -9,8 +9,8 @@ import polars as pl
 
 from synergy_nb.events.application_states import ENDED
 from synergy_nb.plan import Plan
+from synergy_nb.plan.units import counted
 from synergy_nb.reporting.application_display import application_rows, rows_as_html, rows_as_text
-from synergy_nb.reporting.formatting import counted
 from synergy_nb.reporting.formatting import seconds as duration
 from synergy_nb.runtime.client.async_application import AsyncApplication
 from synergy_nb.runtime.client.synchronous import Synchronous, iterated, synchronous

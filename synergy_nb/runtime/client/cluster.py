@@ -21,9 +21,9 @@ from synergy_nb.errors import user_facing
 from synergy_nb.lifecycle.knobs import Knobs
 from synergy_nb.models.hot_spot_config import HotSpotConfig
 from synergy_nb.models.replication_config import ReplicationConfig
-from synergy_nb.plan.units import did_you_mean
+from synergy_nb.plan.units import counted, did_you_mean
 from synergy_nb.reporting.application_list import Applications
-from synergy_nb.reporting.formatting import counted, share, size
+from synergy_nb.reporting.formatting import share, size
 from synergy_nb.reporting.tables import as_html, as_text
 from synergy_nb.runtime.client.application import Application
 from synergy_nb.runtime.client.async_application import AsyncApplication

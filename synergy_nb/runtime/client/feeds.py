@@ -22,8 +22,8 @@ import polars as pl
 from synergy_nb.dataflow.tuples import END, Batch, Item, Punctuation
 from synergy_nb.plan.data_frames import is_frame, single_use
 from synergy_nb.plan.parameter_types import TYPES
-from synergy_nb.plan.units import did_you_mean, duration
-from synergy_nb.reporting.formatting import counted, seconds
+from synergy_nb.plan.units import counted, did_you_mean, duration
+from synergy_nb.reporting.formatting import seconds
 from synergy_nb.traces.rows import FeedError, RowReader
 
 __all__ = ["Feed", "FeedError", "Rows", "check_rows", "items", "supply"]

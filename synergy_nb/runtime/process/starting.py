@@ -23,9 +23,9 @@ from synergy_nb.errors import user_facing
 from synergy_nb.models.hot_spot_config import HotSpotConfig
 from synergy_nb.models.replication_config import ReplicationConfig
 from synergy_nb.plan.requirements import LEAST_MEMORY, check_discipline
-from synergy_nb.plan.units import WrongValue, duration, parse_size
+from synergy_nb.plan.units import WrongValue, counted, duration, parse_size
 from synergy_nb.recording.recording_file import create
-from synergy_nb.reporting.formatting import counted, seconds
+from synergy_nb.reporting.formatting import seconds
 from synergy_nb.runtime.client.async_cluster import AsyncCluster
 from synergy_nb.runtime.client.error_notices import ErrorNotices, user_sees_output
 from synergy_nb.runtime.client.progress import Progress
