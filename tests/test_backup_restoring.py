@@ -205,12 +205,16 @@ def test_explain_and_the_view_say_where_the_new_backup_is() -> None:
     (found,) = run.restored(1)
     after = account(run.of(Event))
     assert f"new backup: x at {found.at} in " in str(after)
+    assert "; x has 2 replicas" in str(after)
     assert not after.left, "none is missing any more"
     series = JournalSeries("app")
     series.add_events([placed, *run.of(Event)])
     assert series.run("app").roles.backups == {"u": ("d",), "x": (found.at,)}
     marks = [mark["text"] for mark in status_pieces(series)["marks"]["list"]]
     assert f"x has another backup at {found.at}" in marks
+    run.world.crash("d")
+    assert run.world.until(lambda: len(run.of(TakenOver)) == 2)
+    assert account(run.of(Event)).why("x") == "its backup took over from d", "the peer that died last"
 
 
 def test_nothing_is_restored_where_that_is_turned_off() -> None:

@@ -214,6 +214,7 @@ class Facts:
         self.moves: list[str] = []
         self._moved: dict[str, str] = {}
         self._from: dict[str, str] = {}  # operators that have moved, to their previous peer
+        self._died: dict[str, str] = {}  # operators that a backup took over, to the peer that died last
         self.attempts: list[ProbingEnded] = []
         self.refused: list[str] = []
         self.replicas: list[ReplicaDecided] = []
@@ -388,6 +389,7 @@ class Facts:
         lost = self._name(event.dead)
         moved = [f"{name} from {lost} to {self._name(peer)}" for name, peer in event.operators.items()]
         self.takeovers.append(", ".join(moved) or f"{lost} had backups alone")
+        self._died.update(dict.fromkeys(event.operators, lost))
         self._from = {name: at for name, at in self._from.items() if name not in event.operators}
 
     @SHOWN.add

@@ -44,7 +44,7 @@ class Reasons(Facts):
         if self.selected is None or self.replicated is not None:
             placed = {} if self.replicated is None else self.replicated.primaries
             if placed.get(operator) != self.peers.get(operator):
-                return f"its backup took over from {placed[operator]}"
+                return f"its backup took over from {self._died.get(operator, placed[operator])}"
             primaries = [each for each in self.replicas if (each.operator, each.role) == (operator, "primary")]
             return replica_reason(primaries[-1]) if primaries else self.outcome
         operator = next((name for name, part in self.parts.items() if operator in part), operator)
@@ -65,7 +65,7 @@ class Reasons(Facts):
             replicas = self.replicas_deployed.replicas
             single = original(operator) not in replicas
             if self.peers.get(operator, peer) != peer:
-                return f"its backup took over from {peer}"
+                return f"its backup took over from {self._died.get(operator, peer)}"
             which = "the nearest to the origin, not replicated" if single else f"active replica, by {self.rule}"
             if single and operator in self.replicas_deployed.backups:
                 which = f"near the origin, backups at {', '.join(self.replicas_deployed.backups[operator])}"

@@ -69,8 +69,8 @@ def stream_sentence(event: StreamEvent, readable: Callable[[str], str]) -> str:
             what = f"{event.operator} at {event.at} from the state of {event.source}"
             return f"rebuilt: {what} in {seconds(event.seconds)}; {left}"
         case BackupRestored():
-            left = counts({event.operator: 1 + len(event.backups[event.operator])})
-            return f"new backup: {event.operator} at {event.at} in {seconds(event.seconds)}; {left}"
+            has = f"{event.operator} has {counted(1 + len(event.backups[event.operator]), 'replica')}"
+            return f"new backup: {event.operator} at {event.at} in {seconds(event.seconds)}; {has}"
         case RebuildImpossible():
             return f"not rebuilt: {event.operator}: {readable(event.reason)}"
     return f"late: {event.upstream} at {event.reader} by {seconds(event.delay)}; nothing was revived: {event.reason}"
