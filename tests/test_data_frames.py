@@ -137,7 +137,7 @@ def test_stated_columns_select_and_convert_those_of_a_frame() -> None:
         ({"a": [1], "b": [2]}, {}, "time: not given; expected the column that holds the event time, as in time='when'"),
         ({"when": ["2026-01-01"], "x": [[1]]}, {}, "date; found when (str), x (List(Int64))"),
         (pd.DataFrame({"v": [1.5]}, index=["2026-01-01"]), {},
-         "v (float); its index holds text such as '2026-01-01'; if these are the event times, expected time='time'"),
+         "v (float); its index holds text such as '2026-01-01'; if these are the event times, expected time='index'"),
         (pd.DataFrame({"v": [1.5]}, index=pd.Index(["2026-01-01"], name="day")), {"time": "when"},
          "found v; its index holds text such as '2026-01-01'; if these are the event times, expected time='day'"),
         ([pd.DataFrame({"v": [1.5]}, index=["2026-01-01"])], {}, "its index holds text such as '2026-01-01'"),

@@ -1,4 +1,4 @@
-"""Rebuilds: a lost active replica, or a lost backup, is had at another peer again, while its application runs.
+"""Rebuilds: another peer gets a lost active replica, or a lost backup, while its application runs.
 
 Theory of operation
 -------------------

@@ -330,7 +330,7 @@ def _index_clause(frame: Any) -> str:
     found = f"; its index holds {kind} such as {str(index[0])!r}"
     if index.inferred_type not in ("string", "floating", *TIMES_OF_PANDAS):
         return f"{found}; expected times there, as pandas.to_datetime or frame.to_timestamp() makes them"
-    return f"{found}; if these are the event times, expected time={index.name or UNNAMED_INDEX[0]!r}"
+    return f"{found}; if these are the event times, expected time={index.name or UNNAMED_INDEX[-1]!r}"
 
 
 def _check_names(names: Iterable[str]) -> None:
