@@ -20,10 +20,10 @@ from synergy_nb.events.table import Events
 from synergy_nb.plan import Plan
 from synergy_nb.plan.active_replicas import original
 from synergy_nb.plan.stream_sharing import endless_sources
-from synergy_nb.plan.units import duration
-from synergy_nb.reporting import formatting
+from synergy_nb.plan.units import counted, duration
 from synergy_nb.reporting.cluster_errors import rows_left
 from synergy_nb.reporting.explanation import Explanation
+from synergy_nb.reporting.formatting import seconds
 from synergy_nb.reporting.uncovered import coverage_sentences, uncovered
 from synergy_nb.runtime.client.accounts import Journals, explained, replayed
 from synergy_nb.runtime.client.feeds import Feed, Rows, items, supply
@@ -117,7 +117,7 @@ class AsyncApplication:
             alone = uncovered(running, covered, self.cluster.name(self.origin))
             found.append(coverage_sentences([*dict.fromkeys(map(original, covered))], alone))
         if self._looped:
-            rows = formatting.counted(self._looped, "row")
+            rows = counted(self._looped, "row")
             found.append(f"{rows} went to a loop over the application: results() and head() give the others")
         return [*found, *self._open_windows]
 
@@ -161,7 +161,7 @@ class AsyncApplication:
                     pass
                 return state.status
         except TimeoutError:
-            raise TimeoutError(f"{self.id} still runs after {formatting.seconds(patience)}") from None
+            raise TimeoutError(f"{self.id} still runs after {seconds(patience)}") from None
 
     async def _next_state(self) -> ApplicationState:
         """Return the state as soon as it has changed, or the present one after some seconds."""
