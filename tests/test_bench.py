@@ -37,6 +37,7 @@ DETAIL = {
     "hotspots": {"policies", "with_state", "lost", "trace"},
     "state": {"keys", "ratio"},
     "takeover": {"tries", "lost", "doubled", "later", "detected", "beyond"},
+    "replicas": {"tries", "lost", "doubled", "later", "within_a_hop", "before", "killed", "hung"},
     "view": {"points", "bytes_an_update", "opening_a_page", "reading_the_journal"},
     "prediction": {"us", "target", "load"},
     "spark-ready": {"server_s", "session_s"},
@@ -101,6 +102,7 @@ def test_a_measurement_of_spark_gives_its_keys(
         "hotspots",
         "state",
         "takeover",
+        "replicas",
     ],
 )
 def test_a_measurement_on_processes_gives_its_keys(name: str) -> None:

@@ -3,16 +3,20 @@
 from __future__ import annotations
 
 import math
+import threading
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Sequence
+from types import ModuleType
 from typing import Any, TypeAlias
 
 import numpy as np
 import polars as pl
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from synergy_nb.dataflow.streams import duplicate_code, duplicate_filter, duplicate_kernel
+from synergy_nb.dataflow.streams.duplicate_code import PLAIN
 from synergy_nb.dataflow.streams.duplicate_filter import DuplicateFilter
 from synergy_nb.dataflow.tuples import END, Batch, Item, Punctuation, empty
 
@@ -281,6 +285,55 @@ def test_batches_pass_as_tuple_by_tuple(case: tuple[list[Row], list[tuple[str, l
         assert merged.counters == sum(map(len, literal.count.values()))
     assert Counter(passed) == Counter(rows)  # theorem 1
     assert merged.counters == 0
+
+
+@given(replicated(), st.integers(0, 20))
+@settings(max_examples=40)
+def test_plain_code_passes_the_same_until_the_compiled_code_is_loaded(
+    case: tuple[list[Row], list[tuple[str, list[Row] | int]]], loaded_at: int
+) -> None:
+    _, items = case
+    streams = sorted({name for name, _ in items})
+    merged, compiled = DuplicateFilter(streams), DuplicateFilter(streams)
+    with pytest.MonkeyPatch.context() as patch:
+        for number, (name, item) in enumerate(items):
+            given_item = promise(item) if isinstance(item, int) else batch(item)
+            wanted = compiled.receive(name, given_item)
+            with patch.context() as meanwhile:
+                if number < loaded_at:
+                    meanwhile.setattr(duplicate_filter, "table_code", lambda: PLAIN)
+                got = merged.receive(name, given_item)
+            if isinstance(wanted, Batch):
+                assert isinstance(got, Batch)
+                assert list(_rows(got)) == list(_rows(wanted))
+            else:
+                assert got == wanted
+            assert merged.counters == compiled.counters
+    assert merged.weights == compiled.weights
+    assert merged.firsts == compiled.firsts
+
+
+def test_streams_do_not_wait_for_the_compiled_code(monkeypatch: pytest.MonkeyPatch) -> None:
+    begun, done = threading.Event(), threading.Event()
+
+    def load() -> ModuleType:
+        begun.set()
+        done.wait(60.0)
+        return duplicate_kernel
+
+    monkeypatch.setattr(duplicate_code, "_compiled", None)
+    monkeypatch.setattr(duplicate_code, "_loading", None)
+    monkeypatch.setattr(duplicate_code, "_load", load)
+    duplicate_code.load_in_background()
+    assert begun.wait(60.0)
+    duplicate_code.load_in_background()  # a second component of the peer
+    follow(two(), "S1(0,a)+; S2(0,a)-; S2(1,b)+; S1 P1+")
+    assert duplicate_code.table_code() is PLAIN
+    done.set()
+    thread = duplicate_code._loading
+    assert thread is not None
+    thread.join(60.0)
+    assert duplicate_code.table_code() is duplicate_kernel
 
 
 def _rows(found: Batch) -> Iterator[Row]:

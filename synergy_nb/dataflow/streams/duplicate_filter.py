@@ -18,8 +18,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass
-from functools import cache
-from types import ModuleType
+from typing import Any
 
 import msgspec
 import numpy as np
@@ -27,6 +26,7 @@ import numpy.typing as npt
 import polars as pl
 
 from synergy_nb.dataflow.logic import SavedState
+from synergy_nb.dataflow.streams.duplicate_code import TableCode, table_code
 from synergy_nb.dataflow.streams.tuple_words import TupleWords, canonical
 from synergy_nb.dataflow.tuples import START, Item, Punctuation
 
@@ -42,14 +42,6 @@ class _Stream:
     number: int
     complete_from: int
     promised: Punctuation | None = None
-
-
-@cache
-def _kernel() -> ModuleType:
-    """Load the compiled code when a filter is first used: most peers have none, and Numba takes a second to load."""
-    from synergy_nb.dataflow.streams import duplicate_kernel  # noqa: PLC0415 - see above
-
-    return duplicate_kernel
 
 
 class _Head(msgspec.Struct, frozen=True, array_like=True):
@@ -93,7 +85,8 @@ class DuplicateFilter:
         self._words = np.zeros((0, 0), dtype=np.int64)
         self._counts = np.zeros((0, count), dtype=np.int64)
         self._greatest = np.zeros(0, dtype=np.int64)
-        self._index = np.zeros(0, dtype=np.int64)
+        self._code: TableCode | None = None  # code that has made the index; None: there is no index
+        self._index: Any = None
         self._ranks = np.zeros((count, count), dtype=np.int64)
 
     @property
@@ -129,7 +122,8 @@ class DuplicateFilter:
     @property
     def nbytes(self) -> int:
         """Bytes of the retained tuples and counters, without those of texts."""
-        return self._words.nbytes + self._counts.nbytes + self._greatest.nbytes + self._index.nbytes
+        index = getattr(self._index, "nbytes", self._words.nbytes)  # the plain code's index repeats the words
+        return self._words.nbytes + self._counts.nbytes + self._greatest.nbytes + index
 
     @property
     def weights(self) -> dict[str, float]:
@@ -286,7 +280,7 @@ class DuplicateFilter:
         self._identity.check(table)
         self._make_room(table.height)
         new = np.zeros(table.height, dtype=np.bool_)
-        self._used, passed, first = _kernel().arrive(
+        self._used, passed, first = self._indexed().arrive(
             self._identity.words(table),
             self._identity.time,
             self._promise,
@@ -323,7 +317,7 @@ class DuplicateFilter:
         self._resize(retained, max(_ROOM, 1 << self._used.bit_length()))
         if self._identity.named > 2 * self._used + _ROOM:
             self._identity.renumber(self._words[: self._used])
-            self._rebuild_index()
+            self._code = self._index = None
 
     def _resize(self, retained: slice | npt.NDArray[np.intp], room: int) -> None:
         """Copy some slots to arrays with room for a number of slots."""
@@ -334,8 +328,11 @@ class DuplicateFilter:
             return new
 
         self._words, self._counts, self._greatest = map(copied, (self._words, self._counts, self._greatest))
-        self._rebuild_index()
+        self._code = self._index = None
 
-    def _rebuild_index(self) -> None:
-        self._index = np.full(2 * len(self._words), _kernel().EMPTY, dtype=np.int64)
-        _kernel().insert_all(self._words, self._used, self._index)
+    def _indexed(self) -> TableCode:
+        """Return the code; make an index of the tuples if there is none, or none of this code."""
+        code = table_code()
+        if code is not self._code:
+            self._code, self._index = code, code.index_of(self._words, self._used)
+        return code

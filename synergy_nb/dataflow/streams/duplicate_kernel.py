@@ -13,9 +13,9 @@ import numpy as np
 
 from synergy_nb.models.compiling import compiled
 
-__all__ = ["EMPTY", "arrive", "insert_all"]
+__all__ = ["arrive", "index_of"]
 
-EMPTY: Final = -1  # an entry of the index without a slot
+_EMPTY: Final = -1  # an entry of the index without a slot
 _FACTOR: Final = np.uint64(0x9E3779B97F4A7C15)
 _MIX: Final = np.uint64(0xBF58476D1CE4E5B9)
 _HALF: Final = np.uint64(32)
@@ -38,7 +38,7 @@ def _entry(row: Any, words: Any, index: Any) -> Any:
     at = _hash(row) & mask
     while True:
         slot = index[at]
-        if slot == EMPTY:
+        if slot == _EMPTY:
             return at
         same = True
         for word in range(len(row)):
@@ -51,10 +51,17 @@ def _entry(row: Any, words: Any, index: Any) -> Any:
 
 
 @compiled
-def insert_all(words: Any, used: int, index: Any) -> None:
+def _insert_all(words: Any, used: int, index: Any) -> None:
     """Write the first ``used`` distinct tuples into an empty index."""
     for slot in range(used):
         index[_entry(words[slot], words, index)] = slot
+
+
+def index_of(words: Any, used: int) -> Any:
+    """Return the index of the first ``used`` distinct tuples, with room for as many as ``words``."""
+    index = np.full(2 * len(words), _EMPTY, dtype=np.int64)
+    _insert_all(words, used, index)
+    return index
 
 
 @compiled
@@ -110,7 +117,7 @@ def arrive(
             continue
         at = _entry(rows[number], words, index)
         slot = index[at]
-        if slot == EMPTY:
+        if slot == _EMPTY:
             slot = used
             used += 1
             index[at] = slot

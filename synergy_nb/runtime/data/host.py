@@ -20,6 +20,7 @@ from synergy_nb.dataflow.prediction_reports import PeerPrediction, SlackViolatio
 from synergy_nb.dataflow.streams.component import Component
 from synergy_nb.dataflow.streams.component_settings import configure
 from synergy_nb.dataflow.streams.deployments import Deployment
+from synergy_nb.dataflow.streams.duplicate_code import load_in_background
 from synergy_nb.dataflow.streams.effects import Fact, FactKind
 from synergy_nb.dataflow.streams.execution import Logic, Outcome, Work
 from synergy_nb.dataflow.streams.hosting import Hosting
@@ -40,7 +41,6 @@ from synergy_nb.runtime.data.instances import (
     part_of,
     read_paced,
     warm,
-    warm_filters,
 )
 from synergy_nb.runtime.data.sinks import Portion, Sink, Sinks
 from synergy_nb.runtime.data.sources import Feed, PushFeed, Sample, Stream
@@ -177,7 +177,6 @@ class Host:
         self._plans: dict[bytes, Plan] = {}
         self._started: set[Component] = set()  # parts with sources that were started
         self._warm: set[str] = set()  # kinds of operators that have run once
-        self._filters_warm = False  # whether a duplicate filter has
         self._sinks = Sinks(runtime.loop, runtime.clock, runtime.record, measured, measure_s)
         components = self.hosting.components.values
         self._standstills = Standstills(runtime.loop, runtime.clock, components, on_slow_reader, standstill_s)
@@ -243,9 +242,8 @@ class Host:
         if operator.kind not in self._warm:
             self._warm.add(operator.kind)
             self._driver.beside(warm, operator, plan)
-        if component.feed_ports and not self._filters_warm:
-            self._filters_warm = True
-            self._driver.beside(warm_filters)
+        if component.feed_ports:
+            load_in_background()
         return logic
 
     def _begun(self, component: Component) -> None:

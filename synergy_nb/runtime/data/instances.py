@@ -16,7 +16,6 @@ from synergy_nb import traces
 from synergy_nb.dataflow.logic import ANYTHING
 from synergy_nb.dataflow.operators import create
 from synergy_nb.dataflow.streams.component import Component
-from synergy_nb.dataflow.streams.duplicate_filter import DuplicateFilter
 from synergy_nb.dataflow.streams.execution import Logic
 from synergy_nb.dataflow.streams.log import Limits
 from synergy_nb.dataflow.streams.stream_merging import merged
@@ -37,7 +36,6 @@ __all__ = [
     "part_of",
     "read_paced",
     "warm",
-    "warm_filters",
 ]
 
 _NOTHING: Final[Mapping[str, Any]] = {"str": "", "bytes": b"", "bool": False}
@@ -227,12 +225,3 @@ def warm(operator: Operator, plan: Plan) -> None:
             logic.on_batch(port, Batch(pl.DataFrame(values, schema=empty(schema).schema), 0, 0.0))
         for port in range(logic.ports):
             logic.on_punctuation(port, Punctuation(END, 1, 0.0))
-
-
-def warm_filters() -> None:
-    """Have a duplicate filter merge two streams of one tuple: loading its compiled code takes most of a second."""
-    tuples = Batch(pl.DataFrame({"time": pl.Series([0], dtype=pl.Datetime("us"))}), 0, 0.0)
-    merged = DuplicateFilter("ab")
-    for item in (tuples, Punctuation(1, 1, 0.0)):
-        merged.receive("a", item)
-        merged.receive("b", item)

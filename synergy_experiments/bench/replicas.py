@@ -1,0 +1,146 @@
+"""``replicas``: a query of degree 3 loses two peers, one killed and one hung; how much later its results are."""
+
+from __future__ import annotations
+
+import random
+import time
+from itertools import pairwise
+from typing import Any, Final, NamedTuple
+
+import numpy as np
+import polars as pl
+
+from synergy_experiments.bench.measurements import machine_load, measurement, quantile, spread
+from synergy_experiments.bench.takeovers import WITHIN, differing, expected
+from synergy_nb import WideArea
+from synergy_nb.events import SourceStarted
+from synergy_nb.plan import Plan, source
+from synergy_nb.runtime.client.cluster import Cluster
+
+__all__ = ["Delays", "query", "replicas"]
+
+SEED: Final = 1  # of the moments of the losses
+PEERS: Final = 6
+HOME: Final = "peer-1"  # has sources and sink; nothing survives its loss
+HOP: Final = 0.05  # one way between two peers, seconds
+SETTLED: Final = 0.5  # share of the time until the first loss after which delays are compared
+
+
+class Delays(NamedTuple):
+    """Delays of results in one part of a run, seconds, from the time of a row until it is at the client.
+
+    Parameters
+    ----------
+    p50, p99, most
+        Quantiles and the greatest one.
+    gap
+        Longest time between two arrivals.
+    """
+
+    p50: float
+    p99: float
+    most: float
+    gap: float
+
+
+def query(number: int, seconds: float, rate: float, availability: str) -> Plan:
+    """A join of two paced streams of packets, and a filter; sources and sink are at :data:`HOME`.
+
+    Parameters
+    ----------
+    number
+        Number of the run; each run has different packets.
+    seconds, rate
+        Duration of the streams in seconds, and packets/s of each.
+    availability
+        As in :meth:`~synergy_nb.plan.Stream.sink`.
+    """
+    left, right = (
+        source("packets", seed=2 * number + side, rate=rate, duration=f"{seconds:g} s", id=name, at=HOME)
+        for side, name in enumerate(("left", "right"))
+    )
+    pairs = left.join(right, on="destination", within=f"{WITHIN} ms", id="pairs")
+    return pairs.filter("bytes > 0", id="kept").sink("out", availability=availability, id="out")
+
+
+def replicas(*, small: bool = False) -> dict[str, Any]:
+    """Seconds by which the latest result after two of three replicas are lost is later than the latest before."""
+    count, seconds, rate = (1, 3.0, 200.0) if small else (10, 10.0, 400.0)
+    rng = random.Random(SEED)
+    before = machine_load()
+    tries = [
+        _lost(number, seconds, rate, (rng.uniform(0.3, 0.4) * seconds, rng.uniform(0.6, 0.7) * seconds))
+        for number in range(count)
+    ]
+    later = [max(each["killed"].most, each["hung"].most) - each["before"].most for each in tries]
+    detail = {
+        "way": f"a join of two streams of {rate:g} packets/s for {seconds:g} s and a filter, active 3, {PEERS} peers "
+        f"with {HOP * 1000:g} ms one way between any two; SIGKILL to the peer of the first replicas, then SIGSTOP to "
+        "that of the second; the greatest delay of a result after the losses, less that before",
+        "hop_s": HOP,
+        "tries": count,
+        "rows": sum(each["rows"] for each in tries),
+        "lost": sum(each["lost"] for each in tries),
+        "doubled": sum(each["doubled"] for each in tries),
+        "later": spread(later, digits=4),
+        "within_a_hop": sum(each <= HOP for each in later),
+        **{
+            part: {
+                name: spread([getattr(each[part], name) for each in tries], digits=4)["median"]
+                for name in Delays._fields
+            }
+            for part in ("before", "killed", "hung")
+        },
+        "load": {"before": before, "after": machine_load()},
+    }
+    return measurement("replicas", detail["later"]["median"], "s", detail)
+
+
+def _lost(number: int, seconds: float, rate: float, moments: tuple[float, float]) -> dict[str, Any]:
+    """Run a plan on a cluster of its own; end one peer and hang another once results have come so far in the stream.
+
+    Parameters
+    ----------
+    moments
+        Event times in seconds from the beginning of the streams.
+    """
+    area = WideArea(HOP * 2000.0 * (1.0 - np.eye(PEERS)), 1e9)
+    plan = query(number, seconds, rate, "active 3")
+    parts: list[list[tuple[float, pl.DataFrame]]] = [[]]
+    with Cluster(PEERS, spark=False, wide_area=area) as cluster:
+        application = cluster.submit(plan, origin=HOME)
+        where = application.graph
+        victims = [where[name] for name in ("pairs", "pairs~1", "pairs~2") if where[name] != HOME]
+        losses = [(moments[0], cluster.kill, victims[0]), (moments[1], cluster.suspend, victims[1])]
+        try:
+            for table in application:
+                parts[-1].append((time.time(), table))
+                if losses and table.get_column("time").cast(pl.Int64).max() >= losses[0][0] * 1e6:  # type: ignore[operator]
+                    _, lose, victim = losses.pop(0)
+                    lose(victim)
+                    parts.append([])
+        finally:
+            cluster.resume(victims[1])
+        started = min(event.time for event in application.events() if isinstance(event, SourceStarted))
+    came = [table for part in parts for _, table in part]
+    lost, doubled = differing(pl.concat(came), expected(plan))
+    settled = [(at, table) for at, table in parts[0] if at - started > SETTLED * moments[0]]
+    return {
+        "before": _delays(settled, started, "before a loss"),
+        "killed": _delays(parts[1], started, f"after {victims[0]} was killed"),
+        "hung": _delays(parts[2], started, f"after {victims[1]} was suspended"),
+        "rows": sum(table.height for table in came),
+        "lost": lost,
+        "doubled": doubled,
+    }
+
+
+def _delays(came: list[tuple[float, pl.DataFrame]], started: float, when: str) -> Delays:
+    """Delays of the results that came, each with the time of its arrival, of sources that started at some time."""
+    if not came:
+        raise RuntimeError(f"replicas: no result came {when}; expected some")
+    delays: list[float] = []
+    for arrived, table in came:
+        delays.extend((arrived - started - table.get_column("time").cast(pl.Int64) / 1e6).to_list())
+    gaps = [after[0] - before[0] for before, after in pairwise(came)]
+    return Delays(quantile(delays, 0.5), quantile(delays, 0.99), max(delays), max(gaps, default=0.0))
