@@ -53,7 +53,7 @@ def query(number: int, seconds: float, rate: float, availability: str) -> Plan:
     seconds, rate
         Duration of the streams in seconds, and packets/s of each.
     availability
-        As in :meth:`~synergy_nb.plan.Stream.sink`.
+        Availability of the operators, such as ``"active 3"``.
     """
     left, right = (
         source("packets", seed=2 * number + side, rate=rate, duration=f"{seconds:g} s", id=name, at=HOME)
