@@ -38,7 +38,8 @@ class Timed(PeerWorld):
         super().__init__(seed, peers, faults, network=Given(delays), **settings)
         self.pace = PACE_S
         self.emitted: dict[str, list[float]] = {}
-        self.arrived: list[float] = []
+        self.arrived: list[float] = []  # at the sink of "app"
+        self.shared: list[float] = []  # at those of other applications
         self.delays: list[tuple[float, float]] = []  # arrival of a tuple, and its delay, seconds
 
     def _read(self, peer: str, key: tuple[str, str]) -> None:
@@ -51,7 +52,7 @@ class Timed(PeerWorld):
     def _measure(self, work: Work, outcome: Outcome) -> None:
         super()._measure(work, outcome)
         if work.component.kind == "sink" and any(chunk.rows for chunk in work.chunks):
-            self.arrived.append(self.now)
+            (self.arrived if work.component.application == "app" else self.shared).append(self.now)
             self.delays += [(self.now, self.now - chunk.born) for chunk in work.chunks for _ in range(chunk.rows)]
 
 
@@ -109,14 +110,53 @@ FAR = {f"D {peer}": 200.0 for peer in "OSTUV"}
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("several", [False, True], ids=["filter", "union"])
-def test_a_reader_far_away_waits_for_no_round_trip_to_the_new_peer(several: bool) -> None:
+@pytest.mark.parametrize("moving", ["filter", "union", "source"])
+def test_a_reader_far_away_waits_for_no_round_trip_to_the_new_peer(moving: str) -> None:
     """The new peer sends it what it has before it has subscribed."""
-    x = TWO[0].union(TWO[1], id="x") if several else TWO[0].filter("bytes > 0", id="x")
+    x = {
+        "filter": TWO[0].filter("bytes > 0", id="x"),
+        "union": TWO[0].union(TWO[1], id="x"),
+        "source": source("packets", rate=50.0, id="x"),
+    }[moving]
     peers = {"u": "U", "v": "V", "x": "S", "y": "D", "out": "O"}
     plan = x.filter("bytes >= 0", id="y").sink(id="out")
     world, began = run(plan, {name: peers[name] for name in plan.operators}, FAR, "T")
     assert gap(world.arrived, began, world.now) <= gap(world.arrived, began - 1.5, began) + 0.005 + 0.02
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("several", [False, True], ids=["filter", "union"])
+@pytest.mark.parametrize(
+    "delays",
+    [
+        pytest.param({f"P {peer}": 200.0 for peer in "ORSTUV"}, id="its origin far from all"),
+        pytest.param({"O P": 200.0, "O R": 200.0}, id="its origin and its reader far from the other origin"),
+        pytest.param({f"{one} {peer}": 200.0 for one in "PR" for peer in "OSTUV"}, id="both far from all"),
+    ],
+)
+def test_an_application_that_shares_the_stream_reads_from_the_new_peer_before_its_origin_knows_it(
+    delays: dict[str, float], several: bool
+) -> None:
+    """The new peer sends to readers of other applications, too; these paused until a graph of their own named it."""
+    x = TWO[0].union(TWO[1], id="x") if several else TWO[0].filter("bytes > 0", id="x")
+    peers, rng = {"u": "U", "v": "V", "x": "S", "out": "O"}, random.Random(1)
+    plan = x.sink(id="out")
+    world = Timed(1, tuple("OPRSTUV"), delays)
+    world.deploy(
+        "app", plan, {name: peers[name] for name in plan.operators}, {n: packets(60.0, rng) for n in plan.sources}
+    )
+    assert world.until(lambda: world.status("app") == "running")
+    other = source("packets", rate=50.0, id="n").filter("bytes >= 0", id="y").sink(id="out")
+    world.deploy("other", other, {"n": "", "y": "R", "out": "P"}, {}, shares={"n": ("app", "x")})
+    assert world.until(lambda: world.status("other") == "running")
+    world.run(2.0)
+    began = world.now
+    outcome = world.move("app", "x", "T")
+    assert world.until(lambda: bool(outcome))
+    assert outcome == [""]
+    world.run(2.0)
+    for times in (world.arrived, world.shared):
+        assert gap(times, began, world.now) <= gap(times, began - 1.5, began) + 0.02
 
 
 def test_sources_with_very_different_delays_emit_as_before() -> None:
@@ -128,6 +168,7 @@ def test_sources_with_very_different_delays_emit_as_before() -> None:
         assert gap(world.emitted[name], began - 1.5, world.now) <= LONGEST_S + 1e-9
 
 
+LINK_BYTES_S = 100e6 / 8
 SEVERAL = {
     "union": TWO[0].union(TWO[1], id="x").sink(id="out"),
     "join": TWO[0].join(TWO[1], on="link", within="1 s", id="x").sink(id="out"),
@@ -145,6 +186,8 @@ ALL = "OSTUV"
         pytest.param({"U T": 300.0}, 0.295, id="an upstream far from the new peer"),
         pytest.param({"U S": 300.0}, 0.005, id="an upstream far from the old peer"),
         pytest.param({"S T": 300.0}, 0.005, id="the two peers far from one another: the reader passes the order on"),
+        # the inputs have left the old peer before the origin reaches it: the new peer passes the graph on
+        pytest.param({"S O": 200.0}, 0.010, id="the old peer far from the reader, which leads the move"),
         pytest.param({"U S": 20.0, "V S": 300.0, "U T": 300.0, "V T": 20.0}, 0.280, id="both upstreams"),
         pytest.param({f"O {peer}": 200.0 for peer in "STUV"}, 0.005, id="the reader, which leads the move, far"),
         pytest.param({f"{a} {b}": 100.0 for a in ALL for b in ALL if a < b}, 0.100, id="all far"),
@@ -161,9 +204,42 @@ def test_a_component_of_several_inputs_moves_with_no_gap_beyond_the_added_delay_
     assert several == "join" or max(delay for at, delay in world.delays if at >= began) <= latest + longer + 0.03
 
 
+@pytest.mark.slow
+@pytest.mark.parametrize("megabytes", [0, 1, 50])
+def test_a_state_reaches_the_new_peer_at_the_speed_of_the_link_and_no_result_waits_for_it(megabytes: int) -> None:
+    """The dissertation leaves the transfer open: a state sent after the last tuple would hold back the first ones at T.
+
+    T would get it 40 ms and size / bandwidth after the end of S. Here S goes on, and T reads what has come since then.
+    """
+    rng = random.Random(2)
+    rows, wide = 1500, megabytes * 1_000_000 // 50
+    table = packets(rows / 50.0, rng)
+    long = [rng.randbytes(wide // 2).hex() if number < 50 else "" for number in range(rows)]
+    table = table.with_columns(link=pl.Series(long))
+    middle = source("packets", rate=50.0, id="u").percentile("link", "50 %", window="1 h every 0.2 s", id="x")
+    delays = {"U S": 20.0, "U T": 50.0, "S T": 40.0, "S D": 30.0, "T D": 10.0}
+    world = Timed(1, ("D", "S", "T", "U"), delays, codec=True, rate=LINK_BYTES_S)
+    world.pace = 0.1
+    world.deploy("app", middle.sink(id="out"), {"u": "U", "x": "S", "out": "D"}, {"u": table})
+    assert world.until(lambda: len(world.arrived) > 20, 60.0)
+    world.run(5.0)  # what was sent has arrived
+    used = world._nodes["S"].hosting.components["app", "x"].share.used
+    assert used >= 1e6 * megabytes
+    began = world.now
+    outcome = world.move("app", "x", "T")
+    assert world.until(lambda: ("app", "x") in world._nodes["T"].hosting.components, 30.0)
+    there = world.now - began - (0.030 + 0.040 + used / LINK_BYTES_S)  # S hears of it, and sends
+    assert -0.005 <= there <= 0.080 + 0.010 + 0.6 * used / LINK_BYTES_S, "T asks for pieces, and for some of them twice"
+    assert world.until(lambda: bool(outcome), 30.0)
+    assert outcome == [""]
+    world.run(2.0)
+    before = [delay for at, delay in world.delays if began - 4.0 <= at < began]
+    during = [delay for at, delay in world.delays if at >= began]
+    assert max(during) <= max(before) + 0.010 + 0.02, "10 ms: the way over T is longer"
+
+
 STATE_BYTES = 10_000_000
 ROW_BYTES = 20_000
-LINK_BYTES_S = 100e6 / 8
 
 
 def quantile(values: list[float], share: float) -> float:

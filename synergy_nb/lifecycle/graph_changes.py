@@ -256,9 +256,24 @@ class GraphChanges:
             if member is not None:
                 member.started = True  # the application runs
         if member is not None and not member.ended:
+            before = member.graph
             self.adopt(member, graph)
+            self._pass_on(member, before)
             for listener in self.on_joined:
                 listener(graph.application)
+
+    def _pass_on(self, member: Member, before: Graph) -> None:
+        """Send the graph to the old peers of components of several inputs that this peer executes now, as it followed.
+
+        Such a component begins here when it has ended there, and its producers have left that peer; the origin may be
+        farther from it than this peer is.
+        """
+        graph, address = member.graph, self.peer.address
+        for operator, follower in sorted(before.roles.followers.items()):
+            old = before.roles.peers[operator]
+            replaced = follower == graph.roles.peers[operator] == address != graph.origin
+            if replaced and len(graph.roles.reads(member.plan, operator)) > 1 and not self.membership.is_dead(old):
+                self.peer.send(old, GraphChanged(graph))
 
 
 class GraphChanger:

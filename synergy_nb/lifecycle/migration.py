@@ -5,8 +5,9 @@ Theory of operation
 A move is a take-over without a death. O is the origin, S the old peer, T the new one, U a peer upstream.
 
 1. O sends :class:`Follow`, with a graph in which the component has a *follower*, to S and T. T joins the session,
-   commits the resources of the component, and has its driver start a follower. S agrees, and
-   sends T a snapshot and the output at once; T subscribes to them, too. Both answer :class:`Followed`.
+   commits the resources of the component, and has its driver start a follower. S agrees, sends T a snapshot and the
+   output at once, and has each U send T what comes after it; T subscribes to all of them, too. Both answer
+   :class:`Followed`.
 2. O publishes this graph to all members. The follower restores the snapshot, subscribes at each U to the tuples after
    it, executes what the component executes, and sends nothing.
 3. When its driver reports that the follower has caught up, T answers :class:`Followed` with ``ready``: it has received
@@ -27,7 +28,7 @@ phase  dissertation                           here
 1, 2   request to the target; it projects     the decider asks T before the move; :class:`Follow` has T project and
        the limits and instantiates            commit once more, and starts the follower
 3      reply of the target                    :class:`Followed` of T, with a reason if it refuses
-4      update request to each upstream peer   subscription of the follower at each U (``Subscribe``): T sends it, not S
+4      update request to each upstream peer   subscription of the follower at each U (``Subscribe``), from S and from T
 5      reply with the last number sent to S   answer of each U (``Data``): the point from which it sends, and its end
 6      S ends after the last numbers          :class:`GraphChanged`: S ends at once, as T has executed the same tuples
 =====  =====================================  ==========================================================================
@@ -44,10 +45,13 @@ inputs cannot be decided at two places at once. Results are late by that way at 
 does not arrive, as S dies, T asks all peers for it (:mod:`~synergy_nb.dataflow.streams.order_recovery`). A component
 that reads active replicas needs no such order (:mod:`~synergy_nb.dataflow.streams.alignment`).
 
-No queue is drained. From the command to the release a move takes d(O, S) + d(S, T) + max RTT(T, U) + d(T, O) + d(O, S),
-with the one-way delays d; if S is the origin, RTT(S, T) + max RTT(T, U), as in the dissertation. That S sends the
-snapshot before T has asked for it saves RTT(S, T). T asks nevertheless until S has answered, as neither knows what the
-other has received; so if the snapshot is lost, or comes before Follow, T has it a round trip later.
+No queue is drained. From the command to the release a move takes d(O, S) + max(d(S, T), d(S, U) + d(U, T)) + d(T, O) +
+d(O, S), with the one-way delays d; if S is the origin, less than the dissertation's RTT(S, T) + max RTT(S, U). S sends
+the snapshot before T has asked for it, and subscribes T at each U. T asks nevertheless until they have answered, as
+nobody knows what the others have received; so what is lost, or comes before Follow, T has a round trip later.
+
+If S is far from O and T is near, a component of several inputs would pause: its producers leave S before that knows. So
+T passes the graph of phase 6 on to S. S ends when the first of both copies arrives.
 
 Components without a follower
 -----------------------------
@@ -56,8 +60,8 @@ the location of that state; its driver reports when the part could go on there. 
 opens it at the position at which the old one ended.
 
 Other applications may share the stream of the component. The follower is not ready before it knows their graphs, which
-name its readers. The origins of these applications learn the new peer after the move
-(:mod:`~synergy_nb.lifecycle.shared_streams`).
+name its readers. So T sends to these readers at once, too, and they read from T from then on. The origins of these
+applications learn the new peer after the move (:mod:`~synergy_nb.lifecycle.shared_streams`).
 """
 
 from __future__ import annotations

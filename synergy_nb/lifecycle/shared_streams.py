@@ -7,7 +7,8 @@ starts, its origin sends :class:`~synergy_nb.lifecycle.messages.Share` to the or
 or refuses if the component has moved meanwhile. Whenever the owner's graph changes, its origin sends the new peers of
 its components, and of their copies, to the origins of all sharers (:class:`ProducersMoved`), until they acknowledge
 (:class:`ProducersFollowed`). Each of these derives the next graph of the sharer and publishes it. So readers read from
-the new peer, and the peers of components and copies know their readers.
+the new peer, and the peers of components and copies know their readers. After a move they do so before: the new peer
+sends to them without being asked.
 
 If the peer of a shared component dies, the sharers wait up to the time of a lease for the owner's origin to report a
 new peer. If the owner ends or its origin dies, the shared components go on at their peers, without copies; then they

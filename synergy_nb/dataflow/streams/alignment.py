@@ -62,6 +62,16 @@ class Alignment:
         logic = self._component.logic
         return self.repeats is None and isinstance(logic, MergedLogic) and logic.temporarily_aligned
 
+    @property
+    def behind(self) -> bool:
+        """Whether it is aligned only until it has emitted all that the component had that it has replaced."""
+        logic = self._component.logic
+        return isinstance(logic, MergedLogic) and logic.temporarily_aligned and not self._repeated
+
+    @property
+    def _repeated(self) -> bool:
+        return self.repeats is not None and self._component.log.end.covers(self.repeats)
+
     def repeat(self, upto: Point) -> None:
         """Set the point up to which the component repeats the output of the one that it has replaced."""
         self.repeats = upto
@@ -85,8 +95,7 @@ class Alignment:
     def settle(self) -> None:
         """End the alignment if nobody depends on it any more."""
         component, logic = self._component, self._component.logic
-        if self.repeats is None or not isinstance(logic, MergedLogic) or not logic.aligned:
+        if not isinstance(logic, MergedLogic) or not logic.aligned:
             return
-        alone = not component.copies and component.role is Role.ACTIVE
-        if alone and component.log.end.covers(self.repeats):
+        if self._repeated and not component.copies and component.role is Role.ACTIVE:
             logic.relax()

@@ -25,7 +25,7 @@ from synergy_nb.dataflow.streams.values import COPY, Chunk, Output, Point, Reade
 __all__ = ["MOST_REQUESTED", "REQUEST_S", "Copy", "has_caught_up"]
 
 MOST_REQUESTED: Final = 4  # pieces requested at a time
-REQUEST_S: Final = 0.5  # seconds until missing pieces are requested again; doubled each time
+REQUEST_S: Final = 0.5  # least time until missing pieces are requested again, seconds; doubled each time
 LONGEST_S: Final = 8.0  # longest time between two requests, seconds
 
 
@@ -47,7 +47,7 @@ class _Snapshot:
         found = ((number, known.get(number, enclosed.get(number))) for number in named)
         self.pieces: dict[int, bytes] = {number: data for number, data in found if data is not None}
         self.missing = {number: None for number in named if number not in self.pieces}
-        self.requested: set[int] = set()
+        self.requested: dict[int, float] = {}  # piece number to the time of its request, seconds
         self.retry_at = 0.0
         self.patience = REQUEST_S
 
@@ -56,8 +56,8 @@ class _Snapshot:
         if piece.number in self.missing:
             del self.missing[piece.number]
             self.pieces[piece.number] = piece.data
-            self.requested.discard(piece.number)
-            self.patience = max(self.patience / 2, REQUEST_S)
+            took = now - self.requested.pop(piece.number, now)  # others may wait for the link, or this one, for as long
+            self.patience = max(3.0 * took, REQUEST_S)
             self.retry_at = now + self.patience
 
     def missing_request(self, now: float) -> tuple[int, ...]:
@@ -70,7 +70,7 @@ class _Snapshot:
             return ()
         waiting = (number for number in self.missing if number not in self.requested)
         found = tuple(islice(waiting, MOST_REQUESTED - len(self.requested)))
-        self.requested.update(found)
+        self.requested.update(dict.fromkeys(found, now))
         self.retry_at = now + self.patience
         return found
 

@@ -14,7 +14,7 @@ subscribes it from what it has received.
 from __future__ import annotations
 
 import math
-from collections.abc import Collection
+from collections.abc import Collection, Mapping
 from typing import TYPE_CHECKING, Final
 
 from synergy_nb.dataflow.streams.component import Component
@@ -22,9 +22,9 @@ from synergy_nb.dataflow.streams.copies import Copy
 from synergy_nb.dataflow.streams.deployments import Assignment, Role, producer
 from synergy_nb.dataflow.streams.effects import Fact, FactKind
 from synergy_nb.dataflow.streams.frames import Ack, Data, Frame, Subscribe, Unsubscribe
-from synergy_nb.dataflow.streams.input_changes import change_inputs, output_of
+from synergy_nb.dataflow.streams.input_changes import change_inputs, has_others, output_of
 from synergy_nb.dataflow.streams.log import Cursor, LogTrimmed
-from synergy_nb.dataflow.streams.merge import InOrder, Receipt
+from synergy_nb.dataflow.streams.merge import RETRY_S, InOrder, Receipt, Source
 from synergy_nb.dataflow.streams.stream_merging import MergedLogic
 from synergy_nb.dataflow.streams.values import COPY, Chunk, OnLag, Point, Reader, Stream
 from synergy_nb.dataflow.tuples import END, START
@@ -32,38 +32,13 @@ from synergy_nb.dataflow.tuples import END, START
 if TYPE_CHECKING:
     from synergy_nb.dataflow.streams.hosting import Hosting
 
-__all__ = ["ACK_S", "RESEND_MOST_S", "RESEND_S", "RETRY_S", "Exchange", "Source"]
+__all__ = ["ACK_S", "RESEND_MOST_S", "RESEND_S", "Exchange"]
 
 ACK_S: Final = 0.05  # longest delay of an acknowledgement, seconds
-RETRY_S: Final = 0.05  # seconds between the first two subscriptions, until the producer answers
 RETRY_MOST_S: Final = 0.8  # longest time between two later ones, seconds
 RESEND_S: Final = 0.5  # seconds until unacknowledged chunks are sent again for the first time
 STALL_S: Final = 2.0  # seconds without progress after which nothing more is retained for an active replica
 RESEND_MOST_S: Final = 16.0  # longest time between two later retransmissions, seconds
-
-
-class Source:
-    """The producer of one input of a component, and the timers for it.
-
-    Attributes
-    ----------
-    peer : str
-        Address of the peer that makes the stream; empty if that is not known yet.
-    retry_at : float
-        Time in seconds at which it subscribes again, while the subscription is not confirmed.
-    wait_s : float
-        Seconds between this subscription and the next.
-    ack_at : float or None
-        Time in seconds of the next acknowledgement; None if there is nothing to acknowledge.
-    """
-
-    __slots__ = ("ack_at", "peer", "retry_at", "wait_s")
-
-    def __init__(self) -> None:
-        self.peer = ""
-        self.retry_at = 0.0
-        self.wait_s = RETRY_S
-        self.ack_at: float | None = None
 
 
 class Exchange:
@@ -188,7 +163,7 @@ class Exchange:
         port = component.ports[reader.port]
         if port.epoch != frame.output.epoch or port.received.until == END or port.closed:
             return
-        if _has_others(component, reader.port):
+        if has_others(component, reader.port):
             port.closed = True
             self._check_streams(component)
             self._hosting.effect(Fact(FactKind.INPUT_LOST, component.application, component.operator, frame.reason))
@@ -259,6 +234,25 @@ class Exchange:
         for number, source in self._sources.get(component, {}).items():
             component.ports[number].subscribed, source.retry_at, source.wait_s = False, 0.0, RETRY_S
 
+    def subscribe_for(self, component: Component, follower: str, since: Mapping[int, Point]) -> None:
+        """Have the producers of a component send to its new follower what comes after a snapshot.
+
+        The follower subscribes itself once it has the snapshot; but that takes the way from it to the producers more.
+
+        Parameters
+        ----------
+        component
+            The component.
+        follower
+            Address of the peer that follows it.
+        since
+            Number of each input to the point up to which the snapshot covers it.
+        """
+        for number, source in self._sources[component].items():
+            if source.peer and number in since:
+                reader = component.reader(number)._replace(peer=follower, epoch=component.epoch + 1)
+                self._send(source.peer, Subscribe(output_of(component, number), reader, since[number], OnLag.RESYNC))
+
     def leave(self, component: Component) -> None:
         """Unsubscribe a component from all its inputs."""
         for number, source in self._sources.pop(component, {}).items():
@@ -276,9 +270,12 @@ class Exchange:
         port, source = component.ports[reader.port], self._sources[component][reader.port]
         if component.feeds[reader.port] != (frame.output.application, frame.output.operator):
             return
+        if frame.output.epoch == port.older:
+            self._receive_older(component, port, frame, now)
+            return
+        if frame.unasked and frame.output.epoch == port.epoch + 1 and not port.closed:
+            self._follow_producer(port, source, sender, now)
         if frame.output.epoch != port.epoch:
-            if frame.output.epoch == port.older:
-                self._receive_older(component, port, frame, now)
             return
         self._hosting.touch(component.application, component.operator)
         if port.closed:
@@ -294,6 +291,16 @@ class Exchange:
             port.subscribed, source.retry_at = False, min(source.retry_at, now + RETRY_S)
         if source.ack_at is None:
             source.ack_at = now + ACK_S
+
+    @staticmethod
+    def _follow_producer(port: InOrder, source: Source, peer: str, now: float) -> None:
+        """Read from the new peer of a producer that has moved, which the deployment here does not name yet.
+
+        Only a peer that has replaced a component sends unasked, so this is no guess. Chunks of the old peer are on
+        their way, as in :meth:`readdress`. Readers of other applications hear last of a move.
+        """
+        port.older, port.epoch, port.subscribed = port.epoch, port.epoch + 1, False
+        source.peer, source.retry_at, source.wait_s = peer, now, RETRY_S
 
     def _receive(self, component: Component, port: InOrder, chunks: Collection[Chunk], now: float) -> bool:
         """Queue what is new of some chunks; return whether chunks before them are missing."""
@@ -480,12 +487,3 @@ def _latest(component: Component) -> int:
 def _restores(component: Component) -> bool:
     """Whether the state of an active replica is still to be restored."""
     return isinstance(component.logic, MergedLogic) and component.logic.restoring
-
-
-def _has_others(component: Component, number: int) -> bool:
-    """Whether other stream replicas feed the port of an input."""
-    ports = component.feed_ports
-    return bool(ports) and any(
-        ports.get(other) == ports[number] and other != number and feed.operator and not component.ports[other].closed
-        for other, feed in component.feeds.items()
-    )

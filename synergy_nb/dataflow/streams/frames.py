@@ -282,7 +282,8 @@ class LastOrder(msgspec.Struct, frozen=True, tag="last_order"):
     """The peer that a component has left states the whole order of inputs, to the peer where the component is now.
 
     It emits nothing after it. Readers of the stream receive the frame, too, and pass it on: their way may be shorter.
-    Of a component that read its inputs aligned it states only where the output ends.
+    A component that still repeats one before it does not send it, as others depend on more than it has read. Of one
+    that read its inputs aligned it states only where the output ends.
 
     Parameters
     ----------

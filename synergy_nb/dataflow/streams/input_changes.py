@@ -16,7 +16,7 @@ from synergy_nb.dataflow.streams.merge import InOrder
 from synergy_nb.dataflow.streams.stream_merging import MergedLogic
 from synergy_nb.dataflow.streams.values import Output
 
-__all__ = ["InputChanges", "change_inputs", "output_of"]
+__all__ = ["InputChanges", "change_inputs", "has_others", "output_of"]
 
 
 class InputChanges(NamedTuple):
@@ -39,6 +39,15 @@ def output_of(component: Component, number: int) -> Output:
     """Return the output that an input reads."""
     feed = component.feeds[number]
     return Output(feed.application, feed.operator, component.ports[number].epoch)
+
+
+def has_others(component: Component, number: int) -> bool:
+    """Return whether other stream replicas feed the port of an input."""
+    ports = component.feed_ports
+    return bool(ports) and any(
+        ports.get(other) == ports[number] and other != number and feed.operator and not component.ports[other].closed
+        for other, feed in component.feeds.items()
+    )
 
 
 def change_inputs(component: Component, assignment: Assignment) -> InputChanges:

@@ -280,7 +280,7 @@ class StreamLog:
     def send_unasked(self) -> None:
         """Send all that is retained to the expected readers, before these have subscribed, as they still have to."""
         for cursor in self.cursors.values():
-            if cursor.on_lag is OnLag.BLOCK and not cursor.subscribed:
+            if cursor.on_lag in (OnLag.BLOCK, OnLag.FAIL) and not cursor.subscribed:
                 cursor.subscribed = cursor.unasked = True
 
     def expect(

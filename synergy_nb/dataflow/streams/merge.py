@@ -1,4 +1,4 @@
-"""The receiving side of one input: its queue, the next chunk, and its progress. No IO, no clock.
+"""The receiving side of one input: its producer, its queue, the next chunk, and its progress. No IO, no clock.
 
 Theory of operation
 -------------------
@@ -25,14 +25,16 @@ from __future__ import annotations
 import enum
 from collections import deque
 from collections.abc import Callable
-from typing import NamedTuple
+from typing import Final, NamedTuple
 
 import msgspec
 
 from synergy_nb.dataflow.streams.values import ORIGIN, OVERHEAD, Chunk, Determinant, Loss, Point
 from synergy_nb.dataflow.tuples import START, Punctuation
 
-__all__ = ["Entry", "InOrder", "Receipt"]
+__all__ = ["RETRY_S", "Entry", "InOrder", "Receipt", "Source"]
+
+RETRY_S: Final = 0.05  # seconds between the first two subscriptions, until the producer answers
 
 
 class Receipt(enum.IntEnum):
@@ -60,6 +62,30 @@ class Entry(NamedTuple):
     sequence: int
     arrived: float
     chunk: Chunk
+
+
+class Source:
+    """The producer of one input of a component, and the timers for it.
+
+    Attributes
+    ----------
+    peer : str
+        Address of the peer that makes the stream; empty if that is not known yet.
+    retry_at : float
+        Time in seconds at which it subscribes again, while the subscription is not confirmed.
+    wait_s : float
+        Seconds between this subscription and the next.
+    ack_at : float or None
+        Time in seconds of the next acknowledgement; None if there is nothing to acknowledge.
+    """
+
+    __slots__ = ("ack_at", "peer", "retry_at", "wait_s")
+
+    def __init__(self) -> None:
+        self.peer = ""
+        self.retry_at = 0.0
+        self.wait_s = RETRY_S
+        self.ack_at: float | None = None
 
 
 class InOrder:

@@ -7,9 +7,10 @@ present components. With a new deployment all are asked anew, as a peer has died
 others.
 
 After a move nobody has to be asked, as the old peer lives: it stops, and states the whole order in which it has read
-(:class:`~synergy_nb.dataflow.streams.frames.LastOrder`). All peers are asked only if that does not arrive in time. A
-component that reads its inputs aligned (:mod:`~synergy_nb.dataflow.streams.alignment`) does not wait for the answers;
-from them it learns how far it repeats what others have received.
+(:class:`~synergy_nb.dataflow.streams.frames.LastOrder`). All peers are asked only if that does not arrive in time, as
+where the old peer itself still repeated a component before it. A component that reads its inputs aligned
+(:mod:`~synergy_nb.dataflow.streams.alignment`) does not wait for the answers; from them it learns how far it
+repeats what others have received.
 """
 
 from __future__ import annotations

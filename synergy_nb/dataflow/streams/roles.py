@@ -31,9 +31,10 @@ from synergy_nb.dataflow.streams.component import Component
 from synergy_nb.dataflow.streams.copies import Copy, has_caught_up
 from synergy_nb.dataflow.streams.deployments import Assignment, Deployment, Role
 from synergy_nb.dataflow.streams.effects import Close, Fact, FactKind, Open, Restore
-from synergy_nb.dataflow.streams.exchange import ACK_S, RETRY_S
+from synergy_nb.dataflow.streams.exchange import ACK_S
 from synergy_nb.dataflow.streams.frames import Data, Determinants, LastOrder, PieceReply, Recall, State
 from synergy_nb.dataflow.streams.log import StreamLog
+from synergy_nb.dataflow.streams.merge import RETRY_S
 from synergy_nb.dataflow.streams.order_recovery import LAST_ORDER_S, Recovery, arrived
 from synergy_nb.dataflow.streams.stream_merging import MergedLogic
 from synergy_nb.dataflow.streams.values import (
@@ -54,6 +55,7 @@ if TYPE_CHECKING:
 __all__ = ["Roles"]
 
 Key = tuple[str, str]
+LEFT: Final = "it has had no snapshot since the component left it"
 CATCH_UP_S: Final = 1.0  # seconds after which a follower counts as ready although it has not caught up
 
 
@@ -77,7 +79,7 @@ class Roles:
         self._hosting = hosting
         self.copies: dict[Key, Copy] = {}
         self.recoveries: dict[Key, Recovery] = {}
-        self._followed: set[Key] = set()  # components that were followers before the present deployment
+        self._followed: set[Key] = set()  # components that were followers, or copies of sources, before the deployment
         self._subscribing: set[Key] = set()  # rebuilt replicas that are not subscribed to all of their inputs yet
         self._failed: dict[Key, tuple[int, Role]] = {}  # components that could not be created, which was reported
         self._unanswered: dict[Stream, tuple[str, Recall]] = {}  # questions that cannot be answered yet
@@ -95,6 +97,8 @@ class Roles:
                 if key[1] not in deployment.assignments and key in hosting.components:
                     hosting.exchange.notify_sharers(hosting.components[key], "has ended")
                 self._tell_order(key, deployment)
+                if key in hosting.components and deployment.role(key[1], hosting.peer) is Role.BACKUP:
+                    hosting.effect(Fact(FactKind.COPIES_BEHIND, *key, LEFT, (hosting.peer,)))
                 self._drop(key)
         for operator, assignment in deployment.assignments.items():
             role = deployment.role(operator, hosting.peer)
@@ -157,14 +161,18 @@ class Roles:
             hosting.exchange.leave(component)
 
     def _tell_order(self, key: Key, deployment: Deployment) -> None:
-        """Tell the peer to which a component has moved from here in which order it has read its inputs."""
+        """Tell the peer to which a component has moved from here in which order it has read its inputs.
+
+        Not while the component here repeats what one before it had emitted: others depend on more than it has read.
+        """
         hosting, assignment = self._hosting, deployment.assignments.get(key[1])
         component = hosting.components.get(key)
         if component is None or assignment is None or assignment.epoch != component.epoch + 1 or component.failed:
             return
-        decides = component.ordered or component.alignment.holds
-        if component.role is Role.ACTIVE and decides and component.reading.free:
-            order = LastOrder(component.output, assignment.active, component.log.end, tuple(component.reading.made))
+        reading, decides = component.reading, component.ordered or component.alignment.holds
+        repeats = component.alignment.behind or not reading.free or reading.next_run(component.ports) is not None
+        if component.role is Role.ACTIVE and decides and not repeats:
+            order = LastOrder(component.output, assignment.active, component.log.end, tuple(reading.made))
             readers = {cursor.reader.peer for cursor in component.log.cursors.values()}
             for peer in sorted({assignment.active, *readers} - {hosting.peer}):
                 hosting.send(peer, order)
@@ -183,7 +191,7 @@ class Roles:
         if component is None:
             return
         followed = component.role is Role.FOLLOWER
-        if followed:
+        if followed or (assignment.epoch and not assignment.inputs):  # a source has no follower that executes
             self._followed.add(key)
         component.role, component.epoch, component.log.retains_all = Role.ACTIVE, assignment.epoch, False
         component.set_copy_holders(assignment.copies, assignment.follower)

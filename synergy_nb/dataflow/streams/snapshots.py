@@ -251,6 +251,8 @@ class Snapshots:
                 dropped=cut.dropped,
             )
             self._hosting.send(reader.peer, state)
+            if component.log.cursors[reader].unasked:
+                self._hosting.exchange.subscribe_for(component, reader.peer, cut.inputs)
         archive.release(reader.peer for reader in self._readers(component))
 
     def acknowledged(self, component: Component, peer: str, number: int) -> None:
