@@ -14,7 +14,7 @@ from tests.replica_schedules import ideal
 PEERS = tuple("abcde")
 
 
-@pytest.mark.parametrize("later, heir", [(0.0, "d"), (3.0, "b")], ids=["at once", "later"])
+@pytest.mark.parametrize(("later", "heir"), [(0.0, "d"), (3.0, "b")], ids=["at once", "later"])
 def test_the_old_peer_of_a_component_does_not_take_over_before_it_has_a_snapshot(later: float, heir: str) -> None:
     """The old peer has the first backup from then on, and nothing in it at first: the other backup takes over."""
     plan = packets("s", 1).union(packets("t", 2), id="u").filter("bytes > 50", id="x").sink(id="out")
