@@ -185,6 +185,8 @@ class BarePage:
         The page of Playwright, for clicks, pixels and pictures.
     faults
         What went wrong in the page or in a widget's handlers; the test fails if there is any at its end.
+    kernel_answers
+        Whether messages arrive; without a kernel they are lost in both directions.
     """
 
     def __init__(self, tab: Tab) -> None:
@@ -193,6 +195,7 @@ class BarePage:
         self.faults: list[object] = []
         self._widgets: dict[str, AnyWidget] = {}
         self._views: dict[str, str] = {}  # name of the view: its model
+        self.kernel_answers = True
         self._count = 0
         self._waiting: queue.SimpleQueue[str] = queue.SimpleQueue()
         script = (ROOT / "tests" / "bare_page.js").read_text("utf-8")
@@ -228,8 +231,7 @@ class BarePage:
     def reload(self) -> None:
         """Load the page anew: a new front end with the same views of the same widgets, which know nothing of it."""
         self.page.reload()
-        while not self._waiting.empty():  # what was on its way is lost
-            self._waiting.get()
+        self._drop_waiting()
         for name in self._views:
             self._render(name)
 
@@ -265,8 +267,16 @@ class BarePage:
         state = json.dumps(self._widgets[model].get_state(), default=_pack)
         self.page.evaluate("([model, state, name]) => show(model, state, name)", [model, state, name])
 
+    def _drop_waiting(self) -> None:
+        """Lose what is on its way to the page."""
+        while not self._waiting.empty():
+            self._waiting.get()
+
     def _exchange(self, sent: str) -> list[str]:
         """Take what the page sends, and give what waits for it."""
+        if not self.kernel_answers:
+            self._drop_waiting()
+            return []
         for message in json.loads(sent, object_hook=_unpack):
             widget = self._widgets[message["model"]]
             assert widget.comm is not None

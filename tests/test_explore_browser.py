@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import re
+import threading
 from collections.abc import Callable
+from typing import Any
 
 import pytest
 
 from synergy_nb import explore
-from synergy_nb.explore.explorer import Explorer
+from synergy_nb.explore.explorer import Drawn, Explorer, Range
 from tests.browser import ARTEFACTS, BarePage
 
 pytestmark = pytest.mark.slow  # a browser
@@ -61,3 +64,52 @@ def test_every_explorer_is_drawn_in_both_themes(bare: BarePage, scheme: str) -> 
         assert not wide
         view.screenshot(path=ARTEFACTS / f"explore_{name}_{scheme}.png")
         bare.hide(view)
+
+
+def test_a_slow_button_says_so_and_the_sliders_go_on(bare: BarePage) -> None:
+    computed = threading.Event()
+
+    def search(values: dict[str, Any]) -> dict[str, Any]:
+        computed.wait()
+        return {**values, "size": 9}
+
+    def draw(size: float, angle: float) -> Drawn:
+        return Drawn("<svg></svg>", (("size", f"{size:g}"), ("angle", f"{angle:g}")), "")
+
+    controls = (Range("size", "size", 0, 10), Range("angle", "angle", 0, 10))
+    first = {"size": 1, "angle": 1}
+    shown = Explorer("t", "e", controls, first, draw, {"search": search}, slow="The first time takes longer.")
+    bare.page.clock.install()
+    view = bare.show(shown)
+    view.get_by_role("button", name="search").click()
+    working = view.locator(".working")
+    assert working.inner_text() == "Computing: search…"
+    bare.page.clock.run_for(3_000)
+    assert re.fullmatch(r"Computing: search, [23] s… The first time takes longer\.", working.inner_text())
+    view.get_by_label("angle").focus()
+    view.get_by_label("angle").press("ArrowRight")
+    bare.until("() => document.querySelector('.numbers').textContent === 'size1angle2'")
+    computed.set()
+    bare.until("() => document.querySelector('.numbers').textContent === 'size9angle2'")
+    working.wait_for(state="hidden")
+
+
+def test_a_button_that_fails_says_why(bare: BarePage) -> None:
+    def search(_values: dict[str, Any]) -> dict[str, Any]:
+        raise ValueError("no placement")
+
+    shown = Explorer("t", "e", (Range("size", "size", 0, 10),), {"size": 1}, lambda size: Drawn("", (), f"{size}"),
+                     {"search": search})  # fmt: skip
+    view = bare.show(shown)
+    view.get_by_role("button", name="search").click()
+    view.get_by_text("search: no placement").wait_for()
+    view.locator(".working").wait_for(state="hidden")
+
+
+def test_a_kernel_that_does_not_answer_is_said(bare: BarePage) -> None:
+    bare.page.clock.install()
+    view = bare.show(explore.feasible_set())
+    bare.kernel_answers = False
+    view.get_by_role("button", name="ROD").click()
+    bare.page.clock.run_for(12_000)
+    assert re.match(r"No answer for 1[12] s: the kernel is gone", view.locator(".working").inner_text())

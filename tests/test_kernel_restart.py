@@ -66,6 +66,7 @@ def test_a_restarted_kernel_leaves_pictures_and_no_processes(page: Page, jupyter
     page.evaluate(RESTART)
     _, left = psutil.wait_procs(peers, timeout=60.0)
     assert not left, "peers outlive the kernel that started them"
+    page.locator(".synergy-qos .silence", has_text="No news for").first.wait_for()
     page.screenshot(path=ARTEFACTS / "restart_before_reload.png")
 
     page.reload()

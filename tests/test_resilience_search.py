@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib
 from itertools import combinations, product
 from typing import Any
 
@@ -152,8 +153,11 @@ def test_a_start_that_is_not_in_keeping_is_one_clear_error(arguments: dict[str, 
 # -- the optimum -------------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.parametrize("compiled", [False, True])
 @pytest.mark.parametrize("seed", range(6))
-def test_the_optimum_is_the_best_of_all_placements(seed: int) -> None:
+def test_the_optimum_is_the_best_of_all_placements(seed: int, compiled: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    if compiled:
+        monkeypatch.setattr(importlib.import_module("synergy_nb.algorithms.resilience.optimum"), "FEW", 0)
     rng = np.random.default_rng(seed)
     load = linearised(random_trees(6, 2, rng)).load
     capacity = np.ones(3) if seed % 2 else rng.uniform(0.5, 1.5, 3)
@@ -166,6 +170,14 @@ def test_the_optimum_is_the_best_of_all_placements(seed: int) -> None:
         if pinned is None or each[0] == 2
     ]
     assert found == pytest.approx(max(all_of_them), abs=1e-7)
+
+
+def test_few_placements_need_no_compilation(monkeypatch: pytest.MonkeyPatch) -> None:
+    """It takes up to a minute on a busy machine, and an explorer has four operators on two nodes."""
+    module = importlib.import_module("synergy_nb.algorithms.resilience.optimum")
+    for name in ("best_placements", "refine"):
+        monkeypatch.setattr(module, name, None)
+    assert optimum([[14, 0], [6, 0], [0, 9], [0, 7]], [1, 1]).tolist() == [0, 1, 1, 0]
 
 
 def test_fourteen_operators_on_two_nodes_are_enumerated() -> None:

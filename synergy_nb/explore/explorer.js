@@ -2,6 +2,10 @@
 // shows the picture that comes back. It sends the next values only after the answer to the last ones. Operators in a
 // picture can be dragged from one place to another.
 const WAIT = 1500; // milliseconds until the page no longer waits for an answer
+const LATE = 400; // milliseconds without an answer after which the page says that it is being computed
+const EVERY = 1000; // milliseconds between two texts of how long it has taken
+const LONG = 2; // seconds after which the page says why it takes so long
+const SILENT = 10; // seconds without an answer after which the page says that there is none
 
 function make(tag, kind, words = "", attributes = {}) {
   const element = document.createElement(tag);
@@ -21,8 +25,35 @@ export default {
     const picture = make("div", "picture");
     const numbers = make("dl", "numbers");
     const sentence = make("p", "sentence", "", { "aria-live": "polite" });
-    root.append(head, equation, controls, picture, numbers, sentence);
+    const working = make("p", "working", "", { role: "status" });
+    working.hidden = true;
+    root.append(head, equation, controls, working, picture, numbers, sentence);
     el.append(root);
+
+    // What is being computed, and since when, until the kernel has answered.
+    const since = new Map();
+    function tell() {
+      const now = Date.now();
+      const told = [...since].filter(([what, { began }]) => what || now - began >= LATE);
+      working.hidden = !told.length;
+      working.textContent = told
+        .map(([what, { began, answered }]) => {
+          const seconds = Math.floor((now - began) / 1000);
+          if (!answered && seconds >= SILENT) return `No answer for ${seconds} s: the kernel is gone, was restarted, or is busy.`;
+          const words = `${what ? `Computing: ${what}` : "Computing the picture"}${seconds ? `, ${seconds} s` : ""}…`;
+          return what && seconds >= LONG && model.get("slow") ? `${words} ${model.get("slow")}` : words;
+        })
+        .join(" ");
+    }
+    const ticking = setInterval(tell, EVERY);
+    function begin(what) {
+      since.set(what, { began: Date.now() });
+      tell();
+    }
+    function end(what) {
+      since.delete(what);
+      tell();
+    }
 
     let waiting = null;
     let next = null;
@@ -32,6 +63,8 @@ export default {
       const sent = next;
       next = null;
       waiting = setTimeout(answered, WAIT);
+      if (!since.has("")) begin("");
+      setTimeout(tell, LATE);
       model.set("values", sent);
       model.save_changes();
     }
@@ -69,7 +102,13 @@ export default {
     const buttons = make("div", "buttons");
     for (const words of model.get("buttons")) {
       const button = make("button", "", words, { type: "button" });
-      button.addEventListener("click", () => model.send({ kind: "press", button: words }));
+      button.dataset.of = words;
+      button.addEventListener("click", () => {
+        if (since.has(words)) return; // it is being computed
+        begin(words);
+        button.setAttribute("aria-busy", "true");
+        model.send({ kind: "press", button: words });
+      });
       buttons.append(button);
     }
     if (buttons.children.length) controls.append(buttons);
@@ -92,8 +131,16 @@ export default {
       }
     }
     function onAnswer() {
+      end("");
       draw();
       answered();
+    }
+    function onMessage(content) {
+      if (content.kind === "pressing" && since.has(content.button)) since.get(content.button).answered = true;
+      if (content.kind !== "pressed") return;
+      end(content.button);
+      for (const button of buttons.children) if (button.dataset.of === content.button) button.removeAttribute("aria-busy");
+      if (content.error) sentence.textContent = content.error;
     }
 
     // Dragging: an element with data-part is dropped on an element with data-place.
@@ -126,6 +173,7 @@ export default {
     });
 
     model.on("change:drawings", onAnswer);
+    model.on("msg:custom", onMessage);
     draw();
     // The still picture is hidden wherever the live one is on the page.
     const hiding = make("style", "", `[data-synergy-last="${model.get("_still")}"] { display: none; }`);
@@ -133,7 +181,9 @@ export default {
     return () => {
       hiding.remove();
       clearTimeout(waiting);
+      clearInterval(ticking);
       model.off("change:drawings", onAnswer);
+      model.off("msg:custom", onMessage);
     };
   },
 };

@@ -2,13 +2,16 @@
 
 An explorer is one function from the values of its controls to a :class:`Drawn`. So it has no formula of its own, and
 can be tested without a browser. A *page* is a display of it in a browser, which sends the values of its controls. A
-value that a control does not have is refused, from a page as from Python.
+value that a control does not have is refused, from a page as from Python. A button that is pressed in a page computes
+in a thread, as it may take long: the page says so, and its other controls go on.
 """
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
 import math
+import threading
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from html import escape
@@ -127,6 +130,8 @@ class Explorer(StillView):
         Function that gets the values of the controls as keyword arguments, and draws them.
     buttons
         Text of each button to a function that gets the present values and returns those to set.
+    slow
+        Sentence that says why a button may take long, which a page shows while it does.
     """
 
     _esm = resources.files("synergy_nb.explore").joinpath("explorer.js").read_text("utf-8")
@@ -135,6 +140,7 @@ class Explorer(StillView):
     equation = traitlets.Unicode().tag(sync=True)
     controls: traitlets.List[Any] = traitlets.List().tag(sync=True)
     buttons: traitlets.List[Any] = traitlets.List().tag(sync=True)
+    slow = traitlets.Unicode().tag(sync=True)
     values = traitlets.Dict().tag(sync=True)
     picture = traitlets.Unicode().tag(sync=True)
     numbers: traitlets.List[Any] = traitlets.List().tag(sync=True)
@@ -149,9 +155,13 @@ class Explorer(StillView):
         values: Values,
         draw: Callable[..., Drawn],
         buttons: Mapping[str, Callable[[dict[str, Any]], Values]] | None = None,
+        *,
+        slow: str = "",
     ) -> None:
         self._controls = {control.name: control for control in controls}
         self._draw = draw
+        #: Function that runs another one in a thread; a test may replace it.
+        self._beside: Callable[[Callable[[], None]], None] = _in_thread
         self._button_actions = dict(buttons or {})
         first = self._checked(values)
         drawn = draw(**first)
@@ -160,6 +170,7 @@ class Explorer(StillView):
             equation=equation,
             controls=[control.to_page() for control in controls],
             buttons=list(self._button_actions),
+            slow=slow,
             values=first,
             picture=drawn.picture,
             numbers=[list(pair) for pair in drawn.numbers],
@@ -167,7 +178,7 @@ class Explorer(StillView):
         )
         self._last_valid = first
         self.observe(self._changed, "values")
-        self.on_msg(lambda _, content, _buffers: self.press(str(content.get("button"))))
+        self.on_msg(lambda _, content, _buffers: self.on_page_message(content))
 
     def set(self, **values: Value) -> Explorer:
         """Set values of controls, and draw the picture again, in all pages.
@@ -184,6 +195,37 @@ class Explorer(StillView):
         """Press a button; one that does not exist does nothing."""
         if button in self._button_actions:
             self.set(**self._button_actions[button](dict(self._last_valid)))
+
+    def on_page_message(self, content: Mapping[str, Any]) -> None:
+        """Press a button for a page: compute in a thread, then set the values, and tell the pages that it is done."""
+        button = str(content.get("button"))
+        if content.get("kind") != "press" or button not in self._button_actions:
+            return
+        self.send({"kind": "pressing", "button": button})
+        before = dict(self._last_valid)
+        loop = None
+        with contextlib.suppress(RuntimeError):
+            loop = asyncio.get_running_loop()
+
+        def compute() -> None:
+            found: Values = {}
+            error = ""
+            try:
+                found = self._button_actions[button](dict(before))
+            except Exception as failed:  # noqa: BLE001 - a page must not wait for ever
+                error = f"{button}: {failed}"
+            changed = {name: value for name, value in found.items() if before.get(name) != value}
+            if loop is None:
+                self._pressed(button, changed, error)
+            else:  # widgets are changed by the thread of the kernel
+                loop.call_soon_threadsafe(self._pressed, button, changed, error)
+
+        self._beside(compute)
+
+    def _pressed(self, button: str, changed: Values, error: str) -> None:
+        """Set what a button has changed; what was set meanwhile stays as it is."""
+        self.set(**changed)
+        self.send({"kind": "pressed", "button": button, "error": error})
 
     def to_svg(self) -> str:
         """The picture at the present values, as a self-contained SVG."""
@@ -226,3 +268,7 @@ class Explorer(StillView):
             self.sentence = drawn.sentence
             self.drawings += 1
         self.keep_picture()
+
+
+def _in_thread(task: Callable[[], None]) -> None:
+    threading.Thread(target=task, name="synergy explorer", daemon=True).start()

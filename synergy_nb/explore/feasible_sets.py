@@ -384,4 +384,6 @@ def explorer(
         "optimum": by(lambda scaled, low: optimum(coefficients, scaled, low)),
         "largest load first": by(lambda scaled, _low: largest_load_first(coefficients, scaled, np.ones((1, streams)))),
     }
-    return Explorer("The rates that a placement withstands", EQUATION, controls, values, draw, cast("Any", buttons))
+    slow = "The first search of many placements takes longer, as its code is compiled."
+    title = "The rates that a placement withstands"
+    return Explorer(title, EQUATION, controls, values, draw, cast("Any", buttons), slow=slow)

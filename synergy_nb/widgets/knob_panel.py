@@ -81,6 +81,8 @@ class KnobPanel(StillView):
     def on_page_message(self, content: Mapping[str, Any]) -> None:
         """Handle a message of a page: ``bundle`` requests the script, ``ready`` the state, ``act`` turns a knob.
 
+        ``here`` asks for an answer only, which says that the kernel lives.
+
         Parameters
         ----------
         content
@@ -92,6 +94,8 @@ class KnobPanel(StillView):
             self.send({"kind": "bundle", "version": version, "script": script, "style": style})
         elif kind == "ready":
             self.send({"kind": "state", **self.state()})
+        elif kind == "here":
+            self.send({"kind": "here"})
         elif kind == "act":
             self.act(str(content.get("act")), content.get("arguments"))
 

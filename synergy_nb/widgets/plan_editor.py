@@ -317,6 +317,9 @@ class PlanEditor(StillView):
                 version, script, style = bundle("planeditor")
                 self.send({"kind": "bundle", "version": version, "script": script, "style": style})
             return
+        if content.get("type") == "here":  # the page asks whether the kernel lives
+            self.send({"type": "here"})
+            return
         answers: dict[str, Callable[[Mapping[str, Any]], None]] = {
             "edit": self._edit,
             "text": self._text,

@@ -5,8 +5,9 @@ Theory of operation
 The view reads a journal into :class:`~synergy_nb.widgets.journal_series.JournalSeries`, and sends pages only what has
 changed since the last message: named pieces of words and numbers as JSON, and points of lines as one buffer of 64-bit
 floats. A page sends ``ready`` when it opens, is reloaded, or has missed a message, and receives the whole state; it
-sends ``here`` every few seconds and ``gone`` when it closes. Messages have numbers, and every page counts them. So
-several pages and several copies show the same, and no message is sent while no page is open.
+sends ``here`` every few seconds, which is answered with the number of the last message, and ``gone`` when it closes.
+Messages have numbers, and every page counts them. So several pages and several copies show the same, no message is sent
+while no page is open, and a page that gets no answer says that there is no news.
 
 The notebook's file holds none of this: the widget's state is a small loader, which requests the bundle from the kernel,
 and a static picture for viewers that cannot run a view.
@@ -285,6 +286,8 @@ class QoSView(anywidget.AnyWidget):
                     self._pages.pop(copy, None)
                     return
                 self._pages[copy] = self._clock()
+                if kind == "here":
+                    self.send({"kind": "here", "to": copy, "number": self._number})
                 if kind == "ready":
                     self._read_journal()
                     self._send_changes(quietly=len(self._pages) == 1)

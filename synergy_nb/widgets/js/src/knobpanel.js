@@ -1,4 +1,5 @@
 // The panel of knobs: it changes peers, links, sources and costs while applications run; in a simulation it also plays time.
+import { Contact } from "./common/contact.js";
 import { seconds } from "./qosview/format.js";
 import "./knobpanel.css";
 
@@ -44,7 +45,11 @@ class Panel {
     this.waiting = false; // for the outcome of an act
     this.timer = null;
     this.build(el);
-    this.onMessage = (content) => content.kind === "state" && this.receive(content);
+    this.contact = new Contact(() => this.model.send({ kind: "here" }), (words) => this.silence(words));
+    this.onMessage = (content) => {
+      this.contact.news();
+      if (content.kind === "state") this.receive(content);
+    };
     model.on("msg:custom", this.onMessage);
     this.send({ kind: "ready" });
     signal?.addEventListener("abort", () => this.close());
@@ -148,6 +153,13 @@ class Panel {
     this.playing.textContent = this.timer ? "Pause" : "Play";
   }
 
+  // Without news an act that has no answer does not stand in the way of the next one.
+  silence(words) {
+    this.waiting = false;
+    if (words) this.say(words, true);
+    else this.say("The kernel answers again.", false);
+  }
+
   say(words, failed) {
     this.outcome.textContent = `${failed ? "▲" : "✓"} ${words}`;
     this.outcome.classList.toggle("bad", Boolean(failed));
@@ -155,6 +167,7 @@ class Panel {
 
   close() {
     clearInterval(this.timer);
+    this.contact.close();
     this.model.off("msg:custom", this.onMessage);
   }
 }

@@ -1,6 +1,7 @@
 // The editor of plans. The kernel holds the document, which is the plan's text, and checks every edit; this page draws it,
 // and draws what is done here before the kernel has answered.
 import { render } from "preact";
+import { Contact } from "./common/contact.js";
 import { App } from "./planeditor/app.js";
 import { Ruler } from "./planeditor/describe.js";
 import { Editor } from "./planeditor/editor.js";
@@ -35,6 +36,8 @@ class View {
       ["change:live", () => this.editor.follow(model.get("live") ?? null)],
       ["msg:custom", (content) => (content.type === "export" ? this.export(content) : this.editor.reply(content))],
     ];
+    this.contact = new Contact(() => model.send({ type: "here" }), (words) => this.editor.silence(words));
+    this.listeners.push(...["change", "msg:custom"].map((name) => [name, () => this.contact.news()]));
     for (const [name, listener] of this.listeners) model.on(name, listener);
     signal?.addEventListener("abort", () => this.close());
     this.render(); // in one go with the first attachment of the element
@@ -118,6 +121,7 @@ class View {
     render(null, this.root); // fields that are being typed in commit
     for (const [name, listener] of this.listeners) this.model.off(name, listener);
     this.sized.disconnect();
+    this.contact.close();
     cancelAnimationFrame(this.frame);
   }
 }

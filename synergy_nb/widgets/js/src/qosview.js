@@ -1,6 +1,7 @@
 // The live view of quality of service. The kernel sends what has changed: pieces of words and numbers, and points of
 // lines as binary numbers. A page that is ready receives the whole state; a page that has
 // missed a message requests it again.
+import { Contact } from "./common/contact.js";
 import { Chart, palette, spark } from "./qosview/charts.js";
 import { rate, seconds, share } from "./qosview/format.js";
 import { Line } from "./qosview/lines.js";
@@ -8,7 +9,7 @@ import { build } from "./qosview/page.js";
 import { COLOURS, GLYPHS, Picture } from "./qosview/picture.js";
 import "./qosview.css";
 
-const ALIVE = 5000; // milliseconds between two messages that tell the kernel that the page is open
+const SLEEP = 15000; // milliseconds without a question after which the kernel may count the page as closed
 const ANNOUNCE = 5000; // milliseconds between two summaries for screen readers
 const SPANS = [
   [30, "30 s"],
@@ -83,6 +84,10 @@ class View {
       }),
     };
     this.picture = new Picture(this.page.picture);
+    this.contact = new Contact(
+      () => this.hail(),
+      (words) => this.page.silence(this.pieces.get("head")?.ended ? "" : words), // of what has ended no news is expected
+    );
     this.onMessage = (content, buffers) => this.receive(content, buffers ?? []);
     model.on("msg:custom", this.onMessage);
     this.observe(signal);
@@ -106,7 +111,16 @@ class View {
     this.send("ready");
   }
 
+  // Tells the kernel that the page is open, which it answers; after a long sleep the page needs the whole state.
+  hail() {
+    const kind = this.slept() ? "ready" : "here";
+    this.beat = Date.now();
+    this.model.send({ kind, copy: this.copy });
+  }
+
   receive(content, buffers) {
+    this.contact.news();
+    if (content.kind === "here" && content.to === this.copy && this.ready && content.number > this.number) return this.requestState();
     if (content.kind !== "update" || (content.to && content.to !== this.copy)) return;
     if (content.whole) {
       if (this.ready && content.number <= this.number) return;
@@ -164,11 +178,6 @@ class View {
     };
     document.addEventListener("visibilitychange", this.wake);
     this.beat = Date.now();
-    this.alive = setInterval(() => {
-      const slept = this.slept();
-      this.beat = Date.now();
-      if (!document.hidden) this.send(slept ? "ready" : "here");
-    }, ALIVE);
     this.summary = setTimeout(() => this.announce(), ANNOUNCE / 5);
     this.leaving = () => this.send("gone");
     addEventListener("pagehide", this.leaving);
@@ -177,7 +186,7 @@ class View {
 
   // Whether the kernel may count this page as closed, since a browser stops the timers of hidden pages.
   slept() {
-    return Date.now() - this.beat > 3 * ALIVE;
+    return Date.now() - this.beat > SLEEP;
   }
 
   close() {
@@ -190,7 +199,7 @@ class View {
     this.dark.removeEventListener("change", this.theme);
     document.removeEventListener("visibilitychange", this.wake);
     removeEventListener("pagehide", this.leaving);
-    clearInterval(this.alive);
+    this.contact.close();
     clearTimeout(this.summary);
     cancelAnimationFrame(this.frame);
     for (const chart of Object.values(this.charts)) chart.destroy();

@@ -158,7 +158,8 @@ function Status({ editor }) {
       {document.isNew && <span class="soft">new file {document.file}: not written before you save</span>}
       {late > 0 && <span class="late">◌ {counted(late, "change")} not checked yet</span>}
       {live && <span class={live.tone === "bad" ? "bad" : "soft"}>{live.sentence?.toLowerCase().startsWith(live.state) ? live.sentence : [live.state, live.sentence].filter(Boolean).join(": ")}</span>}
-      {edits.failed && <span class="bad">▲ no kernel: run the cell again</span>}
+      {edits.failed && !editor.silent && <span class="bad">▲ no kernel: run the cell again</span>}
+      {editor.silent && <span class="bad">▲ {editor.silent}</span>}
       {editor.aiming && <span class="connecting-to">{editor.said.at(-1)?.words}</span>}
       {note && <span class={`note ${note.tone}`}>{note.words}</span>}
       <button type="button" class="keys" aria-expanded={editor.help} onClick={() => editor.toggleHelp()}>

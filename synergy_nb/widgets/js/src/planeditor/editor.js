@@ -34,6 +34,7 @@ export class Editor {
     this.said = []; // the last things for screen readers, each with a number
     this.canvas = null; // the canvas, once it is drawn
     this.note = null; // the outcome of the last request, for the status line
+    this.silent = ""; // that the kernel does not answer, in words, for the status line
     this.wantsFocus = null; // what to focus after the next drawing: {node}, {field}, {palette}
     this.readCatalogue();
     this.edits.document(model.get("document"));
@@ -62,6 +63,11 @@ export class Editor {
     this.catalogue = { kinds: [], common: [], qos: [], templates: [], cluster: false, ...given };
     this.kinds.clear();
     for (const kind of this.catalogue.kinds) this.kinds.set(kind.kind, kind);
+  }
+
+  silence(words) {
+    this.silent = words;
+    this.changed();
   }
 
   received() {

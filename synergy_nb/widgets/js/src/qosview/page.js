@@ -64,6 +64,8 @@ export function build(el, spans, { span, pause }) {
   controls.append(group, hold);
   header.append(title, controls);
 
+  const silence = make("p", "silence", "", { role: "status" });
+  silence.hidden = true;
   const announcement = make("p", "announcement", "", { "aria-live": "polite" });
   const numbers = make("div", "numbers");
   const charts = make("div", "charts");
@@ -100,7 +102,7 @@ export function build(el, spans, { span, pause }) {
     part.append(make("h3", "", words), (lists[kind] = make("ul")));
     story.append(part);
   }
-  root.append(header, waiting, numbers, charts, axis, where, slacks, story, announcement);
+  root.append(header, silence, waiting, numbers, charts, axis, where, slacks, story, announcement);
   el.append(root);
 
   function chosen(value) {
@@ -156,6 +158,11 @@ export function build(el, spans, { span, pause }) {
     // What the two loads of a peer mean, and why they differ where they do.
     loads(piece) {
       put(loads, [piece?.about, ...(piece?.list ?? [])].filter(Boolean).join(" "));
+    },
+    // That there is no news, in words; an empty text when there is.
+    silence(words) {
+      put(silence, words && `▲ ${words}`);
+      silence.hidden = !words;
     },
     announce(words) {
       put(announcement, words);
