@@ -92,6 +92,7 @@ def test_a_set_up_has_values_at_both_scales() -> None:
         (parameters.flag("f"), "Yes", True),
         (parameters.flag("f", quick=True), "0", False),
         (parameters.several("c", ["one", "two", "three"]), "three,one", ("three", "one")),
+        (parameters.several("c", ["one", "two, too", "two"]), "two, too,two", ("two, too", "two")),
     ],
 )
 def test_parameters_are_parsed_to_their_values(
@@ -113,6 +114,7 @@ def test_parameters_are_parsed_to_their_values(
         (parameters.numbers("x", [1.0], count=2), "1", "name: '1'; expected 2 numbers from 0, separated by commas"),
         (parameters.choice("c", ["one", "two"]), "on", "name: 'on'; expected one of one, two; did you mean 'one'?"),
         (parameters.several("c", ["one", "two"]), "one,twoo", "did you mean 'two'?"),
+        (parameters.several("c", ["one", "two"]), "one,one", "name: 'one,one'; expected some of one, two"),
         (parameters.flag("f"), "perhaps", "name: 'perhaps'; expected true or false"),
         (parameters.files("f"), "no-such-file", "name: 'no-such-file'; expected existing files"),
     ],

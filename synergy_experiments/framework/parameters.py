@@ -181,15 +181,25 @@ def choice(about: str, of: Sequence[str], quick: str | None = None, paper: str |
 
 
 def several(about: str, of: Sequence[str], quick: Sequence[str] | None = None) -> Parameter:
-    """Declare a parameter of several of the names ``of``, separated by commas, by default all."""
+    """Declare a parameter of several of the names ``of``, separated by commas, by default all.
+
+    >>> several("policies", ["none", "ours, quick", "ours"]).read("ours, quick, none")
+    ('ours, quick', 'none')
+    """
     expected = f"some of {', '.join(of)}, separated by commas"
 
     def read(text: str) -> tuple[str, ...]:
-        chosen = tuple(_parts(text, expected, None))
-        for each in chosen:
-            if each not in of:
-                raise WrongValue(each, expected, nearest(each, of))
-        return chosen
+        parts, chosen = _parts(text, expected, text.count(",") + 1), list[str]()
+        while parts:
+            names = {end: ", ".join(parts[:end]) for end in range(1, len(parts) + 1)}
+            count = max((count for count, name in names.items() if name in of), default=0)  # names may have commas
+            if not count:
+                raise WrongValue(parts[0], expected, nearest(parts[0], of))
+            chosen.append(names[count])
+            parts = parts[count:]
+        if len(set(chosen)) < len(chosen):
+            raise WrongValue(text, expected)
+        return tuple(chosen)
 
     default = tuple(of if quick is None else quick)
     return Parameter(about, default, default, read)
