@@ -186,8 +186,10 @@ ALL = "OSTUV"
         pytest.param({"U T": 300.0}, 0.295, id="an upstream far from the new peer"),
         pytest.param({"U S": 300.0}, 0.005, id="an upstream far from the old peer"),
         pytest.param({"S T": 300.0}, 0.005, id="the two peers far from one another: the reader passes the order on"),
-        # the inputs have left the old peer before the origin reaches it: the new peer passes the graph on
+        # the inputs leave the old peer before the origin reaches it: they, and the new peer, pass the graph on
         pytest.param({"S O": 200.0}, 0.010, id="the old peer far from the reader, which leads the move"),
+        pytest.param({"S O": 200.0, "S T": 200.0}, 0.010, id="the old peer far from all but the upstreams"),
+        pytest.param({"S O": 200.0, "U S": 200.0, "V S": 200.0}, 0.010, id="the old peer far from all but the new one"),
         pytest.param({"U S": 20.0, "V S": 300.0, "U T": 300.0, "V T": 20.0}, 0.280, id="both upstreams"),
         pytest.param({f"O {peer}": 200.0 for peer in "STUV"}, 0.005, id="the reader, which leads the move, far"),
         pytest.param({f"{a} {b}": 100.0 for a in ALL for b in ALL if a < b}, 0.100, id="all far"),

@@ -263,16 +263,18 @@ class GraphChanges:
                 listener(graph.application)
 
     def _pass_on(self, member: Member, before: Graph) -> None:
-        """Send the graph to the old peers of components of several inputs that this peer executes now, as it followed.
+        """Send the graph to the old peer of a component of several inputs that began here, or that this peer feeds.
 
-        Such a component begins here when it has ended there, and its producers have left that peer; the origin may be
-        farther from it than this peer is.
+        It begins here when it has ended there, and what this peer feeds it goes to the new peer from now on; the origin
+        may be farther from the old peer than this one is.
         """
         graph, address = member.graph, self.peer.address
-        for operator, follower in sorted(before.roles.followers.items()):
-            old = before.roles.peers[operator]
-            replaced = follower == graph.roles.peers[operator] == address != graph.origin
-            if replaced and len(graph.roles.reads(member.plan, operator)) > 1 and not self.membership.is_dead(old):
+        for operator, old in before.roles.peers.items():
+            new = graph.roles.peers.get(operator, "")
+            if not new or new == old or address in (old, graph.origin) or self.membership.is_dead(old):
+                continue
+            feeds = graph.roles.reads(member.plan, operator).values()
+            if len(feeds) > 1 and address in {new, *(graph.roles.peers[up] for up in feeds if up)}:
                 self.peer.send(old, GraphChanged(graph))
 
 

@@ -50,8 +50,8 @@ d(O, S), with the one-way delays d; if S is the origin, less than the dissertati
 the snapshot before T has asked for it, and subscribes T at each U. T asks nevertheless until they have answered, as
 nobody knows what the others have received; so what is lost, or comes before Follow, T has a round trip later.
 
-If S is far from O and T is near, a component of several inputs would pause: its producers leave S before that knows. So
-T passes the graph of phase 6 on to S. S ends when the first of both copies arrives.
+If S is far from O, a component of several inputs would pause: its producers leave S before that knows. So T and each U
+pass the graph of phase 6 on to S. S ends when the first of these copies arrives.
 
 Components without a follower
 -----------------------------
