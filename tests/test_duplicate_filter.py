@@ -6,7 +6,6 @@ import math
 import threading
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Sequence
-from types import ModuleType
 from typing import Any, TypeAlias
 
 import numpy as np
@@ -19,6 +18,7 @@ from synergy_nb.dataflow.streams import duplicate_code, duplicate_filter, duplic
 from synergy_nb.dataflow.streams.duplicate_code import PLAIN
 from synergy_nb.dataflow.streams.duplicate_filter import DuplicateFilter
 from synergy_nb.dataflow.tuples import END, Batch, Item, Punctuation, empty
+from synergy_nb.models.compiled_modules import CompiledModule
 
 Row: TypeAlias = tuple[int, str]
 SCHEMA = {"time": "time", "name": "str"}
@@ -314,26 +314,25 @@ def test_plain_code_passes_the_same_until_the_compiled_code_is_loaded(
 
 
 def test_streams_do_not_wait_for_the_compiled_code(monkeypatch: pytest.MonkeyPatch) -> None:
-    begun, done = threading.Event(), threading.Event()
+    begun, go_on = threading.Event(), threading.Event()
 
-    def load() -> ModuleType:
+    def warm(_kernel: Any) -> None:
         begun.set()
-        done.wait(60.0)
-        return duplicate_kernel
+        go_on.wait(60.0)
 
-    monkeypatch.setattr(duplicate_code, "_compiled", None)
-    monkeypatch.setattr(duplicate_code, "_loading", None)
-    monkeypatch.setattr(duplicate_code, "_load", load)
-    duplicate_code.load_in_background()
+    module = CompiledModule(duplicate_kernel.__name__, warm)
+    monkeypatch.setattr(duplicate_code, "COMPILED", module)
+    module.load_in_background()
     assert begun.wait(60.0)
-    duplicate_code.load_in_background()  # a second component of the peer
-    follow(two(), "S1(0,a)+; S2(0,a)-; S2(1,b)+; S1 P1+")
+    module.load_in_background()  # a second component of the peer
+    merged = two()
+    follow(merged, "S1(0,a)+; S2(0,a)-; S2(1,b)+; S1 P0+")
     assert duplicate_code.table_code() is PLAIN
-    done.set()
-    thread = duplicate_code._loading
-    assert thread is not None
+    go_on.set()
+    (thread,) = (each for each in threading.enumerate() if each.name == f"synergy {module.name}")
     thread.join(60.0)
     assert duplicate_code.table_code() is duplicate_kernel
+    follow(merged, "S1(1,b)-; S1(2,c)+; S2 P1+")
 
 
 def _rows(found: Batch) -> Iterator[Row]:

@@ -10,6 +10,7 @@ from fractions import Fraction
 import polars as pl
 import pytest
 
+from synergy_nb.dataflow.operators import exact_code, exact_sums
 from synergy_nb.dataflow.operators.exact_sums import COLUMNS, merged_limbs, rounded, split
 from synergy_nb.plan import Plan, source
 from synergy_nb.plan.active_replicas import replicated
@@ -17,6 +18,13 @@ from synergy_nb.plan.active_replicas import replicated
 INF, NAN = math.inf, math.nan
 LEAST = 5e-324
 MOST = 1.7976931348623157e308
+
+
+@pytest.fixture(params=["compiled", "plain"], autouse=True)
+def code(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Exact sums by compiled code, and as while it is being loaded."""
+    if request.param == "plain":
+        monkeypatch.setattr(exact_sums, "sum_code", lambda: exact_code.PLAIN)
 
 
 def table_of(groups: list[list[float]]) -> pl.DataFrame:

@@ -11,10 +11,10 @@ import numpy as np
 
 from synergy_nb.models.compiling import compiled
 
-__all__ = ["ODD", "round_all", "split_all"]
+__all__ = ["round_all", "split_all"]
 
-ODD: Final = -1  # the scale of counters of positive and negative infinities and of NaN
-CENTRE: Final = 16  # position of the bit that stands for 2**-1074, so that scales change far from 1
+ODD: Final = -1  # as in exact_code: compiled functions use constants of their own module alone
+CENTRE: Final = 16
 _DIGITS: Final = 72  # digits of the largest sum of 2**63 floats
 _MASK: Final = (1 << 32) - 1
 _INFINITE: Final = 0x7FF << 52

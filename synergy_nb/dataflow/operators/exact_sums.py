@@ -14,14 +14,13 @@ So replicas that read their inputs in different orders emit the same bytes.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from functools import cache
-from types import ModuleType
 from typing import Final
 
 import numpy as np
 import polars as pl
 
 from synergy_nb.dataflow.operators.base import computed
+from synergy_nb.dataflow.operators.exact_code import ODD, sum_code
 
 __all__ = ["COLUMNS", "SPLITTING", "merged_limbs", "rounded", "split"]
 
@@ -31,14 +30,6 @@ _LIMBS: Final = ("@low", "@middle", "@high")
 COLUMNS: Final = {_SCALE: "int", **dict.fromkeys(_LIMBS, "int")}
 SPLITTING: Final = 80.0  # memory to split floats, bytes each
 _DIGIT: Final = 1 << 32
-
-
-@cache
-def _kernel() -> ModuleType:
-    """Load the compiled code when it is first used: most peers need none, and Numba takes a second to load."""
-    from synergy_nb.dataflow.operators import exact_kernel  # noqa: PLC0415 - see above
-
-    return exact_kernel
 
 
 def split(terms: pl.DataFrame, term: str, keys: Sequence[str]) -> pl.DataFrame:
@@ -53,7 +44,7 @@ def merged_limbs(limbs: pl.LazyFrame, keys: Sequence[str]) -> pl.LazyFrame:
     low, middle, high = map(pl.col, _LIMBS)
     summed = limbs.group_by(*keys, _SCALE).agg(pl.col(_LIMBS).sum())
     for lower, upper in ((low, middle), (middle, high)):
-        carry = pl.when(pl.col(_SCALE) != _kernel().ODD).then(lower // _DIGIT).otherwise(0)
+        carry = pl.when(pl.col(_SCALE) != ODD).then(lower // _DIGIT).otherwise(0)
         summed = summed.with_columns(lower - carry * _DIGIT, upper + carry)
     return summed
 
@@ -80,7 +71,7 @@ def rounded(limbs: pl.LazyFrame, keys: Sequence[str], name: str, rows: int) -> p
     )
     sums = np.zeros(found.height, dtype=np.int64)
     if found.height:
-        _kernel().round_all(np.ascontiguousarray(ends), scale, low, middle, high, sums)
+        sum_code().round_all(np.ascontiguousarray(ends), scale, low, middle, high, sums)
     return found.select(keys).hstack([pl.Series(name, sums.view(np.float64), dtype=pl.Float64)])
 
 
@@ -88,5 +79,5 @@ def _limbs(values: pl.Series) -> list[pl.Series]:
     """Return scale and limbs of each float."""
     bits = np.ascontiguousarray(values.to_numpy()).view(np.int64)
     found = [np.empty(len(bits), dtype=np.int64) for _ in COLUMNS]
-    _kernel().split_all(bits, *found)
+    sum_code().split_all(bits, *found)
     return [pl.Series(name, each) for name, each in zip(COLUMNS, found, strict=True)]

@@ -1,20 +1,14 @@
-"""Code of the duplicate filter's table of tuples: compiled, or plain Python for as long as the compiled code loads.
-
-To load Numba and the compiled code takes a second of processor time, several seconds where all peers of a small machine
-begin at once. Streams do not wait for that: a peer loads the code in a thread of its own
-(:func:`load_in_background`), and meanwhile filters have an index of their tuples in a dictionary, at about a tenth of
-the speed. Both give the same results. Whoever does not ask for it, as the simulator, gets the compiled code at once.
-"""
+"""Code of the duplicate filter's table of tuples: compiled, or plain Python for as long as the compiled code loads."""
 
 from __future__ import annotations
 
-import threading
-from types import ModuleType
-from typing import Any, Protocol, cast
+from typing import Any, Final, Protocol, cast
 
 import numpy as np
 
-__all__ = ["PLAIN", "TableCode", "load_in_background", "table_code"]
+from synergy_nb.models.compiled_modules import CompiledModule
+
+__all__ = ["COMPILED", "PLAIN", "TableCode", "table_code"]
 
 
 class TableCode(Protocol):
@@ -89,39 +83,18 @@ class _Plain:
         return used, passed, first
 
 
-PLAIN: TableCode = _Plain()
-_lock = threading.Lock()
-_compiled: ModuleType | None = None
-_loading: threading.Thread | None = None
-
-
-def table_code() -> TableCode:
-    """The compiled code, loaded now unless a thread loads it; until that thread is done, the plain code."""
-    if _compiled is not None:
-        return cast("TableCode", _compiled)
-    if _loading is not None and _loading.is_alive():
-        return PLAIN
-    return cast("TableCode", _load())
-
-
-def load_in_background() -> None:
-    """Load the compiled code in another thread, if that has not begun."""
-    global _loading  # noqa: PLW0603 - once in a process, as the code that it loads
-    with _lock:
-        if _compiled is None and _loading is None:
-            _loading = threading.Thread(target=_load, name="synergy duplicate filter")
-            _loading.start()
-
-
-def _load() -> ModuleType:
-    global _compiled  # noqa: PLW0603 - as above
-    from synergy_nb.dataflow.streams import duplicate_kernel  # noqa: PLC0415 - most peers never need Numba
-
+def _warm(kernel: Any) -> None:
     def zeros(*shape: int) -> Any:
         return np.zeros(shape, dtype=np.int64)
 
-    index = duplicate_kernel.index_of(zeros(1, 1), 0)
-    new = np.zeros(1, dtype=np.bool_)
-    duplicate_kernel.arrive(zeros(1, 1), 0, 0, 0, zeros(1, 1), zeros(1, 1), zeros(1), 0, index, zeros(1, 1), 1, new)
-    _compiled = duplicate_kernel
-    return duplicate_kernel
+    index, new = kernel.index_of(zeros(1, 1), 0), np.zeros(1, dtype=np.bool_)
+    kernel.arrive(zeros(1, 1), 0, 0, 0, zeros(1, 1), zeros(1, 1), zeros(1), 0, index, zeros(1, 1), 1, new)
+
+
+PLAIN: Final[TableCode] = _Plain()
+COMPILED: Final = CompiledModule("synergy_nb.dataflow.streams.duplicate_kernel", _warm)
+
+
+def table_code() -> TableCode:
+    """The compiled code, or the plain one while a thread loads it."""
+    return cast("TableCode", COMPILED.loaded() or PLAIN)

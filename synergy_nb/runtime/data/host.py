@@ -20,7 +20,6 @@ from synergy_nb.dataflow.prediction_reports import PeerPrediction, SlackViolatio
 from synergy_nb.dataflow.streams.component import Component
 from synergy_nb.dataflow.streams.component_settings import configure
 from synergy_nb.dataflow.streams.deployments import Deployment
-from synergy_nb.dataflow.streams.duplicate_code import load_in_background
 from synergy_nb.dataflow.streams.effects import Fact, FactKind
 from synergy_nb.dataflow.streams.execution import Logic, Outcome, Work
 from synergy_nb.dataflow.streams.hosting import Hosting
@@ -242,8 +241,6 @@ class Host:
         if operator.kind not in self._warm:
             self._warm.add(operator.kind)
             self._driver.beside(warm, operator, plan)
-        if component.feed_ports:
-            load_in_background()
         return logic
 
     def _begun(self, component: Component) -> None:

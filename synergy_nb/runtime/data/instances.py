@@ -14,7 +14,8 @@ import polars as pl
 
 from synergy_nb import traces
 from synergy_nb.dataflow.logic import ANYTHING
-from synergy_nb.dataflow.operators import create
+from synergy_nb.dataflow.operators import create, exact_code
+from synergy_nb.dataflow.streams import duplicate_code
 from synergy_nb.dataflow.streams.component import Component
 from synergy_nb.dataflow.streams.execution import Logic
 from synergy_nb.dataflow.streams.log import Limits
@@ -22,6 +23,7 @@ from synergy_nb.dataflow.streams.stream_merging import merged
 from synergy_nb.dataflow.streams.values import Point
 from synergy_nb.dataflow.tuples import END, Batch, Punctuation, empty
 from synergy_nb.plan import Operator, Plan
+from synergy_nb.plan.replica_degrees import sums_exactly
 from synergy_nb.runtime.data.changed_values import ChangedValues
 from synergy_nb.runtime.data.sources import Feed, PeerFeed, PushFeed, Sample, Stream, ThreadFeed
 from synergy_nb.runtime.data.spark_part import SparkPart
@@ -119,13 +121,17 @@ class Waiting:
 
 
 def logic_of(operator: Operator, plan: Plan, component: Component, context: ExecutionContext) -> Logic:
-    """Create the logic of an operator; with little memory it makes small pieces.
+    """Create the logic of an operator; with little memory it makes small pieces. Compiled code loads meanwhile.
 
     Raises
     ------
     ValueError
         If the operator cannot be created, for example without a key.
     """
+    if component.feed_ports:
+        duplicate_code.COMPILED.load_in_background()
+    if operator.kind == "aggregate" and sums_exactly(operator, plan.operators.values(), plan.qos):
+        exact_code.COMPILED.load_in_background()
     logic = create(operator, plan, keys=context.keys, wait=Waiting())
     context.changed.created(component, logic)
     logic.piece_bytes = int(min(logic.piece_bytes, component.share.limit / PIECES))
