@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import math
 import threading
 from collections import Counter, defaultdict
@@ -363,6 +364,14 @@ def test_nothing_is_lost_wherever_a_stream_joins(joined_at: int) -> None:
     for each in behind:
         send("S1", each)
     assert Counter(passed) == Counter(rows)
+
+
+def test_a_copy_goes_on_by_itself() -> None:
+    merged = two()
+    follow(merged, "S1(0,a)+; S2(1,b)+")
+    copied = copy.deepcopy(merged)
+    for each in (merged, copied):
+        follow(each, "S2(0,a)-; S1(1,b)-; S1(2,c)+")
 
 
 # -- memory ----------------------------------------------------------------------------------------------------------

@@ -89,6 +89,10 @@ class DuplicateFilter:
         self._index: Any = None
         self._ranks = np.zeros((count, count), dtype=np.int64)
 
+    def __getstate__(self) -> dict[str, Any]:
+        """State of a copy, which makes an index of its own."""
+        return {**self.__dict__, "_code": None, "_index": None}
+
     @property
     def streams(self) -> tuple[str, ...]:
         """Names of the stream replicas."""
