@@ -9,6 +9,7 @@ from synergy_nb.recording.moments import Replay
 from synergy_nb.widgets.protocol_stage import ProtocolStage
 from tests.browser import ARTEFACTS, BarePage
 from tests.contrast import faint
+from tests.test_replays import replay_of_a_failed_set_up
 
 COUNTS = "([name, count]) => document.querySelector(`#${name} .count`).innerText.startsWith(count)"
 SHOWN = "view => document.querySelector(`#${view} .synergy-stage:not(.empty)`)"
@@ -92,6 +93,25 @@ def test_graphs_appear_when_they_are_known(bare: BarePage, replay: Replay) -> No
     bare.page.locator(f"{rows}.chosen").hover()
     meant = bare.page.locator(f"#{name} .peer.meant")
     assert {meant.nth(at).get_attribute("data-peer") for at in range(meant.count())} == {*chosen.peers.values()}
+
+
+def test_a_graph_whose_set_up_failed_is_marked_and_the_next_one_chosen(bare: BarePage) -> None:
+    stage = ProtocolStage(replay_of_a_failed_set_up())
+    name = shown(bare, stage)
+    rows = bare.page.locator(f"#{name} .graphs tbody tr")
+    near = stage.replay.graphs[1]
+    for step, expected in (
+        (near.chosen, ["✓ chosen|one|by least φ", "|two|"]),
+        (near.failed, ["▲ set-up failed|one|two: its reservation has expired", "|two|"]),
+        (
+            len(stage.replay.moments) - 1,
+            ["✓ chosen|two|by least φ", "▲ set-up failed|one|two: its reservation has expired"],
+        ),
+    ):
+        stage.step = step
+        bare.until(COUNTS, [name, f"{step + 1} of"])
+        found = [rows.nth(at).locator("td").all_inner_texts() for at in range(rows.count())]
+        assert [f"{cells[0]}|{cells[3].rpartition('@')[2]}|{cells[4]}" for cells in found] == expected
 
 
 def test_numbers_keep_their_labels_in_one_line_where_the_page_lets_them_float(bare: BarePage, replay: Replay) -> None:

@@ -22,6 +22,7 @@ from synergy_nb.events import (
     GraphSelected,
     RequestEvent,
     RequestSubmitted,
+    SetupFailed,
     Severity,
     SinkMeasured,
     declared,
@@ -118,6 +119,43 @@ def test_a_replay_says_why_a_graph_was_chosen_above_one_of_less_phi(phi: float, 
     assert f"by {said}" in stage.to_svg()
     stage.step = 0
     assert RULE not in stage.to_svg(), "it is not chosen yet"
+    stage.close()
+
+
+def replay_of_a_failed_set_up() -> Replay:
+    """The graph of least φ cannot be set up, and the next one is chosen."""
+    plan = source("packets").filter("bytes > 1").sink("large")
+    near, far = (dict.fromkeys(plan.operators, peer) for peer in ("a", "b"))
+    events: list[Event] = [
+        RequestSubmitted(0.0, "a", "r", plan="large", operators=list(plan.operators), qos={}),
+        GraphEvaluated(1.0, "a", "r", far, 0.2, 0.5),
+        GraphEvaluated(1.0, "a", "r", near, 0.1, 0.2),
+        GraphSelected(1.1, "a", "r", near, 0.1, 0.2),
+        SetupFailed(1.2, "a", "r", 1, "b: its reservation has expired"),
+        GraphSelected(1.3, "a", "r", far, 0.2, 0.5),
+    ]
+    return replay_events("r", plan, events, names={"a": "one", "b": "two"})
+
+
+def test_a_graph_whose_set_up_failed_is_not_chosen_any_more() -> None:
+    replay = replay_of_a_failed_set_up()
+    far, near = replay.graphs
+    last = len(replay.moments) - 1
+    assert [near.verdict(near.chosen), near.verdict(near.failed), near.verdict(last)] == [
+        "chosen", "set-up failed", "set-up failed"
+    ]  # fmt: skip
+    assert (near.reason(last), far.verdict(last)) == ("two: its reservation has expired", "chosen")
+    assert replay.moments[near.failed].placed == {}, "nothing is placed until the next graph is chosen"
+    rows = replay.table().splitlines()[2:]
+    assert [row.split()[0] for row in rows if "@" in row] == ["chosen", "set-up"]
+    assert "two: its reservation has expired" in replay.table()
+    stage = ProtocolStage(replay)
+    for step, shown in ((near.chosen, ["✓ chosen"]), (near.failed, ["▲ set-up failed"]),
+                        (last, ["✓ chosen", "▲ set-up failed"])):  # fmt: skip
+        stage.step = step
+        picture = stage.to_svg()
+        assert [words for words in ("✓ chosen", "▲ set-up failed") if words in picture] == shown
+    assert "two: its reservation has expired" in picture
     stage.close()
 
 

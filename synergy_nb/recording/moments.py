@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import importlib
+import math
+from collections.abc import Iterable
 from typing import Any
 
 import msgspec
@@ -12,7 +14,7 @@ from synergy_nb.plan.units import counted
 from synergy_nb.reporting.formatting import seconds
 from synergy_nb.reporting.tables import as_text
 
-__all__ = ["ComparedGraph", "Key", "Moment", "PeerPlace", "Replay"]
+__all__ = ["ComparedGraph", "Key", "Moment", "PeerPlace", "Replay", "ranked"]
 
 
 class PeerPlace(msgspec.Struct, frozen=True):
@@ -77,6 +79,10 @@ class ComparedGraph(msgspec.Struct, frozen=True):
         Number of the moment in which the graph was chosen; -1 if it was not.
     why
         Rule by which the graph was chosen, with the least φ if another graph has that; empty if it was not.
+    failed
+        Number of the moment in which its set-up failed; -1 if it did not.
+    failure
+        Reason why its set-up failed; empty if it did not.
     """
 
     peers: dict[str, str]
@@ -86,6 +92,36 @@ class ComparedGraph(msgspec.Struct, frozen=True):
     since: int
     chosen: int = -1
     why: str = ""
+    failed: int = -1
+    failure: str = ""
+
+    def verdict(self, step: float = math.inf) -> str:
+        """Return ``chosen``, ``set-up failed``, ``does not qualify`` or nothing, as after the moment ``step``."""
+        if 0 <= self.failed <= step:
+            return "set-up failed"
+        if 0 <= self.chosen <= step:
+            return "chosen"
+        return "does not qualify" if self.unqualified else ""
+
+    def reason(self, step: float = math.inf) -> str:
+        """Return the reason for :meth:`verdict`."""
+        reasons = {"chosen": self.why, "set-up failed": self.failure, "does not qualify": self.unqualified}
+        return reasons.get(self.verdict(step), "")
+
+
+#: Verdicts in the order in which graphs are shown; those that were not chosen follow by φ.
+_ORDER = ("chosen", "set-up failed")
+
+
+def ranked(graphs: Iterable[ComparedGraph], step: float = math.inf) -> list[ComparedGraph]:
+    """Order graphs as after the moment ``step``: the chosen one, those whose set-up failed, and then by φ."""
+
+    def rank(graph: ComparedGraph) -> tuple[int, bool, float]:
+        verdict = graph.verdict(step)
+        place = _ORDER.index(verdict) if verdict in _ORDER else len(_ORDER)
+        return place, graph.phi is None, graph.phi or 0.0
+
+    return sorted(graphs, key=rank)
 
 
 class Moment(msgspec.Struct, frozen=True):
@@ -193,13 +229,13 @@ class Replay(msgspec.Struct, frozen=True):
         """The complete graphs as a table of text, the chosen one first, then by φ."""
         rows = [
             (
-                "chosen" if graph.chosen >= 0 else "",
+                graph.verdict(),
                 "-" if graph.phi is None else f"{graph.phi:.4g}",
                 seconds(graph.delay_s),
                 ", ".join(f"{operator}@{peer}" for operator, peer in graph.peers.items()),
-                graph.unqualified or graph.why,
+                graph.reason(),
             )
-            for graph in sorted(self.graphs, key=lambda each: (each.chosen < 0, each.phi is None, each.phi or 0.0))
+            for graph in ranked(self.graphs)
         ]
         return as_text("graphs", ("", "φ", "delay", "components", "reason"), rows)
 

@@ -25,8 +25,9 @@ from synergy_nb.overlay import directory_messages as directory
 from synergy_nb.overlay.ring import RING, distance, number_of, ring_position
 from synergy_nb.plan import Plan
 from synergy_nb.plan.units import WrongValue, counted, nearest
+from synergy_nb.recording.compared_graphs import ComparedGraphs
 from synergy_nb.recording.event_words import said
-from synergy_nb.recording.moments import ComparedGraph, Key, Moment, PeerPlace, Replay
+from synergy_nb.recording.moments import Key, Moment, PeerPlace, Replay
 from synergy_nb.recording.peer_places import map_of
 from synergy_nb.recording.recording_file import read
 from synergy_nb.recording.replay import Step, compare
@@ -208,7 +209,7 @@ class _Collected:
         self.outcome = "undecided"
         self.began: float | None = None
         self.moments: list[Moment] = []
-        self.graphs: list[ComparedGraph] = []
+        self.compared = ComparedGraphs(self.name, self.words.inside)
         self.looked_up: dict[str, None] = {}
         self.dead: dict[str, None] = {}
         self.absent: dict[str, None] = {}
@@ -240,7 +241,8 @@ class _Collected:
         placed: dict[str, str] | None = None
         for event in each.events:
             numbers += _numbers_of(event)
-            placed = self._note_graph(event) or placed
+            found = self._note_graph(event)
+            placed = placed if found is None else found
         sender = exchange.sender if exchange.sender not in ("driver", "timer") else ""
         self.moments.append(
             Moment(
@@ -332,18 +334,8 @@ class _Collected:
 
     def _note_graph(self, event: events.Event) -> dict[str, str] | None:
         """Note graphs and outcome that an event states; return the peer of each operator from now on, if new."""
-        number = len(self.moments)
-        if isinstance(event, events.GraphEvaluated):
-            peers = {operator: self.name(peer) for operator, peer in event.peers.items()}
-            self.graphs.append(ComparedGraph(peers, event.phi, event.delay_s, event.unqualified, number))
-        elif isinstance(event, events.GraphSelected):
-            peers = {operator: self.name(peer) for operator, peer in event.peers.items()}
-            for place in range(len(self.graphs) - 1, -1, -1):
-                if self.graphs[place].peers == peers:
-                    why = self._rule(event)
-                    self.graphs[place] = msgspec.structs.replace(self.graphs[place], chosen=number, why=why)
-                    break
-        elif isinstance(event, events.ApplicationRunning):
+        self.compared.note(event, len(self.moments))
+        if isinstance(event, events.ApplicationRunning):
             self.outcome = "running"
         elif isinstance(event, events.ApplicationEnded):
             reason = f": {self.words.inside(event.reason)}" if event.reason else ""
@@ -353,16 +345,7 @@ class _Collected:
             return {operator: self.name(peer) for operator, peer in event.peers.items() if peer}
         if isinstance(event, events.PlacementCompleted):
             return {operator: self.name(peer) for operator, peer in event.primaries.items()}
-        return None
-
-    def _rule(self, event: events.GraphSelected) -> str:
-        """Rule by which a graph was chosen; with the least φ of those that had not been tried, if it has a greater one.
-
-        The rule may prefer a faster graph, or one on more peers.
-        """
-        known = [graph.phi for graph in self.graphs if graph.chosen < 0 and not graph.unqualified]
-        least = min((phi for phi in known if phi is not None), default=event.phi)
-        return event.rule if event.phi <= least else f"{event.rule}; the least φ is {least:.4g}"
+        return {} if isinstance(event, events.SetupFailed) else None
 
     def replay(
         self,
@@ -391,7 +374,7 @@ class _Collected:
             peers,
             keys,
             tuple(self.moments),
-            tuple(self.graphs),
+            tuple(self.compared.graphs),
             made_from if self.origin else f"{made_from}; {BEGINNING_LOST}",
         )
 

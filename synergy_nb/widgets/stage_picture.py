@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from typing import Final
 
 from synergy_nb.drawing.svg import element, label, picture, themed
-from synergy_nb.recording.moments import ComparedGraph, Moment, PeerPlace, Replay
+from synergy_nb.recording.moments import ComparedGraph, Moment, PeerPlace, Replay, ranked
 from synergy_nb.reporting.formatting import seconds
 
 __all__ = ["ARRANGEMENTS", "default_arrangement", "places", "state_at", "svg"]
@@ -135,18 +135,18 @@ def svg(replay: Replay, step: int, arrangement: str) -> str:
         parts += [label(16, y, "Complete graphs", "strong"), label(150, y, "φ", "soft"), label(230, y, "delay", "soft")]
         for graph in rows:
             y += 19
-            chosen = 0 <= graph.chosen <= step
-            kind = "good" if chosen else "bad" if graph.unqualified else ""
+            verdict, reason = graph.verdict(step), graph.reason(step)
+            kind = "good" if verdict == "chosen" else "bad" if verdict else ""
             where = ", ".join(f"{operator}@{peer}" for operator, peer in graph.peers.items())
             parts += [
-                label(16, y, "✓ chosen" if chosen else "▲ refused" if graph.unqualified else "·", kind),
+                label(16, y, f"{'✓' if verdict == 'chosen' else '▲'} {verdict}" if verdict else "·", kind),
                 label(150, y, "-" if graph.phi is None else f"{graph.phi:.4g}"),
                 label(230, y, seconds(graph.delay_s)),
                 label(310, y, _shortened(graph.unqualified or where, 84)),
             ]
-            if chosen and graph.why:
+            if reason and not graph.unqualified:
                 y += 17
-                parts.append(label(150, y, _shortened(f"by {graph.why}", 104), "soft"))
+                parts.append(label(150, y, _shortened(f"by {reason}" if verdict == "chosen" else reason, 104), "soft"))
     size = (WIDTH, y + 16)
     page = element("rect", "page", x=0.5, y=0.5, width=WIDTH - 1, height=size[1] - 1, rx="8")
     title = f"{replay!r}"
@@ -202,9 +202,8 @@ def _travel_lines(moment: Moment | None, at: Mapping[str, tuple[float, float]]) 
 
 
 def _graphs(replay: Replay, step: int) -> list[ComparedGraph]:
-    """Graphs that are known after a moment: the chosen one, then those with the least φ."""
-    known = [graph for graph in replay.graphs if graph.since <= step]
-    best = sorted(known, key=lambda graph: (not 0 <= graph.chosen <= step, graph.phi is None, graph.phi or 0.0))
+    """Graphs that are known after a moment: the chosen one, those whose set-up failed, then those with the least φ."""
+    best = ranked([graph for graph in replay.graphs if graph.since <= step], step)
     return best[:MOST_GRAPHS]
 
 

@@ -143,21 +143,21 @@ export function build(el, act) {
     // The complete graphs that are known; the bars compare φ.
     graphs(known) {
       graphs.hidden = !replay.graphs.length;
-      const key = known.map((graph) => [graph.phi, graph.isChosen, graph.fresh, JSON.stringify(graph.peers)].join()).join(";");
+      const key = known.map((graph) => [graph.phi, graph.isChosen, graph.hasFailed, graph.fresh, JSON.stringify(graph.peers)].join()).join(";");
       if (key === rows && graphs.childElementCount) return;
       rows = key;
       const most = Math.max(...known.map((graph) => graph.phi ?? 0), 1e-12);
       const head = make("tr", {}, ...["", "φ", "projected delay", "components", "reason"].map((words) => make("th", { scope: "col" }, words)));
       const body = known.slice(0, MOST_ROWS).map((graph) => {
-        const verdict = graph.isChosen ? "✓ chosen" : graph.unqualified ? "▲ does not qualify" : "";
+        const verdict = graph.isChosen ? "✓ chosen" : graph.hasFailed ? "▲ set-up failed" : graph.unqualified ? "▲ does not qualify" : "";
         const bar = make("span", { class: "bar" });
         bar.style.width = `${Math.max(((graph.phi ?? 0) / most) * 100, 1)}%`;
-        const row = make("tr", { class: [graph.isChosen && "chosen", graph.unqualified && "unqualified", graph.fresh && "fresh"].filter(Boolean).join(" "), tabindex: 0 },
+        const row = make("tr", { class: [graph.isChosen && "chosen", (graph.unqualified || graph.hasFailed) && "unqualified", graph.fresh && "fresh"].filter(Boolean).join(" "), tabindex: 0 },
           make("td", { class: "verdict" }, verdict),
           make("td", { class: "phi" }, make("span", { class: "number" }, graph.phi === null ? "–" : graph.phi.toPrecision(4)), bar),
           make("td", { class: "number" }, seconds(graph.delay_s)),
           make("td", {}, Object.entries(graph.peers).map(([operator, peer]) => `${operator}@${peer}`).join(", ")),
-          make("td", { class: "why" }, graph.unqualified || (graph.isChosen ? `by ${graph.why}` : "")));
+          make("td", { class: "why" }, graph.unqualified || (graph.hasFailed ? graph.failure : graph.isChosen ? `by ${graph.why}` : "")));
         const peers = new Set(Object.values(graph.peers));
         for (const event of ["mouseenter", "focus"]) row.addEventListener(event, () => act.hover(peers));
         for (const event of ["mouseleave", "blur"]) row.addEventListener(event, () => act.hover(new Set()));

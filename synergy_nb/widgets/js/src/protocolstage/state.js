@@ -16,8 +16,11 @@ export function stateAt(replay, step) {
   for (const [operator, peer] of Object.entries(placed)) operators.set(peer, [...(operators.get(peer) ?? []), operator]);
   const graphs = replay.graphs
     .filter((graph) => graph.since <= step)
-    .map((graph) => ({ ...graph, isChosen: graph.chosen >= 0 && graph.chosen <= step, fresh: graph.since === step }))
-    .sort((a, b) => b.isChosen - a.isChosen || (a.phi ?? Infinity) - (b.phi ?? Infinity));
+    .map((graph) => {
+      const hasFailed = graph.failed >= 0 && graph.failed <= step; // its set-up; another graph may be chosen then
+      return { ...graph, hasFailed, isChosen: !hasFailed && graph.chosen >= 0 && graph.chosen <= step, fresh: graph.since === step };
+    })
+    .sort((a, b) => b.isChosen - a.isChosen || b.hasFailed - a.hasFailed || (a.phi ?? Infinity) - (b.phi ?? Infinity));
   return { placed, dead, absent, operators, graphs };
 }
 
