@@ -15,8 +15,9 @@ from synergy_nb import Cluster, WideArea, source
 from synergy_nb.cli.run_command import check_origin
 from synergy_nb.lifecycle.origins import CLIENT, POLICIES, ends_of, nearest
 from synergy_nb.plan import Plan
+from synergy_nb.reporting.peer_states import PeerState
 from synergy_nb.runtime.client.origins import FRESH, Origins
-from synergy_nb.runtime.process.requests import MeasureDelays, PeerState, unpack
+from synergy_nb.runtime.process.requests import MeasureDelays, unpack
 from synergy_nb.simulator.workload import Parameters
 
 OFFERS = {

@@ -58,7 +58,7 @@ FOUND = """
 7: note: Revealed type is "def (sink: str | None =, *, wait: bool =, seconds: float | str | None =) -> polars.dataframe.frame.DataFrame"
 8: note: Revealed type is "polars.dataframe.frame.DataFrame"
 9: note: Revealed type is "list[polars.dataframe.frame.DataFrame]"
-10: note: Revealed type is "dict[str, synergy_nb.runtime.process.requests.PeerState | None]"
+10: note: Revealed type is "dict[str, synergy_nb.reporting.peer_states.PeerState | None]"
 13: error: Argument "wait" has incompatible type "str"; expected "bool"  [arg-type]
 14: error: Too few arguments  [call-arg]
 15: error: Unexpected keyword argument "placment"; did you mean "placement"?  [call-arg]

@@ -6,9 +6,13 @@ single points of failure at any degree. A notice names these peers to the user w
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Collection, Mapping
 
-__all__ = ["coverage_sentences", "uncovered"]
+from synergy_nb.plan.active_replicas import original
+from synergy_nb.plan.units import counted
+
+__all__ = ["coverage_sentences", "notices_of", "uncovered"]
 
 
 def uncovered(primaries: Mapping[str, str], replicated: Collection[str], origin: str) -> dict[str, list[str]]:
@@ -46,3 +50,34 @@ def coverage_sentences(replicated: Collection[str], alone: Mapping[str, Collecti
     """
     where = " or ".join(f"{peer} ({', '.join(what)})" for peer, what in alone.items())
     return f"Replicas cover {', '.join(replicated)}. The application ends when {where} dies."
+
+
+def notices_of(graph: Mapping[str, str], backups: Mapping[str, Collection[str]], origin: str, looped: int) -> list[str]:
+    """Write the notices of an application: limits of replication, and rows that a loop has consumed.
+
+    Parameters
+    ----------
+    graph, backups
+        Operator to its peer, and to the peers of its backups; without either the application is not replicated.
+    origin
+        Peer that leads the application and retains its results.
+    looped
+        Number of rows that went to loops over the application.
+
+    Examples
+    --------
+    >>> notices_of({"source": "a", "sink": "a"}, {}, "a", 1)
+    ['1 row went to a loop over the application: results() and head() give the others']
+    """
+    found = []
+    if backups:
+        running = {name: peer for name, peer in graph.items() if peer}
+        replicas = Counter(map(original, running))
+        covered = [name for name in running if name in backups or replicas[original(name)] > 1]
+        alone = uncovered(running, covered, origin)
+        found.append(coverage_sentences([*dict.fromkeys(map(original, covered))], alone))
+    if looped:
+        found.append(
+            f"{counted(looped, 'row')} went to a loop over the application: results() and head() give the others"
+        )
+    return found

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 
 import polars as pl
 
@@ -41,6 +41,9 @@ class Results:
         self.items: list[Item] = []
         self.delays = DelayHistogram(limit)
         self.losses: tuple[Loss, ...] = ()
+        self.looped = 0  # tuples that went to loops over the application
+        self._given = 0  # items that went to a loop or to whoever asked for a table
+        self._stored: list[pl.DataFrame] = []  # tables of these that did not go to a loop
         self._upto = ORIGIN
 
     def arrived(self, chunks: Iterable[Chunk], now: float) -> None:
@@ -67,8 +70,31 @@ class Results:
         """Number of tuples that were collected."""
         return sum(item.rows for item in self.items if isinstance(item, Batch))
 
+    def has_more_than(self, tuples: int) -> bool:
+        """Whether more tuples than this were collected, or no more follow."""
+        return self.ended or self.height > tuples
+
     @property
     def rows(self) -> pl.DataFrame:
         """All tuples that were collected, in their order."""
         tables = [item.table for item in self.items if isinstance(item, Batch)]
         return pl.concat(tables) if tables else pl.DataFrame()
+
+    @property
+    def stored(self) -> pl.DataFrame:
+        """All tuples that were collected, without those that went to a loop, in their order."""
+        self._stored += self._next_tables()
+        return pl.concat(self._stored) if self._stored else pl.DataFrame()
+
+    def next_table(self) -> pl.DataFrame | None:
+        """Return the next table for a loop: the first one that nobody has received yet; None if there is none."""
+        found = next(self._next_tables(), None)
+        self.looped += 0 if found is None else found.height
+        return found
+
+    def _next_tables(self) -> Iterator[pl.DataFrame]:
+        while self._given < len(self.items):
+            item = self.items[self._given]
+            self._given += 1
+            if isinstance(item, Batch):
+                yield item.table

@@ -41,6 +41,7 @@ from synergy_nb.events.application_states import LASTING, Status
 from synergy_nb.plan import Plan
 from synergy_nb.plan.active_replicas import original
 from synergy_nb.recording.noted_steps import NotedSteps
+from synergy_nb.reporting.peer_states import PeerState
 from synergy_nb.simulator.collected_results import Results
 from synergy_nb.simulator.network import KnownDelays, Topology
 from synergy_nb.simulator.paced_world import COLLECT, PacedWorld
@@ -320,8 +321,7 @@ class ComposedWorld(PacedWorld):
         for address, each in self.synergy.items():
             if address in self._suspended or address in self.left:
                 continue
-            here = self._nodes[address].hosting.components.values()
-            stats = [{**component.stats(self.now), "firsts": first_counts(component)} for component in here]
+            stats = self._stats(address)
             busy = self._busy.pop(address, 0.0)
             work = [found for found in stats if found["kind"] != "sink" or self.status(found["application"]) in LASTING]
             other = self.load_of.get(address, 0.0) * each.ledger.cores
@@ -338,6 +338,32 @@ class ComposedWorld(PacedWorld):
                 components=[events.ComponentMeasurements(**{name: found[name] for name in STATS}) for found in work],
                 predicted_load=each.loads.load.predicted,
             )
+
+    def _stats(self, address: str) -> list[dict[str, Any]]:
+        """Return the measurements of each component of a peer, as a live peer does."""
+        here = self._nodes[address].hosting.components.values()
+        return [{**component.stats(self.now), "firsts": first_counts(component)} for component in here]
+
+    def peer_state(self, address: str) -> PeerState | None:
+        """Return the state of a peer; None if it is suspended."""
+        if address in self._suspended:
+            return None
+        peer, hosting = self.synergy[address], self._nodes[address].hosting
+        return PeerState(
+            name=address,
+            address=address,
+            pid=0,
+            load=peer.ledger.load,
+            cores=peer.ledger.cores,
+            cpu_s=0.0,
+            offers=sorted(peer.probing.offers),
+            applications=sorted(peer.session.applications),
+            components=self._stats(address),
+            neighbours=sorted(peer.pastry.leaf_set),
+            probes=peer.probing.probes,
+            messages=0,
+            discipline=hosting.discipline,
+        )
 
     def _carry_out(self, peer: str, effects: list[Effect]) -> None:
         for effect in effects:

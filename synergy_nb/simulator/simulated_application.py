@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from functools import partial
 from typing import TYPE_CHECKING, Any, Final
 
 import polars as pl
@@ -22,6 +23,8 @@ from synergy_nb.reporting.application_list import ListedApplication
 from synergy_nb.reporting.cluster_errors import ClusterError, rows_left
 from synergy_nb.reporting.explanation import Explanation
 from synergy_nb.reporting.formatting import seconds as span
+from synergy_nb.reporting.one_sided import ONLY_LIVE_APPLICATION, OneSided
+from synergy_nb.reporting.uncovered import notices_of
 
 if TYPE_CHECKING:
     from synergy_nb.recording.moments import Replay
@@ -32,11 +35,11 @@ __all__ = ["SimulatedApplication"]
 LONGEST_WAIT: Final = 3600.0  # virtual seconds after which results() and wait() end if no time is given
 
 
-class SimulatedApplication:
+class SimulatedApplication(OneSided):
     """A plan that was submitted to a simulation, with the methods of a live application.
 
-    Virtual time passes only in calls that need it: :meth:`results`, :meth:`head`, :meth:`wait`, and
-    ``simulation.run()``.
+    Iterating over it yields its results as they arrive. Virtual time passes only in calls that need it:
+    :meth:`results`, :meth:`head`, :meth:`stream`, :meth:`wait`, and ``simulation.run()``.
 
     Attributes
     ----------
@@ -47,6 +50,8 @@ class SimulatedApplication:
     origin : str
         Name of the peer that composed it and retains its results.
     """
+
+    _elsewhere = ONLY_LIVE_APPLICATION
 
     def __init__(self, simulation: Simulation, application: str, plan: Plan, origin: str) -> None:
         self.simulation = simulation
@@ -92,6 +97,22 @@ class SimulatedApplication:
     def backups(self) -> dict[str, list[str]]:
         """Replication graph ρ: id of each replicated operator to the names of its backups' peers."""
         return {operator: list(peers) for operator, peers in self.roles.backups.items()}
+
+    @property
+    def cluster(self) -> Simulation:
+        """Simulation that runs it."""
+        return self.simulation
+
+    @property
+    def setup_s(self) -> float:
+        """Virtual seconds from submission to the start of its sources; 0 before that."""
+        return self.explain().setup_s or 0.0
+
+    @property
+    def notices(self) -> list[str]:
+        """Notices for the user: limits of replication, and rows that a loop has consumed."""
+        looped = sum(self.simulation.world.results[self.id, sink].looped for sink in self.plan.sinks)
+        return notices_of(self.graph, self.backups, self.origin, looped)
 
     @property
     def listed(self) -> ListedApplication:
@@ -179,8 +200,41 @@ class SimulatedApplication:
             raise ValueError(f"n: {n!r}; expected a number of rows, at least 0")
         limit = LONGEST_WAIT if seconds is None else duration("seconds", seconds)
         collected = self.simulation.world.results[self.id, name]
-        self._until(lambda: collected.ended or collected.height >= n, limit)
+        self._until(lambda: collected.ended or collected.height - collected.looped >= n, limit)
         return self._table(name).head(n)
+
+    @user_facing
+    def stream(self, sink: str | None = None) -> Iterator[pl.DataFrame]:
+        """Yield results as they arrive in virtual time, one table for each batch, until the stream ends or is stopped.
+
+        The yielded rows are not stored: :meth:`results` and :meth:`head` return other rows.
+
+        Parameters
+        ----------
+        sink
+            Operator id of the sink; needed only where the plan has several.
+
+        Raises
+        ------
+        ClusterError
+            If the application fails, after all results that had arrived.
+        """
+        return self._tables(self._sink(sink))
+
+    def _tables(self, sink: str) -> Iterator[pl.DataFrame]:
+        collected = self.simulation.world.results[self.id, sink]
+        while True:
+            while (table := collected.next_table()) is not None:
+                yield table
+            if collected.ended or self.status == Status.STOPPED:
+                return
+            if not self._until(partial(collected.has_more_than, collected.height), LONGEST_WAIT):
+                if self.status == Status.STOPPED:
+                    return
+                raise ClusterError(f"{self.id}: {self._why_not_ended()}")
+
+    def __iter__(self) -> Iterator[pl.DataFrame]:
+        return self.stream()
 
     @user_facing
     def wait(self, timeout: float | str | None = None) -> str:
@@ -217,7 +271,7 @@ class SimulatedApplication:
         return f"{status}: {self.reason or 'on request'}{rest}"
 
     def _table(self, sink: str) -> pl.DataFrame:
-        found = self.simulation.world.results[self.id, sink].rows
+        found = self.simulation.world.results[self.id, sink].stored
         return found if found.width else empty(self.plan.schema(sink))
 
     # -- accounts ----------------------------------------------------------------------------------------------------
@@ -251,7 +305,9 @@ class SimulatedApplication:
 
     def _summary(self) -> list[tuple[str, str]]:
         qos = {sink: self.qos(sink) for sink in self.plan.sinks}
-        return [*application_rows(self.plan, self.status, self.reason, qos, self.graph, self.backups)]
+        rows = [*application_rows(self.plan, self.status, self.reason, qos, self.graph, self.backups)]
+        rows.insert(1, ("set up in", span(self.setup_s)))
+        return [*rows, *(("notice", notice) for notice in self.notices)]
 
     def __repr__(self) -> str:
         return rows_as_text(f"Simulated application {self.id}", self._summary())

@@ -45,6 +45,8 @@ from synergy_nb.recording.stage import replay as replayed
 from synergy_nb.reporting.application_list import Applications, chosen_id
 from synergy_nb.reporting.cluster_errors import ClosedClusterError, ClusterError, NotAdmitted
 from synergy_nb.reporting.formatting import seconds as span
+from synergy_nb.reporting.one_sided import ONLY_LIVE, OneSided
+from synergy_nb.reporting.peer_states import PeerState
 from synergy_nb.reporting.plan_trials import PlanTrial, trial_of
 from synergy_nb.simulator.composed_world import STABLE, ComposedWorld
 from synergy_nb.simulator.knobs import SimulatedKnobs
@@ -62,7 +64,7 @@ VIEW_INTERVAL: Final = 0.25  # virtual seconds between two updates of views
 FEW_PEERS: Final = 50  # number of peers up to which the failure detector pings as often as on live peers
 
 
-class Simulation(PeerChanges, SimulatedKnobs):
+class Simulation(PeerChanges, SimulatedKnobs, OneSided):
     """Peers in virtual time, with the methods of a :class:`~synergy_nb.Cluster`.
 
     Parameters
@@ -103,6 +105,8 @@ class Simulation(PeerChanges, SimulatedKnobs):
     closed : bool
         Whether time does not pass any more, see :meth:`close`.
     """
+
+    _elsewhere = ONLY_LIVE
 
     @user_facing
     def __init__(
@@ -187,6 +191,11 @@ class Simulation(PeerChanges, SimulatedKnobs):
     def names(self) -> dict[str, str]:
         """Peer address to name, also of peers that were killed or have left."""
         return {name: name for name in self.world.topology.peers}
+
+    def states(self) -> dict[str, PeerState | None]:
+        """Return the state of each peer; None for one that is suspended."""
+        self._check_open()
+        return {name: self.world.peer_state(name) for name in self.peers}
 
     def events(self, subject: str = "") -> Events:
         """Return the events of all peers by time; those about ``subject`` if it is given. ``table()`` makes a table."""

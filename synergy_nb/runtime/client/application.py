@@ -7,11 +7,13 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import polars as pl
 
+from synergy_nb.drawing.notebook_views import view_of
 from synergy_nb.events.application_states import ENDED
 from synergy_nb.plan import Plan
 from synergy_nb.plan.units import counted
 from synergy_nb.reporting.application_display import application_rows, rows_as_html, rows_as_text
 from synergy_nb.reporting.formatting import seconds as duration
+from synergy_nb.reporting.one_sided import ONLY_SIMULATED_APPLICATION, OneSided
 from synergy_nb.runtime.client.async_application import AsyncApplication
 from synergy_nb.runtime.client.synchronous import Synchronous, iterated, synchronous
 from synergy_nb.runtime.process.requests import ApplicationState
@@ -24,8 +26,10 @@ __all__ = ["Application"]
 T = TypeVar("T")
 
 
-class Application(Synchronous[AsyncApplication]):
+class Application(Synchronous[AsyncApplication], OneSided):
     """A submitted plan; iterating over it yields its results as they arrive."""
+
+    _elsewhere = ONLY_SIMULATED_APPLICATION
 
     def __init__(self, cluster: Cluster, application: AsyncApplication) -> None:
         self._cluster = cluster
@@ -43,6 +47,11 @@ class Application(Synchronous[AsyncApplication]):
     def cluster(self) -> Cluster:
         """Cluster that runs it."""
         return self._cluster
+
+    @property
+    def origin(self) -> str:
+        """Name of the peer that composed it and retains its results."""
+        return self._asynchronous.cluster.name(self._asynchronous.origin)
 
     @property
     def plan(self) -> Plan:
@@ -98,6 +107,10 @@ class Application(Synchronous[AsyncApplication]):
     explain = synchronous(AsyncApplication.explain)
     replay = synchronous(AsyncApplication.replay)
     stop = synchronous(AsyncApplication.stop)
+
+    def watch(self) -> Any:
+        """Return the live view of it, as ``watch(application)`` does."""
+        return view_of("watch", self)
 
     def __iter__(self) -> Iterator[pl.DataFrame]:
         return self.stream()

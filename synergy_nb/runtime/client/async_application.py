@@ -6,7 +6,6 @@ import asyncio
 import contextlib
 import math
 import uuid
-from collections import Counter
 from collections.abc import AsyncIterator
 from typing import TYPE_CHECKING, Any, Protocol
 
@@ -18,13 +17,12 @@ from synergy_nb.errors import user_facing
 from synergy_nb.events.application_states import LASTING
 from synergy_nb.events.table import Events
 from synergy_nb.plan import Plan
-from synergy_nb.plan.active_replicas import original
 from synergy_nb.plan.stream_sharing import endless_sources
-from synergy_nb.plan.units import counted, duration
+from synergy_nb.plan.units import duration
 from synergy_nb.reporting.cluster_errors import rows_left
 from synergy_nb.reporting.explanation import Explanation
 from synergy_nb.reporting.formatting import seconds
-from synergy_nb.reporting.uncovered import coverage_sentences, uncovered
+from synergy_nb.reporting.uncovered import notices_of
 from synergy_nb.runtime.client.accounts import Journals, explained, replayed
 from synergy_nb.runtime.client.feeds import Feed, Rows, items, supply
 from synergy_nb.runtime.client.results import Results, why_endless, why_none
@@ -109,16 +107,7 @@ class AsyncApplication:
     @property
     def notices(self) -> list[str]:
         """Notices for the user: limits of replication, rows that a loop has consumed, windows that were cut short."""
-        found = []
-        if self.last.roles.backups:
-            running = {name: peer for name, peer in self.graph.items() if peer}
-            replicas = Counter(map(original, running))
-            covered = [name for name in running if name in self.last.roles.backups or replicas[original(name)] > 1]
-            alone = uncovered(running, covered, self.cluster.name(self.origin))
-            found.append(coverage_sentences([*dict.fromkeys(map(original, covered))], alone))
-        if self._looped:
-            rows = counted(self._looped, "row")
-            found.append(f"{rows} went to a loop over the application: results() and head() give the others")
+        found = notices_of(self.graph, self.last.roles.backups, self.cluster.name(self.origin), self._looped)
         return [*found, *self._open_windows]
 
     async def state(self) -> ApplicationState:

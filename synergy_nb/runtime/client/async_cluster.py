@@ -25,6 +25,7 @@ from synergy_nb.plan import Plan
 from synergy_nb.plan.placement_modes import placement_of
 from synergy_nb.plan.units import duration
 from synergy_nb.reporting.application_list import Applications, Identified, ListedApplication, chosen_id
+from synergy_nb.reporting.peer_states import PeerState
 from synergy_nb.reporting.plan_trials import PlanTrial, trial_of
 from synergy_nb.runtime.client.async_application import AsyncApplication
 from synergy_nb.runtime.client.error_notices import ErrorNotices, user_sees_output
@@ -44,7 +45,6 @@ from synergy_nb.runtime.process.requests import (
     Listed,
     Move,
     Outcome,
-    PeerState,
     SparkState,
     Submit,
     pack,

@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 from synergy_nb.algorithms.composition import CompositionConfig
+from synergy_nb.drawing.notebook_views import view_of
 from synergy_nb.errors import user_facing
 from synergy_nb.lifecycle.knobs import Knobs
 from synergy_nb.models.hot_spot_config import HotSpotConfig
@@ -24,6 +25,8 @@ from synergy_nb.models.replication_config import ReplicationConfig
 from synergy_nb.plan.units import counted, did_you_mean
 from synergy_nb.reporting.application_list import Applications
 from synergy_nb.reporting.formatting import share, size
+from synergy_nb.reporting.one_sided import ONLY_SIMULATED, OneSided
+from synergy_nb.reporting.peer_states import PeerState
 from synergy_nb.reporting.tables import as_html, as_text
 from synergy_nb.runtime.client.application import Application
 from synergy_nb.runtime.client.async_application import AsyncApplication
@@ -31,7 +34,7 @@ from synergy_nb.runtime.client.async_cluster import AsyncCluster, listed
 from synergy_nb.runtime.client.knobs import change_cost, change_link, change_pace
 from synergy_nb.runtime.client.synchronous import LoopThread, Synchronous, synchronous
 from synergy_nb.runtime.process.processes import PeerCluster
-from synergy_nb.runtime.process.requests import ChangeLoad, ClusterError, PeerState, pack
+from synergy_nb.runtime.process.requests import ChangeLoad, ClusterError, pack
 from synergy_nb.runtime.process.starting import ClusterOptions, check_address, connect_cluster, start_cluster
 from synergy_nb.runtime.transport.wide_area import WideArea
 
@@ -58,7 +61,7 @@ def _wrapped(cluster: Cluster, application: AsyncApplication) -> Application:
     return Application(cluster, application)
 
 
-class Cluster(Synchronous[AsyncCluster], Knobs[Application]):
+class Cluster(Synchronous[AsyncCluster], Knobs[Application], OneSided):
     """A cluster of peers.
 
     Parameters
@@ -118,6 +121,8 @@ class Cluster(Synchronous[AsyncCluster], Knobs[Application]):
     ['time', 'link', 'source']
     """
 
+    _elsewhere = ONLY_SIMULATED
+
     def __init__(
         self,
         peers: Any = 8,
@@ -161,6 +166,11 @@ class Cluster(Synchronous[AsyncCluster], Knobs[Application]):
         self._finalizer()
 
     @property
+    def closed(self) -> bool:
+        """Whether :meth:`close` has ended: no peer can be asked any more."""
+        return self._asynchronous.closed
+
+    @property
     def _closed(self) -> bool:
         """Whether :meth:`close` has begun."""
         return not self._finalizer.alive
@@ -180,6 +190,11 @@ class Cluster(Synchronous[AsyncCluster], Knobs[Application]):
     def peers(self) -> dict[str, str]:
         """Peer name to address."""
         return dict(self._asynchronous.peers)
+
+    @property
+    def names(self) -> Mapping[str, str]:
+        """Peer address to name, also of peers that have ended."""
+        return self._asynchronous.names
 
     @property
     def scheduler(self) -> str:
@@ -282,6 +297,10 @@ class Cluster(Synchronous[AsyncCluster], Knobs[Application]):
         """
         found = self._run(self._asynchronous.entries())
         return Applications(listed(found), {name: Application(self, held) for name, held in found.items()})
+
+    def watch(self) -> Any:
+        """Return the live view of all applications and peers, as ``watch(cluster)`` does."""
+        return view_of("watch", self)
 
     # -- displays -------------------------------------------------------------------------------------------
 

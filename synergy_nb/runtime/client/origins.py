@@ -12,7 +12,8 @@ import msgspec
 
 from synergy_nb.lifecycle.origins import CLIENT, ends_of, nearest
 from synergy_nb.plan import Plan
-from synergy_nb.runtime.process.requests import MeasureDelays, PeerState, pack
+from synergy_nb.reporting.peer_states import PeerState
+from synergy_nb.runtime.process.requests import MeasureDelays, pack
 
 __all__ = ["Origins"]
 

@@ -13,8 +13,9 @@ import msgspec
 from synergy_nb.events import Event, decode_events
 from synergy_nb.events.table import Events
 from synergy_nb.reporting.formatting import seconds
+from synergy_nb.reporting.peer_states import PeerState
 from synergy_nb.runtime.client.waiting_display import displays_waiting
-from synergy_nb.runtime.process.requests import ClosedClusterError, ClusterError, PeerState, PeerUnreachable, unpack
+from synergy_nb.runtime.process.requests import ClosedClusterError, ClusterError, PeerUnreachable, unpack
 from synergy_nb.runtime.transport.link import LinkDown, LinkFull, Links, RemoteError
 
 __all__ = ["UNREACHABLE", "PeerRequests"]

@@ -10,8 +10,9 @@ from synergy_nb.events.peer_names import readable
 from synergy_nb.lifecycle.submission import known_peers_phrase
 from synergy_nb.plan import Plan
 from synergy_nb.reporting.explanation import Explanation
+from synergy_nb.reporting.peer_states import PeerState
 from synergy_nb.reporting.refused_delays import refused_delay
-from synergy_nb.runtime.process.requests import NotAdmitted, PeerState
+from synergy_nb.runtime.process.requests import NotAdmitted
 
 if TYPE_CHECKING:
     from synergy_nb.recording.moments import Replay

@@ -8,7 +8,8 @@ from typing import Final, Protocol
 
 from synergy_nb.plan import Plan
 from synergy_nb.plan.spark_parts import has_state
-from synergy_nb.runtime.process.requests import ClusterError, PeerState, unpack
+from synergy_nb.reporting.peer_states import PeerState
+from synergy_nb.runtime.process.requests import ClusterError, unpack
 
 __all__ = ["open_windows"]
 

@@ -23,6 +23,7 @@ from synergy_nb.models.overheads import LINK
 from synergy_nb.plan import Plan
 from synergy_nb.plan.memory_estimates import check_memory, on_peers
 from synergy_nb.plan.spark_parts import PART
+from synergy_nb.reporting.peer_states import PeerState
 from synergy_nb.runtime.data.copy_reports import CopyReports
 from synergy_nb.runtime.data.deliveries import POLL, Deliveries
 from synergy_nb.runtime.data.host import Host
@@ -49,7 +50,6 @@ from synergy_nb.runtime.process.requests import (
     Joined,
     ListApplications,
     Listed,
-    PeerState,
     SparkState,
     Submit,
     Submitted,
