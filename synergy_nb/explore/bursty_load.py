@@ -169,7 +169,7 @@ def draw_bursts(load: float, factor: float, period: float, tau: float, limit: fl
         "transient": float(found.transient.max()),
     }
     numbers = (
-        ("load in a burst", f"{found.pattern.loads[0]:.0%}"),
+        ("load in a burst", f"{100.0 * found.pattern.loads[0]:.0f} %"),
         ("measured, worst", seconds(worst)),
         *((f"projected, {name}", seconds(value) if math.isfinite(value) else "overload") for name, value in by.items()),
     )

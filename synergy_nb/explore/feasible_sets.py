@@ -194,7 +194,7 @@ def draw_placement(
         first = int(np.argmin(found.distances))
         return Drawn(image, numbers, f"N{first + 1} is overloaded at the lower bound already: no rates are feasible.")
     first = int(np.argmin(found.distances))
-    sentence = f"N{first + 1} has the nearest hyperplane. The set has {found.ratio:.1%} of the ideal size."
+    sentence = f"N{first + 1} has the nearest hyperplane. The set has {100.0 * found.ratio:.1f} % of the ideal size."
     return Drawn(image, numbers, sentence)
 
 

@@ -101,11 +101,13 @@ def draw_reports(levels: int, overlap: float, swing: float) -> Drawn:
     found = report_loads(random_loads(swing / 100.0), levels, overlap / 100.0)
     plane = Plane(
         Axis("measurement", 0.0, float(MEASUREMENTS)),
-        Axis("load", 0.0, max(1.1, float(found.loads.max()) + 0.05), text=lambda value: f"{value:.0%}"),
+        Axis("load", 0.0, max(1.1, float(found.loads.max()) + 0.05), text=lambda value: f"{100.0 * value:.0f} %"),
         right=90.0,
     )
     for number, ((low, _), (within, beyond)) in enumerate(zip(found.levels[1:], found.overlaps, strict=True), start=1):
-        plane.line([(0.0, low), (MEASUREMENTS, low)], "soft", dashed=True, tip=f"from {low:.0%} on: level {number}")
+        plane.line(
+            [(0.0, low), (MEASUREMENTS, low)], "soft", dashed=True, tip=f"from {100.0 * low:.0f} % on: level {number}"
+        )
         if within < beyond:
             band = [(0.0, within), (MEASUREMENTS, within), (MEASUREMENTS, beyond), (0.0, beyond)]
             plane.area(band, "c3", tip="where two levels overlap")
@@ -114,16 +116,16 @@ def draw_reports(levels: int, overlap: float, swing: float) -> Drawn:
     steps = [(float(at) + more, float(found.known[at])) for at in times for more in (0.0, 0.999)]
     plane.line(steps, "c1", name="known")
     sent = [(float(at), float(found.loads[at])) for at in np.flatnonzero(found.reports)]
-    plane.dots(sent, "c1", tips=[f"reported: {load:.0%}" for _, load in sent], radius=3.6)
+    plane.dots(sent, "c1", tips=[f"reported: {100.0 * load:.0f} %" for _, load in sent], radius=3.6)
     count = int(found.reports.sum())
     error = np.abs(found.loads - found.known)
     numbers = (
         ("reports", f"{count} of {MEASUREMENTS}"),
-        ("mean error", f"{float(error.mean()):.1%}"),
-        ("greatest error", f"{float(error.max()):.1%}"),
+        ("mean error", f"{100.0 * float(error.mean()):.1f} %"),
+        ("greatest error", f"{100.0 * float(error.max()):.1f} %"),
     )
     one_in = f"One measurement in {MEASUREMENTS / count:.1f} is reported"
-    sentence = f"{one_in}; the load that others know is wrong by {error.mean():.1%} on average."
+    sentence = f"{one_in}; the load that others know is wrong by {100.0 * error.mean():.1f} % on average."
     return Drawn(plane.to_svg("Load of a peer, its levels and reports"), numbers, sentence)
 
 

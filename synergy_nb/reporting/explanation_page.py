@@ -46,7 +46,8 @@ def _operators(explanation: Reasons) -> str:
     names = list(dict.fromkeys(map(original, found)))
     if not names:
         return ""
-    head = f"<div style='{ROW};{SOFT};font-size:.9em'><span>operator</span><span>peer</span><span></span></div>"
+    cells = "<span>operator</span><span>peer</span><span></span>"  # as wide as a row, behind the mark that opens it
+    head = f"<div style='{ROW};{SOFT};width:calc(100% - 1.4em);margin-left:1em'>{cells}</div>"
     rows = [head]
     for name in names:
         dropped = [drop for drop in explanation.dropped if original(drop.operator) == name]

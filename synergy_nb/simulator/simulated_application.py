@@ -23,6 +23,7 @@ from synergy_nb.reporting.application_list import ListedApplication
 from synergy_nb.reporting.cluster_errors import ClusterError, rows_left
 from synergy_nb.reporting.explanation import Explanation
 from synergy_nb.reporting.formatting import seconds as span
+from synergy_nb.reporting.measurements import Measurements
 from synergy_nb.reporting.one_sided import ONLY_LIVE_APPLICATION, OneSided
 from synergy_nb.reporting.uncovered import notices_of
 
@@ -130,7 +131,7 @@ class SimulatedApplication(OneSided):
             Operator id of the sink; needed only where the plan has several.
         """
         quality = self.simulation.world.quality(self.id, self._sink(sink))
-        return {} if quality is None else dict(quality.qos())
+        return Measurements({} if quality is None else quality.qos())
 
     # -- results -----------------------------------------------------------------------------------------------------
 

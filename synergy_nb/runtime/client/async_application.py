@@ -22,6 +22,7 @@ from synergy_nb.plan.units import duration
 from synergy_nb.reporting.cluster_errors import rows_left
 from synergy_nb.reporting.explanation import Explanation
 from synergy_nb.reporting.formatting import seconds
+from synergy_nb.reporting.measurements import Measurements
 from synergy_nb.reporting.uncovered import notices_of
 from synergy_nb.runtime.client.accounts import Journals, explained, replayed
 from synergy_nb.runtime.client.feeds import Feed, Rows, items, supply
@@ -169,7 +170,7 @@ class AsyncApplication:
         ``sink`` is the operator id of the sink; it is needed only where the plan has several.
         """
         name, state = self.sink(sink), await self.state()
-        return {**state.qos[name], "late": sum(state.late.values())} if name in state.qos else {}
+        return Measurements({**state.qos[name], "late": sum(state.late.values())} if name in state.qos else {})
 
     # -- results -------------------------------------------------------------------------------------------------
 

@@ -266,7 +266,7 @@ export class Chart {
       ctx.font = `600 ${11 * ratio}px ${this.colours.font()}`;
       ctx.textBaseline = at - bbox.top > 18 * ratio ? "bottom" : "top";
       ctx.textAlign = "left";
-      ctx.fillText(limit.label, bbox.left + 6 * ratio, at + (ctx.textBaseline === "top" ? 4 : -3) * ratio);
+      this.write(ctx, limit.label, bbox.left + 6 * ratio, at + (ctx.textBaseline === "top" ? 4 : -3) * ratio, ratio);
       ctx.restore();
     }
   }
@@ -308,6 +308,7 @@ export class Chart {
     const { ctx, bbox } = plot;
     const ratio = uPlot.pxRatio;
     let free = -Infinity;
+    const written = []; // above all lines
     for (const mark of this.marks) {
       if (mark.at < this.window[0] || mark.at > this.window[1]) continue;
       const x = plot.valToPos(mark.at, "x", true);
@@ -321,16 +322,33 @@ export class Chart {
       ctx.lineTo(x, bbox.top + bbox.height);
       ctx.stroke();
       ctx.font = `600 ${11 * ratio}px ${this.colours.font()}`;
-      ctx.textBaseline = "bottom";
       const width = ctx.measureText(mark.label).width + 8 * ratio;
       const left = x + width > bbox.left + bbox.width ? x - width : x;
       if (this.height > 150 && mark.label && left > free) {
-        ctx.textAlign = "left";
-        ctx.fillText(mark.label, left + 4 * ratio, bbox.top + bbox.height - 4 * ratio);
+        written.push({ label: mark.label, left: left + 4 * ratio, colour });
         free = left + width;
       }
       ctx.restore();
     }
+    ctx.save();
+    ctx.font = `600 ${11 * ratio}px ${this.colours.font()}`;
+    ctx.textBaseline = "bottom";
+    ctx.textAlign = "left";
+    for (const { label, left, colour } of written) {
+      ctx.fillStyle = colour;
+      this.write(ctx, label, left, bbox.top + bbox.height - 4 * ratio, ratio);
+    }
+    ctx.restore();
+  }
+
+  // A text with a rim in the colour of the page, so that lines do not go through it.
+  write(ctx, words, x, y, ratio) {
+    ctx.setLineDash([]);
+    ctx.lineJoin = "round";
+    ctx.lineWidth = 4 * ratio;
+    ctx.strokeStyle = this.colours.get("page");
+    ctx.strokeText(words, x, y);
+    ctx.fillText(words, x, y);
   }
 
   // Values in the heading: under the pointer, or the last.
