@@ -18,7 +18,7 @@ from synergy_nb.dataflow.streams.deployments import Deployment
 from synergy_nb.events import Event
 from synergy_nb.events.application_states import State
 from synergy_nb.lifecycle.alternatives import DirectoryEntries
-from synergy_nb.lifecycle.decider import Decided, Refusal
+from synergy_nb.lifecycle.decider import Decided, Decision, Refusal
 from synergy_nb.lifecycle.request import Request
 from synergy_nb.overlay.prebuilt_ring import assemble
 from synergy_nb.plan import Plan
@@ -167,8 +167,8 @@ class Ring:
         request.enter(State.ESTABLISHING)
         synergy.requests._requests[name] = request
         synergy.requests._deciders["given"] = given
-        roles = Roles(chosen.peers, dict(backups or {}))
-        self.simulation.call(at, synergy.session.establish, request, roles, chosen.reached(plan))
+        decision = Decision(Roles(chosen.peers, dict(backups or {})), chosen.reached(plan))
+        self.simulation.call(at, synergy.session.establish, request, decision)
         return given.answers
 
     def run(self, seconds: float) -> None:

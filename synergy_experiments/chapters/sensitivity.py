@@ -37,6 +37,19 @@ applications composed at the same moment are the cause: each peer compares only 
 measured a delay yet. Others miss their limits by up to 3 %: equation 2.6 lets a tuple wait only for tuples that take as
 long as itself, so a short component next to a long one takes longer than projected.
 
+*C9, agreed limits.* Four changes close most of that distance: requests wait while another one for the same stream is
+composed (:mod:`synergy_nb.lifecycle.claims`); peers ask the origins of the applications that they delay
+(:mod:`synergy_nb.lifecycle.agreements`); where the whole stream of another application is too late, an earlier point of
+it is shared; and delays are projected with Pollaczek's and Khinchine's formula. In the five networks .96, .96, .85, .91
+and .99 are served, .96, .98, .93, .95 and 1.00 of what the planner serves, with 65, 58, 150, 76 and 37 probes of a
+request. Waiting alone makes it worse, as all readers of a stream then depend on one application whose limit others
+break: .71, .58 and .62 in the first three networks, against .87, .95 and .38 without any of the four. The third network
+serves .65 without earlier points, .67 without waiting, .82 with equation 2.6. Of the 500 requests 26 are refused, of
+which 4 nobody could serve, and 7 are late, by 2 % at most. Of the probes of the twelve that the third network refuses,
+54 % end where an application has no slack left, 46 % at the request's own limit. The planner's delays are those of
+equation 2.6; its placements, executed tuple by tuple, serve .98, .92, .85, .96 and .99, since a component that reads
+the same tuples as another one at its peer waits longer than projected.
+
 *C10.* Without Zipf's law, 100 requests load our peers by a tenth, so there is hardly any queueing to save, and the
 saving by repetitions appears only in the delay from the shared stream on: .23 with 40 % repetitions, as in the paper,
 and .11 against Composition with 20 %. With 300 requests, at a third of the capacity, Synergy's delay is .40 below
@@ -70,11 +83,16 @@ from synergy_experiments.worlds.sweeps import (
     simulated,
 )
 
-__all__ = ["CLAIMED", "MERGED"]
+__all__ = ["AGREED", "CLAIMED", "MERGED"]
 
 MERGED: Final = "synergy with merged paths"
 #: Nearest candidates, as where delays are monitored; a budget that does not limit them.
 _STRICT: Final[dict[str, Value]] = {"choice": "nearest", "at_least": 5, "budget": 32}
+#: Merged paths; requests also wait for streams, ask origins, and share from any point; with another projector.
+AGREED: Final = "synergy with agreed limits"
+_AGREED: Final[dict[str, Any]] = {
+    "merged": True, "summed": True, "agreed": True, "patience": 5.0, "backtracks": True, "projector": "mg1",
+}  # fmt: skip
 APART: Final = "paths apart"
 IN_TURN: Final = "in turn, all loads known"
 STRICTEST: Final = 0.1  # slack of the requests of the curve
@@ -133,6 +151,9 @@ def _slacks(setup: Setup) -> Iterator[Cell]:
     if not setup["branching"] and STRICTEST in slacks and "least" in readings(setup):
         yield Cell(served_in_turn, (scenario(setup, **strictest),), STRICTEST, IN_TURN, reading="least")
     hard: dict[str, Any] = {"policy": "synergy by delay", **strictest}
+    if STRICTEST in slacks and "least" in readings(setup) and MERGED in algorithms(setup):
+        given = scenario({**setup, **_STRICT}, **hard, **_AGREED)
+        yield Cell(simulated, (given,), STRICTEST, AGREED, reading="least")
     for many in cast("tuple[int, ...]", setup["candidates"]):
         for name, merges in ((MERGED, True), (APART, False)):
             given = scenario({**setup, **_STRICT}, **hard, at_least=many, merged=merges, summed=merges)
@@ -157,10 +178,11 @@ def _strict(measured: Measured, setup: Setup) -> Iterator[Check]:
             name = f"beyond the paper: share of what an oracle could serve, {MERGED}, {place:.0%} slack, {words}"
             yield at_least(name, 0.95, reached, 0.0, 0.9)
         if reading == "least":
-            bound = ((STRICTEST, MERGED, metric), (STRICTEST, IN_TURN, metric))
-            reached = measured.paired(*bound, lambda served, most: served / most if most else 1.0)
-            name = f"beyond the paper: share of what a planner of all loads serves, {MERGED}, 10 % slack, {words}"
-            yield at_least(name, 0.95, reached, 0.0, 0.9)
+            for line in (MERGED, AGREED):
+                bound = ((STRICTEST, line, metric), (STRICTEST, IN_TURN, metric))
+                reached = measured.paired(*bound, lambda served, most: served / most if most else 1.0)
+                name = f"beyond the paper: share of what a planner of all loads serves, {line}, 10 % slack, {words}"
+                yield at_least(name, 0.95, reached, 0.0, 0.9)
         failed = measured.over_repetitions(_failed, metric, others(setup))
         yield near(f"failures of the worst other policy with 10 % slack, {words}", 0.8, failed, 0.1, 0.25)
         behind = measured.over_repetitions(_behind, metric, others(setup))

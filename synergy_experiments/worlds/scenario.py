@@ -45,7 +45,7 @@ class Scenario:
         Whether all peers have one core, instead of capacities from discrete classes.
     policy
         Name of the policy, an element of :data:`~synergy_nb.algorithms.composition.POLICIES`.
-    ratio, at_least, budget, choice, merged, summed, tolerance
+    ratio, at_least, budget, choice, merged, summed, agreed, patience, backtracks, tolerance
         Parameters of :class:`~synergy_nb.algorithms.composition.CompositionConfig`, for the policies that probe.
     objective
         Parameter of the same class; empty for the policy's own.
@@ -73,6 +73,10 @@ class Scenario:
     choice: str = "random"
     merged: bool = False
     summed: bool = False
+    agreed: bool = False
+    patience: float = 0.0
+    backtracks: bool = False
+    projector: str = "mm1"
     objective: str = ""
     tolerance: float = 0.0
     deployment: str = "off"
@@ -95,6 +99,10 @@ class Scenario:
             choice=self.choice if config.enforce else config.choice,
             merged=self.merged,
             summed=self.summed,
+            agreed=self.agreed,
+            patience=self.patience,
+            backtracks=self.backtracks,
+            projection=config.projection and msgspec.structs.replace(config.projection, projector=self.projector),
             objective=self.objective or config.objective,
             tolerance=self.tolerance,
         )

@@ -26,6 +26,7 @@ from synergy_nb.control.ledger import Ledger
 from synergy_nb.control.peer import Codec, Peer
 from synergy_nb.events import PeerOverloaded
 from synergy_nb.lifecycle.alternatives import Alternatives
+from synergy_nb.lifecycle.claims import Claims
 from synergy_nb.lifecycle.decider import Decider, component_name
 from synergy_nb.lifecycle.engine_choice import SparkOffer
 from synergy_nb.lifecycle.messages import SessionConfig
@@ -258,8 +259,18 @@ class SynergyPeer:
         }
         if self.placement is not None:
             deciders["replicated"] = ReplicaPlacement(self.placement, self.composition)
-        self.alternatives = Alternatives(peer, self.membership.is_dead, composing.sharing, self._offer_of_spark)
-        self.requests = Requests(peer, self.directory, self.session, self.alternatives, deciders, composing.discovery)
+        self.alternatives = Alternatives(
+            peer, self.membership.is_dead, composing.sharing, self._offer_of_spark, backtracks=composing.backtracks
+        )
+        self.requests = Requests(
+            peer,
+            self.directory,
+            self.session,
+            self.alternatives,
+            deciders,
+            composing.discovery,
+            Claims(peer, self.streams, composing.patience),
+        )
         self.hot_spots = HotSpots(
             peer,
             self.session,

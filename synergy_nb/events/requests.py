@@ -25,6 +25,7 @@ __all__ = [
     "ProbeDropped",
     "ProbingEnded",
     "ProjectedImpact",
+    "RequestPostponed",
     "RequestSubmitted",
     "ReservationExpired",
     "SharingFound",
@@ -93,6 +94,13 @@ class SharingFound(RequestEvent, frozen=True, gc=False):
     """Streams of the plan run already: maximum sharable ``points``, operator to the peers that provide its stream."""
 
     points: Mapping[str, Sequence[str]]
+
+
+class RequestPostponed(RequestEvent, frozen=True, gc=False):
+    """The request waits for a ``reason``: a stream of its plan can be shared soon."""
+
+    severity: ClassVar[Severity] = Severity.DETAIL
+    reason: str
 
 
 class SharingGivenUp(RequestEvent, frozen=True, gc=False):

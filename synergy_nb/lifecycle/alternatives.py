@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from typing import Final, NamedTuple, TypeAlias
 
 import msgspec
@@ -17,7 +17,7 @@ from synergy_nb.plan.spark_parts import PART, Profile, parts_of, profiled, repla
 from synergy_nb.plan.stream_sharing import Provider, is_live, reduced, sharable_points
 from synergy_nb.plan.stream_signatures import Rates, read, signature
 
-__all__ = ["Alternative", "Alternatives", "DirectoryEntries", "sharing_alternative"]
+__all__ = ["Alternative", "Alternatives", "DirectoryEntries", "makers_of", "sharing_alternative"]
 
 DirectoryEntries: TypeAlias = Mapping[str, tuple[Entry, ...]]
 """Entries of the directory by name."""
@@ -43,7 +43,12 @@ class Alternative(NamedTuple):
 
 
 def sharing_alternative(
-    plan: Plan, found: DirectoryEntries, is_dead: Callable[[str], bool], *, everything: bool
+    plan: Plan,
+    found: DirectoryEntries,
+    is_dead: Callable[[str], bool],
+    *,
+    everything: bool,
+    without: Collection[str] = (),
 ) -> Alternative | None:
     """The alternative that starts from the maximum sharable points of a plan; None if it can share no stream.
 
@@ -57,12 +62,14 @@ def sharing_alternative(
         Function from an address to whether that peer is known to have died.
     everything
         Whether to share also streams whose beginning a later reader misses.
+    without
+        Operators whose streams are not to be shared.
     """
     providers: dict[str, dict[str, Provider]] = {}
     shared: dict[str, dict[str, tuple[Producer, ...]]] = {}
 
     def runs(operator: str) -> bool:
-        if not _may_share(plan, operator, everything=everything):
+        if operator in without or not _may_share(plan, operator, everything=everything):
             return False
         for entry in found.get(plan.stream_name(operator), ()):
             producers = _producers(entry)
@@ -107,6 +114,12 @@ def _producers(entry: Entry) -> tuple[Producer, ...]:
         return ()
 
 
+def makers_of(alternatives: Iterable[Alternative]) -> set[str]:
+    """Return the applications whose components make the shared streams of alternatives."""
+    hosts = (hosts for each in alternatives for hosts in each.shared.values())
+    return {producer.application for each in hosts for producers in each.values() for producer in producers}
+
+
 class Alternatives:
     """Finds the alternatives of the plans that are submitted at a peer.
 
@@ -121,6 +134,8 @@ class Alternatives:
         :class:`~synergy_nb.algorithms.composition.CompositionConfig`.
     spark
         Function that returns the properties of the Spark server of this peer, or None where it has none.
+    backtracks
+        Whether the sharable points before the maximum ones are alternatives, too.
 
     Attributes
     ----------
@@ -129,12 +144,19 @@ class Alternatives:
     """
 
     def __init__(
-        self, peer: Peer, is_dead: Callable[[str], bool], sharing: str, spark: Callable[[], SparkOffer | None]
+        self,
+        peer: Peer,
+        is_dead: Callable[[str], bool],
+        sharing: str,
+        spark: Callable[[], SparkOffer | None],
+        *,
+        backtracks: bool = False,
     ) -> None:
         self._peer = peer
         self._is_dead = is_dead
         self._sharing = sharing
         self._spark = spark
+        self._backtracks = backtracks
         self.on_spark_parts: list[Callable[[str], None]] = []
 
     def names(self, plan: Plan) -> set[str]:
@@ -158,9 +180,13 @@ class Alternatives:
         """
         alternatives: list[Alternative] = []
         if self._sharing != "off":
-            shared = sharing_alternative(plan, found, self._is_dead, everything=self._sharing == "all")
-            if shared is not None:
+            refused: set[str] = set()
+            everything = self._sharing == "all"
+            while shared := sharing_alternative(plan, found, self._is_dead, everything=everything, without=refused):
                 alternatives.append(Alternative(self._on_engines(application, shared.plan, found)[0], shared.shared))
+                refused.update(shared.shared)
+                if not self._backtracks:
+                    break
         alternatives.extend(Alternative(each) for each in self._on_engines(application, plan, found))
         self._record_signatures(application, plan, alternatives[0].plan)
         return alternatives

@@ -11,6 +11,7 @@ from collections.abc import Callable
 from typing import Any
 
 from synergy_nb.control.peer import Message, Peer
+from synergy_nb.lifecycle.agreements import Agreements
 from synergy_nb.lifecycle.graph_changes import GraphChanges
 from synergy_nb.lifecycle.impact import Impacts
 from synergy_nb.lifecycle.members import Member, producer_of
@@ -35,6 +36,8 @@ class Commitments:
     admit
         Function that registers the graph of a sharer of applications that this peer leads; it returns a tap and the
         reason of a refusal, or two empty texts.
+    agreements
+        Agreements of origins to what a component adds to the delays of their applications.
 
     Attributes
     ----------
@@ -49,6 +52,7 @@ class Commitments:
         impacts: Impacts,
         join: Callable[[str, Graph, str], Member | None],
         admit: Callable[[Graph], tuple[str, str]],
+        agreements: Agreements,
     ) -> None:
         self.peer = peer
         self.changes = changes
@@ -58,6 +62,7 @@ class Commitments:
         self.impacts = impacts
         self.join = join
         self.admit = admit
+        self.agreements = agreements
         self.on_deploy: list[Callable[[Plan, str], None]] = []
         self.handlers: dict[type[Message], Callable[[str, Any], None]] = {Confirm: self._confirm, Share: self._share}
 
@@ -70,6 +75,12 @@ class Commitments:
                 return
             tap, refusal = self.deploying.add_user(member)
             refusal = refusal or self.changes.back_up(member)
+            if not refusal and address in graph.producer_peers and self._asks(graph):
+                self.agreements.ask(member, "", lambda refusal: self._confirm_sharing(graph, tap, refusal))
+                return
+        self._confirm_sharing(graph, tap, refusal)
+
+    def _confirm_sharing(self, graph: Graph, tap: str, refusal: str) -> None:
         if refusal:
             self.peer.send(graph.origin, Refused(graph.application, graph.attempt, tap, refusal))
             return
@@ -87,9 +98,29 @@ class Commitments:
             consumers.add(message.consumer)
         if not consumers.issuperset(member.plan.downstream(operator)):
             return
-        self._deploy(member, operator)
+        maker = self._unknown_maker(member, operator)
+        if maker:
+            reason = f"{operator} at {self.peer.address}: {maker} makes its stream here"
+            graph = member.graph
+            self.peer.send(graph.origin, Refused(graph.application, graph.attempt, operator, reason, maker))
+        elif self._asks(member.graph):
+            self.agreements.ask(member, operator, lambda refusal: self._deploy(member, operator, refusal))
+        else:
+            self._deploy(member, operator)
 
-    def _deploy(self, member: Member, operator: str) -> None:
+    def _asks(self, graph: Graph) -> bool:
+        """Whether components of a graph need the agreement of origins."""
+        return bool(graph.promised) and self.impacts.config is not None
+
+    def _unknown_maker(self, member: Member, operator: str) -> str:
+        """Return an application whose component here makes the same stream, of which the origin does not know."""
+        graph, plan = member.graph, member.plan
+        if not graph.promised or not plan.load(operator):
+            return ""
+        known = {graph.application, *graph.known}
+        return next((each for each in self.components.makers(plan, operator) if each not in known), "")
+
+    def _deploy(self, member: Member, operator: str, refusal: str = "") -> None:
         graph, plan, peer = member.graph, member.plan, self.peer
         links = {(graph.roles.peers[up], up): plan.bandwidth(up) for up in plan.upstream(operator)}
         remote = {link: bandwidth for link, bandwidth in links.items() if link[0] != peer.address}
@@ -98,7 +129,7 @@ class Commitments:
         if node.kind == TAP and (tapped is None or tapped[:2] not in self.components):
             refusal = "the stream has ended"
         else:
-            refusal = self.impacts.refusal(member, operator)
+            refusal = refusal or self.impacts.refusal(member, operator, agreed=self._asks(graph))
             refusal = refusal or self.ledger.commit(graph.application, operator, plan.load(operator), remote)
         if refusal:
             reason = f"{operator} at {peer.address}: {refusal}"

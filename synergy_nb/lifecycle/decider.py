@@ -18,7 +18,8 @@ active      the origin computes a deployment of active replicas, and of   ``algo
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
+from types import MappingProxyType
 from typing import NamedTuple, Protocol, TypeAlias
 
 from synergy_nb.control.peer import Peer
@@ -52,10 +53,14 @@ class Decision(NamedTuple):
         Component graph λ, and replication graph ρ where the plan is replicated.
     reached
         Operator to the projected seconds from a source until a tuple leaves the operator.
+    promised
+        Operator to its projected execution time, seconds; empty where peers need no agreement
+        (:mod:`synergy_nb.lifecycle.agreements`).
     """
 
     roles: Roles
     reached: dict[str, float]
+    promised: Mapping[str, float] = MappingProxyType({})
 
 
 class Refusal(NamedTuple):

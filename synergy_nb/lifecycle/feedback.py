@@ -83,6 +83,9 @@ class Feedbacks:
         Function that starts the sources of a member, called with each feedback.
     expire
         Callback with (application, reason), called when no feedback has arrived during the lease.
+    account
+        Function that returns the delay of an application that the peer leads by its account, seconds; negative without
+        one.
     """
 
     def __init__(
@@ -94,6 +97,7 @@ class Feedbacks:
         components: Components,
         start: Callable[[Member], None],
         expire: Callable[[str, str], None],
+        account: Callable[[str], float],
     ) -> None:
         self._peer = peer
         self._config = config
@@ -102,6 +106,7 @@ class Feedbacks:
         self._components = components
         self._start = start
         self._expire = expire
+        self._account = account
         self._timer: Timer | None = None
         self._predicted: dict[str, _PredictedTimes] = {}  # by application that the peer leads
         self.handlers: dict[type[Message], Callable[[str, Any], None]] = {
@@ -129,7 +134,7 @@ class Feedbacks:
             predicted = self._predicted.get(application)
             times, helpless = ({}, ()) if predicted is None else predicted.next(self._peer.now)
             delay = -1.0 if member is None else member.delay
-            measured = Measured(application, graph.attempt, delay, times, helpless)
+            measured = Measured(application, graph.attempt, delay, times, helpless, self._account(application))
             for address in graph.addresses:
                 measurements.setdefault(address, []).append(measured)
         for address, sent in measurements.items():
@@ -179,6 +184,7 @@ class Feedbacks:
             if measured.times:
                 member.times = measured.times
             member.helpless = measured.helpless
+            member.account = measured.account
 
     def _check_lease(self, application: str) -> None:
         member = self._members.get(application)

@@ -53,9 +53,11 @@ class Component:
     load : tuple of Segment or None
         Measured load as a signature of the input stream, in shares of the peer's capacity; None before the driver has
         measured one.
+    promised : float or None
+        Execution time that was promised to its application, seconds; None if none was.
     """
 
-    __slots__ = ("epoch", "load", "offered", "operator", "plan", "producers", "reached", "users")
+    __slots__ = ("epoch", "load", "offered", "operator", "plan", "producers", "promised", "reached", "users")
 
     def __init__(self, plan: Plan, operator: str, producers: tuple[Producer, ...], reached: float, epoch: int) -> None:
         self.epoch = epoch
@@ -66,6 +68,7 @@ class Component:
         self.users: set[str] = set()
         self.offered = False
         self.load: tuple[Segment, ...] | None = None
+        self.promised: float | None = None
 
     @property
     def complete(self) -> bool:
@@ -124,6 +127,7 @@ class Components:
         """Add a component that an application has deployed at this peer."""
         producers, reached = producers_of(graph, plan, operator), graph.reached.get(operator, 0.0)
         component = Component(plan, operator, producers, reached, graph.roles.epochs.get(operator, 0))
+        component.promised = graph.promised.get(operator)
         name = graph.application, operator
         before = self._components.get(name)
         for user in () if before is None else before.users:
@@ -150,6 +154,11 @@ class Components:
     def _touch(self, component: Component) -> None:
         """Mark all users of a component as changed: of users that share a component, only one counts its load."""
         self.touched.update(dict.fromkeys(sorted(component.users)))
+
+    def makers(self, plan: Plan, operator: str) -> list[str]:
+        """Applications whose components here make the stream of an operator."""
+        name = plan.stream_name(operator)
+        return [owner for (owner, its), each in self._components.items() if each.plan.stream_name(its) == name]
 
     def of(self, application: str) -> list[tuple[ComponentId, Component]]:
         """Components at this peer that an application uses, with their ids."""

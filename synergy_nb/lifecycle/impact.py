@@ -15,6 +15,7 @@ from synergy_nb.lifecycle.engine_choice import SparkOffer
 from synergy_nb.lifecycle.hosted_components import Component, ComponentId, Components
 from synergy_nb.lifecycle.members import Member
 from synergy_nb.models.projection import Application, Impact, Load, Local, ProjectionConfig, impacts, refused
+from synergy_nb.models.projectors import Traffic, sojourn_times
 from synergy_nb.models.signatures import Pattern
 from synergy_nb.plan import Plan
 from synergy_nb.plan.spark_parts import PART
@@ -62,6 +63,9 @@ class Impacts:
         self._members = members
         self._ledger = ledger
         self._known: dict[str, Application] = {}
+        # application with promised times to the work of a tuple here and what was promised, in seconds, and the number
+        # of its components here
+        self._promised: dict[str, tuple[float, float, int]] = {}
 
     def processing(self, plan: Plan, operator: str) -> float:
         """Processing time τ of a component at this peer, seconds; for a part on Spark, measured micro-batches."""
@@ -103,14 +107,16 @@ class Impacts:
         projected = impacts(running, asking, self.config, background)
         return projected[-1].after - so_far, projected[:-1]
 
-    def refusal(self, member: Member, operator: str) -> str:
+    def refusal(self, member: Member, operator: str, *, agreed: bool = False) -> str:
         """The reason to refuse an operator because it would harm an application at this peer; empty if it harms none.
 
         Probes have checked this already. But since then other applications may have been admitted, and a graph may
-        place more operators at this peer than the single path that a probe saw.
+        place more operators at this peer than the single path that a probe saw. Where origins have ``agreed``, only
+        applications without promised times are checked.
         """
         name, plan = member.graph.application, member.plan
-        victim = refused(self.project(name, plan, operator, sorted(member.deployed), 0.0)[1])
+        found = self.project(name, plan, operator, sorted(member.deployed), 0.0)[1]
+        victim = refused(each for each in found if not agreed or each.application not in self._promised)
         return "" if victim is None else f"QoS impact on {victim}"
 
     def running(self) -> dict[str, Application]:
@@ -121,12 +127,60 @@ class Impacts:
             application = self._application(user, here) if here else None
             if application is not None and application.components:
                 self._known[user] = application
+                self._note_promised(user, here)
             else:
                 self._known.pop(user, None)
+                self._promised.pop(user, None)
         touched.clear()
         for user, application in self._known.items():
             application.time = self._members[user].execution_time
         return self._known
+
+    def _note_promised(self, user: str, here: Sequence[tuple[ComponentId, Component]]) -> None:
+        member = self._members[user]
+        if not member.graph.promised or member.plan.qos.delay is None:
+            self._promised.pop(user, None)
+            return
+        work, promised, many = 0.0, 0.0, 0
+        for (_, operator), component in here:
+            queued = self._queued(component.plan, operator, self.processing(component.plan, operator))
+            if component.promised is not None and queued > QUEUED:
+                work, promised, many = work + queued, promised + component.promised, many + 1
+        self._promised[user] = work, promised, many
+
+    def grown(self, member: Member | None = None, operator: str = "") -> dict[str, float]:
+        """By how much longer the components here now take than their applications were promised.
+
+        Parameters
+        ----------
+        member, operator
+            Component that would be executed here, too; none by default.
+
+        Returns
+        -------
+        dict of str to float
+            Application with a limit and promised times to the seconds, summed over its components here: for parallel
+            ones that is more than what its delay grows by. Infinite if the peer would be overloaded.
+        """
+        config = self.config or ProjectionConfig()
+        traffic = Traffic.together([each.traffic("maximum") for each in self.running().values()])
+        accounts = dict(self._promised)
+        if member is not None and operator:
+            name, plan = member.graph.application, member.plan
+            queued = self._queued(plan, operator, self.processing(plan, operator))
+            if queued <= QUEUED:
+                return {}
+            new = Application(name, [Local(operator, queued, self._load(plan, [operator]))], time=0.0)
+            traffic = traffic.plus(new.traffic("maximum"))
+            if plan.qos.delay is not None and operator in member.graph.promised:
+                work, promised, many = accounts.get(name, (0.0, 0.0, 0))
+                accounts[name] = work + queued, promised + member.graph.promised[operator], many + 1
+        times = sojourn_times(config.projector, traffic, config.interval, config.confidence, config.interval)
+        return {
+            name: float(work * times.stretch + many * times.waiting) - promised
+            for name, (work, promised, many) in accounts.items()
+            if many
+        }
 
     def _application(self, user: str, here: Sequence[tuple[ComponentId, Component]]) -> Application:
         member = self._members[user]

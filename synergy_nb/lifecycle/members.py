@@ -30,6 +30,7 @@ class Member:
     """
 
     __slots__ = (
+        "account",
         "awaited_sharers",
         "backups_committed",
         "confirmed",
@@ -64,6 +65,7 @@ class Member:
         self.ready: set[str] = set()  # operators whose copy at this peer could take over
         self.failed_followers: dict[str, str] = {}  # operator whose follower at this peer has failed to the reason
         self.delay = -1.0  # measured t̂, seconds; negative if none was measured yet
+        self.account = -1.0  # t̂ in seconds by the account of the origin; negative if it has none
         self.times: dict[str, ComponentTimes] = {}  # operator to the predicted times of its component, by feedback
         self.helpless: tuple[str, ...] = ()  # operators whose peers have found no target for a migration
         self.projected = max(graph.reached.values(), default=0.0)  # t̂ in seconds, as probes projected it
@@ -76,7 +78,9 @@ class Member:
 
     @property
     def execution_time(self) -> float:
-        """End-to-end execution time t̂, seconds: the measured one, or the projected one before any measurement."""
+        """End-to-end execution time t̂, seconds: by the account of the origin, else measured, else projected."""
+        if self.account >= 0.0:
+            return self.account
         return self.delay if self.delay >= 0.0 else self.projected
 
     @property

@@ -24,6 +24,9 @@ __all__ = [
     "Followed",
     "Graph",
     "GraphChanged",
+    "GrowthAnswered",
+    "GrowthAsked",
+    "GrowthChanged",
     "Lost",
     "Measured",
     "ProducersFollowed",
@@ -60,6 +63,11 @@ class Graph(msgspec.Struct, frozen=True, gc=False, array_like=True):
         Operator to the projected seconds from a source until a tuple leaves the operator.
     epoch
         Number of changes of this graph since the application began.
+    promised
+        Operator to its projected execution time, seconds; empty where peers need no agreement
+        (:mod:`synergy_nb.lifecycle.agreements`).
+    known
+        Applications whose streams the origin knew when it decided: it could not, or need not, share them.
     """
 
     application: str
@@ -70,6 +78,8 @@ class Graph(msgspec.Struct, frozen=True, gc=False, array_like=True):
     shared: dict[str, tuple[Producer, ...]] = {}
     reached: dict[str, float] = {}
     epoch: int = 0
+    promised: dict[str, float] = {}
+    known: tuple[str, ...] = ()
 
     def changed(self, roles: Roles, **others: Any) -> Graph:
         """The next graph of the application, one epoch later."""
@@ -149,13 +159,43 @@ class Confirmed(Message, frozen=True):
     operator: str
 
 
+class GrowthAsked(Message, frozen=True):
+    """A question to the origin: may the components at the sender take ``seconds`` longer than was projected, in all?"""
+
+    application: str
+    attempt: int
+    seconds: float
+
+
+class GrowthAnswered(Message, frozen=True):
+    """The answer to :class:`GrowthAsked`: no ``reason`` if the origin agrees, and the ``delay`` by its account."""
+
+    application: str
+    attempt: int
+    seconds: float
+    delay: float
+    reason: str
+
+
+class GrowthChanged(Message, frozen=True):
+    """A report to the origin: by how many ``seconds`` longer the components at the sender now take."""
+
+    application: str
+    attempt: int
+    seconds: float
+
+
 class Refused(Message, frozen=True):
-    """The sender cannot commit a component, a backup or a shared stream of the graph."""
+    """The sender cannot commit a component, a backup or a shared stream of the graph.
+
+    Where ``maker`` is an application, the sender makes the stream of the component for it already.
+    """
 
     application: str
     attempt: int
     operator: str
     reason: str
+    maker: str = ""
 
 
 class Begin(Message, frozen=True):
@@ -196,6 +236,9 @@ class Measured(msgspec.Struct, frozen=True, gc=False, array_like=True):
         Operator to the predicted times of its component; empty if they have hardly changed since they were sent last.
     helpless
         Operators whose peers have found no target for the components that have to leave them.
+    account
+        End-to-end execution time by the account of its origin, seconds; negative without one
+        (:mod:`synergy_nb.lifecycle.agreements`).
     """
 
     application: str
@@ -203,6 +246,7 @@ class Measured(msgspec.Struct, frozen=True, gc=False, array_like=True):
     delay: float
     times: dict[str, ComponentTimes] = {}
     helpless: tuple[str, ...] = ()
+    account: float = -1.0
 
 
 class Times(msgspec.Struct, frozen=True, gc=False, array_like=True):

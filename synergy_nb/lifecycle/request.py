@@ -49,6 +49,14 @@ class Request:
     unconfirmed : set of str
         Ids of the sources that have not been confirmed during set-up, and addresses of the helpers (peers with backups
         or shared streams) that have not confirmed.
+    rounds : int
+        Rounds of probes that were sent for it, the number of the last one.
+    waits_because : str
+        Reason why it has waited for a stream that could be shared soon; empty if it has not.
+    makers : set of str
+        Applications that make streams of its plan, as far as its origin knows.
+    sharable_soon : bool
+        Whether a peer has refused its graph because of a stream that its origin did not know.
     refused_by : set of str
         Addresses of the peers that have refused to commit a component of it.
     tried : Roles or None
@@ -66,18 +74,22 @@ class Request:
         "alternatives",
         "began",
         "decided_by",
+        "makers",
         "name",
         "on_spark",
         "placed",
         "plan",
         "reason",
         "refused_by",
+        "rounds",
+        "sharable_soon",
         "spread",
         "submitted",
         "timer",
         "trial",
         "tried",
         "unconfirmed",
+        "waits_because",
     )
 
     def __init__(
@@ -97,6 +109,10 @@ class Request:
         self.alternatives: list[Alternative] | None = None
         self.alternative = Alternative(plan)
         self.unconfirmed: set[str] = set()
+        self.rounds = 0
+        self.waits_because = ""
+        self.sharable_soon = False
+        self.makers: set[str] = set()
         self.refused_by: set[str] = set()
         self.timer: Timer | None = None
         self._state = State.DISCOVERING

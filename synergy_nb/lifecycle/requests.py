@@ -11,6 +11,10 @@ Theory of operation
    to query the directory again; otherwise the engine tries the next alternative, or, if none is left, rejects the
    request with the reasons.
 
+A request may wait in the state *discovering*, for a stream that can be shared soon: while another request for the same
+stream is composed (:mod:`~synergy_nb.lifecycle.claims`), or if a peer refuses a component of its graph because it makes
+the stream of that component already.
+
 :mod:`synergy_nb.events.application_states` lists which state may follow which; every change of state is checked.
 """
 
@@ -20,9 +24,10 @@ from collections.abc import Iterator, Mapping
 from typing import Final
 
 from synergy_nb.control.peer import Peer
-from synergy_nb.events import ENDINGS, EnginesChanged, RequestSubmitted, SharingFound, SharingGivenUp
+from synergy_nb.events import ENDINGS, EnginesChanged, RequestPostponed, RequestSubmitted, SharingFound, SharingGivenUp
 from synergy_nb.events.application_states import ENDED, UNDECIDED, State
-from synergy_nb.lifecycle.alternatives import Alternative, Alternatives, DirectoryEntries
+from synergy_nb.lifecycle.alternatives import Alternative, Alternatives, DirectoryEntries, makers_of
+from synergy_nb.lifecycle.claims import INTERVAL, Claims
 from synergy_nb.lifecycle.decider import Answer, Decider, Decision, component_names
 from synergy_nb.lifecycle.request import Request
 from synergy_nb.lifecycle.sessions import Session
@@ -55,6 +60,8 @@ class Requests(Mapping[str, Request]):
         Deciders by name: ``composed``, ``resilient``, ``active``, and ``replicated`` where this peer places backups.
     discovery
         Time limit for an answer of the directory, seconds.
+    claims
+        Claims of the streams of its requests.
     """
 
     def __init__(
@@ -65,6 +72,7 @@ class Requests(Mapping[str, Request]):
         alternatives: Alternatives,
         deciders: Mapping[str, Decider],
         discovery: float,
+        claims: Claims,
     ) -> None:
         self._peer = peer
         self._directory = directory
@@ -72,6 +80,7 @@ class Requests(Mapping[str, Request]):
         self._alternatives = alternatives
         self._deciders = dict(deciders)
         self._discovery = discovery
+        self._claims = claims
         self._requests: dict[str, Request] = {}
         alternatives.on_spark_parts.append(self._on_spark_parts)
         session.on_setup_ended.append(self._setup_ended)
@@ -144,6 +153,8 @@ class Requests(Mapping[str, Request]):
             return
         if decided_by != "composed":  # the other deciders place every operator of the plan, so nothing is shared
             request.alternatives, request.alternative = [], self._alternatives.as_requested(name, plan)
+        else:
+            self._claims.claim(request)
         self._discover(request)
 
     def stop(self, name: str) -> bool:
@@ -191,12 +202,21 @@ class Requests(Mapping[str, Request]):
             self._reject(request, "the directory did not answer in time")
             return
         if request.alternatives is None:
+            first = self._claims.first(request, found)
+            if first:
+                self._wait(request, f"{first}, which has the same stream, is composed")
+                return
+            self._claims.compose(request)
             request.alternative, *request.alternatives = self._alternatives.of(request.name, request.plan, found)
-            if request.alternative.shared:
-                points = {tap: sorted(hosts) for tap, hosts in request.alternative.shared.items()}
-                self._peer.record(SharingFound, request.name, points=points)
+            request.makers |= makers_of((request.alternative, *request.alternatives))
+            self._record_sharing(request)
         request.enter(State.DECIDING)
         self._decider(request).decide(request, found, self._decided)
+
+    def _record_sharing(self, request: Request) -> None:
+        if request.alternative.shared:
+            points = {tap: sorted(hosts) for tap, hosts in request.alternative.shared.items()}
+            self._peer.record(SharingFound, request.name, points=points)
 
     def _on_spark_parts(self, name: str) -> None:
         self._requests[name].on_spark = True
@@ -216,7 +236,7 @@ class Requests(Mapping[str, Request]):
             self._end(request, State.STOPPED, "")
         elif isinstance(answer, Decision):
             request.enter(State.ESTABLISHING)
-            self._session.establish(request, answer.roles, answer.reached)
+            self._session.establish(request, answer)
         elif answer.retry:
             request.enter(State.DISCOVERING)
             self._discover(request)
@@ -225,10 +245,22 @@ class Requests(Mapping[str, Request]):
         else:
             self._reject(request, answer.reason)
 
+    def _wait(self, request: Request, reason: str) -> None:
+        """Look up the streams that run once more, after a short time; the journal has each reason once."""
+        if request.waits_because != reason:
+            request.waits_because = reason
+            self._peer.record(RequestPostponed, request.name, reason=reason)
+        self._peer.after(INTERVAL, self._look_up_again, request)
+
+    def _look_up_again(self, request: Request) -> None:
+        if self._requests.get(request.name) is request and request.state is State.DISCOVERING:
+            self._discover(request)
+
     def _try_next_alternative(self, request: Request, alternatives: list[Alternative], reason: str) -> None:
         given_up, request.alternative = request.alternative, alternatives.pop(0)
         if given_up.shared:
             self._peer.record(SharingGivenUp, request.name, reason=reason)
+            self._record_sharing(request)
         else:
             self._peer.record(EnginesChanged, request.name, reason=reason, parts=parts_of(request.alternative.plan))
         request.enter(State.DISCOVERING)
@@ -240,6 +272,7 @@ class Requests(Mapping[str, Request]):
 
     def _end(self, request: Request, state: State, reason: str) -> None:
         """End a request that holds nothing at any peer."""
+        self._claims.end(request)
         request.enter(state, reason)
         self._peer.record(ENDINGS[request.status], request.name, reason=reason)
         self._peer.instruct(request.report())
@@ -248,14 +281,21 @@ class Requests(Mapping[str, Request]):
 
     def _setup_ended(self, request: Request, refusal: str) -> None:
         """Tell the decider that its graph runs, or ask it for its next graph because the set-up has failed."""
-        if refusal:
-            self._decider(request).next(request, refusal, self._decided)
-        else:
+        if not refusal:
             self._decider(request).established(request)
+            self._claims.end(request)
+        elif request.sharable_soon and self._claims.waits(request):
+            self._decider(request).release(request)
+            request.alternatives, request.alternative = None, Alternative(request.plan)
+            request.enter(State.DISCOVERING)
+            self._wait(request, refusal)
+        else:
+            self._decider(request).next(request, refusal, self._decided)
 
     def _ended(self, request: Request) -> None:
         """Have the decider release what it holds for an application that has ended."""
         self._decider(request).release(request)
+        self._claims.end(request)
 
 
 def _count_routes(plan: Plan) -> int:

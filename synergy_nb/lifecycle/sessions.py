@@ -30,9 +30,10 @@ from collections.abc import Callable
 from synergy_nb import events
 from synergy_nb.control.ledger import Ledger
 from synergy_nb.control.peer import Peer, Protocol
-from synergy_nb.control.roles import Roles
 from synergy_nb.events.application_states import State
+from synergy_nb.lifecycle.agreements import Agreements
 from synergy_nb.lifecycle.commitments import Commitments
+from synergy_nb.lifecycle.decider import Decision
 from synergy_nb.lifecycle.deploying import Deploying
 from synergy_nb.lifecycle.engine_choice import SparkOffer
 from synergy_nb.lifecycle.feedback import Feedbacks
@@ -100,6 +101,8 @@ class Session(Protocol):
         Projection of the impact of one more component on the applications at this peer.
     copies : LaggingCopies
         Copies of components that cannot take over, as drivers have reported them.
+    agreements : Agreements
+        Agreements of origins to what components add to the delays of their applications.
     commitments : Commitments
         Components that this peer commits during set-up.
     rebuilds : Rebuilds
@@ -134,11 +137,13 @@ class Session(Protocol):
         self._led: dict[str, Request] = {}
         # application to the latest attempt, and epoch of its graph, whose messages this peer refuses
         self._ended_attempts: Latest[tuple[int, float]] = Latest(ENDED_SESSIONS)
-        self.feedbacks = Feedbacks(
-            peer, self.config, self._led, self.members, self.components, self._start, self._expire
-        )
-        membership.on_dead.append(self._peer_died)
         self.impacts = Impacts(self.components, self.members, ledger, projection, spark, processing, server)
+        self.agreements = Agreements(peer, self.impacts, self.members)
+        self.feedbacks = Feedbacks(
+            peer, self.config, self._led, self.members, self.components, self._start, self._expire,
+            self.agreements.delay,
+        )  # fmt: skip
+        membership.on_dead.append(self._peer_died)
         self.deploying = Deploying(peer, self.components, self.members)
         self.changes = GraphChanges(
             peer, ledger, membership, self.deploying, self._led, self.members, self._join, self._depart
@@ -163,13 +168,16 @@ class Session(Protocol):
             peer, self.components, self._led, self.members, self.moves, self.rebuilds, self.takeovers, self._fail
         )
         self.sharers = SharedStreams(*common, self.moves, self._fail)
-        self.commitments = Commitments(peer, self.changes, self.impacts, self._join, self.sharers.admit)
+        self.commitments = Commitments(
+            peer, self.changes, self.impacts, self._join, self.sharers.admit, self.agreements
+        )
         self.handlers = {
             Confirmed: self._source_confirmed,
             Refused: self._refused,
             Begin: self._begin,
             End: self._end,
             **self.feedbacks.handlers,
+            **self.agreements.handlers,
             **self.commitments.handlers,
             **self.changes.handlers,
             **self.takeovers.handlers,
@@ -188,24 +196,16 @@ class Session(Protocol):
 
     # -- for requests and the driver ---------------------------------------------------------------------------------
 
-    def establish(self, request: Request, roles: Roles, reached: dict[str, float]) -> None:
-        """Set up the session of a request, with this peer as its origin.
-
-        Parameters
-        ----------
-        request
-            Request that was decided.
-        roles
-            Peers and backups of each operator of ``request.alternative``.
-        reached
-            Operator to the projected seconds from a source until a tuple leaves the operator.
-        """
+    def establish(self, request: Request, decision: Decision) -> None:
+        """Set up the session of a request as it was decided, with this peer as its origin."""
         application, plan = request.name, request.alternative.plan
-        attempt = self._ended_attempts.get(application, (0, 0.0))[0] + 1
+        attempt, roles = self._ended_attempts.get(application, (0, 0.0))[0] + 1, decision.roles
         shared = {tap: hosts[roles.peers[tap]] for tap, hosts in request.alternative.shared.items()}
         graph = request.graph = Graph(
-            application, attempt, self.peer.address, plan.to_bytes(), roles, shared=shared, reached=reached
-        )
+            application, attempt, self.peer.address, plan.to_bytes(), roles, shared, decision.reached,
+            promised=dict(decision.promised), known=tuple(sorted(request.makers)) if decision.promised else (),
+        )  # fmt: skip
+        self.agreements.open(graph)
         self._led[application] = request
         request.placed = roles
         request.unconfirmed = {*plan.sources, *graph.helpers, *graph.owner_origins}
@@ -376,6 +376,8 @@ class Session(Protocol):
         request = self._led.get(message.application)
         if request is not None and request.graph.attempt == message.attempt:
             request.refused_by.add(sender)
+            request.sharable_soon = bool(message.maker)
+            request.makers |= {message.maker} - {""}
             self._setup_failed(message.application, message.attempt, message.reason)
 
     def _setup_failed(self, application: str, attempt: int, reason: str) -> None:
@@ -435,6 +437,7 @@ class Session(Protocol):
         if request.timer is not None:
             request.timer.cancel()
         del self._led[application]
+        self.agreements.close(application)
         self.takeovers.end(application)
         self.moves.end(application)
         self.rebuilds.end(application)
@@ -490,4 +493,5 @@ class Session(Protocol):
             self._ended_attempts.raise_to(application, (member.graph.attempt, until))
         for owner in sorted(owners):
             self.deploying.deploy(owner)
+        self.agreements.correct()
         self.peer.record(events.SessionLeft, application, reason=reason)

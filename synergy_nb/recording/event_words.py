@@ -64,6 +64,7 @@ _WORDS: Final[Mapping[type[events.Event], Callable[[Any], str]]] = {
     events.RequestSubmitted: lambda e: f"plan {e.plan} with {', '.join(e.operators)}",
     events.CandidatesFound: _candidates,
     events.SharingFound: lambda e: f"streams that run already: {_each(e.points)}",
+    events.RequestPostponed: lambda e: f"waits for a stream that can be shared soon: {e.reason}",
     events.SharingGivenUp: lambda e: f"running streams are not used: {e.reason}",
     events.SignaturesFound: lambda e: f"signatures of {_several([*e.stated, *e.measured])}",
     events.EnginesChosen: lambda e: "; ".join(f"{name} on {engine}" for name, (engine, _) in e.reasons.items()),

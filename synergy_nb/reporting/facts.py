@@ -276,7 +276,7 @@ class Facts:
 
     @SHOWN.add
     def _sharing_found(self, event: SharingFound) -> None:
-        self.sharable = self._lists(event.points)
+        self.sharable, self.unshared = self._lists(event.points), ""
 
     @SHOWN.add
     def _sharing_given_up(self, event: SharingGivenUp) -> None:

@@ -60,6 +60,19 @@ class CompositionConfig(msgspec.Struct, frozen=True):
     summed
         Whether the delays that a path would add to a running application at several of its peers are added up before
         they are compared with its limit. In the dissertation each peer compares its own.
+    agreed
+        Whether a peer commits a component only after the origins of all applications that it would delay have agreed
+        (:mod:`synergy_nb.lifecycle.agreements`). Each origin adds up what the peers of its application have told it, so
+        delay limits are kept although several requests are set up at the same moment; and a peer commits no component
+        whose stream it makes already for an application that the origin of the request does not know. In the
+        dissertation a peer compares the last measured delay with the limit, and what others add at the same time does
+        not count.
+    patience
+        Greatest number of seconds that a request waits while another one for the same stream is composed
+        (:mod:`synergy_nb.lifecycle.claims`); 0, as in the dissertation: it does not wait.
+    backtracks
+        Whether, if the maximum sharable points do not qualify, those before them in the plan are tried. In the
+        dissertation nothing is shared then.
     objective
         Quantity that is minimal for the chosen graph among those that qualify: φ (``balance``), as in the dissertation,
         or the end-to-end ``delay``; or ``chance``: any of them, drawn by request, only for a baseline in experiments.
@@ -107,6 +120,9 @@ class CompositionConfig(msgspec.Struct, frozen=True):
     choice: str = "balanced"
     merged: bool = False
     summed: bool = False
+    agreed: bool = False
+    patience: float = 0.0
+    backtracks: bool = False
     objective: str = "balance"
     tolerance: float = 0.02
     discovery: float = 3.0
@@ -146,7 +162,7 @@ class CompositionConfig(msgspec.Struct, frozen=True):
                 raise ValueError(f"{field}: {getattr(self, field)!r}; expected {' or '.join(known)}")
         if self.late is not None and not 0.0 < self.late < 1.0:
             raise ValueError(f"late: {self.late}; expected a share between 0 and 1, or None")
-        for field in ("tolerance", "guard_band"):
+        for field in ("patience", "tolerance", "guard_band"):
             if not getattr(self, field) >= 0.0:
                 raise ValueError(f"{field}: {getattr(self, field)}; expected at least 0")
         for field in ("at_least", "budget", "tries", "attempts"):

@@ -107,6 +107,7 @@ class Composition(Protocol):
         pending = self._pending.pop(request.name, None)
         if pending is None:
             return
+        request.rounds = pending.attempt
         if pending.timer is not None:
             pending.timer.cancel()
             pending.timer = None
@@ -118,6 +119,7 @@ class Composition(Protocol):
         pending = self._pending.get(request.name)
         if pending is None:
             pending = self._pending[request.name] = Pending(request, decided)
+            pending.attempt = request.rounds
         pending.decided = decided
         if pending.alternative is not request.alternative:
             pending.alternative = request.alternative
@@ -303,7 +305,8 @@ class Composition(Protocol):
         backups = {} if pending.proposed is None else pending.proposed.backups
         # a peer beyond its capacity, which only peers that enforce nothing admit, has no time that could be projected
         reached = {operator: time if math.isfinite(time) else 0.0 for operator, time in graph.reached(plan).items()}
-        pending.decided(pending.submitted, Decision(Roles(graph.peers, backups), reached))
+        promised = {name: hop.processing for name, hop in graph.hops.items()} if self.config.agreed else {}
+        pending.decided(pending.submitted, Decision(Roles(graph.peers, backups), reached, promised))
 
     def _retry_or_refuse(self, pending: Pending, reason: str) -> None:
         """Ask for another round with more probes or with new components, or else refuse with the reasons."""
