@@ -369,7 +369,7 @@ def test_the_target_is_the_cheapest_that_is_far_enough_and_has_room() -> None:
     ]
     found, reason = rebuild_targets(far, roles, "u~1", "a", {"a": ""}, surveyed("abdef"))
     assert not found
-    assert reason.endswith("cores left, up to 90% of its capacity, further than 45 ms from the other replicas")
+    assert reason.endswith("cores left, up to 90 % of its capacity, further than 45 ms from the other replicas")
     assert rebuild_targets(plan, roles, "u~1", "a", {}, {}) == ([], "no other peer offers 'union'")
     assert rebuild_targets(plan, roles, "u~1", "a", {"e": "QoS impact on r2"}, {}) == ([], "e: QoS impact on r2")
 

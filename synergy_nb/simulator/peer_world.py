@@ -46,6 +46,7 @@ from synergy_nb.dataflow.streams.effects import Effect, Fact, FactKind
 from synergy_nb.dataflow.streams.input_reports import InputsMeasured
 from synergy_nb.events.application_states import State
 from synergy_nb.lifecycle.alternatives import Alternative
+from synergy_nb.lifecycle.decider import Decision
 from synergy_nb.lifecycle.members import producers_of
 from synergy_nb.lifecycle.messages import Graph
 from synergy_nb.lifecycle.request import Request
@@ -200,8 +201,8 @@ class PeerWorld(DataPaths):
         for sink in plan.sinks:
             self.results[application, sink] = Results(application, sink, plan.qos.delay)
             self.clients.setdefault((application, sink), 0.05)
-        session = self.synergy[origin].session
-        self.control.call(origin, session.establish, request, roles, dict.fromkeys(composed.operators, 0.0))
+        decision = Decision(roles, dict.fromkeys(composed.operators, 0.0))
+        self.control.call(origin, self.synergy[origin].session.establish, request, decision)
 
     def graph(self, application: str) -> Graph:
         """The graph of a running application, as its origin knows it."""

@@ -290,7 +290,7 @@ def _placement_problem(
     for name, found in deployed.replicas.items():
         if not found:
             load = counted(plan.load(name), "core")
-            return f"operator {name}: {load}; expected a peer with room, up to {ALPHA:.0%} of its capacity"
+            return f"operator {name}: {load}; expected a peer with room, up to {100 * ALPHA:.0f} % of its capacity"
     distance = plan.qos.replica_distance
     several = [name for name, each in degrees_of(plan).items() if each.active > 1 and name in deployed.replicas]
     if distance is None or not several:

@@ -172,7 +172,10 @@ def rebuild_targets(
     if not len(possible):
         distance = plan.qos.replica_distance
         far = "" if distance is None else f", further than {distance * 1e3:g} ms from the other replicas"
-        return [], f"no peer has {counted(plan.load(replica), 'core')} left, up to {ALPHA:.0%} of its capacity{far}"
+        return (
+            [],
+            f"no peer has {counted(plan.load(replica), 'core')} left, up to {100 * ALPHA:.0f} % of its capacity{far}",
+        )
     costs, loads = stream_costs(query, servers, placed, operator), servers.loads(query, placed)
 
     def order(at: int) -> tuple[bool, float, float]:

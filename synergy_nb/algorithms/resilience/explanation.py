@@ -94,17 +94,17 @@ class Explanation:
                 f"{_named(variables, number, 'stream')} {rate:.4g}/s" for number, rate in enumerate(self.rates)
             )
             first = (
-                f"{node} is full first: at {rates}, {self.utilisation:.0%} of all nodes "
+                f"{node} is full first: at {rates}, {100 * self.utilisation:.0f} % of all nodes "
                 f"(plane distance {self.distance:.2f} of the ideal)"
             )
         shares = ", ".join(
-            f"{_named(operators, number, 'operator')} {share:.0%}" for number, share in self.operators[:FEW]
+            f"{_named(operators, number, 'operator')} {100 * share:.0f} %" for number, share in self.operators[:FEW]
         )
-        sent = f", communication {self.communication:.0%}" if self.communication else ""
+        sent = f", communication {100 * self.communication:.0f} %" if self.communication else ""
         lines = [first, f"of its load there: {shares or 'nothing'}{sent}"]
         lines += [
             f"{_named(variables, each.variable, 'stream')} alone can grow to {each.rate:.4g}/s, "
-            f"{each.utilisation:.0%} of all nodes; then {_named(nodes, each.node, 'node')} is full"
+            f"{100 * each.utilisation:.0f} % of all nodes; then {_named(nodes, each.node, 'node')} is full"
             for each in self.alone
         ]
         return "\n".join(lines)
@@ -132,10 +132,10 @@ def explain(
     >>> found.node, found.rates.round(2).tolist()
     (0, [5.14, 4.01])
     >>> print(found.to_text(["N1", "N2"], ["o1", "o2", "o3", "o4"], ["I1", "I2"]))
-    N1 is full first: at I1 5.136/s, I2 4.013/s, 83% of all nodes (plane distance 0.86 of the ideal)
-    of its load there: o1 72%, o4 28%
-    I1 alone can grow to 7.143/s, 71% of all nodes; then N1 is full
-    I2 alone can grow to 11.11/s, 89% of all nodes; then N2 is full
+    N1 is full first: at I1 5.136/s, I2 4.013/s, 83 % of all nodes (plane distance 0.86 of the ideal)
+    of its load there: o1 72 %, o4 28 %
+    I1 alone can grow to 7.143/s, 71 % of all nodes; then N1 is full
+    I2 alone can grow to 11.11/s, 89 % of all nodes; then N2 is full
     """
     setting = normalised(load, capacity, lower_bound)
     coefficients = np.asarray(load, dtype=np.float64)

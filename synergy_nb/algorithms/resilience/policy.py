@@ -53,7 +53,7 @@ class Placement:
 
     def to_text(self) -> str:
         """Describe the placement for people."""
-        ratio = f"feasible set {self.ratio:.1%} of the ideal one (± {self.ratio.error:.1%})"
+        ratio = f"feasible set {100 * self.ratio:.1f} % of the ideal one (± {100 * self.ratio.error:.1f} %)"
         overloaded = [peer for peer, share in self.utilisation.items() if share > 1.0]
         warning = [f"overloaded at the plan's rates: {', '.join(overloaded)}"] if overloaded else []
         why = self.explanation.to_text(self.peers, self.model.operators, self.model.variables)
