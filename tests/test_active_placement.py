@@ -14,6 +14,7 @@ from synergy_nb.control.driver_messages import StopApplication
 from synergy_nb.control.graph import ComponentGraph, Hop
 from synergy_nb.events import ActiveReplicasLost, GraphSelected, ReplicasDeployed, SetupFailed
 from synergy_nb.lifecycle.deploying import remaining_times
+from synergy_nb.lifecycle.members import Member
 from synergy_nb.models.replication_config import ReplicationConfig
 from synergy_nb.plan import Plan, PlanError, source
 from synergy_nb.plan.active_replicas import original, replicas_of, replicated
@@ -140,14 +141,18 @@ def test_a_peer_that_refuses_to_commit_is_left_out_of_the_next_placement(monkeyp
     first = ring.until_decided("r").peers["counts"]
     ring.simulation.report("peer-0", StopApplication("r"))
     ring.run(3.0)
-    monkeypatch.setattr(ring.synergy[first].session.impacts, "refusal", lambda member, operator: "QoS impact on s")
+
+    def refusal(member: Member, operator: str, *, agreed: bool = False) -> str:
+        return "QoS impact on s"
+
+    monkeypatch.setattr(ring.synergy[first].session.impacts, "refusal", refusal)
     ring.submit("peer-0", "t", query("active 2"))
     report = ring.until_decided("t")
     assert report.status == "running", report.reason
     assert first not in report.peers.values()
     assert len(ring.events("t", SetupFailed)) == 1
     for each in ring.synergy.values():
-        monkeypatch.setattr(each.session.impacts, "refusal", lambda member, operator: "QoS impact on s")
+        monkeypatch.setattr(each.session.impacts, "refusal", refusal)
     ring.submit("peer-0", "u", query("active 2"))
     report = ring.until_decided("u")
     assert report.status == "rejected"
