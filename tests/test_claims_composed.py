@@ -14,7 +14,7 @@ from synergy_experiments.chapters.sensitivity import MERGED
 from synergy_experiments.framework import parameters, runner
 from synergy_experiments.framework.claim import metric_of
 from synergy_experiments.worlds.composed_requests import Composed, compose, executed
-from synergy_experiments.worlds.requests_in_turn import RULES, Planner, served_in_turn
+from synergy_experiments.worlds.requests_in_turn import RULES, Planner, executed_in_turn, served_in_turn
 from synergy_experiments.worlds.scenario import Outcome, Scenario
 from synergy_experiments.worlds.sweeps import (
     READINGS,
@@ -247,6 +247,15 @@ def test_what_a_planner_serves_is_below_the_bound_of_an_oracle() -> None:
     assert share < best_possible(given, 1)["success"]
 
 
+def test_what_a_planner_places_is_executed_and_counts_if_it_is_in_time() -> None:
+    given = Scenario(TIGHT, peers=16, window=60.0)
+    planned_share, served = served_in_turn(given, 1)["success"], executed_in_turn(given, 1)["success"]
+    assert 0.0 < served <= planned_share
+    quick = dataclasses.replace(TIGHT, costs=(1e-6, 2e-6), slack=0.1)  # nothing waits
+    assert executed_in_turn(Scenario(quick, peers=16), 1) == served_in_turn(Scenario(quick, peers=16), 1)
+    assert served_in_turn(Scenario(quick, peers=16), 1)["success"] > planned_share
+
+
 def test_a_planner_refuses_queries_with_branches() -> None:
     with pytest.raises(ValueError, match=r"branching: 0\.5; expected 0"):
         served_in_turn(Scenario(dataclasses.replace(TIGHT, branching=0.5), peers=16), 1)
@@ -292,6 +301,7 @@ def judged(name: str, told: dict[str, tuple[float, ...]]) -> dict[str, str]:
         },
         "best_possible": lambda given, seed: {"success": 1.0},
         "served_in_turn": lambda given, seed: {"success": 1.0},
+        "executed_in_turn": lambda given, seed: {"success": 1.0},
         "_strictly": lambda given, seed: {"strict success": 0.9, "strict probes": 100.0},
     }
     replaced = dataclasses.replace(
