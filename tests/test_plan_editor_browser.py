@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, Literal
 
 import pytest
@@ -426,10 +427,20 @@ def test_operators_in_a_row_are_moved_to_another_line_by_mouse_and_by_keyboard(f
     assert page.said()[-1] == "Only operators in a row can be moved to a line."
 
 
+def answer_by(answer: Callable[[Any], None], editor: PlanEditor, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Have ``answer`` get the messages of the page, but for its questions whether the kernel lives."""
+    answers = editor.on_page_message
+
+    def received(message: Any) -> None:
+        (answers if message.get("type") == "here" else answer)(message)
+
+    monkeypatch.setattr(editor, "on_page_message", received)
+
+
 def test_edits_are_drawn_while_the_kernel_is_busy(filled: Page, monkeypatch: pytest.MonkeyPatch) -> None:
     page = filled
     waiting: list[Any] = []
-    monkeypatch.setattr(page.editor, "on_page_message", waiting.append)
+    answer_by(waiting.append, page.editor, monkeypatch)
     page.node("on_b").click()
     page.type("Enter", "Control+A", " bytes > 1", "Enter", "Escape", "F2", " large", "Enter", "Escape", "Delete")
     page.bare.until_here(lambda: len(waiting) == 3)
@@ -532,7 +543,7 @@ def test_check_submit_and_stop_show_the_answers(filled: Page, monkeypatch: pytes
         kind = {"submit": "submitted", "stop": "stopped"}.get(message["type"], message["type"])
         editor.send({"type": kind, "id": message["id"], **answers[message["type"]]})
 
-    monkeypatch.setattr(editor, "on_page_message", answer)
+    answer_by(answer, editor, monkeypatch)
     editor.catalogue = {**editor.catalogue, "cluster": True}
     page.button("Check").click()
     cost = page.view.locator(".cost")

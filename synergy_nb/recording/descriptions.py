@@ -198,6 +198,11 @@ DESCRIPTIONS: Final[Mapping[type[Message], Say]] = {
     sessions.Share: "keep what the application shares or backs up there",
     sessions.Confirmed: "{m.operator} is set up",
     sessions.Refused: "cannot set up {m.operator}: {m.reason}",
+    sessions.GrowthAsked: lambda m: f"may {m.application} take {seconds(m.seconds)} longer here than was projected",
+    sessions.GrowthAnswered: lambda m: (
+        _reason("refuses", m.reason) if m.reason else f"agrees that {m.application} takes {seconds(m.seconds)} longer"
+    ),
+    sessions.GrowthChanged: lambda m: f"{m.application} takes {seconds(m.seconds)} longer here than was projected",
     sessions.Begin: "let the sources begin",
     sessions.Feedback: lambda m: f"lease and measurements of {_several(each.application for each in m.measured)}",
     sessions.TimesReported: lambda m: f"predicted times of {_several(each.application for each in m.times)}",
