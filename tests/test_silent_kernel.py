@@ -92,4 +92,6 @@ def test_the_editor_and_the_knobs_say_so_too(bare: BarePage) -> None:
     editor_says.wait_for(state="detached")
     bare.until("() => document.querySelector('.outcome').textContent === '✓ The kernel answers again.'")
     bare.page.get_by_role("button", name="Suspend").click()
-    bare.until_here(lambda: panel.message.startswith("suspend peer-1"))
+    bare.page.clock.run_for(1_000)
+    bare.until("() => document.querySelector('.outcome').textContent.includes('suspend peer-1')")
+    assert panel.message.startswith("suspend peer-1")
