@@ -37,7 +37,7 @@ DETAIL = {
     "hotspots": {"policies", "with_state", "lost", "trace"},
     "state": {"keys", "ratio"},
     "takeover": {"tries", "lost", "doubled", "later", "detected", "beyond"},
-    "replicas": {"tries", "lost", "doubled", "later", "within_a_hop", "before", "killed", "hung"},
+    "replicas": {"tries", "lost", "doubled", "later", "within_a_hop", "parts", "without_losses"},
     "view": {"points", "bytes_an_update", "opening_a_page", "reading_the_journal"},
     "prediction": {"us", "target", "load"},
     "spark-ready": {"server_s", "session_s"},

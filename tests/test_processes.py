@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import asyncio
 import importlib
+import logging
 import os
 import signal
 import subprocess
@@ -19,8 +20,10 @@ import msgspec
 import psutil
 import pytest
 from distributed import Client
+from distributed.utils import silence_logging_cmgr
 
 from synergy_nb.runtime.client.progress import Progress
+from synergy_nb.runtime.process.dask_silence import Silence
 from synergy_nb.runtime.process.fork_server import PRELOAD, ForkServer, ProcessStartError
 from synergy_nb.runtime.process.plugin import client_links, install
 from synergy_nb.runtime.process.processes import QUIET, PeerCluster, start
@@ -232,6 +235,22 @@ def test_peers_are_installed_on_workers_that_have_none() -> None:
 
 
 @pytest.mark.slow
+def test_dask_is_silent_until_the_last_cluster_is_closed() -> None:
+    silence = Silence(lambda: silence_logging_cmgr(logging.ERROR))
+    logger, handler = logging.getLogger("distributed"), logging.StreamHandler()
+    logger.addHandler(handler)
+    try:
+        first, second = silence.kept(), silence.kept()
+        first.__enter__()
+        second.__enter__()
+        first.__exit__(None, None, None)
+        assert handler.level == logging.ERROR, "the second one is open"
+        second.__exit__(None, None, None)
+        assert handler.level == logging.NOTSET
+    finally:
+        logger.removeHandler(handler)
+
+
 def test_a_process_that_is_not_ready_in_time_is_ended() -> None:
     async def main() -> int:
         fork_server = ForkServer.launch(preload=())

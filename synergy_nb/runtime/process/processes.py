@@ -22,6 +22,7 @@ import signal
 import ssl
 import sys
 from collections.abc import Callable, Generator, Mapping, Sequence
+from functools import partial
 from typing import Any, Final
 
 import dask
@@ -29,9 +30,11 @@ import msgspec
 from distributed import Scheduler, Security, Worker
 from distributed.core import Status
 from distributed.deploy.spec import ProcessInterface, SpecCluster
+from distributed.utils import silence_logging_cmgr
 from distributed.versions import get_versions
 
 from synergy_nb.runtime.client.progress import Progress
+from synergy_nb.runtime.process.dask_silence import Silence
 from synergy_nb.runtime.process.fork_server import PRELOAD, ForkServer
 from synergy_nb.runtime.process.plugin import SynergyPlugin, load_factory
 from synergy_nb.runtime.transport.listening import bound, without_pages
@@ -149,6 +152,9 @@ class PeerProcess(ProcessInterface):
             await super().close()
 
 
+_SILENCE: Final = Silence(partial(silence_logging_cmgr, logging.ERROR))
+
+
 class PeerCluster(SpecCluster):
     """A Dask cluster of :class:`PeerProcess`; made by :func:`start`."""
 
@@ -173,9 +179,12 @@ class PeerCluster(SpecCluster):
         for worker in workers.values():
             worker["options"]["on_exit"] = self._forget
             worker["options"]["on_start"] = self._started
+        self._silence = contextlib.ExitStack()
+        self._silence.enter_context(_SILENCE.kept())
         try:
             super().__init__(workers=workers, **options)
         except BaseException:
+            self._silence.close()
             fork_server.abandon()
             fork_server.kill()
             raise
@@ -253,6 +262,7 @@ class PeerCluster(SpecCluster):
         try:
             await super()._close()
         finally:
+            self._silence.close()
             await self._fork_server.close()
 
 
@@ -360,7 +370,6 @@ def start(
             scheduler=scheduler,
             security=security,
             asynchronous=asynchronous,
-            silence_logs=logging.ERROR,
             name="synergy",
         )
     except BaseException:
