@@ -332,7 +332,7 @@ def test_streams_do_not_wait_for_the_compiled_code(monkeypatch: pytest.MonkeyPat
     go_on.set()
     (thread,) = (each for each in threading.enumerate() if each.name == f"synergy {module.name}")
     thread.join(60.0)
-    assert duplicate_code.table_code() is duplicate_kernel
+    assert module.loaded() is duplicate_kernel
     follow(merged, "S1(1,b)-; S1(2,c)+; S2 P1+")
 
 

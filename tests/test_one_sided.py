@@ -12,7 +12,6 @@ from synergy_nb import Cluster, Simulation, source
 from synergy_nb.plan import Plan
 from synergy_nb.reporting.one_sided import (
     ONLY_LIVE,
-    ONLY_LIVE_APPLICATION,
     ONLY_SIMULATED,
     ONLY_SIMULATED_APPLICATION,
     NotHere,
@@ -66,7 +65,7 @@ def _check_sides(one: object, other: object, only_one: Mapping[str, str], only_o
 def test_what_only_one_has_is_said_by_the_other(cluster: Cluster, simulation: Simulation) -> None:
     _check_sides(cluster, simulation, ONLY_LIVE, ONLY_SIMULATED)
     live, simulated = cluster.submit(_plan("sides")), simulation.submit(_plan("sides"))
-    _check_sides(live, simulated, ONLY_LIVE_APPLICATION, ONLY_SIMULATED_APPLICATION)
+    _check_sides(live, simulated, {}, ONLY_SIMULATED_APPLICATION)
     live.stop()
     simulated.stop()
 
@@ -125,5 +124,5 @@ def test_both_are_watched_by_a_method(either: Any) -> None:
 
 def test_the_page_lists_what_only_one_has() -> None:
     page = (ROOT / "docs" / "simulation.md").read_text("utf-8")
-    for name in (*ONLY_LIVE, *ONLY_LIVE_APPLICATION, *ONLY_SIMULATED, *ONLY_SIMULATED_APPLICATION):
+    for name in (*ONLY_LIVE, *ONLY_SIMULATED, *ONLY_SIMULATED_APPLICATION):
         assert f"`{name}`" in page.partition("## Beside a cluster")[2].partition("\n## ")[0], name

@@ -142,7 +142,7 @@ def test_a_peer_refuses_a_second_component_for_a_stream_that_can_be_shared_soon(
     for peer in ("peer-1", "peer-2"):
         assert on.synergy[peer].ledger.load == pytest.approx(0.2), "the work is done once"
     refused = on.events("a", RequestPostponed) + on.events("b", RequestPostponed)
-    assert ["makes its stream here" in each.reason for each in refused] == [True]
+    assert ["its stream runs here for" in each.reason for each in refused] == [True]
 
 
 @pytest.mark.parametrize("backtracks", [False, True])

@@ -12,10 +12,10 @@ import numpy as np
 import polars as pl
 
 from synergy_experiments.bench.measurements import machine_load, measurement, quantile, spread
-from synergy_experiments.bench.takeovers import WITHIN, differing, expected
+from synergy_experiments.bench.takeovers import differing, expected, pairs_of
 from synergy_nb import WideArea
 from synergy_nb.events import SourceStarted
-from synergy_nb.plan import Plan, source
+from synergy_nb.plan import Plan
 from synergy_nb.runtime.client.cluster import Cluster
 
 __all__ = ["Delays", "query", "replicas"]
@@ -56,12 +56,11 @@ def query(number: int, seconds: float, rate: float, availability: str) -> Plan:
     availability
         Availability of the operators, such as ``"active 3"``.
     """
-    left, right = (
-        source("packets", seed=2 * number + side, rate=rate, duration=f"{seconds:g} s", id=name, at=HOME)
-        for side, name in enumerate(("left", "right"))
+    return (
+        pairs_of(number, seconds, rate, HOME)
+        .filter("bytes > 0", id="kept")
+        .sink("out", availability=availability, id="out")
     )
-    pairs = left.join(right, on="destination", within=f"{WITHIN} ms", id="pairs")
-    return pairs.filter("bytes > 0", id="kept").sink("out", availability=availability, id="out")
 
 
 def replicas(*, small: bool = False) -> dict[str, Any]:

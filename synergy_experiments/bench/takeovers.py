@@ -14,15 +14,37 @@ from synergy_experiments.bench.measurements import machine_load, measurement, qu
 from synergy_nb import traces
 from synergy_nb.events import TakeoverBegun
 from synergy_nb.plan import Plan, source
+from synergy_nb.plan.builder import Stream
 from synergy_nb.runtime.client.cluster import Application, Cluster
 
-__all__ = ["differing", "expected", "query", "takeover"]
+__all__ = ["WITHIN", "differing", "expected", "pairs_of", "query", "takeover"]
 
 SEED: Final = 1  # of the moments of the kills
 WITHIN: Final = 50  # ms that two packets of a pair may be apart
 TARGET: Final = 0.2  # seconds by which results may be later than the death is noticed
 STAYING: Final = 2  # peers of a cluster that are not killed: that of the origin and the sink, and that of the sources
 KILLS: Final = 10  # in a cluster
+
+
+def pairs_of(number: int, seconds: float, rate: float, home: str, at: str | None = None) -> Stream:
+    """Join two paced streams of packets.
+
+    Parameters
+    ----------
+    number
+        Number of the run; each run has different packets.
+    seconds, rate
+        Duration of the streams in seconds, and packets/s of each.
+    home
+        Name of the peer of the sources.
+    at
+        Name of the peer of the join; any by default.
+    """
+    left, right = (
+        source("packets", seed=2 * number + side, rate=rate, duration=f"{seconds:g} s", id=name, at=home)
+        for side, name in enumerate(("left", "right"))
+    )
+    return left.join(right, on="destination", within=f"{WITHIN} ms", id="pairs", at=at)
 
 
 def query(number: int, seconds: float, rate: float, at: str) -> Plan:
@@ -37,12 +59,7 @@ def query(number: int, seconds: float, rate: float, at: str) -> Plan:
     at
         Name of the peer of the join.
     """
-    left, right = (
-        source("packets", seed=2 * number + side, rate=rate, duration=f"{seconds:g} s", id=name, at="peer-2")
-        for side, name in enumerate(("left", "right"))
-    )
-    pairs = left.join(right, on="destination", within=f"{WITHIN} ms", id="pairs", at=at)
-    return pairs.sink("out", availability="degree 2", id="out")
+    return pairs_of(number, seconds, rate, "peer-2", at).sink("out", availability="degree 2", id="out")
 
 
 def expected(plan: Plan) -> pl.DataFrame:

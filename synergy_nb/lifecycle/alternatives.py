@@ -17,7 +17,7 @@ from synergy_nb.plan.spark_parts import PART, Profile, parts_of, profiled, repla
 from synergy_nb.plan.stream_sharing import Provider, is_live, reduced, sharable_points
 from synergy_nb.plan.stream_signatures import Rates, read, signature
 
-__all__ = ["Alternative", "Alternatives", "DirectoryEntries", "makers_of", "sharing_alternative"]
+__all__ = ["Alternative", "Alternatives", "DirectoryEntries", "owners_of", "sharing_alternative"]
 
 DirectoryEntries: TypeAlias = Mapping[str, tuple[Entry, ...]]
 """Entries of the directory by name."""
@@ -114,7 +114,7 @@ def _producers(entry: Entry) -> tuple[Producer, ...]:
         return ()
 
 
-def makers_of(alternatives: Iterable[Alternative]) -> set[str]:
+def owners_of(alternatives: Iterable[Alternative]) -> set[str]:
     """Return the applications whose components make the shared streams of alternatives."""
     hosts = (hosts for each in alternatives for hosts in each.shared.values())
     return {producer.application for each in hosts for producers in each.values() for producer in producers}

@@ -98,11 +98,11 @@ class Commitments:
             consumers.add(message.consumer)
         if not consumers.issuperset(member.plan.downstream(operator)):
             return
-        maker = self._unknown_maker(member, operator)
-        if maker:
-            reason = f"{operator} at {self.peer.address}: {maker} makes its stream here"
+        owner = self._unknown_owner(member, operator)
+        if owner:
+            reason = f"{operator} at {self.peer.address}: its stream runs here for {owner}"
             graph = member.graph
-            self.peer.send(graph.origin, Refused(graph.application, graph.attempt, operator, reason, maker))
+            self.peer.send(graph.origin, Refused(graph.application, graph.attempt, operator, reason, owner))
         elif self._asks(member.graph):
             self.agreements.ask(member, operator, lambda refusal: self._deploy(member, operator, refusal))
         else:
@@ -112,13 +112,13 @@ class Commitments:
         """Whether components of a graph need the agreement of origins."""
         return bool(graph.promised) and self.impacts.config is not None
 
-    def _unknown_maker(self, member: Member, operator: str) -> str:
+    def _unknown_owner(self, member: Member, operator: str) -> str:
         """Return an application whose component here makes the same stream, of which the origin does not know."""
         graph, plan = member.graph, member.plan
         if not graph.promised or not plan.load(operator):
             return ""
         known = {graph.application, *graph.known}
-        return next((each for each in self.components.makers(plan, operator) if each not in known), "")
+        return next((each for each in self.components.owners(plan, operator) if each not in known), "")
 
     def _deploy(self, member: Member, operator: str, refusal: str = "") -> None:
         graph, plan, peer = member.graph, member.plan, self.peer

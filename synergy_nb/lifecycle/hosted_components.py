@@ -155,7 +155,7 @@ class Components:
         """Mark all users of a component as changed: of users that share a component, only one counts its load."""
         self.touched.update(dict.fromkeys(sorted(component.users)))
 
-    def makers(self, plan: Plan, operator: str) -> list[str]:
+    def owners(self, plan: Plan, operator: str) -> list[str]:
         """Applications whose components here make the stream of an operator."""
         name = plan.stream_name(operator)
         return [owner for (owner, its), each in self._components.items() if each.plan.stream_name(its) == name]

@@ -188,14 +188,14 @@ class GrowthChanged(Message, frozen=True):
 class Refused(Message, frozen=True):
     """The sender cannot commit a component, a backup or a shared stream of the graph.
 
-    Where ``maker`` is an application, the sender makes the stream of the component for it already.
+    Where ``owner`` is an application, the stream of the component runs at the sender for it already.
     """
 
     application: str
     attempt: int
     operator: str
     reason: str
-    maker: str = ""
+    owner: str = ""
 
 
 class Begin(Message, frozen=True):

@@ -53,7 +53,7 @@ class Request:
         Rounds of probes that were sent for it, the number of the last one.
     waits_because : str
         Reason why it has waited for a stream that could be shared soon; empty if it has not.
-    makers : set of str
+    owners : set of str
         Applications that make streams of its plan, as far as its origin knows.
     sharable_soon : bool
         Whether a peer has refused its graph because of a stream that its origin did not know.
@@ -74,9 +74,9 @@ class Request:
         "alternatives",
         "began",
         "decided_by",
-        "makers",
         "name",
         "on_spark",
+        "owners",
         "placed",
         "plan",
         "reason",
@@ -112,7 +112,7 @@ class Request:
         self.rounds = 0
         self.waits_because = ""
         self.sharable_soon = False
-        self.makers: set[str] = set()
+        self.owners: set[str] = set()
         self.refused_by: set[str] = set()
         self.timer: Timer | None = None
         self._state = State.DISCOVERING

@@ -26,7 +26,7 @@ from typing import Final
 from synergy_nb.control.peer import Peer
 from synergy_nb.events import ENDINGS, EnginesChanged, RequestPostponed, RequestSubmitted, SharingFound, SharingGivenUp
 from synergy_nb.events.application_states import ENDED, UNDECIDED, State
-from synergy_nb.lifecycle.alternatives import Alternative, Alternatives, DirectoryEntries, makers_of
+from synergy_nb.lifecycle.alternatives import Alternative, Alternatives, DirectoryEntries, owners_of
 from synergy_nb.lifecycle.claims import INTERVAL, Claims
 from synergy_nb.lifecycle.decider import Answer, Decider, Decision, component_names
 from synergy_nb.lifecycle.request import Request
@@ -208,7 +208,7 @@ class Requests(Mapping[str, Request]):
                 return
             self._claims.compose(request)
             request.alternative, *request.alternatives = self._alternatives.of(request.name, request.plan, found)
-            request.makers |= makers_of((request.alternative, *request.alternatives))
+            request.owners |= owners_of((request.alternative, *request.alternatives))
             self._record_sharing(request)
         request.enter(State.DECIDING)
         self._decider(request).decide(request, found, self._decided)

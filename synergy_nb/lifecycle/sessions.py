@@ -203,7 +203,7 @@ class Session(Protocol):
         shared = {tap: hosts[roles.peers[tap]] for tap, hosts in request.alternative.shared.items()}
         graph = request.graph = Graph(
             application, attempt, self.peer.address, plan.to_bytes(), roles, shared, decision.reached,
-            promised=dict(decision.promised), known=tuple(sorted(request.makers)) if decision.promised else (),
+            promised=dict(decision.promised), known=tuple(sorted(request.owners)) if decision.promised else (),
         )  # fmt: skip
         self.agreements.open(graph)
         self._led[application] = request
@@ -376,8 +376,8 @@ class Session(Protocol):
         request = self._led.get(message.application)
         if request is not None and request.graph.attempt == message.attempt:
             request.refused_by.add(sender)
-            request.sharable_soon = bool(message.maker)
-            request.makers |= {message.maker} - {""}
+            request.sharable_soon = bool(message.owner)
+            request.owners |= {message.owner} - {""}
             self._setup_failed(message.application, message.attempt, message.reason)
 
     def _setup_failed(self, application: str, attempt: int, reason: str) -> None:

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Final
 
 from synergy_nb.reporting.cluster_errors import ClusterError
 
-__all__ = ["ONLY_LIVE", "ONLY_LIVE_APPLICATION", "ONLY_SIMULATED", "ONLY_SIMULATED_APPLICATION", "NotHere", "OneSided"]
+__all__ = ["ONLY_LIVE", "ONLY_SIMULATED", "ONLY_SIMULATED_APPLICATION", "NotHere", "OneSided"]
 
 #: Names of a Cluster that a Simulation does not have, with the reason.
 ONLY_LIVE: Final[Mapping[str, str]] = {
@@ -28,9 +28,7 @@ ONLY_SIMULATED: Final[Mapping[str, str]] = {
     "join": "a live peer is a worker of the Dask cluster, and joins with it; use a Simulation to see how peers join",
     "leave": "a live peer is a worker of the Dask cluster; kill() ends it; use a Simulation to see how peers leave",
 }
-#: Names of live applications that simulated ones do not have, with the reason.
-ONLY_LIVE_APPLICATION: Final[Mapping[str, str]] = {}
-#: Names of simulated applications that live ones do not have, with the reason.
+#: Names of simulated applications that live ones do not have, with the reason; these have no others.
 ONLY_SIMULATED_APPLICATION: Final[Mapping[str, str]] = {
     "simulation": "it runs on live peers; cluster is what runs it",
     "roles": "graph and backups say which peers execute it",

@@ -24,7 +24,6 @@ from synergy_nb.reporting.cluster_errors import ClusterError, rows_left
 from synergy_nb.reporting.explanation import Explanation
 from synergy_nb.reporting.formatting import seconds as span
 from synergy_nb.reporting.measurements import Measurements
-from synergy_nb.reporting.one_sided import ONLY_LIVE_APPLICATION, OneSided
 from synergy_nb.reporting.uncovered import notices_of
 
 if TYPE_CHECKING:
@@ -36,7 +35,7 @@ __all__ = ["SimulatedApplication"]
 LONGEST_WAIT: Final = 3600.0  # virtual seconds after which results() and wait() end if no time is given
 
 
-class SimulatedApplication(OneSided):
+class SimulatedApplication:
     """A plan that was submitted to a simulation, with the methods of a live application.
 
     Iterating over it yields its results as they arrive. Virtual time passes only in calls that need it:
@@ -51,8 +50,6 @@ class SimulatedApplication(OneSided):
     origin : str
         Name of the peer that composed it and retains its results.
     """
-
-    _elsewhere = ONLY_LIVE_APPLICATION
 
     def __init__(self, simulation: Simulation, application: str, plan: Plan, origin: str) -> None:
         self.simulation = simulation

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from typing import Any, Final, Protocol, cast
+from typing import Any, Final, cast
 
 import numpy as np
 
@@ -18,28 +18,15 @@ _FRACTION: Final = 52  # bits of a float's fraction
 _ONE: Final = 1 << (1074 + CENTRE)  # the number of a sum of 1.0
 
 
-class SumCode(Protocol):
-    """Functions that split floats into limbs and round limbs to floats."""
+class SumCode:
+    """Functions that split floats into limbs and round limbs to floats, with NumPy and Python integers.
+
+    The module :mod:`~synergy_nb.dataflow.operators.exact_kernel` has the same functions, and describes their
+    parameters.
+    """
 
     def split_all(self, floats: Any, scales: Any, low: Any, middle: Any, high: Any) -> None:
-        """Split floats, given as their bits, into limbs; of infinities and NaN the limbs count which of them it is."""
-
-    def round_all(self, ends: Any, scales: Any, low: Any, middle: Any, high: Any, sums: Any) -> None:
-        """Round the sum of each group to the nearest float, with ties to even.
-
-        Parameters
-        ----------
-        ends
-            Index behind the last row of each group.
-        scales, low, middle, high
-            Scale and limbs of each row.
-        sums
-            Output: the bits of the sum of each group.
-        """
-
-
-class _Plain:
-    def split_all(self, floats: Any, scales: Any, low: Any, middle: Any, high: Any) -> None:
+        """Split floats, given as their bits, into limbs."""
         exponent = floats >> _FRACTION & 0x7FF
         fraction = floats & ((1 << _FRACTION) - 1)
         normal = (exponent > 0).astype(np.int64)
@@ -60,6 +47,7 @@ class _Plain:
             high[odd] = (fraction != 0)[odd]
 
     def round_all(self, ends: Any, scales: Any, low: Any, middle: Any, high: Any, sums: Any) -> None:
+        """Round the sum of each group to the nearest float, with ties to even."""
         floats = sums.view(np.float64)
         rows = list(zip(scales.tolist(), low.tolist(), middle.tolist(), high.tolist(), strict=True))
         start = 0
@@ -95,7 +83,7 @@ def _warm(kernel: Any) -> None:
     kernel.round_all(one, *limbs, np.zeros(1, dtype=np.int64))
 
 
-PLAIN: Final[SumCode] = _Plain()
+PLAIN: Final = SumCode()
 COMPILED: Final = CompiledModule("synergy_nb.dataflow.operators.exact_kernel", _warm)
 
 

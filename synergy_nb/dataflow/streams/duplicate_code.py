@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, Final, Protocol, cast
+from typing import Any, Final, cast
 
 import numpy as np
 
@@ -11,11 +11,16 @@ from synergy_nb.models.compiled_modules import CompiledModule
 __all__ = ["COMPILED", "PLAIN", "TableCode", "table_code"]
 
 
-class TableCode(Protocol):
-    """Functions on the table from tuples to their counters; :mod:`duplicate_kernel` describes their parameters."""
+class TableCode:
+    """Functions on the table from tuples to their counters, in Python: the index is a dictionary from words to slots.
+
+    The module :mod:`~synergy_nb.dataflow.streams.duplicate_kernel` has the same functions, and describes their
+    parameters.
+    """
 
     def index_of(self, words: Any, used: int) -> Any:
         """Return the index of the first ``used`` distinct tuples."""
+        return {words[slot].tobytes(): slot for slot in range(used)}
 
     def arrive(
         self,
@@ -33,29 +38,6 @@ class TableCode(Protocol):
         new: Any,
     ) -> tuple[int, int, int]:
         """Execute lines 1 to 6 of algorithm 1 for tuples of one stream, in their order."""
-
-
-class _Plain:
-    """The same in Python; the index is a dictionary from the bytes of a tuple's words to its slot."""
-
-    def index_of(self, words: Any, used: int) -> dict[bytes, int]:
-        return {words[slot].tobytes(): slot for slot in range(used)}
-
-    def arrive(
-        self,
-        rows: Any,
-        time: int,
-        promise: int,
-        stream: int,
-        words: Any,
-        counts: Any,
-        greatest: Any,
-        used: int,
-        index: dict[bytes, int],
-        ranks: Any,
-        streams: int,
-        new: Any,
-    ) -> tuple[int, int, int]:
         passed, first = 0, 0
         for number, row in enumerate(rows):
             if row[time] < promise:  # line 2
@@ -91,7 +73,7 @@ def _warm(kernel: Any) -> None:
     kernel.arrive(zeros(1, 1), 0, 0, 0, zeros(1, 1), zeros(1, 1), zeros(1), 0, index, zeros(1, 1), 1, new)
 
 
-PLAIN: Final[TableCode] = _Plain()
+PLAIN: Final = TableCode()
 COMPILED: Final = CompiledModule("synergy_nb.dataflow.streams.duplicate_kernel", _warm)
 
 

@@ -21,8 +21,7 @@ import os
 import signal
 import ssl
 import sys
-from collections.abc import Callable, Generator, Mapping, Sequence
-from functools import partial
+from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
 from typing import Any, Final
 
 import dask
@@ -152,7 +151,14 @@ class PeerProcess(ProcessInterface):
             await super().close()
 
 
-_SILENCE: Final = Silence(partial(silence_logging_cmgr, logging.ERROR))
+@contextlib.contextmanager
+def _silent() -> Iterator[None]:
+    """Context without messages of Dask and of its dashboard below errors."""
+    with silence_logging_cmgr(logging.ERROR), silence_logging_cmgr(logging.ERROR, root="bokeh"):
+        yield
+
+
+_SILENCE: Final = Silence(_silent)
 
 
 class PeerCluster(SpecCluster):
