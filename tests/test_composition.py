@@ -264,11 +264,23 @@ def test_a_plan_of_too_many_routes_is_refused_at_once() -> None:
         ("attempts", 0),
         ("acknowledgement", 0.0),
         ("probing", float("nan")),
+        ("probing", "2 s"),
+        ("late", "5 %"),
+        ("patience", float("inf")),
+        ("budget", 2.5),
+        ("tries", True),
+        ("agreed", 3),
+        ("merged", "no"),
     ],
 )
 def test_parameters_of_composition_that_make_no_sense_are_refused(field: str, value: Any) -> None:
     with pytest.raises(ValueError, match=f"^{field}: .*; expected"):
         CompositionConfig(**{field: value})
+
+
+def test_limits_are_agreed_on_only_where_delays_are_projected() -> None:
+    with pytest.raises(ValueError, match=r"^agreed: True; expected a projection"):
+        CompositionConfig(agreed=True, projection=None)
 
 
 def test_an_explanation_says_each_reason_once() -> None:

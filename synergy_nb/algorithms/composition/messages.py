@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from functools import lru_cache
 from typing import Final
 
@@ -150,6 +151,19 @@ class CompositionConfig(msgspec.Struct, frozen=True):
 
     @user_facing
     def __post_init__(self) -> None:
+        for field in ("merged", "summed", "agreed", "backtracks", "enforce", "adaptive"):
+            if not isinstance(getattr(self, field), bool):
+                raise ValueError(f"{field}: {getattr(self, field)!r}; expected True or False")
+        for field in ("at_least", "budget", "tries", "attempts"):
+            if not isinstance(getattr(self, field), int) or isinstance(getattr(self, field), bool):
+                raise ValueError(f"{field}: {getattr(self, field)!r}; expected a whole number")
+        durations = ("patience", "discovery", "probing", "acknowledgement", "reservation")
+        for field in ("ratio", "tolerance", "guard_band", *durations, *([] if self.late is None else ["late"])):
+            value = getattr(self, field)
+            if not isinstance(value, int | float) or isinstance(value, bool) or not math.isfinite(value):
+                raise ValueError(f"{field}: {value!r}; expected a finite number")
+        if self.agreed and self.projection is None:
+            raise ValueError("agreed: True; expected a projection beside it, by which peers know what they delay")
         if not 0.0 < self.ratio <= 1.0:
             raise ValueError(f"ratio: {self.ratio}; expected more than 0, at most 1")
         for field, known in (
