@@ -48,7 +48,7 @@ def test_results_continue_before_any_peer_knows_that_two_of_three_replicas_have_
 ) -> None:
     monkeypatch.setattr(starting, "_pings", lambda peers: 600.0)  # the failure detector finds nothing
     feed = Feed({"k": "int", "v": "int"})
-    with Cluster(6, spark=False) as cluster:
+    with Cluster(6, cores=1.0, spark=False) as cluster:
         with pytest.raises(ClusterError, match=r"qos\.availability: 'active 9'; expected at most 6"):
             cluster.submit(query(feed, "active 9"))
         application = cluster.submit(query(feed), origin="peer-1")
@@ -87,7 +87,7 @@ def test_results_continue_before_any_peer_knows_that_two_of_three_replicas_have_
 @pytest.mark.slow
 def test_a_lost_replica_is_rebuilt_and_then_the_other_one_is_killed() -> None:
     feed = Feed({"k": "int", "v": "int"})
-    with Cluster(5, spark=False) as cluster:
+    with Cluster(5, cores=1.0, spark=False) as cluster:
         application = cluster.submit(query(feed, "active 2"), origin="peer-1")
         where, results = application.graph, iter(application)
         tables: list[pl.DataFrame] = []
@@ -131,7 +131,7 @@ def test_a_backup_between_active_replicas_takes_over_although_its_primary_dies_w
     large = source(feed, id="readings", at="peer-1").filter("v > 2", id="large")
     sums = large.aggregate("k", "1 s", n="count(*)", total="sum(v)", id="sums", availability="degree 2")
     plan = sums.filter("n > 0", id="several").sink("out", availability="active 2")
-    with Cluster(5, spark=False) as cluster:
+    with Cluster(5, cores=1.0, spark=False) as cluster:
         tried = cluster.check(plan)
         assert "large to sums 2 streams" in str(tried)
         assert "sums to backups of sums 1 stream" in str(tried)

@@ -22,7 +22,7 @@ def query(availability: str | None = "degree 2") -> Plan:
 
 @pytest.mark.slow
 def test_an_application_goes_on_as_if_its_primaries_had_not_been_killed() -> None:
-    with Cluster(5, spark=False) as cluster:
+    with Cluster(5, cores=1.0, spark=False) as cluster:
         undisturbed = cluster.submit(query(None), origin="peer-1").results()
         application = cluster.submit(query(), origin="peer-1")
         where, backups = application.graph, application.backups
@@ -55,7 +55,7 @@ def counted(duration: str | None = None) -> Stream:
 
 @pytest.mark.slow
 def test_sharers_follow_a_stream_whose_peer_is_killed() -> None:
-    with Cluster(6, spark=False) as cluster:
+    with Cluster(6, cores=1.0, spark=False) as cluster:
         undisturbed = cluster.submit(counted("60 s").sink("out"), origin="peer-6").results().rows()
         owner = cluster.submit(counted().sink("out", availability="degree 2"), origin="peer-1")
         own = collected(owner, [], 20)
@@ -94,7 +94,7 @@ def collected(application: Application, rows: list[tuple[object, ...]], count: i
 
 @pytest.mark.slow
 def test_replicas_and_another_placement_exclude_one_another() -> None:
-    with Cluster(4, spark=False) as cluster:
+    with Cluster(4, cores=1.0, spark=False) as cluster:
         with pytest.raises(
             ClusterError, match=r"placement: 'resilient'; expected 'composed' where availability places replicas"
         ):
@@ -111,7 +111,7 @@ def test_a_plan_is_placed_resiliently() -> None:
         one.delay("14 ms", id="o1").delay("6 ms", id="o2").sink("a", id="a"),
         two.delay("9 ms", id="o3").delay("7 ms", id="o4").sink("b", id="b"),
     )
-    with Cluster(3, spark=False) as cluster:
+    with Cluster(3, cores=1.0, spark=False) as cluster:
         application = cluster.submit(asked, placement="resilient")
         where = application.graph
         assert len({where["o1"], where["o2"], where["o3"], where["o4"]}) == 3, "all peers carry something"

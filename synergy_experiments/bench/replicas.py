@@ -140,7 +140,7 @@ def _run(plan: Plan, moments: tuple[float, float], *, loses: bool) -> _Run:
     """
     area = WideArea(HOP * 2000.0 * (1.0 - np.eye(PEERS)), 1e9)
     parts: list[list[tuple[float, pl.DataFrame]]] = [[]]
-    with Cluster(PEERS, spark=False, wide_area=area) as cluster:
+    with Cluster(PEERS, cores=1.0, spark=False, wide_area=area) as cluster:
         application = cluster.submit(plan, origin=HOME)
         victims = [peer for name in ("pairs", "pairs~1", "pairs~2") if (peer := application.graph[name]) != HOME]
         due: list[tuple[float, Callable[[str], object], str]] = [

@@ -99,7 +99,7 @@ def takeover(*, small: bool = False) -> dict[str, Any]:
     tries: list[dict[str, Any]] = []
     while len(tries) < count:
         kills = min(KILLS, count - len(tries))
-        with Cluster(STAYING + kills + 1, spark=False) as cluster:  # who is killed last needs a backup, too
+        with Cluster(STAYING + kills + 1, cores=1.0, spark=False) as cluster:  # who is killed last needs a backup, too
             for victim in range(STAYING + 1, STAYING + kills + 1):
                 plan = query(len(tries), seconds, rate, f"peer-{victim}")
                 tries.append(_killed(cluster, plan, f"peer-{victim}", rng.uniform(0.1, 0.6) * seconds))
