@@ -14,9 +14,10 @@ import pytest
 
 from synergy_nb import NotAdmitted, Plan, PlanError, Simulation, source, traces, watch
 from synergy_nb.dataflow.tuples import Batch
-from synergy_nb.events import ComponentMoved, HotSpotDetected, PeerDeclaredDead, PeerMeasured, TakenOver
+from synergy_nb.events import ComponentMoved, HotSpotDetected, LateRows, PeerDeclaredDead, PeerMeasured, TakenOver
 from synergy_nb.reporting.cluster_errors import ClosedClusterError, ClusterError
-from synergy_nb.simulator.paced_sources import PacedSource, opened, timed
+from synergy_nb.simulator.paced_sources import PacedSource, opened, tabled, timed
+from synergy_nb.traces.rows import FeedError, RowReader
 
 ROWS = pl.DataFrame({"time": [0.0, 1.0, 2.0, 3.0], "v": [1, 2, 3, 4]})
 PACKETS: dict[str, Any] = {"seed": 1, "rate": "200 tuples/s"}
@@ -377,6 +378,38 @@ def test_rows_enter_at_a_rate() -> None:
     reading = PacedSource(timed(ROWS.with_columns(pl.col("time").cast(pl.Datetime("us"))), 2.0), paced=True, now=5.0)
     born = [at for item, at in reading.take(math.inf) if isinstance(item, Batch)]
     assert born == [5.0, 5.5, 6.0, 6.5]
+
+
+UNORDERED = [{"time": time, "v": 1} for time in (10.0, 12.0, 11.0, 3.0, 4.0, 30.0)]
+COLUMNS = {"time": "time", "v": "int"}
+
+
+def test_late_rows_are_dropped_counted_and_journaled() -> None:
+    simulation = local()
+    query = source(iter(UNORDERED), columns=COLUMNS, lateness="2 s", rate="2 tuples/s")
+    application = simulation.submit(query.aggregate(window="10 s", n="count(*)").sink("counts"))
+    assert application.results()["n"].to_list() == [3, 1]
+    assert application.qos()["late"] == 2
+    assert "late at source: 2 rows dropped" in repr(application)
+    told = application.events().of(LateRows)
+    assert [(each.operator, each.dropped) for each in told] == [("source", 2)]
+
+
+def test_without_lateness_a_row_out_of_order_ends_the_application() -> None:
+    application = local().submit(source(iter(UNORDERED), columns=COLUMNS, rate="2 tuples/s").sink("rows"))
+    with pytest.raises(ClusterError, match=r"1970-01-01 00:00:11 after one of 1970-01-01 00:00:12.*lateness='1 s'"):
+        application.results()
+    assert application.status == "failed"
+    assert application.results(wait=False)["time"].dt.epoch("s").to_list()[:1] == [10]
+
+
+def test_a_source_has_the_rows_before_an_error_and_then_the_error() -> None:
+    reading = PacedSource(tabled(UNORDERED, RowReader("source", COLUMNS), 2.0), paced=True, now=0.0)
+    rows = [item.table for item, _ in reading.take(math.inf) if isinstance(item, Batch)]
+    assert pl.concat(rows)["time"].dt.epoch("s").to_list() == [10, 12]
+    assert reading.due < math.inf
+    with pytest.raises(FeedError, match="lateness='1 s'"):
+        reading.take(math.inf)
 
 
 # -- bad input ---------------------------------------------------------------------------------------------------------

@@ -109,9 +109,20 @@ def write(result: Result, file: BinaryIO, most: int | None = None) -> None:
                 axes.set_ylim(bottom=0.0)
             for value, label in panel.bounds:
                 axes.axhline(value * panel.factor, color="#000000", linewidth=0.8, linestyle=":", label=label)
+            _whole_ticks(axes, panel, rows, paper)
             axes.legend(fontsize=7.5, framealpha=0.8)
         figure.suptitle(f"{claim.id}: {claim.title}", fontsize=10)
         figure.savefig(file, format="svg", metadata={"Date": None})
+
+
+def _whole_ticks(axes: Any, panel: Panel, rows: Sequence[Row], paper: Sequence[Point]) -> None:
+    """Have ticks at whole numbers where all coordinates are whole: there are no 2.5 peers."""
+    from matplotlib.ticker import MaxNLocator  # noqa: PLC0415 - needed for drawing only
+
+    if panel.kind != "bars" and all(float(each.x).is_integer() for each in [*rows, *paper]):
+        axes.xaxis.set_major_locator(MaxNLocator(integer=True))
+    if not panel.logarithmic and all((each.value * panel.factor).is_integer() for each in [*rows, *paper]):
+        axes.yaxis.set_major_locator(MaxNLocator(integer=True))
 
 
 def _styles(algorithms: Sequence[str]) -> dict[str, _Style]:

@@ -25,13 +25,16 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any, Final
 
 import msgspec
+import numpy as np
 import polars as pl
+from numpy.typing import NDArray
 
 from synergy_nb import traces
 from synergy_nb.dataflow.streams.values import ORIGIN, Point
 from synergy_nb.dataflow.tuples import END, TYPES, Batch, Item, Punctuation
 from synergy_nb.plan.data_frames import is_frame
-from synergy_nb.traces.rows import FeedError, RowReader
+from synergy_nb.traces.late_rows import EventOrder
+from synergy_nb.traces.rows import RowReader
 
 __all__ = ["Entry", "PacedSource", "opened", "sampled", "tabled", "timed"]
 
@@ -56,20 +59,24 @@ def opened(params: Mapping[str, Any]) -> tuple[Iterator[Entry], bool]:
     return iter(traces.paced(traces.read(found), speed, SPAN)), speed > 0.0
 
 
-def timed(table: pl.DataFrame, rate: float, position: int = 0) -> Iterator[Entry]:
-    """Yield the rows of a table, which are in order of time, at a rate in tuples/s.
+def timed(
+    table: pl.DataFrame, rate: float, position: int = 0, promises: NDArray[np.int64] | None = None
+) -> Iterator[Entry]:
+    """Yield the rows of a table at a rate in tuples/s, each batch with a promise that nothing older follows.
 
     Parameters
     ----------
     table
-        Rows of the source, ordered by event time.
+        Rows of the source.
     rate
         Rate at which they enter, tuples/s.
     position
         Number of rows that have entered before.
+    promises
+        Event time that may be promised after each row, microseconds; by default that of the row.
     """
     together = max(int(rate * SPAN), 1)
-    times = table.get_column("time").to_physical()
+    times = table.get_column("time").to_physical().to_numpy() if promises is None else promises
     for start in range(0, table.height, together):
         piece = table.slice(start, together)
         position += piece.height
@@ -78,7 +85,13 @@ def timed(table: pl.DataFrame, rate: float, position: int = 0) -> Iterator[Entry
         yield due, Punctuation(int(times[start + piece.height - 1]), position, 0.0)
 
 
-def tabled(rows: Any, reader: RowReader, rate: float) -> Iterator[Entry]:
+def tabled(
+    rows: Any,
+    reader: RowReader,
+    rate: float,
+    lateness: float | None = None,
+    dropped: Callable[[int], object] = lambda _: None,
+) -> Iterator[Entry]:
     """Yield the rows of a table, or of an iterable of dictionaries or tables, at a rate in tuples/s, and their end.
 
     Parameters
@@ -89,45 +102,52 @@ def tabled(rows: Any, reader: RowReader, rate: float) -> Iterator[Entry]:
         Reader of these rows.
     rate
         Rate at which they enter, tuples/s.
+    lateness
+        Seconds by which a row may be older than the latest row before it; older rows are dropped. None: a row that is
+        older than the latest one ends the stream.
+    dropped
+        Callback with the number of rows that were dropped so far, whenever it has grown.
 
     Raises
     ------
     FeedError
-        If a row is not as declared, or older than a row before it.
+        If a row is not as declared, or, without ``lateness``, older than a row before it.
     """
-    position, latest = 0, -math.inf
+    order = EventOrder(reader.source, lateness)
+    position = 0
     for table in _tables(rows, reader):
-        if table.height:
-            first = int(table.get_column("time").to_physical()[0])
-            if first < latest:
-                raise FeedError(
-                    f"{reader.source}: a row of {table['time'][0]} comes after a later one; "
-                    "expected event times in order"
-                )
-            latest = int(table.get_column("time").to_physical()[-1])
-        yield from timed(table, rate, position)
-        position += table.height
+        if not table.height:
+            continue
+        known = order.dropped
+        kept, latest = order.keep(table)
+        if order.dropped > known:
+            dropped(order.dropped)
+        yield from timed(kept, rate, position, latest - order.allowed)
+        position += kept.height
+        if order.error is not None:
+            raise order.error
     yield max(position - 1, 0) / rate, Punctuation(END, position, 0.0)
 
 
 def _tables(rows: Any, reader: RowReader) -> Iterator[pl.DataFrame]:
+    """Yield the rows as tables: single rows in their order, those of a table by their event times."""
     if is_frame(rows) or isinstance(rows, pl.DataFrame | pl.LazyFrame):
         yield reader.table(rows)
         return
     waiting: list[Any] = []
     for row in rows:
-        if not reader.is_row(row):
+        if not reader.is_row(row) and (is_frame(row) or not isinstance(row, Mapping)):
             if waiting:
-                yield reader.table(waiting)
+                yield reader.of_rows(waiting)
                 waiting = []
             yield reader.table(row)
             continue
-        waiting.append(row)
+        waiting.append(dict(row))  # a generator may reuse the same dictionary
         if len(waiting) >= TOGETHER:
-            yield reader.table(waiting)
+            yield reader.of_rows(waiting)
             waiting = []
     if waiting:
-        yield reader.table(waiting)
+        yield reader.of_rows(waiting)
 
 
 def sampled(address: str, interval: float, samples: Samples, now: Callable[[], float]) -> Iterator[Entry]:
@@ -197,6 +217,7 @@ class PacedSource:
         self._paced = paced
         self._factor = factor
         self._next = next(self._entries, None)
+        self._error: ValueError | None = None  # error that ends the stream
         self._from = self._next[0] if self._next is not None else 0.0  # due time in the stream at which `_at` is now
         self._at = now
 
@@ -204,7 +225,7 @@ class PacedSource:
     def due(self) -> float:
         """Virtual time at which the next item is due, seconds; infinite after the last one."""
         if self._next is None:
-            return math.inf
+            return math.inf if self._error is None else self._at
         return self._when(self._next[0]) if self._paced else self._at
 
     def _when(self, due: float) -> float:
@@ -225,7 +246,14 @@ class PacedSource:
         ----------
         now
             Virtual time, seconds.
+
+        Raises
+        ------
+        ValueError
+            If the stream has an error after the items that were taken before.
         """
+        if self._error is not None:
+            raise self._error
         found: list[tuple[Item, float]] = []
         while self._next is not None:
             due, item = self._next
@@ -235,7 +263,10 @@ class PacedSource:
                 break
             made = item() if callable(item) else item
             found.append((made, self._when(due) if self._paced else now))
-            self._next = next(self._entries, None)
+            try:
+                self._next = next(self._entries, None)
+            except ValueError as error:  # what came before it comes first
+                self._next, self._error = None, error
         return found
 
     def wait(self, now: float) -> None:

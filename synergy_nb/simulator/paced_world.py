@@ -78,6 +78,7 @@ class PacedWorld(PeerWorld):
         self.topology = topology
         self.plans: dict[str, Plan] = {}
         self.rows: dict[str, Mapping[str, Any]] = {}
+        self.late_rows: dict[Key, int] = {}  # rows that were dropped because they came too late
         self.pace_of: dict[Key, float] = {}
         self.cost_of: dict[Key, float] = {}
         self.load_of: dict[str, float] = {}
@@ -180,12 +181,20 @@ class PacedWorld(PeerWorld):
         params = plan.operators[operator].params
         match params["connector"]:
             case "python":
-                return tabled(self.rows[application][operator], row_reader(plan, operator), rate_of(params)), True
+                rows, reader = self.rows[application][operator], row_reader(plan, operator)
+                dropped = partial(self._dropped, peer, (application, operator))
+                return tabled(rows, reader, rate_of(params), params.get("lateness"), dropped), True
             case "peers":
                 interval = float(params.get("interval", 1.0))
                 samples = partial(self._samples, peer)
                 return sampled(peer, interval, samples, lambda: self.now), True
         return opened(params)
+
+    def _dropped(self, peer: str, key: Key, rows: int) -> None:
+        """Count the rows of a source that came too late; a source that is opened again meets the same ones."""
+        if rows > self.late_rows.get(key, 0):
+            self.late_rows[key] = rows
+            self._record(peer, events.LateRows, key[0], operator=key[1], dropped=rows)
 
     def _samples(self, peer: str) -> list[tuple[str, str, float]]:
         """Return the load of a peer, and its round-trip times to the peers that it has a link to."""

@@ -17,7 +17,7 @@ from synergy_nb.events.application_states import ENDED, LASTING, Status
 from synergy_nb.events.table import Events
 from synergy_nb.plan import Plan
 from synergy_nb.plan.stream_sharing import endless_sources
-from synergy_nb.plan.units import duration
+from synergy_nb.plan.units import counted, duration
 from synergy_nb.reporting.application_display import application_rows, rows_as_html, rows_as_text
 from synergy_nb.reporting.application_list import ListedApplication
 from synergy_nb.reporting.cluster_errors import ClusterError, rows_left
@@ -122,13 +122,20 @@ class SimulatedApplication:
     def qos(self, sink: str | None = None) -> dict[str, Any]:
         """Return measurements of a sink: delays in seconds, miss rate and tuples/s, with the limit of the plan.
 
+        ``late`` is the number of rows that the sources have dropped because they came later than ``lateness`` allows.
+
         Parameters
         ----------
         sink
             Operator id of the sink; needed only where the plan has several.
         """
         quality = self.simulation.world.quality(self.id, self._sink(sink))
-        return Measurements({} if quality is None else quality.qos())
+        return Measurements({} if quality is None else {**quality.qos(), "late": sum(self._late().values())})
+
+    def _late(self) -> dict[str, int]:
+        """Return the rows that were dropped because they came too late, by source."""
+        late = self.simulation.world.late_rows
+        return {name: late[self.id, name] for name in self.plan.operators if (self.id, name) in late}
 
     # -- results -----------------------------------------------------------------------------------------------------
 
@@ -305,6 +312,7 @@ class SimulatedApplication:
         qos = {sink: self.qos(sink) for sink in self.plan.sinks}
         rows = [*application_rows(self.plan, self.status, self.reason, qos, self.graph, self.backups)]
         rows.insert(1, ("set up in", span(self.setup_s)))
+        rows += [(f"late at {name}", f"{counted(late, 'row')} dropped") for name, late in self._late().items()]
         return [*rows, *(("notice", notice) for notice in self.notices)]
 
     def __repr__(self) -> str:

@@ -16,7 +16,6 @@ from collections.abc import AsyncIterable, AsyncIterator, Awaitable, Callable, I
 from types import TracebackType
 from typing import Any, Final, TypeAlias
 
-import numpy as np
 import polars as pl
 
 from synergy_nb.dataflow.tuples import END, Batch, Item, Punctuation
@@ -24,6 +23,7 @@ from synergy_nb.plan.data_frames import is_frame, single_use
 from synergy_nb.plan.parameter_types import TYPES
 from synergy_nb.plan.units import counted, did_you_mean, duration
 from synergy_nb.reporting.formatting import seconds
+from synergy_nb.traces.late_rows import EventOrder
 from synergy_nb.traces.rows import FeedError, RowReader
 
 __all__ = ["Feed", "FeedError", "Rows", "check_rows", "items", "supply"]
@@ -370,9 +370,8 @@ async def items(
     FeedError
         If rows are not as declared, or, without ``lateness``, older than rows before them.
     """
-    allowed = round((lateness or 0.0) * 1e6)
-    position = late = 0
-    reached: int | None = None
+    order = EventOrder(source, lateness)
+    position = 0
     promised: int | None = None
     while (pieces := await feed.next_pieces()) is not None:
         rows = sum(1 if isinstance(piece, dict) else piece.height for piece in pieces)
@@ -380,29 +379,19 @@ async def items(
             table = _joined(pieces, feed.reader)
         else:
             table = await asyncio.to_thread(_joined, pieces, feed.reader)
-        times = table.get_column("time").to_physical().to_numpy()
-        latest = np.maximum.accumulate(times if reached is None else np.maximum(times, reached))
-        before = np.concatenate(([times[0] if reached is None else reached], latest[:-1]))
-        behind = before - times > allowed
-        error = None
-        if behind.any():
-            if lateness is None:
-                first = int(behind.argmax())
-                error = _disorder(source, int(times[first]), int(before[first]))
-                table, latest = table.head(first), latest[:first]
-            else:
-                late += int(behind.sum())
-                table, latest = table.filter(pl.Series(~behind)), latest[~behind]
-                await dropped(late)
+        known = order.dropped
+        table, latest = order.keep(table)
+        if order.dropped > known:
+            await dropped(order.dropped)
         for part in _parts(table):
-            reached = int(latest[part.stop - 1])
             yield Batch(table.slice(part.start, len(part)), position, 0.0)
             position += len(part)
-            if promised is None or reached - allowed > promised:
-                promised = reached - allowed
+            reached = int(latest[part.stop - 1]) - order.allowed
+            if promised is None or reached > promised:
+                promised = reached
                 yield Punctuation(promised, position, 0.0)
-        if error is not None:
-            raise error
+        if order.error is not None:
+            raise order.error
     yield Punctuation(END, position, 0.0)
 
 
@@ -429,14 +418,6 @@ def _parts(table: pl.DataFrame) -> Iterator[range]:
     rows = min(BATCH_ROWS, max(int(BATCH_BYTES * table.height / size), 1)) if size else BATCH_ROWS
     for start in range(0, table.height, rows):
         yield range(start, min(start + rows, table.height))
-
-
-def _disorder(source: str, time: int, before: int) -> FeedError:
-    older, newer = pl.Series([time, before]).cast(pl.Datetime("us")).to_list()
-    return FeedError(
-        f"{source}: its feed yielded a tuple of {older} after one of {newer}; expected event times in order (rows that "
-        f"are given together, as one table, are put in order), or a source with lateness='{(before - time) / 1e6:g} s'"
-    )
 
 
 def _listed(columns: Mapping[str, str]) -> str:

@@ -1,0 +1,83 @@
+"""Event-time order of rows that are fed: a row that comes too late is dropped, or ends its stream.
+
+Examples
+--------
+>>> rows = pl.DataFrame({"time": pl.Series([3, 9, 5, 7], dtype=pl.Datetime("us"))})
+>>> order = EventOrder("orders", lateness=3e-6)
+>>> kept, latest = order.keep(rows)
+>>> kept["time"].to_physical().to_list(), latest.tolist(), order.dropped
+([3, 9, 7], [3, 9, 9], 1)
+"""
+
+from __future__ import annotations
+
+import numpy as np
+import polars as pl
+from numpy.typing import NDArray
+
+from synergy_nb.traces.rows import FeedError
+
+__all__ = ["EventOrder"]
+
+
+class EventOrder:
+    """The event times that a stream has reached, by which its next rows are kept, dropped or refused.
+
+    Parameters
+    ----------
+    source
+        Operator id of the source, for errors.
+    lateness
+        Seconds by which a row may be older than the latest row before it; older rows are dropped. None: a row that is
+        older than the latest one ends the stream.
+
+    Attributes
+    ----------
+    allowed : int
+        Lateness in microseconds.
+    dropped : int
+        Number of rows that were dropped so far.
+    error : FeedError or None
+        Error that ends the stream after the rows that were kept.
+    """
+
+    def __init__(self, source: str, lateness: float | None) -> None:
+        self.allowed = round((lateness or 0.0) * 1e6)
+        self.dropped = 0
+        self.error: FeedError | None = None
+        self._source = source
+        self._drops = lateness is not None
+        self._reached: int | None = None  # latest event time so far, microseconds
+
+    def keep(self, table: pl.DataFrame) -> tuple[pl.DataFrame, NDArray[np.int64]]:
+        """Return the rows that come in time, and the latest event time up to each of them, microseconds.
+
+        Parameters
+        ----------
+        table
+            Next rows of the stream, at least one, in their order of arrival.
+        """
+        times = table.get_column("time").to_physical().to_numpy()
+        reached = self._reached
+        latest = np.maximum.accumulate(times if reached is None else np.maximum(times, reached))
+        before = np.concatenate(([times[0] if reached is None else reached], latest[:-1]))
+        behind = before - times > self.allowed
+        if behind.any():
+            if self._drops:
+                self.dropped += int(behind.sum())
+                table, latest = table.filter(pl.Series(~behind)), latest[~behind]
+            else:
+                first = int(behind.argmax())
+                self.error = self._disorder(int(times[first]), int(before[first]))
+                table, latest = table.head(first), latest[:first]
+        if len(latest):
+            self._reached = int(latest[-1])
+        return table, latest
+
+    def _disorder(self, time: int, before: int) -> FeedError:
+        older, newer = pl.Series([time, before]).cast(pl.Datetime("us")).to_list()
+        return FeedError(
+            f"{self._source}: its feed yielded a tuple of {older} after one of {newer}; expected event times in order "
+            "(rows that are given together, as one table, are put in order), or a source with "
+            f"lateness='{(before - time) / 1e6:g} s'"
+        )
