@@ -81,6 +81,15 @@ def test_verdicts_of_stored_results_follow_the_present_rules(tmp_path: Path) -> 
     assert [check.verdict for check in stored.restore(stricter, found).checks] == ["holds in part"]
 
 
+def test_the_closed_form_of_a2_holds_from_its_file_as_when_it_was_measured(tmp_path: Path) -> None:
+    (claim,) = chapters.find(["A2"])
+    (result,) = runner.reproduce([(claim, {"components": (3, 5), "placements": 2})])
+    again = stored.restore(claim, stored.load(stored.save(result, tmp_path)))
+    for each in (result, again, stored.restore(claim, kept()["A2"])):
+        assert each.checks[-1].name.endswith("the closed form")
+        assert each.checks[-1].verdict == "holds"
+
+
 def test_the_origin_names_the_kind_of_machine_and_not_the_machine() -> None:
     import platform
 

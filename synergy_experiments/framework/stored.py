@@ -24,7 +24,7 @@ __all__ = ["FOLDER", "Origin", "load", "restore", "save"]
 
 #: Folder of the results that belong to the project.
 FOLDER: Final = Path(__file__).resolve().parent.parent / "results"
-DIGITS: Final = 5  # significant digits of a stored value
+DIGITS: Final = 10  # significant digits of a stored value; closed forms are judged to 1e-9
 
 
 @dataclass(frozen=True)
