@@ -119,9 +119,11 @@ def _whole_ticks(axes: Any, panel: Panel, rows: Sequence[Row], paper: Sequence[P
     """Have ticks at whole numbers where all coordinates are whole: there are no 2.5 peers."""
     from matplotlib.ticker import MaxNLocator  # noqa: PLC0415 - needed for drawing only
 
-    if panel.kind != "bars" and all(float(each.x).is_integer() for each in [*rows, *paper]):
+    coordinates = [row.x for row in rows] + [point.x for point in paper]
+    values = [row.value * panel.factor for row in rows] + [point.value * panel.factor for point in paper]
+    if panel.kind != "bars" and all(float(each).is_integer() for each in coordinates):
         axes.xaxis.set_major_locator(MaxNLocator(integer=True))
-    if not panel.logarithmic and all((each.value * panel.factor).is_integer() for each in [*rows, *paper]):
+    if not panel.logarithmic and all(each.is_integer() for each in values):
         axes.yaxis.set_major_locator(MaxNLocator(integer=True))
 
 
