@@ -16,8 +16,7 @@ from polars.testing import assert_frame_equal
 from synergy_nb import Feed, FeedError, plan, source
 from synergy_nb.plan import data_frames
 from synergy_nb.plan.operators.sources import DEFAULT_RATE, TIME_NAMES
-from synergy_nb.runtime.client.feeds import check_rows
-from synergy_nb.traces.rows import RowReader
+from synergy_nb.traces.rows import RowReader, check_rows
 
 EPOCH = dt.datetime(2026, 1, 1)  # noqa: DTZ001 - event times carry no zone
 TABLE = pl.DataFrame({"time": [EPOCH, EPOCH + dt.timedelta(seconds=1)], "user": ["ann", None], "amount": [1.5, None]})

@@ -16,7 +16,7 @@ from polars.testing import assert_frame_equal
 from synergy_nb import Cluster, ClusterError, Feed, FeedError, NotAdmitted, PlanError, connect_cluster, source
 from synergy_nb.dataflow.tuples import END, Batch, Item, Punctuation
 from synergy_nb.events import LateRows
-from synergy_nb.runtime.client.feeds import BATCH_ROWS, check_rows, items, supply
+from synergy_nb.runtime.client.feeds import BATCH_ROWS, check_rows_or_feed, items, supply
 from synergy_nb.traces.rows import RowReader
 from tests.waiting import DEADLINE
 
@@ -39,7 +39,7 @@ def stream_of(given: Any, lateness: float | None = None) -> tuple[list[Item], li
         told.append(count)
 
     async def main() -> list[Item]:
-        feed, _ = supply(check_rows(given, reader()), reader())
+        feed, _ = supply(check_rows_or_feed(given, reader()), reader())
         return [item async for item in items(feed, "numbers", lateness, dropped)]
 
     return asyncio.run(main()), told
@@ -134,7 +134,7 @@ def test_wide_rows_come_in_smaller_batches() -> None:
     frame = pl.DataFrame({"time": range(40), "v": ["x" * 100_000] * 40})
 
     async def main() -> int:
-        feed, _ = supply(check_rows(frame, wide), wide)
+        feed, _ = supply(check_rows_or_feed(frame, wide), wide)
         return max([item.rows async for item in items(feed, "n", None, nobody) if isinstance(item, Batch)])
 
     assert asyncio.run(main()) < 20

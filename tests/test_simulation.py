@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import re
 import subprocess
 import sys
 from collections.abc import Callable
@@ -401,6 +402,28 @@ def test_without_lateness_a_row_out_of_order_ends_the_application() -> None:
         application.results()
     assert application.status == "failed"
     assert application.results(wait=False)["time"].dt.epoch("s").to_list()[:1] == [10]
+
+
+def test_rows_that_cannot_be_are_refused_before_anything_starts() -> None:
+    simulation = local(3)
+    query = source("python", name="n", columns=COLUMNS).sink("rows")
+    used = iter(row for row in UNORDERED)
+    list(used)
+    for given, message in (
+        ("text", "source: rows: a str; expected a pandas, Polars or Arrow table"),
+        (used, "source: rows: a generator that has been read to its end; expected a new one"),
+        (pl.DataFrame({"time": [0], "V": [1]}), "source: column 'v' is missing; expected int, found time, V"),
+    ):
+        with pytest.raises(FeedError, match=re.escape(message)):
+            simulation.submit(query, feeds={"n": given})
+    assert not simulation.applications
+
+
+def test_an_error_of_the_program_that_makes_rows_fails_its_application() -> None:
+    application = local(3).submit(source((1 // 0 for _ in range(2)), columns=COLUMNS).sink("rows"))
+    with pytest.raises(ClusterError, match="its feed raised ZeroDivisionError: integer division or modulo by zero"):
+        application.results()
+    assert application.status == "failed"
 
 
 def test_a_source_has_the_rows_before_an_error_and_then_the_error() -> None:

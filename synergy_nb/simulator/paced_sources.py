@@ -34,7 +34,7 @@ from synergy_nb.dataflow.streams.values import ORIGIN, Point
 from synergy_nb.dataflow.tuples import END, TYPES, Batch, Item, Punctuation
 from synergy_nb.plan.data_frames import is_frame
 from synergy_nb.traces.late_rows import EventOrder
-from synergy_nb.traces.rows import RowReader
+from synergy_nb.traces.rows import FeedError, RowReader
 
 __all__ = ["Entry", "PacedSource", "opened", "sampled", "tabled", "timed"]
 
@@ -111,7 +111,7 @@ def tabled(
     Raises
     ------
     FeedError
-        If a row is not as declared, or, without ``lateness``, older than a row before it.
+        If a row is not as declared, or, without ``lateness``, older than a row before it; or the iterable raises one.
     """
     order = EventOrder(reader.source, lateness)
     position = 0
@@ -135,7 +135,7 @@ def _tables(rows: Any, reader: RowReader) -> Iterator[pl.DataFrame]:
         yield reader.table(rows)
         return
     waiting: list[Any] = []
-    for row in rows:
+    for row in _read(rows, reader.source):
         if not reader.is_row(row) and (is_frame(row) or not isinstance(row, Mapping)):
             if waiting:
                 yield reader.of_rows(waiting)
@@ -148,6 +148,14 @@ def _tables(rows: Any, reader: RowReader) -> Iterator[pl.DataFrame]:
             waiting = []
     if waiting:
         yield reader.of_rows(waiting)
+
+
+def _read(rows: Iterable[Any], source: str) -> Iterator[Any]:
+    """Yield rows; an error of the program that makes them is one of their source."""
+    try:
+        yield from rows
+    except Exception as error:
+        raise FeedError(f"{source}: its feed raised {type(error).__name__}: {error}") from error
 
 
 def sampled(address: str, interval: float, samples: Samples, now: Callable[[], float]) -> Iterator[Entry]:

@@ -55,6 +55,7 @@ from synergy_nb.simulator.peer_changes import PeerChanges
 from synergy_nb.simulator.scripted_faults import Faults
 from synergy_nb.simulator.simulated_application import SimulatedApplication
 from synergy_nb.simulator.simulation_display import displayed
+from synergy_nb.traces.rows import check_rows, row_reader
 
 __all__ = ["Simulation"]
 
@@ -369,6 +370,7 @@ class Simulation(PeerChanges, SimulatedKnobs, OneSided):
                     f"operator {operator!r}: feeds: a {type(given).__name__}; expected a table or an iterable of rows, "
                     "as virtual time does not wait for a program that pushes rows"
                 )
+        rows = {operator: check_rows(given, row_reader(plan, operator)) for operator, given in rows.items()}
         try:
             mode = placement_of(plan, placement, spread=spread, peers=len(living))
         except ValueError as error:

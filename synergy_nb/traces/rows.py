@@ -7,19 +7,20 @@ other value is refused with its column, its row and its value. None is NULL; an 
 from __future__ import annotations
 
 import datetime as dt
-from collections.abc import Iterable, Mapping, Sequence
+import inspect
+from collections.abc import AsyncIterable, Iterable, Mapping, Sequence
 from typing import Any, Final
 
 import polars as pl
 
 from synergy_nb.dataflow.tuples import TYPES
 from synergy_nb.plan import Plan
-from synergy_nb.plan.data_frames import DataFrameError, is_frame, normal, tables
+from synergy_nb.plan.data_frames import DataFrameError, is_frame, normal, single_use, tables
 from synergy_nb.plan.units import did_you_mean
 from synergy_nb.reporting.cluster_errors import ClusterError
 from synergy_nb.traces.typed_columns import convert
 
-__all__ = ["FeedError", "RowReader", "row_reader"]
+__all__ = ["FeedError", "RowReader", "check_rows", "row_reader"]
 
 EXPECTED: Final = {
     "int": "an integer of 64 bits",
@@ -272,3 +273,29 @@ _PLAIN: Final[Mapping[str, frozenset[type]]] = {
 def row_reader(plan: Plan, operator: str) -> RowReader:
     """Create the row reader of a ``python`` source of a plan."""
     return RowReader(operator, plan.schema(operator), plan.operators[operator].params["time"])
+
+
+def check_rows(rows: Any, reader: RowReader) -> Any:
+    """Check the rows for a source before anything starts; convert a frame to a table of the source's columns.
+
+    Raises
+    ------
+    FeedError
+        If these are not rows, or a generator that has been read, or a frame that is not as declared.
+    """
+    if single_use(rows):
+        reader.check_columns(rows.schema.names)
+        return rows
+    if is_frame(rows):
+        return reader.table(rows)
+    if isinstance(rows, str | bytes | Mapping | pl.Series) or not isinstance(rows, Iterable | AsyncIterable):
+        raise FeedError(
+            f"{reader.source}: rows: a {type(rows).__name__}; expected a pandas, Polars or Arrow table, a Feed, or an "
+            "iterable of tables or dictionaries"
+        )
+    ended = (inspect.isgenerator(rows) and inspect.getgeneratorstate(rows) == inspect.GEN_CLOSED) or (
+        inspect.isasyncgen(rows) and rows.ag_frame is None
+    )
+    if ended:
+        raise FeedError(f"{reader.source}: rows: a generator that has been read to its end; expected a new one")
+    return rows

@@ -29,7 +29,7 @@ from synergy_nb.reporting.peer_states import PeerState
 from synergy_nb.reporting.plan_trials import PlanTrial, trial_of
 from synergy_nb.runtime.client.async_application import AsyncApplication
 from synergy_nb.runtime.client.error_notices import ErrorNotices, user_sees_output
-from synergy_nb.runtime.client.feeds import Rows, check_rows
+from synergy_nb.runtime.client.feeds import Rows, check_rows_or_feed
 from synergy_nb.runtime.client.origins import Origins
 from synergy_nb.runtime.client.peer_requests import UNREACHABLE, PeerRequests
 from synergy_nb.runtime.client.progress import Progress
@@ -252,7 +252,7 @@ class AsyncCluster(PeerRequests):
         spark, local = "" if self.spark.where else unavailable() or "it was started without", self.local is not None
         origin, named = check_submission(plan, origin, feeds or {}, self._names, living, spark, local=local)
         feeding = {
-            operator: await asyncio.to_thread(check_rows, rows, row_reader(plan, operator))
+            operator: await asyncio.to_thread(check_rows_or_feed, rows, row_reader(plan, operator))
             for operator, rows in named.items()
         }
         try:

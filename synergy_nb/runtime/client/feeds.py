@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import inspect
 import threading
 from collections import deque
 from collections.abc import AsyncIterable, AsyncIterator, Awaitable, Callable, Iterable, Iterator, Mapping
@@ -19,14 +18,14 @@ from typing import Any, Final, TypeAlias
 import polars as pl
 
 from synergy_nb.dataflow.tuples import END, Batch, Item, Punctuation
-from synergy_nb.plan.data_frames import is_frame, single_use
+from synergy_nb.plan.data_frames import is_frame
 from synergy_nb.plan.parameter_types import TYPES
 from synergy_nb.plan.units import counted, did_you_mean, duration
 from synergy_nb.reporting.formatting import seconds
 from synergy_nb.traces.late_rows import EventOrder
-from synergy_nb.traces.rows import FeedError, RowReader
+from synergy_nb.traces.rows import FeedError, RowReader, check_rows
 
-__all__ = ["Feed", "FeedError", "Rows", "check_rows", "items", "supply"]
+__all__ = ["Feed", "FeedError", "Rows", "check_rows_or_feed", "items", "supply"]
 
 Rows: TypeAlias = Any
 """A frame, an iterable or asynchronous iterable of dictionaries or frames, or a :class:`Feed`."""
@@ -275,8 +274,8 @@ def _complete(future: asyncio.Future[None]) -> None:
 # -- from rows of any form to a feed ---------------------------------------------------------------------------------
 
 
-def check_rows(rows: Rows, reader: RowReader) -> Rows:
-    """Check the rows for a source before anything starts; convert a frame to a table of the source's columns.
+def check_rows_or_feed(rows: Rows, reader: RowReader) -> Rows:
+    """Check the rows for a source, or a feed of them, before anything starts; see :func:`.check_rows`.
 
     Raises
     ------
@@ -290,22 +289,7 @@ def check_rows(rows: Rows, reader: RowReader) -> Rows:
                 f"{reader.source}: a feed of {_listed(rows.source_columns)}; expected {_listed(reader.columns)}"
             )
         return rows
-    if single_use(rows):
-        reader.check_columns(rows.schema.names)
-        return rows
-    if is_frame(rows):
-        return reader.table(rows)
-    if isinstance(rows, str | bytes | Mapping | pl.Series) or not isinstance(rows, Iterable | AsyncIterable):
-        raise FeedError(
-            f"{reader.source}: rows: a {type(rows).__name__}; expected a pandas, Polars or Arrow table, a Feed, or an "
-            "iterable of tables or dictionaries"
-        )
-    ended = (inspect.isgenerator(rows) and inspect.getgeneratorstate(rows) == inspect.GEN_CLOSED) or (
-        inspect.isasyncgen(rows) and rows.ag_frame is None
-    )
-    if ended:
-        raise FeedError(f"{reader.source}: rows: a generator that has been read to its end; expected a new one")
-    return rows
+    return check_rows(rows, reader)
 
 
 def supply(rows: Rows, reader: RowReader) -> tuple[Feed, asyncio.Task[None] | None]:
