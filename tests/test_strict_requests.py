@@ -17,6 +17,7 @@ from synergy_nb.lifecycle.agreements import Agreements
 from synergy_nb.lifecycle.messages import Graph, GrowthAnswered, GrowthAsked, GrowthChanged
 from synergy_nb.models.queueing import execution_time
 from synergy_nb.plan import Plan, source
+from synergy_nb.reporting.explanation import Explanation
 from tests.simulated import Ring
 
 RATE = 20.0
@@ -119,6 +120,8 @@ def test_a_request_waits_while_another_one_for_the_same_stream_is_composed(patie
     assert (set(reports[1].peers) == {"by_link", "sink"}) == bool(patience), "the second shares the stream of the first"
     postponed = on.events("b", RequestPostponed)
     assert [each.reason.split(",")[0] for each in postponed] == (["a"] if patience else [])
+    account = str(Explanation("b", on.events("b"), {}))
+    assert ("waited: a, which has the same stream, is being composed" in account) == bool(patience)
 
 
 def test_the_patience_of_a_request_ends() -> None:

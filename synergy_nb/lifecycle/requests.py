@@ -204,7 +204,7 @@ class Requests(Mapping[str, Request]):
         if request.alternatives is None:
             first = self._claims.first(request, found)
             if first:
-                self._wait(request, f"{first}, which has the same stream, is composed")
+                self._wait(request, f"{first}, which has the same stream, is being composed")
                 return
             self._claims.compose(request)
             request.alternative, *request.alternatives = self._alternatives.of(request.name, request.plan, found)

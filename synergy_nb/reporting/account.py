@@ -75,6 +75,7 @@ def lines(explanation: Reasons) -> list[str]:
         for name, part in explanation.parts.items()
         if len(part) > 1
     )
+    written.extend(f"  waited: {reason}" for reason in explanation.postponed)
     if explanation.sharable:
         found = "; ".join(f"{operator} at {', '.join(peers)}" for operator, peers in explanation.sharable.items())
         used = f"; not used: {explanation.unshared}" if explanation.unshared else ""

@@ -50,6 +50,7 @@ class Explanation(Reasons):
             "sharable": self.sharable,
             "shared": self.shared,
             "unshared": self.unshared,
+            "postponed": self.postponed,
             "deployed": list(map(_plain, self.deployed)),
             "placed": self.placed,
             "replicas": list(map(_plain, self.replicas)),

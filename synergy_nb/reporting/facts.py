@@ -25,13 +25,7 @@ from synergy_nb.events import (
     GraphEvaluated,
     GraphSelected,
     Handlers,
-    HotSpotDetected,
-    HotSpotDismissed,
     LateRows,
-    MigrationAnswered,
-    MigrationDecided,
-    MigrationEnded,
-    MigrationProjected,
     MoveBegun,
     MoveGivenUp,
     PlacementAttemptFailed,
@@ -46,6 +40,7 @@ from synergy_nb.events import (
     ReplicaDecided,
     ReplicaRebuilt,
     ReplicasDeployed,
+    RequestPostponed,
     RequestSubmitted,
     SessionExpired,
     SetupFailed,
@@ -61,7 +56,7 @@ from synergy_nb.events import (
 )
 from synergy_nb.events.peer_names import readable
 from synergy_nb.reporting.formatting import seconds
-from synergy_nb.reporting.hot_spots import HotSpotAccounts
+from synergy_nb.reporting.hot_spots import HotSpotAccounts, HotSpotEvent
 from synergy_nb.reporting.refused_delays import Delay
 from synergy_nb.reporting.replica_streams import StreamEvent
 from synergy_nb.reporting.troubles import Trouble, gathered
@@ -124,6 +119,8 @@ class Facts:
         Maximum sharable points that were found: operator to the peers that provide its stream.
     unshared : str
         Reason why streams that were found are not used.
+    postponed : list of str
+        Reasons why it waited for a stream that another request composes.
     deployed : list of DeploymentConsidered
         Missing components that were to be deployed, and the stage of the search for a peer.
     placed : str
@@ -208,6 +205,7 @@ class Facts:
         self.shared: dict[str, tuple[str, str]] = {}
         self.sharable: dict[str, list[str]] = {}
         self.unshared = ""
+        self.postponed: list[str] = []
         self.deployed: list[DeploymentConsidered] = []
         self.placed = ""
         self.takeovers: list[str] = []
@@ -281,6 +279,10 @@ class Facts:
     @SHOWN.add
     def _sharing_given_up(self, event: SharingGivenUp) -> None:
         self.unshared = self.readable(event.reason)
+
+    @SHOWN.add
+    def _request_postponed(self, event: RequestPostponed) -> None:
+        self.postponed.append(self.readable(event.reason))
 
     @SHOWN.add
     def _placement_computed(self, event: PlacementComputed) -> None:
@@ -428,15 +430,7 @@ class Facts:
         self.moves.append(f"{event.operator} did not move to {self._name(event.to)}: {self.readable(event.reason)}")
 
     @SHOWN.add
-    def _hot_spot(
-        self,
-        event: HotSpotDetected
-        | HotSpotDismissed
-        | MigrationDecided
-        | MigrationProjected
-        | MigrationAnswered
-        | MigrationEnded,
-    ) -> None:
+    def _hot_spot(self, event: HotSpotEvent) -> None:
         self.hot_spots.add(event)
 
     @SHOWN.add

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping
-from typing import Any, Final
+from typing import Any, Final, TypeAlias
 
 import msgspec
 
@@ -21,8 +21,11 @@ from synergy_nb.events import (
 from synergy_nb.plan.units import counted
 from synergy_nb.reporting.formatting import rate, seconds
 
-__all__ = ["HotSpot", "HotSpotAccounts", "Migration", "basis_text", "component_text", "slack_text"]
+__all__ = ["HotSpot", "HotSpotAccounts", "HotSpotEvent", "Migration", "basis_text", "component_text", "slack_text"]
 
+HotSpotEvent: TypeAlias = (
+    HotSpotDetected | HotSpotDismissed | MigrationDecided | MigrationProjected | MigrationAnswered | MigrationEnded
+)
 SHOWN: Final = 8  # largest number of hot spots of an application in the text
 
 
