@@ -1,4 +1,4 @@
-"""A figure of a paper beside ours, in a notebook: measured now, at a small scale, with the verdicts.
+"""A figure of a paper beside ours, in a notebook, with the verdicts: measured now at a small scale, or stored.
 
 >>> paper_figure("A2", placements=2, components="3,5").result.claim.id
 'A2'
@@ -8,14 +8,17 @@ from __future__ import annotations
 
 import base64
 import io
+from collections.abc import Mapping
 from dataclasses import dataclass
 from html import escape
 
 from synergy_experiments.chapters import find
-from synergy_experiments.framework.claim import Result
+from synergy_experiments.framework.claim import Claim, Result
 from synergy_experiments.framework.figures import write
 from synergy_experiments.framework.parameters import parse
 from synergy_experiments.framework.runner import reproduce
+from synergy_experiments.framework.stored import FOLDER, load, restore
+from synergy_nb.plan.units import counted
 from synergy_nb.reporting.formatting import cell
 from synergy_nb.reporting.tables import as_text
 
@@ -37,10 +40,16 @@ class PaperFigure:
     result: Result
     panels: int = 4
 
+    @property
+    def scale(self) -> str:
+        """Number of repetitions, and scale of the set-up."""
+        setup = self.result.setup
+        return f"{counted(setup['repeat'], 'repetition')} at {setup['scale']} scale"
+
     def __repr__(self) -> str:
         rows = [(each.name, cell(each.paper), cell(each.ours), each.verdict) for each in self.result.checks]
         claim = self.result.claim
-        return f"{claim.id}: {claim.title} ({claim.source})\n" + as_text(
+        return f"{claim.id}: {claim.title} ({claim.source}); {self.scale}\n" + as_text(
             "", ("claim", "paper", "ours", "verdict"), rows
         )
 
@@ -62,31 +71,49 @@ class PaperFigure:
         return (
             f"<p><strong>{title}</strong> ({escape(claim.source)})<br>The paper: {escape(claim.says)}.</p>"
             f"<img alt='{title}' src='data:image/svg+xml;base64,{image}' style='max-width:100%;background:#fff'>"
-            f"<table><thead><tr>{head}</tr></thead><tbody>{rows}</tbody></table>"
+            f"<table><thead><tr>{head}</tr></thead><tbody>{rows}</tbody></table><p><small>{self.scale}</small></p>"
         )
 
 
-def paper_figure(claim: str, *, repeat: int = 3, seed: int = 1, panels: int = 4, **setup: object) -> PaperFigure:
-    """Measure a claim of the papers at a small scale, and show it beside the paper's numbers.
+def paper_figure(
+    claim: str, *, stored: bool = False, repeat: int = 3, seed: int = 1, panels: int = 4, **setup: object
+) -> PaperFigure:
+    """Show a claim of the papers beside the paper's numbers: measured now at a small scale, or as it is stored.
 
     Parameters
     ----------
     claim
         Id of the claim, such as ``"A2"``; ``synergy reproduce --list`` lists all.
+    stored
+        Whether to measure nothing, and show the stored result of the paper's scale.
     repeat
-        Number of repetitions.
+        Number of repetitions, if it is measured.
     seed
-        Seed of all random choices.
+        Seed of all random choices, if it is measured.
     panels
         Greatest number of panels of the figure that are drawn.
     **setup
-        Parameters of the set-up by name, as of ``synergy reproduce --set``.
+        Parameters of the set-up by name, as of ``synergy reproduce --set``, if it is measured.
 
     Raises
     ------
     ValueError
-        If there is no such claim or parameter, or a value is invalid.
+        If there is no such claim or parameter, or a value is invalid; or no result of the claim is stored.
     """
     found = find([claim])[0]
+    if stored:
+        return PaperFigure(_stored(found, setup), panels)
     chosen = parse([f"{name}={value}" for name, value in setup.items()], [found.parameters])[0]
     return PaperFigure(next(reproduce([(found, chosen)], seed=seed, repeat=repeat)), panels)
+
+
+def _stored(claim: Claim, setup: Mapping[str, object]) -> Result:
+    """Return the stored result of a claim, which has its own set-up."""
+    if setup:
+        name, value = next(iter(setup.items()))
+        raise ValueError(f"{name}: {value!r}; expected no parameters of the set-up with stored=True")
+    path = FOLDER / f"{claim.id}.json"
+    if not path.is_file():
+        known = ", ".join(sorted(each.stem for each in FOLDER.glob("*.json")))
+        raise ValueError(f"stored: no result of {claim.id} is stored; expected one of {known}")
+    return restore(claim, load(path))

@@ -99,7 +99,6 @@ class SharingFound(RequestEvent, frozen=True, gc=False):
 class RequestPostponed(RequestEvent, frozen=True, gc=False):
     """The request waits for a ``reason``: a stream of its plan can be shared soon."""
 
-    severity: ClassVar[Severity] = Severity.DETAIL
     reason: str
 
 
