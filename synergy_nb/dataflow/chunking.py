@@ -14,7 +14,7 @@ import msgspec
 import polars as pl
 
 from synergy_nb.dataflow.streams.values import OVERHEAD, Chunk, Point, chunks_of
-from synergy_nb.dataflow.tuples import Batch, Item, Punctuation
+from synergy_nb.dataflow.tuples import Batch, Item, Punctuation, concatenated
 
 __all__ = ["coalesce", "cut"]
 
@@ -72,7 +72,7 @@ def _earliest(batch: Batch) -> int:
 def _joined(batches: Sequence[Batch]) -> Batch:
     if len(batches) == 1:
         return batches[0]
-    table = pl.concat([batch.table for batch in batches], rechunk=True)
+    table = concatenated([batch.table for batch in batches])
     born = min(batch.born for batch in batches)
     return msgspec.structs.replace(batches[0], table=table, born=born)
 

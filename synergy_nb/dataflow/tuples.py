@@ -23,7 +23,7 @@ from __future__ import annotations
 import io
 import struct
 import zlib
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Final, TypeAlias
 
 import msgspec
@@ -38,6 +38,7 @@ __all__ = [
     "Item",
     "Punctuation",
     "Reference",
+    "concatenated",
     "conform",
     "decode",
     "decode_table",
@@ -330,6 +331,21 @@ def _check_types(schema: Mapping[str, pl.DataType]) -> None:
     for name, kind in schema.items():
         if kind not in _NAMES:
             raise ValueError(f"table: column {name!r}: type {kind}; expected one of {', '.join(TYPES)}")
+
+
+def concatenated(tables: Sequence[pl.DataFrame]) -> pl.DataFrame:
+    """Concatenate tables of the same columns, at least one, into one whose columns are contiguous.
+
+    ``polars.concat`` and rechunking share the work between the threads of a pool. To wake these takes ten times as long
+    as it takes to append the few rows of a batch, and on a busy machine they have to wait for a core.
+    """
+    first, *others = tables
+    if not others:
+        return first.rechunk() if first.n_chunks() > 1 else first
+    whole = first.clone()
+    for table in others:
+        whole.extend(table)  # copies what the clone shares
+    return whole
 
 
 def empty(schema: Mapping[str, str]) -> pl.DataFrame:

@@ -40,7 +40,7 @@ from synergy_nb.dataflow.operators.windows import (
     Windows,
     window_of,
 )
-from synergy_nb.dataflow.tuples import END, START, Batch, empty
+from synergy_nb.dataflow.tuples import END, START, Batch, concatenated, empty
 
 __all__ = ["SessionAggregate", "WindowAggregate", "aggregate", "count"]
 
@@ -214,7 +214,7 @@ class WindowAggregate(OperatorLogic):
 
     def _gather(self) -> None:
         if self._small:
-            rows = pl.concat(self._small)
+            rows = concatenated(self._small)
             self._small, self._small_rows, self._small_bytes = [], 0, 0
             self._reduce(rows)
 

@@ -28,7 +28,7 @@ import msgspec
 import polars as pl
 
 from synergy_nb.dataflow.logic import SavedState
-from synergy_nb.dataflow.tuples import END, START, Batch, Item, Punctuation
+from synergy_nb.dataflow.tuples import END, START, Batch, Item, Punctuation, concatenated
 from synergy_nb.plan.catalogue import KINDS
 from synergy_nb.plan.replica_degrees import sums_exactly
 
@@ -373,7 +373,7 @@ def compacted(tables: Iterable[pl.DataFrame], most: int = RUN_ROWS) -> list[pl.D
             group, rows = before + group, more + rows
         if rows:
             groups.append((group, rows))
-    return [group[0] if len(group) == 1 else pl.concat(group, rechunk=True) for group, _ in groups]
+    return [group[0] if len(group) == 1 else concatenated(group) for group, _ in groups]
 
 
 def positions(batch: Batch, kept: pl.Series | None) -> pl.Series:

@@ -22,12 +22,13 @@ from synergy_nb.dataflow.operators.base import (
     value_bytes,
 )
 from synergy_nb.dataflow.operators.windows import microseconds
-from synergy_nb.dataflow.tuples import END, START, TYPES, Batch, empty
+from synergy_nb.dataflow.tuples import END, START, TYPES, Batch, concatenated, empty
 
 __all__ = ["Join", "OuterJoin", "Union", "join"]
 
 _POSITION: Final = "@position"
 _PIECES: Final = 64  # most separate pieces of memory of a side's state
+_SMALL: Final = 1024  # most rows of a side's state whose table is contiguous
 _FEW: Final = 64  # rows of a side's state for each new row from which on new rows count as few
 _CELLS: Final = 1 << 14  # counters of a side's keys
 _PAIR: Final = 40  # bytes of a pair beside the values of its rows: times and positions
@@ -79,10 +80,26 @@ class _Keys:
         return (table.select(self._on).hash_rows().to_numpy() % np.uint64(_CELLS)).astype(np.int64)
 
 
-def _without(table: pl.DataFrame, dropped: pl.Expr) -> pl.DataFrame:
-    """Return the rows of a table that are not dropped; the same object if these are all."""
-    kept = table.filter(~dropped)
-    return table if kept.height == table.height else kept
+def _together(tables: Sequence[pl.DataFrame]) -> pl.DataFrame:
+    """Concatenate tables; few rows are copied, as queries on many chunks take longer than that."""
+    if sum(table.height for table in tables) <= _SMALL:
+        return concatenated(tables)
+    return pl.concat(tables)
+
+
+def _where(table: pl.DataFrame, mask: pl.Series) -> pl.DataFrame:
+    """Return the rows that a mask selects; the same object if these are all."""
+    count = mask.sum()
+    if not count:
+        return table.clear()
+    return table if count == table.height else table.filter(mask)
+
+
+def _results(pairs: pl.DataFrame) -> pl.DataFrame:
+    """Remove the positions from pairs, in place: a query would take longer than most joins of a batch."""
+    for name in ("@left", "@right"):
+        pairs.drop_in_place(name)
+    return pairs
 
 
 class _Side:
@@ -125,10 +142,10 @@ class _Side:
         """All rows."""
         fresh = self._pieces[self._joined :]
         if fresh:
-            if self._table.n_chunks() + len(fresh) > _PIECES + 2 * self.rows // RUN_ROWS:
+            if len(self._pieces) > _PIECES + 2 * self.rows // RUN_ROWS:
                 fresh = self._pieces = compacted(self._pieces)
                 self._table = self._table.clear()
-            self._keep(pl.concat([self._table, *fresh] if self._table.height else fresh), self._pieces)
+            self._keep(_together([self._table, *fresh] if self._table.height else fresh), self._pieces)
         return self._table
 
     def parts(self) -> list[pl.DataFrame]:
@@ -136,7 +153,7 @@ class _Side:
         table = self.table()
         pieces = compacted(self._pieces)
         if len(pieces) < len(self._pieces):
-            self._keep(pl.concat(pieces), pieces)
+            self._keep(_together(pieces), pieces)
         return self._pieces or [table]
 
     def drop_before(self, time: int) -> None:
@@ -147,12 +164,22 @@ class _Side:
         if not self.rows:
             return
         table = self.table()
-        early = pl.col("time").cast(pl.Int64) < time
+        if time == END:
+            self._keys = None
+            self._keep(table.clear(), [])
+            return
+        early = table.get_column("time").cast(pl.Int64) < time
+        if not early.any():
+            return
         if self._keys is not None:
-            self._keys.drop(table if time == END else table.filter(early))
-        kept = [] if time == END else [_without(piece, early) for piece in self._pieces]
-        kept = [piece for piece in kept if piece.height]
-        self._keep(pl.concat(kept) if kept else table.clear(), kept)
+            self._keys.drop(table.filter(early))
+        late, start, kept = ~early, 0, list[pl.DataFrame]()
+        for piece in self._pieces:
+            rest = _where(piece, late.slice(start, piece.height))
+            start += piece.height
+            if rest.height:
+                kept.append(rest)
+        self._keep(_together(kept) if kept else table.clear(), kept)
 
     def before(self, time: int) -> pl.DataFrame:
         """Return the rows that are earlier than ``time``."""
@@ -161,10 +188,11 @@ class _Side:
     def likely(self, keys: pl.Series) -> pl.DataFrame:
         """Return rows that may join one of a few others, by one column; one scan is cheaper than hashing all."""
         table = self.table()
-        if keys.len() * _FEW > table.height:
+        if keys.len() * _FEW > table.height > _SMALL:
             return table
+        keys = keys.drop_nulls()  # NULL equals nothing
         column = table.get_column(keys.name)
-        return table.filter(column == keys.item() if keys.len() == 1 else column.is_in(keys.implode()))
+        return _where(table, column == keys.item() if keys.len() == 1 else column.is_in(keys.implode()))
 
     def shares(self, rows: pl.DataFrame, most: int) -> Iterator[tuple[pl.DataFrame, pl.DataFrame]]:
         """Cut ``rows`` of the other side into shares of at most ``most`` pairs, each with the rows that it may join."""
@@ -257,7 +285,7 @@ class Join(OperatorLogic):
             return
         for some, candidates in other.shares(rows, self._most_pairs(batch)):
             if candidates.height:
-                yield self._pairs(port, some, candidates).drop("@left", "@right")
+                yield _results(self._pairs(port, some, candidates))
 
     def _pairs(self, port: int, rows: pl.DataFrame, candidates: pl.DataFrame) -> pl.DataFrame:
         """Return pairs, with the positions of their rows as ``@left`` and ``@right``."""
@@ -301,7 +329,7 @@ class Join(OperatorLogic):
 
     def load(self, tables: Mapping[str, Sequence[pl.DataFrame]]) -> None:
         """Replace the rows of both sides."""
-        self._load([pl.concat(tables[name], rechunk=True) for name in ("left", "right")])
+        self._load([concatenated(tables[name]) for name in ("left", "right")])
 
     def _load(self, tables: Sequence[pl.DataFrame]) -> None:
         self._sides = [_Side(table, self._within // 8, self._on) for table in tables]
@@ -357,7 +385,7 @@ class OuterJoin(Join):
                 pairs = self._pairs(port, some, candidates)
                 met.update(pairs.get_column("@left").unique().to_list())
                 if self._with_pairs:
-                    yield pairs.drop("@left", "@right")
+                    yield _results(pairs)
         if port == 0 and hopeless:
             yield from self._leaving(rows, met)
         elif fresh := sorted(met - self._met):
@@ -373,8 +401,8 @@ class OuterJoin(Join):
                 gone = rows.get_column(_POSITION)
                 yield from self._leaving(rows, self._met.intersection(gone.to_list()))
                 self._met.difference_update(gone.to_list())
-                stay = ~pl.col(_POSITION).is_in(gone.implode())
-                self._note([kept for each in self._met_tables if (kept := _without(each, ~stay)).height])
+                left = [(each, ~each.get_column(_POSITION).is_in(gone.implode())) for each in self._met_tables]
+                self._note([kept for each, stay in left if (kept := _where(each, stay)).height])
         super().close(low)
 
     def state(self) -> dict[str, list[pl.DataFrame]]:

@@ -27,7 +27,7 @@ from synergy_nb.dataflow.operators.base import (
     retained_bytes,
     value_bytes,
 )
-from synergy_nb.dataflow.tuples import END, START, Batch, empty
+from synergy_nb.dataflow.tuples import END, START, Batch, concatenated, empty
 
 __all__ = [
     "BOUND",
@@ -400,7 +400,7 @@ class Buffered(OperatorLogic):
 
     def load(self, tables: Mapping[str, Sequence[pl.DataFrame]]) -> None:
         """Replace the rows of the state."""
-        self._replace(pl.concat(tables["rows"], rechunk=True))
+        self._replace(concatenated(tables["rows"]))
         if self._rows and not self._count:
             self._due = self._windows.first_end(self._chunks[0], "time")
             if self._forwarded != START:
@@ -410,7 +410,8 @@ class Buffered(OperatorLogic):
         if not self._chunks:
             return self._nothing
         if len(self._chunks) > 1:
-            self._chunks = [pl.concat(self._chunks, rechunk=self._rows < len(self._chunks) * SMALL_ROWS)]
+            small = self._rows < len(self._chunks) * SMALL_ROWS
+            self._chunks = [concatenated(self._chunks) if small else pl.concat(self._chunks)]
             self._bytes = retained_bytes(self._chunks[0])
         return self._chunks[0]
 

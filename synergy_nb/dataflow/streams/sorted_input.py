@@ -25,7 +25,7 @@ import polars as pl
 from synergy_nb.dataflow.logic import SavedState
 from synergy_nb.dataflow.operators.base import OUTPUT_ROWS, RUN_ROWS, retained_bytes, value_bytes
 from synergy_nb.dataflow.streams.tuple_words import canonical
-from synergy_nb.dataflow.tuples import END, START, Batch, Item, Punctuation
+from synergy_nb.dataflow.tuples import END, START, Batch, Item, Punctuation, concatenated
 
 __all__ = ["SortedInput", "in_order_of_time"]
 
@@ -215,7 +215,7 @@ class SortedInput:
         runs = [*self._runs, self._run([self._arrived()])] if self._fresh else self._runs
         tables = [table for run in runs if (table := run.release(low)).height]
         self._keep([self._trimmed(run) for run in runs if run.rows])
-        return canonical(self._ordered(_joined(tables)))
+        return canonical(self._ordered(concatenated(tables)))
 
     def _ordered(self, table: pl.DataFrame) -> pl.DataFrame:
         """Order tuples by time, which is fast, and then those of equal time by all columns."""
@@ -235,10 +235,10 @@ class SortedInput:
         tables = [table for table, _ in self._fresh]
         births = np.repeat([born for _, born in self._fresh], [table.height for table in tables])
         self._fresh, self._fresh_bytes = [], 0
-        return _joined(tables).hstack([pl.Series(_BORN, births, dtype=pl.Float64)])
+        return concatenated(tables).hstack([pl.Series(_BORN, births, dtype=pl.Float64)])
 
     def _run(self, tables: Sequence[pl.DataFrame]) -> _Run:
-        table = _joined(tables)
+        table = concatenated(tables)
         self._next_number += 1
         return _Run(self._next_number - 1, _arranged(table, np.argsort(_times(table), kind="stable")))
 
@@ -279,13 +279,13 @@ def in_order_of_time(ports: Sequence[Sequence[Batch]], *, joined: bool = False) 
     filled = [(port, batches) for port, batches in enumerate(ports) if batches]
     if len(filled) < 2:
         return [(0 if joined else port, each) for port, batches in filled for each in batches]
-    tables = [_joined([each.table for each in batches]) for _, batches in filled]
+    tables = [concatenated([each.table for each in batches]) for _, batches in filled]
     times = np.concatenate([_times(table) for table in tables])
     owners = np.repeat(np.arange(len(tables)), [table.height for table in tables])
     order = np.argsort(times, kind="stable")
     born = min(each.born for _, batches in filled for each in batches)
     if joined:
-        whole = _joined([table.select(tables[0].columns) for table in tables])
+        whole = concatenated([table.select(tables[0].columns) for table in tables])
         return [(0, Batch(_arranged(whole, order), 0, born))]
     owners = owners[order]
     ends = [*(np.flatnonzero(np.diff(owners)) + 1).tolist(), len(owners)]
@@ -300,10 +300,6 @@ def in_order_of_time(ports: Sequence[Sequence[Batch]], *, joined: bool = False) 
         taken[at] += count
         begin = end
     return found
-
-
-def _joined(tables: Sequence[pl.DataFrame]) -> pl.DataFrame:
-    return pl.concat(tables, rechunk=True) if len(tables) > 1 else tables[0]
 
 
 def _arranged(table: pl.DataFrame, order: Any) -> pl.DataFrame:

@@ -19,7 +19,7 @@ from typing import Final, NamedTuple
 
 import polars as pl
 
-from synergy_nb.dataflow.tuples import decode_table, encode_table
+from synergy_nb.dataflow.tuples import concatenated, decode_table, encode_table
 
 __all__ = ["Archive", "Encoded", "Part", "Piece", "decoded", "encoded"]
 
@@ -99,7 +99,7 @@ def decoded(pieces: Sequence[bytes]) -> pl.DataFrame:
     if len(pieces) == 1:
         return decode_table(pieces[0])
     try:
-        return pl.concat([decode_table(piece) for piece in pieces], rechunk=True)
+        return concatenated([decode_table(piece) for piece in pieces])
     except (pl.exceptions.PolarsError, ValueError) as error:
         raise ValueError(f"pieces of a table: {error}; expected those of one table") from None
 
