@@ -288,9 +288,8 @@ def decode(data: bytes | bytearray | memoryview, table_of: Callable[[Reference],
         table = table_of(header.to)
     else:
         table = _read_table(view[start:])
-    schema = table.schema
-    _check_types(schema)
-    kind = schema.get("time")
+    _check_types(table)
+    kind = table.get_column("time").dtype if "time" in table.columns else None
     if kind != TYPES["time"]:
         found_kind = "no such column" if kind is None else str(kind)
         raise ValueError(f"batch: column 'time': {found_kind}; expected {TYPES['time']}")
@@ -314,7 +313,7 @@ def decode_table(data: bytes | memoryview) -> pl.DataFrame:
         If ``data`` is no Arrow IPC stream, or has a column of a type that tuples do not have.
     """
     table = _read_table(data)
-    _check_types(table.schema)
+    _check_types(table)
     return table
 
 
@@ -327,8 +326,8 @@ def _read_table(data: bytes | memoryview) -> pl.DataFrame:
         raise ValueError(f"table: no Arrow IPC stream: {_first_line(error)}") from None
 
 
-def _check_types(schema: Mapping[str, pl.DataType]) -> None:
-    for name, kind in schema.items():
+def _check_types(table: pl.DataFrame) -> None:
+    for name, kind in zip(table.columns, table.dtypes, strict=True):  # its schema takes ten times as long
         if kind not in _NAMES:
             raise ValueError(f"table: column {name!r}: type {kind}; expected one of {', '.join(TYPES)}")
 
@@ -382,7 +381,7 @@ def conform(table: pl.DataFrame, schema: Mapping[str, str]) -> pl.DataFrame:
 
 def _check_times(table: pl.DataFrame) -> None:
     """Check that every tuple has an event time; without it, punctuations would promise nothing about it."""
-    missing = table.get_column("time").null_count() if "time" in table.schema else 0
+    missing = table.get_column("time").null_count() if "time" in table.columns else 0
     if missing:
         raise ValueError(f"column 'time': {missing} of {table.height} tuples have none; expected an event time in each")
 
