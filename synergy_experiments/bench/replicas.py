@@ -68,7 +68,7 @@ def replicas(*, small: bool = False) -> dict[str, Any]:
 
     The machine's own load makes results late, too. So runs without losses are measured in turn with them.
     """
-    count, seconds, rate = (1, 3.0, 200.0) if small else (6, 20.0, 100.0)
+    count, seconds, rate = (1, 3.0, 200.0) if small else (6, 20.0, 50.0)
     rng = random.Random(SEED)
     before = machine_load()
     lost, whole = list[_Run](), list[_Run]()
