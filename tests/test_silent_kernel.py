@@ -90,8 +90,8 @@ def test_the_editor_and_the_knobs_say_so_too(bare: BarePage) -> None:
     bare.kernel_answers = True
     bare.page.clock.run_for(WITHOUT)
     editor_says.wait_for(state="detached")
-    bare.until("() => document.querySelector('.outcome').textContent === '✓ The kernel answers again.'")
+    bare.page.locator(".synergy-knobs .outcome", has_text="✓ The kernel answers again.").wait_for()
     bare.page.get_by_role("button", name="Suspend").click()
-    bare.page.clock.run_for(1_000)
-    bare.until("() => document.querySelector('.outcome').textContent.includes('suspend peer-1')")
-    assert panel.message.startswith("suspend peer-1")
+    bare.until_here(lambda: panel.message.startswith("suspend peer-1"))
+    bare.page.clock.run_for(1_000)  # the page draws with its clock
+    bare.page.locator(".synergy-knobs .outcome", has_text="suspend peer-1").wait_for()
