@@ -14,8 +14,8 @@ counts what sending to each reader takes; here a batch is encoded once for all r
 
 Findings
 --------
-The cost of a degree is that of decoding a batch and of looking its tuples up: 0.2 to 0.5 % of a slow core, half of that
-of a fast one, where the paper has 0.7 to 0.84. A further input of a filter costs .45 of the plain filter. The ratios of
+The cost of a degree is that of decoding a batch and of looking its tuples up: 0.2 to 0.5 % of the core that it was
+measured on, where the paper has 0.7 to 0.84. A further input of a filter costs .45 of the plain filter. The ratios of
 union and join are above the paper's all the same, since these operators take a ninth and a quarter of what they took
 there: a union passes tables on, and a join looks partners up.
 """
