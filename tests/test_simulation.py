@@ -426,6 +426,14 @@ def test_an_error_of_the_program_that_makes_rows_fails_its_application() -> None
     assert application.status == "failed"
 
 
+def test_the_rows_before_an_error_of_their_program_come_first() -> None:
+    rows = ({"time": 1.0 / left, "v": left} for left in (2, 1, 0))
+    entries = tabled(rows, RowReader("source", COLUMNS), 2.0)
+    assert [isinstance(next(entries)[1], Batch) for _ in range(4)] == [True, False, True, False]
+    with pytest.raises(FeedError, match="its feed raised ZeroDivisionError"):
+        next(entries)
+
+
 def test_a_source_has_the_rows_before_an_error_and_then_the_error() -> None:
     reading = PacedSource(tabled(UNORDERED, RowReader("source", COLUMNS), 2.0), paced=True, now=0.0)
     rows = [item.table for item, _ in reading.take(math.inf) if isinstance(item, Batch)]

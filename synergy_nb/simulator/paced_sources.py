@@ -135,7 +135,11 @@ def _tables(rows: Any, reader: RowReader) -> Iterator[pl.DataFrame]:
         yield reader.table(rows)
         return
     waiting: list[Any] = []
+    failure: FeedError | None = None
     for row in _read(rows, reader.source):
+        if isinstance(row, FeedError):  # the rows before it come first
+            failure = row
+            break
         if not reader.is_row(row) and (is_frame(row) or not isinstance(row, Mapping)):
             if waiting:
                 yield reader.of_rows(waiting)
@@ -148,14 +152,18 @@ def _tables(rows: Any, reader: RowReader) -> Iterator[pl.DataFrame]:
             waiting = []
     if waiting:
         yield reader.of_rows(waiting)
+    if failure is not None:
+        raise failure
 
 
 def _read(rows: Iterable[Any], source: str) -> Iterator[Any]:
-    """Yield rows; an error of the program that makes them is one of their source."""
+    """Yield rows, and at last the error of the program that makes them, if it raises one, as one of their source."""
     try:
         yield from rows
-    except Exception as error:
-        raise FeedError(f"{source}: its feed raised {type(error).__name__}: {error}") from error
+    except Exception as error:  # noqa: BLE001 - any error is the feed's
+        failure = FeedError(f"{source}: its feed raised {type(error).__name__}: {error}")
+        failure.__cause__ = error
+        yield failure
 
 
 def sampled(address: str, interval: float, samples: Samples, now: Callable[[], float]) -> Iterator[Entry]:
