@@ -328,7 +328,7 @@ def test_an_application_moves_one_component_at_a_time() -> None:
     ring = Movers(6, seed=1)
     running(ring)
     outcome = move(ring, "o0", "peer-4")
-    with pytest.raises(ValueError, match="operator: 'o1'; o0 is moving to peer-4; expected one at a time"):
+    with pytest.raises(ValueError, match="operator: 'o1'; o0 is moving to peer-4; expected one change at a time"):
         ring.synergy["peer-0"].session.move("r", "o1", "peer-5", lambda _: None)
     ring.run(2.0)
     assert outcome == [""]

@@ -103,6 +103,8 @@ class Peer:
         await turns()
         return pack(self.state)
 
+    request_while_alive = request
+
     async def events(self, subject: str = "") -> Events:
         return Events()
 

@@ -189,7 +189,7 @@ class DriverPort(Protocol):
             self._answer(message.number, refusal)
 
         try:
-            self._parts.session.move(message.application, message.operator, message.to, moved)
+            self._parts.session.moves.command(message.application, message.operator, message.to, moved)
         except ValueError as error:
             self._answer(message.number, str(error), begun=False)
 

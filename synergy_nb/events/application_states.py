@@ -29,6 +29,7 @@ from typing import Final
 from synergy_nb.errors import SynergyError
 
 __all__ = [
+    "CHANGING",
     "ENDED",
     "FOLLOWS",
     "LASTING",
@@ -109,6 +110,8 @@ STATUS: Final[Mapping[State, Status]] = MappingProxyType(
 UNDECIDED: Final = frozenset(state for state, status in STATUS.items() if status is Status.COMPOSING)
 #: States of an application that runs.
 RUNS: Final = frozenset(state for state, status in STATUS.items() if status is Status.RUNNING)
+#: States of an application whose graph changes.
+CHANGING: Final = frozenset({State.TAKING_OVER, State.MOVING, State.REBUILDING})
 #: Status of applications that have not ended, and of those that have.
 LASTING: Final = frozenset({Status.COMPOSING, Status.RUNNING})
 ENDED: Final = frozenset(Status) - LASTING

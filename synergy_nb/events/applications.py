@@ -28,6 +28,7 @@ __all__ = [
     "LateRows",
     "MoveBegun",
     "MoveGivenUp",
+    "MovePostponed",
     "OperatorFailed",
     "PartPrepared",
     "SessionExpired",
@@ -276,6 +277,14 @@ class CopiesBehind(RequestEvent, frozen=True, gc=False):
     degree: int
     left: int
     peers: Mapping[str, str]
+
+
+class MovePostponed(RequestEvent, frozen=True, gc=False):
+    """A component is to move to the peer ``to``, but waits until another change has ended: the ``reason``."""
+
+    operator: str
+    to: str
+    reason: str
 
 
 class MoveBegun(RequestEvent, frozen=True, gc=False):

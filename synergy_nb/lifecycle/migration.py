@@ -67,23 +67,23 @@ applications learn the new peer after the move (:mod:`~synergy_nb.lifecycle.shar
 from __future__ import annotations
 
 from collections.abc import Callable, Collection
-from typing import Any
+from typing import Any, NamedTuple
 
 import msgspec
 
 from synergy_nb.control.peer import Message, Timer
-from synergy_nb.events import ComponentMoved, MoveBegun, MoveGivenUp
-from synergy_nb.events.application_states import State
+from synergy_nb.events import ComponentMoved, MoveBegun, MoveGivenUp, MovePostponed
+from synergy_nb.events.application_states import CHANGING, State
 from synergy_nb.lifecycle.graph_changes import RESEND_INTERVAL, GraphChanger, GraphChanges
 from synergy_nb.lifecycle.members import Member, other_replicas
 from synergy_nb.lifecycle.messages import End, Follow, Followed, Graph, GraphChanged, SessionConfig
+from synergy_nb.lifecycle.movable import component_to_move
+from synergy_nb.lifecycle.request import Request
 from synergy_nb.plan import Plan
 from synergy_nb.plan.active_replicas import original
-from synergy_nb.plan.catalogue import TAP
-from synergy_nb.plan.replica_degrees import UNREPEATABLE
-from synergy_nb.plan.spark_parts import PART, part_of, parts_of
+from synergy_nb.plan.spark_parts import PART
 
-__all__ = ["Migrations", "movable"]
+__all__ = ["Migrations"]
 
 
 class _Move:
@@ -117,6 +117,14 @@ class _Move:
         self.following = False  # whether the graph with the follower has been published
         self.orphaned = False  # whether the old peer has died, so that the follower is asked whether it is ready
         self.timer: Timer | None = None
+
+
+class _Command(NamedTuple):
+    """A command to move a component, which waits until another change has ended."""
+
+    operator: str
+    to: str
+    moved: Callable[[str], None]
 
 
 class Migrations(GraphChanger):
@@ -157,6 +165,8 @@ class Migrations(GraphChanger):
         self.sharers = sharers
         self.cannot_take_over = cannot_take_over
         self._moves: dict[str, _Move] = {}
+        self._commands: dict[str, list[_Command]] = {}  # those that wait, by application, in the order of arrival
+        changes.on_change_ended.append(self._change_ended)
         changes.on_joined.append(self._answer_origins)
         self.handlers: dict[type[Message], Callable[[str, Any], None]] = {
             Follow: self._follow,
@@ -167,37 +177,86 @@ class Migrations(GraphChanger):
 
     def move(self, application: str, operator: str, to: str, moved: Callable[[str], None]) -> None:
         """Move a component, see :meth:`~synergy_nb.lifecycle.sessions.Session.move`."""
-        request = self.led.get(application)
-        if request is None or not request.running:
-            raise ValueError(f"application: {application!r}; expected one that runs and was submitted at this peer")
-        if request.state is State.TAKING_OVER:
-            raise ValueError(
-                f"application: {application!r}; a peer of it has died; expected that others have taken over"
-            )
+        request, operator = self._checked(application, operator, to)
+        if request.state in CHANGING:
+            raise ValueError(f"operator: {operator!r}; {self._present_change(request)}; expected one change at a time")
         graph = request.graph
-        plan = Plan.from_bytes(graph.plan)
-        operator = _component(plan, operator)
-        if not graph.roles.peers[operator]:
-            raise ValueError(f"operator: {operator!r}; it was lost; expected a replica that some peer executes")
-        if request.state is State.REBUILDING:
-            raise ValueError(f"application: {application!r}; a lost replica is being rebuilt; expected a later move")
-        if to in other_replicas(graph, plan, operator):
-            raise ValueError(f"to: {to!r}; another replica of {original(operator)} is there; expected another peer")
         if to == graph.roles.peers[operator]:
             raise ValueError(f"to: {to!r}; {operator} is there already; expected another peer")
-        if not to or self.membership.is_dead(to):
-            raise ValueError(f"to: {to!r}; expected a peer that lives")
-        other = self._moves.get(application)
-        if other is not None:
-            raise ValueError(
-                f"operator: {operator!r}; {other.operator} is moving to {other.to}; expected one at a time"
-            )
+        if to in other_replicas(graph, Plan.from_bytes(graph.plan), operator):
+            raise ValueError(f"to: {to!r}; another replica of {original(operator)} is there; expected another peer")
         request.enter(State.MOVING)
         move = self._moves[application] = _Move(graph, operator, to, self.peer.now, moved)
         self.peer.record(MoveBegun, application, operator=operator, at=move.old, to=to, epoch=move.graph.epoch)
         self.membership.watch(to)
         self._set_timeout(application, move, self.config.setup)
         self._resend(application, move)
+
+    def command(self, application: str, operator: str, to: str, moved: Callable[[str], None]) -> None:
+        """Move a component as a user asks for it: at once, or when the present change of the application has ended.
+
+        What could not be carried out later either is refused at once. If the component is at that peer when its turn
+        comes, the command has been carried out.
+
+        Parameters
+        ----------
+        application, operator
+            Component that moves.
+        to
+            Address of the peer that it moves to.
+        moved
+            Callback for the result, as for :meth:`move`.
+
+        Raises
+        ------
+        ValueError
+            If the component cannot move at all, or to that peer.
+        """
+        request, operator = self._checked(application, operator, to)
+        if request.state not in CHANGING:
+            self.move(application, operator, to, moved)
+            return
+        reason = self._present_change(request)
+        self._commands.setdefault(application, []).append(_Command(operator, to, moved))
+        self.peer.record(MovePostponed, application, operator=operator, to=to, reason=reason)
+
+    def _checked(self, application: str, operator: str, to: str) -> tuple[Request, str]:
+        """Return the request and the component of a move; raise ValueError if no change can make it possible."""
+        request = self.led.get(application)
+        if request is None or not request.running:
+            raise ValueError(f"application: {application!r}; expected one that runs and was submitted at this peer")
+        operator = component_to_move(Plan.from_bytes(request.graph.plan), operator)
+        if not request.graph.roles.peers[operator]:
+            raise ValueError(f"operator: {operator!r}; it was lost; expected a replica that some peer executes")
+        if not to or self.membership.is_dead(to):
+            raise ValueError(f"to: {to!r}; expected a peer that lives")
+        return request, operator
+
+    def _present_change(self, request: Request) -> str:
+        """Say which change of its graph an application undergoes."""
+        if request.state is State.MOVING:
+            move = self._moves[request.name]
+            return f"{move.operator} is moving to {move.to}"
+        return "a lost replica is being rebuilt" if request.state is State.REBUILDING else "a peer of it has died"
+
+    def _change_ended(self, application: str) -> None:
+        """Carry out the commands that wait, after all others have been told of the end of the change."""
+        if application in self._commands:
+            self.peer.after(0.0, self._next_command, application)
+
+    def _next_command(self, application: str) -> None:
+        waiting, request = self._commands.get(application), self.led.get(application)
+        while waiting and request is not None and request.state is State.RUNNING:
+            operator, to, moved = waiting.pop(0)
+            if request.graph.roles.peers[operator] == to:
+                moved("")
+                continue
+            try:
+                self.move(application, operator, to, moved)
+            except ValueError as error:
+                moved(str(error))
+        if not waiting:
+            self._commands.pop(application, None)
 
     def _set_timeout(self, application: str, move: _Move, seconds: float) -> None:
         """Limit the present step of a move to that many seconds."""
@@ -346,6 +405,8 @@ class Migrations(GraphChanger):
             if move.to not in {*move.before.addresses, self.peer.address}:  # these receive End from the session
                 self.peer.send(move.to, End(application, move.graph.attempt, "it has ended"))
             move.moved("the application has ended")
+        for command in self._commands.pop(application, ()):
+            command.moved("the application has ended")
 
     # -- at members --------------------------------------------------------------------------------------------------
 
@@ -418,42 +479,3 @@ class Migrations(GraphChanger):
         member.failed_followers[operator] = reason
         self._answer(member.graph.origin, member.graph, operator, member, reason)
         return True
-
-
-def _component(plan: Plan, operator: str) -> str:
-    """Return the component that executes an operator of a plan; raise ValueError if it cannot move, with the reason."""
-    what = f"operator: {operator!r}"
-    for name, members in parts_of(plan).items():
-        if operator in (name, *members):
-            inside = part_of(plan.operators[name])[0].operators
-            read = [each for each in members if inside[each].kind == "source"]
-            if read:
-                own = ", ".join(read)
-                expected = f"expected another operator, or a plan with engine 'peer' for {own}"
-                raise ValueError(f"{what}: Spark executes it and reads {own} itself; {expected}")
-            return name
-    if operator not in plan.operators:
-        may = [name for name, each in plan.operators.items() if each.kind not in ("sink", TAP)]
-        raise ValueError(f"{what}; expected one of {', '.join(may)}")
-    reason = movable(plan, operator)
-    if reason:
-        raise ValueError(f"{what} {reason}; expected another operator")
-    return operator
-
-
-def movable(plan: Plan, operator: str) -> str:
-    """Return the reason why a component of a plan can never move; empty if it can."""
-    node = plan.operators[operator]
-    if node.kind == "sink":
-        return "is a sink, which stays at the origin"
-    if node.kind == TAP:
-        return "is a stream of another application"
-    connector = node.params.get("connector")
-    if node.kind == "source" and connector in UNREPEATABLE:
-        return f"is a source that cannot be read again ({connector})"
-    if node.kind == PART:
-        inside = part_of(node)[0].operators
-        read = [name for name in parts_of(plan)[operator] if inside[name].kind == "source"]
-        if read:
-            return f"is executed by Spark, which reads {', '.join(read)} itself"
-    return ""

@@ -25,7 +25,7 @@ import msgspec
 from synergy_nb.control.graph import Producer
 from synergy_nb.control.peer import Message
 from synergy_nb.events import SharedStreamMoved
-from synergy_nb.events.application_states import State
+from synergy_nb.events.application_states import CHANGING, State
 from synergy_nb.lifecycle.graph_changes import RESEND_INTERVAL, GraphChanger, GraphChanges
 from synergy_nb.lifecycle.members import present_producer, producer_of
 from synergy_nb.lifecycle.messages import End, Graph, ProducersFollowed, ProducersMoved, SessionConfig
@@ -36,7 +36,6 @@ from synergy_nb.plan.catalogue import TAP
 __all__ = ["SharedStreams"]
 
 SHARER_ENDED: Final = -1  # epoch in an acknowledgement: the sharer has ended
-CHANGING: Final = (State.TAKING_OVER, State.MOVING, State.REBUILDING)
 DEAD: Final = 1 << 60  # later than any epoch: the origin has died
 
 

@@ -85,6 +85,7 @@ _WORDS: Final[Mapping[type[events.Event], Callable[[Any], str]]] = {
     events.TakeoverBegun: lambda e: f"{e.dead} has died; backups take over: {_peers(e.operators)}",
     events.TakenOver: lambda e: f"backups have taken over: {_peers(e.peers)}",
     events.CopiesBehind: lambda e: f"copies of {e.operator} that could not take over: {_several(e.peers) or 'none'}",
+    events.MovePostponed: lambda e: f"{e.operator} waits before it moves to {e.to}: {e.reason}",
     events.MoveBegun: lambda e: f"{e.operator} begins to move from {e.at} to {e.to}",
     events.ComponentMoved: lambda e: f"{e.operator} has moved from {e.at} to {e.to} in {seconds(e.seconds)}",
     events.MoveGivenUp: lambda e: f"{e.operator} did not move to {e.to}: {e.reason}",

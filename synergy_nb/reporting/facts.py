@@ -28,6 +28,7 @@ from synergy_nb.events import (
     LateRows,
     MoveBegun,
     MoveGivenUp,
+    MovePostponed,
     PlacementAttemptFailed,
     PlacementBegun,
     PlacementCompleted,
@@ -150,7 +151,7 @@ class Facts:
     takeovers : list of str
         Components that backups took over.
     moves : list of str
-        Moves of components with their durations, and moves that failed, with the reason.
+        Moves of components with their durations, and moves that waited or failed, with the reason.
     moving : dict
         Operator that is moving to the names of its old and its new peer.
     hot_spots : HotSpotAccounts
@@ -406,6 +407,11 @@ class Facts:
         self.left.pop(operator, None)
         if event.left < self.placed_replicas.get(operator, 0):
             self.left[operator] = event.left
+
+    @SHOWN.add
+    def _move_postponed(self, event: MovePostponed) -> None:
+        waits = f"{event.operator} waited before it moved to {self._name(event.to)}"
+        self.moves.append(f"{waits}: {self.readable(event.reason)}")
 
     @SHOWN.add
     def _move_begun(self, event: MoveBegun) -> None:

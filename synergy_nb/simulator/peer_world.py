@@ -224,9 +224,9 @@ class PeerWorld(DataPaths):
         """Ask the origin for a move; the list gets an empty text once it is done, or the reason why it was not."""
         outcome: list[str] = []
         origin = self._origins[application]
-        each = self.synergy[origin].session
+        moves = self.synergy[origin].session.moves
         try:
-            self.control.call(origin, each.move, application, operator, to, outcome.append)
+            self.control.call(origin, moves.command, application, operator, to, outcome.append)
         except ValueError as error:
             outcome.append(str(error))
         return outcome

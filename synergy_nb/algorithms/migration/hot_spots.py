@@ -60,7 +60,7 @@ from synergy_nb.events import (
 from synergy_nb.lifecycle.alternatives import DirectoryEntries
 from synergy_nb.lifecycle.decider import component_name
 from synergy_nb.lifecycle.hosted_components import ComponentId
-from synergy_nb.lifecycle.migration import movable
+from synergy_nb.lifecycle.movable import movable
 from synergy_nb.lifecycle.sessions import Session
 from synergy_nb.models.hot_spot_config import HotSpotConfig
 from synergy_nb.overlay.directory import Directory

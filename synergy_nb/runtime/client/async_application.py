@@ -58,6 +58,9 @@ class ClusterAccess(Journals, Protocol):
     async def request(self, peer: str, operation: str, payload: bytes = b"", timeout: float = 5.0) -> bytes:
         """Send a request to a peer and return its answer."""
 
+    async def request_while_alive(self, peer: str, operation: str, payload: bytes = b"", timeout: float = 5.0) -> bytes:
+        """Send a request that may be repeated, again while other peers consider a silent one to be alive."""
+
     def name(self, address: str) -> str:
         """Return the name of a peer."""
 
@@ -117,7 +120,7 @@ class AsyncApplication:
         For a closed cluster, return the last known state.
         """
         try:
-            answer = await self.cluster.request(self.origin, "application", pack(ApplicationId(self.id)))
+            answer = await self.cluster.request_while_alive(self.origin, "application", pack(ApplicationId(self.id)))
         except ClosedClusterError:
             return self.last
         except ClusterError as error:
@@ -238,10 +241,11 @@ class AsyncApplication:
         """
         request = pack(self._results[sink].request(wait))
         try:
-            answer = unpack(await self.cluster.request(self.origin, "fetch", request, wait + 10.0), Fetched)
+            answered = await self.cluster.request_while_alive(self.origin, "fetch", request, wait + 10.0)
         except PeerUnreachable as error:
             had = sum(results.rows for results in self._results.values())
             raise PeerUnreachable(why_none(self.id, sink, self.cluster.name(self.origin), error, had)) from error
+        answer = unpack(answered, Fetched)
         if answer.gone:
             if (await self.state()).status == "finished":
                 raise ClusterError(f"{self.id}: its results have been collected already, through another handle of it")

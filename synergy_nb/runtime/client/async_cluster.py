@@ -371,6 +371,9 @@ class AsyncCluster(PeerRequests):
     async def move(self, application: str | Identified, operator: str, to: str) -> None:
         """Move a component to another peer while its application runs; no tuple is lost, duplicated or delayed.
 
+        If another component of the application moves at present, or others take over from a dead peer, the move begins
+        when that has ended.
+
         Parameters
         ----------
         application

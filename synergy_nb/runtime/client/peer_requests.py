@@ -21,6 +21,7 @@ from synergy_nb.runtime.transport.link import LinkDown, LinkFull, Links, RemoteE
 __all__ = ["UNREACHABLE", "PeerRequests"]
 
 UNREACHABLE = (LinkDown, TimeoutError, OSError)
+SILENT_FOR: Final = 60.0  # seconds for which a living peer may be silent
 BROKEN: Final = "its process has ended, or the connection to it is broken"
 
 
@@ -74,6 +75,45 @@ class PeerRequests:
             raise PeerUnreachable(f"peer {self.name(address)} does not answer: {silent}") from error
         except (RemoteError, LinkFull) as error:
             raise ClusterError(f"peer {self.name(address)}: {error}") from error
+
+    async def request_while_alive(self, peer: str, operation: str, payload: bytes = b"", timeout: float = 5.0) -> bytes:
+        """Send a request that may be repeated, again while other peers consider a silent one to be alive.
+
+        A peer whose machine is overloaded can be silent for some seconds. Its neighbours detect a dead or stopped peer
+        by more than one unanswered message.
+
+        Parameters
+        ----------
+        peer
+            Name or address of the peer.
+        operation, payload
+            Name of the request, and its argument.
+        timeout
+            Seconds after which to ask the other peers, and to repeat the request.
+
+        Raises
+        ------
+        PeerUnreachable
+            If the connection was broken; if no answer came and no other peer has the peer in its leaf set, or none came
+            within a minute.
+        ClusterError
+            If it answers with an error.
+        """
+        clock = asyncio.get_running_loop().time
+        until = clock() + SILENT_FOR
+        while True:
+            try:
+                return await self.request(peer, operation, payload, timeout)
+            except PeerUnreachable as error:
+                silent = isinstance(error.__cause__, TimeoutError)
+                if not silent or clock() >= until or not await self._alive_elsewhere(self.peers.get(peer, peer)):
+                    raise
+
+    async def _alive_elsewhere(self, address: str) -> bool:
+        """Return whether another peer that answers has the peer at ``address`` in its leaf set."""
+        others = [each for each in self.peers.values() if each != address]
+        answers = await self._request_all("state", b"", others)
+        return any(address in unpack(answer, PeerState).neighbours for answer in answers.values())
 
     async def states(self) -> dict[str, PeerState | None]:
         """Return the state of each peer; None for one that does not answer within a second."""

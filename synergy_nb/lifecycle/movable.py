@@ -1,0 +1,49 @@
+"""Which components of a plan can move to another peer."""
+
+from __future__ import annotations
+
+from synergy_nb.plan import Plan
+from synergy_nb.plan.catalogue import TAP
+from synergy_nb.plan.replica_degrees import UNREPEATABLE
+from synergy_nb.plan.spark_parts import PART, part_of, parts_of
+
+__all__ = ["component_to_move", "movable"]
+
+
+def component_to_move(plan: Plan, operator: str) -> str:
+    """Return the component that executes an operator of a plan; raise ValueError if it cannot move, with the reason."""
+    what = f"operator: {operator!r}"
+    for name, members in parts_of(plan).items():
+        if operator in (name, *members):
+            inside = part_of(plan.operators[name])[0].operators
+            read = [each for each in members if inside[each].kind == "source"]
+            if read:
+                own = ", ".join(read)
+                expected = f"expected another operator, or a plan with engine 'peer' for {own}"
+                raise ValueError(f"{what}: Spark executes it and reads {own} itself; {expected}")
+            return name
+    if operator not in plan.operators:
+        may = [name for name, each in plan.operators.items() if each.kind not in ("sink", TAP)]
+        raise ValueError(f"{what}; expected one of {', '.join(may)}")
+    reason = movable(plan, operator)
+    if reason:
+        raise ValueError(f"{what} {reason}; expected another operator")
+    return operator
+
+
+def movable(plan: Plan, operator: str) -> str:
+    """Return the reason why a component of a plan can never move; empty if it can."""
+    node = plan.operators[operator]
+    if node.kind == "sink":
+        return "is a sink, which stays at the origin"
+    if node.kind == TAP:
+        return "is a stream of another application"
+    connector = node.params.get("connector")
+    if node.kind == "source" and connector in UNREPEATABLE:
+        return f"is a source that cannot be read again ({connector})"
+    if node.kind == PART:
+        inside = part_of(node)[0].operators
+        read = [name for name in parts_of(plan)[operator] if inside[name].kind == "source"]
+        if read:
+            return f"is executed by Spark, which reads {', '.join(read)} itself"
+    return ""
