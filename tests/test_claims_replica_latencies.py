@@ -142,7 +142,7 @@ def test_collection_saves_cost_and_every_single_crash_is_survived() -> None:
     assert found[COLLECTED, "crashes"] > 6
     verdicts = {check.name: check.verdict for check in result.checks}
     assert verdicts["every single crash of a replica or a server is survived after collection"] == "holds"
-    assert verdicts["collection saves cost"] == "holds"
+    assert verdicts["collection saves cost"] == "undecided", "one repetition has no interval"
 
 
 def test_crashes_that_are_not_survived_are_found() -> None:

@@ -26,9 +26,13 @@ a second one masks what happens to it. As in the paper, the share that is useful
 each operator do not ensure that a crash is survived, as both may read the same replica of another operator; therefore
 collection also retains what a crash of any single server needs (our rule).
 
-What survives a crash masks congestion, too, so revival has little left to save: at degree 3, in three small clusters,
-it was not shown to lower the cost at the same latency. With one replica nothing masks what varies from tuple to
-tuple, and what is revived costs as much as was collected beyond that.
+At the paper's scale, in 28 clusters (stored result), collection leaves 69, 40, 32 and 26 % of the cost at degrees 2 to
+5, at the same mean and 99th percentile, and every single crash is survived.
+
+What survives a crash masks congestion, too, so revival has little left to save: in seven small clusters the mean cost
+at degrees 2 to 4 is 2.64, 4.56 and 6.50 with revival and 2.69, 4.66 and 7.19 with collection alone, and the interval of
+each difference contains zero. With one replica nothing masks what varies from tuple to tuple, and what is revived costs
+as much as was collected beyond that.
 """
 
 from __future__ import annotations
@@ -40,7 +44,7 @@ import numpy as np
 
 from synergy_experiments.chapters.replica_latencies import snapshots_of
 from synergy_experiments.framework.claim import Cell, Check, Claim, Panel
-from synergy_experiments.framework.measurements import Coordinate, Measured, Point, interval
+from synergy_experiments.framework.measurements import Coordinate, Measured, Point
 from synergy_experiments.framework.parameters import Setup, files, number, whole, wholes
 from synergy_experiments.framework.verdicts import at_all, monotone, not_comparable
 from synergy_experiments.worlds.active_replicas import ActiveReplicas
@@ -272,41 +276,36 @@ def _cells(setup: Setup) -> Iterator[Cell]:
 def _checks(measured: Measured, _: Setup) -> Iterator[Check]:
     degrees = [k for k in measured.xs("share", COLLECTED) if isinstance(k, int)]
     shares = [(float(k), measured.mean(k, COLLECTED, "share") or 0.0) for k in degrees]
-    yield at_all("collection saves cost", "saves", [(k, share < 1.0) for k, share in shares])
+    yield at_all("collection saves cost", "saves", [(k, _below(measured, k, "share", 1.0)) for k in degrees])
     yield monotone("the useful share of the cost with the degree", "falls", shares, -1.0)
-    goal = [(int(k), share <= USEFUL[int(k)]) for k, share in shares if int(k) in USEFUL]
+    goal = [(k, _below(measured, k, "share", USEFUL[k])) for k in degrees if k in USEFUL]
     numbers = " ".join(f"{share:.0%}" for share in USEFUL.values())
     about = "share of the cost that is left, beside that of the streams that are ever first"
     yield at_all(about, f"at most {numbers} (not the paper's)", goal)
     for metric, words in (("rise", "99th percentile"), ("rise of the mean", "mean latency")):
-        unchanged = [(k, _most(measured, k, COLLECTED, metric) <= TOLERATED) for k in measured.xs(metric, COLLECTED)]
+        unchanged = [(k, _below(measured, k, metric, TOLERATED)) for k in measured.xs(metric, COLLECTED)]
         yield at_all(f"{words} unchanged (interval of the paired rise up to {TOLERATED:.0%})", "the same", unchanged)
     survived = [(k, not measured.mean(k, COLLECTED, "not survived")) for k in degrees]
     yield at_all("every single crash of a replica or a server is survived after collection", "k_min are left", survived)
-    changing = [k for k in measured.xs("cost over time", REVIVED) if isinstance(k, int)]
-
-    def below(metric: str, name: str, other: str) -> list[tuple[object, bool]]:
-        found = [(k, measured.difference(k, name, other, metric)) for k in changing]
-        return [(k, difference.value < 0.0) for k, difference in found if difference is not None]
-
-    cheaper = below("cost over time", REVIVED, COLLECTED)
+    changing = measured.xs("cost over time", REVIVED)
+    cheaper = [(k, measured.lower(k, REVIVED, COLLECTED, "cost over time")) for k in changing]
     yield at_all("network cost with revival below that of collection", "lower", cheaper)
     same = [
-        (k, _most(measured, k, REVIVED, "rise of congested") <= TOLERATED)
+        (k, _below(measured, k, "rise of congested", TOLERATED, REVIVED))
         for k in measured.xs("rise of congested", REVIVED)
     ]
     yield at_all(
         f"99th percentile with revival as without collection (interval up to {TOLERATED:.0%})", "the same", same
     )
-    worse = below("p99 of congested", REVIVED, UNREVIVED)
+    worse = [(k, measured.lower(k, REVIVED, UNREVIVED, "p99 of congested")) for k in changing]
     yield at_all("99th percentile with revival below that of the same collection without", "(ours)", worse)
     yield not_comparable("network cost at each degree", "figure 5", None, "the heights of its bars are not stated")
 
 
-def _most(measured: Measured, k: Coordinate, name: str, metric: str) -> float:
-    """Return the upper end of the interval, or the only value."""
-    mean, _, high = interval(list(measured.values(k, name, metric).values()))
-    return mean if high is None else high
+def _below(measured: Measured, k: Coordinate, metric: str, limit: float, name: str = COLLECTED) -> bool | None:
+    """Return whether the mean is below a limit; None if the interval contains the limit."""
+    found = measured.estimate(k, name, metric)
+    return None if found is None else found.below(limit)
 
 
 _PARAMETERS: Final = {
