@@ -13,7 +13,7 @@ need more candidates, as requests for a popular query use the same few peers.
 
 *C9.* With 10 % slack over the mean placement Synergy serves nine of ten requests, and the other policies miss as often
 as in the paper: Composition meets the limit when it admits an application, and misses it when others are admitted
-later. With 10 % slack over the least placement it serves a third: of the five peers of each component two are probed,
+later. With 10 % slack over the least placement it serves a fifth: of the five peers of each component two are probed,
 by chance, and few placements are within a tenth of the fastest. No choice of a few paths finds these, but the paths
 that meet at a component need not all be followed. Where they are merged
 (:mod:`synergy_nb.algorithms.composition.probed_paths`), and each peer probes all five candidates of the next component,
