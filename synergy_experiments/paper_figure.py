@@ -18,7 +18,6 @@ from synergy_experiments.framework.figures import write
 from synergy_experiments.framework.parameters import parse
 from synergy_experiments.framework.runner import reproduce
 from synergy_experiments.framework.stored import FOLDER, load, restore
-from synergy_nb.plan.units import counted
 from synergy_nb.reporting.formatting import cell
 from synergy_nb.reporting.tables import as_text
 
@@ -40,16 +39,10 @@ class PaperFigure:
     result: Result
     panels: int = 4
 
-    @property
-    def scale(self) -> str:
-        """Number of repetitions, and scale of the set-up."""
-        setup = self.result.setup
-        return f"{counted(setup['repeat'], 'repetition')} at {setup['scale']} scale"
-
     def __repr__(self) -> str:
         rows = [(each.name, cell(each.paper), cell(each.ours), each.verdict) for each in self.result.checks]
         claim = self.result.claim
-        return f"{claim.id}: {claim.title} ({claim.source}); {self.scale}\n" + as_text(
+        return f"{claim.id}: {claim.title} ({claim.source}); {self.result.size}\n" + as_text(
             "", ("claim", "paper", "ours", "verdict"), rows
         )
 
@@ -71,7 +64,7 @@ class PaperFigure:
         return (
             f"<p><strong>{title}</strong> ({escape(claim.source)})<br>The paper: {escape(claim.says)}.</p>"
             f"<img alt='{title}' src='data:image/svg+xml;base64,{image}' style='max-width:100%;background:#fff'>"
-            f"<table><thead><tr>{head}</tr></thead><tbody>{rows}</tbody></table><p><small>{self.scale}</small></p>"
+            f"<table><thead><tr>{head}</tr></thead><tbody>{rows}</tbody></table><p><small>{self.result.size}</small></p>"
         )
 
 

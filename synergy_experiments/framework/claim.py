@@ -14,6 +14,7 @@ from typing import Any, Literal, NamedTuple, TypeAlias
 
 from synergy_experiments.framework.measurements import Coordinate, Measured, Point, Row
 from synergy_experiments.framework.parameters import Parameter, Setup
+from synergy_nb.plan.units import counted
 
 __all__ = ["Cell", "Check", "Choices", "Claim", "Coordinate", "Panel", "Point", "Result", "Row", "Verdict", "metric_of"]
 
@@ -219,6 +220,11 @@ class Result:
     seconds: float
     figures: Sequence[str] = field(default=())
     repetitions: Sequence[Sequence[Point]] = field(default=())
+
+    @property
+    def size(self) -> str:
+        """Number of repetitions, and scale of the set-up, in words."""
+        return f"{counted(self.setup['repeat'], 'repetition')} at {self.setup['scale']} scale"
 
     def to_dict(self) -> dict[str, Any]:
         """Return the result as plain values."""

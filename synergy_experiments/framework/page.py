@@ -67,8 +67,8 @@ def write_page(claims: Sequence[tuple[Claim, Choices]], folder: Path, path: Path
     for claim, _ in claims:
         result = found.get(claim.id)
         verdicts = _count_verdicts(result[0].checks) if result is not None else ""
-        scale = _shown_scale(result[0]) if result is not None else "not stored"
-        parts.append(f'<tr><td><a href="#{claim.id}">{claim.id}</a><td>{escape(claim.says)}<td>{verdicts}<td>{scale}')
+        size = _marked_size(result[0]) if result is not None else "not stored"
+        parts.append(f'<tr><td><a href="#{claim.id}">{claim.id}</a><td>{escape(claim.says)}<td>{verdicts}<td>{size}')
     parts.append("</table>")
     for claim, choices in claims:
         parts += _section(claim, choices, found.get(claim.id))
@@ -90,10 +90,9 @@ def _count_verdicts(checks: Sequence[Check]) -> str:
     return "<br>".join(f"{mark} {counts[verdict]} {verdict}" for verdict, mark in MARKS.items() if counts[verdict])
 
 
-def _shown_scale(result: Result) -> str:
-    scale, repeat = result.setup["scale"], result.setup["repeat"]
-    text = f"{repeat} repetition{'s' if repeat != 1 else ''} at {scale} scale"
-    return text if scale == "paper" and repeat >= COMPLETE else f"<strong>{text}</strong>"
+def _marked_size(result: Result) -> str:
+    complete = result.setup["scale"] == "paper" and result.setup["repeat"] >= COMPLETE
+    return result.size if complete else f"<strong>{result.size}</strong>"
 
 
 def _section(claim: Claim, choices: Choices, found: tuple[Result, Mapping[str, Any]] | None) -> Iterator[str]:
@@ -138,7 +137,7 @@ def _findings(result: Result, stored: Mapping[str, Any]) -> Iterator[str]:
     values = ", ".join(f"{name} {value}" for name, value in changed.items())
     other = f"; set for this run: {escape(values)}" if changed else ""
     yield (
-        f"<p><small>{_shown_scale(result)}, seed {result.setup['seed']}, commit {escape(stored['commit'])}, "
+        f"<p><small>{_marked_size(result)}, seed {result.setup['seed']}, commit {escape(stored['commit'])}, "
         f"{escape(stored['machine'])}, {stored['seconds']:.0f} s of measuring{other}</small></p>"
     )
 
