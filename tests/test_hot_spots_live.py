@@ -36,7 +36,7 @@ E = TypeVar("E", bound=Event)
 EPOCH = dt.datetime(2026, 1, 1)  # noqa: DTZ001 - event times carry no zone
 ORIGIN: Final = "peer-1"  # executes all sources and sinks
 COST: Final = "2 ms"  # of a tuple: a peer executes less than 500 of them a second
-LIMIT: Final = "400 ms"
+LIMIT: Final = "1500 ms"
 STEADY: Final = [(80.0, 200.0)]  # seconds and tuples/s
 RISING: Final = [(4.0, 100.0), (76.0, 400.0)]
 FLOOD: Final = [(5.0, 100.0), (75.0, 600.0)]

@@ -8,7 +8,8 @@ with its links from the other candidates, and, for each operator that it offers,
 with the reason why it would refuse: the impact on the applications that run there. A peer that has never measured its
 delay from another one asks that peer first: a question without a plan is answered at once, and measures the round trip.
 
-A question is asked again until it is answered, and an answer counts once. Peers that stay silent are left out.
+A question is asked again until it is answered, and an answer counts once. Peers that stay silent are left out. A
+question that measures a delay has a number of its own each time, so an answer to any of them measures the round trip.
 """
 
 from __future__ import annotations
@@ -41,8 +42,8 @@ __all__ = [
 Project = Callable[[str, Plan, str, Sequence[str], float], tuple[float, list[Impact]]]
 
 MOST_CANDIDATES: Final = 32  # largest number of candidates of an operator that are asked: the nearest to the origin
-ANSWER_TIME: Final = 1.5  # seconds until candidates that have not answered are left out
-MEASURING_TIME: Final = 0.5  # likewise, if a question only measures the delay
+ANSWER_TIME: Final = 2.5  # seconds until candidates that have not answered are left out
+MEASURING_TIME: Final = 1.2  # likewise, if a question only measures the delay
 MOST_SENDS: Final = 3  # largest number of times that a question is sent
 
 
@@ -109,7 +110,7 @@ class CandidateAnswer(Message, frozen=True):
 class _Question:
     """A question that not all peers have answered."""
 
-    __slots__ = ("answers", "asked", "done", "message", "sent", "timer", "waiting")
+    __slots__ = ("answers", "done", "message", "sent", "timer", "waiting")
 
     def __init__(
         self, message: CandidateQuestion, waiting: set[str], done: Callable[[dict[str, CandidateAnswer]], None]
@@ -118,8 +119,7 @@ class _Question:
         self.waiting = waiting
         self.done = done
         self.answers: dict[str, CandidateAnswer] = {}
-        self.asked = 0  # number of times that it was sent
-        self.sent = 0.0  # time of the first question, seconds
+        self.sent: list[tuple[int, float]] = []  # number and time (s) of each time that it was sent
         self.timer: Timer | None = None
 
 
@@ -201,23 +201,26 @@ class CandidateSurvey(Protocol):
         done: Callable[[dict[str, CandidateAnswer]], None],
     ) -> None:
         """Send a question to peers; after ``seconds`` those that have not answered are left out."""
-        question = self._questions[message.number] = _Question(message, set(peers), done)
-        question.sent = self.peer.now
-        self._send(question, seconds)
+        self._send(_Question(message, set(peers), done), seconds)
 
     def _send(self, question: _Question, seconds: float) -> None:
-        if question.asked == MOST_SENDS:
+        if len(question.sent) == MOST_SENDS:
             self._complete(question)
             return
-        question.asked += 1
+        message = question.message
+        if question.sent and not message.plan:
+            message = msgspec.structs.replace(message, number=self._next())
+        question.sent.append((message.number, self.peer.now))
+        self._questions[message.number] = question
         question.timer = self.peer.after(seconds / MOST_SENDS, self._send, question, seconds)
         for address in sorted(question.waiting):
-            self.peer.send(address, question.message)
+            self.peer.send(address, message)
 
     def _complete(self, question: _Question) -> None:
         if question.timer is not None:
             question.timer.cancel()
-        del self._questions[question.message.number]
+        for number, _ in question.sent:
+            self._questions.pop(number, None)
         question.done(question.answers)
 
     def _answered(self, sender: str, message: CandidateAnswer) -> None:
@@ -227,8 +230,8 @@ class CandidateSurvey(Protocol):
             return
         question.waiting.discard(sender)
         question.answers[sender] = message
-        if not question.message.plan and question.asked == 1:  # else it is not known which repetition was answered
-            self._latency.sample(sender, self.peer.now - question.sent)
+        if not question.message.plan:
+            self._latency.sample(sender, self.peer.now - dict(question.sent)[message.number])
         if not question.waiting:
             self._complete(question)
 

@@ -192,7 +192,13 @@ class ActivePlacement:
         refusal = backups.place(self._peer, request.name, request.refused_by)
         if refusal:
             return Refusal(refusal)
-        graph = _component_graph(expanded, where, answers)
+        links = _links(expanded, where, answers)
+        measured = {edge: link for edge, link in links.items() if link is not None}
+        if len(measured) < len(links):
+            one, other = next((where[up], where[name]) for (up, name), link in links.items() if link is None)
+            why = f"the delay between {one} and {other} is not known: neither answered the other in time"
+            return Refusal(why, retry=self._tries.get(request.name, MOST_TRIES) < MOST_TRIES)
+        graph = _component_graph(expanded, where, answers, measured)
         phi = graph.balance(expanded)
         failed = violated_condition(expanded, graph, self._late, phi, self._tolerated(plan))
         if failed:
@@ -316,22 +322,41 @@ def _streams(plan: Plan, degrees: Mapping[str, int]) -> list[tuple[str, str, int
     return found
 
 
-def _component_graph(plan: Plan, where: Mapping[str, str], answers: Mapping[str, CandidateAnswer]) -> ComponentGraph:
+def _links(
+    plan: Plan, where: Mapping[str, str], answers: Mapping[str, CandidateAnswer]
+) -> dict[tuple[str, str], IncomingLink | None]:
+    """The link of each edge of an expanded plan, or the opposite one where only that was measured; None: neither was.
+
+    The receiver checks the bandwidth again when it commits the link.
+    """
+    here = IncomingLink(math.inf, 0.0, 0.0, 0.0)
+
+    def link(at: str, to: str) -> IncomingLink | None:
+        return here if at == to else answers[to].links.get(at) or answers[at].links.get(to)
+
+    return {
+        (up, name): link(where[up], where[name]) for name, operator in plan.operators.items() for up in operator.inputs
+    }
+
+
+def _component_graph(
+    plan: Plan,
+    where: Mapping[str, str],
+    answers: Mapping[str, CandidateAnswer],
+    measured: Mapping[tuple[str, str], IncomingLink],
+) -> ComponentGraph:
     """The component graph of an expanded plan, with the execution times and links that the candidates answered."""
     hops: dict[str, Hop] = {}
     links: dict[tuple[str, str], tuple[float, float]] = {}
-    here = IncomingLink(math.inf, 0.0, 0.0, 0.0)
-    unknown = IncomingLink(0.0, math.inf, math.inf, 0.0)
     for name, operator in plan.operators.items():
-        candidate = answers[where[name]]
         variance = 0.0
         for up in operator.inputs:
-            link = here if where[up] == where[name] else candidate.links.get(where[up], unknown)
+            link = measured[up, name]
             transmission = link.transmission
             if 0.0 < link.bandwidth < math.inf:
                 transmission += plan.tuple_bytes(up) / link.bandwidth
             links[up, name] = link.bandwidth, transmission
             variance = max(variance, link.variance)
-        hop = candidate.hops[operator.replica_of or name]
+        hop = answers[where[name]].hops[operator.replica_of or name]
         hops[name] = msgspec.structs.replace(hop, operator=name, variance=hop.variance + variance)
     return ComponentGraph(hops, links)
