@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import math
 from collections.abc import Mapping, Sequence
 
 import msgspec
@@ -100,7 +101,7 @@ class Scripted:
         found = {}
         for address in addresses:
             self.asked.append((operation, address))
-            if address not in self.client:
+            if self.client.get(address, math.inf) > timeout:
                 continue
             if operation == "ping":
                 self.now += self.client[address]
@@ -135,6 +136,22 @@ def test_by_default_the_peer_nearest_to_the_client_is_asked_first() -> None:
     assert order(scripted, packets(), None) == order(scripted, packets(), "client") == ["b", "c", "a"]
     assert order(Scripted({"a": 0.3, "c": 0.1}), packets(), None) == ["c", "a"], "b does not answer"
     assert order(Scripted({}), packets(), None) == ["a", "b", "c"], "it will be told which does not"
+
+
+@pytest.mark.parametrize(
+    ("client", "first", "asked"),
+    [
+        ({"a": 0.3, "b": 0.02}, "a", ["a"]),
+        ({"a": 1.3, "b": 0.02}, "b", ["a", "b"]),
+        ({"a": 12.0, "b": 9.0, "c": 2.0}, "b", [*"abc", *"abc"]),  # of an overloaded machine
+        ({"a": 12.0}, "", [*"abc", *"abc"]),
+    ],
+)
+def test_the_first_peer_that_answers_becomes_the_origin(client: dict[str, float], first: str, asked: list[str]) -> None:
+    scripted = Scripted(client)
+    origins = Origins(scripted.ask, scripted.clock, same_machine=True)
+    assert asyncio.run(origins.first_answering(["a", "b", "c"])) == first
+    assert scripted.asked == [("ping", each) for each in asked]
 
 
 def test_a_client_beside_its_peers_measures_nothing_and_takes_turns() -> None:

@@ -312,30 +312,24 @@ class AsyncCluster(PeerRequests):
         number = next(self._numbers)
         application = f"{plan.name}-{number}-{uuid.uuid4().hex[:6]}"
         request = pack(Submit(application, plan.to_bytes(), placement, trial))
-        state: ApplicationState | None = None
         turn = number if placement == "composed" else 1  # one peer has loaded resilient placement, see warm()
-        address = ""
-        for address in await self._origins.order(plan, origin, self.peers, self.states, turn):
-            try:
-                await self.links.request(address, "ping", b"", 1.0)
-            except UNREACHABLE:
-                continue
-            try:
-                state = unpack(await self.request(address, "submit", request, patience), ApplicationState)
-                if state.needs_spark and state.status == "composing":
-                    await self.spark.ready()
-                    name = pack(ApplicationId(application))
-                    state = unpack(await self.request(address, "decision", name, patience + DEPLOYS), ApplicationState)
-            except BaseException:  # it may still be admitted, and no handle would exist
-                with contextlib.suppress(ClusterError):
-                    await self.request(address, "stop", pack(ApplicationId(application)))
-                raise
-            break
-        if state is None:
+        order = await self._origins.order(plan, origin, self.peers, self.states, turn)
+        address = await self._origins.first_answering(order)
+        if not address:
             if origin not in self.peers:
                 raise ClusterError("no peer of the cluster answers; expected at least one")
             living = _alive(await self.states())
             raise ClusterError(f"origin: peer {origin!r} does not answer; expected {known_peers_phrase(living)}")
+        try:
+            state = unpack(await self.request(address, "submit", request, patience), ApplicationState)
+            if state.needs_spark and state.status == "composing":
+                await self.spark.ready()
+                name = pack(ApplicationId(application))
+                state = unpack(await self.request(address, "decision", name, patience + DEPLOYS), ApplicationState)
+        except BaseException:  # it may still be admitted, and no handle would exist
+            with contextlib.suppress(ClusterError):
+                await self.request(address, "stop", pack(ApplicationId(application)))
+            raise
         return address, state
 
     @displays_waiting(lambda _: "asking the peers for their applications")

@@ -19,6 +19,8 @@ __all__ = ["Origins"]
 
 PINGS: Final = 3  # pings to each peer; the shortest round trip counts, as the peer was busy during longer ones
 FRESH: Final = 60.0  # seconds for which the client's own delays are valid
+PROMPT: Final = 1.0  # seconds within which a peer answers on a machine that is not overloaded
+OVERLOADED: Final = 10.0  # seconds to wait for an answer where no peer has answered promptly
 ANSWERS: Final = 2.0  # longest time for a peer to measure its delays to others, seconds
 
 RequestAll = Callable[..., Awaitable[dict[str, bytes]]]
@@ -81,6 +83,17 @@ class Origins:
         sources = {each for end in ends if end is not None and not end.issuperset(candidates) for each in end}
         return nearest(candidates, ends, client, await self._between(sorted(sources), candidates)) or addresses
 
+    async def first_answering(self, addresses: Sequence[str]) -> str:
+        """Return the first peer that answers within a second, or else within some more seconds; empty if none does.
+
+        A peer of a machine that is overloaded may need more than a second.
+        """
+        for address in addresses:
+            if await self._request("ping", b"", [address], PROMPT):
+                return address
+        found = await self._request("ping", b"", addresses, OVERLOADED)
+        return next((each for each in addresses if each in found), "")
+
     async def _to_client(self, addresses: Sequence[str]) -> dict[str, float]:
         """Return address to the seconds of a round trip between the client and each peer that answers."""
         if self._same_machine:
@@ -91,7 +104,7 @@ class Origins:
             least = math.inf
             for _ in range(PINGS):
                 began = clock()
-                if not await self._request("ping", b"", [address], 1.0):
+                if not await self._request("ping", b"", [address], PROMPT):
                     return
                 least = min(least, clock() - began)
             self._known[address] = least, clock()
