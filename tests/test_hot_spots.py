@@ -23,12 +23,14 @@ from synergy_nb.events import (
     MigrationEnded,
     MigrationProjected,
     MoveBegun,
+    MoveGivenUp,
 )
 from synergy_nb.models.hot_spot_config import HotSpotConfig
 from synergy_nb.plan import Plan, plan, source
 from synergy_nb.runtime.process.starting import _config
 from tests.loaded import Loaded, chain, rising, with_a_strict_target
 from tests.simulated import Ring
+from tests.test_moving import move
 
 E = TypeVar("E", bound=Event)
 START = 30.0
@@ -186,7 +188,32 @@ def test_a_target_whose_applications_would_lose_their_slack_refuses_and_the_next
     assert min(refused.slacks.values()) <= 0.0
     assert second.accepted
     assert place(ring, second.subject, "f0") == second.target
+    (graph,) = {
+        each.session.members[second.subject].graph.epoch
+        for each in ring.synergy.values()
+        if second.subject in each.session.members
+    }
+    assert graph == 4, "a move to the first began while that decided, and was given up; then one to the second"
+    assert len(journaled(ring, MoveBegun)) == 1
+    assert not journaled(ring, MoveGivenUp), "what the first one refused was no move yet"
     assert not ring.synergy[second.target].hot_spots.target.reservations.at(ring.simulation.now), "it has arrived"
+
+
+def test_a_migration_waits_for_no_other_change_of_its_application_and_says_so() -> None:
+    """The move cannot begin, and the answer of the new peer is awaited all the same."""
+    ring = Loaded(8, 3)
+    where = {"source": "peer-1", "f0": "peer-2", "f1": "peer-3", "sink": "peer-0"}
+    ring.start("a", chain(0.2, operators=2), where, lambda _now: 300.0)
+    ring.start("b", stated("off"), {"source": "peer-1", "f0": "peer-2", "sink": "peer-0"}, rising(100.0, 1500.0, START))
+    until(ring, START)
+    ring.takes = 30.0
+    other = move(ring, "f1", "peer-4", "a")
+    seconds(ring, 8)
+    assert other == []
+    answered, ended = journaled(ring, MigrationAnswered)[0], journaled(ring, MigrationEnded)[0]
+    assert answered.accepted
+    assert ended.failure == "operator: 'f0'; f1 is moving to peer-4; expected one change at a time"
+    assert ended.target == answered.target
 
 
 def test_only_the_component_that_exceeds_its_processing_time_by_most_acts() -> None:

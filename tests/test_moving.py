@@ -26,7 +26,7 @@ PEERS = {"source": "peer-1", "o0": "peer-2", "o1": "peer-3", "sink": "peer-0"}
 
 
 class Movers(Ring):
-    """Peers whose drivers say after ``takes`` seconds that a copy could take over."""
+    """Peers whose drivers say after ``takes`` seconds that a copy could take over, or a kept snapshot after a move."""
 
     def __init__(self, peers: int, seed: int, *, takes: float = 0.3, **settings: object) -> None:
         self.takes = takes
@@ -41,10 +41,11 @@ class Movers(Ring):
             each.peer.after(self.takes, each.session.copies.ready, instruction.application, operator)
 
     def _copies(self, address: str, instruction: object) -> set[str]:
-        """Operators of the application of which a peer keeps a copy."""
+        """Operators of the application of which a peer has a copy, or keeps a snapshot."""
         application = instruction.application if isinstance(instruction, Deployment) else ""
         known = self.deployments.get((address, application))
-        return set() if known is None else {o for o, where in known.assignments.items() if address in where.copies}
+        assignments = {} if known is None else known.assignments
+        return {name for name, where in assignments.items() if address in where.copies or where.keeps}
 
 
 def plan() -> Plan:

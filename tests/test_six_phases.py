@@ -15,12 +15,16 @@ import polars as pl
 import pytest
 
 from synergy_experiments.worlds.moved_components import packets
+from synergy_nb.control.driver_messages import PredictionsMade, SlackLost
+from synergy_nb.dataflow.prediction_reports import PeerPrediction, Prediction, SlackViolation
 from synergy_nb.dataflow.streams.effects import Effect
 from synergy_nb.dataflow.streams.execution import Outcome, Work
 from synergy_nb.dataflow.streams.hosting import Hosting
 from synergy_nb.dataflow.streams.values import chunks_of
 from synergy_nb.dataflow.tuples import Batch
-from synergy_nb.plan import source
+from synergy_nb.events import MigrationDecided
+from synergy_nb.lifecycle.decider import component_name
+from synergy_nb.plan import Plan, source
 from synergy_nb.simulator.peer_world import PeerWorld
 from synergy_nb.simulator.scripted_faults import Faults
 
@@ -90,9 +94,24 @@ class Example(PeerWorld):
                         self.arrived.append((link, number, self.now - chunk.born))
 
 
-def test_the_old_peer_is_free_within_two_round_trips_and_results_come_no_later_than_in_the_paper() -> None:
+def decide(world: Example, plan: Plan) -> None:
+    """Have S find that ``x`` has no slack; T is the only peer that offers it."""
+    name, target = component_name(plan, "x"), world.synergy["T"]
+    target.probing.offers.add(name)
+    world.control.call("T", target.loads.offer, name, {})
+    world.run(2.0)
+    began = world.now
+    slow = Prediction("app", "x", 140.0, 140.0, "", 99.0, 99.0, "last measurement", 0.0, 0.0, -1.0, 0.001, 0.1)
+    world.control.report("S", PredictionsMade(PeerPrediction((slow,), 140.0, 140.0, 1.0, 1.0)))
+    world.control.report("S", SlackLost(SlackViolation(slow, -1.0, 0.1, 5, 1.0)))
+    assert world.until(lambda: any(isinstance(event, MigrationDecided) for event in world.control.journal))
+    assert world.now - began < 0.1
+
+
+@pytest.mark.parametrize("decided", [False, True], ids=["commanded", "with request and reply"])
+def test_the_old_peer_is_free_within_two_round_trips_and_results_come_no_later_than_in_the_paper(decided: bool) -> None:
     streams = [source("packets", rate=50.0, seed=seed, id=name) for seed, name in enumerate(EMITTED)]
-    plan = streams[0].union(streams[1], id="x").filter("true", id="y").sink(id="out")
+    plan = streams[0].union(streams[1], id="x").filter("true", id="y").sink(id="out", delay=60.0)
     world = Example()
     inputs = {
         name: packets(2.0, random.Random(1))
@@ -103,16 +122,19 @@ def test_the_old_peer_is_free_within_two_round_trips_and_results_come_no_later_t
     world.deploy("app", plan, {"u1": "U1", "u2": "U2", "x": "S", "y": "D", "out": "S"}, inputs)
     assert world.until(lambda: world.status("app") == "running")
     world.run(2.0)
+    if decided:
+        decide(world, plan)
     began = world.now
     for name, times in EMITTED.items():
         for number, at in enumerate(times):
             world._later(at / 1e3, world.emit, name.upper(), name, inputs[name].slice(number, 1), number)
     world.occupy("S", BACKLOG_S)
-    outcome = world.move("app", "x", "T")
+    outcome = [""] if decided else world.move("app", "x", "T")
     assert world.until(lambda: ("app", "x") not in world._nodes["S"].hosting.components, 5.0)
     killed = world.now - began
     world.run(2.0)
     assert outcome == [""]
+    assert world.where("app")["x"] == "T"
     assert killed == pytest.approx(0.110, abs=0.005), "S to T and U2, U1 and U2 to T, and T to S"
     assert killed < ROUND_TRIPS_S < LITERAL_KILL_S
     assert world.refused == 0, "no upstream peer pauses"

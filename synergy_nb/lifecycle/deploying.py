@@ -217,6 +217,8 @@ class Deploying:
         if not member.backups_committed and address in roles.backups.get(operator, ()):
             committed = tuple(peer for peer in roles.backups[operator] if peer != address)
             changed["backups"] = committed + roles.copied_for(operator)
+        if operator in member.keeping:
+            changed["keeps"] = True
         if outlined.follower == address and operator not in member.deployed:
             changed["follower"], changed["move"] = "", 0
         readers = self._readers(member.graph.application, operator, outlined.active)

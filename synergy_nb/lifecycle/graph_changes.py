@@ -174,7 +174,8 @@ class GraphChanges:
         for operator in backed_up:
             if operator not in member.deployed and operator not in graph.roles.backed_up(address):
                 self.commit_backup(member, operator)
-        followed = {name for name, peer in graph.roles.followers.items() if peer == address}
+        member.keeping &= graph.roles.followers.keys()
+        followed = {name for name, to in graph.roles.followers.items() if to == address} | member.keeping
         member.ready &= followed.union(graph.roles.backed_up(address), rebuilds, rebuilds.values())
         member.failed_followers = {
             name: reason for name, reason in member.failed_followers.items() if name in graph.roles.followers

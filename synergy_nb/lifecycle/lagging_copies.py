@@ -61,10 +61,11 @@ class LaggingCopies:
     # -- at members --------------------------------------------------------------------------------------------------
 
     def ready(self, application: str, operator: str) -> None:
-        """The driver's report that its backup or follower of a component could take over."""
+        """The driver's report that its backup or follower of a component could take over, or would after a move."""
         member = self.members.get(application)
         if member is not None:
-            self._report(member, operator, {})
+            if member.graph.roles.peers.get(operator) != self.peer.address:  # else it reports those of others
+                self._report(member, operator, {})
             for listener in self.on_ready:
                 listener(member, operator)
 

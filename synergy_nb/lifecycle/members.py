@@ -40,6 +40,7 @@ class Member:
         "failed_followers",
         "graph",
         "helpless",
+        "keeping",
         "last_feedback",
         "operators",
         "plan",
@@ -63,6 +64,7 @@ class Member:
         # peer knows their graphs
         self.awaited_sharers: dict[str, tuple[str, ...]] = {}
         self.ready: set[str] = set()  # operators whose copy at this peer could take over
+        self.keeping: set[str] = set()  # operators that leave this peer, which will hold a backup of them
         self.failed_followers: dict[str, str] = {}  # operator whose follower at this peer has failed to the reason
         self.delay = -1.0  # measured t̂, seconds; negative if none was measured yet
         self.account = -1.0  # t̂ in seconds by the account of the origin; negative if it has none

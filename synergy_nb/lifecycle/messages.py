@@ -318,12 +318,26 @@ class TookOver(Message, frozen=True):
 class Follow(Message, frozen=True):
     """A move of ``operator`` begins: the new peer starts a follower, and the peer that executes it agrees.
 
-    The follower is not ready before it knows the graphs of ``sharers``, the applications that share the stream.
+    Parameters
+    ----------
+    graph
+        Component graph with the follower.
+    operator
+        Operator of the component that moves.
+    sharers
+        Applications that share its stream; the follower is not ready before its peer knows their graphs.
+    request
+        Number of the old peer's request to the new one, which has to accept it before it follows; 0: none is needed.
+    backup
+        Whether the new peer has a backup of the component, which the old one will have instead: it agrees as soon as it
+        has kept a snapshot.
     """
 
     graph: Graph
     operator: str
     sharers: tuple[str, ...] = ()
+    request: int = 0
+    backup: bool = False
 
 
 class Followed(Message, frozen=True):

@@ -67,64 +67,26 @@ applications learn the new peer after the move (:mod:`~synergy_nb.lifecycle.shar
 from __future__ import annotations
 
 from collections.abc import Callable, Collection
-from typing import Any, NamedTuple
+from functools import partial
+from typing import Any
 
 import msgspec
 
-from synergy_nb.control.peer import Message, Timer
+from synergy_nb.control.peer import Message
 from synergy_nb.events import ComponentMoved, MoveBegun, MoveGivenUp, MovePostponed
 from synergy_nb.events.application_states import CHANGING, State
+from synergy_nb.lifecycle.approvals import Approvals, Asked
 from synergy_nb.lifecycle.graph_changes import RESEND_INTERVAL, GraphChanger, GraphChanges
 from synergy_nb.lifecycle.members import Member, other_replicas
 from synergy_nb.lifecycle.messages import End, Follow, Followed, Graph, GraphChanged, SessionConfig
 from synergy_nb.lifecycle.movable import component_to_move
+from synergy_nb.lifecycle.present_moves import Command, Move
 from synergy_nb.lifecycle.request import Request
 from synergy_nb.plan import Plan
 from synergy_nb.plan.active_replicas import original
 from synergy_nb.plan.spark_parts import PART
 
 __all__ = ["Migrations"]
-
-
-class _Move:
-    """A move that is under way."""
-
-    __slots__ = (
-        "before",
-        "began",
-        "following",
-        "graph",
-        "moved",
-        "old",
-        "operator",
-        "orphaned",
-        "ready",
-        "timer",
-        "to",
-        "waiting",
-    )
-
-    def __init__(self, before: Graph, operator: str, to: str, began: float, moved: Callable[[str], None]) -> None:
-        self.before = before
-        self.graph = before.changed(before.roles.with_follower(operator, to))
-        self.operator = operator
-        self.old = before.roles.peers[operator]
-        self.to = to
-        self.began = began
-        self.moved = moved
-        self.waiting = {self.old, to}  # peers that have not agreed
-        self.ready = False  # whether the follower could replace the component now
-        self.following = False  # whether the graph with the follower has been published
-        self.orphaned = False  # whether the old peer has died, so that the follower is asked whether it is ready
-        self.timer: Timer | None = None
-
-
-class _Command(NamedTuple):
-    """A command to move a component, which waits until another change has ended."""
-
-    operator: str
-    to: str
-    moved: Callable[[str], None]
 
 
 class Migrations(GraphChanger):
@@ -164,8 +126,9 @@ class Migrations(GraphChanger):
         self.handle_death = handle_death
         self.sharers = sharers
         self.cannot_take_over = cannot_take_over
-        self._moves: dict[str, _Move] = {}
-        self._commands: dict[str, list[_Command]] = {}  # those that wait, by application, in the order of arrival
+        self.approvals = Approvals()
+        self._moves: dict[str, Move] = {}
+        self._commands: dict[str, list[Command]] = {}  # those that wait, by application, in the order of arrival
         changes.on_change_ended.append(self._change_ended)
         changes.on_joined.append(self._answer_origins)
         self.handlers: dict[type[Message], Callable[[str, Any], None]] = {
@@ -175,7 +138,7 @@ class Migrations(GraphChanger):
 
     # -- at the origin -----------------------------------------------------------------------------------------------
 
-    def move(self, application: str, operator: str, to: str, moved: Callable[[str], None]) -> None:
+    def move(self, application: str, operator: str, to: str, moved: Callable[[str], None], asked: int = 0) -> None:
         """Move a component, see :meth:`~synergy_nb.lifecycle.sessions.Session.move`."""
         request, operator = self._checked(application, operator, to)
         if request.state in CHANGING:
@@ -186,8 +149,9 @@ class Migrations(GraphChanger):
         if to in other_replicas(graph, Plan.from_bytes(graph.plan), operator):
             raise ValueError(f"to: {to!r}; another replica of {original(operator)} is there; expected another peer")
         request.enter(State.MOVING)
-        move = self._moves[application] = _Move(graph, operator, to, self.peer.now, moved)
-        self.peer.record(MoveBegun, application, operator=operator, at=move.old, to=to, epoch=move.graph.epoch)
+        move = self._moves[application] = Move(graph, operator, to, self.peer.now, moved, asked)
+        if not move.doubtful:
+            self._record_begun(application, move)
         self.membership.watch(to)
         self._set_timeout(application, move, self.config.setup)
         self._resend(application, move)
@@ -217,7 +181,7 @@ class Migrations(GraphChanger):
             self.move(application, operator, to, moved)
             return
         reason = self._present_change(request)
-        self._commands.setdefault(application, []).append(_Command(operator, to, moved))
+        self._commands.setdefault(application, []).append(Command(operator, to, moved))
         self.peer.record(MovePostponed, application, operator=operator, to=to, reason=reason)
 
     def _checked(self, application: str, operator: str, to: str) -> tuple[Request, str]:
@@ -258,22 +222,22 @@ class Migrations(GraphChanger):
         if not waiting:
             self._commands.pop(application, None)
 
-    def _set_timeout(self, application: str, move: _Move, seconds: float) -> None:
+    def _set_timeout(self, application: str, move: Move, seconds: float) -> None:
         """Limit the present step of a move to that many seconds."""
         if move.timer is not None:
             move.timer.cancel()
         move.timer = self.peer.after(seconds, self._timed_out, application, move)
 
-    def _resend(self, application: str, move: _Move) -> None:
+    def _resend(self, application: str, move: Move) -> None:
         """Send Follow to the peers that have not agreed, or else to the follower, now and once every interval."""
         if self._moves.get(application) is move:
             for address in sorted(move.waiting or {move.to}):
                 self._send_follow(application, move, address)
             self.peer.after(RESEND_INTERVAL, self._resend, application, move)
 
-    def _send_follow(self, application: str, move: _Move, address: str) -> None:
+    def _send_follow(self, application: str, move: Move, address: str) -> None:
         sharers = () if move.orphaned else self.sharers(application, move.operator)
-        self.peer.send(address, Follow(move.graph, move.operator, sharers))
+        self.peer.send(address, Follow(move.graph, move.operator, sharers, move.request, move.swaps))
 
     def _followed(self, sender: str, message: Followed) -> None:
         application = message.application
@@ -291,19 +255,21 @@ class Migrations(GraphChanger):
             if sender == move.to:
                 self._take_over(application, move, ready=message.ready)
         else:
+            if move.doubtful and sender == move.to:
+                self._record_begun(application, move)
             move.waiting.discard(sender)
             move.ready = move.ready or (sender == move.to and message.ready)
             if not move.waiting:
                 self._advance(application, move)
 
-    def _advance(self, application: str, move: _Move) -> None:
+    def _advance(self, application: str, move: Move) -> None:
         """Complete a move whose follower is ready, or publish the follower; both peers have agreed."""
         if move.ready and move.to not in self.cannot_take_over(application, move.operator):
             self._complete(application, move)
         elif not move.following:
             self._publish_follower(application, move)
 
-    def _publish_follower(self, application: str, move: _Move) -> None:
+    def _publish_follower(self, application: str, move: Move) -> None:
         """Publish the graph with the follower."""
         move.following = True
         self.changes.change(application, move.graph)
@@ -311,7 +277,7 @@ class Migrations(GraphChanger):
         self._set_timeout(application, move, self.config.moving)
         self._send_follow(application, move, move.to)
 
-    def _complete(self, application: str, move: _Move) -> None:
+    def _complete(self, application: str, move: Move) -> None:
         """Complete a move: publish the graph in which the new peer executes the component."""
         self._conclude(application, move)
         graph, operator = move.graph, move.operator
@@ -326,18 +292,22 @@ class Migrations(GraphChanger):
         move.moved("")
         self.changes.change_ended(application)
 
-    def _record_moved(self, application: str, move: _Move) -> None:
+    def _record_begun(self, application: str, move: Move) -> None:
+        graph = move.graph
+        self.peer.record(MoveBegun, application, operator=move.operator, at=move.old, to=move.to, epoch=graph.epoch)
+
+    def _record_moved(self, application: str, move: Move) -> None:
         seconds, peers = self.peer.now - move.began, self.led[application].roles.peers
         self.peer.record(
             ComponentMoved, application, operator=move.operator, at=move.old, to=move.to, seconds=seconds, peers=peers
         )
 
-    def _conclude(self, application: str, move: _Move) -> None:
+    def _conclude(self, application: str, move: Move) -> None:
         """Remove a move that is completed or given up; its application runs on."""
         self.led[application].enter(State.RUNNING)
         self._forget(application, move)
 
-    def _forget(self, application: str, move: _Move) -> None:
+    def _forget(self, application: str, move: Move) -> None:
         del self._moves[application]
         self.membership.unwatch(move.to)
         if move.timer is not None:
@@ -349,7 +319,8 @@ class Migrations(GraphChanger):
         self._conclude(application, move)
         self.changes.change(application, msgspec.structs.replace(move.before, epoch=move.graph.epoch + 1))
         self.changes.publish(application, (move.to,))
-        self.peer.record(MoveGivenUp, application, operator=move.operator, to=move.to, reason=reason)
+        if not move.doubtful:
+            self.peer.record(MoveGivenUp, application, operator=move.operator, to=move.to, reason=reason)
         move.moved(reason)
         if move.orphaned:
             self.handle_death(application, move.old)
@@ -360,7 +331,7 @@ class Migrations(GraphChanger):
         if application in self._moves:
             self.abort(application, reason)
 
-    def _timed_out(self, application: str, move: _Move) -> None:
+    def _timed_out(self, application: str, move: Move) -> None:
         if self._moves.get(application) is move:
             silent = " and ".join(sorted(move.waiting))
             waited = f"{silent} did not answer" if silent else f"{move.operator} at {move.to} was not ready"
@@ -381,7 +352,7 @@ class Migrations(GraphChanger):
         self.abort(application, f"peer {address} died")
         return application not in self.led
 
-    def _take_over(self, application: str, move: _Move, *, ready: bool) -> None:
+    def _take_over(self, application: str, move: Move, *, ready: bool) -> None:
         """Have the follower take over from its dead primary if it is ready; else give the move up."""
         if not ready:
             self.abort(application, f"peer {move.old} died before {move.operator} at {move.to} was ready")
@@ -411,13 +382,25 @@ class Migrations(GraphChanger):
     # -- at members --------------------------------------------------------------------------------------------------
 
     def _follow(self, sender: str, message: Follow) -> None:
+        old = message.graph.roles.peers[message.operator]
+        if message.request and old != self.peer.address:
+            asked = Asked(old, message.request, message.graph.application, message.operator)
+            self.approvals.when_answered(asked, partial(self._begin, sender, message))
+        else:
+            self._begin(sender, message)
+
+    def _begin(self, sender: str, message: Follow, refusal: str = "") -> None:
+        """Agree to a move, or start a follower, unless this peer has refused the component."""
         graph, operator = message.graph, message.operator
         known = self.changes.members.get(graph.application)
         if known is not None and (known.graph.attempt, known.graph.epoch) > (graph.attempt, graph.epoch):
             return  # this peer knows a later graph
+        member = None
         if graph.roles.peers[operator] == self.peer.address:
-            member, refusal = known, self._agree(known, graph, operator)
-        else:
+            member, refusal = known, self._agree(known, message)
+            if member is not None and operator in member.keeping - member.ready:
+                return  # it answers when it has kept a snapshot
+        elif not refusal:
             member = self.join(sender, graph, "Follow")
             if member is not None:
                 member.awaited_sharers[operator] = message.sharers
@@ -432,14 +415,17 @@ class Migrations(GraphChanger):
             ready = ready and all(name in self.changes.members for name in member.awaited_sharers.get(operator, ()))
         self.peer.send(origin, Followed(graph.application, graph.attempt, graph.epoch, operator, ready, refusal))
 
-    def _agree(self, member: Member | None, graph: Graph, operator: str) -> str:
+    def _agree(self, member: Member | None, message: Follow) -> str:
         """Agree to the move of a component at this peer; return an empty text, or the reason of a refusal."""
+        graph, operator = message.graph, message.operator
         component = self.changes.components.get((graph.application, operator))
         if member is None or member.ended or component is None:
             return "this peer does not execute it"
         reader = self.changes.deploying.ended_reader(graph.application, operator)
         if reader:
             return f"{reader} reads its stream; {reader} has ended, and its components run on for other applications"
+        if message.backup and member.plan.upstream(operator) and member.plan.operators[operator].kind != PART:
+            member.keeping.add(operator)
         self.changes.adopt(member, graph)
         return ""
 
@@ -459,9 +445,9 @@ class Migrations(GraphChanger):
         return member.failed_followers.get(operator, "")
 
     def ready(self, member: Member, operator: str) -> None:
-        """The driver's report that its follower or backup of a component could take over."""
+        """The driver's report that its follower or backup of a component could take over, or would after a move."""
         member.ready.add(operator)
-        if member.graph.roles.followers.get(operator) == self.peer.address:
+        if operator in member.keeping or member.graph.roles.followers.get(operator) == self.peer.address:
             self._answer(member.graph.origin, member.graph, operator, member, "")
 
     def _answer_origins(self, application: str) -> None:

@@ -238,7 +238,7 @@ class Session(Protocol):
         if member is not None:
             self.commitments.ready(member, operator)
 
-    def move(self, application: str, operator: str, to: str, moved: Callable[[str], None]) -> None:
+    def move(self, application: str, operator: str, to: str, moved: Callable[[str], None], asked: int = 0) -> None:
         """Move a component of a running application of this origin to another peer, without a pause.
 
         Parameters
@@ -249,13 +249,16 @@ class Session(Protocol):
             Address of the peer that it moves to.
         moved
             Callback for the result: an empty text after the move, or the reason why the component was not moved.
+        asked
+            Number of the request by which the component's peer asks the other one; that has to accept it first. 0: it
+            need not be asked.
 
         Raises
         ------
         ValueError
             If the component cannot move at all, to that peer, or at present.
         """
-        self.moves.move(application, operator, to, moved)
+        self.moves.move(application, operator, to, moved, asked)
 
     def component_failed(self, application: str, operator: str, reason: str) -> None:
         """The driver's report that a component has failed at this peer."""

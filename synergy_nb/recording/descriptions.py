@@ -210,7 +210,9 @@ DESCRIPTIONS: Final[Mapping[type[Message], Say]] = {
     sessions.Lost: "lost: {m.reason}",
     sessions.TakeOver: "take {m.operator} over",
     sessions.TookOver: lambda m: _reason(f"{'cannot take' if m.refusal else 'takes'} {m.operator} over", m.refusal),
-    sessions.Follow: "follow {m.operator}, or let it be followed",
+    sessions.Follow: lambda m: (
+        f"follow {m.operator}, or let it be followed" + ("; the new peer first has to accept it" if m.request else "")
+    ),
     sessions.Followed: _followed,
     sessions.Rebuild: "rebuild {m.operator} from a copy, or confirm that it executes",
     sessions.Rebuilt: lambda m: (
@@ -227,7 +229,9 @@ DESCRIPTIONS: Final[Mapping[type[Message], Say]] = {
     # migration
     migration.MigrationRequest: "can you execute {m.departure.operator}, with {m.departure.rate:.3g} tuples/s?",
     migration.MigrationReply: lambda m: f"refused: {m.refusal}" if m.refusal else "accepted",
-    migration.Relocate: "move {m.operator} to {m.to}, which has accepted it",
+    migration.Relocate: lambda m: (
+        f"move {m.operator} to {m.to}, {'which has been asked' if m.unanswered else 'which has accepted it'}"
+    ),
     migration.MigrationEndReported: lambda m: (
         "the move has begun" if m.pending else f"not moved: {m.failure}" if m.failure else "moved"
     ),

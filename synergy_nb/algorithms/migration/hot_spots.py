@@ -16,7 +16,10 @@ accepts is left out of the next selections for a while, so that others are tried
 
 *Migration* (section 3.4.4). The origin of the application has the component moved
 (:mod:`synergy_nb.lifecycle.migration`), since only the origin changes a graph: a take-over and a migration never run at
-the same time. The peer repeats :class:`~synergy_nb.algorithms.migration.messages.Relocate` until the origin answers.
+the same time. The peer repeats :class:`~synergy_nb.algorithms.migration.messages.Relocate` until the origin answers. If
+by its published load the first candidate has room, the peer asks the origin at the same time as the target: the target
+follows the component as soon as it has accepted, and a round trip between both peers is saved. If it refuses, the
+origin gives the move up, and the next candidate is asked before the origin.
 
 *Rest.* After a migration the peer still has its queue, whose tuples have no slack although enough components have left.
 So it does not decide again until the queue can have drained, unless its utilisation reaches 1 again (``Rest``). The
@@ -34,8 +37,8 @@ from collections.abc import Callable
 from typing import Any, Final
 
 from synergy_nb.algorithms.migration.candidates import candidates, least_loaded
+from synergy_nb.algorithms.migration.departures import departure_of
 from synergy_nb.algorithms.migration.messages import (
-    Departure,
     MigrationEndReported,
     MigrationReply,
     MigrationRequest,
@@ -113,7 +116,7 @@ class HotSpots(Protocol):
         self.config = config
         self.history = MoveHistory(config.return_ban, config.rest)
         self.monitor = SlackMonitor(peer, session.members, session.components, latency, config, capacity)
-        self.target = Target(peer, self.monitor, self.history, config, offers)
+        self.target = Target(peer, self.monitor, self.history, config, offers, session.moves.approvals)
         self._relief: Relief | None = None
         self._number = 0
         self._rest = Rest(config.seconds)
@@ -347,44 +350,27 @@ class HotSpots(Protocol):
         elif found is None:
             self._give_up(relief, "the directory did not answer in time")
         else:
+            relief.loads = loads
             self._ask_next(relief)
 
     def _ask_next(self, relief: Relief) -> None:
-        """Send the request to the next candidate (phase 1)."""
-        component = relief.operator
-        departure = None if component is None else self._departure(component)
+        """Send the request to the next candidate (phase 1); have the move begin if the first one is not busy."""
+        component, departure = relief.operator, None
+        if component is not None:
+            departure = departure_of(component, self.session, self.monitor, self.history, self.peer.now)
         while relief.candidates and departure is not None:
             relief.asked = relief.candidates.pop(0)
             if not self.membership.is_dead(relief.asked):
                 relief.number = self._next_number()
                 self.peer.send(relief.asked, MigrationRequest(relief.number, departure))
-                self._wait(relief, REPLY, self._no_reply, relief.number)
+                relief.ask(departure.rate * departure.processing, self.peer.now)
+                if relief.moving:
+                    self._relocate_there(relief.number, self._time_limit)
+                else:
+                    self._wait(relief, REPLY, self._no_reply, relief.number)
                 return
         relief.asked = ""
         self._give_up(relief, "the component has ended" if departure is None else "no peer accepts it")
-
-    def _departure(self, component: ComponentId) -> Departure | None:
-        application, operator = component
-        member, prediction = self.session.members.get(application), self.monitor.predictions.get(component)
-        if member is None or member.ended or prediction is None or component not in self.session.components:
-            return None
-        graph, plan = member.graph, member.plan
-        near = {graph.roles.peers[each] for each in (*plan.upstream(operator), *plan.downstream(operator))} - {""}
-        trusted = prediction.basis == "line" and prediction.slope > 0.0
-        now, name = self.peer.now, "/".join(component)
-        return Departure(
-            graph,
-            operator,
-            prediction.predicted_rate,
-            prediction.processing,
-            prediction.intercept if trusted else 0.0,
-            prediction.slope if trusted else -1.0,
-            max(prediction.age, 0.0),
-            self.monitor.attainable_limit(component, max(prediction.age, 0.0)),
-            {address: self.monitor.hop(address) for address in sorted(near)},
-            self.monitor.delay_limit(component),
-            tuple((now - when, left) for when, left in self.history.of(name)),
-        )
 
     def _wait(self, relief: Relief, seconds: float, handle: Callable[..., None], *arguments: float) -> None:
         """Call a function after some seconds, unless the relief goes on before."""
@@ -400,15 +386,19 @@ class HotSpots(Protocol):
 
     def _replied(self, sender: str, message: MigrationReply) -> None:
         relief = self._relief
-        if relief is None or relief.number != message.number or relief.asked != sender:
+        if relief is None or relief.number != message.number or relief.asked != sender or relief.accepted is not None:
             return
         self._answered(relief, message.refusal)
+        if relief.moving:
+            return  # the origin hears of it from the target, and answers
         if message.refusal:
             self._ask_next(relief)
         else:
-            self._relocate_there(message.number, self._time_limit)
+            relief.number = self._next_number()
+            self._relocate_there(relief.number, self._time_limit)
 
     def _answered(self, relief: Relief, refusal: str) -> None:
+        relief.accepted = not refusal
         if relief.operator is not None:
             self.peer.record(
                 MigrationAnswered,
@@ -429,7 +419,7 @@ class HotSpots(Protocol):
         return self.session.config.setup + self.session.config.moving + REPLY
 
     def _relocate_there(self, number: int, left: float) -> None:
-        """Ask the origin to move the component to the peer that has accepted it, now and until it answers."""
+        """Ask the origin to move the component to the peer that was asked, now and until the origin answers."""
         relief = self._relief
         if relief is None or relief.number != number or relief.operator is None:
             return
@@ -439,8 +429,8 @@ class HotSpots(Protocol):
         elif left <= 0.0:
             self._give_up(relief, "the origin did not answer in time")
         else:
-            graph, (application, operator) = member.graph, relief.operator
-            self.peer.send(graph.origin, Relocate(number, application, graph.attempt, operator, relief.asked))
+            graph, (application, operator), to = member.graph, relief.operator, relief.asked
+            self.peer.send(graph.origin, Relocate(number, application, graph.attempt, operator, to, relief.moving))
             self._wait(relief, REPEAT, self._relocate_there, number, left - REPEAT)
 
     def _ended(self, sender: str, message: MigrationEndReported) -> None:
@@ -448,15 +438,14 @@ class HotSpots(Protocol):
         if relief is None or relief.number != message.number or relief.operator is None or message.pending:
             return
         if message.failure:
-            self._give_up(relief, message.failure)
+            self._not_moved(relief, message.failure)
             return
+        if relief.accepted is None:
+            self._answered(relief, "")  # its reply is still under way
         self.history.moved("/".join(relief.operator), self.peer.address, relief.asked, self.peer.now)
         known = self.monitor.predictions
-        times = [
-            max(known[each].measured, known[each].predicted)
-            for each in (relief.cause, relief.operator)
-            if each in known
-        ]
+        concerned = [known[each] for each in (relief.cause, relief.operator) if each in known]
+        times = [max(each.measured, each.predicted) for each in concerned]
         known.pop(relief.operator, None)
         member = self.session.members.get(relief.operator[0])
         if member is not None and member.graph.roles.peers.get(relief.operator[1]) == self.peer.address:
@@ -464,6 +453,16 @@ class HotSpots(Protocol):
         self._record_end(relief, "")
         self._rest.begin(self.peer.now, max(times, default=0.0), self.monitor.utilisation())
         self._next_component(relief)
+
+    def _not_moved(self, relief: Relief, failure: str) -> None:
+        """Give the move up; if it began before the candidate had answered, that answer decides what follows."""
+        began, relief.moving = relief.moving, False
+        if not began or relief.accepted:
+            self._give_up(relief, failure)
+        elif relief.accepted is None:
+            self._wait(relief, max(relief.asked_at + REPLY - self.peer.now, 0.0), self._no_reply, relief.number)
+        else:
+            self._ask_next(relief)
 
     def _give_up(self, relief: Relief, reason: str) -> None:
         """End the search for a target of one component, and go on with the next."""

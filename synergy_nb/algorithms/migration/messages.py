@@ -85,16 +85,19 @@ class MigrationReply(Message, frozen=True):
 
 
 class Relocate(Message, frozen=True):
-    """The sender asks the origin to have a component moved to the peer ``to``, which has accepted it.
+    """The sender asks the origin to have a component moved to the peer ``to``.
 
     Parameters
     ----------
     number
-        Number of the migration at the sender.
+        Number of the sender's request to the target, or a later one.
     application, attempt, operator
         Id of the application, number of the attempt to set it up, and operator of the component.
     to
         Address of the target.
+    unanswered
+        Whether the target has not answered the request of that number yet: the move begins nevertheless, and goes on
+        only if the target accepts.
     """
 
     number: int
@@ -102,6 +105,7 @@ class Relocate(Message, frozen=True):
     attempt: int
     operator: str
     to: str
+    unanswered: bool = False
 
 
 class MigrationEndReported(Message, frozen=True):

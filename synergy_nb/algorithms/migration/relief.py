@@ -29,7 +29,22 @@ class Relief:
         Whether components migrate; if not, decisions are only journaled.
     """
 
-    __slots__ = ("act", "asked", "began", "candidates", "cause", "number", "operator", "selection", "timer", "waiting")
+    __slots__ = (
+        "accepted",
+        "act",
+        "asked",
+        "asked_at",
+        "began",
+        "candidates",
+        "cause",
+        "loads",
+        "moving",
+        "number",
+        "operator",
+        "selection",
+        "timer",
+        "waiting",
+    )
 
     def __init__(self, cause: ComponentId, selection: Selection, now: float, *, act: bool) -> None:
         self.act = act
@@ -38,10 +53,24 @@ class Relief:
         self.waiting = [_split(name) for name in selection.moved]  # components that have still to leave
         self.operator: ComponentId | None = None  # the one for which a target is sought
         self.candidates: list[str] = []  # peers that have not been asked
+        self.loads: dict[str, float] = {}  # published loads of the candidates; empty once the first was asked
         self.asked = ""  # peer that was asked, or that has accepted
+        self.asked_at = now
+        self.accepted: bool | None = None  # its answer; None: it has not answered
+        self.moving = False  # whether the origin has been told to begin the move before that answer
         self.number = 0
         self.began = now
         self.timer: Timer | None = None
+
+    def ask(self, work: float, now: float) -> None:
+        """Wait for the answer of the candidate ``asked`` from now on; the first may have the move begin meanwhile.
+
+        It does so if by its published load the candidate has room for ``work``, the share of a core that the component
+        uses. A move that begins in vain costs two graphs for all peers of the application.
+        """
+        self.moving = self.loads.get(self.asked, math.inf) + work < 1.0
+        self.loads.clear()
+        self.asked_at, self.accepted = now, None
 
 
 class Rest:

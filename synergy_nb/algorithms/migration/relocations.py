@@ -19,7 +19,7 @@ ENDED: Final = 256  # ended migrations whose answer an origin remembers
 
 
 class Relocations:
-    """Has components of the applications of this origin moved to the peers that have accepted them.
+    """Has components of the applications of this origin moved to the peers that accept them.
 
     Parameters
     ----------
@@ -55,7 +55,8 @@ class Relocations:
             self._reply(sender, message.number, failure)
 
         try:
-            self.session.move(message.application, message.operator, message.to, moved)
+            asked = message.number if message.unanswered else 0
+            self.session.move(message.application, message.operator, message.to, moved, asked)
         except ValueError as error:
             self._reply(sender, message.number, str(error))
         else:

@@ -37,6 +37,7 @@ from synergy_nb.algorithms.migration.selection import slacks as current_slacks
 from synergy_nb.algorithms.migration.slack_monitor import SlackMonitor
 from synergy_nb.control.peer import Message, Peer
 from synergy_nb.events import MigrationProjected
+from synergy_nb.lifecycle.approvals import Approvals, Asked
 from synergy_nb.lifecycle.members import other_replicas
 from synergy_nb.models.hot_spot_config import HotSpotConfig
 from synergy_nb.plan import Plan
@@ -72,6 +73,8 @@ class Target:
         Parameters of hot spots.
     offers
         Function of (plan, operator) that returns whether this peer has the component of an operator.
+    approvals
+        Answers of this peer, on which moves that have begun already depend.
     """
 
     def __init__(
@@ -81,12 +84,14 @@ class Target:
         history: MoveHistory,
         config: HotSpotConfig,
         offers: Callable[[Plan, str], bool],
+        approvals: Approvals,
     ) -> None:
         self.peer = peer
         self.monitor = monitor
         self.history = history
         self.config = config
         self.offers = offers
+        self.approvals = approvals
         self.reservations = Reservations(config.reservation)
         self._questions: list[_Question] = []
         self._number = 0
@@ -142,7 +147,10 @@ class Target:
             rate=rate,
             slacks=slacks,
         )
-        self.peer.send(question.sender, MigrationReply(question.request.number, refusal))
+        number = question.request.number
+        self.peer.send(question.sender, MigrationReply(number, refusal))
+        asked = Asked(question.sender, number, departure.graph.application, departure.operator)
+        self.approvals.answer(asked, refusal)
 
     def _project(self, departure: Departure) -> tuple[str, float, dict[str, float]]:
         """Project this peer with a component; return the reason of a refusal or "", its total rate, and all slacks."""

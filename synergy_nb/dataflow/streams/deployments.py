@@ -105,6 +105,9 @@ class Assignment(msgspec.Struct, frozen=True):
     move
         Number of the move for which it has a follower, greater than that of any earlier move: a follower of an earlier
         one does not go on, as its component may have read in another order meanwhile. 0: no follower.
+    keeps
+        Whether the peer that reads this keeps its last snapshot of the component, as it will hold a backup when the
+        follower has replaced the component.
     numbers
         Number of each input, where streams of active replicas were added to those of the plan: no later stream of the
         component gets the number of an earlier one. Empty: inputs are numbered from 0.
@@ -130,6 +133,7 @@ class Assignment(msgspec.Struct, frozen=True):
     rebuilt: int = 0
     numbers: tuple[int, ...] = ()
     move: int = 0
+    keeps: bool = False
 
     @property
     def feeds(self) -> dict[int, Feed]:

@@ -23,7 +23,7 @@ from synergy_nb.dataflow.streams.deployments import Deployment
 from synergy_nb.dataflow.streams.frames import Determinants, Recall
 from synergy_nb.dataflow.streams.values import ORIGIN, Determinant, Point, Stream
 
-__all__ = ["LAST_ORDER_S", "RECALL_S", "Recovery", "arrived"]
+__all__ = ["LAST_ORDER_S", "RECALL_S", "Recovery", "arrived", "still_repeats"]
 
 RECALL_S = 0.1
 LAST_ORDER_S = 0.5  # seconds that a former follower waits for the order of the component that it replaces
@@ -37,6 +37,12 @@ def arrived(components: Iterable[Component], copy: Copy | None, stream: Stream) 
             if component.feeds[number] == (stream.application, stream.operator) and port.joined:
                 found = found.joined(port.received)
     return found
+
+
+def still_repeats(component: Component) -> bool:
+    """Whether a component repeats what one before it had emitted, so that others depend on more than it has read."""
+    reading = component.reading
+    return component.alignment.behind or not reading.free or reading.next_run(component.ports) is not None
 
 
 class Recovery:

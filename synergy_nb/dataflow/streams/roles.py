@@ -32,20 +32,17 @@ from synergy_nb.dataflow.streams.copies import Copy, has_caught_up
 from synergy_nb.dataflow.streams.deployments import Assignment, Deployment, Role
 from synergy_nb.dataflow.streams.effects import Close, Fact, FactKind, Open, Restore
 from synergy_nb.dataflow.streams.exchange import ACK_S
+from synergy_nb.dataflow.streams.expected_readers import expect_readers
 from synergy_nb.dataflow.streams.frames import Data, Determinants, LastOrder, PieceReply, Recall, State
 from synergy_nb.dataflow.streams.log import StreamLog
 from synergy_nb.dataflow.streams.merge import RETRY_S
-from synergy_nb.dataflow.streams.order_recovery import LAST_ORDER_S, Recovery, arrived
+from synergy_nb.dataflow.streams.order_recovery import LAST_ORDER_S, Recovery, arrived, still_repeats
 from synergy_nb.dataflow.streams.stream_merging import MergedLogic
 from synergy_nb.dataflow.streams.values import (
-    CLIENT,
-    COPY,
     ORIGIN,
     Cut,
     Determinant,
-    OnLag,
     Output,
-    Reader,
     Stream,
 )
 
@@ -98,8 +95,9 @@ class Roles:
                     hosting.exchange.notify_sharers(hosting.components[key], "has ended")
                 self._tell_order(key, deployment)
                 if key in hosting.components and deployment.role(key[1], hosting.peer) is Role.BACKUP:
-                    hosting.effect(Fact(FactKind.COPIES_BEHIND, *key, LEFT, (hosting.peer,)))
-                self._drop(key)
+                    self._back_up(key, deployment.assignments[key[1]])
+                else:
+                    self._drop(key)
         for operator, assignment in deployment.assignments.items():
             role = deployment.role(operator, hosting.peer)
             if role is Role.ACTIVE:
@@ -120,10 +118,12 @@ class Roles:
             if component.application == application:
                 component.sharers_limit = deployment.limits.get(component.operator, math.inf)
             if component.application == application and component.role is Role.ACTIVE:
-                self._expect_readers(component, deployment)
+                expect_readers(component, deployment, hosting.limits.results)
                 if (application, component.operator) in self._followed:
                     component.log.send_unasked()
-                hosting.snapshots.greet(component, deployment.assignments[component.operator].follower, now)
+                assignment = deployment.assignments[component.operator]
+                hosting.snapshots.keep(component, now, keeps=assignment.keeps)
+                hosting.snapshots.greet(component, assignment.follower, now)
                 self._open(component, deployment)
                 hosting.exchange.flush(component, now)
         self._followed.clear()
@@ -160,6 +160,22 @@ class Roles:
             hosting.forget(component)
             hosting.exchange.leave(component)
 
+    def _back_up(self, key: Key, assignment: Assignment) -> None:
+        """Make the backup of a component that leaves this peer, from the snapshot and the output that are here."""
+        hosting, component = self._hosting, self._hosting.components[key]
+        kept = hosting.snapshots.kept(component)
+        ends = component.role is Role.ACTIVE and not component.failed and assignment.epoch == component.epoch + 1
+        self._drop(key)
+        if not ends or still_repeats(component) or (kept is None and component.feeds):
+            hosting.effect(Fact(FactKind.COPIES_BEHIND, *key, LEFT, (hosting.peer,)))
+            return
+        copy = self.copies[key] = Copy(component.output, hosting.limits)
+        copy.resume(component.log)
+        copy.log.retains_all = True
+        if kept is not None:
+            copy.state, copy.pieces = kept
+        hosting.orders.add(component.reading.made)
+
     def _tell_order(self, key: Key, deployment: Deployment) -> None:
         """Tell the peer to which a component has moved from here in which order it has read its inputs.
 
@@ -169,10 +185,9 @@ class Roles:
         component = hosting.components.get(key)
         if component is None or assignment is None or assignment.epoch != component.epoch + 1 or component.failed:
             return
-        reading, decides = component.reading, component.ordered or component.alignment.holds
-        repeats = component.alignment.behind or not reading.free or reading.next_run(component.ports) is not None
-        if component.role is Role.ACTIVE and decides and not repeats:
-            order = LastOrder(component.output, assignment.active, component.log.end, tuple(reading.made))
+        decides = component.ordered or component.alignment.holds
+        if component.role is Role.ACTIVE and decides and not still_repeats(component):
+            order = LastOrder(component.output, assignment.active, component.log.end, tuple(component.reading.made))
             readers = {cursor.reader.peer for cursor in component.log.cursors.values()}
             for peer in sorted({assignment.active, *readers} - {hosting.peer}):
                 hosting.send(peer, order)
@@ -242,39 +257,6 @@ class Roles:
         hosting.components[key] = component
         hosting.predictions.add(component)
         return component
-
-    def _expect_readers(self, component: Component, deployment: Deployment) -> None:
-        """Expect exactly the readers that a deployment names."""
-        hosting, log, assignment = self._hosting, component.log, deployment.assignments[component.operator]
-        wanted: dict[Reader, OnLag] = {}
-        groups: dict[Reader, tuple[str, int]] = {}
-        following: set[tuple[str, int]] = set()
-        for operator, port in deployment.readers(component.operator):
-            there = deployment.assignments[operator]
-            reader = Reader(component.application, operator, port, there.active, there.epoch)
-            wanted[reader] = OnLag.GROUP if there.replica_of else OnLag.BLOCK
-            groups[reader] = there.replica_of, there.port(port)
-            if there.follower:
-                following.add((operator, port))
-        for shared in assignment.shared_readers:
-            wanted[Reader(shared.application, shared.operator, shared.port, shared.peer, shared.epoch)] = OnLag.FAIL
-        if assignment.sink:
-            wanted[Reader(component.application, component.operator, CLIENT, hosting.peer)] = OnLag.BLOCK
-        joins = component.expecting  # a later sharer reads from the present end
-        component.expecting = True
-        for reader, on_lag in wanted.items():
-            since = log.end if joins and on_lag is OnLag.FAIL and not reader.epoch else None
-            cursor = log.expect(reader, since, on_lag, groups.get(reader, ("", 0)))
-            if reader.port == CLIENT:
-                cursor.subscribed, cursor.window = True, hosting.limits.results
-        for peer in assignment.copies:
-            log.expect(Reader(component.application, component.operator, COPY, peer), None, OnLag.RESYNC)
-        for reader in tuple(log.cursors):
-            copies = reader.port == COPY and reader.peer in assignment.copies
-            ahead = any(reader.replaces(known) for known in wanted)  # its deployment has not arrived here yet
-            if reader not in wanted and not copies and not ahead and reader[1:3] not in following:
-                log.unsubscribe(reader)
-        log.trim()
 
     def _open(self, component: Component, deployment: Deployment) -> None:
         key = component.application, component.operator

@@ -12,6 +12,9 @@ One snapshot is transferred at a time: the next begins when the copies that requ
 take at most a twentieth of the time, except where so much was read since the last that the producers may soon have to
 wait, as they retain all that no snapshot covers.
 
+A component that moves to the peer of one of its backups leaves that backup to its old peer. So until then the old peer
+keeps its last snapshot, with the bytes of all tables: it can take over as soon as the component has left it.
+
 Nobody waits for a copy that does not answer. It is left behind once half of what may be retained for it has been read,
 and from then on it could not take over, which is reported. When it answers again, chunks are retained for it from then
 on, and with the next snapshot it could take over.
@@ -19,14 +22,16 @@ on, and with the next snapshot it could take over.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, NamedTuple
+
+import msgspec
 
 from synergy_nb.dataflow.logic import error_reason
 from synergy_nb.dataflow.streams.component import Component
 from synergy_nb.dataflow.streams.copies import MOST_REQUESTED
 from synergy_nb.dataflow.streams.effects import Capture, Captured, Fact, FactKind
 from synergy_nb.dataflow.streams.frames import Data, PieceReply, PieceRequest, State
-from synergy_nb.dataflow.streams.state_pieces import Archive
+from synergy_nb.dataflow.streams.state_pieces import Archive, Part
 from synergy_nb.dataflow.streams.values import COPY, Reader
 
 if TYPE_CHECKING:
@@ -39,6 +44,13 @@ REPEAT_S: Final = 1.0  # seconds until a copy that neither requests pieces nor h
 SHARE: Final = 0.05  # fraction of the time that snapshots may take
 SILENT_S: Final = 1.0  # seconds until a copy that does not answer is left behind, if much has been read meanwhile
 PULL_BYTES_S: Final = 10e6  # least rate at which a copy is expected to receive, bytes a second
+
+
+class Kept(NamedTuple):
+    """A snapshot that the peer of the component keeps: its announcement, and piece number to the bytes of the piece."""
+
+    state: State
+    pieces: dict[int, bytes]
 
 
 class _Progress:
@@ -60,6 +72,8 @@ class _Progress:
         self.answered: set[str] = set()  # copies that have answered
         self.silent: dict[str, float] = {}  # copies that have not answered yet: time of the first question
         self.reported: frozenset[str] = frozenset()  # copies that were reported as unable to take over
+        self.keeps_from: int | None = None  # number of the first snapshot that this peer keeps; None: it keeps none
+        self.kept: Kept | None = None
 
 
 class Snapshots:
@@ -115,6 +129,21 @@ class Snapshots:
         if anew:
             progress.archive.forget(peer)
             progress.hurry = True
+
+    def keep(self, component: Component, now: float, *, keeps: bool) -> None:
+        """Keep the last snapshot of a component here from now on, or no longer; this peer reports when it has one."""
+        progress = self._progress.get(component)
+        if not keeps and progress is not None:
+            progress.keeps_from = progress.kept = None
+        elif keeps and (progress is None or progress.keeps_from is None):
+            component.dirty = True
+            self.soon(component, now, hurry=True)
+            self._progress[component].keeps_from = component.number + 1
+
+    def kept(self, component: Component) -> Kept | None:
+        """Return the snapshot of a component that is kept here; None if there is none."""
+        progress = self._progress.get(component)
+        return None if progress is None else progress.kept
 
     def forget(self, component: Component) -> None:
         """Forget a component that was removed."""
@@ -191,7 +220,8 @@ class Snapshots:
             return
         progress = self._progress[component]
         progress.due, progress.hurry, progress.begun, progress.suspended = None, False, now, True
-        known = progress.archive.known(reader.peer for reader in self._readers(component))
+        copies = self._readers(component)
+        known = progress.archive.known(each.peer for each in copies) if progress.keeps_from is None else {}
         component.capture()
         progress.capture = Capture(component, component.number, known, self._hosting.limits.piece)
         self._hosting.effect(progress.capture)
@@ -224,6 +254,8 @@ class Snapshots:
         parts = archive.file(number, made.tables)
         progress.number, progress.active_at, progress.size = number, now, 0
         progress.sent, progress.pulling = set(), set()
+        if progress.keeps_from is not None and number >= progress.keeps_from:
+            self._keep(component, progress, number, made, parts)
         for reader in self._readers(component):
             if not component.alignment.suits(reader.peer, number):
                 continue
@@ -235,25 +267,22 @@ class Snapshots:
                 pieces.clear()
             progress.sent.add(reader.peer)
             progress.silent.setdefault(reader.peer, now)
-            state = State(
-                output=component.output,
-                reader=reader,
-                number=number,
-                inputs=cut.inputs,
-                end=cut.end,
-                trimmed=component.log.start,
-                head=made.head,
-                parts=parts,
-                enclosed=tuple(pieces),
-                order=cut.order,
-                causes=cut.causes,
-                consumed=cut.consumed,
-                dropped=cut.dropped,
-            )
-            self._hosting.send(reader.peer, state)
+            state = _state(component, reader, number, made.head, parts)
+            self._hosting.send(reader.peer, msgspec.structs.replace(state, enclosed=tuple(pieces)))
             if component.log.cursors[reader].unasked:
                 self._hosting.exchange.subscribe_for(component, reader.peer, cut.inputs)
         archive.release(reader.peer for reader in self._readers(component))
+
+    def _keep(
+        self, component: Component, progress: _Progress, number: int, made: Captured, parts: tuple[Part, ...]
+    ) -> None:
+        """Keep a snapshot at this peer, and report the first one."""
+        held = (progress.archive.get(piece) for part in parts for piece in part.pieces)
+        reader = Reader(component.application, component.operator, COPY, self._hosting.peer)
+        state, first = _state(component, reader, number, made.head, parts), progress.kept is None
+        progress.kept = Kept(state, {piece.number: piece.data for piece in held if piece is not None})
+        if first:
+            self._hosting.effect(Fact(FactKind.COPY_READY, component.application, component.operator))
 
     def acknowledged(self, component: Component, peer: str, number: int) -> None:
         """Record that a copy has a snapshot."""
@@ -283,3 +312,22 @@ class Snapshots:
             progress.archive.missed(request.reader.peer, gone)
             self.soon(component, now)
             component.dirty = progress.hurry = True
+
+
+def _state(component: Component, reader: Reader, number: int, head: bytes, parts: tuple[Part, ...]) -> State:
+    """Announce a snapshot of a component to a copy, without pieces."""
+    cut = component.cut(number)
+    return State(
+        output=component.output,
+        reader=reader,
+        number=number,
+        inputs=cut.inputs,
+        end=cut.end,
+        trimmed=component.log.start,
+        head=head,
+        parts=parts,
+        order=cut.order,
+        causes=cut.causes,
+        consumed=cut.consumed,
+        dropped=cut.dropped,
+    )
