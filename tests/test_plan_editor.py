@@ -211,12 +211,31 @@ def test_a_plan_is_saved_as_yaml_python_and_svg(editor: Editor, tmp_path: Path) 
     assert editor.document["file"] == str(tmp_path / "plan.yaml")
     assert ask(editor, "save")["path"] == str(tmp_path / "plan.yaml")
     assert editor.document["saved"]
-    with pytest.raises(EditError, match=r"path: '.*plan.json'; expected a file that ends with .yaml, .yml, .py, .svg"):
+    with pytest.raises(
+        EditError, match=r"path: '.*plan.json'; expected a file that ends with .yaml, .yml, .py, .svg, .png"
+    ):
         editor.save(tmp_path / "plan.json")
     with pytest.raises(EditError, match="path: missing; expected a file to save to"):
         Editor(TEXT).save()
     assert "expected a file that ends" in ask(editor, "save", path="x")["error"]
     assert ask(editor, "save", path=str(tmp_path / "no" / "plan.yaml"))["error"]
+
+
+def test_a_picture_is_saved_as_png_also_of_a_draft_and_needs_matplotlib(
+    editor: Editor, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    valid = editor.save(tmp_path / "plan.png").read_bytes()
+    editor.apply({"op": "set", "operator": "large", "field": "where", "value": "bites > 40"})
+    assert editor.problems
+    draft = editor.save(tmp_path / "plan.png").read_bytes()
+    for data in (valid, draft):
+        assert data.startswith(b"\x89PNG")
+        assert int.from_bytes(data[16:20]) > 400  # pixels of width
+    assert draft != valid
+    assert editor.document["file"] == ""
+    monkeypatch.setattr("importlib.util.find_spec", lambda name: None)
+    with pytest.raises(EditError, match=r"plan.png'; expected a file that ends with .svg, or matplotlib, which is not"):
+        editor.save(tmp_path / "plan.png")
 
 
 def test_a_notebook_keeps_the_last_picture(editor: Editor) -> None:

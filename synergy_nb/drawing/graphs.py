@@ -24,7 +24,7 @@ import msgspec
 from synergy_nb.drawing.layout import Edge, Layout, Place, layered, ranks
 from synergy_nb.drawing.svg import element, label, picture, themed
 
-__all__ = ["STATES", "Node", "Placed", "placed", "svg", "text"]
+__all__ = ["STATES", "Node", "Placed", "arranged", "headline", "placed", "svg", "text"]
 
 #: Glyphs of the states of nodes.
 STATES: Final[Mapping[str, str]] = {
@@ -78,7 +78,8 @@ def _label(node: Node) -> str:
     return " ".join(node.label.split()) or node.id
 
 
-def _headline(node: Node) -> str:
+def headline(node: Node) -> str:
+    """First line of the box of a node: the glyph of its state, and its label."""
     return f"{STATES[node.state]} {_label(node)}" if node.state else _label(node)
 
 
@@ -135,11 +136,8 @@ def svg(
     ValueError
         If the graph has a cycle, an unknown state, or an edge with an unknown end.
     """
-    found = _checked(nodes)
-    widths = {name: max(64.0, 8.0 * len(_headline(node)), 6.9 * len(node.detail)) + 24 for name, node in found.items()}
-    height = 46.0 if any(node.detail for node in nodes) else 34.0
-    place = placed(widths, edges, height=height, direction=direction, room=18.0 if notes else 0.0)
-    return _svg(found, place, title, notes or {})
+    place = arranged(nodes, edges, direction=direction, room=18.0 if notes else 0.0)
+    return _svg(_checked(nodes), place, title, notes or {})
 
 
 class Placed(NamedTuple):
@@ -155,6 +153,31 @@ class Placed(NamedTuple):
     ends: dict[Edge, tuple[tuple[float, float], tuple[float, float]]]
     size: tuple[float, float]
     right: bool
+
+
+def arranged(
+    nodes: Sequence[Node], edges: Sequence[Edge], *, direction: str | None = None, room: float = 0.0
+) -> Placed:
+    """Compute the coordinates of a picture whose boxes have room for the texts of their nodes.
+
+    Parameters
+    ----------
+    nodes, edges
+        Nodes and edges of a directed acyclic graph; an edge is a pair of ids.
+    direction
+        Direction of edges, ``right`` or ``down``; None selects right unless it is too wide.
+    room
+        Additional length of the lines for texts beside them, pixels.
+
+    Raises
+    ------
+    ValueError
+        If :func:`svg` would raise it.
+    """
+    found = _checked(nodes)
+    widths = {name: max(64.0, 8.0 * len(headline(node)), 6.9 * len(node.detail)) + 24 for name, node in found.items()}
+    height = 46.0 if any(node.detail for node in nodes) else 34.0
+    return placed(widths, edges, height=height, direction=direction, room=room)
 
 
 def placed(
@@ -254,8 +277,8 @@ def _svg(found: Mapping[str, Node], place: Placed, title: str, notes: Mapping[Ed
         tooltip = "\n".join(part for part in (node.tooltip or node.label, node.detail, node.state) if part)
         box = element("rect", "box", x=left, y=top, width=width, height=height, rx="7")
         detail = label(x, y + 17, node.detail, "detail", anchor="middle") if node.detail else ""
-        headline = label(x, y, _headline(node), "label", anchor="middle")
-        parts.append(element("g", f"node {node.state}", _title(tooltip), box, headline, detail))
+        first = label(x, y, headline(node), "label", anchor="middle")
+        parts.append(element("g", f"node {node.state}", _title(tooltip), box, first, detail))
     for edge, note in notes.items():
         (x, y), (to_x, to_y) = place.ends[edge]
         parts.append(label((x + to_x) / 2, (y + to_y) / 2 - 5, note, "note", anchor="middle"))

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 from synergy_nb.drawing import graphs
+from synergy_nb.drawing.graph_png import NO_MATPLOTLIB, png
 from synergy_nb.editing.analysis import analyse, shown_value
 from synergy_nb.editing.applying import Applied, apply, copy_operators
 from synergy_nb.editing.history import History
@@ -28,7 +29,7 @@ __all__ = ["PlanDocument", "RowsReader", "gesture_of", "problem_row"]
 RowsReader = Callable[[Plan, str, Any], "pl.DataFrame"]
 
 #: Suffix of a file to the form that is written to it.
-_SUFFIXES: Final = {".yaml": "yaml", ".yml": "yaml", ".py": "python", ".svg": "svg"}
+_SUFFIXES: Final = {".yaml": "yaml", ".yml": "yaml", ".py": "python", ".svg": "svg", ".png": "png"}
 _LONGEST_LABEL: Final = 100  # largest number of characters of the name of a gesture
 
 
@@ -167,6 +168,14 @@ class PlanDocument:
         if form is None:
             expected = f"a file that ends with {', '.join(_SUFFIXES)}"
             raise EditError([Problem("", "path", str(wanted), expected, nearest(wanted.suffix, _SUFFIXES))])
+        if form == "png":
+            try:
+                wanted.write_bytes(self.to_png())
+            except ModuleNotFoundError:
+                raise EditError(
+                    [Problem("", "path", str(wanted), f"a file that ends with .svg, or {NO_MATPLOTLIB}")]
+                ) from None
+            return wanted
         text = self.text if form == "yaml" else self.plan.to_python() if form == "python" else self.to_svg()
         wanted.write_text(text, "utf-8", newline="")
         if form == "yaml":
@@ -179,6 +188,24 @@ class PlanDocument:
         """The present plan as a self-contained SVG, also while it has problems."""
         if self.analysis.plan is not None:
             return self.analysis.plan.to_svg()
+        nodes, edges, title = self._draft()
+        return graphs.svg(nodes, edges, title=title)
+
+    def to_png(self) -> bytes:
+        """The present plan as PNG, also while it has problems.
+
+        Raises
+        ------
+        ModuleNotFoundError
+            If matplotlib is not installed.
+        """
+        if self.analysis.plan is not None:
+            return self.analysis.plan.to_png()
+        nodes, edges, title = self._draft()
+        return png(nodes, edges, title=title)
+
+    def _draft(self) -> tuple[list[graphs.Node], list[tuple[str, str]], str]:
+        """Nodes, edges and title of the picture of a plan that has problems; without edges if they form a circle."""
         found = self.last_readable
         known = {operator.id for operator in found.operators}
         wrong = {problem.operator for problem in found.problems}
@@ -187,11 +214,11 @@ class PlanDocument:
             for each in found.operators
         ]
         edges = sorted({(up, each.id) for each in found.operators for up in each.inputs if up in known})
-        title = f"draft of query plan {found.name}"
         try:
-            return graphs.svg(nodes, edges, title=title)
+            graphs.arranged(nodes, edges)
         except ValueError:  # a cycle
-            return graphs.svg(nodes, [], title=title)
+            edges = []
+        return nodes, edges, f"draft of query plan {found.name}"
 
     def sample(self, operator: str, rows: int, clock: Callable[[], float]) -> Sample:
         """Compute the first rows of a stream; see :func:`synergy_nb.editing.sampling.compute_sample`."""

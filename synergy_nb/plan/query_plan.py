@@ -396,6 +396,18 @@ class Plan:
 
         return graphs.svg(*_picture(self, details, states), title=f"query plan {self.name}")
 
+    def to_png(self) -> bytes:
+        """Draw the plan as PNG, on white, twice as fine as the SVG.
+
+        Raises
+        ------
+        ModuleNotFoundError
+            If matplotlib is not installed.
+        """
+        from synergy_nb.drawing.graph_png import png  # noqa: PLC0415 - only people need pictures
+
+        return png(*_picture(self, None, None), title=f"query plan {self.name}")
+
     def _repr_svg_(self) -> str:
         return self.to_svg()
 

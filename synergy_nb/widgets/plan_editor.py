@@ -201,13 +201,13 @@ class PlanEditor(StillView):
         Parameters
         ----------
         path
-            File that ends with ``.yaml`` (the text as it is), ``.py`` (Python that builds the plan) or ``.svg`` (a
-            picture). Default: the file that was opened.
+            File that ends with ``.yaml`` (the text as it is), ``.py`` (Python that builds the plan), or ``.svg``
+            or ``.png`` (a picture; PNG needs matplotlib). Default: the file that was opened.
 
         Raises
         ------
         EditError
-            If there is no path, or it has another suffix.
+            If there is no path, it has another suffix, or PNG is wanted and matplotlib is not installed.
         PlanError
             If Python is wanted of a text that is no valid plan.
         """

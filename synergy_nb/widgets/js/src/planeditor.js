@@ -6,7 +6,7 @@ import { App } from "./planeditor/app.js";
 import { Ruler } from "./planeditor/describe.js";
 import { Editor } from "./planeditor/editor.js";
 import { canvasKey, guard } from "./planeditor/keys.js";
-import { base64, download, pngOf, svgOf } from "./planeditor/picture.js";
+import { download, pngOf, svgOf } from "./planeditor/picture.js";
 import { Scene } from "./planeditor/scene.js";
 import "./planeditor.css";
 
@@ -34,7 +34,7 @@ class View {
         this.editor.changed();
       }],
       ["change:live", () => this.editor.follow(model.get("live") ?? null)],
-      ["msg:custom", (content) => (content.type === "export" ? this.export(content) : this.editor.reply(content))],
+      ["msg:custom", (content) => this.editor.reply(content)],
     ];
     this.contact = new Contact(() => model.send({ type: "here" }), (words) => this.editor.silence(words));
     this.listeners.push(...["change", "msg:custom"].map((name) => [name, () => this.contact.news()]));
@@ -105,14 +105,6 @@ class View {
     const name = `${(this.editor.document.name || "plan").replace(/[^\p{L}\p{N}_-]+/gu, "_")}.${format}`;
     download(format === "svg" ? new Blob([svg], { type: "image/svg+xml" }) : await pngOf(svg), name);
     this.editor.tell("soft", `Saved ${name}.`);
-  }
-
-  // The picture for Python.
-  async export({ id, format }) {
-    if (document.hidden && !this.root.isConnected) return;
-    const svg = this.svg();
-    const data = format === "png" ? await base64(await pngOf(svg)) : svg;
-    this.model.send({ type: "exported", id, format, data });
   }
 
   close() {

@@ -48,13 +48,6 @@ export async function pngOf(svg, scale = 2) {
   return new Promise((done) => canvas.toBlob(done, "image/png"));
 }
 
-export async function base64(blob) {
-  const bytes = new Uint8Array(await blob.arrayBuffer());
-  let text = "";
-  for (let at = 0; at < bytes.length; at += 8192) text += String.fromCharCode(...bytes.subarray(at, at + 8192));
-  return btoa(text);
-}
-
 export function download(blob, name) {
   const link = document.createElement("a");
   link.href = URL.createObjectURL(blob);
