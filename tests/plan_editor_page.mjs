@@ -114,6 +114,14 @@ test("what is pasted gets ids of its own and keeps what it reads", () => {
   assert.equal(unique(after.operators, "b"), "b_3");
 });
 
+test("a whole plan that is pasted into an empty one keeps its name and its requirements", () => {
+  const given = chain();
+  const text = yaml.operatorsText(given.operators, { name: "Größe: 1", qos: { delay: "2 s" } });
+  const after = applied(document(), [{ op: "paste", yaml: text }], KINDS);
+  assert.deepEqual([after.name, after.qos, inputs(after)], ["Größe: 1", { delay: "2 s" }, inputs(given)]);
+  assert.deepEqual([applied(given, [{ op: "paste", yaml: text }], KINDS).name, yaml.operatorsText([])], ["plan", "operators:\n"]);
+});
+
 test("columns come from the inputs, over operators that the kernel has not seen yet", () => {
   const before = { ...document(operator("a", "source"), operator("b", "filter", ["a"]), operator("c", "filter", ["b"])), columns: { a: { x: "int" } } };
   assert.deepEqual(columnsFor(before, before.operators[2]), { x: "int" });

@@ -385,6 +385,17 @@ def test_pasted_operators_get_new_ids() -> None:
         copy_operators(BLOCK, ["gone"])
 
 
+def test_a_whole_plan_that_is_pasted_into_an_empty_one_keeps_its_name_its_requirement_and_its_comments() -> None:
+    whole = FLOW.replace("delay: 2 s", "delay: 3 s")
+    paste = parse_operations([{"op": "paste", "yaml": whole}])
+    assert apply("format: 1\nname: plan\noperators:\n", paste).text == whole
+    into = apply(BLOCK, paste)
+    assert (Plan.from_yaml(into.text).name, Plan.from_yaml(into.text).qos.delay) == (
+        Plan.from_yaml(BLOCK).name,
+        Plan.from_yaml(BLOCK).qos.delay,
+    )
+
+
 # -- history -----------------------------------------------------------------------------------------------------------
 
 

@@ -337,6 +337,34 @@ def test_operators_are_copied_and_pasted_as_yaml(filled: Page) -> None:
     assert inputs(other) == {"sort": [], "compare": ["sort"]}
 
 
+def test_a_whole_plan_is_pasted_into_an_empty_editor_with_its_requirement(filled: Page) -> None:
+    page = filled
+    page.view.locator("svg.canvas").focus()
+    page.type("Control+A", "Control+C")
+    other = Page(page.bare, PlanEditor())
+    other.view.locator("svg.canvas").focus()
+    other.type("Control+V")
+    other.still()
+    assert _same(other.editor.plan, quickstart())
+    other.button("Undo").click()
+    other.still()
+    assert other.editor.yaml == PlanEditor().yaml
+
+
+def test_a_refused_name_leaves_the_form_open_and_the_old_name(filled: Page) -> None:
+    page = filled
+    page.node("on_b").click()
+    page.fill("id", "on: b")
+    page.view.locator(".status .note.bad").wait_for()
+    page.still()
+    assert page.field("id").input_value() == "on_b"
+    assert page.field("id").evaluate("it => it === document.activeElement")
+    assert page.node("on_b").evaluate("it => it.classList.contains('selected')")
+    page.fill("id", "große")
+    page.still()
+    assert "große" in inputs(page)
+
+
 def test_what_is_still_to_fill_in_is_no_mistake_before_it_had_a_value(empty: Page) -> None:
     page = empty
     page.palette("source").click()

@@ -37,7 +37,7 @@ def _run(script: str, **variables: str) -> str:
 
 @pytest.mark.slow
 def test_the_page_reads_writes_guesses_and_places_without_a_browser() -> None:
-    assert "# pass 20\n" in _run("plan_editor_page.mjs")
+    assert "# pass 21\n" in _run("plan_editor_page.mjs")
 
 
 def _operation(draw: random.Random, ids: list[str]) -> dict[str, Any]:

@@ -338,6 +338,8 @@ def _(operation: Paste, state: _State) -> PlanText:
         ) from None
     if not pasted.operators:
         raise WrongValue(operation.yaml[:60], "YAML with the operators to paste", None, "yaml")
+    if not plan.operators and any(pasted.yaml.find((), field) is not None for field in ("name", "qos")):
+        return pasted  # a whole plan into an empty one: with its name, its requirement and its comments
     names: dict[str, str] = {}
     before = set(plan.operators)
     for name, entry in pasted.operators.items():

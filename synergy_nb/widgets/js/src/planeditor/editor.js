@@ -85,6 +85,7 @@ export class Editor {
       const problem = content.problem ?? content.error;
       if (done && problem) this.tell("bad", `Not done: ${done.label}. ${words(problem)}`);
       if (done?.yaml && problem) this.rejected = done.yaml; // what was typed is not lost
+      if (done && problem) for (const { op, operator, to } of done.operations ?? []) if (op === "rename") this.keepName(operator, to);
       for (const [wanted, given] of Object.entries(content.ids ?? {}))
         if (done && wanted !== given) {
           if (this.toDo.fresh.has(wanted)) this.toDo.added(given);
@@ -371,6 +372,13 @@ export class Editor {
     return true;
   }
 
+  // A name was refused: the operator is selected by the one that it has, so that its form stays open.
+  keepName(operator, refused) {
+    if (!this.selected.delete(refused) || !this.operator(operator)) return;
+    this.selected.add(operator);
+    this.current = operator;
+  }
+
   set(operator, field, value) {
     if ((this.operator(operator)?.fields[field] ?? null) === value) return;
     this.toDo.filled(operator, field);
@@ -416,7 +424,8 @@ export class Editor {
     const operators = this.document.operators.filter(({ id }) => ids.has(id));
     if (!operators.length) return null;
     this.say(`Copied ${operators.length > 1 ? `${operators.length} operators` : operators[0].id} as YAML.`);
-    return yaml.operatorsText(operators);
+    const whole = operators.length === this.document.operators.length && this.document.name ? this.document : null;
+    return yaml.operatorsText(operators, whole);
   }
 
   paste(text) {

@@ -54,6 +54,7 @@ export class Edits {
     this.remember(label);
     const id = this.send({ type: "edit", version: this.base.version, gesture: label, operations });
     this.wait(id, label, (document) => this.labelled(applied(document, operations, this.kinds), label));
+    this.pending.at(-1).operations = operations;
     return id;
   }
 

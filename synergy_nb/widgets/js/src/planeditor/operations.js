@@ -104,8 +104,14 @@ function set({ fields }, field, value) {
   return { fields: without(fields, name, entries.size ? flowOf(entries) : null) };
 }
 
+function withText(document, yaml) {
+  const { name, qos, operators } = planOf(yaml);
+  return { ...document, name: name ?? document.name, qos, operators, yaml };
+}
+
 function pasted(document, yaml) {
-  const { operators } = planOf(yaml);
+  const { name, qos, operators } = planOf(yaml);
+  if (!document.operators.length && (name !== undefined || Object.keys(qos).length)) return withText(document, yaml); // a whole plan
   let next = document;
   const names = new Map();
   for (const each of operators) {
@@ -150,10 +156,8 @@ function one(document, operation, kinds) {
       const next = added(document, { ...operation, inputs: [from] });
       return operatorOf(next, to)?.inputs[port] === from ? connected(next, { from: operation.operator, to, port }, kinds) : next;
     }
-    case "text": {
-      const { name, qos, operators } = planOf(operation.yaml);
-      return { ...document, name: name ?? document.name, qos, operators, yaml: operation.yaml };
-    }
+    case "text":
+      return withText(document, operation.yaml);
     default:
       return document;
   }

@@ -222,9 +222,12 @@ export function flowOf(value) {
   return OTHER.test(value) ? value : text(value, true);
 }
 
-// YAML text of operators for the clipboard; it is a part of a plan.
-export function operatorsText(operators) {
-  const lines = ["operators:"];
+// YAML text of operators for the clipboard: a part of a plan or, with its name and its requirements, a whole one.
+export function operatorsText(operators, whole = null) {
+  const head = whole ? ["format: 1", `name: ${text(whole.name)}`] : [];
+  const stated = Object.entries(whole?.qos ?? {});
+  if (stated.length) head.push(`qos: {${stated.map(([name, value]) => `${name}: ${value}`).join(", ")}}`);
+  const lines = [...head, "operators:"];
   for (const { id, kind, inputs, fields } of operators) {
     lines.push(`  ${text(id)}:`, `    kind: ${kind}`);
     if (inputs.length === 1) lines.push(`    input: ${text(inputs[0])}`);
