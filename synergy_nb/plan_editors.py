@@ -7,6 +7,7 @@ or the plan.
 
 from __future__ import annotations
 
+import hashlib
 import re
 import sys
 from itertools import islice
@@ -100,7 +101,8 @@ def edit(
     )
     first = text if text is not None else _named(str(file and file.stem))
     document = PlanDocument(first, file=file, is_new=text is None, rows=rows, reader=_first_rows)
-    editor = PlanEditor(document, runs=None if cluster is None else runs_on(cluster))
+    opened = "" if anew else hashlib.sha256(repr(key).encode()).hexdigest()
+    editor = PlanEditor(document, runs=None if cluster is None else runs_on(cluster), opened=opened)
     _editors[key] = editor
     _first_texts[key] = first
     return editor

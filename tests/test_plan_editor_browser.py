@@ -588,6 +588,46 @@ def test_check_submit_and_stop_show_the_answers(filled: Page, monkeypatch: pytes
     assert asked == ["cost", "submit", "stop"]
 
 
+def test_a_second_click_on_submit_submits_nothing_more(filled: Page, monkeypatch: pytest.MonkeyPatch) -> None:
+    page, editor = filled, filled.editor
+    asked: list[Any] = []
+    answer_by(asked.append, editor, monkeypatch)
+    editor.catalogue = {**editor.catalogue, "cluster": True}
+    page.button("Submit").dblclick()
+    page.bare.until_here(lambda: asked)
+    editor.send({"type": "submitted", "id": asked[0]["id"], "error": "too much"})
+    page.view.locator(".status .note.bad", has_text="too much").wait_for()
+    assert len(asked) == 1
+    page.button("Submit").click()  # once more, after the answer
+    page.bare.until_here(lambda: asked[1:])
+    assert [each["type"] for each in asked] == ["submit", "submit"]
+
+
+def test_what_was_edited_before_the_kernel_was_restarted_can_be_taken(bare: BarePage) -> None:
+    text = quickstart().to_yaml()
+    before = Page(bare, PlanEditor(text, opened="the quickstart"))
+    before.node("on_b").click()
+    before.fill("where", "link = 'A'")
+    before.still()
+    edited = before.editor.yaml
+    assert edited != text
+    for opened in ("", "another"):
+        assert Page(bare, PlanEditor(text, opened=opened)).view.locator(".earlier").count() == 0
+    after = Page(bare, PlanEditor(text, opened="the quickstart"))
+    after.shoot("plan_editor_earlier")
+    after.button("Take them").click()
+    after.still()
+    assert after.editor.yaml == edited
+    assert after.view.locator(".earlier").count() == 0
+    assert after.editor.undo() == "edit the text"
+    assert after.editor.yaml == text
+    after.button("YAML").click()
+    bare.until("text => document.querySelector('.yaml textarea').value === text", text)
+    again = Page(bare, PlanEditor(text, opened="the quickstart"))
+    assert again.view.locator(".earlier").count() == 0  # its text is the last one that was here
+    assert before.view.locator(".earlier").count() == 0
+
+
 # -- what runs ---------------------------------------------------------------------------------------------------------
 
 RUNS: dict[str, Any] = {

@@ -10,6 +10,7 @@ import pytest
 
 from synergy_nb import NotAdmitted, edit, source
 from synergy_nb.editing.operations import EditError
+from synergy_nb.plan import Plan
 from synergy_nb.plan_runs import runs_on
 from synergy_nb.simulator.simulation import Simulation
 from synergy_nb.widgets.editor_overlay import draft_of, overlay
@@ -56,7 +57,7 @@ def shown(editor: Editor, trait: str = "document") -> dict[str, Any]:
 def drawn(journal: Any, plan: Any) -> dict[str, Any]:
     readings = JournalSeries("top-1", NAMES)
     readings.read(journal)
-    return overlay(readings, plan)
+    return overlay(readings, plan, {})
 
 
 def test_the_overlay_has_peers_rates_and_queues_of_the_application() -> None:
@@ -82,12 +83,20 @@ def test_deaths_takeovers_and_moves_are_marks() -> None:
     assert moved["peers"]["filter"] == "peer-5"
 
 
+def test_a_peer_keeps_its_colour_when_another_one_joins_the_graph() -> None:
+    colors = {"peer-4": 0, "gone": 1}
+    readings = JournalSeries("top-1", NAMES)
+    readings.read(story(10))
+    live = overlay(readings, top_pairs(), colors)
+    assert live["colors"] == {"peer-4": 0, "gone": 1, "peer-1": 2, "peer-2": 3, "peer-3": 4, "peer-5": 5}
+
+
 def test_active_replicas_are_drawn_below_their_operator() -> None:
     journal = actively_replicated()
     name = next(event.subject for event in journal if type(event).__name__ == "RequestSubmitted")
     readings = JournalSeries(name, NAMES)
     readings.read(journal)
-    live = overlay(readings, filtered())
+    live = overlay(readings, filtered(), {})
     assert set(live["replicas"]) <= {"filter", "project"}
     assert all(live["replicas"].values())
 
@@ -160,6 +169,25 @@ def test_an_editor_checks_submits_and_stops(editor: Editor, simulation: Simulati
     assert (first.status, editor.application.status) == ("stopped", "stopped")
     assert not shown(editor)["running"]
     assert shown(editor, "live")["state"] == "stopped"
+
+
+def test_a_second_request_to_submit_is_refused_while_the_first_is_under_way(editor: Editor) -> None:
+    inner = editor._runs
+    assert inner is not None
+
+    class Slow:
+        cost = inner.cost
+
+        def submit(self, plan: Plan) -> Followed:
+            editor.use(inner)
+            editor.on_page_message({"type": "submit", "id": 8})
+            return inner.submit(plan)
+
+    editor.use(Slow())
+    editor.on_page_message({"type": "submit", "id": 7})
+    answers = [content for _, content in editor.sent if content["type"] == "submitted"]
+    assert [(each["id"], each.get("error", "")) for each in answers] == [(8, "The plan is being submitted."), (7, "")]
+    assert "error" not in ask(editor, "submit")  # the first has ended
 
 
 def test_a_plan_that_cannot_be_submitted_says_why(editor: Editor) -> None:

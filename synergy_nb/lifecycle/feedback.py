@@ -24,6 +24,7 @@ from synergy_nb.lifecycle.messages import (
     Measured,
     SessionConfig,
     TimesReported,
+    no_session,
 )
 from synergy_nb.lifecycle.request import Request
 
@@ -171,7 +172,7 @@ class Feedbacks:
         for measured in message.measured:
             member = self._members.get(measured.application)
             if member is None or member.graph.attempt != measured.attempt:
-                reason = f"no session at {self._peer.address}"
+                reason = no_session(self._peer.address, sender)
                 self._peer.send(sender, Lost(measured.application, measured.attempt, reason))
                 continue
             member.last_feedback = self._peer.now

@@ -42,6 +42,7 @@ __all__ = [
     "Times",
     "TimesReported",
     "TookOver",
+    "no_session",
 ]
 
 
@@ -297,6 +298,13 @@ class Lost(Message, frozen=True):
     reason: str
     epoch: int = -1
     operator: str = ""
+
+
+def no_session(address: str, origin: str) -> str:
+    """Reason of a :class:`Lost` for people: the peer at ``address`` has no session of an application of ``origin``."""
+    return (
+        f"no session at {address} (it was restarted, or took {origin}, where the application was submitted, for dead)"
+    )
 
 
 class TakeOver(Message, frozen=True):

@@ -53,6 +53,7 @@ from synergy_nb.lifecycle.messages import (
     Refused,
     SessionConfig,
     Share,
+    no_session,
 )
 from synergy_nb.lifecycle.migration import Migrations
 from synergy_nb.lifecycle.rebuilds import Rebuilds
@@ -365,7 +366,7 @@ class Session(Protocol):
         member = self.members.get(message.application)
         if member is None or member.graph.attempt != message.attempt:
             self._record_outdated(message.application, "Begin", sender, "no such session")
-            self.peer.send(sender, Lost(message.application, message.attempt, f"no session at {self.peer.address}"))
+            self.peer.send(sender, Lost(message.application, message.attempt, no_session(self.peer.address, sender)))
             return
         self._start(member)
 

@@ -28,7 +28,7 @@ from synergy_nb.control.peer import Message, Timer
 from synergy_nb.events import ActiveReplicasLost, TakenOver, TakeoverBegun
 from synergy_nb.events.application_states import State
 from synergy_nb.lifecycle.graph_changes import RESEND_INTERVAL, GraphChanger, GraphChanges
-from synergy_nb.lifecycle.messages import Graph, Lost, SessionConfig, TakeOver, TookOver
+from synergy_nb.lifecycle.messages import Graph, Lost, SessionConfig, TakeOver, TookOver, no_session
 from synergy_nb.plan import Plan
 from synergy_nb.plan.active_replicas import original, replicas_of
 
@@ -212,7 +212,7 @@ class TakeOvers(GraphChanger):
             return  # this peer knows a later graph
         member = self.changes.member_of(graph)
         if member is None or member.ended:
-            self.peer.send(sender, Lost(graph.application, graph.attempt, f"no session at {address}"))
+            self.peer.send(sender, Lost(graph.application, graph.attempt, no_session(address, sender)))
             return
         refusal = ""
         for name in sorted(name for name, peer in graph.roles.peers.items() if peer == address):

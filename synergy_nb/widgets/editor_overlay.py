@@ -20,7 +20,7 @@ FULL: Final = 1.0
 _KINDS: Final = {"died": "death", "taken over": "takeover", "moved": "move", "relieved": "move", "failed": "bad"}
 
 
-def overlay(readings: JournalSeries, plan: Plan) -> dict[str, Any]:
+def overlay(readings: JournalSeries, plan: Plan, colors: dict[str, int]) -> dict[str, Any]:
     """The present state of an application as plain values; operators are named by their ids in the plan.
 
     Parameters
@@ -29,7 +29,12 @@ def overlay(readings: JournalSeries, plan: Plan) -> dict[str, Any]:
         Series of the journal of this application.
     plan
         Plan that was submitted.
+    colors
+        Name of each peer that was shown before to the number of its colour; new peers get the next ones, so that no
+        peer changes its colour when another one joins the graph.
     """
+    for peer in shown_peers(readings):
+        colors.setdefault(readings.name(peer.address), len(colors))
     pieces = status_pieces(readings, plan)
     run = readings.run(readings.application or "")
     parts = {str(each["operator"]): each for name, each in pieces.items() if name.startswith("part:")}
@@ -55,7 +60,7 @@ def overlay(readings: JournalSeries, plan: Plan) -> dict[str, Any]:
         "tone": head["tone"],
         "sentence": head["sentence"],
         "peers": peers,
-        "colors": {readings.name(peer.address): rank for rank, peer in enumerate(shown_peers(readings))},
+        "colors": dict(colors),
         "states": {name: each["state"] for name, each in own.items()},
         "tips": {name: each["tip"] for name, each in own.items() if each["tip"]},
         "rates": rates,

@@ -54,6 +54,9 @@ class PlanEditor(StillView):
         Document, or YAML text of the plan, valid or not.
     runs
         Cluster on which the plan can be submitted; None: it can only be edited.
+    opened
+        What the editor was opened with. A page that has shown an editor of the same before, in a kernel that has ended,
+        offers its text. Empty: no page does.
 
     Examples
     --------
@@ -73,12 +76,15 @@ class PlanEditor(StillView):
     catalogue = traitlets.Dict().tag(sync=True)
     document = traitlets.Dict().tag(sync=True)
     live = traitlets.Dict(allow_none=True, default_value=None).tag(sync=True)
+    opened = traitlets.Unicode().tag(sync=True)
 
-    def __init__(self, document: PlanDocument | str = EMPTY, *, runs: PlanRuns | None = None) -> None:
+    def __init__(self, document: PlanDocument | str = EMPTY, *, runs: PlanRuns | None = None, opened: str = "") -> None:
         self._lock = threading.RLock()
         self._document = PlanDocument(document) if isinstance(document, str) else document
         self._runs = runs
         self._running: list[RunningPlan] = []  # the latest last
+        self._colors: dict[str, int] = {}  # peer by name to the number of its colour
+        self._submitting = False  # whether a page waits for a submission
         self._closed = False
         #: Function that runs another one in a thread; a test may replace it.
         self._beside: Callable[[Callable[[], None]], None] = _in_thread
@@ -86,7 +92,7 @@ class PlanEditor(StillView):
             version = bundle("planeditor")[0]
         except BundleMissing:
             version = ""
-        super().__init__(_version=version, catalogue=self._forms(), document=self._contents())
+        super().__init__(_version=version, catalogue=self._forms(), document=self._contents(), opened=opened)
         self.on_msg(lambda _, content, _buffers: self.on_page_message(content))
         self.observe(lambda _: self.keep_picture(), ["document"])
 
@@ -261,7 +267,7 @@ class PlanEditor(StillView):
         with self._changing():
             if self._running:
                 self._running[-1].close()
-            self._running.append(RunningPlan(followed, self._show, self._lock))
+            self._running.append(RunningPlan(followed, self._show, self._lock, colors=self._colors))
         return followed.application
 
     def stop(self) -> None:
@@ -426,7 +432,14 @@ class PlanEditor(StillView):
         return self.cost()._asdict()
 
     def _submit(self, _content: Mapping[str, Any]) -> dict[str, Any]:
-        return {"application": str(self.submit().id)}
+        with self._lock:
+            if self._submitting:  # a second click, here or in another page
+                return {"error": "The plan is being submitted."}
+            self._submitting = True
+        try:
+            return {"application": str(self.submit().id)}
+        finally:
+            self._submitting = False
 
     def _stop(self, _content: Mapping[str, Any]) -> dict[str, Any]:
         self.stop()

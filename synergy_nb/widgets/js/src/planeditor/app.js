@@ -118,6 +118,21 @@ function Draft({ document }) {
   );
 }
 
+function Earlier({ editor }) {
+  if (editor.earlier === null) return null;
+  return (
+    <p class="draft earlier">
+      <b>The kernel was restarted.</b> Your edits of before are not in this plan.{" "}
+      <button type="button" onClick={() => editor.takeEarlier()}>
+        Take them
+      </button>{" "}
+      <button type="button" onClick={() => editor.dropEarlier()}>
+        Forget them
+      </button>
+    </p>
+  );
+}
+
 function Cost({ editor }) {
   const { cost } = editor;
   if (!cost) return null;
@@ -195,6 +210,7 @@ export class App extends Component {
           <Bar editor={editor} save={save} />
           <Palette editor={editor} drag={this.drag} />
           <Draft document={document} />
+          <Earlier editor={editor} />
         </Settled>
         <div class={`work${pane ? ` with-${pane}` : ""}`}>
           <div class="board">

@@ -4,6 +4,7 @@ import { ToDo, toDoWords } from "./to_do.js";
 import { Edits } from "./edits.js";
 import { chainOf, linesFor, moveOperations } from "./moving.js";
 import { columnsFor, readsFrom, mostInputs, operatorOf, readersOf, unique } from "./operations.js";
+import { earlierText, keepText } from "./earlier.js";
 import * as yaml from "./yaml.js";
 
 const KEPT_WORDS = 4; // announcements for screen readers that are kept, so that none replaces one that is not read yet
@@ -36,6 +37,8 @@ export class Editor {
     this.note = null; // the outcome of the last request, for the status line
     this.silent = ""; // that the kernel does not answer, in words, for the status line
     this.wantsFocus = null; // what to focus after the next drawing: {node}, {field}, {palette}
+    this.submitting = null; // the request to submit that has no answer yet
+    this.earlier = earlierText(model); // what was edited here in a kernel that has ended
     this.readCatalogue();
     this.edits.document(model.get("document"));
     this.live = model.get("live") ?? null;
@@ -74,6 +77,7 @@ export class Editor {
     const before = this.edits.base;
     this.edits.document(this.model.get("document"));
     const { base } = this.edits;
+    keepText(this.model);
     if (before !== base && !this.edits.pending.length) this.sayProblems(before, base);
     this.keepSelection();
     this.changed();
@@ -410,6 +414,17 @@ export class Editor {
     this.say("Text changed.");
   }
 
+  // Takes what was edited before the kernel was restarted, or forgets it.
+  takeEarlier() {
+    const text = this.earlier;
+    this.earlier = null;
+    this.setText(text, this.edits.base.version);
+  }
+  dropEarlier() {
+    this.earlier = null;
+    this.changed();
+  }
+
   useTemplate(template) {
     this.edits.template(`template ${template.title ?? template.name}`, template);
     const first = this.document.operators[0]?.id ?? null;
@@ -500,8 +515,10 @@ export class Editor {
   }
 
   submit() {
+    if (this.submitting) return;
     this.tell("soft", "Submitting…");
-    this.ask({ type: "submit" }, ({ application, error }) => {
+    this.submitting = this.ask({ type: "submit" }, ({ application, error }) => {
+      this.submitting = null;
       if (!error) {
         this.checking = false;
         this.cost = null;
