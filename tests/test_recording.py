@@ -13,6 +13,7 @@ from typing import TypeVar
 import msgspec
 import pytest
 
+from synergy_nb import NotAdmitted, Simulation, source
 from synergy_nb.algorithms.composition.messages import Dropped, Probe
 from synergy_nb.assembly import PeerConfig, SynergyPeer
 from synergy_nb.control import driver_messages as driver
@@ -335,6 +336,22 @@ def test_messages_that_nobody_received_are_reported(tmp_path: Path) -> None:
     assert lost
     sent = {type(effect.message).__name__ for step in steps for effect in step.effects if isinstance(effect, Send)}
     assert {each.message for each in lost} <= sent
+    assert not any(each.under_way for each in lost)  # they were lost long before the end
+
+
+def test_messages_of_the_last_moment_are_not_called_lost() -> None:
+    simulation = Simulation(peers=6, cores=1, seed=5)
+    heavy = source("packets", rate="100 tuples/s").delay("50 ms", id="heavy").sink("too much", delay="2 s")
+    with pytest.raises(NotAdmitted) as refusal:
+        simulation.submit(heavy)
+    moments = refusal.value.replay().moments  # releases were sent at the last moment
+    under_way = [each for each in moments if each.under_way]
+    assert under_way
+    assert under_way == [each for each in moments if not each.received]
+    assert "may be on its way still" in refusal.value.replay().to_text()
+    assert "nobody received it" not in refusal.value.replay().to_text()
+    simulation.run("2 s")
+    assert all(each.received for each in refusal.value.replay().moments)
 
 
 def test_every_message_is_described() -> None:

@@ -85,6 +85,7 @@ def test_as_json_there_is_all_of_it(file: Path) -> None:
         "text": first["text"],
         "outcomes": ["request submitted"],
         "received": True,
+        "under_way": False,
     }
 
 

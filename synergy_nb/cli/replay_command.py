@@ -128,6 +128,7 @@ def _at_a_terminal() -> bool:
 
 def _show_exchanges(chosen: Requested, exchanges: list[Exchange], *, step: bool) -> None:
     from synergy_nb.cli.console import out
+    from synergy_nb.recording.moments import not_received
 
     said = f"{chosen.request}: plan {chosen.plan}, submitted at {chosen.origin}: {chosen.outcome}"
     out.print(said, markup=False, soft_wrap=True, style="bold")
@@ -138,7 +139,7 @@ def _show_exchanges(chosen: Requested, exchanges: list[Exchange], *, step: bool)
     name = max((len(each.message) for each in exchanges), default=0)
     for each, way in zip(exchanges, ways, strict=True):
         line = f"{each.at - chosen.at:9.4f} s  {way:<{width}}  {each.message:<{name}}  {each.text}"
-        outcomes = (*each.outcomes, *(() if each.received else ("nobody received it",)))
+        outcomes = (*each.outcomes, *(() if each.received else (not_received(each.under_way),)))
         if outcomes:
             line = f"{line} → {'; '.join(outcomes)}" if each.text else f"{line}{'; '.join(outcomes)}"
         out.print(line.rstrip(), markup=False, soft_wrap=True)

@@ -14,7 +14,7 @@ from synergy_nb.plan.units import counted
 from synergy_nb.reporting.formatting import seconds
 from synergy_nb.reporting.tables import as_text
 
-__all__ = ["ComparedGraph", "Key", "Moment", "PeerPlace", "Replay", "ranked"]
+__all__ = ["ComparedGraph", "Key", "Moment", "PeerPlace", "Replay", "not_received", "ranked"]
 
 
 class PeerPlace(msgspec.Struct, frozen=True):
@@ -152,6 +152,8 @@ class Moment(msgspec.Struct, frozen=True):
         Peers that joined the ring, or left it. The first moment has as ``left`` those that are not in the ring then.
     received
         Whether a peer received the message.
+    under_way
+        Whether it may still have been on its way when the replay was made.
     """
 
     at: float
@@ -169,6 +171,7 @@ class Moment(msgspec.Struct, frozen=True):
     joined: tuple[str, ...] = ()
     left: tuple[str, ...] = ()
     received: bool = True
+    under_way: bool = False
 
 
 class Replay(msgspec.Struct, frozen=True):
@@ -259,8 +262,15 @@ class Replay(msgspec.Struct, frozen=True):
             importlib.import_module("IPython.display").display({"text/plain": repr(self)}, raw=True)
 
 
+def not_received(under_way: bool) -> str:
+    """Say that no peer received a message; ``under_way``: it may still have been on its way at the end."""
+    return "may be on its way still" if under_way else "nobody received it"
+
+
 def _line(moment: Moment) -> str:
     way = f"{moment.sender} → {moment.to}" if moment.sender and moment.to != moment.sender else moment.to
     text = f"{moment.at:9.4f} s  {way}  {moment.title}  {moment.text}".rstrip()
-    outcomes = [verdict for _, verdict in moment.verdicts] + ([] if moment.received else ["nobody received it"])
+    outcomes = [verdict for _, verdict in moment.verdicts] + (
+        [] if moment.received else [not_received(moment.under_way)]
+    )
     return f"{text} → {'; '.join(outcomes)}" if outcomes else text

@@ -257,6 +257,7 @@ class _Collected:
                 tuple((hop.operator, self.name(hop.peer)) for hop in _path(message)),
                 placed,
                 received=exchange.received,
+                under_way=exchange.under_way,
             )
         )
 

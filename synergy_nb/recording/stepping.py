@@ -78,6 +78,9 @@ class Exchange:
         Consequences at the receiver, in words.
     received
         Whether a peer received it, according to the recording.
+    under_way
+        Whether it may still have been on its way at the end of the recording: nobody received it, and others took
+        as long.
     """
 
     at: float
@@ -87,6 +90,7 @@ class Exchange:
     text: str
     outcomes: tuple[str, ...] = field(default=())
     received: bool = True
+    under_way: bool = False
 
 
 class Tone(StrEnum):
@@ -207,6 +211,7 @@ def handled(request: str, steps: Iterable[Step], *, noted: bool = False) -> list
     steps = list(steps)
     names = Names(steps)
     receivers, lost = _matched(steps, _same if noted else encode_message)
+    slowest = max((steps[to].at - steps[number].at for (number, _), to in receivers.items()), default=0.0)
     found: list[Handled] = []
     for number in sorted(_belonging(request, steps, receivers)):
         step = steps[number]
@@ -214,7 +219,10 @@ def handled(request: str, steps: Iterable[Step], *, noted: bool = False) -> list
         for position, effect in enumerate(step.effects):
             if isinstance(effect, Send) and (number, position) in lost and _about(effect.message, request):
                 name, text = type(effect.message).__name__, names.inside(describe(effect.message))
-                exchange = Exchange(step.at, step.life.name, names(effect.to), name, text, received=False)
+                late = step.at + slowest >= steps[-1].at
+                exchange = Exchange(
+                    step.at, step.life.name, names(effect.to), name, text, received=False, under_way=late
+                )
                 found.append(Handled(exchange, effect.message))
     return sorted(found, key=lambda each: each.exchange.at)
 

@@ -55,8 +55,8 @@ class PlanEditor(StillView):
     runs
         Cluster on which the plan can be submitted; None: it can only be edited.
     opened
-        Key of what the editor was opened with. A page that has shown an editor of the same before, in a kernel that has ended,
-        offers its text. Empty: no page does.
+        Key of what the editor was opened with. A page that has shown an editor of the same before, in a kernel that
+        has ended, offers its text. Empty: no page does.
 
     Examples
     --------

@@ -189,7 +189,7 @@ export class Arrangement {
       this.ways.append(label);
     });
     const tone = moment.verdicts.some(([each]) => each === "bad") ? "bad" : moment.verdicts.some(([each]) => each === "good") ? "good" : "";
-    this.way(moment, `now ${tone}${moment.received ? "" : " lost"}`, 1);
+    this.way(moment, `now ${tone}${moment.received || moment.under_way ? "" : " lost"}`, 1);
     this.travel(moment);
     const spot = this.at.get(moment.to);
     if (spot && tone) this.moving.append(make("circle", { class: `ringed ${tone}`, cx: spot[0], cy: spot[1], r: 11 }));

@@ -134,7 +134,8 @@ export function build(el, act) {
       put(way, wayOf(at));
       put(what, at.title);
       put(text, at.text);
-      const told = at.received ? at.verdicts : [...at.verdicts, ["bad", "nobody received it"]];
+      const lost = at.under_way ? ["note", "may be on its way still"] : ["bad", "nobody received it"];
+      const told = at.received ? at.verdicts : [...at.verdicts, lost];
       verdicts.replaceChildren(...told.map(([tone, words]) => make("li", { class: tone }, `${GLYPHS[tone]} ${words}`)));
       numbers.replaceChildren(...at.numbers.flatMap(([label, value]) => [make("dt", {}, label), make("dd", {}, value)]));
       this.graphs(state.graphs);
