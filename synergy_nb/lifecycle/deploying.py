@@ -219,6 +219,8 @@ class Deploying:
             changed["backups"] = committed + roles.copied_for(operator)
         if operator in member.keeping:
             changed["keeps"] = True
+        if operator in member.early:  # as in the graph that the origin will publish, if it agrees
+            changed["follower"], changed["move"] = member.early[operator], version_of(member.graph) + 1
         if outlined.follower == address and operator not in member.deployed:
             changed["follower"], changed["move"] = "", 0
         readers = self._readers(member.graph.application, operator, outlined.active)

@@ -150,6 +150,9 @@ class GraphChanges:
     def adopt(self, member: Member, graph: Graph) -> None:
         """Adopt a graph of an application in which this peer takes part."""
         before, member.graph = member.graph, graph
+        if graph.epoch > before.epoch:
+            member.early.clear()
+        followers = {**member.early, **graph.roles.followers}
         application, address = graph.application, self.peer.address
         for operator, peer in graph.roles.followers.items():
             if peer == address == before.roles.followers.get(operator) and before.epoch < graph.epoch:
@@ -162,7 +165,7 @@ class GraphChanges:
         rebuilds = {name: source for name, source in built.items() if name != source}
         for operator in sorted(member.deployed):
             stays = operator in member.operators or operator in rebuilds
-            if not stays and graph.roles.followers.get(operator) != address:
+            if not stays and followers.get(operator) != address:
                 member.deployed.discard(operator)
                 users |= self.components.discard(application, operator)
             elif _links(before, member.plan, operator) != _links(graph, member.plan, operator):
@@ -175,11 +178,9 @@ class GraphChanges:
             if operator not in member.deployed and operator not in graph.roles.backed_up(address):
                 self.commit_backup(member, operator)
         member.keeping &= graph.roles.followers.keys()
-        followed = {name for name, to in graph.roles.followers.items() if to == address} | member.keeping
+        followed = {name for name, to in followers.items() if to == address} | member.keeping
         member.ready &= followed.union(graph.roles.backed_up(address), rebuilds, rebuilds.values())
-        member.failed_followers = {
-            name: reason for name, reason in member.failed_followers.items() if name in graph.roles.followers
-        }
+        member.failed_followers = {name: why for name, why in member.failed_followers.items() if name in followers}
         self.components.update_producers(graph)
         if member.running:
             self.components.offer(application, member.sharable_operators)
@@ -193,7 +194,7 @@ class GraphChanges:
     def _has_no_role(self, member: Member) -> bool:
         """Whether this peer has no role in an application any more, and no component that the application reads."""
         graph, address = member.graph, self.peer.address
-        if address in graph.addresses or address == graph.origin:
+        if address in graph.addresses or address == graph.origin or address in member.early.values():
             return False
         for owner, operator in self.components.used_by(graph.application):
             known = self.members.get(owner)

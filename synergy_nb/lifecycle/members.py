@@ -36,6 +36,7 @@ class Member:
         "confirmed",
         "delay",
         "deployed",
+        "early",
         "ended",
         "failed_followers",
         "graph",
@@ -64,6 +65,7 @@ class Member:
         # peer knows their graphs
         self.awaited_sharers: dict[str, tuple[str, ...]] = {}
         self.ready: set[str] = set()  # operators whose copy at this peer could take over
+        self.early: dict[str, str] = {}  # operator to the peer that follows it before a graph says so
         self.keeping: set[str] = set()  # operators that leave this peer, which will hold a backup of them
         self.failed_followers: dict[str, str] = {}  # operator whose follower at this peer has failed to the reason
         self.delay = -1.0  # measured t̂, seconds; negative if none was measured yet

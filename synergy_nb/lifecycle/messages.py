@@ -337,8 +337,8 @@ class Follow(Message, frozen=True):
     request
         Number of the old peer's request to the new one, which has to accept it before it follows; 0: none is needed.
     backup
-        Whether the new peer has a backup of the component, which the old one will have instead: it agrees as soon as it
-        has kept a snapshot.
+        Whether the new peer has a backup of the component, which the old one will have instead: it is ready as soon as
+        it has kept a snapshot.
     """
 
     graph: Graph
@@ -349,7 +349,11 @@ class Follow(Message, frozen=True):
 
 
 class Followed(Message, frozen=True):
-    """The answer to :class:`Follow`: the sender agrees (its follower may be ``ready``), or ``refusal`` says why not."""
+    """The answer to :class:`Follow`: the sender agrees, and may be ``ready``, or ``refusal`` says why not.
+
+    The new peer is ready when its follower could replace the component; the old one when it has what it needs for the
+    backup that it will have, if it will have one.
+    """
 
     application: str
     attempt: int

@@ -76,6 +76,7 @@ from synergy_nb.control.peer import Message
 from synergy_nb.events import ComponentMoved, MoveBegun, MoveGivenUp, MovePostponed
 from synergy_nb.events.application_states import CHANGING, State
 from synergy_nb.lifecycle.approvals import Approvals, Asked
+from synergy_nb.lifecycle.early_followers import EarlyFollowers
 from synergy_nb.lifecycle.graph_changes import RESEND_INTERVAL, GraphChanger, GraphChanges
 from synergy_nb.lifecycle.members import Member, other_replicas
 from synergy_nb.lifecycle.messages import End, Follow, Followed, Graph, GraphChanged, SessionConfig
@@ -127,6 +128,7 @@ class Migrations(GraphChanger):
         self.sharers = sharers
         self.cannot_take_over = cannot_take_over
         self.approvals = Approvals()
+        self.early = EarlyFollowers(changes, self._start_follower)
         self._moves: dict[str, Move] = {}
         self._commands: dict[str, list[Command]] = {}  # those that wait, by application, in the order of arrival
         changes.on_change_ended.append(self._change_ended)
@@ -229,9 +231,9 @@ class Migrations(GraphChanger):
         move.timer = self.peer.after(seconds, self._timed_out, application, move)
 
     def _resend(self, application: str, move: Move) -> None:
-        """Send Follow to the peers that have not agreed, or else to the follower, now and once every interval."""
+        """Send Follow to the peers that have not agreed or are not ready, now and once every interval."""
         if self._moves.get(application) is move:
-            for address in sorted(move.waiting or {move.to}):
+            for address in sorted(move.unanswered):
                 self._send_follow(application, move, address)
             self.peer.after(RESEND_INTERVAL, self._resend, application, move)
 
@@ -259,12 +261,13 @@ class Migrations(GraphChanger):
                 self._record_begun(application, move)
             move.waiting.discard(sender)
             move.ready = move.ready or (sender == move.to and message.ready)
+            move.kept = move.kept or (sender == move.old and message.ready)
             if not move.waiting:
                 self._advance(application, move)
 
     def _advance(self, application: str, move: Move) -> None:
         """Complete a move whose follower is ready, or publish the follower; both peers have agreed."""
-        if move.ready and move.to not in self.cannot_take_over(application, move.operator):
+        if move.ready and move.kept and move.to not in self.cannot_take_over(application, move.operator):
             self._complete(application, move)
         elif not move.following:
             self._publish_follower(application, move)
@@ -334,7 +337,8 @@ class Migrations(GraphChanger):
     def _timed_out(self, application: str, move: Move) -> None:
         if self._moves.get(application) is move:
             silent = " and ".join(sorted(move.waiting))
-            waited = f"{silent} did not answer" if silent else f"{move.operator} at {move.to} was not ready"
+            unready = f"{move.operator} at {move.to} was not ready" if move.kept else f"{move.old} kept no snapshot"
+            waited = f"{silent} did not answer" if silent else unready
             self.abort(application, f"{waited} in time")
 
     def died(self, application: str, address: str) -> bool:
@@ -398,8 +402,6 @@ class Migrations(GraphChanger):
         member = None
         if graph.roles.peers[operator] == self.peer.address:
             member, refusal = known, self._agree(known, message)
-            if member is not None and operator in member.keeping - member.ready:
-                return  # it answers when it has kept a snapshot
         elif not refusal:
             member = self.join(sender, graph, "Follow")
             if member is not None:
@@ -411,7 +413,9 @@ class Migrations(GraphChanger):
 
     def _answer(self, origin: str, graph: Graph, operator: str, member: Member | None, refusal: str) -> None:
         ready = member is not None and operator in member.ready
-        if member is not None:
+        if member is not None and graph.roles.peers[operator] == self.peer.address:
+            ready = ready or operator not in member.keeping
+        elif member is not None:
             ready = ready and all(name in self.changes.members for name in member.awaited_sharers.get(operator, ()))
         self.peer.send(origin, Followed(graph.application, graph.attempt, graph.epoch, operator, ready, refusal))
 
@@ -460,7 +464,7 @@ class Migrations(GraphChanger):
 
     def failed(self, member: Member, operator: str, reason: str) -> bool:
         """Report to the origin that a follower here has failed; return False if the operator has no follower here."""
-        if member.graph.roles.followers.get(operator) != self.peer.address:
+        if self.peer.address not in (member.graph.roles.followers.get(operator), member.early.get(operator)):
             return False
         member.failed_followers[operator] = reason
         self._answer(member.graph.origin, member.graph, operator, member, reason)

@@ -19,6 +19,7 @@ class Move:
         "began",
         "following",
         "graph",
+        "kept",
         "moved",
         "old",
         "operator",
@@ -42,6 +43,7 @@ class Move:
         self.moved = moved
         self.waiting = {self.old, to}  # peers that have not agreed
         self.ready = False  # whether the follower could replace the component now
+        self.kept = False  # whether the old peer has what it needs for the backup that it gets, if it gets one
         self.following = False  # whether the graph with the follower has been published
         self.orphaned = False  # whether the old peer has died, so that the follower is asked whether it is ready
         self.request = request  # number of the old peer's request, which the new peer has to accept; 0: none
@@ -51,6 +53,11 @@ class Move:
     def swaps(self) -> bool:
         """Whether the new peer has a backup of the component, which the old one gets in exchange."""
         return self.to in self.before.roles.backups.get(self.operator, ())
+
+    @property
+    def unanswered(self) -> set[str]:
+        """Peers that have not agreed; or else those that are not ready for the new graph."""
+        return self.waiting or {self.to, *(() if self.kept else (self.old,))}
 
     @property
     def doubtful(self) -> bool:

@@ -100,7 +100,7 @@ def _confirm(message: sessions.Confirm) -> str:
 def _followed(message: sessions.Followed) -> str:
     if message.refusal:
         return f"cannot follow {message.operator}: {message.refusal}"
-    return f"{'is ready to be' if message.ready else 'follows, or lets others follow,'} {message.operator}"
+    return f"{'is ready for the move of' if message.ready else 'follows, or lets others follow,'} {message.operator}"
 
 
 def _behind(message: sessions.CopiesLag) -> str:

@@ -116,7 +116,7 @@ class HotSpots(Protocol):
         self.config = config
         self.history = MoveHistory(config.return_ban, config.rest)
         self.monitor = SlackMonitor(peer, session.members, session.components, latency, config, capacity)
-        self.target = Target(peer, self.monitor, self.history, config, offers, session.moves.approvals)
+        self.target = Target(peer, self.monitor, self.history, config, offers, session.moves)
         self._relief: Relief | None = None
         self._number = 0
         self._rest = Rest(config.seconds)
@@ -362,9 +362,10 @@ class HotSpots(Protocol):
             relief.asked = relief.candidates.pop(0)
             if not self.membership.is_dead(relief.asked):
                 relief.number = self._next_number()
-                self.peer.send(relief.asked, MigrationRequest(relief.number, departure))
                 relief.ask(departure.rate * departure.processing, self.peer.now)
+                self.peer.send(relief.asked, MigrationRequest(relief.number, departure, relief.moving))
                 if relief.moving:
+                    self.session.moves.early.expect(departure.graph.application, departure.operator, relief.asked)
                     self._relocate_there(relief.number, self._time_limit)
                 else:
                     self._wait(relief, REPLY, self._no_reply, relief.number)
@@ -457,6 +458,8 @@ class HotSpots(Protocol):
     def _not_moved(self, relief: Relief, failure: str) -> None:
         """Give the move up; if it began before the candidate had answered, that answer decides what follows."""
         began, relief.moving = relief.moving, False
+        if relief.operator is not None:
+            self.session.moves.early.end(*relief.operator)
         if not began or relief.accepted:
             self._give_up(relief, failure)
         elif relief.accepted is None:

@@ -66,10 +66,21 @@ class Departure(msgspec.Struct, frozen=True, gc=False, array_like=True):
 
 
 class MigrationRequest(Message, frozen=True):
-    """Phase 1: the sender asks whether the receiver can execute a component; ``number`` identifies the question."""
+    """Phase 1: the sender asks whether the receiver can execute a component.
+
+    Parameters
+    ----------
+    number
+        Number of the question at the sender.
+    departure
+        The component.
+    moving
+        Whether the move begins meanwhile, so that the receiver follows the component as soon as it has accepted it.
+    """
 
     number: int
     departure: Departure
+    moving: bool = False
 
     @property
     def application(self) -> str:

@@ -37,8 +37,9 @@ from synergy_nb.algorithms.migration.selection import slacks as current_slacks
 from synergy_nb.algorithms.migration.slack_monitor import SlackMonitor
 from synergy_nb.control.peer import Message, Peer
 from synergy_nb.events import MigrationProjected
-from synergy_nb.lifecycle.approvals import Approvals, Asked
+from synergy_nb.lifecycle.approvals import Asked
 from synergy_nb.lifecycle.members import other_replicas
+from synergy_nb.lifecycle.migration import Migrations
 from synergy_nb.models.hot_spot_config import HotSpotConfig
 from synergy_nb.plan import Plan
 
@@ -73,8 +74,8 @@ class Target:
         Parameters of hot spots.
     offers
         Function of (plan, operator) that returns whether this peer has the component of an operator.
-    approvals
-        Answers of this peer, on which moves that have begun already depend.
+    moves
+        Protocol of moves, some of which have begun and depend on the answers of this peer.
     """
 
     def __init__(
@@ -84,14 +85,14 @@ class Target:
         history: MoveHistory,
         config: HotSpotConfig,
         offers: Callable[[Plan, str], bool],
-        approvals: Approvals,
+        moves: Migrations,
     ) -> None:
         self.peer = peer
         self.monitor = monitor
         self.history = history
         self.config = config
         self.offers = offers
-        self.approvals = approvals
+        self.moves = moves
         self.reservations = Reservations(config.reservation)
         self._questions: list[_Question] = []
         self._number = 0
@@ -150,7 +151,9 @@ class Target:
         number = question.request.number
         self.peer.send(question.sender, MigrationReply(number, refusal))
         asked = Asked(question.sender, number, departure.graph.application, departure.operator)
-        self.approvals.answer(asked, refusal)
+        if question.request.moving and not refusal:
+            self.moves.early.follow(question.sender, departure.graph, departure.operator)
+        self.moves.approvals.answer(asked, refusal)
 
     def _project(self, departure: Departure) -> tuple[str, float, dict[str, float]]:
         """Project this peer with a component; return the reason of a refusal or "", its total rate, and all slacks."""
