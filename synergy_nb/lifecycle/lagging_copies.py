@@ -6,7 +6,7 @@ A component does not wait for a silent copy. It may discard inputs that this cop
 cannot take over, until it has a later snapshot (:mod:`synergy_nb.dataflow.streams`). The peer of the component reports
 this to the origin (:class:`~synergy_nb.lifecycle.messages.CopiesLag`), and reports again when it is over. The peer of a
 copy reports, too, if its copy cannot take over: because its Spark server cannot reach the checkpoint of a part, or
-because the component has just moved away from there, and the copy has no snapshot yet. The origin records both in its
+because the component has just moved away from there without leaving a snapshot. The origin records both in its
 journal, prefers other backups for a take-over, and completes a move only when the follower can take over.
 
 Reports are numbered and sent several times, since messages may be lost, duplicated or reordered. The origin ignores

@@ -15,6 +15,12 @@ A move is a take-over without a death. O is the origin, S the old peer, T the ne
    later, in which T executes the component, and S releases its resources. If T is ready before S and T have both
    agreed, the publication of step 2 is left out.
 
+If S has a component migrate, it asks T at the same time as O. Then Follow has the number of that question, and T waits
+with step 1 until it has answered S (:mod:`~synergy_nb.lifecycle.approvals`). If it has refused, it refuses Follow, too,
+and O journals no move. If O is another peer, S and T do not wait for Follow: T follows once it has accepted
+(:mod:`~synergy_nb.lifecycle.early_followers`). If T has a backup, S gets it in exchange. It keeps a snapshot for that,
+and O completes the move when S has one, too.
+
 The origin sends unanswered messages again every second. If a peer refuses, does not answer, or the follower has not
 caught up in time, the origin gives the move up: it publishes a graph without the follower, and returns the reason to
 whoever asked for the move. It does the same if a peer dies, with one exception: if the old peer dies and no backup of
@@ -25,9 +31,9 @@ The phases of section 3.4.4
 =====  =====================================  ==========================================================================
 phase  dissertation                           here
 =====  =====================================  ==========================================================================
-1, 2   request to the target; it projects     the decider asks T before the move; :class:`Follow` has T project and
+1, 2   request to the target; it projects     the decider asks T as the move begins; :class:`Follow` has T project and
        the limits and instantiates            commit once more, and starts the follower
-3      reply of the target                    :class:`Followed` of T, with a reason if it refuses
+3      reply of the target                    its reply to S, and :class:`Followed`, with a reason if it refuses
 4      update request to each upstream peer   subscription of the follower at each U (``Subscribe``), from S and from T
 5      reply with the last number sent to S   answer of each U (``Data``): the point from which it sends, and its end
 6      S ends after the last numbers          :class:`GraphChanged`: S ends at once, as T has executed the same tuples
@@ -46,9 +52,19 @@ does not arrive, as S dies, T asks all peers for it (:mod:`~synergy_nb.dataflow.
 that reads active replicas needs no such order (:mod:`~synergy_nb.dataflow.streams.alignment`).
 
 No queue is drained. From the command to the release a move takes d(O, S) + max(d(S, T), d(S, U) + d(U, T)) + d(T, O) +
-d(O, S), with the one-way delays d; if S is the origin, less than the dissertation's RTT(S, T) + max RTT(S, U). S sends
-the snapshot before T has asked for it, and subscribes T at each U. T asks nevertheless until they have answered, as
-nobody knows what the others have received; so what is lost, or comes before Follow, T has a round trip later.
+d(O, S), with the one-way delays d. S sends the snapshot before T has asked for it, and subscribes T at each U. T asks
+nevertheless until they have answered, as nobody knows what the others have received; so what is lost, or comes before
+Follow, T has a round trip later.
+
+A migration takes, from the request of S to the release, with all six phases:
+
+===========  =======================================================================================================
+O is S       max(d(S, T), d(S, U) + d(U, T)) + d(T, S): less than the dissertation's RTT(S, T) + max RTT(S, U)
+O elsewhere  max(d(S, O) + d(O, T), d(S, T), d(S, U) + d(U, T)) + d(T, O) + d(O, S)
+===========  =======================================================================================================
+
+Less than d(S, U) + d(U, T) + d(T, O) + d(O, S) is impossible as long as O alone changes the graph: U has to hear from
+S, T has to receive what U sends, O has to hear that T has, and S has to hear of the graph.
 
 If S is far from O, a component of several inputs would pause: its producers leave S before that knows. So T and each U
 pass the graph of phase 6 on to S. S ends when the first of these copies arrives.
