@@ -199,9 +199,21 @@ def test_a_target_whose_applications_would_lose_their_slack_refuses_and_the_next
     assert not ring.synergy[second.target].hot_spots.target.reservations.at(ring.simulation.now), "it has arrived"
 
 
+class NearOrigin:
+    """Delays of which that between peer-2 and the origin, peer-0, is the least."""
+
+    def delay(self, sender: str, to: str) -> float:
+        return 0.002 if {sender, to} == {"peer-0", "peer-2"} else 0.02
+
+
 def test_a_migration_waits_for_no_other_change_of_its_application_and_says_so() -> None:
-    """The move cannot begin, and the answer of the new peer is awaited all the same."""
-    ring = Loaded(8, 3)
+    """The move cannot begin, which the old peer hears before the answer of the new one; it awaits that nevertheless."""
+
+    def config(number: int) -> PeerConfig:
+        offered = ("source:packets",) if number in (0, 1) else ("filter",)
+        return PeerConfig(name=f"peer-{number}", seed=number, components=offered)
+
+    ring = Loaded(8, 3, config=config, network=NearOrigin())
     where = {"source": "peer-1", "f0": "peer-2", "f1": "peer-3", "sink": "peer-0"}
     ring.start("a", chain(0.2, operators=2), where, lambda _now: 300.0)
     ring.start("b", stated("off"), {"source": "peer-1", "f0": "peer-2", "sink": "peer-0"}, rising(100.0, 1500.0, START))

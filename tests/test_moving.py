@@ -395,6 +395,29 @@ def test_a_follower_that_fails_fails_its_move_alone() -> None:
     stopped(ring)
 
 
+@pytest.mark.parametrize("to", ["", "peer-4", "peer-5"], ids=["no graph", "a graph names it", "a graph names another"])
+def test_a_follower_begins_before_a_graph_names_it_and_ends_if_none_does(to: str) -> None:
+    """The peer that has asked, and the one that has accepted, do not wait for the origin."""
+    ring = Movers(6, seed=1, takes=0.2)
+    running(ring)
+    graph = ring.synergy["peer-0"].session.graph("r")
+    old, new = (ring.synergy[each].session.moves.early for each in ("peer-2", "peer-4"))
+    ring.simulation.call("peer-2", old.expect, "r", "o0", "peer-4")
+    ring.simulation.call("peer-4", new.follow, "peer-2", graph, "o0")
+    ring.run(0.5)
+    assert roles(ring, "o0") == {"peer-2": Role.ACTIVE, "peer-4": Role.FOLLOWER}
+    outcome = move(ring, "o0", to) if to else []
+    ring.run(0.2)
+    assert outcome == ([""] if to == "peer-4" else []), "only this one has caught up already"
+    ring.run(5.0)
+    assert roles(ring, "o0") == {to or "peer-2": Role.ACTIVE}
+    assert outcome == ([""] if to else [])
+    if to != "peer-4":
+        assert not ring.synergy["peer-4"].session.applications
+        assert not ring.synergy["peer-4"].ledger.requests
+    stopped(ring)
+
+
 @pytest.mark.parametrize("after", [0.0, 0.01, 0.1, 0.5, 1.0])
 @pytest.mark.parametrize("backup", ["", "peer-4", "peer-5"])
 def test_a_follower_that_dies_harms_nobody(after: float, backup: str) -> None:
