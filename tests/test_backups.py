@@ -94,7 +94,7 @@ class Hosts(Pair):
     async def _put(self, item: Any) -> None:
         async with asyncio.timeout(DEADLINE):
             for name in {self.plan.operators[each].params["name"] for each in self.plan.sources}:
-                while not self.net["a"].push(self.application, name, encode(item)):
+                while not self.net["a"].pushed.push(self.application, name, encode(item)):
                     self.fetch()
                     await turns()
         self.fetch()

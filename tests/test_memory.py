@@ -289,16 +289,16 @@ def test_where_components_of_a_peer_exceed_it_together_the_largest_fails_though_
             asked = python(application).filter("n >= 0").sink()
             pair.deploy(application, asked, dict.fromkeys(asked.operators, "a"))
         component = one.hosting.components["small", "filter"]
-        assert one.push("large", "large", encode(batch(list(range(700)))))
+        assert one.pushed.push("large", "large", encode(batch(list(range(700)))))
         await until(lambda: one.hosting.components["large", "filter"].share.used == 700_000)
         for at in range(0, 900, 100):
-            assert one.push("small", "small", encode(batch(list(range(at, at + 100)), at)))
+            assert one.pushed.push("small", "small", encode(batch(list(range(at, at + 100)), at)))
             await until(lambda: component.ports[0].consumed.position == at + 100)  # noqa: B023
         await until(lambda: bool(pair.failed))
         ((application, operator, reason),) = pair.failed
         assert (application, operator) == ("large", "filter")
         assert "of 1 MB together, of which it takes most" in reason
-        assert one.push("small", "small", encode(Punctuation(END, 900, 0.0)))
+        assert one.pushed.push("small", "small", encode(Punctuation(END, 900, 0.0)))
         results = await pair.results("a", "small")
         assert pl.concat([each.table for each in results])["n"].to_list() == list(range(900))
         assert len(pair.failed) == 1
@@ -354,7 +354,7 @@ async def test_measurements_contain_the_memory_of_an_operator_and_its_share() ->
     pair = Pair(memory=64e6)
     plan = python().sort("n", window="1 h").sink(memory="32 MB")
     pair.deploy("app", plan, dict.fromkeys(plan.operators, "a"))
-    assert pair.net["a"].push("app", "rows", encode(batch(list(range(5000)))))
+    assert pair.net["a"].pushed.push("app", "rows", encode(batch(list(range(5000)))))
 
     def stats() -> dict[str, Any]:
         return next(each for each in pair.net["a"].stats() if each["operator"] == "sort")
@@ -362,5 +362,5 @@ async def test_measurements_contain_the_memory_of_an_operator_and_its_share() ->
     await until(lambda: stats()["memory_bytes"] > 0)
     assert 5000 * 32 < stats()["memory_bytes"] < 5000 * 40
     assert stats()["memory_share"] == 32e6
-    pair.net["a"].push("app", "rows", encode(Punctuation(END, 5000, 0.0)))
+    pair.net["a"].pushed.push("app", "rows", encode(Punctuation(END, 5000, 0.0)))
     await until(lambda: stats()["memory_bytes"] == 0)

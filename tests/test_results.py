@@ -73,8 +73,8 @@ class Peer:
         self.position += rows
         promise = Punctuation(END if ends else self.position * 1000, self.position, 0.0)
         for item in (*items, promise):
-            answer = await self.deliveries.push(pack(Push("app", "mine", encode(item))))
-            assert unpack(answer, Pushed).accepted
+            answer = unpack(await self.deliveries.push(pack(Push("app", "mine", encode(item)))), Pushed)
+            assert answer.end[0] == self.position
         log = self.pair.net["a"].hosting.components["app", "sink"].log
         await until(lambda: log.end == (self.position, promise.time))
 

@@ -149,13 +149,13 @@ class Sharing(Pair):
     def push(self, rows: int, *, promise: bool = True, application: str = "first") -> None:
         """Push so many tuples, and that nothing older follows."""
         one = self.net["a"]
-        assert one.push(application, "mine", encode(Batch(table(self.position, rows), self.position, 0.0)))
+        assert one.pushed.push(application, "mine", encode(Batch(table(self.position, rows), self.position, 0.0)))
         self.position += rows
         if promise:
-            assert one.push(application, "mine", encode(Punctuation(self.position * 1000, self.position, 0.0)))
+            assert one.pushed.push(application, "mine", encode(Punctuation(self.position * 1000, self.position, 0.0)))
 
     def end(self, application: str = "first") -> None:
-        assert self.net["a"].push(application, "mine", encode(Punctuation(END, self.position, 0.0)))
+        assert self.net["a"].pushed.push(application, "mine", encode(Punctuation(END, self.position, 0.0)))
 
     def pending(self) -> int:
         """Chunks that wait at the source."""
@@ -184,7 +184,7 @@ class Sharing(Pair):
     async def _put(self, items: list[Any], got: dict[str, list[int]]) -> None:
         async with asyncio.timeout(DEADLINE):
             for item in items:
-                while not self.net["a"].push("first", "mine", encode(item)):
+                while not self.net["a"].pushed.push("first", "mine", encode(item)):
                     await self._turn(got)
 
     async def _turn(self, got: dict[str, list[int]]) -> None:
@@ -319,11 +319,11 @@ def test_a_sharer_gets_a_suffix_of_the_stream_whenever_it_joins(seed: int) -> No
                 pair.share(name, filtered(), {"even": rng.choice("ab"), "sink": at})
             rows = rng.randint(1, 40)
             item = encode(Batch(table(pair.position, rows), pair.position, 0.0))
-            while not pair.net["a"].push("first", "mine", item):
-                await pair.net["a"].room("first", "mine")
+            while not pair.net["a"].pushed.push("first", "mine", item):
+                await pair.net["a"].pushed.room("first", "mine")
             pair.position += rows
             await turns(rng.randrange(4))
-        await pair.net["a"].room("first", "mine")
+        await pair.net["a"].pushed.room("first", "mine")
         pair.end()
         assert numbers(await pair.results("a", "first")) == list(range(pair.position))
         for name, (at, first) in joined.items():

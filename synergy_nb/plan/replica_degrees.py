@@ -9,9 +9,10 @@ from synergy_nb.plan.catalogue import PART, TAP
 from synergy_nb.plan.units import parse_availability
 from synergy_nb.plan.validation import Operator, QoS
 
-__all__ = ["UNREPEATABLE", "Degrees", "asks_for_active", "degrees", "is_replicable", "sums_exactly"]
+__all__ = ["OWN_PEER", "UNREPEATABLE", "Degrees", "asks_for_active", "degrees", "is_replicable", "sums_exactly"]
 
-UNREPEATABLE: Final = ("python", "peers")  # connectors of sources that cannot be read again
+OWN_PEER: Final = "peers"  # connector of sources whose rows are about the peer that makes them
+UNREPEATABLE: Final = ("python", OWN_PEER)  # connectors of sources that no other peer can read again
 
 
 class Degrees(NamedTuple):

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from typing import Any, Final
 
 from synergy_nb.plan.parameter_types import DURATION, FRACTION, ValueType, choice, parse_number
-from synergy_nb.plan.replica_degrees import UNREPEATABLE, asks_for_active, degrees
+from synergy_nb.plan.replica_degrees import OWN_PEER, asks_for_active, degrees
 from synergy_nb.plan.units import (
     WrongValue,
     format_duration,
@@ -175,8 +175,8 @@ def check_together(checked: Checked, qos: QoS, problems: list[Problem]) -> None:
 def _check_backed_up_source(name: str, operator: Operator, *, active: bool, problems: list[Problem]) -> None:
     """Check whether another peer could go on with a source that asks for backups."""
     connector = operator.params.get("connector")
-    if connector in UNREPEATABLE:
-        expected = f"none: another peer cannot read rows of connector {connector!r} again"
+    if connector == OWN_PEER:
+        expected = f"none: rows of connector {connector!r} are measurements of the peer itself"
     elif not active:
         expected = "none, or availability such as 'active 3' of other operators as well"
     else:

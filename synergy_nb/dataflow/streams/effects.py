@@ -8,7 +8,7 @@ from typing import TypeAlias
 
 import msgspec
 
-from synergy_nb.dataflow.logic import SavedState
+from synergy_nb.dataflow.logic import ANYTHING, SavedState
 from synergy_nb.dataflow.prediction_reports import PeerPrediction, SlackViolation
 from synergy_nb.dataflow.streams.component import Component
 from synergy_nb.dataflow.streams.frames import Frame
@@ -21,6 +21,7 @@ __all__ = [
     "Capture",
     "Captured",
     "Close",
+    "Copied",
     "Effect",
     "Fact",
     "FactKind",
@@ -132,6 +133,14 @@ class Restore(msgspec.Struct, frozen=True, eq=False):
             tables = {number: decoded(pieces) for number, pieces in self.tables.items()}
             self.component.logic.restore(SavedState(self.head, tables))
 
+    def attempt(self) -> BaseException | None:
+        """Restore the operator's state; return the exception that was raised, or None."""
+        try:
+            self.make()
+        except ANYTHING as error:
+            return error
+        return None
+
 
 class Open(msgspec.Struct, frozen=True):
     """Read a source from a point on, and pass what it yields to ``Hosting.emit``.
@@ -207,6 +216,19 @@ class Arrived(msgspec.Struct, frozen=True):
     operator: str
 
 
+class Copied(msgspec.Struct, frozen=True):
+    """Report that copies of a source have more of its output: see ``StreamLog.copied``.
+
+    Parameters
+    ----------
+    application, operator
+        Source whose copies have advanced, or some of which nobody waits for any more.
+    """
+
+    application: str
+    operator: str
+
+
 Effect: TypeAlias = (
-    Send | Capture | Restore | Open | Close | Arrived | Fact | PeerPrediction | SlackViolation | InputsMeasured
+    Send | Capture | Restore | Open | Close | Arrived | Copied | Fact | PeerPrediction | SlackViolation | InputsMeasured
 )

@@ -177,6 +177,12 @@ class Work(NamedTuple):
         """Whether this continues earlier work."""
         return not self.chunks
 
+    @property
+    def needs(self) -> float:
+        """Bytes that it may need in addition to the state of its operator."""
+        logic = self.component.logic
+        return 0.0 if logic is None else sum(logic.needs(self.port, item) for item in self.items)
+
     def run(self, clock: Callable[[], float], window: int = LIMITS.window) -> Outcome:
         """Execute this and the chained components, in any thread, but never twice at the same time.
 

@@ -174,6 +174,7 @@ class Hosting:
                 rows = sum(chunk.rows for chunk in chunks)
                 component.tuples_in += rows
                 component.arrived(rows, now)
+                component.unsaved += 0 if component.external else sum(chunk.size for chunk in chunks)
             component.produce(list(chunks), now)
             component.dirty = True
             self._emitted(component, now)
@@ -492,8 +493,5 @@ class Hosting:
             cursor.progressed_at = now
         component.log.acknowledge(ack.reader, ack.received, ack.consumed, ack.durable)
         if ack.reader.port == COPY:
-            self.snapshots.acknowledged(component, ack.reader.peer, ack.snapshot)
-            if component.copied(ack.reader.peer, ack.snapshot):
-                self.exchange.consumed(component, now)
-            self.snapshots.report_lagging(component)
+            self.snapshots.acknowledged(component, ack, now)
         self.exchange.flush(component, now)

@@ -31,7 +31,7 @@ True
 from __future__ import annotations
 
 from bisect import bisect_right
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Collection, Iterable
 from typing import Final, NamedTuple
 
 from synergy_nb.dataflow.streams.values import CLIENT, COPY, ORIGIN, Chunk, Encoding, OnLag, Point, Reader, chunks_of
@@ -89,6 +89,8 @@ class Cursor:
     ----------
     sent, received, consumed, durable : Point
         Points up to which chunks were sent to it, it has them, has executed them, and will not need them again.
+    confirmed : Point
+        Point up to which it has said itself that it has everything; the others are set by subscriptions, too.
     subscribed : bool
         Whether it has requested chunks; nothing is sent before that, except to a follower.
     unasked : bool
@@ -104,8 +106,8 @@ class Cursor:
     """
 
     __slots__ = (
-        "consumed", "durable", "group", "lost", "on_lag", "patience", "progressed_at", "reader", "received",
-        "resend_at", "sent", "subscribed", "unacknowledged_since", "unasked", "window",
+        "confirmed", "consumed", "durable", "group", "lost", "on_lag", "patience", "progressed_at", "reader",
+        "received", "resend_at", "sent", "subscribed", "unacknowledged_since", "unasked", "window",
     )  # fmt: skip
 
     def __init__(
@@ -122,6 +124,7 @@ class Cursor:
         self.on_lag = on_lag
         self.window = window
         self.sent = self.received = self.consumed = self.durable = since
+        self.confirmed = ORIGIN
         self.subscribed = self.unasked = False
         self.lost = False  # has failed; removed once it confirms that
         self.patience = self.unacknowledged_since = 0.0
@@ -373,10 +376,22 @@ class StreamLog:
             cursor.received = received
             cursor.resend_at = None
         cursor.sent = max(cursor.sent, cursor.received)
+        cursor.confirmed = max(cursor.confirmed, received)
         cursor.consumed = max(cursor.consumed, consumed)
         cursor.durable = max(cursor.durable, durable)
         self.trim()
         return True
+
+    def copied(self, behind: Collection[str] = ()) -> Point:
+        """Return the point up to which every copy has the output; its end if there are no copies.
+
+        Parameters
+        ----------
+        behind
+            Peers whose copies do not count, as nobody waits for them.
+        """
+        copies = (each for each in self.cursors.values() if each.reader.port == COPY)
+        return min((each.confirmed for each in copies if each.reader.peer not in behind), default=self.end)
 
     def due(self, cursor: Cursor) -> list[Chunk]:
         """Return the chunks to send to a reader now, and count them as sent.

@@ -29,8 +29,8 @@ import msgspec
 from synergy_nb.dataflow.logic import error_reason
 from synergy_nb.dataflow.streams.component import Component
 from synergy_nb.dataflow.streams.copies import MOST_REQUESTED
-from synergy_nb.dataflow.streams.effects import Capture, Captured, Fact, FactKind
-from synergy_nb.dataflow.streams.frames import Data, PieceReply, PieceRequest, State
+from synergy_nb.dataflow.streams.effects import Capture, Captured, Copied, Fact, FactKind
+from synergy_nb.dataflow.streams.frames import Ack, Data, PieceReply, PieceRequest, State
 from synergy_nb.dataflow.streams.state_pieces import Archive, Part
 from synergy_nb.dataflow.streams.values import COPY, Reader
 
@@ -190,6 +190,7 @@ class Snapshots:
             return
         component.drop_copy(peer)
         self._hosting.exchange.consumed(component, now)
+        self._report_copied(component)
         self.report_lagging(component)
 
     def _answered(self, component: Component, progress: _Progress, peer: str) -> None:
@@ -284,14 +285,23 @@ class Snapshots:
         if first:
             self._hosting.effect(Fact(FactKind.COPY_READY, component.application, component.operator))
 
-    def acknowledged(self, component: Component, peer: str, number: int) -> None:
-        """Record that a copy has a snapshot."""
-        progress = self._progress.get(component)
+    def acknowledged(self, component: Component, ack: Ack, now: float) -> None:
+        """Handle the acknowledgement of a copy, which has a snapshot and a part of the output."""
+        progress, peer = self._progress.get(component), ack.reader.peer
         if progress is not None and peer in component.copies:
             self._answered(component, progress, peer)
-            progress.archive.acknowledged(peer, number)
+            progress.archive.acknowledged(peer, ack.snapshot)
             progress.archive.release(reader.peer for reader in self._readers(component))
             self._hosting.touch(component.application, component.operator)
+        if component.copied(peer, ack.snapshot):
+            self._hosting.exchange.consumed(component, now)
+        self._report_copied(component)
+        self.report_lagging(component)
+
+    def _report_copied(self, component: Component) -> None:
+        """Report that copies of a source have more of it, as those who push its rows need no longer retain them."""
+        if not component.feeds:
+            self._hosting.effect(Copied(component.application, component.operator))
 
     def send_pieces(self, component: Component, request: PieceRequest, now: float) -> None:
         """Send requested pieces to a copy; pieces that are not here any more are encoded again by the next snapshot."""

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 import msgspec
 import polars as pl
 
-from synergy_nb.dataflow.tuples import empty, encode
+from synergy_nb.dataflow.tuples import empty
 from synergy_nb.errors import user_facing
 from synergy_nb.events.application_states import LASTING
 from synergy_nb.events.table import Events
@@ -26,6 +26,7 @@ from synergy_nb.reporting.measurements import Measurements
 from synergy_nb.reporting.uncovered import notices_of
 from synergy_nb.runtime.client.accounts import Journals, explained, replayed
 from synergy_nb.runtime.client.feeds import Feed, Rows, items, supply
+from synergy_nb.runtime.client.pushing import Pushing
 from synergy_nb.runtime.client.results import Results, why_endless, why_none
 from synergy_nb.runtime.client.waiting_display import displays_waiting, waiting
 from synergy_nb.runtime.data.open_windows import open_windows
@@ -37,8 +38,6 @@ from synergy_nb.runtime.process.requests import (
     Dropped,
     Fetched,
     PeerUnreachable,
-    Push,
-    Pushed,
     pack,
     unpack,
 )
@@ -424,19 +423,17 @@ class AsyncApplication:
             await self.cluster.request(self.origin, "stop", pack(ApplicationId(self.id)))
 
     async def _feed(self, operator: str, rows: Rows) -> None:
-        source, host = self.plan.operators[operator], self.last.roles.peers[operator]
+        source = self.plan.operators[operator]
         reader = row_reader(self.plan, operator)
         feed, supplying = supply(rows, reader)
-        name, ended = source.params["name"], f"{self.id} takes no more rows: it has ended"
+        ended = f"{self.id} takes no more rows: it has ended"
 
         async def dropped(late: int) -> None:
             await self.cluster.request(self.origin, "dropped", pack(Dropped(self.id, operator, late)))
 
         try:
-            async for item in items(feed, operator, source.params.get("lateness"), dropped):
-                request = pack(Push(self.id, name, encode(item)))
-                while not unpack(await self.cluster.request(host, "push", request, 60.0), Pushed).accepted:
-                    pass  # no room downstream: a reader may be slow
+            stream = items(feed, operator, source.params.get("lateness"), dropped)
+            await Pushing(self.cluster, self, operator).send(stream)
         except Exception as error:
             ended = f"{self.id} has failed: {error}"
             raise

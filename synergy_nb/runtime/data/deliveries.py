@@ -4,17 +4,18 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from typing import Final, Protocol
 
 from synergy_nb.dataflow.streams.values import ORIGIN, Point
 from synergy_nb.events.application_states import LASTING, Status
 from synergy_nb.runtime.data.host import Host
-from synergy_nb.runtime.process.requests import Fetch, Fetched, Push, Pushed, pack, unpack
+from synergy_nb.runtime.process.requests import AwaitCopies, Fetch, Fetched, Push, Pushed, pack, unpack
 
 __all__ = ["POLL", "Deliveries"]
 
 SOURCE_START: Final = 3.0  # seconds by which tuples may arrive before their source starts
+NOT_HERE: Final = Pushed(0, ORIGIN, ORIGIN, gone=True)
 POLL: Final = 8.0  # seconds after which a waiting request is answered with the present state
 
 
@@ -70,19 +71,34 @@ class Deliveries:
 
     async def push(self, payload: bytes) -> bytes:
         """Answer a :class:`~synergy_nb.runtime.process.requests.Push`."""
-        request = unpack(payload, Push)
-        began = self._loop.time()
+        request, sources = unpack(payload, Push), self._host.pushed
+        of, began = (request.application, request.name), self._loop.time()
         while True:
             waited = self._loop.time() - began
             try:
-                if self._host.push(request.application, request.name, request.item):
-                    return pack(Pushed(accepted=True))
-                if waited > POLL:
-                    return pack(Pushed(accepted=False))
-                with contextlib.suppress(TimeoutError):
-                    async with asyncio.timeout(POLL):
-                        await self._host.room(request.application, request.name)
+                if sources.push(*of, request.item, request.age) or waited > POLL or not sources.full(*of):
+                    return pack(self._progress(*of))
+                await self._patiently(sources.room(*of))
             except LookupError:  # the instruction to start may still be on its way to this peer
                 if waited > SOURCE_START:
-                    raise
+                    return pack(NOT_HERE)
                 await asyncio.sleep(0.02)
+
+    async def await_copies(self, payload: bytes) -> bytes:
+        """Answer an :class:`~synergy_nb.runtime.process.requests.AwaitCopies`."""
+        request = unpack(payload, AwaitCopies)
+        try:
+            await self._patiently(self._host.pushed.copied(request.application, request.name, Point(*request.beyond)))
+            return pack(self._progress(request.application, request.name))
+        except LookupError:
+            return pack(NOT_HERE)
+
+    def _progress(self, application: str, name: str) -> Pushed:
+        return Pushed(*self._host.pushed.progress(application, name))
+
+    @staticmethod
+    async def _patiently(waiting: Awaitable[None]) -> None:
+        """Wait for something that happens here, but not for longer than a client waits for an answer."""
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(POLL):
+                await waiting

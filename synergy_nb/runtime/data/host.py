@@ -41,8 +41,9 @@ from synergy_nb.runtime.data.instances import (
     read_paced,
     warm,
 )
+from synergy_nb.runtime.data.pushed_sources import PushedSources
 from synergy_nb.runtime.data.sinks import Portion, Sink, Sinks
-from synergy_nb.runtime.data.sources import Feed, PushFeed, Sample, Stream
+from synergy_nb.runtime.data.sources import Feed, Sample, Stream
 from synergy_nb.runtime.data.spark_part import SparkPart
 from synergy_nb.runtime.data.spark_servers import SparkHost
 from synergy_nb.runtime.data.standstill import STANDSTILL_S, Standstills
@@ -173,6 +174,8 @@ class Host:
             ready=self._driver.soon,
             spark=spark,
         )
+        #: Sources into which clients push rows.
+        self.pushed = PushedSources(self._driver.feeds, self._deployed_plan)
         self._plans: dict[bytes, Plan] = {}
         self._started: set[Component] = set()  # parts with sources that were started
         self._warm: set[str] = set()  # kinds of operators that have run once
@@ -224,6 +227,10 @@ class Host:
             if len(self._plans) > SEVERAL:
                 del self._plans[next(iter(self._plans))]
         return plan
+
+    def _deployed_plan(self, application: str) -> Plan | None:
+        deployment = self.hosting.deployments.get(application)
+        return None if deployment is None else self._plan(deployment.plan)
 
     def _create(self, deployment: Deployment, component: Component) -> Logic | None:
         """Create the logic of a new component, and set what the plan states about it."""
@@ -313,32 +320,6 @@ class Host:
     def link_down(self, peer: str) -> None:
         """Handle a broken link: frames to or from a peer may be lost."""
         self._driver.link_down(peer)
-
-    def push(self, application: str, name: str, data: bytes) -> bool:
-        """Push one encoded item to the source ``name`` (connector ``python``); False if it is full and refuses it.
-
-        Raises
-        ------
-        LookupError
-            If no such source has been started on this peer.
-        ValueError
-            If the item does not fit the source, see :meth:`PushFeed.push`.
-        """
-        return self._pushed(application, name).push(data)
-
-    async def room(self, application: str, name: str) -> None:
-        """Return when the source ``name`` has room, or has ended."""
-        await self._pushed(application, name).room()
-
-    def _pushed(self, application: str, name: str) -> PushFeed:
-        deployment = self.hosting.deployments.get(application)
-        operators = self._plan(deployment.plan).operators if deployment is not None else {}
-        for component, feed in self._driver.feeds.items():
-            if component.application == application and isinstance(feed, PushFeed):
-                operator = operators.get(component.operator)
-                if operator is not None and operator.params.get("name") == name:
-                    return feed
-        raise LookupError(f"name: {name!r}; expected a python source of application {application!r} that runs here")
 
     # -- ends and failures ---------------------------------------------------------------------------------------
 

@@ -26,6 +26,7 @@ import polars as pl
 from synergy_nb.dataflow.batch_merging import TOGETHER_ROWS, mergeable
 from synergy_nb.dataflow.chunking import coalesce, cut
 from synergy_nb.dataflow.logic import ANYTHING
+from synergy_nb.dataflow.streams.pushes import rest_of
 from synergy_nb.dataflow.streams.values import ORIGIN, Chunk, Point
 from synergy_nb.dataflow.tuples import END, TYPES, Batch, Item, Punctuation, conform, decode
 
@@ -105,6 +106,9 @@ class Feed:
 
     def emitted(self, chunk: Chunk) -> None:
         """Handle that the driver has removed ``chunk`` from :attr:`pending`."""
+
+    def copied(self) -> None:
+        """Handle that copies of the source have more of its output, or that there are others."""
 
     async def closed(self) -> None:
         """Return when all resources are released, after :meth:`stop`."""
@@ -408,56 +412,65 @@ class PushFeed(Feed):
         self._schema = schema
         self._room = room
         self._waiting = 0
-        self._freed = asyncio.Event()
+        self._changed = asyncio.Event()
 
     @property
     def full(self) -> bool:
         """Whether a push would be refused."""
         return self._waiting >= self._room
 
-    def push(self, data: bytes) -> bool:
-        """Queue one encoded item; False if the queue is full and refuses it.
+    def push(self, data: bytes, age: float = 0.0) -> bool:
+        """Queue one encoded item; False if it is not queued, as the queue is full or items before it are missing.
 
         The client counts positions, so an item that it sends again after a lost answer is queued only once.
+
+        Parameters
+        ----------
+        data
+            Encoded item.
+        age
+            Seconds since the client first sent the item, to this peer or to one that this one replaces.
 
         Raises
         ------
         ValueError
-            If it is not an item, has other columns than the source, skips a position or comes after the end.
+            If it is not an item, has other columns than the source or comes after the end.
         """
         if self.full:
             return False
-        item, position = decode(data), self.point.position
-        if item.position > position:
-            raise ValueError(f"position: {item.position}; expected {position}: items are missing")
-        if isinstance(item, Batch):
-            fresh = item.end_position - position
-            if fresh <= 0:
-                return True
-            item = msgspec.structs.replace(item, table=conform(item.table.tail(fresh), self._schema))
+        item = decode(data)
+        if item.position > self.point.position:
+            return False
+        rest = rest_of(item, self.point)
+        if rest is None:
+            return True
+        if isinstance(rest, Batch):
+            rest = msgspec.structs.replace(rest, table=conform(rest.table, self._schema))
             if self.point.until == END:
                 raise ValueError("item: a batch after the end of the stream; expected none")
-        elif item.position < position:
-            return True
-        chunks = self._cut(item, self.clock())
+        chunks = self._cut(rest, self.clock() - age)
         self._waiting += sum(chunk.size for chunk in chunks)
         self.pending.extend(chunks)
         self.ready()
         return True
 
-    async def room(self) -> None:
-        """Return when there is room, or the feed was stopped."""
-        while self.full and not self.stopped:
-            self._freed.clear()
-            await self._freed.wait()
+    async def until(self, condition: Callable[[], bool]) -> None:
+        """Return when a condition on its room or its copies holds, or the feed was stopped."""
+        while not condition() and not self.stopped:
+            self._changed.clear()
+            await self._changed.wait()
 
     def emitted(self, chunk: Chunk) -> None:
         """Release the room of a chunk."""
         self._waiting -= chunk.size
-        self._freed.set()
+        self._changed.set()
+
+    def copied(self) -> None:
+        """Wake clients that wait until copies have what they have pushed."""
+        self._changed.set()
 
     def stop(self) -> None:
-        """Stop the feed, and wake clients that wait for room."""
+        """Stop the feed, and wake clients that wait."""
         super().stop()
         self._waiting = 0
-        self._freed.set()
+        self._changed.set()

@@ -26,7 +26,18 @@ from synergy_nb.dataflow.memory_shares import Memory
 from synergy_nb.dataflow.prediction_reports import PeerPrediction, SlackViolation
 from synergy_nb.dataflow.streams.component import Component
 from synergy_nb.dataflow.streams.deployments import Deployment
-from synergy_nb.dataflow.streams.effects import Arrived, Capture, Captured, Close, Effect, Fact, Open, Restore, Send
+from synergy_nb.dataflow.streams.effects import (
+    Arrived,
+    Capture,
+    Captured,
+    Close,
+    Copied,
+    Effect,
+    Fact,
+    Open,
+    Restore,
+    Send,
+)
 from synergy_nb.dataflow.streams.execution import Logic, Outcome, Work
 from synergy_nb.dataflow.streams.frames import Ack, Data, Frame, Subscribe
 from synergy_nb.dataflow.streams.hosting import Hosting
@@ -167,6 +178,8 @@ class StreamDriver:
     def converge(self, deployment: Deployment) -> None:
         """Carry out a deployment on this peer."""
         self._carry_out(self.hosting.converge(deployment, self._clock()))
+        for feed in self.feeds.values():
+            feed.copied()
         if not deployment.assignments:
             self._shared.arenas.release_unused()
 
@@ -264,6 +277,9 @@ class StreamDriver:
                     self._close((application, operator))
                 case Arrived(application, operator):
                     self._runtime.loop.call_soon(self._arrived, application, operator)
+                case Copied(application, operator):
+                    if (feed := self.feeds.get(self.hosting.components[application, operator])) is not None:
+                        feed.copied()
                 case Fact():
                     self._on_fact(effect)
                 case PeerPrediction() | SlackViolation() | InputsMeasured():
@@ -355,7 +371,7 @@ class StreamDriver:
         if self._is_light(work):
             self._complete(work, work.run(self._clock, self.hosting.limits.window), now)
         else:
-            self._begin(work.component, heavy=_needs(work) >= HEAVY_BYTES)
+            self._begin(work.component, heavy=work.needs >= HEAVY_BYTES)
             self._pool.submit(self._run, self.hosting.chained(work), now)
         return True
 
@@ -373,7 +389,7 @@ class StreamDriver:
             or not all(self._light(work.component, c) for c in work.chunks if not (work.dropped and c.rows))
         ):
             return False
-        return _needs(work) < LIGHT_BYTES
+        return work.needs < LIGHT_BYTES
 
     def _light(self, component: Component, chunk: Chunk) -> bool:
         expected = component.light_s if chunk.rows else component.light_punctuation_s
@@ -460,9 +476,9 @@ class StreamDriver:
     def _restore(self, restore: Restore) -> None:
         self._begin(restore.component, heavy=restore.size >= HEAVY_BYTES)
         if restore.size < LARGE:
-            self._restored(restore, _failing(restore.make))
+            self._restored(restore, restore.attempt())
         else:
-            self._pool.submit(lambda: self._on_loop(self._restored, restore, _failing(restore.make)))
+            self._pool.submit(lambda: self._on_loop(self._restored, restore, restore.attempt()))
 
     def _restored(self, restore: Restore, error: BaseException | None) -> None:
         self._end(restore.component)
@@ -474,18 +490,3 @@ class StreamDriver:
             self._runtime.loop.call_soon_threadsafe(call, *arguments)
         except RuntimeError:  # the loop was closed without closing the driver
             return
-
-
-def _needs(work: Work) -> float:
-    """Return the bytes that work may need in addition to the state of its operator."""
-    logic = work.component.logic
-    return 0.0 if logic is None else sum(logic.needs(work.port, item) for item in work.items)
-
-
-def _failing(make: Callable[[], None]) -> BaseException | None:
-    """Call a function; return the exception that it raised, or None."""
-    try:
-        make()
-    except ANYTHING as error:
-        return error
-    return None

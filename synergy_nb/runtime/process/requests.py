@@ -14,6 +14,7 @@ __all__ = [
     "HERE",
     "ApplicationId",
     "ApplicationState",
+    "AwaitCopies",
     "ChangeCost",
     "ChangeLink",
     "ChangeLoad",
@@ -270,17 +271,44 @@ class Fetched(msgspec.Struct, frozen=True):
 
 
 class Push(msgspec.Struct, frozen=True):
-    """Tuples for the ``python`` source with this name on the receiving peer; answered by :class:`Pushed`."""
+    """Tuples for the ``python`` source with this name on the receiving peer; answered by :class:`Pushed`.
+
+    ``age`` is the time in seconds since the client first sent the tuples, to this peer or to one that it replaces.
+    """
 
     application: str
     name: str
     item: bytes
+    age: float = 0.0
+
+
+class AwaitCopies(msgspec.Struct, frozen=True):
+    """Wait until all copies of a ``python`` source have more than up to a point; answered by :class:`Pushed`."""
+
+    application: str
+    name: str
+    beyond: tuple[int, int]
 
 
 class Pushed(msgspec.Struct, frozen=True):
-    """Whether the tuples were accepted; if not, there was no room for a while."""
+    """The progress of a ``python`` source; if it has not advanced, there was no room, or no copy had more, for a while.
 
-    accepted: bool
+    Parameters
+    ----------
+    epoch
+        Number of earlier peers of the source.
+    end
+        Point up to which this peer has what was pushed: position and event time in µs.
+    copied
+        Point up to which all copies of the source have it.
+    gone
+        Whether the peer has no such source, or not any more.
+    """
+
+    epoch: int
+    end: tuple[int, int]
+    copied: tuple[int, int]
+    gone: bool = False
 
 
 class Dropped(msgspec.Struct, frozen=True):

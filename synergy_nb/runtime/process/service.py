@@ -179,6 +179,7 @@ class Service:
             "release": self._release,
             "fetch": self._deliveries.fetch,
             "push": self._deliveries.push,
+            "await copies": self._deliveries.await_copies,
             "dropped": self._dropped,
             "state": self._state,
             "delays": Delays(runtime.links, synergy.latency, runtime.clock).measure,
