@@ -31,13 +31,14 @@ from synergy_nb.dataflow.streams.execution import Logic, Outcome, Work
 from synergy_nb.dataflow.streams.hosting import Hosting
 from synergy_nb.dataflow.streams.log import LIMITS, Limits
 from synergy_nb.dataflow.streams.stream_merging import merged
-from synergy_nb.dataflow.streams.values import chunks_of
+from synergy_nb.dataflow.streams.values import ORIGIN, chunks_of
 from synergy_nb.dataflow.streams.wire import decode, encode
 from synergy_nb.models.hot_spot_config import HotSpotConfig
 from synergy_nb.plan import Plan
 from synergy_nb.plan.active_replicas import original
 from synergy_nb.simulator.collected_results import Results
 from synergy_nb.simulator.kernel import Network
+from synergy_nb.simulator.pushed_rows import PushingProgram
 from synergy_nb.simulator.scripted_faults import Faults, Links, ScriptedSource, weight
 
 __all__ = ["DataPaths"]
@@ -93,6 +94,8 @@ class DataPaths:
         Secrets of ``encrypt`` and ``decrypt``, by their names in plans.
     pace : float
         Seconds between two batches of a source.
+    programs : dict
+        Application and source to the program that pushes its rows, for sources that no peer can read again.
     most_bytes : int
         Bytes that a log held at most, of a component or a copy.
     most_made : int
@@ -123,6 +126,7 @@ class DataPaths:
         self.pace = 0.02
         self.most_bytes = self.most_made = 0
         self.deployments: dict[str, Deployment] = {}
+        self.programs: dict[tuple[str, str], PushingProgram] = {}
         self._plans: dict[str, Plan] = {}
         self._inputs: dict[str, Mapping[str, pl.DataFrame]] = {}
         self.results: dict[tuple[str, str], Results] = {}
@@ -185,6 +189,26 @@ class DataPaths:
 
     def _link_down(self, peer: str, other: str) -> None:
         self._at(peer, lambda hosting: hosting.link_down(other, self.now))
+
+    # -- programs ------------------------------------------------------------------------------------------------
+
+    def push(self, application: str, source: str, table: pl.DataFrame, most: int = LIMITS.retain) -> PushingProgram:
+        """Have a program push the rows of a source, which no peer can read.
+
+        Parameters
+        ----------
+        application, source
+            Source of an application, which may be deployed later.
+        table
+            Its tuples, in the order of their event times.
+        most
+            Bytes that the program retains until copies of the source have them.
+        """
+        rng = random.Random(self.rng.random())
+        script = ScriptedSource(table, random.Random(self.rng.random()), ORIGIN)
+        program = self.programs[application, source] = PushingProgram(self, (application, source), script, rng, most)
+        program.begin()
+        return program
 
     # -- results -------------------------------------------------------------------------------------------------
 
@@ -298,6 +322,8 @@ class DataPaths:
                     self._later(self.rng.uniform(0.0, self.faults.capture), self._save, peer, effect)
                 case Restore():
                     self._later(self.rng.uniform(0.0, self.faults.capture), self._restore, peer, effect)
+                case Open(application, operator) if (application, operator) in self.programs:
+                    pass  # its program pushes the rows
                 case Open(application, operator, since):
                     table = self._inputs[application][operator]
                     node.scripts[application, operator] = ScriptedSource(table, random.Random(self.rng.random()), since)

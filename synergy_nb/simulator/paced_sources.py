@@ -24,19 +24,21 @@ import math
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any, Final
 
-import msgspec
 import numpy as np
 import polars as pl
 from numpy.typing import NDArray
 
 from synergy_nb import traces
-from synergy_nb.dataflow.streams.values import ORIGIN, Point
-from synergy_nb.dataflow.tuples import END, TYPES, Batch, Item, Punctuation
+from synergy_nb.dataflow.streams.component import Component
+from synergy_nb.dataflow.streams.log import LIMITS
+from synergy_nb.dataflow.streams.pushes import PushWindow, end_of, rest_of
+from synergy_nb.dataflow.streams.values import ORIGIN, OVERHEAD, Point
+from synergy_nb.dataflow.tuples import END, START, TYPES, Batch, Item, Punctuation
 from synergy_nb.plan.data_frames import is_frame
 from synergy_nb.traces.late_rows import EventOrder
 from synergy_nb.traces.rows import FeedError, RowReader
 
-__all__ = ["Entry", "PacedSource", "opened", "sampled", "tabled", "timed"]
+__all__ = ["Entry", "PacedSource", "RetainedSource", "opened", "sampled", "tabled", "timed"]
 
 Entry = tuple[float, Item | Callable[[], Item]]
 """An item, or a function that makes it when it is due, with the seconds since the start of its stream until then."""
@@ -290,17 +292,61 @@ class PacedSource:
         if not self._paced:
             self._at = now
 
+    def progressed(self, component: Component) -> None:
+        """Handle that the component of the source has emitted more, or that its copies have more of that."""
+
+
+class RetainedSource(PacedSource):
+    """A stream that a program makes: it can be read once, and what copies of its source may lack is retained.
+
+    Parameters
+    ----------
+    entries, paced, now, factor
+        Arguments of :class:`PacedSource`.
+    most
+        Bytes of retained items from which on no more are taken.
+    """
+
+    def __init__(
+        self, entries: Iterable[Entry], *, paced: bool, now: float, factor: float = 1.0, most: int = LIMITS.retain
+    ) -> None:
+        self._window = PushWindow[tuple[Item, float]](most)
+        self._until = START
+        super().__init__(entries, paced=paced, now=now, factor=factor)
+
+    @property
+    def due(self) -> float:
+        """Virtual time at which the next item is due, seconds: now if the source's peer lacks an earlier one."""
+        return self._at if self._window.next is not None else super().due
+
+    def take(self, now: float) -> list[tuple[Item, float]]:
+        """Return all items that the source's peer lacks, each with the time at which it was due."""
+        if self._window.next is None and not self._window.full:
+            for item, born in super().take(now):
+                end = end_of(item, self._until)
+                self._until = end.until
+                self._window.add(end, OVERHEAD + (item.nbytes if isinstance(item, Batch) else 0), (item, born))
+        rest = [(rest_of(item, self._window.there), born) for item, born in self._window.lacking]
+        return [(item, born) for item, born in rest if item is not None]
+
+    def progressed(self, component: Component) -> None:
+        """Let go of what all copies of the source have.
+
+        Raises
+        ------
+        ValueError
+            If its peer, which has taken it over, lacks items that are not retained any more.
+        """
+        end, copied = component.log.end, component.log.copied(component.copy_holders.behind)
+        if not self._window.answered(component.epoch, end, copied):
+            rows = f"rows {end.position} to {self._window.start.position - 1}"
+            raise ValueError(f"{rows} are lost: its peer, which has taken it over, did not answer for long before")
+
 
 def _after(entries: Iterable[Entry], since: Point) -> Iterator[Entry]:
     """Yield what follows a point of a stream."""
     for due, item in entries:
         if callable(item):
             yield due, item
-        elif isinstance(item, Batch):
-            if item.end_position <= since.position:
-                continue
-            skipped = max(since.position - item.position, 0)
-            rest = item.table.tail(item.rows - skipped)
-            yield due, msgspec.structs.replace(item, table=rest, position=item.position + skipped)
-        elif item.position >= since.position and item.time > since.until:
-            yield due, item
+        elif (rest := rest_of(item, since)) is not None:
+            yield due, rest

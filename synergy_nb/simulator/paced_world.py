@@ -25,12 +25,12 @@ from synergy_nb.dataflow.streams.component import Component
 from synergy_nb.dataflow.streams.effects import Close, Effect, Open
 from synergy_nb.dataflow.streams.execution import Work
 from synergy_nb.dataflow.streams.hosting import Hosting
-from synergy_nb.dataflow.streams.values import Chunk
+from synergy_nb.dataflow.streams.values import Chunk, Point
 from synergy_nb.plan import Plan
 from synergy_nb.plan.active_replicas import original
 from synergy_nb.plan.operators.sources import rate_of
 from synergy_nb.simulator.network import Topology
-from synergy_nb.simulator.paced_sources import PacedSource, opened, sampled, tabled
+from synergy_nb.simulator.paced_sources import PacedSource, RetainedSource, opened, sampled, tabled
 from synergy_nb.simulator.peer_world import PeerWorld
 from synergy_nb.simulator.scripted_faults import Faults
 from synergy_nb.traces.rows import row_reader
@@ -83,6 +83,7 @@ class PacedWorld(PeerWorld):
         self.cost_of: dict[Key, float] = {}
         self.load_of: dict[str, float] = {}
         self._sources: dict[Key, tuple[str, PacedSource]] = {}
+        self._programs: dict[Key, RetainedSource] = {}  # sources whose rows the program makes, which are read once
         self._busy: dict[str, float] = {}  # seconds of work of a peer since its last measurement
         self._suspended: dict[str, list[Callable[[Hosting], list[Effect]]]] = {}
         hotspots = config.hotspots
@@ -156,7 +157,8 @@ class PacedWorld(PeerWorld):
                 case Open():
                     self._open(peer, effect)
                 case Close(application, operator):
-                    self._sources.pop((application, operator), None)
+                    if self._sources.get((application, operator), ("",))[0] == peer:  # else another peer reads it now
+                        del self._sources[application, operator]
                 case _:
                     rest.append(effect)
         super()._carry_out(peer, rest)
@@ -164,9 +166,8 @@ class PacedWorld(PeerWorld):
     def _open(self, peer: str, effect: Open) -> None:
         key = effect.application, effect.operator
         try:
-            entries, paced = self._entries(peer, *key)
-            factor = self.pace_of.get(key, 1.0)
-            source = PacedSource(entries, paced=paced, now=self.now, since=effect.since, factor=factor)
+            source = self._programs.get(key) or self._opened(peer, key, effect.since)
+            source.progressed(self._nodes[peer].hosting.components[key])
         except ValueError as error:
             self._later(0.0, self._fail_source, peer, key, error)
             return
@@ -174,6 +175,15 @@ class PacedWorld(PeerWorld):
         self._record(peer, events.SourceStarted, key[0], operator=key[1])
         if source.due < math.inf:
             self._later(max(source.due - self.now, 0.0), self._emit, peer, key, source, source.turn)
+
+    def _opened(self, peer: str, key: Key, since: Point) -> PacedSource:
+        """Open a source for the first time, or again at a point; what a program makes is opened once."""
+        entries, paced = self._entries(peer, *key)
+        factor = self.pace_of.get(key, 1.0)
+        if self.plans[key[0]].operators[key[1]].params["connector"] != "python":
+            return PacedSource(entries, paced=paced, now=self.now, since=since, factor=factor)
+        made = self._programs[key] = RetainedSource(entries, paced=paced, now=self.now, factor=factor)
+        return made
 
     def _entries(self, peer: str, application: str, operator: str) -> tuple[Any, bool]:
         """Return the items of a source with their due times, and whether these count."""
@@ -191,10 +201,16 @@ class PacedWorld(PeerWorld):
         return opened(params)
 
     def _dropped(self, peer: str, key: Key, rows: int) -> None:
-        """Count the rows of a source that came too late; a source that is opened again meets the same ones."""
+        """Count the rows of a source that came too late; ``peer`` is the one that opened it first."""
         if rows > self.late_rows.get(key, 0):
             self.late_rows[key] = rows
-            self._record(peer, events.LateRows, key[0], operator=key[1], dropped=rows)
+            self._record(
+                self._sources[key][0] if key in self._sources else peer,
+                events.LateRows,
+                key[0],
+                operator=key[1],
+                dropped=rows,
+            )
 
     def _samples(self, peer: str) -> list[tuple[str, str, float]]:
         """Return the load of a peer, and its round-trip times to the peers that it has a link to."""
@@ -216,6 +232,7 @@ class PacedWorld(PeerWorld):
         if not hosting.may_emit(*key):
             return []
         try:
+            source.progressed(hosting.components[key])
             items = source.take(self.now)
         except ValueError as error:
             self._later(0.0, self._fail_source, peer, key, error)
@@ -228,7 +245,9 @@ class PacedWorld(PeerWorld):
             if made:
                 chunks += made
                 point = made[-1].end
-        return hosting.emit(*key, chunks, self.now) if chunks else []
+        effects = hosting.emit(*key, chunks, self.now) if chunks else []
+        source.progressed(hosting.components[key])
+        return effects
 
     def _fail_source(self, peer: str, key: Key, error: Exception) -> None:
         self._sources.pop(key, None)

@@ -66,8 +66,8 @@ class Exchange:
         for cursor in tuple(log.cursors.values()):
             if cursor.reader.port < COPY or cursor.lost:  # a client collects by itself; a lost reader gets nothing more
                 continue
-            if cursor.subscribed and cursor.reader.port == COPY and cursor.sent.position < log.start.position:
-                cursor.sent = log.start  # the copy has to restart
+            if cursor.subscribed and cursor.reader.port == COPY and cursor.sent < log.start:
+                cursor.sent = log.start  # the copy has to restart there, or lacks only the promise before it
                 begun = Data(component.output, cursor.reader, log.start, (), True, unasked=cursor.unasked)
                 self._send(cursor.reader.peer, begun)
             chunks = log.due(cursor)

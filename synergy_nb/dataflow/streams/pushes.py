@@ -53,6 +53,8 @@ class PushWindow(Generic[T]):
     ----------
     start : Point
         Point up to which items are no longer retained.
+    there : Point
+        Point up to which the source's peer has the items.
     epoch : int
         Epoch of the source whose peer has answered last.
     size : int
@@ -60,13 +62,12 @@ class PushWindow(Generic[T]):
     """
 
     def __init__(self, most: int) -> None:
-        self.start = ORIGIN
+        self.start = self.there = ORIGIN
         self.epoch = 0
         self.size = 0
         self._most = most
         self._ends: list[Point] = []
         self._items: list[tuple[int, T]] = []  # bytes of each item, and the item
-        self._there = ORIGIN  # point up to which the source's peer has the items
 
     def add(self, end: Point, size: int, item: T) -> None:
         """Add the next item, which ends at a point of the stream and has so many bytes."""
@@ -92,8 +93,13 @@ class PushWindow(Generic[T]):
     @property
     def next(self) -> T | None:
         """The first item that the source's peer lacks; None if it has all."""
-        index = bisect_right(self._ends, self._there)
+        index = bisect_right(self._ends, self.there)
         return self._items[index][1] if index < len(self._items) else None
+
+    @property
+    def lacking(self) -> list[T]:
+        """All items that the source's peer lacks."""
+        return [item for _, item in self._items[bisect_right(self._ends, self.there) :]]
 
     def answered(self, epoch: int, end: Point, copied: Point) -> bool:
         """Handle an answer of the source's peer.
@@ -114,14 +120,14 @@ class PushWindow(Generic[T]):
         """
         if epoch < self.epoch:
             return True
-        self._there = end if epoch > self.epoch else max(end, self._there)
+        self.there = end if epoch > self.epoch else max(end, self.there)
         self.epoch = epoch
         gone = bisect_right(self._ends, copied)
         if gone:
             self.start = self._ends[gone - 1]
             self.size -= sum(size for size, _ in self._items[:gone])
             del self._ends[:gone], self._items[:gone]
-        return self._there >= self.start
+        return self.there >= self.start
 
 
 def end_of(item: Item, until: int) -> Point:
