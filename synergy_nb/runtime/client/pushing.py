@@ -161,7 +161,9 @@ class Pushing:
 
     async def _ask(self) -> None:
         """Ask once whether copies have more."""
-        await self._exchange("await copies", AwaitCopies(self._application.id, self._name, self._window.start))
+        window = self._window
+        request = AwaitCopies(self._application.id, self._name, window.epoch, window.start)
+        await self._exchange("await copies", request)
 
     async def _exchange(self, operation: str, request: Push | AwaitCopies) -> None:
         """Send a request, and handle its answer or that there is none."""

@@ -88,7 +88,8 @@ class Deliveries:
         """Answer an :class:`~synergy_nb.runtime.process.requests.AwaitCopies`."""
         request = unpack(payload, AwaitCopies)
         try:
-            await self._patiently(self._host.pushed.copied(request.application, request.name, Point(*request.beyond)))
+            beyond = Point(*request.beyond)
+            await self._patiently(self._host.pushed.copied(request.application, request.name, request.epoch, beyond))
             return pack(self._progress(request.application, request.name))
         except LookupError:
             return pack(NOT_HERE)

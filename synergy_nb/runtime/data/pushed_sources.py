@@ -53,8 +53,8 @@ class PushedSources:
         feed = self._find(application, name)[1]
         await feed.until(lambda: not feed.full)
 
-    async def copied(self, application: str, name: str, beyond: Point) -> None:
-        """Return when all copies of a source have more than up to a point, or it has ended.
+    async def copied(self, application: str, name: str, epoch: int, beyond: Point) -> None:
+        """Return when all copies of a source have more than up to a point, or it has ended or is of another epoch.
 
         Raises
         ------
@@ -62,7 +62,7 @@ class PushedSources:
             If no such source is open on this peer.
         """
         component, feed = self._find(application, name)
-        await feed.until(lambda: _copied(component) > beyond)
+        await feed.until(lambda: component.epoch != epoch or _copied(component) > beyond)
 
     def progress(self, application: str, name: str) -> tuple[int, Point, Point]:
         """Return how far a source is.

@@ -283,10 +283,14 @@ class Push(msgspec.Struct, frozen=True):
 
 
 class AwaitCopies(msgspec.Struct, frozen=True):
-    """Wait until all copies of a ``python`` source have more than up to a point; answered by :class:`Pushed`."""
+    """Wait until all copies of a ``python`` source have more than up to a point; answered by :class:`Pushed`.
+
+    A peer whose source is not of this ``epoch`` answers at once, as the client does not know what it has.
+    """
 
     application: str
     name: str
+    epoch: int
     beyond: tuple[int, int]
 
 
