@@ -36,7 +36,7 @@ def run(seed: int, kinds: tuple[str, ...] = KINDS) -> StreamWorld:
     peers, backups = placed(rng, plan, degree)
     inputs = inputs_of(rng, plan, groups=3 if deep else 10, rows=60)
     wanted = undisturbed(plan, inputs)
-    small = rng.random() < 0.3
+    small = not deep and rng.random() < 0.5
     limits = Limits(1_500, 4_000, 1_500) if small else LIMITS
     world = StreamWorld(
         seed, PEERS, hostile_faults(rng) if deep else drawn_faults(rng), codec=seed % 8 == 0, limits=limits
