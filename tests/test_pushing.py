@@ -65,7 +65,7 @@ class Source:
         self.pushes += 1
         self.ages.append(request.age)
         item = decode(request.item)
-        rest = rest_of(item, self.end) if item.position <= self.end.position else None
+        rest = rest_of(item, self.end) if Point(*request.start) <= self.end else None
         if isinstance(rest, Batch):
             self.rows += rest.table["v"].to_list()
         elif rest is not None:

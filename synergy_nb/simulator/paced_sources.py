@@ -33,7 +33,7 @@ from synergy_nb.dataflow.streams.component import Component
 from synergy_nb.dataflow.streams.log import LIMITS
 from synergy_nb.dataflow.streams.pushes import PushWindow, end_of, rest_of
 from synergy_nb.dataflow.streams.values import ORIGIN, OVERHEAD, Point
-from synergy_nb.dataflow.tuples import END, START, TYPES, Batch, Item, Punctuation
+from synergy_nb.dataflow.tuples import END, TYPES, Batch, Item, Punctuation
 from synergy_nb.plan.data_frames import is_frame
 from synergy_nb.traces.late_rows import EventOrder
 from synergy_nb.traces.rows import FeedError, RowReader
@@ -311,7 +311,6 @@ class RetainedSource(PacedSource):
         self, entries: Iterable[Entry], *, paced: bool, now: float, factor: float = 1.0, most: int = LIMITS.retain
     ) -> None:
         self._window = PushWindow[tuple[Item, float]](most)
-        self._until = START
         super().__init__(entries, paced=paced, now=now, factor=factor)
 
     @property
@@ -323,8 +322,7 @@ class RetainedSource(PacedSource):
         """Return all items that the source's peer lacks, each with the time at which it was due."""
         if self._window.next is None and not self._window.full:
             for item, born in super().take(now):
-                end = end_of(item, self._until)
-                self._until = end.until
+                end = end_of(item, self._window.end.until)
                 self._window.add(end, OVERHEAD + (item.nbytes if isinstance(item, Batch) else 0), (item, born))
         rest = [(rest_of(item, self._window.there), born) for item, born in self._window.lacking]
         return [(item, born) for item, born in rest if item is not None]

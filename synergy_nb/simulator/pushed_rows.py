@@ -15,7 +15,7 @@ from synergy_nb.dataflow.streams.effects import Effect
 from synergy_nb.dataflow.streams.hosting import Hosting
 from synergy_nb.dataflow.streams.pushes import PushWindow, end_of, rest_of
 from synergy_nb.dataflow.streams.values import Chunk, Point, chunks_of
-from synergy_nb.dataflow.tuples import START, Batch, Item
+from synergy_nb.dataflow.tuples import Batch, Item
 from synergy_nb.simulator.scripted_faults import ScriptedSource, weight
 
 if TYPE_CHECKING:
@@ -37,7 +37,11 @@ class Answer(NamedTuple):
 
 
 def take(
-    hosting: Hosting, key: tuple[str, str], item: Item | None, now: float, cut: Callable[[Item, Point], list[Chunk]]
+    hosting: Hosting,
+    key: tuple[str, str],
+    pushed: tuple[Item, Point] | None,
+    now: float,
+    cut: Callable[[Item, Point], list[Chunk]],
 ) -> tuple[list[Effect], Answer | None]:
     """Have a source take an item that was pushed.
 
@@ -47,8 +51,8 @@ def take(
         Components of the peer.
     key
         Application and operator of the source.
-    item
-        Item that was pushed; None: only an answer is asked for.
+    pushed
+        Item that was pushed, and the point at which it begins; None: only an answer is asked for.
     now
         Time in seconds.
     cut
@@ -66,8 +70,8 @@ def take(
         return [], None
     effects: list[Effect] = []
     end = component.log.end
-    if item is not None and item.position <= end.position and hosting.may_emit(*key):
-        rest = rest_of(item, end)
+    if pushed is not None and pushed[1] <= end and hosting.may_emit(*key):
+        rest = rest_of(pushed[0], end)
         if rest is not None:
             effects = hosting.emit(*key, cut(rest, end), now)
     copied = component.log.copied(component.copy_holders.behind)
@@ -109,8 +113,7 @@ class PushingProgram:
         self._key = key
         self._script = script
         self._rng = rng
-        self._window = PushWindow[Item](most)
-        self._until = START
+        self._window = PushWindow[tuple[Item, Point]](most)
         self._host = ""
         self._asked = 0  # number of the last request
         self._answered = True
@@ -147,21 +150,20 @@ class PushingProgram:
     def _add(self, item: Item) -> None:
         if isinstance(item, Batch):
             self.born[item.position] = item.born
-        end = end_of(item, self._until)
-        self._until = end.until
-        self._window.add(end, weight([item]), item)
+        start = self._window.end
+        self._window.add(end_of(item, start.until), weight([item]), (item, start))
         self.most_bytes = max(self.most_bytes, self._window.size)
 
     def _send(self) -> None:
         """Send the next item, or a question if there is none; send again if no answer comes."""
-        item = self._window.next
-        if item is None and self._window.empty:
+        pushed = self._window.next
+        if pushed is None and self._window.empty:
             return
         world = self._world
-        self.sent += item is not None
+        self.sent += pushed is not None
         self._asked += 1
         self._answered = False
-        self._transmit(PROGRAM, self._host, self._receive, self._host, self._asked, item)
+        self._transmit(PROGRAM, self._host, self._receive, self._host, self._asked, pushed)
         world._later(ANSWER_S, self._expire, self._asked)
 
     def _expire(self, number: int) -> None:
@@ -173,11 +175,11 @@ class PushingProgram:
         for at in world.links.arrivals(sender, to, world.now):
             world._later(at - world.now, act, *arguments)
 
-    def _receive(self, peer: str, number: int, item: Item | None) -> None:
+    def _receive(self, peer: str, number: int, pushed: tuple[Item, Point] | None) -> None:
         """Have the peer handle a request that has arrived there."""
 
         def handle(hosting: Hosting) -> list[Effect]:
-            effects, answer = take(hosting, self._key, item, self._world.now, self._cut)
+            effects, answer = take(hosting, self._key, pushed, self._world.now, self._cut)
             if answer is not None:
                 self._transmit(peer, PROGRAM, self._handle, number, answer)
             return effects

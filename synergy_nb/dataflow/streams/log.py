@@ -383,7 +383,9 @@ class StreamLog:
         return True
 
     def copied(self, behind: Collection[str] = ()) -> Point:
-        """Return the point up to which every copy has the output; its end if there are no copies.
+        """Return the point up to which this log and every copy have had the output.
+
+        After a take-over copies may be ahead of the log.
 
         Parameters
         ----------
@@ -391,7 +393,7 @@ class StreamLog:
             Peers whose copies do not count, as nobody waits for them.
         """
         copies = (each for each in self.cursors.values() if each.reader.port == COPY)
-        return min((each.confirmed for each in copies if each.reader.peer not in behind), default=self.end)
+        return min([self.end, *(each.confirmed for each in copies if each.reader.peer not in behind)])
 
     def due(self, cursor: Cursor) -> list[Chunk]:
         """Return the chunks to send to a reader now, and count them as sent.

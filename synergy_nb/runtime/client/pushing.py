@@ -23,7 +23,7 @@ import msgspec
 from synergy_nb.dataflow.streams.log import LIMITS
 from synergy_nb.dataflow.streams.pushes import PushWindow, end_of
 from synergy_nb.dataflow.streams.values import Point
-from synergy_nb.dataflow.tuples import START, Item, encode
+from synergy_nb.dataflow.tuples import Item, encode
 from synergy_nb.events.application_states import LASTING, Status
 from synergy_nb.plan import Plan
 from synergy_nb.plan.replica_degrees import degrees
@@ -72,9 +72,10 @@ class _Finished(Exception):
 
 
 class Sent(msgspec.Struct):
-    """An item that is retained: encoded, with the time in seconds at which it was first sent."""
+    """An item that is retained: encoded, with its start, and the time in seconds at which it was first sent."""
 
     data: bytes
+    start: Point
     since: float | None = None
 
 
@@ -102,7 +103,6 @@ class Pushing:
         self._backed_up = degrees(plan.operators[operator], plan.qos).passive > 1
         self._host = application.last.roles.peers[operator]
         self._window = PushWindow[Sent](most)
-        self._until = START  # last promise that was added
         self._clock = asyncio.get_running_loop().time
         self._silent_since: float | None = None
 
@@ -148,16 +148,15 @@ class Pushing:
                         await task
 
     def _add(self, item: Item) -> None:
-        end = end_of(item, self._until)
-        self._until = end.until
-        data = encode(item)
-        self._window.add(end, len(data), Sent(data))
+        start, data = self._window.end, encode(item)
+        self._window.add(end_of(item, start.until), len(data), Sent(data, start))
 
     async def _push(self, sent: Sent) -> None:
         """Send an item once."""
         now = self._clock()
         sent.since = now if sent.since is None else sent.since
-        await self._exchange("push", Push(self._application.id, self._name, sent.data, now - sent.since))
+        push = Push(self._application.id, self._name, sent.data, sent.start, now - sent.since)
+        await self._exchange("push", push)
 
     async def _ask(self) -> None:
         """Ask once whether copies have more."""

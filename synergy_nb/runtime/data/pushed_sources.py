@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 
 from synergy_nb.dataflow.streams.component import Component
-from synergy_nb.dataflow.streams.values import Point
+from synergy_nb.dataflow.streams.values import ORIGIN, Point
 from synergy_nb.plan import Plan
 from synergy_nb.runtime.data.sources import Feed, PushFeed
 
@@ -27,8 +27,8 @@ class PushedSources:
         self._feeds = feeds
         self._plan_of = plan_of
 
-    def push(self, application: str, name: str, data: bytes, age: float = 0.0) -> bool:
-        """Push one encoded item to a source, ``age`` seconds after its client first sent it.
+    def push(self, application: str, name: str, data: bytes, start: Point = ORIGIN, age: float = 0.0) -> bool:
+        """Push one encoded item to a source, which begins at a point, ``age`` seconds after its client first sent it.
 
         Returns
         -------
@@ -42,7 +42,7 @@ class PushedSources:
         ValueError
             If the item does not fit the source, see :meth:`.PushFeed.push`.
         """
-        return self._find(application, name)[1].push(data, age)
+        return self._find(application, name)[1].push(data, start, age)
 
     def full(self, application: str, name: str) -> bool:
         """Whether a source takes nothing at present; LookupError if it is not open on this peer."""

@@ -419,7 +419,7 @@ class PushFeed(Feed):
         """Whether a push would be refused."""
         return self._waiting >= self._room
 
-    def push(self, data: bytes, age: float = 0.0) -> bool:
+    def push(self, data: bytes, start: Point = ORIGIN, age: float = 0.0) -> bool:
         """Queue one encoded item; False if it is not queued, as the queue is full or items before it are missing.
 
         The client counts positions, so an item that it sends again after a lost answer is queued only once.
@@ -428,6 +428,8 @@ class PushFeed(Feed):
         ----------
         data
             Encoded item.
+        start
+            Point of the stream at which the item begins: promises before it may not be missing either.
         age
             Seconds since the client first sent the item, to this peer or to one that this one replaces.
 
@@ -439,7 +441,7 @@ class PushFeed(Feed):
         if self.full:
             return False
         item = decode(data)
-        if item.position > self.point.position:
+        if item.position > self.point.position or start > self.point:
             return False
         rest = rest_of(item, self.point)
         if rest is None:

@@ -8,6 +8,7 @@ from typing import Any, Final, TypeVar
 import msgspec
 
 from synergy_nb.control.roles import Roles
+from synergy_nb.dataflow.streams.values import ORIGIN
 from synergy_nb.reporting.cluster_errors import ClosedClusterError, ClusterError, NotAdmitted, PeerUnreachable
 
 __all__ = [
@@ -273,12 +274,22 @@ class Fetched(msgspec.Struct, frozen=True):
 class Push(msgspec.Struct, frozen=True):
     """Tuples for the ``python`` source with this name on the receiving peer; answered by :class:`Pushed`.
 
-    ``age`` is the time in seconds since the client first sent the tuples, to this peer or to one that it replaces.
+    Parameters
+    ----------
+    application, name
+        Source that the tuples are for.
+    item
+        Encoded batch or punctuation.
+    start
+        Point of the stream at which the item begins: position and event time in µs of the last promise before it.
+    age
+        Seconds since the client first sent the item, to this peer or to one that this one replaces.
     """
 
     application: str
     name: str
     item: bytes
+    start: tuple[int, int] = ORIGIN
     age: float = 0.0
 
 
