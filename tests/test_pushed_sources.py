@@ -73,6 +73,8 @@ def run(seed: int, kinds: tuple[str, ...] = KINDS) -> StreamWorld:
     assert not any(each.lost for each in programs), "rows that nobody retains are lacking"
     assert world.results["app", "out"].ended, "it stands still"
     assert sorted_rows(world.results["app", "out"].rows) == sorted_rows(wanted)
+    for _ in range(10):  # copies that did not answer are asked again ever more rarely
+        world.run(0.0 if all(each.done for each in programs) else END_S / 10)
     assert all(each.done for each in programs), "a program retains rows that all copies have"
     assert all(each.most_bytes <= most + 2 * world.most_made for each in programs), "a program retains too much"
     return world
@@ -109,14 +111,13 @@ def test_whole_peers_lose_the_source_its_backup_and_its_readers_one_after_anothe
     program = world.push("app", "s", inputs["s"], most=rng.choice((500, LIMITS.retain)))
     world.deploy("app", expanded, where, inputs, backups={"s": ("e",), "x": ("g",)})
     assert world.until(lambda: world.status("app") == "running")
-    results = world.results["app", "out"]
-    for victim in ("s", "x", "s"):
+    results, journal = world.results["app", "out"], world.control.journal
+    for number, victim in enumerate(("s", "x", "s"), 1):
         world.run(rng.uniform(0.1, 2.0))
-        before, journal = world.where("app")[victim], world.control.journal
-        restored = len(list(journal.about("app", BackupRestored)))
+        before = world.where("app")[victim]
         world.crash(before)
         assert world.until(lambda gone=before, each=victim: world.where("app")[each] != gone, 20.0)
-        assert world.until(lambda had=restored: len(list(journal.about("app", BackupRestored))) > had, 60.0)
+        assert world.until(lambda least=number: len(list(journal.about("app", BackupRestored))) >= least, 60.0)
     assert not program.lost
     assert world.until(lambda: results.ended, 300.0), world.failures()
     assert sorted(results.rows.rows(), key=repr) == ideal(plan, inputs)

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import random
 
+import polars as pl
 import pytest
 
+from synergy_nb import Simulation
 from synergy_nb.assembly import PeerConfig
 from synergy_nb.control.driver_messages import OfferComponents
 from synergy_nb.plan import PlanError, Stream, source
@@ -83,11 +85,11 @@ def test_a_source_with_a_backup_is_not_at_the_origin_and_the_account_says_who_co
         ),
         (
             lambda: (
-                source("python", name="n", columns={"v": "int"}, id="n", availability="degree 2")
-                .filter("v > 0")
+                source("peers", id="n", availability="degree 2")
+                .filter("value > 0")
                 .sink("out", availability="active 2")
             ),
-            "'degree 2'; expected none: another peer cannot read rows of connector 'python' again",
+            "'degree 2'; expected none: rows of connector 'peers' are measurements of the peer itself",
         ),
     ],
 )
@@ -97,3 +99,40 @@ def test_backups_of_a_source_that_nobody_could_continue_are_one_error(build: obj
         build()
     assert expected in str(raised.value)
     assert len(raised.value.problems) == 1
+
+
+ROWS = [{"time": number / 100, "v": number} for number in range(500)]
+
+
+def fed(kind: str, availability: str | None) -> Stream:
+    """Five seconds of a stream that each of these makes."""
+    more = {"rate": 100.0, "availability": availability, "id": "s"}
+    match kind:
+        case "generator":
+            return source(iter(ROWS), columns={"v": "int"}, **more)
+        case "table":
+            return source(pl.DataFrame(ROWS), **more)
+        case _:
+            return source("packets", count=500, seed=2, **more).project(v="bytes", id="p")
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(("kind", "how"), [("generator", "kill"), ("table", "suspend"), ("packets", "suspend")])
+def test_in_a_simulation_a_source_goes_on_at_the_peer_of_its_backup(kind: str, how: str) -> None:
+    simulation = Simulation(peers=6, network="local", seed=4)
+    plan = fed(kind, "degree 2").filter("v >= 0", id="f").sink("out", availability="active 2")
+    application = simulation.submit(plan)
+    simulation.run(2.0)
+    first, (backup,) = application.graph["s"], application.backups["s"]
+    getattr(simulation, how)(first)
+    simulation.run(4.0)
+    if how == "suspend":
+        simulation.resume(first)
+    found = application.results()["v"].to_list()
+    assert application.graph["s"] == backup
+    if kind == "packets":
+        undisturbed = simulation.submit(fed(kind, None).filter("v >= 0", id="f").sink("all"))
+        assert found == undisturbed.results()["v"].to_list()
+    else:
+        assert found == list(range(500))
+        assert application.qos()["delay_max_s"] > 1.0, "rows that waited for the take-over entered before it"

@@ -425,6 +425,7 @@ def test_a_pushed_source_continues_behind_a_position() -> None:
     assert push(Punctuation(4000, 10, 0.0)) == [], "it says nothing new"
     assert push(Punctuation(6000, 9, 0.0)) == [], "it belongs before the place"
     assert not feed.push(encode(Batch(table(20, 1), 20, 0.0))), "items before it are missing"
+    assert not feed.push(encode(Batch(table(10, 1), 10, 0.0)), Point(10, 5001)), "a promise before it is missing"
     assert not feed.pending
     chunks = push(Batch(table(5, 30), 5, 0.0)) + push(Punctuation(30_000, 35, 0.0))
     follow(chunks, Point(10, 5000))

@@ -76,11 +76,8 @@ class Deliveries:
         while True:
             waited = self._loop.time() - began
             try:
-                if (
-                    sources.push(*of, request.item, Point(*request.start), request.age)
-                    or waited > POLL
-                    or not sources.full(*of)
-                ):
+                taken = sources.push(*of, request.item, Point(*request.start), request.age)
+                if taken or waited > POLL or not sources.full(*of):
                     return pack(self._progress(*of))
                 await self._patiently(sources.room(*of))
             except LookupError:  # the instruction to start may still be on its way to this peer
