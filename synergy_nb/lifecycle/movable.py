@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from synergy_nb.plan import Plan
 from synergy_nb.plan.catalogue import TAP
-from synergy_nb.plan.replica_degrees import UNREPEATABLE
+from synergy_nb.plan.replica_degrees import UNREPEATABLE, degrees
 from synergy_nb.plan.spark_parts import PART, part_of, parts_of
 
 __all__ = ["component_to_move", "movable"]
@@ -39,7 +39,7 @@ def movable(plan: Plan, operator: str) -> str:
     if node.kind == TAP:
         return "is a stream of another application"
     connector = node.params.get("connector")
-    if node.kind == "source" and connector in UNREPEATABLE:
+    if node.kind == "source" and connector in UNREPEATABLE and degrees(node, plan.qos).passive == 1:
         return f"is a source that cannot be read again ({connector})"
     if node.kind == PART:
         inside = part_of(node)[0].operators

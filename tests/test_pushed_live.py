@@ -1,0 +1,88 @@
+"""Rows that a program pushes on real peers, of which the one with the source is killed: each row comes once."""
+
+from __future__ import annotations
+
+import os
+import signal
+from collections.abc import Iterator
+
+import polars as pl
+import pytest
+
+from synergy_nb import Application, Cluster, Feed, source
+from synergy_nb.events import BackupRestored
+from tests.waiting import asked_until
+
+
+def kill(cluster: Cluster, peer: str) -> None:
+    state = cluster.states()[peer]
+    assert state is not None
+    os.kill(state.pid, signal.SIGKILL)
+
+
+def restored(application: Application) -> int:
+    """How often a lost backup was set up again."""
+    return len(application.events().of(BackupRestored))
+
+
+@pytest.mark.slow
+def test_rows_that_are_pushed_while_the_peer_of_their_source_is_killed_come_once_each() -> None:
+    feed = Feed({"v": "int"})
+    readings = source(feed, id="readings", availability="degree 2")
+    plan = readings.filter("v >= 0", id="kept").sink("out", availability="active 2")
+    pushed = 0
+
+    def push(count: int) -> None:
+        nonlocal pushed
+        for number in range(pushed, pushed + count):
+            feed.push({"time": number / 1000, "v": number})
+        pushed += count
+
+    with Cluster(6, cores=1.0, spark=False) as cluster:
+        application = cluster.submit(plan, origin="peer-1")
+        assert application.notices == [
+            "Replicas cover readings, kept. The application ends when peer-1 (sink, its results) dies."
+        ]
+        for deaths in (1, 2):
+            push(500)
+            before, (backup,) = application.graph["readings"], application.backups["readings"]
+            kill(cluster, before)
+            while application.status == "running" and application.graph["readings"] == before:
+                push(20)
+            assert application.graph["readings"] == backup
+            push(500)
+            asked_until(lambda least=deaths: restored(application) >= least)
+        feed.close()
+        assert application.results()["v"].to_list() == list(range(pushed))
+        assert application.status == "finished"
+        assert f"readings  {backup}: its backup took over" in " ".join(str(application.explain()).split(" "))
+
+
+@pytest.mark.slow
+def test_rows_of_generators_and_tables_come_once_each_though_the_peer_of_their_source_is_killed() -> None:
+    given = 0
+    enough = False
+
+    def rows() -> Iterator[dict[str, float]]:
+        nonlocal given
+        while not enough:
+            yield {"time": given / 1000, "v": given}
+            given += 1
+
+    table = pl.DataFrame({"time": [number / 1000 for number in range(3000)], "v": [-1 - n for n in range(3000)]})
+    made = source(rows(), columns={"v": "int"}, id="made", at="peer-2", availability="degree 2")
+    known = source(table, id="known", at="peer-2", availability="degree 2")
+    plan = made.union(known, id="all").sink("out", availability="active 2")
+    with Cluster(6, cores=1.0, spark=False) as cluster:
+        application = cluster.submit(plan, origin="peer-1")
+        assert application.graph["made"] == application.graph["known"] == "peer-2"
+        assert application.head(100).height == 100
+        kill(cluster, "peer-2")
+        asked_until(lambda: application.status != "running" or "peer-2" not in application.graph.values())
+        at_death = given
+        asked_until(lambda: given > at_death + 1000)
+        enough = True
+        found = application.results()["v"].to_list()
+        assert [v for v in found if v >= 0] == list(range(given))
+        assert [v for v in found if v < 0] == table["v"].to_list()
+        assert application.status == "finished"
