@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import os
 import signal
-from collections.abc import Iterator
+from itertools import count, islice
+from queue import SimpleQueue
 
 import polars as pl
 import pytest
@@ -55,34 +56,34 @@ def test_rows_that_are_pushed_while_the_peer_of_their_source_is_killed_come_once
         feed.close()
         assert application.results()["v"].to_list() == list(range(pushed))
         assert application.status == "finished"
-        assert f"readings  {backup}: its backup took over" in " ".join(str(application.explain()).split(" "))
+        assert f"{backup}: its backup took over" in str(application.explain())
 
 
 @pytest.mark.slow
 def test_rows_of_generators_and_tables_come_once_each_though_the_peer_of_their_source_is_killed() -> None:
-    given = 0
-    enough = False
+    given: SimpleQueue[dict[str, float] | None] = SimpleQueue()
+    numbers = count()
 
-    def rows() -> Iterator[dict[str, float]]:
-        nonlocal given
-        while not enough:
-            yield {"time": given / 1000, "v": given}
-            given += 1
+    def give(rows: int) -> None:
+        for number in islice(numbers, rows):
+            given.put({"time": number / 1000, "v": number})
 
     table = pl.DataFrame({"time": [number / 1000 for number in range(3000)], "v": [-1 - n for n in range(3000)]})
-    made = source(rows(), columns={"v": "int"}, id="made", at="peer-2", availability="degree 2")
+    rows = iter(given.get, None)
+    made = source(rows, columns={"v": "int"}, id="made", at="peer-2", availability="degree 2")
     known = source(table, id="known", at="peer-2", availability="degree 2")
     plan = made.union(known, id="all").sink("out", availability="active 2")
     with Cluster(6, cores=1.0, spark=False) as cluster:
         application = cluster.submit(plan, origin="peer-1")
         assert application.graph["made"] == application.graph["known"] == "peer-2"
+        give(500)
         assert application.head(100).height == 100
         kill(cluster, "peer-2")
-        asked_until(lambda: application.status != "running" or "peer-2" not in application.graph.values())
-        at_death = given
-        asked_until(lambda: given > at_death + 1000)
-        enough = True
+        while application.status == "running" and "peer-2" in application.graph.values():
+            give(20)
+        give(500)
+        given.put(None)
         found = application.results()["v"].to_list()
-        assert [v for v in found if v >= 0] == list(range(given))
+        assert [v for v in found if v >= 0] == list(range(next(numbers)))
         assert [v for v in found if v < 0] == table["v"].to_list()
         assert application.status == "finished"

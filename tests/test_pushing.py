@@ -234,14 +234,13 @@ async def test_a_program_waits_while_copies_lack_too_much() -> None:
     for start in range(0, 1000, 10):
         program.rows(start, 10)
     program.end(1000)
+    taken = 14  # ten rows of 16 bytes, and 64 bytes more for each batch and promise
+    await until(lambda: program.taken == taken)
     states = net.states
     await until(lambda: net.states > states + 20)
-    taken = program.taken
-    assert 0 < taken < 20
-    await until(lambda: net.states > states + 40)
     assert program.taken == taken
     one.copy()
-    await until(lambda: program.taken > taken)
+    await until(lambda: program.taken == 2 * taken)
     one.copies = True
     one.copy()
     await sending
@@ -325,29 +324,29 @@ async def test_a_peer_that_never_answers_and_that_nobody_replaces_is_an_error(
 def window(*ends: int) -> PushWindow[int]:
     made = PushWindow[int](1000)
     for end in ends:
-        made.add(Point(end, 0), 10, end)
+        made.add(batch(made.end.position, end - made.end.position), end)
     return made
 
 
 def test_answers_that_come_late_or_twice_move_a_window_forwards_only() -> None:
     one = window(3, 5, 8)
-    assert one.answered(0, Point(8, 0), Point(5, 0))
-    assert (one.next, one.start, one.size) == (None, (5, 0), 10)
+    assert one.answered(0, Point(8, START), Point(5, START))
+    assert (one.next, one.start, one.lacking) == (None, (5, START), [])
     for end, copied in ((3, 0), (5, 3), (8, 5), (0, 0)):
-        assert one.answered(0, Point(end, 0), Point(copied, 0))
-        assert (one.next, one.start, one.lacking) == (None, (5, 0), [])
-    assert one.answered(2, Point(6, 0), Point(5, 0)), "a part of the last item"
+        assert one.answered(0, Point(end, START), Point(copied, START))
+        assert (one.next, one.start, one.lacking) == (None, (5, START), [])
+    assert one.answered(2, Point(6, START), Point(5, START)), "a part of the last item"
     assert one.lacking == [8]
-    assert one.answered(1, Point(8, 0), Point(8, 0)), "a peer that was replaced"
+    assert one.answered(1, Point(8, START), Point(8, START)), "a peer that was replaced"
     assert one.lacking == [8]
     assert not one.empty
 
 
 def test_a_part_of_an_item_that_copies_have_is_no_reason_to_forget_it() -> None:
     one = window(10, 20)
-    assert one.answered(0, Point(20, 0), Point(19, 0))
-    assert one.start == (10, 0)
-    assert not window(10).answered(0, Point(0, 0), Point(10, 0)), "it could not go on"
+    assert one.answered(0, Point(20, START), Point(19, START))
+    assert one.start == (10, START)
+    assert not window(10).answered(0, Point(0, START), Point(10, START)), "it could not go on"
 
 
 @pytest.mark.parametrize(("end", "rows"), [(0, 5), (10, 5), (11, 4), (14, 1), (15, None), (99, None)])

@@ -31,8 +31,8 @@ from numpy.typing import NDArray
 from synergy_nb import traces
 from synergy_nb.dataflow.streams.component import Component
 from synergy_nb.dataflow.streams.log import LIMITS
-from synergy_nb.dataflow.streams.pushes import PushWindow, end_of, rest_of
-from synergy_nb.dataflow.streams.values import ORIGIN, OVERHEAD, Point
+from synergy_nb.dataflow.streams.pushes import PushWindow, rest_of
+from synergy_nb.dataflow.streams.values import ORIGIN, Point
 from synergy_nb.dataflow.tuples import END, TYPES, Batch, Item, Punctuation
 from synergy_nb.plan.data_frames import is_frame
 from synergy_nb.traces.late_rows import EventOrder
@@ -322,8 +322,7 @@ class RetainedSource(PacedSource):
         """Return all items that the source's peer lacks, each with the time at which it was due."""
         if self._window.next is None and not self._window.full:
             for item, born in super().take(now):
-                end = end_of(item, self._window.end.until)
-                self._window.add(end, OVERHEAD + (item.nbytes if isinstance(item, Batch) else 0), (item, born))
+                self._window.add(item, (item, born))
         rest = [(rest_of(item, self._window.there), born) for item, born in self._window.lacking]
         return [(item, born) for item, born in rest if item is not None]
 

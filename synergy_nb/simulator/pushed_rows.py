@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 
 from synergy_nb.dataflow.streams.effects import Effect
 from synergy_nb.dataflow.streams.hosting import Hosting
-from synergy_nb.dataflow.streams.pushes import PushWindow, end_of, rest_of
+from synergy_nb.dataflow.streams.pushes import PushWindow, rest_of
 from synergy_nb.dataflow.streams.values import Chunk, Point, chunks_of
 from synergy_nb.dataflow.tuples import Batch, Item
 from synergy_nb.simulator.scripted_faults import ScriptedSource, weight
@@ -150,8 +150,7 @@ class PushingProgram:
     def _add(self, item: Item) -> None:
         if isinstance(item, Batch):
             self.born[item.position] = item.born
-        start = self._window.end
-        self._window.add(end_of(item, start.until), weight([item]), (item, start))
+        self._window.add(item, (item, self._window.end))
         self.most_bytes = max(self.most_bytes, self._window.size)
 
     def _send(self) -> None:

@@ -13,16 +13,16 @@ A window that is full takes no more items, so the program waits until copies hav
 
 Examples
 --------
->>> window = PushWindow[str](most=100)
->>> for end, name in ((3, "a"), (5, "b"), (8, "c")):
-...     window.add(Point(end, 0), 40, name)
+>>> window = PushWindow[str](most=150)
+>>> for time, name in ((30, "a"), (50, "b"), (80, "c")):
+...     window.add(Punctuation(time, 0, 0.0), name)
 >>> window.next, window.full
 ('a', True)
->>> window.answered(0, Point(8, 0), Point(3, 0)), window.next, window.full
+>>> window.answered(0, Point(0, 80), Point(0, 30)), window.next, window.full
 (True, None, False)
->>> window.answered(1, Point(5, 0), Point(3, 0)), window.next  # a copy has taken over, and lacks the last item
+>>> window.answered(1, Point(0, 50), Point(0, 30)), window.next  # a copy has taken over, and lacks the last item
 (True, 'c')
->>> window.answered(0, Point(8, 0), Point(8, 0)), window.next  # an answer of the peer that it replaces
+>>> window.answered(0, Point(0, 80), Point(0, 80)), window.next  # an answer of the peer that it replaces
 (True, 'c')
 """
 
@@ -33,10 +33,10 @@ from typing import Generic, TypeVar
 
 import msgspec
 
-from synergy_nb.dataflow.streams.values import ORIGIN, Point
-from synergy_nb.dataflow.tuples import Batch, Item
+from synergy_nb.dataflow.streams.values import ORIGIN, OVERHEAD, Point
+from synergy_nb.dataflow.tuples import Batch, Item, Punctuation
 
-__all__ = ["PushWindow", "end_of", "rest_of"]
+__all__ = ["PushWindow", "rest_of"]
 
 T = TypeVar("T")
 
@@ -47,7 +47,7 @@ class PushWindow(Generic[T]):
     Parameters
     ----------
     most
-        Bytes from which on the window is full.
+        Bytes from which on the window is full; items count as in logs.
 
     Attributes
     ----------
@@ -67,12 +67,16 @@ class PushWindow(Generic[T]):
         self.size = 0
         self._most = most
         self._ends: list[Point] = []
-        self._items: list[tuple[int, T]] = []  # bytes of each item, and the item
+        self._items: list[tuple[int, T]] = []  # bytes of each item, and what is retained of it
 
-    def add(self, end: Point, size: int, item: T) -> None:
-        """Add the next item, which ends at a point of the stream and has so many bytes."""
+    def add(self, item: Item, kept: T) -> None:
+        """Add the next item of the stream, and the form in which it is retained."""
+        if isinstance(item, Punctuation):
+            end, size = Point(item.position, item.time), OVERHEAD
+        else:
+            end, size = Point(item.end_position, self.end.until), OVERHEAD + item.nbytes
         self._ends.append(end)
-        self._items.append((size, item))
+        self._items.append((size, kept))
         self.size += size
 
     @property
@@ -128,11 +132,6 @@ class PushWindow(Generic[T]):
             self.size -= sum(size for size, _ in self._items[:gone])
             del self._ends[:gone], self._items[:gone]
         return self.there >= self.start
-
-
-def end_of(item: Item, until: int) -> Point:
-    """Return the point at which an item ends that follows a promise of the time ``until``, in µs."""
-    return Point(item.end_position, until) if isinstance(item, Batch) else Point(item.position, item.time)
 
 
 def rest_of(item: Item, end: Point) -> Item | None:

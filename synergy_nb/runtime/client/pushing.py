@@ -21,7 +21,7 @@ from typing import Final, Protocol
 import msgspec
 
 from synergy_nb.dataflow.streams.log import LIMITS
-from synergy_nb.dataflow.streams.pushes import PushWindow, end_of
+from synergy_nb.dataflow.streams.pushes import PushWindow
 from synergy_nb.dataflow.streams.values import Point
 from synergy_nb.dataflow.tuples import Item, encode
 from synergy_nb.events.application_states import LASTING, Status
@@ -148,8 +148,7 @@ class Pushing:
                         await task
 
     def _add(self, item: Item) -> None:
-        start, data = self._window.end, encode(item)
-        self._window.add(end_of(item, start.until), len(data), Sent(data, start))
+        self._window.add(item, Sent(encode(item), self._window.end))
 
     async def _push(self, sent: Sent) -> None:
         """Send an item once."""
