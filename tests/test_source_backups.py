@@ -117,13 +117,20 @@ def fed(kind: str, availability: str | None) -> Stream:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(("kind", "how"), [("generator", "kill"), ("table", "suspend"), ("packets", "suspend")])
+@pytest.mark.parametrize(
+    ("kind", "how"), [("generator", "kill"), ("table", "suspend"), ("packets", "suspend"), ("generator", "move")]
+)
 def test_in_a_simulation_a_source_goes_on_at_the_peer_of_its_backup(kind: str, how: str) -> None:
     simulation = Simulation(peers=6, network="local", seed=4)
     plan = fed(kind, "degree 2").filter("v >= 0", id="f").sink("out", availability="active 2")
     application = simulation.submit(plan)
     simulation.run(2.0)
     first, (backup,) = application.graph["s"], application.backups["s"]
+    if how == "move":
+        used = {*application.graph.values(), backup}
+        first, how = next(each for each in simulation.peers if each not in used), "kill"
+        simulation.move(application, "s", first)
+        simulation.run(0.3)
     getattr(simulation, how)(first)
     simulation.run(4.0)
     if how == "suspend":

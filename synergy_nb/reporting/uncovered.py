@@ -1,7 +1,7 @@
-"""The parts of an application that its replicas do not cover: sources, sinks, and the origin.
+"""The parts of an application that its replicas do not cover: sources without backups, sinks, and the origin.
 
-Only the operators between sources and sinks are replicated. So the peers of sources and sinks, and the origin, are
-single points of failure at any degree. A notice names these peers to the user who submits a plan.
+Sinks and the origin are never replicated, and sources only if they ask for it. So their peers are single points of
+failure at any degree. A notice names these peers to the user who submits a plan.
 """
 
 from __future__ import annotations
