@@ -13,10 +13,13 @@ from synergy_nb.dataflow.streams.copies import Copy
 from synergy_nb.dataflow.streams.deployments import Assignment, Deployment, Feed
 from synergy_nb.dataflow.streams.log import Limits
 from synergy_nb.dataflow.streams.values import COPY, ORIGIN, Point
-from synergy_nb.dataflow.tuples import END, Batch, Punctuation, decode, encode
+from synergy_nb.dataflow.tuples import END, START, Batch, Punctuation, decode, encode
+from synergy_nb.events.application_states import Status
 from synergy_nb.plan import Plan, source
 from synergy_nb.plan.builder import Stream
+from synergy_nb.runtime.data.deliveries import Deliveries
 from synergy_nb.runtime.data.host import Host
+from synergy_nb.runtime.process.requests import ApplicationState, AwaitCopies, Push, Pushed, pack, unpack
 from tests.test_sharing_host import COLUMNS
 from tests.two_hosts import OPENED, FakeRuntime, Pair, play, table
 from tests.waiting import DEADLINE, turns, until
@@ -24,6 +27,7 @@ from tests.waiting import DEADLINE, turns, until
 on_loop = play  # how the tests that are coroutines run
 
 ROWS = 40
+HERE = ApplicationState("app", Status.RUNNING)
 
 
 class Wire(FakeRuntime):
@@ -347,3 +351,42 @@ def test_a_state_much_larger_than_a_window_is_taken_over() -> None:
         assert not hosts.failed
 
     play(scenario())
+
+
+async def test_a_client_is_told_what_copies_of_its_source_have_and_who_has_taken_it_over() -> None:
+    hosts = Hosts(pushed().filter("bytes >= 0").sink(), {"source": ("b",)})
+    hosts.tell()
+
+    def deliveries(address: str) -> Deliveries:
+        return Deliveries(hosts.net[address], asyncio.get_running_loop(), lambda _: HERE)
+
+    async def push(address: str, start: int, rows: int) -> Pushed:
+        item = encode(Batch(table(start, rows), start, 0.0))
+        return unpack(await deliveries(address).push(pack(Push("app", "mine", item, age=5.0))), Pushed)
+
+    async def copied(address: str, epoch: int, beyond: int) -> Pushed:
+        request = pack(AwaitCopies("app", "mine", epoch, (beyond, START)))
+        return unpack(await deliveries(address).await_copies(request), Pushed)
+
+    answer = await push("p", 0, ROWS)
+    assert (answer.epoch, answer.end, answer.copied) == (0, (ROWS, START), ORIGIN)
+    assert (await copied("p", 0, 0)).copied == (ROWS, START)
+    asked = asyncio.create_task(copied("p", 0, ROWS))
+    await turns(20)
+    assert not asked.done(), "copies have no more"
+    hosts.lose("p", failing=False)
+    answer = await push("p", ROWS, ROWS)
+    assert answer.end == (2 * ROWS, START)
+    hosts.take_over("p")
+    answer = await copied("b", 0, ROWS)
+    assert (answer.epoch, answer.end) == (1, (ROWS, START)), "it is of another epoch"
+    answer = await push("b", 2 * ROWS, ROWS)
+    assert answer.end == (ROWS, START), "items before it are missing"
+    answer = await push("b", ROWS, ROWS)
+    assert answer.end == (2 * ROWS, START)
+    await until(lambda: hosts.fetch() or sum(each.height for each in hosts.rows) == 2 * ROWS)
+    hosts.position = 2 * ROWS
+    assert (await copied("b", 1, ROWS)).copied == (2 * ROWS, START), "it has no copies any more"
+    hosts.net["p"].carry_out(Deployment("app", 99, {}))
+    assert (await asked).gone
+    assert (await copied("p", 0, 0)).gone

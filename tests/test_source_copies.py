@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import msgspec
 
-from synergy_nb.dataflow.streams.effects import Copied, Effect, FactKind
+from synergy_nb.dataflow.streams.deployments import Assignment
+from synergy_nb.dataflow.streams.effects import Copied, Effect, FactKind, Open
 from synergy_nb.dataflow.streams.frames import Ack, Data, Frame, State
 from synergy_nb.dataflow.streams.log import LIMITS, Limits
 from synergy_nb.dataflow.streams.values import COPY, ORIGIN, Point
@@ -152,3 +153,23 @@ def test_a_source_waits_for_no_copy_that_does_not_answer_while_much_is_pushed() 
     peers.later(20.0)
     assert peers.copied == (at, START)
     assert peers.end("w") == peers.end("y") == (at, START)
+
+
+def test_a_copy_that_takes_over_has_no_more_than_itself_though_other_copies_have() -> None:
+    peers = Source("w", "y")
+    peers.emit("n", batch(0, 5), promise(50, 5))
+    peers.later(0.2)
+    peers.lose = of_copies(Data, "y")
+    peers.emit("n", batch(5, 5), promise(100, 10))
+    peers.later(0.2)
+    assert (peers.end("w"), peers.end("y")) == ((10, 100), (5, 50))
+    peers.dead.add("s")
+    peers.lose = lambda _: False
+    peers.assign("n", Assignment("y", 1, ("w",)))
+    assert peers.opened[-1] == ("y", Open("app", "n", Point(5, 50)))
+    peers.later(1.0)
+    assert peers.copied == (5, 50)
+    peers.emit("n", batch(5, 10))
+    peers.later(1.0)
+    assert peers.rows == list(range(15))
+    assert peers.copied == (15, 50)

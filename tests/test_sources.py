@@ -432,6 +432,8 @@ def test_a_pushed_source_continues_behind_a_position() -> None:
     assert len(chunks) > 2
     assert tuples_of(chunks) == list(range(10, 35))
     assert feed.point == (35, 30_000)
+    assert feed.push(encode(Batch(table(35, 1), 35, 0.0)), Point(35, 30_000), 2.5)
+    assert feed.pending.pop().born == 4.5, "it was sent to another peer before"
     for chunk in chunks:
         assert chunk.size <= 500
         assert chunk.born == 7.0
