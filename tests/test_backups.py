@@ -17,6 +17,7 @@ from synergy_nb.dataflow.tuples import END, START, Batch, Punctuation, decode, e
 from synergy_nb.events.application_states import Status
 from synergy_nb.plan import Plan, source
 from synergy_nb.plan.builder import Stream
+from synergy_nb.runtime.data import deliveries
 from synergy_nb.runtime.data.deliveries import Deliveries
 from synergy_nb.runtime.data.host import Host
 from synergy_nb.runtime.process.requests import ApplicationState, AwaitCopies, Push, Pushed, pack, unpack
@@ -353,20 +354,24 @@ def test_a_state_much_larger_than_a_window_is_taken_over() -> None:
     play(scenario())
 
 
-async def test_a_client_is_told_what_copies_of_its_source_have_and_who_has_taken_it_over() -> None:
+async def test_a_client_is_told_what_copies_of_its_source_have_and_who_has_taken_it_over(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(deliveries, "POLL", 2.0 * DEADLINE)  # an answer comes because there is something to say
     hosts = Hosts(pushed().filter("bytes >= 0").sink(), {"source": ("b",)})
     hosts.tell()
 
-    def deliveries(address: str) -> Deliveries:
+    def at(address: str) -> Deliveries:
         return Deliveries(hosts.net[address], asyncio.get_running_loop(), lambda _: HERE)
 
     async def push(address: str, start: int, rows: int) -> Pushed:
         item = encode(Batch(table(start, rows), start, 0.0))
-        return unpack(await deliveries(address).push(pack(Push("app", "mine", item, age=5.0))), Pushed)
+        return unpack(await at(address).push(pack(Push("app", "mine", item, age=5.0))), Pushed)
 
     async def copied(address: str, epoch: int, beyond: int) -> Pushed:
         request = pack(AwaitCopies("app", "mine", epoch, (beyond, START)))
-        return unpack(await deliveries(address).await_copies(request), Pushed)
+        async with asyncio.timeout(DEADLINE):
+            return unpack(await at(address).await_copies(request), Pushed)
 
     answer = await push("p", 0, ROWS)
     assert (answer.epoch, answer.end, answer.copied) == (0, (ROWS, START), ORIGIN)
