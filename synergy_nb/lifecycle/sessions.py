@@ -251,8 +251,7 @@ class Session(Protocol):
         moved
             Callback for the result: an empty text after the move, or the reason why the component was not moved.
         asked
-            Number of the request by which the component's peer asks the other one; that has to accept it first. 0: it
-            need not be asked.
+            Number of the request of the component's peer that the other one has to accept first; 0: there is none.
 
         Raises
         ------
