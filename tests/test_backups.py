@@ -20,7 +20,7 @@ from synergy_nb.plan.builder import Stream
 from synergy_nb.runtime.data import deliveries
 from synergy_nb.runtime.data.deliveries import Deliveries
 from synergy_nb.runtime.data.host import Host
-from synergy_nb.runtime.process.requests import ApplicationState, AwaitCopies, Push, Pushed, pack, unpack
+from synergy_nb.runtime.process.requests import AwaitCopies, Push, Pushed, pack, unpack
 from tests.test_sharing_host import COLUMNS
 from tests.two_hosts import OPENED, FakeRuntime, Pair, play, table
 from tests.waiting import DEADLINE, turns, until
@@ -28,7 +28,12 @@ from tests.waiting import DEADLINE, turns, until
 on_loop = play  # how the tests that are coroutines run
 
 ROWS = 40
-HERE = ApplicationState("app", Status.RUNNING)
+
+
+class Running:
+    """An application that runs."""
+
+    status = Status.RUNNING
 
 
 class Wire(FakeRuntime):
@@ -362,7 +367,7 @@ async def test_a_client_is_told_what_copies_of_its_source_have_and_who_has_taken
     hosts.tell()
 
     def at(address: str) -> Deliveries:
-        return Deliveries(hosts.net[address], asyncio.get_running_loop(), lambda _: HERE)
+        return Deliveries(hosts.net[address], asyncio.get_running_loop(), lambda _: Running())
 
     async def push(address: str, start: int, rows: int) -> Pushed:
         item = encode(Batch(table(start, rows), start, 0.0))

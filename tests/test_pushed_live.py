@@ -39,7 +39,7 @@ def test_rows_that_are_pushed_while_the_peer_of_their_source_is_killed_come_once
             feed.push({"time": number / 1000, "v": number})
         pushed += count
 
-    with Cluster(6, cores=1.0, spark=False) as cluster:
+    with Cluster(4, cores=1.0, spark=False) as cluster:
         application = cluster.submit(plan, origin="peer-1")
         assert application.notices == [
             "Replicas cover readings, kept. The application ends when peer-1 (sink, its results) dies."
@@ -77,7 +77,7 @@ def test_rows_of_generators_and_tables_come_once_each_though_the_peer_of_their_s
     made = source(rows, columns={"v": "int"}, id="made", at="peer-2", availability="degree 2")
     known = source(table, id="known", at="peer-2", availability="degree 2")
     plan = made.union(known, id="all").sink("out", availability="active 2")
-    with Cluster(6, cores=1.0, spark=False) as cluster:
+    with Cluster(4, cores=1.0, spark=False) as cluster:
         application = cluster.submit(plan, origin="peer-1")
         assert application.graph["made"] == application.graph["known"] == "peer-2"
         give(500)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import msgspec
 
 from synergy_nb.dataflow.streams.deployments import Assignment
@@ -40,7 +42,7 @@ class Source(Peers):
         return self.hostings[peer].roles.copies["app", "n"].log.end
 
 
-def of_copies(kind: type, *peers: str) -> object:
+def of_copies(kind: type[Ack] | type[Data], *peers: str) -> Callable[[Frame], bool]:
     """Loses frames of a kind to or from copies at these peers."""
 
     def lose(frame: Frame) -> bool:

@@ -61,7 +61,10 @@ class Fed(Protocol):
 
     id: str
     plan: Plan
-    last: ApplicationState
+
+    @property
+    def last(self) -> ApplicationState:
+        """The state that the origin has reported last."""
 
     async def state(self) -> ApplicationState:
         """Return the state of the application as its origin knows it."""
@@ -132,7 +135,8 @@ class Pushing:
                     return
                 await asyncio.wait(waiting, return_when=asyncio.FIRST_COMPLETED)
                 if asking is not None and asking.done():
-                    asking = asking.result()
+                    asking.result()  # its error is that of sending
+                    asking = None
                 if following is not None and following.done():
                     item, following = following.result(), None
                     ended = item is None
