@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Callable
+from itertools import pairwise
 from typing import TYPE_CHECKING, Any, Literal
 
 import pytest
@@ -689,6 +690,16 @@ def test_what_runs_is_drawn_over_the_plan_and_can_be_read(filled: Page, theme: L
     page.node("traffic").click()
     page.shoot(f"plan_editor_live_{theme}")
     assert faint(page.bare, ".synergy-editor") == []
+
+
+def test_marks_of_one_moment_are_beside_one_another(filled: Page) -> None:
+    page = filled
+    marks = [{"t": 52.0 + number / 10, "kind": "move", "text": f"number {number}"} for number in range(4)]
+    page.editor.live = {**RUNS, "marks": [*marks, {"t": 75.0, "kind": "move", "text": "the last"}]}
+    page.editor.document = {**page.editor.document, "running": True}
+    page.view.locator(".mark").nth(4).wait_for()
+    lefts = page.view.locator(".mark").evaluate_all("all => all.map(it => it.getBoundingClientRect().left)")
+    assert min(right - left for left, right in pairwise(lefts)) > 10  # pixels
 
 
 @pytest.mark.parametrize("width", [700, 1000])

@@ -6,9 +6,11 @@ import math
 import re
 import xml.etree.ElementTree as ET
 from collections.abc import Mapping
+from itertools import combinations
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import numpy as np
 import pytest
 import traitlets
@@ -35,7 +37,7 @@ from synergy_nb.recording.stage import replay_events
 from synergy_nb.simulator.simulated_application import SimulatedApplication
 from synergy_nb.widgets.last_picture import LastPicture
 from synergy_nb.widgets.protocol_stage import ProtocolStage
-from synergy_nb.widgets.stage_picture import places, state_at
+from synergy_nb.widgets.stage_picture import places, state_at, svg
 from tests.recorded import recorded
 
 RULE = CompositionConfig().rule
@@ -307,6 +309,22 @@ def test_the_picture_shows_the_moment(messages: Replay) -> None:
         assert messages.moments[graph].title in picture
         assert f"{graph + 1} of {len(messages.moments)}" in picture
     stage.close()
+
+
+def test_names_of_near_peers_do_not_cover_one_another_in_the_picture(messages: Replay) -> None:
+    near = [msgspec.structs.replace(peer, ring=0.5 + number / 60) for number, peer in enumerate(messages.peers)]
+    drawn = svg(msgspec.structs.replace(messages, peers=tuple(near)), len(messages.moments) - 1, "ring")
+    boxes = []
+    for each in ET.fromstring(drawn).iter("{http://www.w3.org/2000/svg}text"):
+        words = each.text or ""
+        if words.startswith("peer-") and "→" not in words:
+            x, y, wide = float(each.attrib["x"]), float(each.attrib["y"]), 6.6 * len(words)
+            left = x - {"start": 0.0, "middle": wide / 2, "end": wide}[each.attrib["text-anchor"]]
+            boxes.append((left, y - 11, left + wide, y + 3))
+    assert len(boxes) >= 3
+    for one, other in combinations(boxes[:4], 2):
+        assert one[2] < other[0] or other[2] < one[0] or one[3] < other[1] or other[3] < one[1]
+    assert re.search(r"peer-\d+ · dead", drawn)
 
 
 def test_the_notebook_file_holds_a_picture_and_no_messages(messages: Replay) -> None:

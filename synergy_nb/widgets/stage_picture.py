@@ -18,6 +18,7 @@ WIDTH: Final = 860.0
 MARGIN: Final = 52.0
 MOST_GRAPHS: Final = 6  # largest number of graphs in a picture
 LINE_LENGTH: Final = 58  # largest number of characters of a line of text beside the arrangement
+LETTER: Final = 6.6  # approximate width of a letter of a name, pixels
 MOST_NAMED_PEERS: Final = 24  # number of peers up to which the names of all are shown
 GLYPHS: Final = {"good": "✓", "bad": "▲", "note": "·"}
 
@@ -170,16 +171,65 @@ def _arrangement(
     for operator, name in placed.items():
         operators.setdefault(name, []).append(operator)
     here = {moment.sender, moment.to} if moment is not None else set()
+    names: list[tuple[int, str, str]] = []
     for peer in (each for each in replay.peers if each.name in at):
         x, y = at[peer.name]
         kind = f"peer{' at' if peer.name in here else ''}{' dead' if peer.name in dead else ''}"
         kind += " busy" if peer.name in operators else ""
         parts.append(element("circle", kind, cx=x, cy=y, r=6.0 if peer.name in here or peer.name in operators else 4.0))
         if len(replay.peers) <= MOST_NAMED_PEERS or peer.name in here or peer.name in operators:
-            words = ", ".join([peer.name, *operators.get(peer.name, ())])
-            anchor = "middle" if abs(x - SIZE / 2) < SIZE / 8 else "start" if x < SIZE / 2 else "end"
-            parts.append(label(x, y - 10 if y < SIZE / 2 else y + 20, words, "soft", anchor=anchor))
+            words = " · ".join([peer.name, *operators.get(peer.name, ()), *(["dead"] if peer.name in dead else [])])
+            names.append((0 if peer.name in here else 1 if peer.name in operators else 2, peer.name, words))
+    return parts + _names(names, at)
+
+
+def _names(names: list[tuple[int, str, str]], at: Mapping[str, tuple[float, float]]) -> list[str]:
+    """Write names beside their peers where they cover neither a peer nor another name.
+
+    Names of rank 0 and 1 are written in any case; one of rank 2 is left out where there is no room.
+
+    Parameters
+    ----------
+    names
+        Rank, name of the peer, and words of each name.
+    at
+        Coordinates of the peers in pixels, by name.
+    """
+    parts = []
+    taken = {name: (x - 6, y - 6, x + 6, y + 6) for name, (x, y) in at.items()}
+    for rank, name, words in sorted(names):
+        wide = LETTER * len(words)
+        boxed = []
+        for x, y, anchor in _spots(*at[name]):
+            left = x if anchor == "start" else x - wide if anchor == "end" else x - wide / 2
+            boxed.append(((left, y - 11, left + wide, y + 3), (x, y, anchor)))
+        others = [box for other, box in taken.items() if other != name]
+        free = [each for each in boxed if _is_free(each[0], others)]
+        if not free and rank == 2:
+            continue
+        box, (x, y, anchor) = (free or boxed)[0]
+        taken[f"name of {name}"] = box
+        parts.append(label(x, y, words, "soft", anchor=anchor))
     return parts
+
+
+def _spots(x: float, y: float) -> list[tuple[float, float, str]]:
+    """Places for a name beside its peer, each with its anchor, the one that is farthest from the middle first."""
+    beside = [(x + 11, y + 4, "start"), (x - 11, y + 4, "end")]
+    around = [(x, y - 11, "middle"), (x, y + 20, "middle")]
+    corners = [(x + side, y + down, "start" if side > 0 else "end") for down in (-12, 18) for side in (7, -7)]
+    if x < SIZE / 2:
+        beside.reverse()
+    if y > SIZE / 2:
+        around.reverse()
+    return [*around, *beside, *corners] if abs(x - SIZE / 2) < SIZE / 8 else [*beside, *around, *corners]
+
+
+def _is_free(box: tuple[float, float, float, float], others: list[tuple[float, float, float, float]]) -> bool:
+    """Whether a box of left, top, right and bottom is within the arrangement and covers no other one."""
+    left, top, right, bottom = box
+    within = left > 2 and right < SIZE + 12 and top > -6 and bottom < SIZE - 2
+    return within and all(right < each[0] or left > each[2] or bottom < each[1] or top > each[3] for each in others)
 
 
 def _travel_lines(moment: Moment | None, at: Mapping[str, tuple[float, float]]) -> list[str]:

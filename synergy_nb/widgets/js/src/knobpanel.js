@@ -28,7 +28,8 @@ function choice(label, words = String) {
       select.value = to;
     },
     on: (act) => select.addEventListener("change", act),
-    offer(values) {
+    offer(values, none = "") {
+      select.title = values.length ? "" : none;
       const before = select.value;
       const same = select.options.length === values.length && values.every((value, at) => select.options[at].value === String(value));
       if (same) return;
@@ -133,8 +134,8 @@ class Panel {
 
   offerParts() {
     const parts = this.state.applications[this.application.value] ?? { sources: [], operators: [] };
-    this.source.offer(parts.sources);
-    this.operator.offer(parts.operators);
+    this.source.offer(parts.sources, "No application with a source runs.");
+    this.operator.offer(parts.operators, "The application has no delay: only the cost of a delay can be changed.");
     for (const row of this.rows)
       if (["pace", "cost"].includes(row.dataset.act)) {
         const none = row.dataset.act === "pace" ? !parts.sources.length : !parts.operators.length;

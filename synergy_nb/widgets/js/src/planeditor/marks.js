@@ -3,6 +3,7 @@
 const GLYPHS = { bad: "▲", good: "✓", death: "▲", failed: "▲", takeover: "⇄", move: "⇢", migration: "⇢", started: "▸", ended: "■" };
 const BAD = new Set(["bad", "death", "failed"]);
 const LEAST_SECONDS = 30; // least length of the axis, seconds
+const LEAST_GAP = 1.6; // least distance of two marks, percent of the axis
 
 // Minutes and seconds; before the start, with a sign.
 const clock = (seconds) => {
@@ -19,6 +20,8 @@ export function Marks({ live }) {
   const step = [5, 10, 30, 60, 120, 300, 600, 1800, 3600].find((each) => (now - start) / each <= 8) ?? 7200;
   const ticks = Array.from({ length: Math.floor((now - start) / step) + 1 }, (_, index) => index * step); // after the start
   const last = marks.at(-1);
+  let room = -Infinity; // no mark covers the one before it
+  const places = marks.map(({ t }) => (room = Math.min(Math.max((Math.max(t - start, 0) / (now - start)) * 100, room + LEAST_GAP), 100)));
   return (
     <div class="marks-axis" role="group" aria-label="what happened, on an axis of time">
       <div class="axis">
@@ -27,12 +30,12 @@ export function Marks({ live }) {
             {clock(tick)}
           </span>
         ))}
-        {marks.map(({ t, kind, text }) => (
+        {marks.map(({ t, kind, text }, index) => (
           <button
             type="button"
             key={`${t} ${text}`}
             class={`mark${BAD.has(kind) ? " bad" : ""}`}
-            style={{ left: share(t) }}
+            style={{ left: `${places[index].toFixed(2)}%` }}
             title={`${clock(t - start)} ${text}`}
             aria-label={`${after(t - start)}: ${text}`}
           >
