@@ -105,6 +105,7 @@ def test_svg_holds_all_and_nothing_from_outside() -> None:
     assert "prefers-color-scheme:dark" in drawn
     assert not re.findall(r"(?:href|src|url\(|@import|<script)", drawn)
     assert query._repr_svg_() == query.to_svg()
+    assert query._repr_html_() == f"<div>{query.to_svg()}</div>"  # as large as the page has room
 
 
 def test_svg_writes_foreign_text_as_text() -> None:

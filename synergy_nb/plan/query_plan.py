@@ -411,6 +411,9 @@ class Plan:
     def _repr_svg_(self) -> str:
         return self.to_svg()
 
+    def _repr_html_(self) -> str:
+        return f"<div>{self.to_svg()}</div>"  # JupyterLab makes an SVG an image, which is cut off where the page is narrow
+
     def __repr__(self) -> str:
         return f"<Plan {self.name!r}: {counted(len(self.operators), 'operator')}, {', '.join(self.operators)}>"
 
