@@ -273,6 +273,29 @@ def test_the_same_file_keeps_what_was_edited(tmp_path: Path) -> None:
     assert edit(file).document["saved"]
 
 
+def test_saving_merges_what_another_program_has_written_and_never_overwrites_it_silently(tmp_path: Path) -> None:
+    file = tmp_path / "plan.yaml"
+    file.write_text(TEXT)
+    made = edit(file)
+    made.apply({"op": "set", "operator": "large", "field": "where", "value": "bytes > 5"})
+    file.write_text(TEXT.replace("name: large", "name: other"))  # as a notebook with another kernel does
+    made.save()
+    both = TEXT.replace("name: large", "name: other").replace("1000", "5")
+    assert (file.read_text(), made.yaml, made.document["saved"]) == (both, both, True)
+    assert made.undo() == "take the changes of the file"
+    made.redo()
+    made.apply({"op": "set", "operator": "large", "field": "where", "value": "bytes > 7"})
+    theirs = both.replace("bytes > 5", "bytes > 6")
+    file.write_text(theirs)
+    with pytest.raises(
+        EditError, match=r"nobody else has changed in the same place; .* as the path of save\(\) overwrites"
+    ):
+        made.save()
+    assert (file.read_text(), made.document["saved"]) == (theirs, False)
+    made.save(file)
+    assert "bytes > 7" in file.read_text()
+
+
 def test_a_new_file_is_begun_only_on_request(tmp_path: Path) -> None:
     path = tmp_path / "new one.yaml"
     (tmp_path / "plans").mkdir()

@@ -11,12 +11,12 @@ from synergy_nb.drawing import graphs
 from synergy_nb.drawing.graph_png import NO_MATPLOTLIB, png
 from synergy_nb.editing.analysis import analyse, shown_value
 from synergy_nb.editing.applying import Applied, apply, copy_operators
-from synergy_nb.editing.history import History
+from synergy_nb.editing.history import History, merge_texts
 from synergy_nb.editing.operations import EditError, Operation
 from synergy_nb.editing.plan_text import EMPTY
 from synergy_nb.plan import Plan, PlanError, Problem
 from synergy_nb.plan.builder import with_rows
-from synergy_nb.plan.units import nearest
+from synergy_nb.plan.units import WrongValue, nearest
 
 if TYPE_CHECKING:
     import polars as pl
@@ -176,6 +176,8 @@ class PlanDocument:
                     [Problem("", "path", str(wanted), f"a file that ends with .svg, or {NO_MATPLOTLIB}")]
                 ) from None
             return wanted
+        if path is None:
+            self._take_changes_of_others(wanted)
         text = self.text if form == "yaml" else self.plan.to_python() if form == "python" else self.to_svg()
         wanted.write_text(text, "utf-8", newline="")
         if form == "yaml":
@@ -183,6 +185,29 @@ class PlanDocument:
             if wanted == self.file:
                 self.mark_saved()
         return wanted
+
+    def _take_changes_of_others(self, file: Path) -> None:
+        """Merge the text with what another program has written to the file since it was read or saved.
+
+        Raises
+        ------
+        EditError
+            If both have changed the same place.
+        """
+        if self._saved is None or not file.exists():
+            return
+        present = file.read_bytes().decode("utf-8", "replace")
+        if present == self._saved:
+            return
+        try:
+            merged = merge_texts(self._saved, self.text, present)
+        except WrongValue:
+            expected = (
+                f"a file that nobody else has changed in the same place; {str(file)!r} as the path of save() "
+                "overwrites it, edit(..., anew=True) discards what was edited here"
+            )
+            raise EditError([Problem("", "path", str(file), expected)]) from None
+        self.change(merged, "take the changes of the file")
 
     def to_svg(self) -> str:
         """The present plan as a self-contained SVG, also while it has problems."""

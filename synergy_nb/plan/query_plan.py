@@ -412,7 +412,7 @@ class Plan:
         return self.to_svg()
 
     def _repr_html_(self) -> str:
-        return f"<div>{self.to_svg()}</div>"  # JupyterLab makes an SVG an image, which is cut off where the page is narrow
+        return f"<div>{self.to_svg()}</div>"  # JupyterLab cuts the image of an SVG off in a narrow page
 
     def __repr__(self) -> str:
         return f"<Plan {self.name!r}: {counted(len(self.operators), 'operator')}, {', '.join(self.operators)}>"

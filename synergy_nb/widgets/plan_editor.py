@@ -208,12 +208,14 @@ class PlanEditor(StillView):
         ----------
         path
             File that ends with ``.yaml`` (the text as it is), ``.py`` (Python that builds the plan), or ``.svg``
-            or ``.png`` (a picture; PNG needs matplotlib). Default: the file that was opened.
+            or ``.png`` (a picture; PNG needs matplotlib). Default: the file that was opened;
+            what another program has changed in it meanwhile is merged with the text.
 
         Raises
         ------
         EditError
-            If there is no path, it has another suffix, or PNG is wanted and matplotlib is not installed.
+            If there is no path, it has another suffix, PNG is wanted and matplotlib is not installed, or another
+            program has changed the opened file in the same place.
         PlanError
             If Python is wanted of a text that is no valid plan.
         """
