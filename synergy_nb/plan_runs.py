@@ -42,6 +42,8 @@ def runs_on(cluster: Any) -> PlanRuns:
 class _OnCluster:
     """Plans on a live cluster."""
 
+    advice = ""
+
     def __init__(self, cluster: Cluster) -> None:
         self._cluster = cluster
 
@@ -68,6 +70,8 @@ class _OnCluster:
 
 class _OnSimulation:
     """Plans in a simulation, whose virtual time passes while it is asked."""
+
+    advice = 'Virtual time passes only by simulation.run("3 s"), or by Play of simulation.knobs().'
 
     def __init__(self, simulation: Simulation) -> None:
         self._simulation = simulation

@@ -151,6 +151,7 @@ def test_an_editor_checks_submits_and_stops(editor: Editor, simulation: Simulati
     assert (cost["type"], cost["admitted"], set(cost["peers"])) == ("cost", True, {"packets", "large", "result"})
     assert not shown(editor)["running"]
     submitted = ask(editor, "submit")
+    assert submitted.pop("advice").startswith("Virtual time passes only by simulation.run(")
     assert submitted == {"type": "submitted", "id": 7, "application": editor.application.id}
     assert shown(editor)["running"]
     assert shown(editor)["draft"] is None
@@ -177,6 +178,7 @@ def test_a_second_request_to_submit_is_refused_while_the_first_is_under_way(edit
 
     class Slow:
         cost = inner.cost
+        advice = inner.advice
 
         def submit(self, plan: Plan) -> Followed:
             editor.use(inner)

@@ -439,7 +439,7 @@ class PlanEditor(StillView):
                 return {"error": "The plan is being submitted."}
             self._submitting = True
         try:
-            return {"application": str(self.submit().id)}
+            return {"application": str(self.submit().id), "advice": self._cluster().advice}
         finally:
             self._submitting = False
 

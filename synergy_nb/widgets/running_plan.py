@@ -50,7 +50,15 @@ class Followed(NamedTuple):
 
 
 class PlanRuns(Protocol):
-    """A cluster or simulation as an editor uses it; its functions may be slow."""
+    """A cluster or simulation as an editor uses it; its functions may be slow.
+
+    Attributes
+    ----------
+    advice
+        Sentence for those who have just submitted a plan; empty for none.
+    """
+
+    advice: str
 
     def submit(self, plan: Plan) -> Followed:
         """Submit a plan, and return when it runs."""

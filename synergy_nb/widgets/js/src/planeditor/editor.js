@@ -517,13 +517,13 @@ export class Editor {
   submit() {
     if (this.submitting) return;
     this.tell("soft", "Submitting…");
-    this.submitting = this.ask({ type: "submit" }, ({ application, error }) => {
+    this.submitting = this.ask({ type: "submit" }, ({ application, advice = "", error }) => {
       this.submitting = null;
       if (!error) {
         this.checking = false;
         this.cost = null;
       }
-      this.tell(error ? "bad" : "good", error ? words(error) : `Submitted${application ? ` as ${application}` : ""}.`);
+      this.tell(error ? "bad" : "good", error ? words(error) : `Submitted${application ? ` as ${application}` : ""}. ${advice}`.trim());
     });
   }
 
