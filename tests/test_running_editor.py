@@ -15,7 +15,7 @@ from synergy_nb.plan_runs import runs_on
 from synergy_nb.simulator.simulation import Simulation
 from synergy_nb.widgets.editor_overlay import draft_of, overlay
 from synergy_nb.widgets.journal_series import JournalSeries
-from synergy_nb.widgets.running_plan import Followed, RunningPlan
+from synergy_nb.widgets.running_plan import Followed, PlanRuns, RunningPlan
 from tests.qos_story import NAMES, START, actively_replicated, filtered, relieved, replicated, story, top_pairs
 from tests.test_plan_editor import Editor, ask
 
@@ -173,8 +173,8 @@ def test_an_editor_checks_submits_and_stops(editor: Editor, simulation: Simulati
 
 
 def test_a_second_request_to_submit_is_refused_while_the_first_is_under_way(editor: Editor) -> None:
-    inner = editor._runs
-    assert inner is not None
+    assert editor._runs is not None
+    inner: PlanRuns = editor._runs
 
     class Slow:
         cost = inner.cost
