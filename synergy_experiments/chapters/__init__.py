@@ -39,7 +39,7 @@ CLAIMS: Final[Mapping[str, str]] = {
     "P6": "hot_spots",
     "P7": "migration_times",
     "P8": "load_updates",
-    "A1": "availability",
+    "A1": "replication_degrees",
     "A2": "peers_used",
     "A3": "availability",
     "A4": "failed_replicas",

@@ -275,9 +275,8 @@ def _cells(setup: Setup) -> Iterator[Cell]:
 
 def _checks(measured: Measured, _: Setup) -> Iterator[Check]:
     degrees = [k for k in measured.xs("share", COLLECTED) if isinstance(k, int)]
-    shares = [(float(k), measured.mean(k, COLLECTED, "share") or 0.0) for k in degrees]
     yield at_all("collection saves cost", "saves", [(k, _below(measured, k, "share", 1.0)) for k in degrees])
-    yield monotone("the useful share of the cost with the degree", "falls", shares, -1.0)
+    yield monotone("the useful share of the cost with the degree", "falls", measured.changes(COLLECTED, "share"), -1.0)
     goal = [(k, _below(measured, k, "share", USEFUL[k])) for k in degrees if k in USEFUL]
     numbers = " ".join(f"{share:.0%}" for share in USEFUL.values())
     about = "share of the cost that is left, beside that of the streams that are ever first"

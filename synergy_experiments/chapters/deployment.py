@@ -13,8 +13,9 @@ Findings
 --------
 Synergy's delay is 20 to 35 % below Composition's, depending on the reading of limits (stored result, ten networks), as
 in the paper, but most of that is due to sharing and projection: with the lower processing times, with which there is
-little to project, it is 6 to 11 % above. With all else equal, collocation is slower than the nearest peer by 4 to 14 %,
-because in a network of 500 peers the nearest one is a millisecond or two away. Compared with full reuse, collocation
+little to project, no difference can be shown (6 to 11 % above, and the intervals contain zero). With all else equal, no
+gain of collocation over the nearest peer can be shown either (4 to 14 % above, likewise), because in a network of 500
+peers the nearest one is a millisecond or two away. Compared with full reuse, collocation
 saves 9 % of the delay with limits over the mean placement, about one hop of seven, and nothing that can be shown with
 those over the least; the paper reports 21 %. Greedy overloads the peers near popular sources, with and without
 deployment.

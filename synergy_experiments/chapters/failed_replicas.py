@@ -120,7 +120,7 @@ def _ratio(measured: Measured, setup: Setup) -> Iterator[Check]:
 
 def _alike(measured: Measured, x: Coordinate, metric: str) -> bool | None:
     relative = measured.gain(x, "random", "partition", metric)
-    return None if relative is None else abs(relative.value) <= 0.1
+    return None if relative is None else relative.within(0.1)
 
 
 CLAIMED: Final = (

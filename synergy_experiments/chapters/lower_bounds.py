@@ -111,11 +111,11 @@ def _checks(measured: Measured, _: Setup) -> Iterator[Check]:
             ours = measured.estimate(operators, name, "penalty")
             if ours is not None:
                 yield near(f"penalty, {name}, {operators} operators", paper, ours, 0.1, 0.2)
-        course = measured.course(name, "penalty")
-        yield monotone(f"penalty, {name}, by operators", "drops as operators grow", course, -1.0)
+        changes = measured.changes(name, "penalty")
+        yield monotone(f"penalty, {name}, by operators", "drops as operators grow", changes, -1.0)
         what, says, sign = FIGURE[name]
-        course = measured.course(name, "penalty by distance")
-        yield monotone(f"penalty, {name}, by {what}", says, course, sign)
+        changes = measured.changes(name, "penalty by distance")
+        yield monotone(f"penalty, {name}, by {what}", says, changes, sign)
 
 
 _R4: Final = Claim(

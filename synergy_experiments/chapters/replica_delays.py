@@ -26,13 +26,13 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import replace
 from itertools import permutations
-from typing import Any, Final, NamedTuple, cast
+from typing import Final, NamedTuple, cast
 
 from synergy_experiments.chapters.availability import REPLICAS, requests, share_failed
 from synergy_experiments.framework.claim import Cell, Check, Claim, Panel
-from synergy_experiments.framework.measurements import Measured, Point
+from synergy_experiments.framework.measurements import Coordinate, Measured, Point
 from synergy_experiments.framework.parameters import Setup, number, several, wholes
-from synergy_experiments.framework.verdicts import at_all, not_comparable
+from synergy_experiments.framework.verdicts import at_all, both, not_comparable
 from synergy_experiments.worlds.replica_placements import ALGORITHMS, PlacementCost, Requests, mean, placements, world
 from synergy_experiments.worlds.sweeps import algorithms
 from synergy_nb.algorithms.availability import (
@@ -123,21 +123,17 @@ def _compared(measured: Measured, setup: Setup) -> Iterator[Check]:
     names = algorithms(setup)
     sizes = measured.xs("inter", "synergy")
 
-    def value(x: Any, name: str, metric: str) -> float:
-        return measured.mean(x, name, metric) or 0.0
-
     if "latency" in names:
-        close = [(x, _between(value(x, "latency", "inter"), value(x, "synergy", "inter"), value(x, "random", "inter"))
-                  < 0.25) for x in sizes]  # fmt: skip
+        ways = [(x, measured.over_repetitions(_way, x)) for x in sizes]
+        close = [(x, None if way is None else way.below(0.25)) for x, way in ways]
         yield at_all("inter-operator delay: a quarter of the way from Latency to Random at most",
                      "comparable to Latency", close)  # fmt: skip
-        middle = [(x, 0.95 * value(x, "latency", "intra") <= value(x, "synergy", "intra") <= value(x, "random",
-        "intra"))
-                  for x in sizes]  # fmt: skip
+        middle = [(x, _in_the_middle(measured, x)) for x in sizes]
         yield at_all("intra-operator delay is between that of Latency (less a twentieth) and that of Random", "between",
                      middle)  # fmt: skip
     if "latency apart" in names:
-        alike = [(x, abs(value(x, "latency apart", "reached") - value(x, "random", "reached")) < 0.1) for x in sizes]
+        gaps = [(x, measured.difference(x, "latency apart", "random", "reached")) for x in sizes]
+        alike = [(x, None if gap is None else gap.within(0.1)) for x, gap in gaps]
         yield at_all(
             "Latency whose components are apart is as available as Random, within a tenth", "equivalent", alike
         )
@@ -149,8 +145,20 @@ def _compared(measured: Measured, setup: Setup) -> Iterator[Check]:
         yield at_all(f"and availability is higher than that of {other}", "higher", better)
 
 
-def _between(low: float, found: float, high: float) -> float:
-    return (found - low) / (high - low) if high > low else 0.0
+def _way(measured: Measured, x: Coordinate) -> float | None:
+    """Return how far Synergy's inter-operator delay is on the way from Latency's (0) to Random's (1)."""
+    low, found, high = (measured.mean(x, name, "inter") for name in ("latency", "synergy", "random"))
+    if low is None or found is None or high is None or high <= low:
+        return None
+    return (found - low) / (high - low)
+
+
+def _in_the_middle(measured: Measured, x: Coordinate) -> bool | None:
+    """Whether Synergy's intra-operator delay is between Latency's, less a twentieth, and Random's, by intervals."""
+    ours = (x, "synergy", "intra")
+    above = measured.paired(ours, (x, "latency", "intra"), lambda one, other: one - 0.95 * other)
+    below = measured.paired(ours, (x, "random", "intra"), lambda one, other: one - other)
+    return None if above is None or below is None else both(above.above(), below.below())
 
 
 # -- A6 ----------------------------------------------------------------------------------------------------------------

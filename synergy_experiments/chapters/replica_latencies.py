@@ -196,7 +196,7 @@ def _checks(measured: Measured, setup: Setup) -> Iterator[Check]:
     for name, unit in ((CHAIN, ""), (WIDE, "_ms")):
         for metric, words in zip(METRICS, ("mean", "standard deviation over time", "99th percentile"), strict=True):
             says = "decreases" if metric != "p99" else "(ours)"
-            yield monotone(f"{words} with the degree, {name}", says, measured.course(name, metric + unit), -1.0)
+            yield monotone(f"{words} with the degree, {name}", says, measured.changes(name, metric + unit), -1.0)
     exact = [(f"{name} {k}", (measured.mean(k, name, "off") or 0.0) < 1e-9) for name in (CHAIN, WIDE) for k in
              measured.xs("off", name)]  # fmt: skip
     yield at_all("the latency of every tuple is its shortest path over replicas", "(exact)", exact)

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterable, Sequence
+from itertools import pairwise
 from typing import Concatenate, Final, NamedTuple, ParamSpec, TypeAlias
 
 from scipy.special import stdtrit
@@ -106,6 +107,18 @@ class Estimate(NamedTuple):
         """Whether the mean is below a number: None if the interval contains the number, or there is none."""
         return None if self.low is None or self.high is None else self.opposite().above(-null)
 
+    def within(self, distance: float) -> bool | None:
+        """Whether the mean is nearer to zero than a distance: None if the interval contains both, or there is none.
+
+        >>> Estimate(0.1, 0.0, 0.2).within(0.3), Estimate(0.1, 0.0, 0.2).within(0.1), Estimate(0.5).within(1.0)
+        (True, None, None)
+        """
+        if self.low is None or self.high is None:
+            return None
+        if -distance < self.low and self.high < distance:
+            return True
+        return False if self.low >= distance or self.high <= -distance else None
+
     def opposite(self) -> Estimate:
         """Return the estimate of the negative mean."""
         if self.low is None or self.high is None:
@@ -178,6 +191,14 @@ class Measured:
         """Return pairs of a numeric coordinate and the mean there, in ascending order."""
         means = ((x, self.mean(x, algorithm, metric)) for x in self.xs(metric, algorithm))
         return sorted((float(x), mean) for x, mean in means if mean is not None)
+
+    def changes(self, algorithm: str, metric: str) -> list[tuple[float, Estimate | None]]:
+        """Return pairs of a numeric coordinate and the change to it from the one before, within repetitions."""
+        places = [x for x, _ in self.course(algorithm, metric)]
+        return [
+            (x, self.paired((x, algorithm, metric), (before, algorithm, metric), lambda value, was: value - was))
+            for before, x in pairwise(places)
+        ]
 
     def estimate(self, x: Coordinate, algorithm: str, metric: str) -> Estimate | None:
         """Return the mean over repetitions with its interval; None without measurements."""

@@ -19,13 +19,12 @@ not comparable      no comparison is possible: not measured, or not the paper's 
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
-from itertools import pairwise
+from collections.abc import Iterable
 
 from synergy_experiments.framework.claim import Check, Verdict
 from synergy_experiments.framework.measurements import Estimate
 
-__all__ = ["at_all", "at_least", "monotone", "near", "not_comparable", "reduction"]
+__all__ = ["at_all", "at_least", "both", "monotone", "near", "not_comparable", "reduction"]
 
 
 def reduction(name: str, paper: float, ours: Estimate | None, tolerance: float = 0.1, unit: str = "%") -> Check:
@@ -197,13 +196,35 @@ def at_all(name: str, paper: str, found: Iterable[tuple[object, bool | None]], w
     return Check(name, paper, ours, verdict, rule)
 
 
-def monotone(name: str, paper: str, course: Sequence[tuple[float, float]], sign: float) -> Check:
-    """Check that values rise (sign 1) or fall (sign -1) from one coordinate to the next.
+def monotone(name: str, paper: str, changes: Iterable[tuple[float, Estimate | None]], sign: float) -> Check:
+    """Check that values rise (sign 1) or fall (sign -1) from one coordinate to the next, each by an interval.
 
-    >>> monotone("delay", "rises", [(1, 0.1), (2, 0.3), (3, 0.2), (4, 0.5)], 1.0)[2:4]
-    ('at 2 of 3; not at 3', 'holds in part')
+    Parameters
+    ----------
+    name, paper
+        Name of the comparison, and the statement.
+    changes
+        Pairs of a coordinate and the change to it from the one before.
+    sign
+        Direction of the change.
+
+    >>> rising, unclear = Estimate(0.2, 0.1, 0.3), Estimate(0.1, -0.1, 0.3)
+    >>> monotone("delay", "rises", [(2, rising), (3, unclear), (4, rising)], 1.0)[2:4]
+    ('at 2 of 3; undecided at 3', 'holds in part')
     """
-    return at_all(name, paper, [(x, sign * (value - before) > 0.0) for (_, before), (x, value) in pairwise(course)])
+    found = ((x, None if change is None else change.above() if sign > 0.0 else change.below()) for x, change in changes)
+    return at_all(name, paper, found)
+
+
+def both(one: bool | None, other: bool | None) -> bool | None:
+    """Whether two statements are true; None if that is undecided.
+
+    >>> both(True, None), both(False, None)
+    (None, False)
+    """
+    if one is False or other is False:
+        return False
+    return None if one is None or other is None else True
 
 
 def not_comparable(name: str, paper: float | str, ours: Estimate | float | str | None, why: str) -> Check:

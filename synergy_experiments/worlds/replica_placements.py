@@ -24,6 +24,7 @@ from typing import Final
 from synergy_nb.algorithms.availability import (
     InsufficientCapacity,
     Limits,
+    PlacementConfig,
     groups_of,
     latency_placement,
     on_one_group,
@@ -38,9 +39,10 @@ from synergy_nb.overlay.prebuilt_ring import assemble
 from synergy_nb.plan import Plan, source
 from synergy_nb.plan.builder import Stream
 from synergy_nb.simulator.kernel import Simulation
-from synergy_nb.simulator.network import CAPACITIES, Topology, measured, transit_stub
+from synergy_nb.simulator.network import ACCESS, CAPACITIES, Topology, measured, transit_stub
 
 __all__ = [
+    "AHEAD",
     "ALGORITHMS",
     "PlacementCost",
     "Requests",
@@ -52,9 +54,11 @@ __all__ = [
     "world",
 ]
 
+#: The protocol that looks ahead: peers whose links carry all later backups come first (``wide_first``); ours.
+AHEAD: Final = "synergy looking ahead"
 #: Algorithms to compare. *Optimum* is the best placement under limits, for one request after the other: all components
 #: on one group of peers, or *latency* under limits if no group has capacity for them.
-ALGORITHMS: Final = ("synergy", "optimum", "optimal", "random", "partition", "latency", "latency apart")
+ALGORITHMS: Final = ("synergy", AHEAD, "optimum", "optimal", "random", "partition", "latency", "latency apart")
 STABLE: Final = 12.0  # virtual seconds after which the directory knows all components of a fresh ring
 DECIDED: Final = 120.0  # virtual seconds in which all requests are decided
 VALUE: Final = 16.0  # bytes of a tuple
@@ -70,12 +74,16 @@ class Requests:
     ----------
     peers, components, degree
         Numbers of peers and of components, and the replication degree ϱ.
+    asking
+        Number of peers that submit a request; 0 for all.
     load
         Share of all processing capacity that the primaries of all applications use together.
     stream
         Rate of each stream, bytes/s.
     access
         Bandwidth of the uplink and of the downlink of each peer, bytes/s; 0 if they are not limited.
+    link
+        Bandwidth of each virtual link, bytes/s, where all have the same; 0 for the classes of the network.
     delays
         Path of a matrix of measured round-trip times; empty for the transit-stub network of 1500 routers.
     equal
@@ -87,9 +95,11 @@ class Requests:
     peers: int = 20
     components: int = 9
     degree: int = 2
+    asking: int = 0
     load: float = 0.25
     stream: float = 100e3
     access: float = 0.0
+    link: float = 0.0
     delays: str = ""
     equal: bool = True
     limits: bool = False
@@ -160,13 +170,15 @@ def world(given: Requests, seed: int) -> World:
     """Return network and requests, the same for all algorithms."""
     names = [f"peer-{number}" for number in range(1, given.peers + 1)]
     classes = {1.0: 1.0} if given.equal else CAPACITIES
+    access = {given.link: 100.0} if given.link else ACCESS
     if given.delays:
-        topology = measured(given.delays, names, seed=seed, capacities=classes)
+        topology = measured(given.delays, names, seed=seed, capacities=classes, access=access)
     else:
-        topology = transit_stub(names, seed=seed, capacities=classes)
-    load = given.load * sum(topology.cores.values()) / (given.peers * given.components)
+        topology = transit_stub(names, seed=seed, capacities=classes, access=access)
+    asking = names[: given.asking or None]
+    load = given.load * sum(topology.cores.values()) / (len(asking) * given.components)
     rng = random.Random(f"requests/{seed}")
-    plans = {name: application(given.components, load, given.stream, rng.choice(names), name) for name in names}
+    plans = {name: application(given.components, load, given.stream, rng.choice(names), name) for name in asking}
     pinned = {
         name: {each.id: each.at for each in plan.operators.values() if each.at is not None}
         for name, plan in plans.items()
@@ -194,8 +206,8 @@ def placements(given: Requests, algorithm: str, seed: int) -> Mapping[str, Roles
     (6, {2})
     """
     met = world(given, seed)
-    if algorithm == "synergy":
-        return simulated(met, given.degree, seed)
+    if algorithm in ("synergy", AHEAD):
+        return simulated(met, given.degree, seed, ahead=algorithm == AHEAD)
     return dict(_decided(met, given, algorithm, random.Random(f"{algorithm}/{seed}")))
 
 
@@ -242,7 +254,7 @@ def _optimum(
     return found
 
 
-def simulated(met: World, degree: int, seed: int) -> dict[str, Roles]:
+def simulated(met: World, degree: int, seed: int, *, ahead: bool = False) -> dict[str, Roles]:
     """Return the placements of the distributed protocol, with all requests submitted at once.
 
     Parameters
@@ -253,8 +265,10 @@ def simulated(met: World, degree: int, seed: int) -> dict[str, Roles]:
         Replication degree ϱ.
     seed
         Seed of the peers.
+    ahead
+        Whether the protocol looks ahead at links.
     """
-    run = PlacementCost(met, seed)
+    run = PlacementCost(met, seed, ahead=ahead)
     for name in met.plans:
         run.submit(name, degree)
     run.decide()
@@ -270,6 +284,8 @@ class PlacementCost:
         Network and requests.
     seed
         Seed of the peers.
+    ahead
+        Whether the protocol looks ahead at links.
 
     Attributes
     ----------
@@ -279,7 +295,7 @@ class PlacementCost:
         Placements by the peer that submitted the request; None where it failed.
     """
 
-    def __init__(self, met: World, seed: int) -> None:
+    def __init__(self, met: World, seed: int, *, ahead: bool = False) -> None:
         topology = met.topology
         self.met = met
         self.simulation = Simulation(seed, topology, keep_instructions=False)
@@ -288,7 +304,9 @@ class PlacementCost:
         self._asked: set[str] = set()
         for number, (address, cores) in enumerate(topology.cores.items()):
             own = seed * 1_000_003 + number
-            config = PeerConfig(address, COMPONENTS, cores, seed=own, pings=4.0)
+            config = PeerConfig(
+                address, COMPONENTS, cores, seed=own, pings=4.0, placement=PlacementConfig(wide_first=ahead)
+            )
             machine = Machine(
                 bandwidth_from=partial(topology.bandwidth, to=address), uplink=met.access, downlink=met.access
             )

@@ -240,7 +240,9 @@ DESCRIPTIONS: Final[Mapping[type[Message], Say]] = {
     migration.HopMeasured: "the end of a round trip",
     # placement of replicas
     replicas.PlacementRequest: "host {m.operator}, and place what follows",
-    replicas.PlacementReply: lambda m: _reason("accepted" if m.accepted else "denied", m.reason),
+    replicas.PlacementReply: lambda m: _reason(
+        "denied" if not m.accepted else "accepted, with narrow links" if m.narrow else "accepted", m.reason
+    ),
     replicas.PlacementNegotiation: lambda m: f"place {m.operator} on one of {_several(m.candidates)}",
     replicas.PlacementDecision: lambda m: f"have {'a backup' if m.backup else 'the primary'} of {m.operator}",
     replicas.PlacementReport: lambda m: _reason(f"has placed {m.operator or 'what comes first'}", m.reason),

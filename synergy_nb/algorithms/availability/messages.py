@@ -54,6 +54,10 @@ class PlacementConfig(msgspec.Struct, frozen=True):
         Whether to place replicas first on peers that have no source and no sink and are not the origin. Sources, sinks
         and the origin have no replicas, so the death of their peer ends the application whatever else that peer has
         (section 4.4 does not ask for this).
+    wide_first
+        Whether to use first, of the peers that the application does not use yet, those whose links can carry the
+        backups of all components that are still to be placed: where a link is full in the middle, the application needs
+        one peer more (section 4.4 looks at the next stream only).
     refresh, lease
         Seconds between two messages by which the origin renews a placement, and seconds without such a message until a
         peer releases its resources.
@@ -72,6 +76,7 @@ class PlacementConfig(msgspec.Struct, frozen=True):
     lease: float = 30.0
     room_first: bool = False
     apart_first: bool = False
+    wide_first: bool = False
 
     def __post_init__(self) -> None:
         for field in ("most_surveyed", "sends", "attempts"):
@@ -134,11 +139,15 @@ class PlacementRequest(Message, frozen=True):
 
 
 class PlacementReply(Message, frozen=True):
-    """The answer to the message with that number; with a reason if it is denied."""
+    """The answer to the message with that number; with a reason if it is denied.
+
+    A peer that accepts a primary is ``narrow`` if its links cannot carry the backups of all later components, too.
+    """
 
     number: int
     accepted: bool
     reason: str
+    narrow: bool = False
 
 
 class PlacementNegotiation(Message, frozen=True):
@@ -191,11 +200,15 @@ class PlacementRenewal(Message, frozen=True):
 
 
 class PlacementWithdrawn(Message, frozen=True):
-    """Release the resources for one operator of a placement; if none is named, for all up to that attempt."""
+    """Release the resources for one operator of a placement; if none is named, for all up to that attempt.
+
+    With ``accepted`` only those of a primary that the receiver has accepted, and that is not decided.
+    """
 
     request: str
     attempt: int
     operator: str
+    accepted: bool = False
 
 
 class Survey(Message, frozen=True):

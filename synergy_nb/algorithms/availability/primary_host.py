@@ -38,15 +38,19 @@ from synergy_nb.algorithms.availability.messages import (
     PlacementWithdrawn,
     decode_task,
 )
-from synergy_nb.algorithms.availability.selection import agreed, ordered
+from synergy_nb.algorithms.availability.selection import agreed, backups_ahead, ordered
 from synergy_nb.control.peer import Message, Peer, Protocol
 from synergy_nb.control.roles import Roles
 from synergy_nb.events import CandidatePassed, MessageRefused, PlacementNegotiated, ReplicaDecided
 
-__all__ = ["PrimaryHost"]
+__all__ = ["MOST_NARROW", "NARROW", "PrimaryHost"]
 
 RECORDED: Final = 8  # maximum number of candidates in a record of the journal
+MOST_NARROW: Final = (
+    4  # maximum number of peers with narrow links that accept a primary, after which the first is taken
+)
 SILENT: Final = "no answer"
+NARROW: Final = "its links cannot carry the backups of all later components"
 
 Wait = Callable[[Callable[[Any], None]], None]
 """A step that waits: a function that receives the callback for the result."""
@@ -234,19 +238,47 @@ class PrimaryHost(Protocol):
     def _request(self, hop: _HopState, name: str, order: Sequence[str], links: Mapping[str, Link]) -> Steps:
         """Ask candidates in their order to host a primary, until one accepts."""
         passed: list[tuple[str, str]] = []
-        used = hop.used
+        narrow: list[str] = []  # peers that have accepted, but whose links cannot carry all later backups
+        chosen = ""
         for address in order:
             answer: PlacementReply | None = yield self._post(
                 address, lambda number: PlacementRequest(number, hop.data, name, hop.graph)
             )
-            if answer is not None and answer.accepted:
-                if address != self.peer.address and hop.operator:
-                    self.link_survey.subtract(address, hop.plan.bandwidth(hop.operator))
-                self._record_choice(hop, name, "primary", address, used, order, passed, links)
-                hop.graph = Roles({**hop.graph.peers, name: address}, hop.graph.backups)
-                return
-            passed.append((address, self._passed(hop, name, address, answer)))
+            if answer is None or not answer.accepted:
+                passed.append((address, self._passed(hop, name, address, answer)))
+            elif not answer.narrow:
+                chosen = address
+                break
+            else:
+                narrow.append(address)
+                if len(narrow) == MOST_NARROW:
+                    break
+        if chosen or narrow:
+            self._choose_primary(hop, name, chosen or narrow[0], narrow, order, passed, links)
+            return
         raise self._no_candidate_left(f"the primary of {name}", passed, set(hop.task.for_primary(name)) - links.keys())
+
+    def _choose_primary(
+        self,
+        hop: _HopState,
+        name: str,
+        address: str,
+        accepted: Sequence[str],
+        order: Sequence[str],
+        passed: list[tuple[str, str]],
+        links: Mapping[str, Link],
+    ) -> None:
+        """Let a peer that has accepted a primary have it, and let the others that have accepted it release it."""
+        for other in accepted:
+            if other != address:
+                withdrawn = PlacementWithdrawn(hop.task.request, hop.task.attempt, name, accepted=True)
+                self.peer.send(other, withdrawn)
+                passed.append((other, NARROW))
+                self.peer.record(CandidatePassed, hop.task.request, operator=name, at=other, reason=NARROW)
+        if address != self.peer.address and hop.operator:
+            self.link_survey.subtract(address, hop.plan.bandwidth(hop.operator))
+        self._record_choice(hop, name, "primary", address, hop.used, order, passed, links)
+        hop.graph = Roles({**hop.graph.peers, name: address}, hop.graph.backups)
 
     def _decide(self, hop: _HopState, name: str) -> Steps:
         """Send the decision to the peer that has accepted a primary."""
@@ -283,8 +315,9 @@ class PrimaryHost(Protocol):
             links = yield from self._survey(hop, [name])
             used = hop.used
             needs = hop.needs if self.config.room_first else (lambda _peer: 0.0)
+            ahead = backups_ahead(hop.plan, hop.graph, own, name) if self.config.wide_first else 0.0
             order = ordered(
-                hop.task.candidates[name], links, used, bandwidth, [own, *chosen], needs, self._single(hop, name)
+                hop.task.candidates[name], links, used, bandwidth, [own, *chosen], needs, self._single(hop, name), ahead
             )
             order = [address for address in order if address not in dict(passed)]
             if not order:

@@ -25,6 +25,7 @@ from synergy_nb.algorithms.availability.messages import (
     Task,
     decode_task,
 )
+from synergy_nb.algorithms.availability.selection import backups_ahead
 from synergy_nb.control.ledger import ROUNDING, Ledger
 from synergy_nb.control.peer import Peer, Protocol, Timer
 from synergy_nb.control.roles import Roles
@@ -185,7 +186,19 @@ class ReplicaHost(Protocol):
             state.expiry[operator] = self.peer.after(self.config.reservation, self._expire, request, state, operator)
             left = self.ledger.residual_cores("")
             self.peer.record(ReplicaAccepted, request, operator=operator, by=sender, cores_left=left)
-        self.acknowledged_requests.reply(sender, message.number, refusal)
+        narrow = self.config.wide_first and self._is_narrow(task, plan, message, links)
+        self.acknowledged_requests.reply(sender, message.number, refusal, narrow=narrow)
+
+    def _is_narrow(self, task: Task, plan: Plan, message: PlacementRequest, links: Mapping[str, Link]) -> bool:
+        """Whether the application does not use this peer yet, and its links cannot carry all backups from here."""
+        operator, own, graph = message.operator, self.peer.address, message.graph
+        components = components_of(plan)
+        if operator not in components or own in graph.hosts or any(graph.peers.get(each) == own for each in components):
+            return False
+        bandwidth = backups_ahead(plan, graph, own, operator) * (1.0 - ROUNDING)
+        wide = [peer for peer in task.candidates[operator] if peer != own and peer in links
+                and links[peer].bandwidth >= bandwidth]  # fmt: skip
+        return len(wide) < task.degree_of(operator) - 1
 
     def _answer_for(self, state: _AttemptState, sender: str, message: PlacementRequest) -> None:
         """Answer a repeated request for an operator in which this peer has a role already."""
@@ -290,7 +303,8 @@ class ReplicaHost(Protocol):
     def _withdrawn(self, sender: str, message: PlacementWithdrawn) -> None:
         request, state = message.request, self._attempts.get(message.request)
         if message.operator:
-            if state is not None and state.attempt == message.attempt and state.roles.get(message.operator) != PRIMARY:
+            released = (ACCEPTED,) if message.accepted else (ACCEPTED, BACKUP)
+            if state is not None and state.attempt == message.attempt and state.roles.get(message.operator) in released:
                 self._drop(request, message.operator)
             return
         if state is not None and state.attempt <= message.attempt:
