@@ -191,19 +191,18 @@ def contention(setup: Setup) -> Iterator[Cell]:
     peers, small = cast("int", setup["peers"]), cast("int", setup["small"])
     protocols = [name for name in algorithms(setup) if name in ("synergy", AHEAD)]
     names = [name for name in SHARED if name in cast("tuple[str, ...]", setup["shared"])]
-    if names:
+    if names and protocols:
         yield Cell(bounds, (peers, failed, cast("int", setup["components"])))
-    for name in names:
+    for name in names if protocols else ():
         changes: dict[str, Any] = {"degree": 2, **SHARED[name]}
         asking = changes.pop("asking", peers)
         for short in ("link", "access"):
             changes[short] = changes.get(short, 0) * changes.get("stream", stream)
         less = {**changes, "access": changes["access"] / 2, "asking": max(round(asking * small / peers), 2)}
         for algorithm in protocols:
-            large = requests(setup, **changes, asking=asking)
-            yield Cell(shared, (large, algorithm, failed, name))
-            tight = requests(setup, **{**less, "peers": small, "failed": 2, "components": 3})
-            yield Cell(small_distance, (tight, algorithm, 2), name, algorithm)
+            yield Cell(shared, (requests(setup, **changes, asking=asking), algorithm, failed, name))
+        tight = requests(setup, **{**less, "peers": small, "failed": 2, "components": 3})
+        yield Cell(small_distance, (tight, protocols[0], 2), name, protocols[0])
 
 
 def contention_checks(measured: Measured, setup: Setup) -> Iterator[Check]:
