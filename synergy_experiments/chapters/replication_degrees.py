@@ -8,13 +8,13 @@ yet, those come first whose links carry the backups of all components that are s
 
 Findings
 --------
-*A1.* The availability of the protocol is below the optimum by less than .01 at every degree with 100 kB/s a stream, and
-by .011 and .020 at degree 2 with 300 and 600 kB/s, where links are full sooner. What is lost there is lost in the
-middle of an application: a link carries the backups of its first components and not of the last, which then go to a
-third peer. Looking ahead closes that distance, as an application begins where it can end. Degree 1 is the hardest case, as
-an application whose peer is full before all components are placed depends on two peers. So the requests use a quarter
-of the capacity here. The closed forms with which Optimal, Partition and Random are compared are those of independent
-placements: Partition .9033 with ten groups of two, and .9958 with six of three.
+*Distance to the optimum.* The availability of the protocol is below the optimum by less than .01 at every degree with
+100 kB/s a stream, and by .011 and .020 at degree 2 with 300 and 600 kB/s, where links are full sooner. What is lost
+there is lost in the middle of an application: a link carries the backups of its first components and not of the last,
+which then go to a third peer. Looking ahead closes that distance, as an application begins where it can end. Degree 1
+is the hardest case, as an application whose peer is full before all components are placed depends on two peers. So the
+requests use a quarter of the capacity here. The closed forms with which Optimal, Partition and Random are compared are
+those of independent placements: Partition .9033 with ten groups of two, and .9958 with six of three.
 """
 
 from __future__ import annotations
