@@ -21,7 +21,7 @@ from synergy_experiments.framework.parameters import at_scale, whole
 from synergy_experiments.framework.verdicts import reduction
 from synergy_nb.cli.commands import app
 
-JUDGED = [name for name in chapters.CLAIMS if name[0] in "CAR"]
+JUDGED = [name for name in chapters.CLAIMS if name[0] != "B"]
 
 
 def race(laps: int, seed: int) -> list[Point]:
@@ -159,7 +159,7 @@ def test_the_command_stores_results_and_writes_the_page(tmp_path: Path, monkeypa
 def test_every_claim_has_its_choices() -> None:
     found = choices()
     assert list(found) == JUDGED
-    assert len(JUDGED) == 27
+    assert len(JUDGED) == 41
     for name, told in found.items():
         assert told.open, name
         assert told.doubt, name

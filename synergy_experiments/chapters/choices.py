@@ -1,4 +1,4 @@
-"""What the papers leave open about each of the claims C, A and R, from ``choices.toml`` beside this module."""
+"""What the papers leave open about each claim, from ``choices.toml`` beside this module."""
 
 from __future__ import annotations
 

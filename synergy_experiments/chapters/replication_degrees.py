@@ -155,7 +155,7 @@ CLAIMED: Final = (
             **REPLICAS,
             "degree": wholes("replicas of each component", (1, 2, 3, 4)),
             "loads": numbers("shares of the capacity, at degree 2", (0.25, 0.5, 0.75), least=1e-6, most=1.0),
-            "streams": numbers("bytes/s of a stream, at degree 2", (100e3, 300e3, 600e3), least=1.0),
+            "streams": numbers("bytes/s of a stream, at degree 2", (100e3, 300e3, 600e3, 1200e3), least=1.0),
             "small": whole("peers of the small systems whose exact optimum is computed", 6, least=3, most=8),
             "shared": several("set-ups in which requests contend for resources, at degree 2", tuple(SHARED)),
             "algorithms": several("algorithms compared", ALGORITHMS,

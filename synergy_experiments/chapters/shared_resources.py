@@ -57,7 +57,7 @@ SHARED: Final[Mapping[str, Mapping[str, float]]] = {
 }
 ROUNDING: Final = 1e-9
 PLACED: Final = 0.95  # share of the requests that has to be placed where the sentence is true
-BOUND: Final = "no placement on so many peers is more available"
+BOUND: Final = "degree 2: no placement on so many peers is more available"
 
 
 @lru_cache
@@ -135,13 +135,13 @@ def distance(given: Requests, algorithm: str, failed: int, seed: int) -> dict[st
     return {"small": mean(lost)}
 
 
-def small_distance(given: Requests, algorithm: str, failed: int, seed: int) -> dict[str, float]:
-    """Return the same loss where requests contend for resources."""
-    return {"small, shared": distance(given, algorithm, failed, seed)["small"]}
+def small_distance(given: Requests, failed: int, seed: int) -> dict[str, float]:
+    """Return the same loss of the paper's protocol where requests contend for resources."""
+    return {"small, shared": distance(given, "synergy", failed, seed)["small"]}
 
 
-def shared(given: Requests, algorithm: str, failed: int, name: str, seed: int) -> list[Point]:
-    """Measure the placements of a protocol in a set-up in which requests contend for resources.
+def shared(given: Requests, failed: int, name: str, seed: int) -> list[Point]:
+    """Measure the protocol's placements in a set-up in which requests contend for resources.
 
     Returns
     -------
@@ -150,7 +150,7 @@ def shared(given: Requests, algorithm: str, failed: int, name: str, seed: int) -
         (``apart``) and to backups (``to backups``); and the share of the requests that ``fitted``. Availability and
         delays once more over the number of peers used, for the figure.
     """
-    found = placements(given, algorithm, seed)
+    found = placements(given, "synergy", seed)
     met = world(given, seed)
     model = ExactlyFailed(met.topology.peers, failed)
     delays = [costs(met.plans[origin], graph, met.topology.delay) for origin, graph in found.items()]
@@ -162,19 +162,20 @@ def shared(given: Requests, algorithm: str, failed: int, name: str, seed: int) -
         "apart": mean([each.inter_delay for each in delays]),
         "to backups": mean([each.intra_delay for each in delays]),
     }
-    points = [Point(name, algorithm, f"{metric}, shared", value) for metric, value in values.items()]
-    place = round(used, 3)
-    points.append(Point(place, _label(name, algorithm), "availability by peers used", values["reached"]))
+    points = [Point(name, "synergy", f"{metric}, shared", value) for metric, value in values.items()]
+    place, short = round(used, 3), _short(name)
     together = values["apart"] + values["to backups"]
-    points.append(Point(place, _label(name, algorithm), "delay by peers used", together))
-    return points
+    return [
+        *points,
+        Point(place, short, "availability by peers used", values["reached"]),
+        Point(place, short, "delay by peers used", together),
+    ]
 
 
-def _label(name: str, algorithm: str) -> str:
+def _short(name: str) -> str:
     """Return what is short in a set-up, for the figure over peers used."""
-    kind = next((short for short in ("uplinks", "links", "load") if name.startswith(short)), name)
-    how = algorithm.partition(" ")[2]
-    return f"{kind}, {how}" if how else kind
+    short = next((short for short in ("uplinks", "links", "load") if name.startswith(short)), name)
+    return f"{short}, degree 3" if name.endswith("degree 3") else short
 
 
 def bounds(peers: int, failed: int, components: int, _: int) -> list[Point]:
@@ -189,52 +190,49 @@ def contention(setup: Setup) -> Iterator[Cell]:
     """Yield the cells of all chosen set-ups, in the large system and in a small one."""
     failed, stream = cast("int", setup["failed"]), cast("float", setup["stream"])
     peers, small = cast("int", setup["peers"]), cast("int", setup["small"])
-    protocols = [name for name in algorithms(setup) if name in ("synergy", AHEAD)]
-    names = [name for name in SHARED if name in cast("tuple[str, ...]", setup["shared"])]
-    if names and protocols:
+    wanted = cast("tuple[str, ...]", setup["shared"]) if "synergy" in algorithms(setup) else ()
+    names = [name for name in SHARED if name in wanted]
+    if names:
         yield Cell(bounds, (peers, failed, cast("int", setup["components"])))
-    for name in names if protocols else ():
+    for name in names:
         changes: dict[str, Any] = {"degree": 2, **SHARED[name]}
         asking = changes.pop("asking", peers)
         for short in ("link", "access"):
             changes[short] = changes.get(short, 0) * changes.get("stream", stream)
         less = {**changes, "access": changes["access"] / 2, "asking": max(round(asking * small / peers), 2)}
-        for algorithm in protocols:
-            yield Cell(shared, (requests(setup, **changes, asking=asking), algorithm, failed, name))
+        yield Cell(shared, (requests(setup, **changes, asking=asking), failed, name))
         tight = requests(setup, **{**less, "peers": small, "failed": 2, "components": 3})
-        yield Cell(small_distance, (tight, protocols[0], 2), name, protocols[0])
+        yield Cell(small_distance, (tight, 2), name, "synergy")
 
 
 def contention_checks(measured: Measured, setup: Setup) -> Iterator[Check]:
     """Yield what section 4.5 says of the peers that an application uses, and what follows from it."""
     n, peers, failed = (cast("int", setup[name]) for name in ("components", "peers", "failed"))
     says = "due to resource sharing, n or more nodes (section 4.5)"
-    for name in measured.algorithms("used, shared"):
-        places = measured.xs("used, shared", name)
-        used = [(x, _at_least(measured, x, name, "used, shared", n)) for x in places]
-        yield at_all(f"{name}: an application uses n or more peers", says, used)
-        placed = [(x, _at_least(measured, x, name, "fitted, shared", PLACED)) for x in places]
-        together = [(x, both(one, other)) for (x, one), (_, other) in zip(used, placed, strict=True)]
-        yield at_all(f"{name}: the same, and {PLACED:.0%} of the requests are placed", says, together)
-    if measured.xs("used, shared"):
+    places = measured.xs("used, shared", "synergy")
+    used = [(x, _at_least(measured, x, "used, shared", n)) for x in places]
+    yield at_all("an application uses n or more peers", says, used)
+    placed = [(x, _at_least(measured, x, "fitted, shared", PLACED)) for x in places]
+    together = [(x, both(one, other)) for (x, one), (_, other) in zip(used, placed, strict=True)]
+    yield at_all(f"the same, and {PLACED:.0%} of the requests are placed", says, together)
+    if places:
         lost = optimal_availability(peers, failed, 2) - most_available(peers, failed, n, n)
         yield near("n or more peers, degree 2: loss of the most available of all such placements against Optimal", 0.0,
                    lost, NEAR, 3 * NEAR, unit="")  # fmt: skip
-    for place in measured.xs("used, shared", "synergy"):
-        if _at_least(measured, place, "synergy", "used, shared", n):
+    for place in places:
+        if _at_least(measured, place, "used, shared", n):
             best = optimal_availability(peers, failed, int(SHARED[str(place)].get("degree", 2)))
             reached = measured.estimate(place, "synergy", "reached, shared")
             name = f"availability that is reached where an application uses n or more peers: {place}"
             yield near(name, best, reached, NEAR, 3 * NEAR, unit="")
-    for name in measured.algorithms("small, shared"):
-        for place in measured.xs("small, shared", name):
-            statement = f"{name}: loss against the exact optimum of a small system, {place}"
-            yield near(statement, 0.0, measured.estimate(place, name, "small, shared"), 3 * NEAR, 0.1, unit="")
+    for place in measured.xs("small, shared", "synergy"):
+        statement = f"Synergy's loss against the exact optimum of a small system, {place}"
+        yield near(statement, 0.0, measured.estimate(place, "synergy", "small, shared"), 3 * NEAR, 0.1, unit="")
 
 
-def _at_least(measured: Measured, x: Coordinate, algorithm: str, metric: str, bound: float) -> bool | None:
-    """Whether a mean is at least a number, by its interval."""
-    found = measured.estimate(x, algorithm, metric)
+def _at_least(measured: Measured, x: Coordinate, metric: str, bound: float) -> bool | None:
+    """Whether a mean of Synergy is at least a number, by its interval."""
+    found = measured.estimate(x, "synergy", metric)
     return None if found is None else found.above(bound - ROUNDING)
 
 

@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from typing import Any, Literal, NamedTuple, TypeAlias
 
 from synergy_experiments.framework.measurements import Coordinate, Measured, Point, Row
-from synergy_experiments.framework.parameters import Parameter, Setup
+from synergy_experiments.framework.parameters import Parameter, Setup, at_scale
 from synergy_nb.plan.units import counted
 
 __all__ = ["Cell", "Check", "Choices", "Claim", "Coordinate", "Panel", "Point", "Result", "Row", "Verdict", "metric_of"]
@@ -226,6 +226,14 @@ class Result:
         """Number of repetitions, and scale of the set-up, in words."""
         return f"{counted(self.setup['repeat'], 'repetition')} at {self.setup['scale']} scale"
 
+    @property
+    def changed(self) -> dict[str, Any]:
+        """Parameters whose values are not those of the claim at this scale."""
+        usual = at_scale(self.claim.parameters, self.setup["scale"])
+        return {
+            name: value for name, value in self.setup.items() if name in usual and _plain(value) != _plain(usual[name])
+        }
+
     def to_dict(self) -> dict[str, Any]:
         """Return the result as plain values."""
         found: dict[str, Any] = {
@@ -242,3 +250,8 @@ class Result:
             "seconds": round(self.seconds, 3),
         }
         return found | ({"figures": list(self.figures)} if self.figures else {})
+
+
+def _plain(value: Any) -> Any:
+    """Return a value of a parameter, lists and ranges as tuples."""
+    return tuple(value) if isinstance(value, list | range | tuple) else value

@@ -31,6 +31,7 @@ MARKS: Final[Mapping[Verdict, str]] = {
 }
 STYLE: Final = """
 body{font:16px/1.5 system-ui,sans-serif;max-width:70rem;margin:2rem auto;padding:0 1rem;color:#1a1a1a;background:#fff}
+details{margin:0 0 1rem}summary{cursor:pointer}
 table{border-collapse:collapse;width:100%;margin:.5rem 0 1rem}
 th,td{border-bottom:1px solid #ddd;padding:.35rem .6rem;text-align:left;vertical-align:top}
 th{font-weight:600}td.n{white-space:nowrap;text-align:right}small{color:#555}img{max-width:100%}
@@ -81,7 +82,9 @@ def _rules() -> str:
         "<p>A gain holds if its 95 % interval over repetitions excludes no gain and it lies within the stated "
         "tolerance of the paper's number. A larger gain is <em>more than claimed</em>, a smaller one <em>holds in "
         "part</em>. Where the interval contains both what would hold and what would not, the verdict is "
-        "<em>undecided</em>. Policies are compared within repetitions, on the same network and the same requests.</p>"
+        "<em>undecided</em>. Policies are compared within repetitions, on the same network and the same requests. "
+        "What is not the paper's, but ours, says so. Runs that are smaller than the paper's, have other parameters or "
+        "fewer than ten repetitions are in bold type.</p>"
     )
 
 
@@ -91,8 +94,22 @@ def _count_verdicts(checks: Sequence[Check]) -> str:
 
 
 def _marked_size(result: Result) -> str:
-    complete = result.setup["scale"] == "paper" and result.setup["repeat"] >= COMPLETE
-    return result.size if complete else f"<strong>{result.size}</strong>"
+    """Return the size of a run in words, marked if it is smaller than the paper's or has other parameters."""
+    size = result.size
+    if result.setup["repeat"] == 1:
+        size += ": verdicts of one run, without intervals"
+    if result.changed:
+        size += f", with {escape(_values(result.changed))}"
+    complete = result.setup["scale"] == "paper" and result.setup["repeat"] >= COMPLETE and not result.changed
+    return size if complete else f"<strong>{size}</strong>"
+
+
+def _values(parameters: Mapping[str, Any]) -> str:
+    return "; ".join(f"{name} {_shown_value(value)}" for name, value in parameters.items())
+
+
+def _shown_value(value: Any) -> str:
+    return ", ".join(map(str, value)) if isinstance(value, tuple) else str(value)
 
 
 def _section(claim: Claim, choices: Choices, found: tuple[Result, Mapping[str, Any]] | None) -> Iterator[str]:
@@ -128,18 +145,17 @@ def _findings(result: Result, stored: Mapping[str, Any]) -> Iterator[str]:
     figures.write(result, figure)
     svg = base64.b64encode(figure.getvalue()).decode("ascii")
     yield f'<img alt="figure of {result.claim.id}" src="data:image/svg+xml;base64,{svg}">'
-    usual = {name: (each.quick, each.paper) for name, each in result.claim.parameters.items()}
-    changed = {
-        name: value
-        for name, value in result.setup.items()
-        if name in usual and value != usual[name][result.setup["scale"] == "paper"]
-    }
-    values = ", ".join(f"{name} {value}" for name, value in changed.items())
-    other = f"; set for this run: {escape(values)}" if changed else ""
     yield (
         f"<p><small>{_marked_size(result)}, seed {result.setup['seed']}, commit {escape(stored['commit'])}, "
-        f"{escape(stored['machine'])}, {stored['seconds']:.0f} s of measuring{other}</small></p>"
+        f"{escape(stored['machine'])}, {stored['seconds']:.0f} s of measuring</small></p>"
     )
+    known = result.claim.parameters
+    rows = "".join(
+        f"<tr><td>{escape(name)}<td>{escape(_shown_value(result.setup[name]))}<td>{escape(each.about)}"
+        for name, each in known.items()
+        if name in result.setup
+    )
+    yield f"<details><summary>All {len(known)} parameters of the set-up</summary><table>{rows}</table></details>"
 
 
 def _shown_number(value: float | str | None) -> str:
