@@ -8,7 +8,7 @@ those whose own ends, source and sink, live.
 
 Findings
 --------
-Counting applications whose own ends live, the claim holds: .07 of Synergy's replicas fail, and .15 of those of Random,
+Counting applications whose own ends live, the claim holds: .08 of Synergy's replicas fail, and .15 of those of Random,
 Partition and Optimal. Synergy's first component is at the source and others follow it, so many of its replicas are at
 peers that are known to live; the other algorithms do not look where the ends are. Counting all applications, the mean
 share of failed replicas is the share of failed peers for every placement, since the mean of a sum is the sum of the

@@ -15,9 +15,10 @@ On generated packets of steady rates, which are no reproduction of the paper's t
 ROD are the lowest at every multiple of the rate, except where Correlation or LLF cannot be told from it (stored result:
 ten runs of ten minutes with 200 packets/s). Up to twice the rate the algorithms hardly differ, except for Connected; at
 3.5 times the rate the others have mean delays of 36 ms and more, ROD 11 ms. At four times the rate, 92 % of the total
-capacity, ROD's busiest peer has a load of .94, those of the others .97 to 1.02. Of ten runs each of the others is
-overloaded in at least one, LLF and MaxRate in one each, Connected in all, ROD in none: these rates hardly drift, so
-that even statistics of five minutes suit LLF and MaxRate nearly as well. Where they drift as a random walk or as
+capacity, ROD's busiest peer has a load of .95, those of the others .97 to 1.01. Of ten runs each of the others is
+overloaded in at least one, LLF and MaxRate in one each, Connected in all, ROD in none: so "all others fail" is true of
+some run, and not of every run. These rates hardly drift, so that even statistics of five minutes suit LLF and MaxRate
+nearly as well. Where they drift as a random walk or as
 requests do, ROD is overloaded at four times the rate in some runs, too. The paper's utilisation grows by .22 for each
 multiple, which is the load that is set here. Refinement reduces the mean delay at four times the rate by a fifth and
 the greatest by a third.

@@ -7,9 +7,9 @@ not even the latter can carry B, there is no comparison; the share of such point
 Findings
 --------
 The penalties depend on the distribution of B, which the paper does not state. With B uniform over the volume of the
-ideal set, half of all points are within an eighth of the ideal hyperplane, and the penalty with the origin is .87 .88
-.69 .50. With uniform distances it is .43 .42 .22 .14 (``--set drawn=distance``). The paper's .90 .79 .56 .35 are
-between the two, nearer to the first. The wrong bound costs .91 .96 .91 .68 and .53 .50 .44 .24. The paper's numbers are
+ideal set, half of all points are within an eighth of the ideal hyperplane, and the penalty with the origin is .88 .87
+.70 .48. With uniform distances it is .43 .42 .22 .14 (``--set drawn=distance``). The paper's .90 .79 .56 .35 are
+between the two, nearer to the first. The wrong bound costs .91 .97 .90 .66 and .53 .50 .44 .24. The paper's numbers are
 again in between, but equal to those of the origin, while ours are higher. A wrong bound near the ideal hyperplane gives
 up capacity where it is needed, which the origin does not; with wrong bounds half as far from B the penalties would be
 .88 .85 .77 .54. So the paper's wrong bounds were nearer to the right ones than independent points are. All of its

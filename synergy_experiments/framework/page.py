@@ -34,7 +34,7 @@ body{font:16px/1.5 system-ui,sans-serif;max-width:70rem;margin:2rem auto;padding
 details{margin:0 0 1rem}summary{cursor:pointer}
 table{border-collapse:collapse;width:100%;margin:.5rem 0 1rem}
 th,td{border-bottom:1px solid #ddd;padding:.35rem .6rem;text-align:left;vertical-align:top}
-th{font-weight:600}td.n{white-space:nowrap;text-align:right}small{color:#555}img{max-width:100%}
+th{font-weight:600}td.v,td small.i{white-space:nowrap}small{color:#555}img{max-width:100%}
 h2{margin-top:3rem;border-top:2px solid #1a1a1a;padding-top:1rem}p.short{color:#8a3b00}
 """
 
@@ -69,7 +69,8 @@ def write_page(claims: Sequence[tuple[Claim, Choices]], folder: Path, path: Path
         result = found.get(claim.id)
         verdicts = _count_verdicts(result[0].checks) if result is not None else ""
         size = _marked_size(result[0]) if result is not None else "not stored"
-        parts.append(f'<tr><td><a href="#{claim.id}">{claim.id}</a><td>{escape(claim.says)}<td>{verdicts}<td>{size}')
+        link = f'<a href="#{claim.id}">{claim.id}</a>'
+        parts.append(f"<tr><td>{link}<td>{escape(claim.says)}<td class=v>{verdicts}<td>{size}")
     parts.append("</table>")
     for claim, choices in claims:
         parts += _section(claim, choices, found.get(claim.id))
@@ -131,14 +132,14 @@ def _section(claim: Claim, choices: Choices, found: tuple[Result, Mapping[str, A
 
 def _findings(result: Result, stored: Mapping[str, Any]) -> Iterator[str]:
     """Yield the checks of a stored result, its figure, and how it was measured."""
-    yield "<table><tr><th><th>What we found<th>paper<th>ours<th>verdict"
+    yield "<table><tr><th><th>What we found<th>paper, or our aim<th>ours<th>verdict"
     for check in result.checks:
         ours = _shown_number(check.ours)
         if check.low is not None and check.high is not None:
-            ours += f"<br><small>{check.low:.3g} to {check.high:.3g}</small>"
+            ours += f"<br><small class=i>{check.low:.3g} to {check.high:.3g}</small>"
         yield (
             f"<tr><td>{MARKS[check.verdict]}<td>{escape(check.name)}<br><small>{escape(check.rule)}</small>"
-            f"<td>{_shown_number(check.paper)}<td>{ours}<td>{check.verdict}"
+            f"<td>{_shown_number(check.paper)}<td>{ours}<td class=v>{check.verdict}"
         )
     yield "</table>"
     figure = io.BytesIO()
