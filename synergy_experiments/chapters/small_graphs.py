@@ -5,7 +5,7 @@ nodes. The optimum is found by enumeration, and both sets are measured exactly.
 
 Findings
 --------
-A repetition is a set of 60 graphs. Over 14 sets (stored result) the mean is .942 to .968 and the least ratio .64 to .82;
+A repetition is a set of 60 graphs. Over 14 (stored result) the mean is .942 to .968 and the least ratio .64 to .82;
 in the order of figure 10 .932 to .965 and .72 to .80. So the paper's .95 is in the middle, and its .82 at the upper
 end: the paper does not say how many graphs it has, and the least of few is higher than that of many. Refinement, moves
 and swaps with operators moved at random in between, gives a mean of .997 to .999 and a least ratio of .95.
