@@ -9,7 +9,7 @@ import pytest
 from synergy_nb.algorithms.availability import PlacementConfig
 from synergy_nb.algorithms.availability.primary_host import NARROW
 from synergy_nb.assembly import PeerConfig
-from synergy_nb.events import PlacementCompleted, PlacementReleased
+from synergy_nb.events import CandidatePassed, PlacementCompleted, PlacementReleased
 from synergy_nb.plan import Plan, source
 from tests.campaigns import blocks
 from tests.placing import Placements
@@ -127,9 +127,9 @@ def test_schedules_of_the_campaign_place_refuse_and_fail() -> None:
     assert sum(graph is not None for graph in outcomes) >= 15
     assert sum(graph is None for graph in outcomes) >= 3
     assert {"placement_negotiated", "placement_attempt_failed", "candidate_passed", "replica_denied"} <= events
-    passed = [
-        event.reason for world in worlds for event in world.simulation.journal if event.kind == "candidate_passed"
-    ]
+    passed = {
+        event.reason for world in worlds for event in world.simulation.journal if isinstance(event, CandidatePassed)
+    }
     assert NARROW in passed
 
 
