@@ -9,6 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from synergy_nb.plan.units import (
+    Availability,
     WrongValue,
     format_duration,
     format_fraction,
@@ -142,16 +143,16 @@ def test_the_nearest_name_ignores_case_and_typing_errors() -> None:
 @pytest.mark.parametrize(
     ("value", "expected"),
     [
-        ("50 %", (0.5, None, None)),
-        (0.5, (0.5, None, None)),
-        ("degree 2", (None, 2, None)),
-        (" degree  3 ", (None, 3, None)),
-        ("active 3", (None, None, 3)),
+        ("50 %", Availability(share=0.5)),
+        (0.5, Availability(share=0.5)),
+        ("degree 2", Availability(degree=2)),
+        (" degree  3 ", Availability(degree=3)),
+        ("active 3", Availability(active=3)),
+        ("synchronized 2", Availability(synchronized=2)),
+        ("ordered  3", Availability(ordered=3)),
     ],
 )
-def test_availability_is_a_share_or_replicas(
-    value: object, expected: tuple[float | None, int | None, int | None]
-) -> None:
+def test_availability_is_a_share_or_replicas(value: object, expected: Availability) -> None:
     assert parse_availability(value) == expected
 
 

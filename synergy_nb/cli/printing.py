@@ -84,6 +84,8 @@ def requirement(plan: Plan) -> str:
         f"availability {share(qos.availability)}" if qos.availability is not None else "",
         f"{counted(qos.degree, 'replica')} of each component" if qos.degree is not None else "",
         f"{counted(qos.active, 'active replica')} of each operator" if qos.active is not None else "",
+        f"{counted(qos.synchronized, 'synchronized replica')} of each component" if qos.synchronized else "",
+        f"{counted(qos.ordered, 'replica')} of each component in one order" if qos.ordered else "",
         *operator_texts.own_requests(plan.operators.values()),
         f"{seconds(qos.replica_distance)} between replicas" if qos.replica_distance is not None else "",
         DISCIPLINE_NAMES[qos.scheduling] if qos.scheduling is not None else "",

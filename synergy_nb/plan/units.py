@@ -10,11 +10,12 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Iterable, Mapping
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 from synergy_nb.errors import SynergyError
 
 __all__ = [
+    "Availability",
     "WrongValue",
     "WrongValues",
     "amount",
@@ -282,6 +283,7 @@ def format_duration(seconds: float) -> str:
 
 
 _FRACTION_EXPECTED: Final = "a fraction between 0 and 1, such as '5 %' or 0.05"
+_REPLICAS: Final = "'degree 2', 'active 3', 'synchronized 2' or 'ordered 2'"
 
 
 def parse_fraction(value: Any) -> float:
@@ -303,22 +305,53 @@ def parse_fraction(value: Any) -> float:
     return float(number)
 
 
-def parse_availability(value: Any) -> tuple[float | None, int | None, int | None]:
-    """Parse ``'99.9 %'`` to a fraction of the time, ``'degree 2'`` to a number of replicas, of which one is active, or
-    ``'active 3'`` to a number of active replicas; the other two are None.
+class Availability(NamedTuple):
+    """What an ``availability`` asks for: one of the fields, and all others are None.
+
+    Parameters
+    ----------
+    share
+        Fraction of the time.
+    degree
+        Number of replicas, of which one executes and the others are backups.
+    active
+        Number of active replicas.
+    synchronized
+        Number of replicas, of which one executes and holds its output until the others, its backups, have it.
+    ordered
+        Number of replicas that all execute in the same order, and of which one sends its output.
+    """
+
+    share: float | None = None
+    degree: int | None = None
+    active: int | None = None
+    synchronized: int | None = None
+    ordered: int | None = None
+
+    def __str__(self) -> str:
+        """Return the number of replicas in canonical text."""
+        return next(f"{name} {number}" for name, number in self._asdict().items() if number is not None)
+
+
+def parse_availability(value: Any) -> Availability:
+    """Parse ``'99.9 %'``, ``'degree 2'``, ``'active 3'``, ``'synchronized 2'`` or ``'ordered 2'``.
 
     Raises
     ------
     WrongValue
         If the value has another form.
     """
-    match = re.fullmatch(r"\s*(degree|active)\s+(\d+)\s*", value) if isinstance(value, str) else None
+    names = "|".join(Availability._fields[1:])
+    match = re.fullmatch(rf"\s*({names})\s+(\d+)\s*", value) if isinstance(value, str) else None
     if match is not None and int(match[2]) >= 1:
-        return (None, int(match[2]), None) if match[1] == "degree" else (None, None, int(match[2]))
+        found = Availability(**{match[1]: int(match[2])})
+        if found.degree is None and found.active is None and int(match[2]) == 1:
+            raise WrongValue(value, f"'{match[1]} 2' or more: one replica alone is 'degree 1'")
+        return found
     try:
-        return parse_fraction(value), None, None
+        return Availability(parse_fraction(value))
     except WrongValue:
-        expected = f"{_FRACTION_EXPECTED}, or a number of replicas such as 'degree 2' or 'active 3'"
+        expected = f"{_FRACTION_EXPECTED}, or a number of replicas such as {_REPLICAS}"
         raise WrongValue(value, expected) from None
 
 
@@ -334,13 +367,15 @@ def parse_replicas(value: Any) -> str:
         If the value has another form, such as a share of the time: that is a property of a plan.
     """
     try:
-        share, degree, active = parse_availability(value)
-    except WrongValue:
-        share, degree, active = 1.0, None, None
-    if share is not None:
-        expected = "a number of replicas such as 'degree 2' or 'active 3'; a share of the time is asked of a plan"
+        found = parse_availability(value)
+    except WrongValue as wrong:
+        if not wrong.expected.startswith(_FRACTION_EXPECTED):
+            raise
+        found = Availability(share=1.0)
+    if found.share is not None:
+        expected = f"a number of replicas such as {_REPLICAS}; a share of the time is asked of a plan"
         raise WrongValue(value, expected)
-    return f"degree {degree}" if active is None else f"active {active}"
+    return str(found)
 
 
 def format_fraction(fraction: float) -> str:

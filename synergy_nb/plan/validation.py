@@ -166,6 +166,11 @@ class QoS(msgspec.Struct, frozen=True):
         Number of replicas of each component, including the primary, of which the others are backups.
     active
         Number of active replicas of each operator, all of which execute it.
+    synchronized
+        Number of replicas of each component, of which the first holds its output until the others, its backups, have
+        it.
+    ordered
+        Number of replicas of each component that all execute it in the same order; the first one sends its output.
     replica_distance
         Round trip that two active replicas of an operator have to exceed, seconds; None if any may be next to another.
     memory
@@ -188,6 +193,8 @@ class QoS(msgspec.Struct, frozen=True):
     availability: float | None = None
     degree: int | None = None
     active: int | None = None
+    synchronized: int | None = None
+    ordered: int | None = None
     replica_distance: float | None = None
     memory: float | None = None
     scheduling: str | None = None

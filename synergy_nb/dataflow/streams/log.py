@@ -11,7 +11,8 @@ Credit is derived: a cursor's window less the bytes between what was consumed an
 ``sent := received``, and a reader that subscribes again names its own point; so no credit can leak.
 
 The component that makes the output may execute unless a reader that it waits for has used up its window
-(:attr:`StreamLog.blocked`).
+(:attr:`StreamLog.blocked`). If it is *synchronized*, no reader is sent a chunk before all of its backups have confirmed
+that they have it, with the order of inputs that it carries (:meth:`StreamLog.confirmed`).
 
 Examples
 --------
@@ -31,7 +32,7 @@ True
 from __future__ import annotations
 
 from bisect import bisect_right
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Collection, Iterable
 from typing import Final, NamedTuple
 
 from synergy_nb.dataflow.streams.values import CLIENT, COPY, ORIGIN, Chunk, Encoding, OnLag, Point, Reader, chunks_of
@@ -378,21 +379,28 @@ class StreamLog:
         self.trim()
         return True
 
-    def due(self, cursor: Cursor) -> list[Chunk]:
+    def confirmed(self, peers: Collection[str]) -> Point:
+        """Return the point up to which the copies at all of these peers have the output; its end if there are none."""
+        copies = (cursor for cursor in self.cursors.values() if cursor.reader.port == COPY)
+        return min((cursor.received for cursor in copies if cursor.reader.peer in peers), default=self.end)
+
+    def due(self, cursor: Cursor, confirming: Collection[str] = ()) -> list[Chunk]:
         """Return the chunks to send to a reader now, and count them as sent.
 
-        A chunk is sent if it fits the window. A chunk of more than half a window is sent as soon as half of the window
-        is free, as readers acknowledge in quarters of a window.
+        A chunk is sent if it fits the window, and if the copies at the peers ``confirming`` have it. One of more than
+        half a window is sent as soon as half of the window is free, as readers acknowledge in quarters of a window.
         """
         if not cursor.subscribed or cursor.lost:
             return []
-        index = self._after(cursor.sent)
-        if index >= len(self._chunks):
+        index, last = self._after(cursor.sent), len(self._chunks)
+        if confirming and cursor.reader.port != COPY:
+            last = self._after(self.confirmed(confirming))
+        if index >= last:
             return []
         chunks = self._chunks
         flying = max(self._offset(cursor.sent) - self._executed(cursor), 0)
         begun = index
-        while index < len(chunks):
+        while index < last:
             size = chunks[index].size
             if flying + size > cursor.window and flying > cursor.window // 2:
                 break

@@ -1,0 +1,137 @@
+"""Synchronization and deterministic order on the data path: whatever happens to peers, results stay the same.
+
+The schedules are those of passive replication. Synchronization promises one thing more, which is checked for each chunk
+that leaves a component: every backup that readers wait for has it.
+"""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable, Collection
+from typing import Any
+
+import msgspec
+import pytest
+
+from synergy_nb.dataflow.streams.frames import Data, Frame
+from synergy_nb.dataflow.streams.log import Limits
+from synergy_nb.dataflow.streams.values import COPY
+from synergy_nb.plan import Plan
+from synergy_nb.plan.validation import Checked
+from synergy_nb.simulator.stream_world import StreamWorld
+from tests.campaigns import blocks
+from tests.moving_schedules import undisturbed
+from tests.stream_schedules import (
+    PEERS,
+    deep_query,
+    disturb,
+    drawn_faults,
+    finish,
+    hostile_faults,
+    inputs_of,
+    placed,
+    query,
+    sorted_rows,
+)
+
+TECHNIQUES = ("synchronized", "ordered")
+
+
+class Watched(StreamWorld):
+    """Peers of which each chunk is checked that leaves a synchronized component for a reader."""
+
+    unconfirmed = 0
+    confirmed = 0
+
+    def _send(self, peer: str, to: str, frame: Frame) -> None:
+        if isinstance(frame, Data) and frame.chunks and frame.reader.port != COPY:
+            component = self._nodes[peer].hosting.producer(frame.output)
+            for backup in () if component is None else component.copy_holders.confirming:
+                copy = self._nodes[backup].hosting.roles.copies.get((frame.output.application, frame.output.operator))
+                if copy is not None and copy.output == frame.output:
+                    has = copy.merge.received >= frame.chunks[-1].end
+                    self.confirmed += has
+                    self.unconfirmed += not has
+        super()._send(peer, to, frame)
+
+
+def asking(plan: Plan, **qos: int) -> Plan:
+    """The same plan with a requirement."""
+    schemas = {name: plan.schema(name) for name in plan.operators}
+    windows = {name: plan.window(name) for name in plan.operators}
+    return Plan.composed(plan.name, msgspec.structs.replace(plan.qos, **qos), Checked(dict(plan.operators), schemas, windows))
+
+
+def mixed(plan: Plan, rng: random.Random, degree: int) -> Plan:
+    """The same plan, in which each operator asks for a technique of its own."""
+    operators = {
+        name: msgspec.structs.replace(each, availability=f"{rng.choice(('degree', *TECHNIQUES))} {degree}")
+        if each.inputs and each.kind != "sink"
+        else each
+        for name, each in plan.operators.items()
+    }
+    schemas = {name: plan.schema(name) for name in plan.operators}
+    windows = {name: plan.window(name) for name in plan.operators}
+    return Plan.composed(plan.name, plan.qos, Checked(operators, schemas, windows))
+
+
+def run(seed: int, *, technique: str = "", hostile: bool = False, pressed: bool = False) -> Watched:
+    """Run a query under faults and check its results.
+
+    Parameters
+    ----------
+    seed
+        Seed of everything that is drawn.
+    technique
+        What all operators ask for; empty: each for another technique.
+    hostile
+        Whether components with several inputs follow one another, and much is lost and late.
+    pressed
+        Whether clients are slow and windows small.
+    """
+    rng = random.Random(seed)
+    plan = (deep_query if hostile else query)(rng)
+    degree = rng.choice((2, 2, 3))
+    plan = asking(plan, **{technique: degree}) if technique else mixed(plan, rng, degree)
+    peers, backups = placed(rng, plan, degree)
+    inputs = inputs_of(rng, plan, groups=3 if hostile else 10, rows=60 if hostile or pressed else 120)
+    wanted = undisturbed(plan, inputs)
+    limits = Limits(1_500, 4_000, 1_500, 200) if pressed else Limits(piece=(1 << 20, 200, 4_000)[seed % 3])
+    faults = hostile_faults(rng) if hostile else drawn_faults(rng)
+    world = Watched(seed, PEERS, faults, codec=seed % 4 == 0, limits=limits)
+    world.pace = rng.choice((0.02, 0.06))
+    world.clients["app", "out"] = rng.choice((0.02, 0.5))
+    world.deploy("app", plan, peers, inputs, backups=backups)
+    disturb(world, rng, rng.randint(1, 8), longest=rng.choice((0.2, 0.6)))
+    finish(world)
+    world.clients["app", "out"] = 0.02
+    finish(world)
+    assert not world.failures(), world.failures()
+    assert world.results["app", "out"].ended, "it stands still"
+    assert sorted_rows(world.results["app", "out"].rows) == sorted_rows(wanted)
+    assert not world.unconfirmed, "a reader was sent what a backup lacked"
+    return world
+
+
+@pytest.mark.parametrize("technique", TECHNIQUES)
+@pytest.mark.parametrize("seed", range(8))
+def test_results_are_those_of_the_undisturbed_run(technique: str, seed: int) -> None:
+    world = run(seed, technique=technique)
+    assert bool(world.confirmed) == (technique == "synchronized")
+
+
+@pytest.mark.parametrize("technique", TECHNIQUES)
+@pytest.mark.parametrize("seed", range(8))
+def test_components_in_a_row_survive_much_loss(technique: str, seed: int) -> None:
+    run(100 + seed, technique=technique, hostile=True)
+
+
+@pytest.mark.parametrize("seed", range(8))
+def test_techniques_can_meet_in_one_plan(seed: int) -> None:
+    run(200 + seed, hostile=True)
+
+
+@pytest.mark.parametrize("technique", TECHNIQUES)
+@pytest.mark.parametrize("seed", range(6))
+def test_small_windows_stall_nothing(technique: str, seed: int) -> None:
+    run(300 + seed, technique=technique, pressed=True)
