@@ -7,8 +7,6 @@ that leaves a component: every backup that readers wait for has it.
 from __future__ import annotations
 
 import random
-from collections.abc import Callable, Collection
-from typing import Any
 
 import msgspec
 import pytest
@@ -17,9 +15,8 @@ from synergy_nb.dataflow.streams.frames import Data, Frame
 from synergy_nb.dataflow.streams.log import Limits
 from synergy_nb.dataflow.streams.values import COPY
 from synergy_nb.plan import Plan
-from synergy_nb.plan.validation import Checked
+from synergy_nb.plan.validation import Checked, Operator, QoS
 from synergy_nb.simulator.stream_world import StreamWorld
-from tests.campaigns import blocks
 from tests.moving_schedules import undisturbed
 from tests.stream_schedules import (
     PEERS,
@@ -55,11 +52,15 @@ class Watched(StreamWorld):
         super()._send(peer, to, frame)
 
 
-def asking(plan: Plan, **qos: int) -> Plan:
-    """The same plan with a requirement."""
+def changed(plan: Plan, operators: dict[str, Operator], qos: QoS) -> Plan:
     schemas = {name: plan.schema(name) for name in plan.operators}
     windows = {name: plan.window(name) for name in plan.operators}
-    return Plan.composed(plan.name, msgspec.structs.replace(plan.qos, **qos), Checked(dict(plan.operators), schemas, windows))
+    return Plan.composed(plan.name, qos, Checked(operators, schemas, windows))
+
+
+def asking(plan: Plan, **qos: int) -> Plan:
+    """The same plan with a requirement."""
+    return changed(plan, dict(plan.operators), msgspec.structs.replace(plan.qos, **qos))
 
 
 def mixed(plan: Plan, rng: random.Random, degree: int) -> Plan:
@@ -70,9 +71,7 @@ def mixed(plan: Plan, rng: random.Random, degree: int) -> Plan:
         else each
         for name, each in plan.operators.items()
     }
-    schemas = {name: plan.schema(name) for name in plan.operators}
-    windows = {name: plan.window(name) for name in plan.operators}
-    return Plan.composed(plan.name, plan.qos, Checked(operators, schemas, windows))
+    return changed(plan, operators, plan.qos)
 
 
 def run(seed: int, *, technique: str = "", hostile: bool = False, pressed: bool = False) -> Watched:

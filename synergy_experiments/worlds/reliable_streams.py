@@ -187,24 +187,31 @@ TECHNIQUES: Final[Mapping[str, Technique]] = {
 }
 
 
-def query(availability: str = "") -> Plan:
+def query(availability: str = "", period: float = PERIOD_S, at: Mapping[str, str] | None = None) -> Plan:
     """The query of figure 1: two streams of latencies, two of loads, two unions, and a join at OSU.
 
     Parameters
     ----------
     availability
         What the unions ask for; empty: nothing.
+    period
+        Seconds between two tuples of a source.
+    at
+        Operator to the name of the peer that it is pinned to; None: the join to OSU.
     """
+    at = {"join": OSU} if at is None else at
     asked = {"availability": availability} if availability else {}
     columns = {"server": "str", "value": "int"}
     streams = {
-        name: source("python", name=name, columns=columns, rate=1.0 / PERIOD_S, id=name)
+        name: source("python", name=name, columns=columns, rate=1.0 / period, id=name, at=at.get(name))
         for name in ("latency_b", "latency_c", "load_b", "load_c")
     }
-    latencies = streams["latency_b"].union(streams["latency_c"], id="latencies", **asked)
-    loads = streams["load_b"].union(streams["load_c"], id="loads", **asked)
-    within = f"{PERIOD_S * 1e3 - 1e-3:g} ms"  # less than a period
-    return latencies.join(loads, on="server", within=within, id="join", at=OSU).sink("out", id="out")
+    latencies, loads = (
+        streams[f"{one}_b"].union(streams[f"{one}_c"], id=name, at=at.get(name), **asked)
+        for one, name in (("latency", "latencies"), ("load", "loads"))
+    )
+    within = f"{period * 1e3 - 1e-3:g} ms"  # less than a period
+    return latencies.join(loads, on="server", within=within, id="join", at=at["join"]).sink("out", id="out")
 
 
 def _tables(seconds: float) -> dict[str, pl.DataFrame]:
