@@ -41,7 +41,9 @@ def test_a_technique_is_written_and_read_in_every_form(technique: str) -> None:
 
 
 def test_the_degree_counts_in_any_technique() -> None:
-    with pytest.raises(ValueError, match=r"qos\.availability: 'ordered 4'; expected at most 3, a peer for each replica"):
+    with pytest.raises(
+        ValueError, match=r"qos\.availability: 'ordered 4'; expected at most 3, a peer for each replica"
+    ):
         check_placement(query(availability="ordered 4"), "composed", peers=3)
     with pytest.raises(ValueError, match="operator 'u': availability: 'synchronized 4'; expected at most 3"):
         check_placement(query("synchronized 4"), "composed", peers=3)
