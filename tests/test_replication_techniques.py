@@ -240,3 +240,13 @@ def test_a_standby_for_which_too_little_was_retained_starts_again_from_a_snapsho
     assert not world.results["app", "out"].ended, "there is more to come"
     world.crash("c")
     ends(world, wanted)
+
+
+def test_the_last_results_are_held_no_longer_than_others() -> None:
+    world, wanted = merging("synchronized")
+    world.run(3.0)
+    world.pace = 0.02
+    world.cut("c", "d", 60.0)
+    world.run(6.5)
+    assert world.results["app", "out"].ended
+    ends(world, wanted)

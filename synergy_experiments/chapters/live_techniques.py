@@ -68,8 +68,11 @@ def through_live(name: str, fault: str, at: float, after: float, period: float, 
         Seconds of a hang.
     """
     run = lived(name, fault, at, after, period, hang)
+    if run.failed and name != NONE:
+        raise RuntimeError(f"{name}, {fault}: the application has failed: {run.failed}")
     count = round((at + after) / period)
     points = [Point(fault, name, "noticed after", run.noticed - run.fault)]
+    points += [Point(fault, name, "taken for dead before", float(run.early))]
     for server in SERVERS:
         own = [each for each in run.arrivals if each.server == server]
         stamps = [round(each.stamp / period) for each in own]
@@ -112,6 +115,9 @@ def live_checks(measured: Measured, period: float) -> Iterator[Check]:
         return 1e3 * value(fault, name, metric)
 
     everywhere = [(fault, server) for fault in FAULTS for server in SERVERS]
+    calm = [(f"{name}, {fault}", value(fault, name, "taken for dead before") == 0.0)
+            for name in LIVE for fault in FAULTS]  # fmt: skip
+    yield at_all("no peer is taken for dead before the fault", "of the measurement", calm)
     lowest = [(f"{name}, {fault}, {server}", latency(fault, REPLICATION, f"before, {server}")
                <= latency(fault, name, f"before, {server}") + NOISE_MS)
               for name in LIVE if name != REPLICATION for fault, server in everywhere]  # fmt: skip

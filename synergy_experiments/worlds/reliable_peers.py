@@ -14,6 +14,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import math
 import os
 import signal
 import time
@@ -45,6 +46,7 @@ from synergy_nb.plan.catalogue import ALL_COMPONENTS
 from synergy_nb.runtime.client.async_application import AsyncApplication
 from synergy_nb.runtime.client.async_cluster import AsyncCluster
 from synergy_nb.runtime.client.feeds import FeedError
+from synergy_nb.runtime.process.processes import PeerCluster
 from synergy_nb.runtime.process.requests import ClusterError
 from synergy_nb.runtime.process.starting import start_cluster
 
@@ -53,8 +55,10 @@ __all__ = ["Lived", "lived"]
 NAMES: Final = {site: f"peer-{number}" for number, site in enumerate(PEERS, 1)}
 SOURCES: Final = {"latency_b": A, "latency_c": A, "load_b": B, "load_c": C}
 BANDWIDTH: Final = 12.5e6  # bytes/s of each link
-WARMING_S: Final = 2.0  # seconds of tuples before the first that counts: code is loaded, and backups get a snapshot
-DRAINING_S: Final = 12.0  # longest time to wait for the last results, seconds
+READY_S: Final = 1.0  # latency of the first result that is not late, seconds: active replicas load compiled code before
+STARTING_S: Final = 90.0  # longest time until then, seconds
+WARMING_S: Final = 2.0  # seconds of tuples between then and the first tuple that counts
+DRAINING_S: Final = 20.0  # longest time to wait for the last results, seconds
 
 
 class Lived(NamedTuple):
@@ -68,11 +72,17 @@ class Lived(NamedTuple):
         Time of the fault.
     noticed
         Time at which the origin replaced what was lost; NaN if it did not.
+    early
+        Number of times that it did so before the fault, as a busy peer was taken for dead.
+    failed
+        Reason why the application has failed; empty if it has not.
     """
 
     arrivals: list[Arrival]
     fault: float
     noticed: float
+    early: int
+    failed: str
 
 
 def area(slow_s: float | None = None) -> WideArea:
@@ -126,7 +136,17 @@ async def _lived(name: str, fault: str, at: float, after: float, period: float, 
 
 
 class _Run:
-    """A running query whose sources are fed."""
+    """A running query whose sources are fed.
+
+    Parameters
+    ----------
+    cluster, application
+        Peers, and the query on them.
+    feeds
+        Source to its rows.
+    period
+        Seconds between two tuples of a source.
+    """
 
     def __init__(
         self, cluster: AsyncCluster, application: AsyncApplication, feeds: Mapping[str, Feed], period: float
@@ -135,64 +155,85 @@ class _Run:
         self._application = application
         self._feeds = feeds
         self._period = period
-        self._began = 0.0
-        self._arrivals: list[Arrival] = []
+        self._base = time.time()  # time of the first tuple
+        self._ready = asyncio.Event()  # some result was not late
+        self._failed = ""  # reason why the application has failed
+        self._until = math.inf  # number of the tuple after the last one
+        self._arrivals: list[Arrival] = []  # with times of the clock
 
     async def through(self, fault: str, at: float, after: float, hang: float) -> Lived:
         """Feed the query, let the fault happen, and return what has come."""
-        self._began = time.time() + WARMING_S
-        reading = asyncio.create_task(self._read())
-        feeding = asyncio.create_task(self._feed(at + after))
-        await asyncio.sleep(self._began + at - time.time())
-        happened = time.time() - self._began
-        process = self._process(NAMES[WISC])
-        try:
-            if fault == CRASH:
-                os.kill(process, signal.SIGKILL)
-            elif fault == HANG:
-                os.kill(process, signal.SIGSTOP)
-                await asyncio.sleep(hang)
-            else:
-                await self._slow_down()
-        finally:
-            if fault == HANG:
-                os.kill(process, signal.SIGCONT)
-        await feeding
-        with contextlib.suppress(TimeoutError):
+        async with asyncio.TaskGroup() as tasks:
+            reading = tasks.create_task(self._read())
+            feeding = tasks.create_task(self._feed())
+            await asyncio.wait_for(self._ready.wait(), STARTING_S)
+            zero = math.ceil((time.time() + WARMING_S - self._base) / self._period)
+            began = self._base + zero * self._period
+            self._until = zero + round((at + after) / self._period)
+            await asyncio.sleep(began + at - time.time())
+            happened = time.time()
+            await self._happen(fault, hang)
+            await feeding
             await asyncio.wait_for(reading, DRAINING_S)
-        events = [each for each in await self._cluster.events() if each.subject == self._application.id]
-        noticed = [each.time - self._began for each in events if isinstance(each, (TakeoverBegun, ActiveReplicasLost))]
-        return Lived(self._arrivals, happened, min(noticed, default=float("nan")))
+        deaths = [
+            event.time
+            for event in await self._cluster.events()
+            if event.subject == self._application.id and isinstance(event, (TakeoverBegun, ActiveReplicasLost))
+        ]
+        return Lived(
+            [Arrival(each.at - began, each.stamp - began, each.server) for each in self._arrivals
+             if each.stamp > began - self._period / 2.0],
+            happened - began,
+            min((each - began for each in deaths if each >= happened), default=math.nan),
+            sum(each < happened for each in deaths),
+            self._failed,
+        )  # fmt: skip
 
-    async def _feed(self, seconds: float) -> None:
+    async def _happen(self, fault: str, hang: float) -> None:
+        process = self._process(NAMES[WISC])
+        if fault == CRASH:
+            os.kill(process, signal.SIGKILL)
+        elif fault == HANG:
+            os.kill(process, signal.SIGSTOP)
+            try:
+                await asyncio.sleep(hang)
+            finally:
+                os.kill(process, signal.SIGCONT)
+        else:
+            slowed = area(SLOW_S)
+            slowed.set_sites(list(self._cluster.peers.values()))
+            for site in (WISC, OSU):
+                await self._cluster.request(NAMES[site], "area", slowed.to_bytes())
+
+    async def _feed(self) -> None:
         """Push a tuple to each source once a period."""
-        first = -round(WARMING_S / self._period)
         with contextlib.suppress(FeedError):  # the application has ended
-            for number in range(first, round(seconds / self._period)):
-                stamp = self._began + number * self._period
+            number = 0
+            while number < self._until:
+                stamp = self._base + number * self._period
                 await asyncio.sleep(stamp - time.time())
                 for source, feed in self._feeds.items():
                     feed.push({"time": stamp, "server": source[-1].upper(), "value": number})
+                number += 1
             for feed in self._feeds.values():
                 feed.close()
 
     async def _read(self) -> None:
-        with contextlib.suppress(ClusterError):  # the application has failed
+        try:
             async for table in self._application.stream():
-                at = time.time() - self._began
-                stamps = table.get_column("time").cast(pl.Int64) / 1e6 - self._began
-                for stamp, server in zip(stamps, table.get_column("server"), strict=True):
-                    if stamp > -self._period / 2.0:
-                        self._arrivals.append(Arrival(at, stamp, server))
+                at = time.time()
+                stamps = table.get_column("time").cast(pl.Int64) / 1e6
+                pairs = zip(stamps, table.get_column("server"), strict=True)
+                self._arrivals += [Arrival(at, stamp, server) for stamp, server in pairs]
+                if stamps.len() and at - stamps.max() <= READY_S:  # type: ignore[operator]
+                    self._ready.set()
+        except ClusterError:
+            state = await self._application.state()
+            if state.status != "failed":
+                raise
+            self._failed = self._cluster.readable(state.reason)
 
     def _process(self, peer: str) -> int:
         local = self._cluster.local
-        assert local is not None
+        assert isinstance(local, PeerCluster)
         return next(each.pid for each in local.processes.values() if peer in each.peers)
-
-    async def _slow_down(self) -> None:
-        """Have the link between WISC and OSU take 5 s."""
-        slowed = area(SLOW_S)
-        slowed.set_sites(list(self._cluster.peers.values()))
-        for site in (WISC, OSU):
-            await self._cluster.request(NAMES[site], "area", slowed.to_bytes())

@@ -210,7 +210,7 @@ def query(availability: str = "", period: float = PERIOD_S, at: Mapping[str, str
         streams[f"{one}_b"].union(streams[f"{one}_c"], id=name, at=at.get(name), **asked)
         for one, name in (("latency", "latencies"), ("load", "loads"))
     )
-    within = f"{period * 1e3 - 1e-3:g} ms"  # less than a period
+    within = f"{period * 5e2:g} ms"  # half a period: a tuple pairs with that of the same time
     return latencies.join(loads, on="server", within=within, id="join", at=at["join"]).sink("out", id="out")
 
 
