@@ -32,7 +32,7 @@ from synergy_nb.dataflow.streams.ordered_inputs import OrderedInputs
 from synergy_nb.dataflow.streams.stream_merging import MergedLogic
 from synergy_nb.dataflow.tuples import Batch, Item, Punctuation
 
-SHORT: dict[str, Value] = {"at": 3, "after": 6, "failover": 0.8, "hang": 4.0, "repeat": 1}
+SHORT: dict[str, Value] = {"at": 3, "after": 6, "failover": 0.8, "hang": 4.0, "repeat": 1, "driver": "simulator"}
 GIVEN = (3.0, 6.0, 0.8, 4.0, 1)
 
 

@@ -19,7 +19,8 @@ from synergy_nb.dataflow.streams.hosting import Hosting
 from synergy_nb.dataflow.streams.log import Limits
 from synergy_nb.dataflow.streams.values import COPY
 from synergy_nb.plan import Plan
-from synergy_nb.plan.validation import Checked, Operator, QoS
+from synergy_nb.plan.qos import QoS
+from synergy_nb.plan.validation import Checked, Operator
 from synergy_nb.simulator.stream_world import StreamWorld
 from tests.moving_schedules import undisturbed
 from tests.stream_schedules import (

@@ -8,8 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from synergy_nb.plan.availability import Availability, parse_availability
 from synergy_nb.plan.units import (
-    Availability,
     WrongValue,
     format_duration,
     format_fraction,
@@ -17,7 +17,6 @@ from synergy_nb.plan.units import (
     format_size,
     format_throughput,
     nearest,
-    parse_availability,
     parse_duration,
     parse_fraction,
     parse_rate,

@@ -26,11 +26,12 @@ from synergy_nb.plan.catalogue import KINDS, parameters_of
 from synergy_nb.plan.methods import Methods
 from synergy_nb.plan.operators.sources import CONNECTORS
 from synergy_nb.plan.profile_fields import PROFILE
+from synergy_nb.plan.qos import QoS
 from synergy_nb.plan.query_plan import Plan
 from synergy_nb.plan.requirements import EQUAL, QOS_FIELDS
 from synergy_nb.plan.stream_ids import chosen, needed
 from synergy_nb.plan.units import did_you_mean
-from synergy_nb.plan.validation import Operator, PlanError, Problem, QoS
+from synergy_nb.plan.validation import Operator, PlanError, Problem
 
 __all__ = ["Stream", "plan", "source", "with_rows"]
 

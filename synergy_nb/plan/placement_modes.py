@@ -5,9 +5,10 @@ from __future__ import annotations
 from typing import Final
 
 from synergy_nb.plan.active_replicas import degrees_of
+from synergy_nb.plan.availability import Availability
 from synergy_nb.plan.query_plan import Plan
 from synergy_nb.plan.replica_degrees import technique
-from synergy_nb.plan.units import Availability, WrongValue, nearest
+from synergy_nb.plan.units import WrongValue, nearest
 
 __all__ = ["PLACEMENTS", "SPREAD", "check_placement", "placement_of", "replicates"]
 

@@ -30,19 +30,13 @@ from typing import Any, Final, NamedTuple
 import msgspec
 import yaml
 
+from synergy_nb.plan.availability import Availability
 from synergy_nb.plan.catalogue import KINDS, parameters_of
 from synergy_nb.plan.naming import NAME, is_name
 from synergy_nb.plan.profile_fields import PROFILE
-from synergy_nb.plan.units import (
-    Availability,
-    format_duration,
-    format_fraction,
-    format_rate,
-    format_size,
-    format_throughput,
-    nearest,
-)
-from synergy_nb.plan.validation import Operator, Problem, QoS
+from synergy_nb.plan.qos import QoS
+from synergy_nb.plan.units import format_duration, format_fraction, format_rate, format_size, format_throughput, nearest
+from synergy_nb.plan.validation import Operator, Problem
 
 __all__ = ["INPUT_FIELDS", "Written", "compose", "dump", "read", "write", "written_qos"]
 

@@ -5,10 +5,11 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, Final
 
+from synergy_nb.plan.availability import parse_replicas
 from synergy_nb.plan.declaration import Parameter
 from synergy_nb.plan.engines import ENGINES
 from synergy_nb.plan.parameter_types import DURATION, NAME, ValueType, choice, parse_number
-from synergy_nb.plan.units import WrongValue, parse_replicas
+from synergy_nb.plan.units import WrongValue
 
 __all__ = ["PROFILE", "own_replicas"]
 

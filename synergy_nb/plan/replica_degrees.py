@@ -6,9 +6,10 @@ import enum
 from collections.abc import Iterable
 from typing import Final, NamedTuple
 
+from synergy_nb.plan.availability import Availability, parse_availability
 from synergy_nb.plan.catalogue import PART, TAP
-from synergy_nb.plan.units import Availability, parse_availability
-from synergy_nb.plan.validation import Operator, QoS
+from synergy_nb.plan.qos import QoS
+from synergy_nb.plan.validation import Operator
 
 __all__ = [
     "UNREPEATABLE",

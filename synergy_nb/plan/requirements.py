@@ -5,20 +5,20 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, Final
 
+from synergy_nb.plan.availability import Availability, parse_availability
 from synergy_nb.plan.parameter_types import DURATION, FRACTION, ValueType, choice, parse_number
+from synergy_nb.plan.qos import QoS
 from synergy_nb.plan.replica_degrees import UNREPEATABLE, Technique, asks_for_active, degrees, technique
 from synergy_nb.plan.units import (
-    Availability,
     WrongValue,
     format_duration,
     format_size,
     nearest,
-    parse_availability,
     parse_duration,
     parse_size,
     parse_throughput,
 )
-from synergy_nb.plan.validation import Checked, Operator, Problem, QoS
+from synergy_nb.plan.validation import Checked, Operator, Problem
 
 __all__ = [
     "DISCIPLINES",
@@ -109,7 +109,7 @@ def check_qos(given: Mapping[str, Any], problems: list[Problem]) -> QoS:
                 found[name] = QOS_TYPES[name].parse(value)
         except WrongValue as wrong:
             problems.append(Problem("", f"qos.{name}", wrong.value, wrong.expected, wrong.nearest))
-    passive = [name for name in ("degree", "availability") if given.get(name) is not None and name in found]
+    passive: list[str] = [name for name in ("degree", "availability") if given.get(name) is not None and name in found]
     for name in ("active", "synchronized", "ordered"):
         if found.get(name) is not None and given.get(name) is not None and passive:
             what = "active replicas" if name == "active" else f"{name} {found[name]}"

@@ -10,12 +10,12 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Iterable, Mapping
-from typing import Any, Final, NamedTuple
+from typing import Any, Final
 
 from synergy_nb.errors import SynergyError
 
 __all__ = [
-    "Availability",
+    "FRACTION_EXPECTED",
     "WrongValue",
     "WrongValues",
     "amount",
@@ -28,11 +28,9 @@ __all__ = [
     "format_size",
     "format_throughput",
     "nearest",
-    "parse_availability",
     "parse_duration",
     "parse_fraction",
     "parse_rate",
-    "parse_replicas",
     "parse_size",
     "parse_throughput",
 ]
@@ -282,8 +280,7 @@ def format_duration(seconds: float) -> str:
     return "0 s" if seconds == 0 else _shortest(seconds, _DURATIONS) or f"{seconds!r} s"
 
 
-_FRACTION_EXPECTED: Final = "a fraction between 0 and 1, such as '5 %' or 0.05"
-_REPLICAS: Final = "'degree 2', 'active 3', 'synchronized 2' or 'ordered 2'"
+FRACTION_EXPECTED: Final = "a fraction between 0 and 1, such as '5 %' or 0.05"
 
 
 def parse_fraction(value: Any) -> float:
@@ -298,84 +295,11 @@ def parse_fraction(value: Any) -> float:
     if isinstance(value, str):
         match = re.fullmatch(rf"\s*({_NUMBER})\s*(%|percent)?\s*", value)
         if match is None:
-            raise WrongValue(value, _FRACTION_EXPECTED)
+            raise WrongValue(value, FRACTION_EXPECTED)
         number = float(match[1]) / 100 if match[2] else float(match[1])
     if isinstance(number, bool) or not isinstance(number, (int, float)) or not 0 <= number <= 1:
-        raise WrongValue(value, _FRACTION_EXPECTED)
+        raise WrongValue(value, FRACTION_EXPECTED)
     return float(number)
-
-
-class Availability(NamedTuple):
-    """What an ``availability`` asks for: one of the fields, and all others are None.
-
-    Parameters
-    ----------
-    share
-        Fraction of the time.
-    degree
-        Number of replicas, of which one executes and the others are backups.
-    active
-        Number of active replicas.
-    synchronized
-        Number of replicas, of which one executes and holds its output until the others, its backups, have it.
-    ordered
-        Number of replicas that all execute in the same order, and of which one sends its output.
-    """
-
-    share: float | None = None
-    degree: int | None = None
-    active: int | None = None
-    synchronized: int | None = None
-    ordered: int | None = None
-
-    def __str__(self) -> str:
-        """Return the number of replicas in canonical text."""
-        return next(f"{name} {number}" for name, number in self._asdict().items() if number is not None)
-
-
-def parse_availability(value: Any) -> Availability:
-    """Parse ``'99.9 %'``, ``'degree 2'``, ``'active 3'``, ``'synchronized 2'`` or ``'ordered 2'``.
-
-    Raises
-    ------
-    WrongValue
-        If the value has another form.
-    """
-    names = "|".join(Availability._fields[1:])
-    match = re.fullmatch(rf"\s*({names})\s+(\d+)\s*", value) if isinstance(value, str) else None
-    if match is not None and int(match[2]) >= 1:
-        found = Availability(**{match[1]: int(match[2])})
-        if found.degree is None and found.active is None and int(match[2]) == 1:
-            raise WrongValue(value, f"'{match[1]} 2' or more: one replica alone is 'degree 1'")
-        return found
-    try:
-        return Availability(parse_fraction(value))
-    except WrongValue:
-        expected = f"{_FRACTION_EXPECTED}, or a number of replicas such as {_REPLICAS}"
-        raise WrongValue(value, expected) from None
-
-
-def parse_replicas(value: Any) -> str:
-    """Parse the availability of one operator to its canonical text.
-
-    >>> parse_replicas(" active  3 ")
-    'active 3'
-
-    Raises
-    ------
-    WrongValue
-        If the value has another form, such as a share of the time: that is a property of a plan.
-    """
-    try:
-        found = parse_availability(value)
-    except WrongValue as wrong:
-        if not wrong.expected.startswith(_FRACTION_EXPECTED):
-            raise
-        found = Availability(share=1.0)
-    if found.share is not None:
-        expected = f"a number of replicas such as {_REPLICAS}; a share of the time is asked of a plan"
-        raise WrongValue(value, expected)
-    return str(found)
 
 
 def format_fraction(fraction: float) -> str:
