@@ -162,7 +162,7 @@ class Technique(NamedTuple):
     Parameters
     ----------
     availability
-        What the unions ask for; empty: nothing.
+        Availability of the unions, such as ``"ordered 2"``; empty: none is asked for.
     promises
         Time at which sources promise that no earlier tuple follows.
     switching_s
@@ -193,7 +193,7 @@ def query(availability: str = "", period: float = PERIOD_S, at: Mapping[str, str
     Parameters
     ----------
     availability
-        What the unions ask for; empty: nothing.
+        Availability of the unions, such as ``"ordered 2"``; empty: none is asked for.
     period
         Seconds between two tuples of a source.
     at

@@ -19,7 +19,7 @@ class CopyHolders:
     peers
         Addresses of the peers.
     synchronized
-        Those of them whose copies must have output before any reader is sent it.
+        Addresses of those whose copies must have output before any reader is sent it.
 
     Attributes
     ----------

@@ -91,9 +91,13 @@ class OrderedInputs:
         promise = Punctuation(min(self._promises), item.position, item.born)
         return in_order([held.receive(promise) for held in self._sorted], joined=self._joined)
 
+    @property
+    def _parts(self) -> list[Logic | SortedInput]:
+        return [self._operator, *self._sorted]
+
     def save(self) -> SavedState:
         """Return all that a new instance needs to resume from here."""
-        saved = [part.save() for part in (self._operator, *self._sorted)]
+        saved = [part.save() for part in self._parts]
         tables = {
             number * len(saved) + at: table for at, each in enumerate(saved) for number, table in each.tables.items()
         }
@@ -108,7 +112,7 @@ class OrderedInputs:
         ValueError
             If it is not a state of this operator and its inputs.
         """
-        parts = [self._operator, *self._sorted]
+        parts = self._parts
         try:
             head = msgspec.msgpack.decode(saved.head, type=_Head)
         except msgspec.MsgspecError as error:

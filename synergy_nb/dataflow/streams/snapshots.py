@@ -219,9 +219,9 @@ class Snapshots:
     def tick(self, component: Component, now: float) -> None:
         """Leave behind copies that do not answer, and begin a snapshot of a component, if these are due."""
         progress = self._progress.get(component)
-        for peer, at in () if progress is None else self._lagging(component, progress).items():
-            if progress is not None and at <= now:
-                self._leave_behind(component, progress, peer, at, now)
+        for peer, due in () if progress is None else self._lagging(component, progress).items():
+            if progress is not None and due <= now:
+                self._leave_behind(component, progress, peer, due, now)
         at = self.at(component)
         if at is None or at > now:
             return

@@ -269,7 +269,7 @@ def in_order(released: Sequence[Sequence[Item]], *, joined: bool = False) -> lis
     released
         Batches and punctuations of each port.
     joined
-        As in :func:`in_order_of_time`.
+        Whether all tuples may have the port 0, see :func:`in_order_of_time`.
 
     Returns
     -------
