@@ -39,10 +39,18 @@ PASSIVE = {"u": "b", "x": "c"}  # operators with backups, and the peers of their
 E = TypeVar("E", bound=Event)
 
 
-def chapter_4() -> Plan:
+def chapter_4(**qos: str) -> Plan:
     """A plan all of whose operators have backups."""
     merged = packets("s", 1).union(packets("t", 2), id="u")
-    return merged.aggregate("link", "200 ms", n="count(*)", total="sum(bytes)", id="x").sink("out", id="out")
+    return merged.aggregate("link", "200 ms", n="count(*)", total="sum(bytes)", id="x").sink("out", id="out", **qos)
+
+
+def synchronized() -> Plan:
+    return chapter_4(availability="synchronized 2")
+
+
+def in_one_order() -> Plan:
+    return chapter_4(availability="ordered 2")
 
 
 def mixed() -> Plan:
@@ -109,7 +117,7 @@ class Run:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("make", [chapter_4, mixed])
+@pytest.mark.parametrize("make", [chapter_4, mixed, synchronized, in_one_order])
 def test_an_operator_survives_the_deaths_of_one_primary_after_another(make: Callable[[], Plan]) -> None:
     run, died = Run(make()), set[str]()
     for _ in range(3):

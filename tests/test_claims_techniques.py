@@ -22,14 +22,17 @@ from synergy_experiments.framework import runner
 from synergy_experiments.framework.claim import Result
 from synergy_experiments.framework.measurements import Measured, Point
 from synergy_experiments.framework.parameters import Value
-from synergy_experiments.worlds.reliable_streams import CRASH, HANG, SLOW, Deterministic, Sorted, Synchronized, query
+from synergy_experiments.worlds.reliable_streams import CRASH, HANG, SLOW, Reliable, query
 from synergy_nb.dataflow.operators import create
+from synergy_nb.dataflow.streams import stream_merging
+from synergy_nb.dataflow.streams.copy_holders import CopyHolders
 from synergy_nb.dataflow.streams.duplicate_filter import DuplicateFilter
 from synergy_nb.dataflow.streams.execution import Logic
+from synergy_nb.dataflow.streams.ordered_inputs import OrderedInputs
 from synergy_nb.dataflow.streams.stream_merging import MergedLogic
 from synergy_nb.dataflow.tuples import Batch, Item, Punctuation
 
-SHORT: dict[str, Value] = {"at": 3, "after": 6, "failover": 0.8, "hang": 4.0, "repeat": 1}
+SHORT: dict[str, Value] = {"at": 3, "after": 6, "failover": 0.8, "hang": 4.0, "repeat": 1, "driver": "simulator"}
 GIVEN = (3.0, 6.0, 0.8, 4.0, 1)
 
 
@@ -111,21 +114,21 @@ def test_a_result_too_many_is_found(result: Result) -> None:
 
 
 def test_outputs_that_are_not_held_are_found(result: Result, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(Synchronized, "_is_acknowledged", lambda *_: True)
+    monkeypatch.setattr(CopyHolders, "confirming", frozenset())
     found = failed(result, through(SYNCHRONIZATION, CRASH, *GIVEN))
     assert "synchronization, B: latency before the crash, ms (computed)" in found
     assert "the latency of synchronization drops after the crash" in found
 
 
 def test_replicas_that_do_not_sort_are_found(result: Result, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("synergy_experiments.worlds.reliable_streams.Sorted", lambda logic: logic)
+    monkeypatch.setattr(stream_merging, "OrderedInputs", lambda logic, *_, **__: logic)
     found = failed(result, through(AT_ONCE, CRASH, *GIVEN))
     assert f"{AT_ONCE}, B: latency before the crash, ms (computed)" in found
     assert "synchronization and deterministic order are slower before the crash" in found
 
 
 def test_a_fail_over_that_does_not_come_is_found(result: Result, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(Deterministic, "replace_dead", lambda *_: None)
+    monkeypatch.setattr(Reliable, "replace_dead", lambda *_: None)
     found = failed(result, through(AT_ONCE, CRASH, *GIVEN))
     assert f"{AT_ONCE}, B: latency after the crash, ms (computed)" in found
     assert "no result is lost or doubled" in found
@@ -135,8 +138,8 @@ def test_a_fail_over_that_does_not_come_is_found(result: Result, monkeypatch: py
 
 
 def union() -> Logic:
-    plan = query()
-    return Sorted(create(plan.operators["loads"], plan))
+    plan = query("ordered 2")
+    return OrderedInputs(create(plan.operators["loads"], plan), [(), ()], joined=True)
 
 
 def batch(stamp: int, server: str) -> Batch:

@@ -11,7 +11,7 @@ import polars as pl
 import pytest
 
 from synergy_nb.assembly import PeerConfig
-from synergy_nb.dataflow.streams.deployments import Deployment, Role
+from synergy_nb.dataflow.streams.deployments import Assignment, Deployment, Role
 from synergy_nb.dataflow.streams.frames import LastOrder
 from synergy_nb.dataflow.streams.input_reports import InputReports
 from synergy_nb.dataflow.streams.order_recovery import LAST_ORDER_S
@@ -410,9 +410,9 @@ def test_a_follower_starts_from_no_snapshot_that_was_begun_before_it_was_known()
     world = placed(readers("degree 1"), {name: table(random.Random(1)) for name in "st"}, 1)
     world.run(0.3)
     reader = world._nodes["f"].hosting.components["app", "p"]
-    reader.set_copy_holders(("g",))
+    reader.set_copy_holders(Assignment("x", backups=("g",)))
     reader.capture()
-    reader.set_copy_holders(("g", "h"), "h")
+    reader.set_copy_holders(Assignment("x", backups=("g",), follower="h"))
     assert not reader.alignment.suits("h", reader.number)
     assert reader.alignment.suits("g", reader.number)
     reader.capture()

@@ -16,8 +16,9 @@ from synergy_nb.plan.declaration import REQUIRED, Parameter
 from synergy_nb.plan.engines import ENGINES
 from synergy_nb.plan.operators.sources import CONNECTORS, FORMATS, TRACE_SCHEMAS
 from synergy_nb.plan.parameter_types import TYPES
+from synergy_nb.plan.qos import QoS
 from synergy_nb.plan.sql import AGGREGATES, FUNCTIONS
-from synergy_nb.plan.validation import QoS, check_parameters
+from synergy_nb.plan.validation import check_parameters
 from tests.conftest import ROOT
 
 PAGE = (ROOT / "docs" / "plans.md").read_text(encoding="utf-8")

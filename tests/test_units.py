@@ -8,6 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from synergy_nb.plan.availability import Availability, parse_availability
 from synergy_nb.plan.units import (
     WrongValue,
     format_duration,
@@ -16,7 +17,6 @@ from synergy_nb.plan.units import (
     format_size,
     format_throughput,
     nearest,
-    parse_availability,
     parse_duration,
     parse_fraction,
     parse_rate,
@@ -142,16 +142,16 @@ def test_the_nearest_name_ignores_case_and_typing_errors() -> None:
 @pytest.mark.parametrize(
     ("value", "expected"),
     [
-        ("50 %", (0.5, None, None)),
-        (0.5, (0.5, None, None)),
-        ("degree 2", (None, 2, None)),
-        (" degree  3 ", (None, 3, None)),
-        ("active 3", (None, None, 3)),
+        ("50 %", Availability(share=0.5)),
+        (0.5, Availability(share=0.5)),
+        ("degree 2", Availability(degree=2)),
+        (" degree  3 ", Availability(degree=3)),
+        ("active 3", Availability(active=3)),
+        ("synchronized 2", Availability(synchronized=2)),
+        ("ordered  3", Availability(ordered=3)),
     ],
 )
-def test_availability_is_a_share_or_replicas(
-    value: object, expected: tuple[float | None, int | None, int | None]
-) -> None:
+def test_availability_is_a_share_or_replicas(value: object, expected: Availability) -> None:
     assert parse_availability(value) == expected
 
 

@@ -29,9 +29,10 @@ from collections.abc import Iterator, Sequence
 from itertools import pairwise
 from typing import Final, NamedTuple
 
+from synergy_experiments.chapters.live_techniques import LIVE, live_checks, through_live
 from synergy_experiments.framework.claim import Cell, Check, Claim, Panel
 from synergy_experiments.framework.measurements import Measured, Point
-from synergy_experiments.framework.parameters import Setup, number, whole
+from synergy_experiments.framework.parameters import Setup, choice, number, whole
 from synergy_experiments.framework.verdicts import at_all, near
 from synergy_experiments.worlds.reliable_streams import (
     CRASH,
@@ -129,6 +130,12 @@ def _values(found: Sequence[Arrival], at: float, end: float, failover: float, ha
 
 
 def _cells(setup: Setup) -> Iterator[Cell]:
+    if setup["driver"] == "dask":
+        live = (setup["dask_at"], setup["dask_after"], setup["dask_period"], setup["hang"])
+        for fault in FAULTS:
+            for name in LIVE:
+                yield Cell(through_live, (name, fault, *live), alone=True)
+        return
     given = (setup["at"], setup["after"], setup["failover"], setup["hang"])
     for fault in FAULTS:
         for name in TECHNIQUES:
@@ -136,6 +143,10 @@ def _cells(setup: Setup) -> Iterator[Cell]:
 
 
 def _checks(measured: Measured, setup: Setup) -> Iterator[Check]:
+    if setup["driver"] == "dask":
+        yield from live_checks(measured, _seconds(setup, "dask_period"))
+        return
+
     def value(fault: str, name: str, metric: str) -> float:
         found = measured.mean(fault, name, metric)
         return math.nan if found is None else 1e3 * found
@@ -248,6 +259,10 @@ _H1: Final = Claim(
         "after": whole("seconds that the run goes on after the fault", 10, 20, least=10, most=3600),
         "failover": number("seconds from the fault until another peer sends instead", 0.8, least=0.7, most=2.0),
         "hang": number("seconds after which a peer that hangs resumes", 5.0, least=4.0, most=8.0),
+        "driver": choice("what runs the peers: the simulator, or Dask workers on this machine", ["simulator", "dask"]),
+        "dask_at": number("time of the fault, seconds, on Dask workers", 6.0, least=2.0, most=60.0),
+        "dask_after": number("seconds for which tuples enter after it, on Dask workers", 9.0, least=6.0, most=60.0),
+        "dask_period": number("seconds between two tuples of a source, on Dask workers", 0.1, least=0.02, most=0.5),
     },
     cells=_cells,
     checks=_checks,

@@ -5,14 +5,15 @@ union merges what A measures, another one the loads, and a join at OSU pairs bot
 at Purdue. All executions take no time, so that the delay of a result is that of links, and of what a technique waits
 for.
 
-Replication, no replication and passive replication are the platform's own. The two others exist for comparison only:
+All techniques are the platform's own, as plans ask for them (:class:`~synergy_nb.plan.replica_degrees.Technique`), and
+peers do the same on Dask workers (:mod:`~synergy_experiments.worlds.reliable_peers`):
 
 *Synchronization.* The backups of passive replication acknowledge each chunk, and the order of inputs that it carries,
 at once. Chunks leave the primary for other readers when all of its backups have acknowledged them.
 
-*Deterministic order.* All replicas execute, and sort by punctuations, so that they emit the same tuples at the same
-positions. Each reader subscribes to one of them. When that is replaced, the reader subscribes to another one from the
-point that it has reached; it has been retained for it.
+*Deterministic order.* All replicas execute, and read their inputs in the order of event times, so that they emit the
+same tuples at the same positions. One of them sends to each reader. Another one that replaces it sends what it has
+retained, and the reader goes on from the point that it has reached.
 
 A peer that fails is replaced after a stated time. That is an instruction to all peers at the same moment, so that the
 time of the detector is not mixed with that of a technique. Replication and no replication get no such instruction, nor
@@ -21,24 +22,16 @@ does any peer hear that a link has broken.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Final, NamedTuple
 
-import msgspec
 import polars as pl
 
-from synergy_nb.dataflow.logic import SavedState
-from synergy_nb.dataflow.streams.component import Component
-from synergy_nb.dataflow.streams.deployments import Assignment, Deployment, SharedReader
-from synergy_nb.dataflow.streams.effects import Effect
-from synergy_nb.dataflow.streams.execution import Logic, Outcome, Work
-from synergy_nb.dataflow.streams.frames import Data, Frame
-from synergy_nb.dataflow.streams.hosting import Hosting
-from synergy_nb.dataflow.streams.sorted_input import SortedInput
-from synergy_nb.dataflow.streams.values import COPY
-from synergy_nb.dataflow.tuples import Batch, Item
+from synergy_nb.dataflow.streams.deployments import Deployment
+from synergy_nb.dataflow.streams.execution import Outcome, Work
+from synergy_nb.dataflow.tuples import Batch
 from synergy_nb.plan import Plan, source
-from synergy_nb.plan.active_replicas import replicated
+from synergy_nb.plan.active_replicas import degrees_of, replicated
 from synergy_nb.simulator.timed_world import Promises, TimedWorld
 
 __all__ = [
@@ -47,10 +40,8 @@ __all__ = [
     "PERIOD_S",
     "TECHNIQUES",
     "Arrival",
-    "Deterministic",
     "Reliable",
     "Sites",
-    "Synchronized",
     "Technique",
     "query",
     "through_a_fault",
@@ -162,135 +153,6 @@ class Reliable(TimedWorld):
                     self.arrivals += [Arrival(self.now, stamp / 1e6, server) for stamp, server in pairs]
 
 
-class Synchronized(Reliable):
-    """Backups acknowledge at once, and primaries hold their outputs until all backups have."""
-
-    def __init__(self, peers: Sequence[str], network: Sites, promises: Promises = Promises.WITH_THE_NEXT) -> None:
-        super().__init__(peers, network, promises)
-        self._held: dict[str, list[tuple[str, Data]]] = {peer: [] for peer in peers}
-
-    def _send(self, peer: str, to: str, frame: Frame) -> None:
-        if isinstance(frame, Data) and frame.chunks and frame.reader.port != COPY:
-            self._held[peer].append((to, frame))
-        else:
-            super()._send(peer, to, frame)
-
-    def _at(self, peer: str, act: Callable[[Hosting], list[Effect]]) -> None:
-        super()._at(peer, act)
-        held, self._held[peer] = self._held[peer], []
-        for to, frame in held:
-            if self._is_acknowledged(peer, frame):
-                super()._send(peer, to, frame)
-            else:
-                self._held[peer].append((to, frame))
-
-    def _is_acknowledged(self, peer: str, frame: Data) -> bool:
-        """Whether all backups have what a frame carries."""
-        component = self._nodes[peer].hosting.producer(frame.output)
-        cursors = () if component is None else component.log.cursors.values()
-        return all(each.received >= frame.chunks[-1].end for each in cursors if each.reader.port == COPY)
-
-    def _arrive(self, peer: str, to: str, frame: Frame, sent: float) -> None:
-        super()._arrive(peer, to, frame, sent)
-        if isinstance(frame, Data) and frame.chunks and frame.reader.port == COPY:
-            self._at(to, lambda hosting: self._answered(hosting, (frame.output.application, frame.output.operator)))
-
-    def _answered(self, hosting: Hosting, key: tuple[str, str]) -> list[Effect]:
-        copy = hosting.roles.copies.get(key)
-        if copy is not None and copy.ack_at is not None:
-            copy.ack_at = self.now
-            hosting.touch(*key)
-        return hosting.tick(self.now)
-
-
-class Sorted:
-    """An operator whose output is sorted by punctuations: it depends on the tuples only, not on their arrival."""
-
-    def __init__(self, operator: Logic) -> None:
-        self._operator = operator
-        self._sort = SortedInput()
-
-    @property
-    def late(self) -> int:
-        """Tuples that the operator dropped as they came after a promise."""
-        return self._operator.late
-
-    @property
-    def state_bytes(self) -> int:
-        """Bytes of the state of the operator and of the tuples that are held."""
-        return self._operator.state_bytes + self._sort.nbytes
-
-    def needs(self, port: int, item: Item, /) -> float:
-        """Estimate the bytes that processing an item may need in addition to the state."""
-        return self._operator.needs(port, item) + self._sort.needs(item)
-
-    def execute(self, port: int, item: Item, /) -> Iterator[Item]:
-        """Process an item, and return in order what is complete now."""
-        for made in self._operator.execute(port, item):
-            yield from self._sort.receive(made)
-
-    def save(self) -> SavedState:
-        """Return all that a new instance needs to resume from here."""
-        inner, held = self._operator.save(), self._sort.save()
-        tables = {2 * number: table for number, table in inner.tables.items()}
-        tables |= {2 * number + 1: table for number, table in held.tables.items()}
-        return SavedState(msgspec.msgpack.encode((inner.head, held.head)), tables)
-
-    def restore(self, saved: SavedState, /) -> None:
-        """Resume where the instance was that saved this state."""
-        head, held = msgspec.msgpack.decode(saved.head, type=tuple[bytes, bytes])
-        tables = saved.tables.items()
-        self._operator.restore(SavedState(head, {number // 2: each for number, each in tables if not number % 2}))
-        self._sort.restore(SavedState(held, {number // 2: each for number, each in tables if number % 2}))
-
-
-class Deterministic(Reliable):
-    """Each of some components is executed by two peers in the same order; readers read from one of them.
-
-    Attributes
-    ----------
-    standbys : dict of str to str
-        Operator to the second peer that executes it.
-    """
-
-    def __init__(self, peers: Sequence[str], network: Sites, promises: Promises = Promises.WITH_THE_NEXT) -> None:
-        super().__init__(peers, network, promises)
-        self.standbys: dict[str, str] = {}
-
-    def _create(self, deployment: Deployment, component: Component) -> Logic | None:
-        logic = super()._create(deployment, component)
-        return Sorted(logic) if logic is not None and component.operator in self.standbys else logic
-
-    def replace_dead(self, dead: str) -> None:
-        """Have readers read from the other peer."""
-        for application, known in self.deployments.items():
-            assignments = dict(known.assignments)
-            for operator, standby in self.standbys.items():
-                if dead == assignments[operator].active:
-                    assignments[operator] = msgspec.structs.replace(assignments[operator], active=standby)
-            self.standbys = dict.fromkeys(self.standbys, "")
-            self.change(application, assignments)
-
-    def _converge(self, peer: str, deployment: Deployment) -> None:
-        super()._converge(peer, self._seen(peer, deployment))
-
-    def _seen(self, peer: str, deployment: Deployment) -> Deployment:
-        """The deployment as a peer has to know it: it executes its components, and sources have two readers."""
-        assignments = dict(deployment.assignments)
-        for operator, standby in self.standbys.items():
-            there = assignments[operator]
-            if not standby:
-                continue
-            if peer == standby:
-                assignments[operator] = msgspec.structs.replace(there, active=standby)
-            for port, feed in enumerate(there.inputs):
-                producer: Assignment = assignments[feed.operator]
-                reader = SharedReader(feed.application, operator, port, standby if peer != standby else there.active)
-                readers = (*producer.shared_readers, reader)
-                assignments[feed.operator] = msgspec.structs.replace(producer, shared_readers=readers)
-        return msgspec.structs.replace(deployment, assignments=assignments)
-
-
 # -- the experiment ----------------------------------------------------------------------------------------------------
 
 
@@ -299,48 +161,57 @@ class Technique(NamedTuple):
 
     Parameters
     ----------
-    world
-        World that carries it out.
-    second
-        Use of the second peers of the unions: ``none``, ``active`` (replicas), ``backup`` or ``standby``.
+    availability
+        Availability of the unions, such as ``"ordered 2"``; empty: none is asked for.
     promises
         Time at which sources promise that no earlier tuple follows.
     switching_s
         Seconds from the instruction to replace a peer until the other one sends to the reader; None: there is none.
     """
 
-    world: type[Reliable]
-    second: str
+    availability: str
     promises: Promises = Promises.WITH_THE_NEXT
     switching_s: float | None = None
 
 
 #: A take-over asks all peers for the order of inputs that they know: a round trip to the farthest, C.
 _TAKE_OVER_S: Final = 2 * DELAYS_MS[C, PURDUE] / 1e3
-#: The reader asks the other replica.
-_SWITCH_S: Final = DELAYS_MS[PURDUE, OSU] / 1e3
 
 TECHNIQUES: Final[Mapping[str, Technique]] = {
-    "no replication": Technique(Reliable, "none"),
-    "replication": Technique(Reliable, "active"),
-    "synchronization": Technique(Synchronized, "backup", switching_s=_TAKE_OVER_S),
-    "deterministic, promises at once": Technique(Deterministic, "standby", Promises.AT_ONCE, _SWITCH_S),
-    "deterministic, promises with the next": Technique(Deterministic, "standby", switching_s=_SWITCH_S),
-    "passive replication": Technique(Reliable, "backup", switching_s=_TAKE_OVER_S),
+    "no replication": Technique(""),
+    "replication": Technique("active 2"),
+    "synchronization": Technique("synchronized 2", switching_s=_TAKE_OVER_S),
+    "deterministic, promises at once": Technique("ordered 2", Promises.AT_ONCE, 0.0),
+    "deterministic, promises with the next": Technique("ordered 2", switching_s=0.0),
+    "passive replication": Technique("degree 2", switching_s=_TAKE_OVER_S),
 }
 
 
-def query() -> Plan:
-    """The query of figure 1: two streams of latencies, two of loads, two unions, and a join at OSU."""
+def query(availability: str = "", period: float = PERIOD_S, at: Mapping[str, str] | None = None) -> Plan:
+    """The query of figure 1: two streams of latencies, two of loads, two unions, and a join at OSU.
+
+    Parameters
+    ----------
+    availability
+        Availability of the unions, such as ``"ordered 2"``; empty: none is asked for.
+    period
+        Seconds between two tuples of a source.
+    at
+        Operator to the name of the peer that it is pinned to; None: the join to OSU.
+    """
+    at = {"join": OSU} if at is None else at
+    asked = {"availability": availability} if availability else {}
     columns = {"server": "str", "value": "int"}
     streams = {
-        name: source("python", name=name, columns=columns, rate=1.0 / PERIOD_S, id=name)
+        name: source("python", name=name, columns=columns, rate=1.0 / period, id=name, at=at.get(name))
         for name in ("latency_b", "latency_c", "load_b", "load_c")
     }
-    latencies = streams["latency_b"].union(streams["latency_c"], id="latencies")
-    loads = streams["load_b"].union(streams["load_c"], id="loads")
-    within = f"{PERIOD_S * 1e3 - 1e-3:g} ms"  # less than a period
-    return latencies.join(loads, on="server", within=within, id="join", at=OSU).sink("out", id="out")
+    latencies, loads = (
+        streams[f"{one}_b"].union(streams[f"{one}_c"], id=name, at=at.get(name), **asked)
+        for one, name in (("latency", "latencies"), ("load", "loads"))
+    )
+    within = f"{period * 5e2:g} ms"  # half a period: a tuple pairs with that of the same time
+    return latencies.join(loads, on="server", within=within, id="join", at=at["join"]).sink("out", id="out")
 
 
 def _tables(seconds: float) -> dict[str, pl.DataFrame]:
@@ -376,18 +247,16 @@ def through_a_fault(
     """
     technique = TECHNIQUES[name]
     sites = Sites(DELAYS_MS)
-    world = technique.world(PEERS, sites, technique.promises)
-    plan, second = query(), {"latencies": PURDUE, "loads": WISC}
+    world = Reliable(PEERS, sites, technique.promises)
+    plan, second = query(technique.availability), {"latencies": PURDUE, "loads": WISC}
     places = {"latency_b": A, "latency_c": A, "load_b": B, "load_c": C, "join": OSU, "out": OSU}
     places |= {"latencies": WISC, "loads": PURDUE}
     backups: dict[str, tuple[str, ...]] = {}
-    if technique.second == "active":
+    if max(each.active for each in degrees_of(plan).values()) > 1:
         plan = replicated(plan, 2)
         places |= {f"{operator}~1": peer for operator, peer in second.items()}
-    elif technique.second == "backup":
+    elif technique.availability:
         backups = {operator: (peer,) for operator, peer in second.items()}
-    elif isinstance(world, Deterministic):
-        world.standbys = dict(second)
     world.clients["app", "out"] = 1.0
     world.deploy("app", plan, places, _tables(until + 2.0 * PERIOD_S), backups=backups)
 

@@ -18,6 +18,7 @@ from synergy_nb.cli.run_command import Run
 from synergy_nb.plan import Plan, operator_texts
 from synergy_nb.plan.replica_agreement import agreement_text
 from synergy_nb.plan.replica_degrees import asks_for_active
+from synergy_nb.plan.replication_techniques import technique_sentences
 from synergy_nb.plan.units import amount, counted
 from synergy_nb.reporting.formatting import DISCIPLINE_NAMES, HOTSPOT_MODES, cell, rate, seconds, share, window
 from synergy_nb.traces import Info
@@ -84,6 +85,8 @@ def requirement(plan: Plan) -> str:
         f"availability {share(qos.availability)}" if qos.availability is not None else "",
         f"{counted(qos.degree, 'replica')} of each component" if qos.degree is not None else "",
         f"{counted(qos.active, 'active replica')} of each operator" if qos.active is not None else "",
+        f"{counted(qos.synchronized, 'synchronized replica')} of each component" if qos.synchronized else "",
+        f"{counted(qos.ordered, 'replica')} of each component in one order" if qos.ordered else "",
         *operator_texts.own_requests(plan.operators.values()),
         f"{seconds(qos.replica_distance)} between replicas" if qos.replica_distance is not None else "",
         DISCIPLINE_NAMES[qos.scheduling] if qos.scheduling is not None else "",
@@ -102,6 +105,9 @@ def show_plan(plan: Plan) -> None:
     out.print()
     if asks_for_active(plan.operators.values(), plan.qos):
         out.print(Text("\n".join(f"  {line}" for line in agreement_text(plan).splitlines())))
+        out.print()
+    if techniques := technique_sentences(plan):
+        out.print(Text("\n".join(f"  {line}" for line in techniques.values())))
         out.print()
     table = Table(box=None, pad_edge=False)
     table.add_column("operator", no_wrap=True)

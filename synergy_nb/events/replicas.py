@@ -103,13 +103,17 @@ class ReplicaDecided(RequestEvent, frozen=True, gc=False):
 
 
 class PlacementCompleted(RequestEvent, frozen=True, gc=False):
-    """All replicas are placed: primaries λ, backups ρ, degree, and availability if failure probabilities are known."""
+    """All replicas are placed: primaries λ, backups ρ, degree, and availability if failure probabilities are known.
+
+    ``techniques`` has a sentence for each operator whose backups do more than to retain what they are sent.
+    """
 
     attempt: int
     degree: int
     primaries: Mapping[str, str]
     backups: Mapping[str, Sequence[str]]
     availability: float | None
+    techniques: Mapping[str, str] = {}
 
 
 class ReplicasDeployed(RequestEvent, frozen=True, gc=False):

@@ -34,6 +34,7 @@ from synergy_nb.lifecycle.messages import Graph
 from synergy_nb.plan import Plan
 from synergy_nb.plan.active_replicas import original, replicas_of
 from synergy_nb.plan.catalogue import TAP
+from synergy_nb.plan.replica_degrees import Technique, technique
 from synergy_nb.plan.spark_parts import PART
 
 __all__ = ["EPOCHS", "Deploying", "needed_by", "remaining_times", "version_of"]
@@ -240,7 +241,7 @@ class Deploying:
             if operator in needed:
                 readers = self._readers(application, operator, assignment.active)
                 assignments[operator] = msgspec.structs.replace(
-                    assignment, shared_readers=readers, backups=(), follower=""
+                    assignment, shared_readers=readers, backups=(), follower="", synchronized=()
                 )
             elif operator in sinks and assignment.active == self.peer.address:
                 assignments[operator] = msgspec.structs.replace(assignment, inputs=(), numbers=(), ports=())
@@ -317,6 +318,7 @@ def _outlined(
         producer = producers.get(up)
         own = Feed(graph.application, up)  # ``up`` is empty for a lost active replica and a discarded stream
         feeds.append(own if producer is None else Feed(*producer[:2]))
+    how = technique(node, plan.qos)
     return Assignment(
         roles.peers[operator],
         roles.epochs.get(operator, 0),
@@ -331,6 +333,8 @@ def _outlined(
         rebuilt=roles.rebuilt.get(operator, 0),
         numbers=tuple(reads) if operator in roles.inputs else (),
         move=version_of(graph) if roles.followers.get(operator) else 0,
+        synchronized=roles.backups.get(operator, ()) if how is Technique.SYNCHRONIZED else (),
+        in_order=how is Technique.ORDERED,
     )
 
 

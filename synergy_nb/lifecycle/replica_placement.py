@@ -77,8 +77,9 @@ class ReplicaPlacement:
                 decided(request, Refusal(reason if before is None else f"{before.reason}; elsewhere: {reason}"))
 
         qos = plan.qos
-        target = qos.availability if qos.degree is None else None
-        degree = qos.degree or (1 if target is None else None)
+        asked = qos.degree or qos.synchronized or qos.ordered
+        target = qos.availability if asked is None else None
+        degree = asked or (1 if target is None else None)
         own = {
             name: each.passive
             for name, each in degrees_of(plan).items()

@@ -12,7 +12,8 @@ from __future__ import annotations
 from synergy_nb.plan.builder import Stream, plan, source
 from synergy_nb.plan.parameter_types import parse_window
 from synergy_nb.plan.plan_encoding import FORMAT
+from synergy_nb.plan.qos import QoS
 from synergy_nb.plan.query_plan import Plan
-from synergy_nb.plan.validation import Operator, PlanError, Problem, QoS
+from synergy_nb.plan.validation import Operator, PlanError, Problem
 
 __all__ = ["FORMAT", "Operator", "Plan", "PlanError", "Problem", "QoS", "Stream", "parse_window", "plan", "source"]

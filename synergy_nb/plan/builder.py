@@ -26,11 +26,12 @@ from synergy_nb.plan.catalogue import KINDS, parameters_of
 from synergy_nb.plan.methods import Methods
 from synergy_nb.plan.operators.sources import CONNECTORS
 from synergy_nb.plan.profile_fields import PROFILE
+from synergy_nb.plan.qos import QoS
 from synergy_nb.plan.query_plan import Plan
 from synergy_nb.plan.requirements import EQUAL, QOS_FIELDS
 from synergy_nb.plan.stream_ids import chosen, needed
 from synergy_nb.plan.units import did_you_mean
-from synergy_nb.plan.validation import Operator, PlanError, Problem, QoS
+from synergy_nb.plan.validation import Operator, PlanError, Problem
 
 __all__ = ["Stream", "plan", "source", "with_rows"]
 
@@ -120,8 +121,9 @@ class Stream(Methods):
         availability
             Least availability as a share of the time, ``"99.9 %"``, or number of replicas of each component,
             ``"degree 2"``. Backups take over when a peer dies. With ``"active 3"`` three peers execute each operator,
-            and readers use each tuple from the first of them: no result is late when a peer dies. Operators may have
-            an ``availability`` of their own.
+            and readers use each tuple from the first of them: no result is late when a peer dies. With
+            ``"synchronized 2"`` each component holds its output until its backup has it; with ``"ordered 2"`` two peers
+            execute it in the same order, and one sends. Operators may have an ``availability`` of their own.
         replica_distance
             Round trip that two active replicas of an operator have to exceed, ``"30 ms"``, so that no failure of one
             site or network ends all of them. Where there is no such peer, an operator has fewer replicas. Default: any.

@@ -11,7 +11,8 @@ from collections.abc import Iterable, Mapping
 from typing import Protocol
 
 from synergy_nb.plan.catalogue import KINDS
-from synergy_nb.plan.validation import Operator, PlanError, Problem, QoS
+from synergy_nb.plan.qos import QoS
+from synergy_nb.plan.validation import Operator, PlanError, Problem
 
 __all__ = ["check_memory", "on_peers", "retained_bytes"]
 

@@ -5,7 +5,9 @@ from __future__ import annotations
 from typing import Final
 
 from synergy_nb.plan.active_replicas import degrees_of
+from synergy_nb.plan.availability import Availability
 from synergy_nb.plan.query_plan import Plan
+from synergy_nb.plan.replica_degrees import technique
 from synergy_nb.plan.units import WrongValue, nearest
 
 __all__ = ["PLACEMENTS", "SPREAD", "check_placement", "placement_of", "replicates"]
@@ -18,7 +20,8 @@ SPREAD: Final = "spread"
 
 def replicates(plan: Plan) -> bool:
     """Whether a plan asks for replicas, active ones or backups, of all its operators or of some."""
-    whole = plan.qos.degree is not None or plan.qos.availability is not None or plan.qos.active is not None
+    qos = plan.qos
+    whole = any(each is not None for each in (qos.degree, qos.availability, qos.active, qos.synchronized, qos.ordered))
     return whole or any(max(each) > 1 for each in degrees_of(plan).values())
 
 
@@ -80,10 +83,11 @@ def check_placement(plan: Plan, placement: str, peers: int | None = None) -> Non
     if replicates(plan) and placement != "composed":
         raise ValueError(f"placement: {placement!r}; expected 'composed' where availability places replicas")
     qos = plan.qos
-    asked = [("qos.", "degree", qos.degree or 1), ("qos.", "active", qos.active or 1)]
+    asked = [("qos.", name, getattr(qos, name) or 1) for name in Availability._fields[1:]]
     for name, each in degrees_of(plan).items():
         if plan.operators[name].availability is not None:
-            kind, number = ("active", each.active) if each.active > 1 else ("degree", each.passive)
+            passive = technique(plan.operators[name], qos).value
+            kind, number = ("active", each.active) if each.active > 1 else (passive, each.passive)
             asked.append((f"operator {name!r}: ", kind, number))
     for where, kind, number in asked:
         if peers is not None and number > peers:

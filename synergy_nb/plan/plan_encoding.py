@@ -8,6 +8,7 @@ import msgspec
 
 from synergy_nb.plan.catalogue import KINDS, PART, TAP
 from synergy_nb.plan.parameter_types import COLUMN_BYTES, SIGNATURE
+from synergy_nb.plan.qos import QoS
 from synergy_nb.plan.requirements import check_qos
 from synergy_nb.plan.units import WrongValues
 from synergy_nb.plan.validation import (
@@ -15,7 +16,6 @@ from synergy_nb.plan.validation import (
     Operator,
     PlanError,
     Problem,
-    QoS,
     check_graph,
     check_parameters,
     check_profile,

@@ -30,11 +30,13 @@ from typing import Any, Final, NamedTuple
 import msgspec
 import yaml
 
+from synergy_nb.plan.availability import Availability
 from synergy_nb.plan.catalogue import KINDS, parameters_of
 from synergy_nb.plan.naming import NAME, is_name
 from synergy_nb.plan.profile_fields import PROFILE
+from synergy_nb.plan.qos import QoS
 from synergy_nb.plan.units import format_duration, format_fraction, format_rate, format_size, format_throughput, nearest
-from synergy_nb.plan.validation import Operator, Problem, QoS
+from synergy_nb.plan.validation import Operator, Problem
 
 __all__ = ["INPUT_FIELDS", "Written", "compose", "dump", "read", "write", "written_qos"]
 
@@ -368,7 +370,7 @@ def written_qos(qos: QoS) -> dict[str, Any]:
             )
         elif field == "memory":
             fields[field] = format_size(value)
-        elif field in ("degree", "active"):  # beside a share of the time, it is a field of its own
+        elif field in Availability._fields:  # beside a share of the time, it is a field of its own
             fields["availability" if "availability" not in given else field] = (
                 f"{field} {value}" if "availability" not in given else value
             )

@@ -5,10 +5,11 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, Final
 
+from synergy_nb.plan.availability import parse_replicas
 from synergy_nb.plan.declaration import Parameter
 from synergy_nb.plan.engines import ENGINES
 from synergy_nb.plan.parameter_types import DURATION, NAME, ValueType, choice, parse_number
-from synergy_nb.plan.units import WrongValue, parse_replicas
+from synergy_nb.plan.units import WrongValue
 
 __all__ = ["PROFILE", "own_replicas"]
 
@@ -33,7 +34,8 @@ PROFILE: Final[Mapping[str, Parameter]] = {
     "engine": Parameter(choice(*ENGINES), "engine that executes it; `auto` decides by rates and windows", "auto"),
     "availability": Parameter(
         ValueType("replicas", parse_replicas),
-        "its replicas: `degree 2` has one backup, of `active 3` all three execute it; `degree 1` has none",
+        "its replicas: `degree 2` has one backup, of `active 3` all three execute it, `degree 1` has none; "
+        "`synchronized 2` waits for its backup, of `ordered 2` both execute in one order",
         None,
         "those that the plan asks for",
     ),
@@ -51,7 +53,7 @@ def own_replicas(value: Any, kind: str, at: Any) -> str:
     wanted = parse_replicas(value)
     if kind == "sink":
         raise WrongValue(wanted, "none: a sink has no replicas, as its results are at the origin")
-    if kind == "source" and wanted.startswith("active"):
+    if kind == "source" and not wanted.startswith("degree"):
         raise WrongValue(wanted, "'degree ...': one peer reads a source, and another one goes on when it dies")
     if at is not None and wanted.startswith("active"):
         raise WrongValue(wanted, f"'degree ...', or no at: active replicas are not all at peer {at!r}")

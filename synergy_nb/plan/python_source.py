@@ -16,11 +16,12 @@ from synergy_nb.plan.catalogue import FAMILIES, KINDS, PART, TAP
 from synergy_nb.plan.declaration import REQUIRED
 from synergy_nb.plan.plan_file import written_parameters, written_qos
 from synergy_nb.plan.profile_fields import PROFILE
+from synergy_nb.plan.qos import QoS
 from synergy_nb.plan.requirements import QOS_FIELDS
 from synergy_nb.plan.sql import quoted
 from synergy_nb.plan.stream_ids import chosen, needed
 from synergy_nb.plan.units import format_duration
-from synergy_nb.plan.validation import Operator, PlanError, Problem, QoS
+from synergy_nb.plan.validation import Operator, PlanError, Problem
 
 __all__ = ["python_source"]
 

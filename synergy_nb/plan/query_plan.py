@@ -17,11 +17,12 @@ from synergy_nb.plan.memory_estimates import check_memory, on_peers
 from synergy_nb.plan.naming import NAME, is_name
 from synergy_nb.plan.operators.sources import rate_of
 from synergy_nb.plan.parameter_types import COLUMN_BYTES
+from synergy_nb.plan.qos import QoS
 from synergy_nb.plan.replica_degrees import sums_exactly
 from synergy_nb.plan.requirements import check_qos, check_together
 from synergy_nb.plan.stream_names import own_name, stream_key, stream_name
 from synergy_nb.plan.units import counted
-from synergy_nb.plan.validation import Checked, Operator, PlanError, Problem, QoS, check
+from synergy_nb.plan.validation import Checked, Operator, PlanError, Problem, check
 
 __all__ = ["Plan", "part_of"]
 

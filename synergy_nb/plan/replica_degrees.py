@@ -2,17 +2,37 @@
 
 from __future__ import annotations
 
+import enum
 from collections.abc import Iterable
 from typing import Final, NamedTuple
 
+from synergy_nb.plan.availability import Availability, parse_availability
 from synergy_nb.plan.catalogue import PART, TAP
-from synergy_nb.plan.units import parse_availability
-from synergy_nb.plan.validation import Operator, QoS
+from synergy_nb.plan.qos import QoS
+from synergy_nb.plan.validation import Operator
 
-__all__ = ["OWN_PEER", "UNREPEATABLE", "Degrees", "asks_for_active", "degrees", "is_replicable", "sums_exactly"]
+__all__ = [
+    "OWN_PEER",
+    "UNREPEATABLE",
+    "Degrees",
+    "Technique",
+    "asks_for_active",
+    "degrees",
+    "is_replicable",
+    "sums_exactly",
+    "technique",
+]
 
 OWN_PEER: Final = "peers"  # connector of sources whose rows are about the peer that makes them
 UNREPEATABLE: Final = ("python", OWN_PEER)  # connectors of sources that no other peer can read again
+
+
+class Technique(enum.Enum):
+    """What the backups of an operator do until they take over; the values are the words of an ``availability``."""
+
+    PASSIVE = "degree"  #: They retain output and snapshots; the component waits for nobody.
+    SYNCHRONIZED = "synchronized"  #: The same, and the component holds its output until all of them have it.
+    ORDERED = "ordered"  #: They execute it, too: it reads its inputs in the order of event times, and so do they.
 
 
 class Degrees(NamedTuple):
@@ -49,23 +69,48 @@ def degrees(operator: Operator, qos: QoS) -> Degrees:
     """
     if operator.kind in ("sink", TAP) or (operator.kind == "source" and operator.availability is None):
         return Degrees()
-    passive, active = qos.degree, qos.active
-    if operator.availability is not None:
-        _, passive, active = parse_availability(operator.availability)
+    asked = _asked(operator, qos)
+    passive, active = asked.degree or asked.synchronized or asked.ordered, asked.active
     if active is not None and not is_replicable(operator):
         active = None
     return Degrees(active or 1, passive or 1)
 
 
+def technique(operator: Operator, qos: QoS) -> Technique:
+    """Return what the backups of an operator do, if it is to have any.
+
+    Examples
+    --------
+    >>> technique(Operator("join", "join"), QoS(synchronized=2)), technique(Operator("join", "join"), QoS())
+    (<Technique.SYNCHRONIZED: 'synchronized'>, <Technique.PASSIVE: 'degree'>)
+    """
+    if degrees(operator, qos).passive == 1:
+        return Technique.PASSIVE
+    asked = _asked(operator, qos)
+    if asked.synchronized is not None:
+        return Technique.SYNCHRONIZED
+    return Technique.PASSIVE if asked.ordered is None else Technique.ORDERED
+
+
+def _asked(operator: Operator, qos: QoS) -> Availability:
+    """What an operator asks for itself, or else the plan."""
+    if operator.availability is not None:
+        return parse_availability(operator.availability)
+    return Availability(None, qos.degree, qos.active, qos.synchronized, qos.ordered)
+
+
 def sums_exactly(operator: Operator, operators: Iterable[Operator], qos: QoS) -> bool:
     """Whether an operator of a plan sums floats exactly.
 
-    All operators do whose peer may change, where any has active replicas: replicas before and after it would otherwise
-    get tuples that differ in their last digits, and take them for different tuples.
+    All operators do whose peer may change, where any has active replicas or replicas in the same order: these would
+    otherwise get tuples that differ in their last digits, and take them for different tuples.
     """
     if not operator.inputs or (operator.at is not None and degrees(operator, qos).passive == 1):
         return False
-    return any(each.replica_of or degrees(each, qos).active > 1 for each in operators)
+    return any(
+        each.replica_of or degrees(each, qos).active > 1 or technique(each, qos) is Technique.ORDERED
+        for each in operators
+    )
 
 
 def asks_for_active(operators: Iterable[Operator], qos: QoS) -> bool:

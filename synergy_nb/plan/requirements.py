@@ -5,19 +5,20 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, Final
 
+from synergy_nb.plan.availability import Availability, parse_availability
 from synergy_nb.plan.parameter_types import DURATION, FRACTION, ValueType, choice, parse_number
-from synergy_nb.plan.replica_degrees import OWN_PEER, asks_for_active, degrees
+from synergy_nb.plan.qos import QoS
+from synergy_nb.plan.replica_degrees import OWN_PEER, Technique, asks_for_active, degrees, technique
 from synergy_nb.plan.units import (
     WrongValue,
     format_duration,
     format_size,
     nearest,
-    parse_availability,
     parse_duration,
     parse_size,
     parse_throughput,
 )
-from synergy_nb.plan.validation import Checked, Operator, Problem, QoS
+from synergy_nb.plan.validation import Checked, Operator, Problem
 
 __all__ = [
     "DISCIPLINES",
@@ -96,20 +97,26 @@ def check_qos(given: Mapping[str, Any], problems: list[Problem]) -> QoS:
                 found["throughput_tuples"] = tuples if tuples is not None else found.get("throughput_tuples")
             elif name == "throughput_tuples":
                 found[name] = parse_number(value, "a number of tuples/s")
-            elif name in ("availability", "degree", "active"):
-                share, degree, active = parse_availability(value if name == "availability" else f"{name} {value}")
-                if share == 1.0:
+            elif name == "availability" or name in Availability._fields:
+                asked = parse_availability(value if name == "availability" else f"{name} {value}")
+                if asked.share == 1.0:
                     raise WrongValue(value, "less than 1, as all replicas may fail")
-                chosen = {"availability": share, "degree": degree, "active": active}
+                chosen = {
+                    "availability" if field == "share" else field: each for field, each in asked._asdict().items()
+                }
                 found.update({field: each for field, each in chosen.items() if each is not None})
             else:
                 found[name] = QOS_TYPES[name].parse(value)
         except WrongValue as wrong:
             problems.append(Problem("", f"qos.{name}", wrong.value, wrong.expected, wrong.nearest))
-    passive = [name for name in ("degree", "availability") if given.get(name) is not None and name in found]
-    if found.get("active") is not None and given.get("active") is not None and passive:
-        expected = f"either active replicas or {passive[0]} {given[passive[0]]}, which places backups"
-        problems.append(Problem("", "qos.availability", f"active {found['active']}", expected))
+    passive: list[str] = [name for name in ("degree", "availability") if given.get(name) is not None and name in found]
+    for name in ("active", "synchronized", "ordered"):
+        if found.get(name) is not None and given.get(name) is not None and passive:
+            what = "active replicas" if name == "active" else f"{name} {found[name]}"
+            expected = f"either {what} or {passive[0]} {given[passive[0]]}, which places backups"
+            problems.append(Problem("", "qos.availability", f"{name} {found[name]}", expected))
+        elif found.get(name) is not None and given.get(name) is not None:
+            passive = [name]
     needing = {name: why for name, (without, why) in _NEEDS_DELAY.items() if found.get(name) not in (None, without)}
     if needing and not any(value is not None and nearest(name, QOS_FIELDS) == "delay" for name, value in given.items()):
         for name, why in needing.items():
@@ -144,6 +151,7 @@ def check_together(checked: Checked, qos: QoS, problems: list[Problem]) -> None:
     fed: dict[str, str] = {}
     active = asks_for_active(checked.operators.values(), qos)
     on_spark = [each for each in checked.operators.values() if each.engine == "spark"]
+    _check_techniques(checked, qos, active=active, problems=problems)
     backed_up = qos.degree is not None or qos.availability is not None
     backed_up = backed_up or any(degrees(each, qos).passive > 1 for each in on_spark)
     if qos.replica_distance is not None and not active:
@@ -170,6 +178,28 @@ def check_together(checked: Checked, qos: QoS, problems: list[Problem]) -> None:
         if backed_up and operator.engine == "spark" and operator.kind == "source":
             expected = "peer or auto with availability: no other peer can continue a source that Spark reads itself"
             problems.append(Problem(name, "engine", "spark", expected))
+
+
+def _check_techniques(checked: Checked, qos: QoS, *, active: bool, problems: list[Problem]) -> None:
+    """Refuse what synchronization and deterministic order cannot be combined with."""
+    used = {name: technique(each, qos) for name, each in checked.operators.items()}
+    used = {name: each for name, each in used.items() if each is not Technique.PASSIVE}
+    for name, each in used.items():
+        own = checked.operators[name].availability
+        where, field = (name, "availability") if own is not None else ("", "qos.availability")
+        asked = own if own is not None else f"{each.value} {degrees(checked.operators[name], qos).passive}"
+        if active:
+            expected = f"either active replicas or {asked} in one plan: readers of active replicas wait for nobody"
+            problems.append(Problem(where, field, asked, expected))
+            break
+    for name, operator in checked.operators.items() if used else ():
+        if operator.engine == "spark":
+            asked = min(each.value for each in used.values())
+            expected = f"peer or auto in a plan with availability '{asked} ...': Spark repeats results by checkpoints"
+            problems.append(Problem(name, "engine", "spark", expected))
+    if qos.overdue == "drop" and Technique.ORDERED in used.values():
+        expected = "keep beside availability 'ordered ...': each replica would drop other tuples, and emit others"
+        problems.append(Problem("", "qos.overdue", "drop", expected))
 
 
 def _check_backed_up_source(name: str, operator: Operator, *, active: bool, problems: list[Problem]) -> None:

@@ -15,6 +15,7 @@ from typing import Any, Final
 from synergy_nb.errors import SynergyError
 
 __all__ = [
+    "FRACTION_EXPECTED",
     "WrongValue",
     "WrongValues",
     "amount",
@@ -27,11 +28,9 @@ __all__ = [
     "format_size",
     "format_throughput",
     "nearest",
-    "parse_availability",
     "parse_duration",
     "parse_fraction",
     "parse_rate",
-    "parse_replicas",
     "parse_size",
     "parse_throughput",
 ]
@@ -281,7 +280,7 @@ def format_duration(seconds: float) -> str:
     return "0 s" if seconds == 0 else _shortest(seconds, _DURATIONS) or f"{seconds!r} s"
 
 
-_FRACTION_EXPECTED: Final = "a fraction between 0 and 1, such as '5 %' or 0.05"
+FRACTION_EXPECTED: Final = "a fraction between 0 and 1, such as '5 %' or 0.05"
 
 
 def parse_fraction(value: Any) -> float:
@@ -296,51 +295,11 @@ def parse_fraction(value: Any) -> float:
     if isinstance(value, str):
         match = re.fullmatch(rf"\s*({_NUMBER})\s*(%|percent)?\s*", value)
         if match is None:
-            raise WrongValue(value, _FRACTION_EXPECTED)
+            raise WrongValue(value, FRACTION_EXPECTED)
         number = float(match[1]) / 100 if match[2] else float(match[1])
     if isinstance(number, bool) or not isinstance(number, (int, float)) or not 0 <= number <= 1:
-        raise WrongValue(value, _FRACTION_EXPECTED)
+        raise WrongValue(value, FRACTION_EXPECTED)
     return float(number)
-
-
-def parse_availability(value: Any) -> tuple[float | None, int | None, int | None]:
-    """Parse ``'99.9 %'`` to a fraction of the time, ``'degree 2'`` to a number of replicas, of which one is active, or
-    ``'active 3'`` to a number of active replicas; the other two are None.
-
-    Raises
-    ------
-    WrongValue
-        If the value has another form.
-    """
-    match = re.fullmatch(r"\s*(degree|active)\s+(\d+)\s*", value) if isinstance(value, str) else None
-    if match is not None and int(match[2]) >= 1:
-        return (None, int(match[2]), None) if match[1] == "degree" else (None, None, int(match[2]))
-    try:
-        return parse_fraction(value), None, None
-    except WrongValue:
-        expected = f"{_FRACTION_EXPECTED}, or a number of replicas such as 'degree 2' or 'active 3'"
-        raise WrongValue(value, expected) from None
-
-
-def parse_replicas(value: Any) -> str:
-    """Parse the availability of one operator to its canonical text.
-
-    >>> parse_replicas(" active  3 ")
-    'active 3'
-
-    Raises
-    ------
-    WrongValue
-        If the value has another form, such as a share of the time: that is a property of a plan.
-    """
-    try:
-        share, degree, active = parse_availability(value)
-    except WrongValue:
-        share, degree, active = 1.0, None, None
-    if share is not None:
-        expected = "a number of replicas such as 'degree 2' or 'active 3'; a share of the time is asked of a plan"
-        raise WrongValue(value, expected)
-    return f"degree {degree}" if active is None else f"active {active}"
 
 
 def format_fraction(fraction: float) -> str:

@@ -24,7 +24,6 @@ __all__ = [
     "Operator",
     "PlanError",
     "Problem",
-    "QoS",
     "check",
     "check_graph",
     "check_parameters",
@@ -145,59 +144,6 @@ class Operator(msgspec.Struct, frozen=True):
         if not self.ports:
             return self.inputs
         return tuple(self.inputs[self.ports.index(port)] for port in range(max(self.ports) + 1))
-
-
-class QoS(msgspec.Struct, frozen=True):
-    """QoS requirement Q_ξ; None means no requirement.
-
-    Parameters
-    ----------
-    delay
-        End-to-end delay q_t, seconds.
-    miss_rate
-        Fraction of tuples that may be later than ``delay``.
-    throughput
-        Least throughput at the sinks, bytes/s.
-    throughput_tuples
-        Least throughput at the sinks, tuples/s.
-    availability
-        Least fraction of time for which it is available; it determines the number of replicas.
-    degree
-        Number of replicas of each component, including the primary, of which the others are backups.
-    active
-        Number of active replicas of each operator, all of which execute it.
-    replica_distance
-        Round trip that two active replicas of an operator have to exceed, seconds; None if any may be next to another.
-    memory
-        Limit of the memory of each operator, bytes; None: the share that its peer gives it.
-    scheduling
-        Discipline by which peers order its tuples, one of :data:`~synergy_nb.plan.requirements.DISCIPLINES`; None: that
-        of each peer.
-    overdue
-        Policy for a tuple whose deadline has passed when it would be executed, an element of
-        :data:`~synergy_nb.plan.requirements.OVERDUE`; None: it is kept.
-    hotspots
-        Mode of hot spots of its components, an element of :data:`~synergy_nb.plan.requirements.HOTSPOTS`; None: that
-        of each peer.
-    """
-
-    delay: float | None = None
-    miss_rate: float | None = None
-    throughput: float | None = None
-    throughput_tuples: float | None = None
-    availability: float | None = None
-    degree: int | None = None
-    active: int | None = None
-    replica_distance: float | None = None
-    memory: float | None = None
-    scheduling: str | None = None
-    overdue: str | None = None
-    hotspots: str | None = None
-
-    @property
-    def numbers(self) -> dict[str, float]:
-        """Numeric fields that are set, by name."""
-        return {name: value for name, value in msgspec.structs.asdict(self).items() if isinstance(value, (int, float))}
 
 
 class Checked(msgspec.Struct, frozen=True):

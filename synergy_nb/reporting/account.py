@@ -32,10 +32,13 @@ REQUIREMENTS: Final = {
     "availability": "availability of {:.6g}: as many replicas as that takes",
     "degree": "{} of each component",
     "active": "{} of each operator",
+    "synchronized": "{} of each component, which holds its output until its backups have it",
+    "ordered": "{} of each component, which all execute in the order of event times",
     "replica_distance": "more than {} of round trip between two of them",
 }
 
-REPLICAS: Final = {"degree": "replica", "active": "active replica"}  # requirements that are numbers of replicas
+#: Requirements that are numbers of replicas.
+REPLICAS: Final = {"degree": "replica", "active": "active replica", "synchronized": "replica", "ordered": "replica"}
 SHOWN: Final = 8  # largest numbers of errors of peers, and of segments of a signature, in the text
 
 #: Stages of the search for a peer (section 2.3.2).
@@ -163,6 +166,7 @@ def lines(explanation: Reasons) -> list[str]:
         uniform = len(set(explanation.placed_replicas.values())) < 2
         placed = explanation.placed_sentence
         written.append(f"  replicas: {f'degree {explanation.replicated.degree}' if uniform else placed}{reached}")
+        written.extend(f"    {sentence}" for sentence in explanation.replicated.techniques.values())
     if explanation.replicas_deployed is not None:
         written.extend(_active_replicas(explanation.replicas_deployed))
     written.extend(

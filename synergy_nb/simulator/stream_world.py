@@ -30,6 +30,7 @@ from synergy_nb.dataflow.streams.deployments import Assignment, Deployment, Feed
 from synergy_nb.dataflow.streams.effects import Fact, FactKind
 from synergy_nb.plan import Plan
 from synergy_nb.plan.active_replicas import replicas_of
+from synergy_nb.plan.replica_degrees import Technique, technique
 from synergy_nb.simulator.collected_results import Results
 from synergy_nb.simulator.data_paths import DataPaths
 from synergy_nb.simulator.scripted_faults import Faults
@@ -112,7 +113,17 @@ class StreamWorld(DataPaths):
                 self._later(0.05, self._collect, application, name)
         for owner in {feed.application for each in assignments.values() for feed in each.inputs} - {application}:
             self._add_sharer(application, owner, assignments)
-        self._publish(Deployment(application, 1, assignments))
+        self._publish(Deployment(application, 1, self._with_techniques(application, assignments)))
+
+    def _with_techniques(self, application: str, assignments: Mapping[str, Assignment]) -> dict[str, Assignment]:
+        """The same assignments, whose backups do what the plan asks for."""
+        plan, found = self._plans[application], dict(assignments)
+        for name, each in assignments.items():
+            node = plan.operators.get(name)
+            how = Technique.PASSIVE if node is None else technique(node, plan.qos)
+            waited = each.backups if how is Technique.SYNCHRONIZED else ()
+            found[name] = msgspec.structs.replace(each, synchronized=waited, in_order=how is Technique.ORDERED)
+        return found
 
     def _add_sharer(self, application: str, owner: str, assignments: Mapping[str, Assignment]) -> None:
         """Publish the readers of shared streams to the peers of their owner."""
@@ -143,7 +154,7 @@ class StreamWorld(DataPaths):
         known = self.deployments[application]
         witnesses = tuple(peer for peer in known.witnesses if not self.dead(peer))
         version = known.version + 1
-        changed = dict(assignments)
+        changed = self._with_techniques(application, assignments)
         self._publish(msgspec.structs.replace(known, version=version, assignments=changed, witnesses=witnesses))
 
     def _publish(self, deployment: Deployment) -> None:

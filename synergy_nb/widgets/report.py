@@ -182,6 +182,8 @@ def _plan(plan: Plan) -> str:
         f"available {share(plan.qos.availability)} of the time" if plan.qos.availability is not None else "",
         f"{counted(plan.qos.degree, 'replica')} of each component" if plan.qos.degree is not None else "",
         f"{counted(plan.qos.active, 'active replica')} of each operator" if plan.qos.active is not None else "",
+        f"{counted(plan.qos.synchronized, 'synchronized replica')} of each component" if plan.qos.synchronized else "",
+        f"{counted(plan.qos.ordered, 'replica')} of each component in one order" if plan.qos.ordered else "",
         *operator_texts.own_requests(plan.operators.values()),
         DISCIPLINE_NAMES[plan.qos.scheduling] if plan.qos.scheduling is not None else "",
         "later tuples are dropped" if plan.qos.overdue == "drop" else "",

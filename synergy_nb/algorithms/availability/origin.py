@@ -61,6 +61,7 @@ from synergy_nb.overlay.directory import Directory
 from synergy_nb.overlay.latency import Latency
 from synergy_nb.overlay.membership import Membership
 from synergy_nb.plan import Plan
+from synergy_nb.plan.replication_techniques import technique_sentences
 
 __all__ = ["Placed", "PlacementOrigin"]
 
@@ -382,7 +383,7 @@ class PlacementOrigin(Protocol):
         reached = None if pending.failures is None else availability(graph, pending.failures)
         self.peer.record(PlacementCompleted, request, attempt=pending.attempt, degree=pending.degree,
                          primaries=graph.peers, backups={name: list(each) for name, each in graph.backups.items()},
-                         availability=reached)  # fmt: skip
+                         availability=reached, techniques=technique_sentences(pending.plan))  # fmt: skip
         if reached is not None and pending.target is not None and reached < pending.target:
             reason = f"availability {reached:.6g} is less than {pending.target:g}, for peers had no room for more"
             pending.degree += 1

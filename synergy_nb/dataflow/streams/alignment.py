@@ -18,6 +18,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from synergy_nb.dataflow.streams.deployments import Role
+from synergy_nb.dataflow.streams.ordered_inputs import OrderedInputs
 from synergy_nb.dataflow.streams.stream_merging import MergedLogic
 from synergy_nb.dataflow.streams.values import ORIGIN, Point
 
@@ -54,7 +55,8 @@ class Alignment:
     @property
     def holds(self) -> bool:
         """Whether the output depends on the tuples of the inputs alone."""
-        return isinstance(self._component.logic, MergedLogic) and self._component.logic.aligned
+        logic = self._component.logic
+        return isinstance(logic, OrderedInputs) or (isinstance(logic, MergedLogic) and logic.aligned)
 
     @property
     def endless(self) -> bool:

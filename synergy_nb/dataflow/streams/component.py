@@ -21,7 +21,7 @@ from __future__ import annotations
 
 import math
 from collections import deque
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterator
 from typing import Any, Final, TypeAlias, cast
 
 from synergy_nb.dataflow.chunking import coalesce
@@ -95,7 +95,7 @@ class Component(ComponentMetrics):
         Whether it reads its inputs aligned at present.
     feeds, ports : dict
         Number of each input to the stream that it reads, and to its queue and progress.
-    feed_ports, replica_of, rebuilt : from its assignment
+    feed_ports, replica_of, rebuilt, in_order : from its assignment
     """
 
     def __init__(
@@ -121,8 +121,8 @@ class Component(ComponentMetrics):
         self.epoch = assignment.epoch + (role is Role.FOLLOWER)
         self.feeds: dict[int, Feed] = assignment.feeds
         self.feed_ports: dict[int, int] = assignment.feed_ports
-        self.replica_of, self.rebuilt = assignment.replica_of, assignment.rebuilt
-        self.copy_holders = CopyHolders(assignment.copies)
+        self.replica_of, self.rebuilt, self.in_order = assignment.replica_of, assignment.rebuilt, assignment.in_order
+        self.copy_holders = CopyHolders(assignment.copies, assignment.synchronized)
         self._saved = 0  # bytes that it had executed by its last snapshot
         self.logic = logic
         self.alignment = Alignment(self, assignment.follower)
@@ -459,10 +459,10 @@ class Component(ComponentMetrics):
         read = self._cuts[number].read if number in self._cuts else self.read
         return self.copy_holders.acknowledged(peer, number, read) and self._advance_stable()
 
-    def set_copy_holders(self, peers: Iterable[str], follower: str = "") -> None:
-        """Set the peers that hold copies from now on, and which of them is a follower."""
-        self.copy_holders.set_peers(peers, self.read)
-        self.alignment.set_follower(follower)
+    def set_copy_holders(self, assignment: Assignment) -> None:
+        """Set the peers that hold copies from now on, which of them is a follower, and for which readers wait."""
+        self.copy_holders.set_peers(assignment.copies, self.read, assignment.synchronized)
+        self.alignment.set_follower(assignment.follower)
         self.dirty = True
         self._advance_stable()
         self.committed()

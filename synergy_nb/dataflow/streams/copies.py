@@ -105,6 +105,8 @@ class Copy:
         Time in seconds at which its follower counts as ready even if it has not caught up.
     move : int
         Number of the move for which this peer follows the component; 0: for none.
+    least : int
+        Number of the first snapshot from which a follower may start; -1: any.
     """
 
     def __init__(self, output: Output, limits: Limits = LIMITS) -> None:
@@ -119,6 +121,7 @@ class Copy:
         self.ready = False
         self.ready_by = math.inf
         self.move = 0
+        self.least = -1
         self._coming: _Snapshot | None = None  # announced snapshot with missing pieces
         self._whole: list[_Snapshot] = []  # complete snapshots, without all output before them
 
@@ -130,7 +133,7 @@ class Copy:
         self.ready, self.ready_by = False, math.inf
         if self.state is not None:  # numbers restart with each epoch
             self.state = msgspec.structs.replace(self.state, number=-1)
-        self._coming = None
+        self._coming, self.least = None, -1
         self._whole.clear()
 
     @property
@@ -144,6 +147,20 @@ class Copy:
         self.log, self.ready_by = log, math.inf
         self.merge = InOrder(log.end, self.output.epoch)
         self.retry_at = 0.0
+
+    def outruns(self, follower: Component) -> bool:
+        """Whether a whole snapshot is ahead of a follower that its producers do not answer, as it asks for too little.
+
+        They retain nothing for a copy that was left behind. The follower has to start again, from that snapshot.
+        """
+        for each in self._whole:
+            ports = [
+                (follower.ports[number], at) for number, at in each.state.inputs.items() if number in follower.ports
+            ]
+            if any(not (port.subscribed or port.closed or port.received.covers(at)) for port, at in ports):
+                self.least = each.state.number
+                return True
+        return False
 
     def log_restarted(self, data: Data) -> bool:
         """Whether a frame says that the log was trimmed beyond the next chunk; an old frame may say so of the past."""

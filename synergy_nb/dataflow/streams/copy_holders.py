@@ -18,6 +18,8 @@ class CopyHolders:
     ----------
     peers
         Addresses of the peers.
+    synchronized
+        Addresses of those whose copies must have output before any reader is sent it.
 
     Attributes
     ----------
@@ -43,15 +45,17 @@ class CopyHolders:
     (True, 3, [])
     """
 
-    def __init__(self, peers: Iterable[str]) -> None:
+    def __init__(self, peers: Iterable[str], synchronized: Iterable[str] = ()) -> None:
         self.numbers = dict.fromkeys(peers, -1)
         self.behind: set[str] = set()
+        self._synchronized = frozenset(synchronized)
         self.waited = bool(self.numbers)
         self._floors: dict[str, int] = {}  # of peers left behind: the last snapshot that is useless to them
         self._read = dict.fromkeys(self.numbers, 0)  # bytes of inputs before the snapshot that each has
 
-    def set_peers(self, peers: Iterable[str], read: int) -> None:
-        """Set the peers that hold copies from now on, after ``read`` bytes of inputs."""
+    def set_peers(self, peers: Iterable[str], read: int, synchronized: Iterable[str] = ()) -> None:
+        """Set the peers that hold copies after ``read`` bytes of inputs, and those of them that readers wait for."""
+        self._synchronized = frozenset(synchronized)
         self.numbers = {peer: self.numbers.get(peer, -1) for peer in peers}
         self._read = {peer: self._read.get(peer, read) for peer in self.numbers}
         self._floors = {peer: number for peer, number in self._floors.items() if peer in self.numbers}
@@ -82,6 +86,11 @@ class CopyHolders:
         self._floors[peer] = number
         self._read[peer] = read
         self.waited = True
+
+    @property
+    def confirming(self) -> frozenset[str]:
+        """Peers whose copies must have output before any reader is sent it."""
+        return self._synchronized - self.behind
 
     @property
     def number(self) -> int | None:

@@ -24,7 +24,7 @@ __all__ = ["Assignment", "Deployment", "Feed", "Role", "SharedProducer", "Shared
 class Role(enum.IntEnum):
     """The role of a peer for a component."""
 
-    BACKUP = 1  #: It holds the last snapshot and the output since then.
+    BACKUP = 1  #: It holds the last snapshot and the output since then; it may execute all the time (``in_order``).
     FOLLOWER = 2  #: It executes what the active one executes, sends nothing, and is about to replace it.
     ACTIVE = 3  #: It executes, and readers read from it.
 
@@ -108,6 +108,10 @@ class Assignment(msgspec.Struct, frozen=True):
     keeps
         Whether the peer that reads this keeps its last snapshot of the component, as it will hold a backup when the
         follower has replaced the component.
+    synchronized
+        Addresses of the backups whose copies must have output before any reader is sent it; empty: readers do not wait.
+    in_order
+        Whether it reads its inputs in the order of event times, and its backups execute it, too, as followers do.
     numbers
         Number of each input, where streams of active replicas were added to those of the plan: no later stream of the
         component gets the number of an earlier one. Empty: inputs are numbered from 0.
@@ -134,6 +138,8 @@ class Assignment(msgspec.Struct, frozen=True):
     numbers: tuple[int, ...] = ()
     move: int = 0
     keeps: bool = False
+    synchronized: tuple[str, ...] = ()
+    in_order: bool = False
 
     @property
     def feeds(self) -> dict[int, Feed]:
@@ -148,6 +154,12 @@ class Assignment(msgspec.Struct, frozen=True):
     def port(self, number: int) -> int:
         """Return the port of the operator that an input belongs to."""
         return self.feed_ports[number] if self.ports else number
+
+    @property
+    def followers(self) -> tuple[str, ...]:
+        """Addresses of the peers that execute what the active one does and send nothing, if it reads any input."""
+        backups = self.backups if self.in_order else ()
+        return (*backups, self.follower) if self.follower else backups
 
     @property
     def copies(self) -> tuple[str, ...]:

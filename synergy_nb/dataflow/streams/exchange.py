@@ -62,7 +62,7 @@ class Exchange:
         if component.role is not Role.ACTIVE:
             return
         log = component.log
-        blocked = log.blocked
+        blocked, confirming = log.blocked, component.copy_holders.confirming
         for cursor in tuple(log.cursors.values()):
             if cursor.reader.port < COPY or cursor.lost:  # a client collects by itself; a lost reader gets nothing more
                 continue
@@ -70,7 +70,7 @@ class Exchange:
                 cursor.sent = log.start  # the copy has to restart there, or lacks only the promise before it
                 begun = Data(component.output, cursor.reader, log.start, (), True, unasked=cursor.unasked)
                 self._send(cursor.reader.peer, begun)
-            chunks = log.due(cursor)
+            chunks = log.due(cursor, confirming)
             if chunks:
                 start, unasked = chunks[0].start, cursor.unasked
                 data = Data(component.output, cursor.reader, start, tuple(chunks), False, log.start, unasked=unasked)
@@ -456,10 +456,14 @@ class Exchange:
         if copy.next_request_time is not None and copy.next_request_time <= now:
             self._hosting.roles.request_pieces(key, now)
         if copy.ack_at is not None and copy.ack_at <= now:
-            copy.ack_at = None
-            received = copy.merge.received
-            number = copy.number(self._hosting.components.get(key))
-            self._send(assignment.active, Ack(copy.output, reader, received, received, received, number))
+            self.acknowledge_copy(key, copy, assignment)
+
+    def acknowledge_copy(self, key: tuple[str, str], copy: Copy, assignment: Assignment) -> None:
+        """Acknowledge the output and the snapshot that a copy has."""
+        copy.ack_at = None
+        received, number = copy.merge.received, copy.number(self._hosting.components.get(key))
+        reader = Reader(*key, COPY, self._hosting.peer)
+        self._send(assignment.active, Ack(copy.output, reader, received, received, received, number))
 
     def link_down(self, peer: str, now: float) -> None:
         """Subscribe again and retransmit: frames on their way to or from a peer may be lost."""

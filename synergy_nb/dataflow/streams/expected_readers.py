@@ -24,14 +24,13 @@ def expect_readers(component: Component, deployment: Deployment, results: int) -
     log, assignment = component.log, deployment.assignments[component.operator]
     wanted: dict[Reader, OnLag] = {}
     groups: dict[Reader, tuple[str, int]] = {}
-    following: set[tuple[str, int]] = set()
+    following: set[tuple[str, int, str]] = set()
     for operator, port in deployment.readers(component.operator):
         there = deployment.assignments[operator]
         reader = Reader(component.application, operator, port, there.active, there.epoch)
         wanted[reader] = OnLag.GROUP if there.replica_of else OnLag.BLOCK
         groups[reader] = there.replica_of, there.port(port)
-        if there.follower:
-            following.add((operator, port))
+        following |= {(operator, port, peer) for peer in there.followers}
     for shared in assignment.shared_readers:
         wanted[Reader(shared.application, shared.operator, shared.port, shared.peer, shared.epoch)] = OnLag.FAIL
     if assignment.sink:
@@ -48,6 +47,6 @@ def expect_readers(component: Component, deployment: Deployment, results: int) -
     for reader in tuple(log.cursors):
         copies = reader.port == COPY and reader.peer in assignment.copies
         ahead = any(reader.replaces(known) for known in wanted)  # its deployment has not arrived here yet
-        if reader not in wanted and not copies and not ahead and reader[1:3] not in following:
+        if reader not in wanted and not copies and not ahead and reader[1:4] not in following:
             log.unsubscribe(reader)
     log.trim()

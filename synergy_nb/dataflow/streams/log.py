@@ -11,7 +11,8 @@ Credit is derived: a cursor's window less the bytes between what was consumed an
 ``sent := received``, and a reader that subscribes again names its own point; so no credit can leak.
 
 The component that makes the output may execute unless a reader that it waits for has used up its window
-(:attr:`StreamLog.blocked`).
+(:attr:`StreamLog.blocked`). If it is *synchronized*, no reader is sent a chunk before all of its backups have confirmed
+that they have it, with the order of inputs that it carries (:meth:`StreamLog.confirmed`).
 
 Examples
 --------
@@ -382,34 +383,35 @@ class StreamLog:
         self.trim()
         return True
 
-    def copied(self, behind: Collection[str] = ()) -> Point:
-        """Return the point up to which this log and every copy have had the output.
+    def confirmed(self, peers: Collection[str]) -> Point:
+        """Return the point up to which this log and the copies at all of these peers have had the output.
 
         After a take-over copies may be ahead of the log.
-
-        Parameters
-        ----------
-        behind
-            Peers whose copies do not count, as nobody waits for them.
         """
-        copies = (each for each in self.cursors.values() if each.reader.port == COPY)
-        return min([self.end, *(each.confirmed for each in copies if each.reader.peer not in behind)])
+        copies = (each for each in self.cursors.values() if each.reader.port == COPY and each.reader.peer in peers)
+        return min([self.end, *(each.confirmed for each in copies)])
 
-    def due(self, cursor: Cursor) -> list[Chunk]:
+    def copied(self, behind: Collection[str] = ()) -> Point:
+        """Return the same for all copies but those ``behind``, for which nobody waits."""
+        return self.confirmed({each.peer for each in self.cursors if each.port == COPY}.difference(behind))
+
+    def due(self, cursor: Cursor, confirming: Collection[str] = ()) -> list[Chunk]:
         """Return the chunks to send to a reader now, and count them as sent.
 
-        A chunk is sent if it fits the window. A chunk of more than half a window is sent as soon as half of the window
-        is free, as readers acknowledge in quarters of a window.
+        A chunk is sent if it fits the window, and if the copies at the peers ``confirming`` have it. One of more than
+        half a window is sent as soon as half of the window is free, as readers acknowledge in quarters of a window.
         """
         if not cursor.subscribed or cursor.lost:
             return []
-        index = self._after(cursor.sent)
-        if index >= len(self._chunks):
+        index, last = self._after(cursor.sent), len(self._chunks)
+        if confirming and cursor.reader.port != COPY:
+            last = self._after(self.confirmed(confirming))
+        if index >= last:
             return []
         chunks = self._chunks
         flying = max(self._offset(cursor.sent) - self._executed(cursor), 0)
         begun = index
-        while index < len(chunks):
+        while index < last:
             size = chunks[index].size
             if flying + size > cursor.window and flying > cursor.window // 2:
                 break

@@ -9,7 +9,8 @@ A *backup* holds a copy. A *follower* is a backup that executes: it restores the
 the inputs from there on, in the order in which the active component reads them, which each chunk carries. It is ready
 once it has executed all that has arrived, or has emitted more than the active component: then a move delays no tuple,
 even if the active component has a long queue. A follower that never gets there counts as ready after a second.
-Followers are executed when no active component of the peer has anything to do.
+Followers are executed when no active component of the peer has anything to do. Where a component reads its inputs in
+the order of event times, its backups are followers all the time; they need no record of that order.
 
 A copy that becomes active resumes from what it has: a backup restores its snapshot and reads the inputs after it again;
 a follower has already reached the point of the component that it replaces. An active replica that is rebuilt begins
@@ -54,6 +55,7 @@ __all__ = ["Roles"]
 Key = tuple[str, str]
 LEFT: Final = "it has had no snapshot since the component left it"
 CATCH_UP_S: Final = 1.0  # seconds after which a follower counts as ready although it has not caught up
+OUTRUN_S: Final = 4.0  # seconds after that until it starts again if its producers retain too little for it
 
 
 class Roles:
@@ -196,7 +198,7 @@ class Roles:
         hosting = self._hosting
         component = hosting.components.get(key)
         if component is not None and component.role is Role.ACTIVE:
-            component.set_copy_holders(assignment.copies, assignment.follower)
+            component.set_copy_holders(assignment)
             return
         copy = self.copies.pop(key, None)
         rebuilt = component is None and copy is None and bool(assignment.state_from)
@@ -209,7 +211,7 @@ class Roles:
         if followed or (assignment.epoch and not assignment.inputs):  # a source has no follower that executes
             self._followed.add(key)
         component.role, component.epoch, component.log.retains_all = Role.ACTIVE, assignment.epoch, False
-        component.set_copy_holders(assignment.copies, assignment.follower)
+        component.set_copy_holders(assignment)
         hosting.exchange.resubscribe(component)  # what it sent as a follower may be lost or late
         if rebuilt:
             self._subscribing.add(key)
@@ -280,7 +282,7 @@ class Roles:
                 self._unfollow(key)
             copy.follow(output, now)
         copy.move = move
-        if role is Role.BACKUP and key in self._hosting.components:
+        if self._hosting.peer not in assignment.followers and key in self._hosting.components:
             self._unfollow(key)
         self._catch_up(key, now)
 
@@ -308,6 +310,9 @@ class Roles:
         if copy.ack_at is None:
             copy.ack_at = now + ACK_S
         self._catch_up(key, now)
+        assignment = self._hosting.assignment(*key)
+        if assignment is not None and self._hosting.peer in assignment.synchronized:  # readers wait for it
+            self._hosting.exchange.acknowledge_copy(key, copy, assignment)
 
     def snapshot(self, state: State, now: float) -> None:
         """Receive the announcement of a snapshot for a copy."""
@@ -316,7 +321,10 @@ class Roles:
         copy = self.copies.get(key)
         if copy is None or state.output.epoch != copy.output.epoch:
             return
-        copy.snapshot(state, self._hosting.components.get(key))
+        follower = self._hosting.components.get(key)
+        copy.snapshot(state, follower)
+        if follower is not None and now >= copy.ready_by + OUTRUN_S and copy.outruns(follower):
+            self._unfollow(key)
         copy.ack_at = now
         self.request_pieces(key, now)
         self._hosting.orders.add(state.causes)
@@ -345,12 +353,12 @@ class Roles:
     def _catch_up(self, key: Key, now: float) -> None:
         """Report a copy that is ready to take over, and start a follower where one is deployed."""
         hosting, copy, assignment = self._hosting, self.copies[key], self._hosting.assignment(*key)
-        if assignment is None or copy.state is None:
+        if assignment is None or copy.state is None or copy.state.number < copy.least:
             return
         if key in hosting.components:
             self.report_ready(key, now)
             return
-        if assignment.follower == hosting.peer and assignment.inputs and not assignment.external:
+        if hosting.peer in assignment.followers and assignment.inputs and not assignment.external:
             follower = self._made(key, assignment, Role.FOLLOWER, copy)
             if follower is not None:
                 follower.reading.free = not follower.ordered

@@ -16,8 +16,8 @@ A component that moves to the peer of one of its backups leaves that backup to i
 keeps its last snapshot, with the bytes of all tables: it can take over as soon as the component has left it.
 
 Nobody waits for a copy that does not answer. It is left behind once half of what may be retained for it has been read,
-and from then on it could not take over, which is reported. When it answers again, chunks are retained for it from then
-on, and with the next snapshot it could take over.
+or after five seconds if readers wait for it. From then on it could not take over, which is reported. When it answers
+again, chunks are retained for it from then on, and with the next snapshot it could take over.
 """
 
 from __future__ import annotations
@@ -43,6 +43,7 @@ SNAPSHOT_S: Final = 0.25  # least time between two snapshots of a component that
 REPEAT_S: Final = 1.0  # seconds until a copy that neither requests pieces nor has the last snapshot gets another
 SHARE: Final = 0.05  # fraction of the time that snapshots may take
 SILENT_S: Final = 1.0  # seconds until a copy that does not answer is left behind, if much has been read meanwhile
+HELD_S: Final = 5.0  # the same if output is held until it has it: longer than the failure detector needs
 PULL_BYTES_S: Final = 10e6  # least rate at which a copy is expected to receive, bytes a second
 
 
@@ -161,7 +162,7 @@ class Snapshots:
         progress = self._progress.get(component)
         if progress is None:
             return None
-        times = [progress.silent[peer] + SILENT_S for peer in self._lagging(component, progress)]
+        times = list(self._lagging(component, progress).values())
         if progress.capture is not None or not component.capturable or not self._readers(component):
             return min(times, default=None)
         lacking = component.copy_holders.missing(progress.number, progress.sent)
@@ -174,23 +175,29 @@ class Snapshots:
                 times.append(max(progress.due, progress.begun + max(SNAPSHOT_S, progress.seconds / SHARE)))
         return min(times, default=None)
 
-    def _lagging(self, component: Component, progress: _Progress) -> list[str]:
-        """Return the copies that do not answer and for which much is retained."""
-        most = self._hosting.limits.retain // 2
-        waiting = (
-            peer for peer in progress.silent if peer in component.copies and peer not in component.copy_holders.behind
-        )
-        return [peer for peer in waiting if component.copy_holders.uncovered_bytes(peer, component.read) >= most]
+    def _lagging(self, component: Component, progress: _Progress) -> dict[str, float]:
+        """Return the copies that do not answer and for which much is retained, and when each is left behind."""
+        most, holders, found = self._hosting.limits.retain // 2, component.copy_holders, dict[str, float]()
+        held = component.log.confirmed(holders.confirming) < component.log.end
+        for peer, since in progress.silent.items():
+            if peer not in component.copies or peer in holders.behind:
+                continue
+            if holders.uncovered_bytes(peer, component.read) >= most:
+                found[peer] = since + SILENT_S
+            elif held and peer in holders.confirming:
+                found[peer] = since + HELD_S
+        return found
 
-    def _leave_behind(self, component: Component, progress: _Progress, peer: str, now: float) -> None:
-        """Leave behind a copy that has not answered in time, unless this peer was late itself."""
-        if now - progress.silent[peer] > 2.0 * SILENT_S:
+    def _leave_behind(self, component: Component, progress: _Progress, peer: str, due: float, now: float) -> None:
+        """Leave behind a copy that has not answered until it was due, unless this peer was late itself."""
+        if now - due > SILENT_S:
             progress.silent[peer] = now  # answers of the copy may be queued here
             self._hosting.touch(component.application, component.operator)
             return
         component.drop_copy(peer)
         self._hosting.exchange.consumed(component, now)
         self._report_copied(component)
+        self._hosting.exchange.flush(component, now)
         self.report_lagging(component)
 
     def _answered(self, component: Component, progress: _Progress, peer: str) -> None:
@@ -213,9 +220,9 @@ class Snapshots:
     def tick(self, component: Component, now: float) -> None:
         """Leave behind copies that do not answer, and begin a snapshot of a component, if these are due."""
         progress = self._progress.get(component)
-        for peer in () if progress is None else self._lagging(component, progress):
-            if progress is not None and progress.silent[peer] + SILENT_S <= now:
-                self._leave_behind(component, progress, peer, now)
+        for peer, due in () if progress is None else self._lagging(component, progress).items():
+            if progress is not None and due <= now:
+                self._leave_behind(component, progress, peer, due, now)
         at = self.at(component)
         if at is None or at > now:
             return

@@ -261,6 +261,26 @@ class SortedInput:
         self._earliest = min((int(_times(run.table)[run.released]) for run in self._runs), default=END)
 
 
+def in_order(released: Sequence[Sequence[Item]], *, joined: bool = False) -> list[tuple[int, Item]]:
+    """Merge what several ports release: the tuples in the order of their times, and then the promises.
+
+    Parameters
+    ----------
+    released
+        Batches and punctuations of each port.
+    joined
+        Whether all tuples may have the port 0, see :func:`in_order_of_time`.
+
+    Returns
+    -------
+    list of (int, Item)
+        Items with their ports.
+    """
+    batches = [[each for each in items if isinstance(each, Batch)] for items in released]
+    promises = [(port, each) for port, items in enumerate(released) for each in items if isinstance(each, Punctuation)]
+    return [*in_order_of_time(batches, joined=joined), *promises]
+
+
 def in_order_of_time(ports: Sequence[Sequence[Batch]], *, joined: bool = False) -> list[tuple[int, Batch]]:
     """Merge the sorted tuples of several ports: by time, and of equal time by port.
 

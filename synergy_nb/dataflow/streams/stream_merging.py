@@ -25,7 +25,8 @@ import msgspec
 from synergy_nb.dataflow.logic import SavedState
 from synergy_nb.dataflow.streams.duplicate_filter import DuplicateFilter
 from synergy_nb.dataflow.streams.execution import Logic
-from synergy_nb.dataflow.streams.sorted_input import SortedInput, in_order_of_time
+from synergy_nb.dataflow.streams.ordered_inputs import OrderedInputs
+from synergy_nb.dataflow.streams.sorted_input import SortedInput, in_order
 from synergy_nb.dataflow.tuples import END, START, Batch, Item, Punctuation
 from synergy_nb.plan.active_replicas import original
 from synergy_nb.plan.catalogue import KINDS
@@ -55,7 +56,10 @@ class _Part(Protocol):
 
 
 def merged(operator: Logic, component: Component, plan: Plan) -> Logic:
-    """Put duplicate filters in front of an operator, if its component is an active replica or reads active replicas.
+    """Put in front of an operator what merges its inputs, where these are not read one by one as they arrive.
+
+    These are duplicate filters if its component is an active replica or reads active replicas, or a sort if its backups
+    execute it in the same order.
 
     Parameters
     ----------
@@ -66,6 +70,11 @@ def merged(operator: Logic, component: Component, plan: Plan) -> Logic:
     plan
         Plan of the component, expanded by replicas.
     """
+    if component.in_order and len(component.feeds) > 1:
+        node = plan.operators[component.operator]
+        return OrderedInputs(
+            operator, [stated_order(plan, up) for up in node.inputs], joined=KINDS[node.kind].commutative
+        )
     if not component.feed_ports and not component.replica_of:
         return operator
     name = component.operator if component.operator in plan.operators else original(component.operator)
@@ -255,7 +264,7 @@ class MergedLogic:
         if isinstance(passed, Batch) or not self.aligned:
             return [(number, each) for each in self._sorted[number].receive(passed)]
         promise = Punctuation(min(each.promise for each in self._filters), passed.position, passed.born)
-        return self._in_order([held.receive(promise) for held in self._sorted])
+        return in_order([held.receive(promise) for held in self._sorted], joined=self._joined)
 
     def _rest(self, born: float) -> list[tuple[int, Item]]:
         """What the operator has not read yet as it read its ports aligned."""
@@ -263,15 +272,7 @@ class MergedLogic:
         for merged, held in zip(self._filters, self._sorted, strict=True):
             found = held.receive(Punctuation(merged.promise, 0, born))
             released.append(found if self._sorts else [*found, *held.release()])
-        return self._in_order(released)
-
-    def _in_order(self, released: Sequence[Sequence[Item]]) -> list[tuple[int, Item]]:
-        """Merge what each port releases: the tuples in the order of their times, and then the promises."""
-        batches = [[each for each in items if isinstance(each, Batch)] for items in released]
-        promises = [
-            (port, each) for port, items in enumerate(released) for each in items if isinstance(each, Punctuation)
-        ]
-        return [*in_order_of_time(batches, joined=self._joined), *promises]
+        return in_order(released, joined=self._joined)
 
     @property
     def _parts(self) -> list[_Part]:
