@@ -38,6 +38,8 @@ __all__ = [
     "Refused",
     "SessionConfig",
     "Share",
+    "SharerLed",
+    "SinksReported",
     "TakeOver",
     "Times",
     "TimesReported",
@@ -69,6 +71,9 @@ class Graph(msgspec.Struct, frozen=True, gc=False, array_like=True):
         (:mod:`synergy_nb.lifecycle.agreements`).
     known
         Applications whose streams the origin knew when it decided: it could not, or need not, share them.
+    successor
+        Address of the peer that leads the application from the death of the origin on; empty if that death ends it
+        (:mod:`synergy_nb.lifecycle.succession`).
     """
 
     application: str
@@ -81,6 +86,7 @@ class Graph(msgspec.Struct, frozen=True, gc=False, array_like=True):
     epoch: int = 0
     promised: dict[str, float] = {}
     known: tuple[str, ...] = ()
+    successor: str = ""
 
     def changed(self, roles: Roles, **others: Any) -> Graph:
         """The next graph of the application, one epoch later."""
@@ -278,12 +284,28 @@ class Feedback(Message, frozen=True, gc=False):
     measured: tuple[Measured, ...]
 
 
+class SinksReported(Message, frozen=True):
+    """A report to the origin: the ``delay`` that the sinks at the sender measured last, and whether all streams ended.
+
+    The delay is in seconds; it is negative before the first measurement.
+    """
+
+    application: str
+    attempt: int
+    delay: float
+    ended: bool
+
+
 class End(Message, frozen=True):
-    """An instruction to end the session of an application, and to release what it holds."""
+    """An instruction to end the session of an application, and to release what it holds.
+
+    Where ``status`` is that of an application whose results are retained, the receiver retains those at its sinks.
+    """
 
     application: str
     attempt: int
     reason: str
+    status: str = ""
 
 
 class Lost(Message, frozen=True):
@@ -458,6 +480,12 @@ class ProducersFollowed(Message, frozen=True):
     attempt: int
     owner: str
     epoch: int
+
+
+class SharerLed(Message, frozen=True):
+    """A report to the origin of an owner: the sender leads an application that shares its streams from now on."""
+
+    graph: Graph
 
 
 class SessionConfig(msgspec.Struct, frozen=True):

@@ -31,6 +31,7 @@ from synergy_nb.lifecycle.claims import INTERVAL, Claims
 from synergy_nb.lifecycle.decider import Answer, Decider, Decision, component_names
 from synergy_nb.lifecycle.request import Request
 from synergy_nb.lifecycle.sessions import Session
+from synergy_nb.lifecycle.succession_messages import Entrusted
 from synergy_nb.overlay.directory import Directory
 from synergy_nb.plan import Plan
 from synergy_nb.plan.placement_modes import SPREAD, check_placement, replicates
@@ -44,7 +45,7 @@ MAX_RETAINED: Final = 1000  # requests; beyond that, the oldest ended ones are d
 
 
 class Requests(Mapping[str, Request]):
-    """The requests that were submitted at a peer, by id, in the order of submission.
+    """The requests that were submitted at a peer, by id, in the order of submission; and those that it leads on.
 
     Parameters
     ----------
@@ -85,6 +86,8 @@ class Requests(Mapping[str, Request]):
         alternatives.on_spark_parts.append(self._on_spark_parts)
         session.on_setup_ended.append(self._setup_ended)
         session.on_ended.append(self._ended)
+        session.succession.on_succeeded.append(self._succeeded)
+        session.succession.on_superseded.append(self._superseded)
 
     def __getitem__(self, name: str) -> Request:
         return self._requests[name]
@@ -296,6 +299,17 @@ class Requests(Mapping[str, Request]):
         """Have the decider release what it holds for an application that has ended."""
         self._decider(request).release(request)
         self._claims.end(request)
+
+
+    def _succeeded(self, request: Request, _record: Entrusted) -> None:
+        """Lead an application that was submitted at a peer which has died."""
+        self._discard_ended()
+        self._requests[request.name] = request
+
+    def _superseded(self, request: Request) -> None:
+        """Forget a request that another peer leads now; its peers hold what its decider has had them commit."""
+        self._claims.end(request)
+        del self._requests[request.name]
 
 
 def _count_routes(plan: Plan) -> int:

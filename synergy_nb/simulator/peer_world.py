@@ -44,12 +44,13 @@ from synergy_nb.control.roles import Roles
 from synergy_nb.dataflow.streams.deployments import Deployment
 from synergy_nb.dataflow.streams.effects import Effect, Fact, FactKind
 from synergy_nb.dataflow.streams.input_reports import InputsMeasured
-from synergy_nb.events.application_states import State
+from synergy_nb.events.application_states import State, Status
 from synergy_nb.lifecycle.alternatives import Alternative
 from synergy_nb.lifecycle.decider import Decision
 from synergy_nb.lifecycle.members import producers_of
 from synergy_nb.lifecycle.messages import Graph
 from synergy_nb.lifecycle.request import Request
+from synergy_nb.lifecycle.sink_reports import sink_peers
 from synergy_nb.overlay.prebuilt_ring import assemble
 from synergy_nb.plan import Plan
 from synergy_nb.plan.stream_sharing import reduced
@@ -176,13 +177,14 @@ class PeerWorld(DataPaths):
         *,
         backups: Mapping[str, tuple[str, ...]] | None = None,
         shares: Mapping[str, tuple[str, str]] | None = None,
+        origin: str = "",
     ) -> None:
-        """Set up an application, led by the peer of its sink; it runs a little later.
+        """Set up an application, led by the peer ``origin`` or else by that of its sink; it runs a little later.
 
-        Parameters are those of :meth:`.StreamWorld.deploy`. ``shares`` may name any operator; what is upstream of it is
-        not deployed.
+        Other parameters are those of :meth:`.StreamWorld.deploy`. ``shares`` may name any operator; what is upstream of
+        it is not deployed.
         """
-        origin = self._origins[application] = peers[plan.sinks[0]]
+        origin = self._origins[application] = origin or peers[plan.sinks[0]]
         points: dict[str, Mapping[str, tuple[str, str]]] = {}
         shared: dict[str, Mapping[str, tuple[Producer, ...]]] = {}
         chosen = dict(peers)
@@ -232,8 +234,9 @@ class PeerWorld(DataPaths):
         return outcome
 
     def finish(self, application: str) -> None:
-        """Report to the origin that all sinks of an application have ended."""
-        self._report(self._origins[application], driver.SinksEnded(application))
+        """Report that all sinks of an application have ended, at the peer of each."""
+        for peer in sorted(sink_peers(self.graph(application))):
+            self._report(peer, driver.SinksEnded(application))
 
     def stop(self, application: str) -> None:
         """End an application, and discard its results."""
@@ -285,6 +288,10 @@ class PeerWorld(DataPaths):
         self.now = max(self.now, self.control.now)
         match instruction:
             case Report():
+                if instruction.status == Status.RUNNING:
+                    self._origins[instruction.application] = address  # a successor may lead it
+                elif self._origins.get(instruction.application, address) != address:
+                    return
                 self.reports.setdefault(instruction.application, []).append(instruction)
             case Deployment():
                 self._deploy_at(address, instruction)
@@ -295,7 +302,8 @@ class PeerWorld(DataPaths):
             plan = self._plans[application] = Plan.from_bytes(deployment.plan)
             for sink in plan.sinks:
                 self._later(0.05, self._collect, application, sink)
-        if address == self._origins[application] and deployment.assignments:
+        sinks = [each for each in deployment.assignments.values() if each.sink and each.active == address]
+        if sinks or (address == self._origins[application] and deployment.assignments):
             self.deployments[application] = deployment
         self._at(address, lambda hosting: hosting.converge(deployment, self.now))
 

@@ -196,6 +196,20 @@ class PlacementOrigin(Protocol):
         committed = self._committed.get(request)
         return None if committed is None else committed.graph
 
+    def attempt(self, request: str) -> int:
+        """Return the number of the attempt by which a request of this origin was placed; 0 if it was not."""
+        committed = self._committed.get(request)
+        return 0 if committed is None else committed.attempt
+
+    def inherit(self, request: str, attempt: int, graph: Roles) -> None:
+        """Renew and release the placement of an origin that has died, instead of it."""
+        self._committed[request] = committed = _Committed(attempt, graph)
+        self._renew(request, committed)
+
+    def forget(self, request: str) -> None:
+        """Renew a placement no more, as another peer does; nothing is released."""
+        self._committed.pop(request, None)
+
     # -- phase 1 -------------------------------------------------------------------------------------------------------
 
     def submit(
