@@ -309,7 +309,8 @@ class Requests(Mapping[str, Request]):
     def _superseded(self, request: Request) -> None:
         """Forget a request that another peer leads now; its peers hold what its decider has had them commit."""
         self._claims.end(request)
-        del self._requests[request.name]
+        if self._requests.get(request.name) is request:
+            del self._requests[request.name]
 
 
 def _count_routes(plan: Plan) -> int:

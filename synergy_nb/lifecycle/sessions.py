@@ -182,7 +182,7 @@ class Session(Protocol):
         )
         leading = Leading(
             self.agreements, self.copies, self.feedbacks, self.rebuilds, self.sharers, self.sinks, self.takeovers,
-            self._end_leading, self._fail, self._end_application,
+            self._end_leading, self._fail, self._end_application, self.stop,
         )  # fmt: skip
         self.succession = Succession(*common, leading, self._led, self._ended_attempts)
         self.handlers = {

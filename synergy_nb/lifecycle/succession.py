@@ -89,7 +89,8 @@ def successor_of(origin: str, plan: Plan, roles: Roles) -> str:
 class Leading(NamedTuple):
     """The parts of a session that lead an application, or follow who leads it.
 
-    ``give_up`` ends the changes of a request for a reason; ``fail`` and ``end`` end an application that this peer leads.
+    ``give_up`` ends the changes of a request for a reason; ``fail`` and ``end`` end an application that this peer leads,
+    and ``discard`` discards its results.
     """
 
     agreements: Agreements
@@ -102,6 +103,7 @@ class Leading(NamedTuple):
     give_up: Callable[[Request, str], None]
     fail: Callable[[str, int, str], None]
     end: Callable[[str, State, str], None]
+    discard: Callable[[str], bool]
 
 
 class _Claim:
@@ -299,8 +301,7 @@ class Succession(GraphChanger):
         if member.ended:
             request = self._request(graph, entrusted)
             request.enter(State.FINISHED if member.sinks_ended else State.FAILED)
-            self.membership.unwatch(graph.origin)
-            member.graph, member.leader = request.graph, self.peer.address
+            self._lead_own(member)
             self._leading.sinks.retain(request.graph, request.status.value, request.status.value)
             self._succeeded(request, entrusted)
         else:
@@ -356,6 +357,12 @@ class Succession(GraphChanger):
             request.enter(state)
         return request
 
+    def _lead_own(self, member: Member) -> None:
+        """Be the origin in the record of this peer; it adopts the first graph when all have been asked to take over."""
+        self.membership.unwatch(member.graph.origin)
+        member.leader = self.peer.address
+        member.graph = msgspec.structs.replace(member.graph, origin=self.peer.address, successor="")
+
     def _succeeded(self, request: Request, entrusted: Entrust) -> None:
         """Record that this peer leads an application now, and notify the listeners."""
         graph, origin = request.graph, entrusted.graph.origin
@@ -374,12 +381,15 @@ class Succession(GraphChanger):
         for address in graph.watched:
             self.membership.watch(address)
         leading.agreements.open(graph)
+        self._lead_own(self.changes.members[application])
+        self._led_anew(self.changes.members[application])
         self._succeeded(request, claim.entrusted)
         if claim.stopped or any(each.ended for each in answers.values()):
             ended = State.FINISHED if self.changes.members[application].sinks_ended else State.STOPPED
             leading.end(application, ended, "")
         elif not any(each.runs for each in answers.values()):
             leading.fail(application, graph.attempt, f"its origin {origin} died before it ran")
+            leading.discard(application)
         else:
             for sender, answer in sorted(answers.items()):
                 for report in answer.lagging:
@@ -394,10 +404,11 @@ class Succession(GraphChanger):
         coming, lost = _not_executed(graph, answers, self.membership.is_dead)
         if coming:
             leading.takeovers.resume(application, coming)
-        why = "" if not lost else f"{', '.join(sorted(lost))}: nobody executes it"
-        if not leading.takeovers.begin(application, origin, why, lost):
-            died = f"its origin {origin} died ({', '.join(graph.components_at(origin)) or 'with others'})"
-            leading.fail(application, graph.attempt, why or died)
+        dead = sorted(filter(self.membership.is_dead, graph.addresses), key=lambda peer: (peer != origin, peer))
+        why = f"{', '.join(sorted(lost))}: nobody executes it" if lost else ""
+        if not leading.takeovers.begin(application, dead[0] if dead else origin, why, lost):
+            with_it = [f"{peer} ({', '.join(graph.components_at(peer))})" for peer in dead]
+            leading.fail(application, graph.attempt, why or f"its origin {origin} died, and with it {', '.join(with_it)}")
             return
         if request.graph is graph and not coming:
             self.changes.publish(application)

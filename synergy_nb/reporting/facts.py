@@ -29,6 +29,7 @@ from synergy_nb.events import (
     MoveBegun,
     MoveGivenUp,
     MovePostponed,
+    OriginSucceeded,
     PlacementAttemptFailed,
     PlacementBegun,
     PlacementCompleted,
@@ -364,13 +365,14 @@ class Facts:
         if isinstance(event, StreamsWeighed):
             self.weighed = event
             return
-        if isinstance(event, ReplicaRebuilt):
+        if isinstance(event, ReplicaRebuilt | OriginSucceeded):
             self._moved = self._graph(event.peers)
-            self.rebuilt[event.operator] = event.source
+        if isinstance(event, ReplicaRebuilt | BackupRestored):
             event = replace(event, at=self._name(event.at))
+        if isinstance(event, ReplicaRebuilt):
+            self.rebuilt[event.operator] = event.source
         elif isinstance(event, BackupRestored):
             self._count(event.backups)
-            event = replace(event, at=self._name(event.at))
         elif isinstance(event, StreamsDiscarded):
             self.replicas_ended.update(event.ended)
             self._end_replicas(event.ended)

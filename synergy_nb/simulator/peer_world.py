@@ -288,22 +288,29 @@ class PeerWorld(DataPaths):
         self.now = max(self.now, self.control.now)
         match instruction:
             case Report():
-                if instruction.status == Status.RUNNING:
-                    self._origins[instruction.application] = address  # a successor may lead it
-                elif self._origins.get(instruction.application, address) != address:
-                    return
-                self.reports.setdefault(instruction.application, []).append(instruction)
+                if self._reports_as_origin(address, instruction):
+                    self._origins[instruction.application] = address
+                    self.reports.setdefault(instruction.application, []).append(instruction)
             case Deployment():
                 self._deploy_at(address, instruction)
+
+    def _reports_as_origin(self, address: str, report: Report) -> bool:
+        """Whether a report is that of the peer which leads its application; an earlier origin may not know of it."""
+        application, known = report.application, self._origins.get(report.application, address)
+        if known == address or known not in self.synergy:
+            return True
+        graphs = [self.synergy[each].session.graph(application) for each in (known, address)]
+        earlier, later = (-1 if graph is None else graph.epoch for graph in graphs)
+        return report.status == Status.RUNNING and later > earlier
 
     def _deploy_at(self, address: str, deployment: Deployment) -> None:
         application = deployment.application
         if application not in self._plans:
-            plan = self._plans[application] = Plan.from_bytes(deployment.plan)
-            for sink in plan.sinks:
-                self._later(0.05, self._collect, application, sink)
-        sinks = [each for each in deployment.assignments.values() if each.sink and each.active == address]
-        if sinks or (address == self._origins[application] and deployment.assignments):
+            self._plans[application] = Plan.from_bytes(deployment.plan)
+        if any(each.sink and each.active == address for each in deployment.assignments.values()):
+            if application not in self.deployments:
+                for sink in self._plans[application].sinks:
+                    self._later(0.05, self._collect, application, sink)
             self.deployments[application] = deployment
         self._at(address, lambda hosting: hosting.converge(deployment, self.now))
 
