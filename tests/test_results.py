@@ -53,7 +53,7 @@ class Peer:
         self.pair = Pair()
         self.pair.deploy("app", plan(), HERE)
         self.stopped = False
-        self.deliveries = Deliveries(self.pair.net["a"], asyncio.get_running_loop(), lambda _: self)
+        self.deliveries = Deliveries(self.pair.net["a"], asyncio.get_running_loop(), lambda _: self.status)
         self.asked = 0  # fetches that were answered
         self.lost = False  # whether answers to fetches get lost
         self.position = 0

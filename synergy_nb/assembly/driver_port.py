@@ -148,7 +148,7 @@ class DriverPort(Protocol):
 
     def _offer(self) -> None:
         for component in self._components:
-            if component != "sink":  # sinks are always at the origin, and are not looked up
+            if component != "sink":  # sinks are at the origin or where a plan binds them, and are not looked up
                 self._parts.loads.offer(component, {"peer": self._name})
 
     def _leave(self, _driver: str, _message: driver.LeaveRing) -> None:

@@ -272,6 +272,7 @@ class SynergyPeer:
             deciders,
             composing.discovery,
             Claims(peer, self.streams, composing.patience),
+            config.name,
         )
         self._follow_leaders()
         self.hot_spots = HotSpots(

@@ -33,6 +33,8 @@ class Request:
         Whether the graphs with the most peers are preferred.
     trial
         Whether it is only decided on, and never run.
+    origin_names
+        Address and name of its origin, by which plans bind operators to that.
 
     Attributes
     ----------
@@ -82,6 +84,7 @@ class Request:
         "ended_sinks",
         "name",
         "on_spark",
+        "origin_names",
         "owners",
         "placed",
         "plan",
@@ -99,9 +102,18 @@ class Request:
     )
 
     def __init__(
-        self, name: str, plan: Plan, decided_by: str, now: float, *, spread: bool = False, trial: bool = False
+        self,
+        name: str,
+        plan: Plan,
+        decided_by: str,
+        now: float,
+        *,
+        spread: bool = False,
+        trial: bool = False,
+        origin_names: tuple[str, ...] = (),
     ) -> None:
         self.name = name
+        self.origin_names = origin_names
         self.trial = trial
         self.tried: Roles | None = None
         self.placed = Roles()

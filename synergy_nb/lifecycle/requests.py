@@ -63,6 +63,8 @@ class Requests(Mapping[str, Request]):
         Time limit for an answer of the directory, seconds.
     claims
         Claims of the streams of its requests.
+    name
+        Readable name of the peer.
     """
 
     def __init__(
@@ -74,8 +76,10 @@ class Requests(Mapping[str, Request]):
         deciders: Mapping[str, Decider],
         discovery: float,
         claims: Claims,
+        name: str = "",
     ) -> None:
         self._peer = peer
+        self._names = (peer.address, name)
         self._directory = directory
         self._session = session
         self._alternatives = alternatives
@@ -135,7 +139,9 @@ class Requests(Mapping[str, Request]):
         if decided_by not in self._deciders:
             raise ValueError("availability: this peer places no replicas; expected none")
         self._discard_ended()
-        request = Request(name, plan, decided_by, self._peer.now, spread=spread, trial=trial)
+        request = Request(
+            name, plan, decided_by, self._peer.now, spread=spread, trial=trial, origin_names=self._names
+        )
         self._requests[name] = request
         self._peer.record(
             RequestSubmitted,

@@ -74,8 +74,7 @@ class SinkReports:
         application = member.graph.application
         if self._members.get(application) is member and not member.ended:
             self._report(member, member.delay)
-            if member.leader != self._peer.address:
-                self._peer.after(RESEND_INTERVAL, self._repeat, member)
+            self._peer.after(RESEND_INTERVAL, self._repeat, member)
 
     def _report(self, member: Member, delay: float) -> None:
         graph = member.graph

@@ -79,8 +79,7 @@ class Facts:
     names
         Peer address to a readable name.
     state
-        Status and reason that the origin reported, or a client that lost its connection to the origin. They are used
-        where events are missing, such as those of an origin that died.
+        Status and reason by the last report, used where events are missing, as of an origin that died.
 
     Attributes
     ----------
@@ -240,7 +239,7 @@ class Facts:
         self.hot_spots = HotSpotAccounts(request, self._name, self.readable)
         self.late: dict[str, int] = {}
         self._submitted: float | None = None
-        self._origin = self._orphaned = ""
+        self._orphaned = ""
         for event in events:
             handle = self.SHOWN.get(type(event))
             if handle is not None:
@@ -251,7 +250,7 @@ class Facts:
 
     @SHOWN.add
     def _request_submitted(self, event: RequestSubmitted) -> None:
-        self._submitted, self._origin = event.time, event.peer
+        self._submitted = event.time
         self.qos, self.scheduling, self.drops = dict(event.qos), event.scheduling, event.overdue == "drop"
         self.hotspots = event.hotspots
 
@@ -340,7 +339,7 @@ class Facts:
         self.replicated = replace(event, primaries=self._graph(event.primaries), backups=backups)
         self.outcome = "placed"
         self.placed_replicas = {name: 1 + len(peers) for name, peers in backups.items()}
-        alone = uncovered(event.primaries, backups, self._origin or event.peer)
+        alone = uncovered(event.primaries, backups)
         self.uncovered = {self._name(peer): what for peer, what in alone.items()}
 
     @SHOWN.add
