@@ -58,7 +58,13 @@ class World(MovingWorld):
         """What peers still hold."""
         for address, each in self.synergy.items():
             hosting, session = self._nodes[address].hosting, each.session
-            for held in (each.ledger.requests, session.applications, session.led, hosting.components, hosting.roles.copies):
+            for held in (
+                each.ledger.requests,
+                session.applications,
+                session.led,
+                hosting.components,
+                hosting.roles.copies,
+            ):
                 if held:
                     return f"{address} still has {list(held)}"
             if session.succession._entrusted or session.succession._claims:
@@ -254,9 +260,14 @@ class Schedule:
         }
         self.inner = inner
         self.lasting = {self.at[name] for name in self.plan.sources} | {SINK}
+        self.other = (
+            rng.choice((ORIGIN, "h", "")) if self.phase != "set-up" else ""
+        )  # origin of a sharer, if there is one
+        self.lasting.add(self.other)
 
     def __repr__(self) -> str:
-        return f"{self.case}, {self.phase}, {self.kind}{', storm' if self.storm else ''}"
+        other = f", shared by one of {self.other}" if self.other else ""
+        return f"{self.case}, {self.phase}, {self.kind}{', storm' if self.storm else ''}{other}"
 
     def run(self) -> bool:
         """Run it to its end; return whether another peer has led the application."""
@@ -272,6 +283,8 @@ class Schedule:
         else:
             assert world.until(lambda: world.status("app") == "running")
             world.run(rng.uniform(0.1, 1.0))
+        if self.other and not world.results["app", "out"].ended:
+            self.shares()
         if "move" in self.phase:
             self.moves()
             world.run(rng.choice((0.0, rng.uniform(0.0, 0.8))))
@@ -290,6 +303,18 @@ class Schedule:
             self.loses()
         self.ends()
         return bool(world.of(OriginSucceeded))
+
+    def shares(self) -> None:
+        """Set up another application, which reads a stream of the first one."""
+        others = [each for each in "cdefgh" if each not in self.lasting] + ["h"]
+        where = {"n": self.at["f0"], "x": others[0], "out": SINK}
+        plan = self.plans["other"] = packets("n").filter("bytes > 0", id="x").sink(id="out")
+        backups, shares = {"x": tuple(others[1:2])} if len(others) > 1 else {}, {"n": ("app", "f0")}
+        self.world.deploy("other", plan, where, {}, backups=backups, shares=shares, origin=self.other)
+        self.lasting |= {where["x"]} if not backups else set()
+        self.world.until(lambda: self.world.status("other") == "running", 4.0)
+        if self.world.status("other") != "running":  # the stream has moved meanwhile, or has ended
+            del self.plans["other"]
 
     def moves(self) -> None:
         """Ask whoever leads it to move a component."""
@@ -311,7 +336,9 @@ class Schedule:
         """Have the origin die, or hang so long that it may be declared dead."""
         world, rng = self.world, self.rng
         if self.storm:
-            world.disturb(Faults(loss=rng.choice((0.05, 0.2)), duplication=0.2, reordering=0.2, delay=(0.0, 0.01), capture=0.02))
+            world.disturb(
+                Faults(loss=rng.choice((0.05, 0.2)), duplication=0.2, reordering=0.2, delay=(0.0, 0.01), capture=0.02)
+            )
         match self.kind:
             case "crash":
                 world.crash(ORIGIN)
@@ -322,16 +349,27 @@ class Schedule:
 
     def ends(self) -> None:
         world, results = self.world, self.world.results["app", "out"]
-        assert world.until(lambda: results.ended or world.status("app") == "failed", 200.0), f"it stands still: {world.failures()}"
+        assert world.until(lambda: results.ended or world.status("app") == "failed", 200.0), (
+            f"it stands still: {world.failures()}"
+        )
         assert world.status("app") == "running", world.reports["app"][-1].reason
         _, _, ordered, digits = CASES[self.case]
         wanted, found = (rounded(rows, digits) for rows in (undisturbed(self.plan, self.inputs), results.rows))
         assert found == wanted if ordered else sorted(found, key=repr) == sorted(wanted, key=repr), "rows"
         assert world.until(lambda: len(world.leaders()) == 1, 30.0), world.leaders()
+        for name in self.plans:
+            assert world.until(lambda name=name: len(world.leaders(name)) == 1, 30.0), (name, world.leaders(name))  # type: ignore[misc]
+        if "other" in self.plans:
+            theirs = world.results["other", "out"]
+            assert world.until(lambda: theirs.ended, 60.0), f"other: {world.reports['other'][-1]}"
+            every = [row for row in self.inputs["s0"].rows() if row[6] > 20]
+            assert theirs.rows.rows() == every[len(every) - theirs.height :], "other has not all from where it joined"
         MovingSchedule.wait(self, self.uneven)  # type: ignore[arg-type]
-        world.finish("app")
-        assert world.until(lambda: world.status("app") == "finished", 30.0)
-        world.stop("app")
+        for name in self.plans:
+            world.finish(name)
+            assert world.until(lambda name=name: world.status(name) == "finished", 30.0)  # type: ignore[misc]
+        for name in self.plans:
+            world.stop(name)
         world.settled()
 
 

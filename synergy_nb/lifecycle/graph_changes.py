@@ -110,6 +110,13 @@ class GraphChanges:
         for listener in self.on_published:
             listener(application)
 
+    def dismiss(self, application: str, addresses: Collection[str]) -> None:
+        """Send the graph of an application to those of the peers that have no part in it, so that they leave."""
+        request = self.led.get(application)
+        if request is not None:
+            graph = request.graph
+            self._publish(application, graph, sorted(set(addresses).difference(graph.addresses)), SENDS)
+
     def change_ended(self, application: str) -> None:
         """Notify the listeners that a move or a take-over in an application of this peer has ended."""
         for listener in self.on_change_ended:

@@ -60,7 +60,9 @@ class Member:
     def __init__(self, graph: Graph, plan: Plan, address: str, now: float) -> None:
         self.graph = graph
         self.plan = plan
-        self.leader = graph.origin  # peer whose instructions count: the origin, or the successor to which it is promised
+        self.leader = (
+            graph.origin
+        )  # peer whose instructions count: the origin, or the successor to which it is promised
         self.promised = 0  # least epoch of the graphs that this peer adopts, as it has promised to the successor
         self.lost: set[str] = set()  # operators whose components here have failed
         self.sinks_ended = False  # whether the streams of all sinks here have ended

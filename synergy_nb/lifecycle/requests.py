@@ -139,9 +139,7 @@ class Requests(Mapping[str, Request]):
         if decided_by not in self._deciders:
             raise ValueError("availability: this peer places no replicas; expected none")
         self._discard_ended()
-        request = Request(
-            name, plan, decided_by, self._peer.now, spread=spread, trial=trial, origin_names=self._names
-        )
+        request = Request(name, plan, decided_by, self._peer.now, spread=spread, trial=trial, origin_names=self._names)
         self._requests[name] = request
         self._peer.record(
             RequestSubmitted,
@@ -305,7 +303,6 @@ class Requests(Mapping[str, Request]):
         """Have the decider release what it holds for an application that has ended."""
         self._decider(request).release(request)
         self._claims.end(request)
-
 
     def _succeeded(self, request: Request, _record: Entrusted) -> None:
         """Lead an application that was submitted at a peer which has died."""

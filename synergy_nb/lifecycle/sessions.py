@@ -147,7 +147,7 @@ class Session(Protocol):
         self._ended_attempts: Latest[tuple[int, float]] = Latest(ENDED_SESSIONS)
         self.impacts = Impacts(self.components, self.members, ledger, projection, spark, processing, server)
         self.agreements = Agreements(peer, self.impacts, self.members)
-        self.sinks = SinkReports(peer, self._led, self.members, self._finish)
+        self.sinks = SinkReports(peer, self._led, self.members, self._end_application)
         self.feedbacks = Feedbacks(
             peer, self.config, self._led, self.members, self.components, self._start, self._expire,
             self.agreements.delay, self.sinks.delay,
@@ -239,9 +239,6 @@ class Session(Protocol):
             self.peer.send(roles.peers[sink], Confirm(graph, sink, ""))
         self.succession.entrust(request)
 
-    def _finish(self, application: str) -> None:
-        self._end_application(application, State.FINISHED, "")
-
     def component_ready(self, application: str, operator: str) -> None:
         """The driver's report that a part on Spark takes tuples."""
         member = self.members.get(application)
@@ -279,8 +276,8 @@ class Session(Protocol):
 
     def graph(self, application: str) -> Graph | None:
         """The component graph of an application in which this peer takes part, or which it leads."""
-        member = self.members.get(application) or self._led.get(application)
-        return None if member is None else member.graph
+        known = self._led.get(application) or self.members.get(application)
+        return None if known is None else known.graph
 
     def delay(self, application: str) -> float | None:
         """Last known end-to-end execution time t̂ of an application, in seconds."""
@@ -410,7 +407,7 @@ class Session(Protocol):
 
     # -- end ---------------------------------------------------------------------------------------------------------
 
-    def _end_application(self, application: str, state: State, reason: str) -> None:
+    def _end_application(self, application: str, state: State, reason: str = "") -> None:
         request = self._led[application]
         request.enter(state, reason)
         self.peer.record(events.ENDINGS[request.status], application, reason=reason)
@@ -461,7 +458,7 @@ class Session(Protocol):
             if not (retain and member.ended):
                 self._leave(application, message.reason, retain_sinks=retain)
         elif member.graph.attempt == attempt and request is not None and message.status == State.STOPPED:
-            self._end_application(application, State.STOPPED, "")  # at the peer that has led it, and does not know more
+            self._end_application(application, State.STOPPED)  # at the peer that has led it, and does not know more
         else:
             if message.status == State.STOPPED:
                 self.succession.stopped(application)

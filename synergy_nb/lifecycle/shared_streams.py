@@ -46,13 +46,14 @@ class Sharer(msgspec.Struct, frozen=True, array_like=True):
 
     Parameters
     ----------
-    attempt, origin, successor
-        Number of the attempt to set it up, its origin, and its successor.
+    attempt, epoch, origin, successor
+        Number of the attempt to set it up, epoch of its graph, its origin, and its successor.
     operators
         Components of the other application that it uses.
     """
 
     attempt: int
+    epoch: int
     origin: str
     successor: str
     operators: frozenset[str]
@@ -61,7 +62,7 @@ class Sharer(msgspec.Struct, frozen=True, array_like=True):
     def of(cls, graph: Graph, application: str) -> Sharer:
         """Describe the application of a graph as a sharer of another one."""
         used = frozenset(producer.operator for producer in graph.producers if producer.application == application)
-        return cls(graph.attempt, graph.origin, graph.successor, used)
+        return cls(graph.attempt, graph.epoch, graph.origin, graph.successor, used)
 
 
 class SharedStreams(GraphChanger):
@@ -93,7 +94,7 @@ class SharedStreams(GraphChanger):
         self._applied: dict[str, dict[str, int]] = {}  # sharer that this peer leads, then owner, to its reported epoch
         # sharer that this peer leads, then owner, to the sender and the report that cannot be applied yet
         self._deferred: dict[str, dict[str, tuple[str, ProducersMoved]]] = {}
-        self._telling: set[tuple[str, str]] = set()  # sharer led anew, and an origin that has not reported since
+        self._telling: set[tuple[str, str]] = set()  # sharer led anew, and an owner whose leader has not reported since
         changes.on_published.append(self._published)
         changes.on_change_ended.append(self.resume)
         self.handlers: dict[type[Message], Callable[[str, Any], None]] = {
@@ -158,27 +159,30 @@ class SharedStreams(GraphChanger):
         """Lead an application with these sharers from now on: its next graph is reported to them."""
         if sharers:
             self._sharers[application] = dict(sharers)
-        for address in sorted(self.led[application].graph.owner_origins):
-            self._telling.add((application, address))
-            self._tell(application, address, self.peer.now + self.config.lease)
+        for owner in sorted({each.application for each in self.led[application].graph.producers if each.origin}):
+            self._telling.add((application, owner))
+            self._tell(application, owner, self.peer.now + 2.0 * self.config.lease)
 
-    def _tell(self, application: str, address: str, until: float) -> None:
-        """Tell the origin of an owner who leads a sharer, now and once every interval until it reports."""
-        if (application, address) not in self._telling:
+    def _tell(self, application: str, owner: str, until: float) -> None:
+        """Tell whoever leads an owner who leads a sharer, now and once every interval until it reports."""
+        if (application, owner) not in self._telling:
             return
-        if application not in self.led or self.membership.is_dead(address) or self.peer.now > until:
-            self._telling.discard((application, address))
+        graph = self.led[application].graph if application in self.led else None
+        if graph is None or self.peer.now > until:
+            self._telling.discard((application, owner))
             return
-        self.peer.send(address, SharerLed(self.led[application].graph))
-        self.peer.after(RESEND_INTERVAL, self._tell, application, address, until)
+        led = next(each for each in graph.producers if each.application == owner)
+        self.peer.send(self._leader(led.origin, led.successor), SharerLed(graph))
+        self.peer.after(RESEND_INTERVAL, self._tell, application, owner, until)
 
     def _sharer_led(self, sender: str, message: SharerLed) -> None:
         """Register the peer that leads a sharer now, and report the present components to it."""
         graph = message.graph
-        owners = {each.application for each in graph.producers if each.origin == self.peer.address}
-        for owner in sorted(owners.intersection(self.led)):
+        for owner in sorted({each.application for each in graph.producers}.intersection(self.led)):
             known = self._sharers.get(owner, {}).get(graph.application)
-            if graph.origin == sender and (known is None or known.attempt <= graph.attempt):
+            if graph.origin == sender and (
+                known is None or (known.attempt, known.epoch) <= (graph.attempt, graph.epoch)
+            ):
                 sharer = self._sharers.setdefault(owner, {})[graph.application] = Sharer.of(graph, owner)
                 producers, epoch = self._producers(owner), self.led[owner].graph.epoch
                 moved = ProducersMoved(graph.application, graph.attempt, owner, epoch, producers, ended=False)
@@ -216,8 +220,12 @@ class SharedStreams(GraphChanger):
             del self._unacknowledged[key]
             self._sharers.get(message.owner, {}).pop(message.application, None)
             return
-        self.peer.send(sharer.origin, message)
+        self.peer.send(self._leader(sharer.origin, sharer.successor), message)
         self.peer.after(RESEND_INTERVAL, self._send_until_acknowledged, sharer, key, message, until)
+
+    def _leader(self, origin: str, successor: str) -> str:
+        """Address of the peer that leads an application, or will: its origin, or the successor of one that died."""
+        return successor if successor and self.membership.is_dead(origin) else origin
 
     def _is_led(self, origin: str, successor: str) -> bool:
         """Whether the origin of an application lives, or a peer that leads it on."""
@@ -231,15 +239,18 @@ class SharedStreams(GraphChanger):
             del self._unacknowledged[key]
         sharers = self._sharers.get(message.owner, {})
         found = sharers.get(message.application)
-        if message.epoch == SHARER_ENDED and found is not None and found.attempt == message.attempt:
+        theirs = found is not None and found.attempt == message.attempt and found.origin == sender
+        if message.epoch == SHARER_ENDED and theirs:
             del sharers[message.application]
 
     # -- at the origin of the sharer ---------------------------------------------------------------------------------
 
     def _producers_moved(self, sender: str, message: ProducersMoved) -> None:
         application, owner = message.application, message.owner
-        self._telling.discard((application, sender))
-        request = self.led.get(application)
+        self._telling.discard((application, owner))
+        request, member = self.led.get(application), self.changes.members.get(application)
+        if request is None and member is not None and not member.ended:
+            return  # another peer leads it, or this one soon will
         if request is None or request.graph.attempt != message.attempt:
             self._answer(sender, message, SHARER_ENDED)
             return

@@ -11,7 +11,7 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from synergy_nb.control.peer import Message, Peer
-from synergy_nb.events.application_states import Status
+from synergy_nb.events.application_states import State, Status
 from synergy_nb.lifecycle.graph_changes import RESEND_INTERVAL, SENDS
 from synergy_nb.lifecycle.members import Member
 from synergy_nb.lifecycle.messages import End, Graph, SinksReported
@@ -38,17 +38,21 @@ class SinkReports:
         The peer.
     led, members
         Applications that the peer leads, and member records of those in which it takes part, by id.
-    finish
-        Callback with an application of this peer whose streams have ended at all sinks.
+    end
+        Callback with an application of this peer whose streams have ended at all sinks, and its state from then on.
     """
 
     def __init__(
-        self, peer: Peer, led: Mapping[str, Request], members: Mapping[str, Member], finish: Callable[[str], None]
+        self,
+        peer: Peer,
+        led: Mapping[str, Request],
+        members: Mapping[str, Member],
+        end: Callable[[str, State], None],
     ) -> None:
         self._peer = peer
         self._led = led
         self._members = members
-        self._finish = finish
+        self._end = end
         self._retained: dict[str, tuple[Graph, str]] = {}  # ended application with results elsewhere, and its status
         self.handlers: dict[type[Message], Callable[[str, Any], None]] = {SinksReported: self._reported}
 
@@ -101,7 +105,7 @@ class SinkReports:
         if message.ended:
             request.ended_sinks.add(sender)
             if request.ended_sinks.issuperset(sink_peers(request.graph)):
-                self._finish(application)
+                self._end(application, State.FINISHED)
 
     def retain(self, graph: Graph, status: str, reason: str) -> None:
         """Have the other peers with sinks of an application that ends now retain the results."""

@@ -2,47 +2,48 @@
 
 Theory of operation
 -------------------
-*Who.* The successor is the peer of the first sink of the plan, if that is not the origin: without this sink the
-application ends anyway, so one peer more to depend on is none, and every member finds it in its graph
-(``Graph.successor``) without an election. If the origin has that sink, its death ends the application.
+*Who.* The successor is the peer of the first sink of the plan, if that is not the origin. Without this sink the
+application ends anyway, so it depends on no further peer; and every member finds the successor in its graph
+(``Graph.successor``), so nobody has to be elected. If the origin has that sink, its death ends the application.
 
 *What it knows.* During set-up the origin sends it what is not in the graph: the submitted plan, and how it was decided
-(:class:`Entrust`). The application runs only after the successor has confirmed that. From then on the origin changes the
-graph without asking it.
+(:class:`~.succession_messages.Entrust`). The application runs only after the successor has confirmed that. From then on
+the origin changes the graph without asking it.
 
-*Succession.* When the failure detector of the successor S declares the origin O dead, S sends :class:`Claim` to all
-peers of the graph that it knows, once a second until each has answered or is declared dead. A member answers with the
-latest graph that it has adopted, and with what it executes (:class:`Claimed`). By this answer it promises to adopt no
-graph of O any more: it refuses every message about one, by name. The graph with the highest epoch among the answers is
-therefore the last one that O could change anything by. Peers that it names and S did not know are asked as well. Then S
-leads: its first graph has the epoch :data:`TERM`, or a later one, and each later epoch is of S. So the epoch orders all
-graphs of an application, whoever has made them, as a term and a number within it would.
+*Succession.* When the failure detector of the successor S declares the origin O dead, S sends
+:class:`~.succession_messages.Claim` to all peers of the graph that it knows, once a second until each has answered or
+is declared dead. A member answers with the latest graph that it has adopted, and with what it executes
+(:class:`~.succession_messages.Claimed`). By this answer it promises to adopt no graph of O any more: it refuses every
+message with one, by name. So the graph with the highest epoch among the answers is the last one of O that any of these
+peers adopts. Peers that it names and S did not know are asked as well. Then S leads: its first graph has the epoch
+:data:`TERM`, or a later one. So the epoch orders all graphs of an application, as a term and a number within it would.
 
 *What O had begun.* From the answers S completes or undoes it:
 
 ===============  ====================================================================================================
 take-over        completed: peers that have not taken over are asked again
-move             undone if the new peer does not execute the component; but if the component died with O, and has no
-                 backup, its follower takes over if it is ready
+move             undone if the new peer does not execute the component alone; but if the component died with O, and
+                 has no backup, its follower takes over if it is ready
 rebuild          undone if the replica does not execute yet; else completed
 collection, ...  a single graph: it is the last one, or no member knows it
 ===============  ====================================================================================================
 
 Components that died with O are taken over or lost like those of any dead peer. Sharers of the application, and the
-owners of streams that it shares, learn who leads it (:mod:`~synergy_nb.lifecycle.shared_streams`). If no member had been
-told that the application runs, O died during set-up, and S ends the application by name.
+owners of streams that it shares, learn who leads it (:mod:`~synergy_nb.lifecycle.shared_streams`). If no member had
+been told that the application runs, O died during set-up, and S ends the application by name.
 
-*If O lives*, because it hung, or was cut off from S: no member that has promised adopts its graphs, and S, without which
-O cannot go on, has promised, too. A member answers its feedback with the graph of S. Then O leads no more, and takes
-part, or leaves, like any other peer. If a user has stopped the application at O meanwhile, S ends it.
+*If O lives*, because it hung, or was cut off from S: no member that has promised adopts its graphs. It answers the
+feedback of O with the graph of S; then O leads no more, and takes part, or leaves, like any other peer. If O counts S
+as dead, it ends the application at the peers that it still leads, as it has no sink without S. If a user has stopped
+the application at O meanwhile, S ends it.
 
-A member that hears neither of O nor of S leaves after the time of a lease, and so do the peers that only O knew.
+A member that hears neither of O nor of S leaves after the time of a lease, and so do peers that only O knew.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, Final, NamedTuple
 
 import msgspec
@@ -57,7 +58,7 @@ from synergy_nb.lifecycle.feedback import Feedbacks
 from synergy_nb.lifecycle.graph_changes import RESEND_INTERVAL, GraphChanger, GraphChanges
 from synergy_nb.lifecycle.lagging_copies import LaggingCopies
 from synergy_nb.lifecycle.members import Member
-from synergy_nb.lifecycle.messages import Confirmed, Graph, SessionConfig
+from synergy_nb.lifecycle.messages import Confirmed, End, Graph, SessionConfig
 from synergy_nb.lifecycle.rebuilds import Rebuilds
 from synergy_nb.lifecycle.request import Request
 from synergy_nb.lifecycle.shared_streams import SharedStreams, Sharer
@@ -89,8 +90,8 @@ def successor_of(origin: str, plan: Plan, roles: Roles) -> str:
 class Leading(NamedTuple):
     """The parts of a session that lead an application, or follow who leads it.
 
-    ``give_up`` ends the changes of a request for a reason; ``fail`` and ``end`` end an application that this peer leads,
-    and ``discard`` discards its results.
+    ``give_up`` ends the changes of a request for a reason; ``fail`` and ``end`` end an application that this peer
+    leads, and ``discard`` discards its results.
     """
 
     agreements: Agreements
@@ -114,7 +115,7 @@ class _Claim:
     graph
         Graph that this peer knew when it began.
     entrusted
-        What the origin has entrusted to it.
+        Message by which the origin has entrusted the application to it.
     asked, answers
         Addresses of the peers that were asked, and the answers.
     stopped
@@ -257,7 +258,7 @@ class Succession(GraphChanger):
             runs=member.started or member.running,
             ended=member.ended,
             lagging=self._leading.copies.reports(application),
-            sharers={name: Sharer.of(graph, application) for name, graph in sharers.items()},
+            sharers=tuple((name, Sharer.of(graph, application)) for name, graph in sharers.items()),
         )
         self.peer.send(sender, answer)
 
@@ -375,7 +376,7 @@ class Succession(GraphChanger):
         """Lead an application from the graph that its members know, or end it."""
         origin, leading, answers = claim.graph.origin, self._leading, claim.answers
         request = self._request(claim.latest, claim.entrusted)
-        request.graph = _first_graph(request.graph, answers, self.membership.is_dead)
+        request.graph = _first_graph(request.graph, request.placed.backups, answers, self.membership.is_dead)
         graph = request.graph
         self._led[application] = request
         for address in graph.watched:
@@ -384,6 +385,7 @@ class Succession(GraphChanger):
         self._lead_own(self.changes.members[application])
         self._led_anew(self.changes.members[application])
         self._succeeded(request, claim.entrusted)
+        without_part = sorted(claim.asked.difference(graph.addresses))
         if claim.stopped or any(each.ended for each in answers.values()):
             ended = State.FINISHED if self.changes.members[application].sinks_ended else State.STOPPED
             leading.end(application, ended, "")
@@ -397,6 +399,10 @@ class Succession(GraphChanger):
             leading.sharers.lead(application, _sharers(answers.values()))
             leading.feedbacks.begin(application)
             self._go_on(request, origin, answers)
+            self.changes.dismiss(application, without_part)
+        if application not in self.led:
+            for address in without_part:
+                self.peer.send(address, End(application, graph.attempt, "it has ended"))
 
     def _go_on(self, request: Request, origin: str, answers: Mapping[str, Claimed]) -> None:
         """Complete or undo what the origin had begun, and replace what has died with it."""
@@ -408,17 +414,25 @@ class Succession(GraphChanger):
         why = f"{', '.join(sorted(lost))}: nobody executes it" if lost else ""
         if not leading.takeovers.begin(application, dead[0] if dead else origin, why, lost):
             with_it = [f"{peer} ({', '.join(graph.components_at(peer))})" for peer in dead]
-            leading.fail(application, graph.attempt, why or f"its origin {origin} died, and with it {', '.join(with_it)}")
+            leading.fail(
+                application, graph.attempt, why or f"its origin {origin} died, and with it {', '.join(with_it)}"
+            )
             return
         if request.graph is graph and not coming:
             self.changes.publish(application)
         leading.rebuilds.resume(application)
 
 
-def _first_graph(latest: Graph, answers: Mapping[str, Claimed], is_dead: Callable[[str], bool]) -> Graph:
+def _first_graph(
+    latest: Graph,
+    placed: Mapping[str, Sequence[str]],
+    answers: Mapping[str, Claimed],
+    is_dead: Callable[[str], bool],
+) -> Graph:
     """The first graph of a successor: without moves and rebuilds that nobody has carried out yet.
 
-    The follower of a component that died is a backup of it, if it is ready and there is no other one.
+    A follower at the peer of a backup that was ``placed`` is a backup again. That of a component which died is one,
+    too, if it is ready and there is no other one.
     """
     roles = latest.roles
     backups = dict(roles.backups)
@@ -426,6 +440,8 @@ def _first_graph(latest: Graph, answers: Mapping[str, Claimed], is_dead: Callabl
         alone = all(is_dead(peer) for peer in backups.get(operator, ()))
         if is_dead(roles.peers[operator]) and alone and to in answers and operator in answers[to].ready:
             backups[operator] = (to,)
+        elif to in placed.get(operator, ()) and to != roles.peers[operator]:
+            backups[operator] = (*backups.get(operator, ()), to)
     for replica, (_, to) in roles.rebuilds.items():
         if roles.peers[replica] != to:
             roles = roles.released(replica)
@@ -451,11 +467,11 @@ def _not_executed(
 
 
 def _sharers(answers: Iterable[Claimed]) -> dict[str, Sharer]:
-    """The sharers that members know, each in its last attempt."""
+    """The sharers that members know, each by its last graph."""
     found: dict[str, Sharer] = {}
     for answer in answers:
-        for name, sharer in answer.sharers.items():
+        for name, sharer in answer.sharers:
             known = found.get(name)
-            if known is None or known.attempt < sharer.attempt:
+            if known is None or (known.attempt, known.epoch) < (sharer.attempt, sharer.epoch):
                 found[name] = sharer
     return found

@@ -11,7 +11,7 @@ from synergy_nb.lifecycle.shared_streams import Sharer
 __all__ = ["Claim", "Claimed", "Entrust", "Entrusted"]
 
 
-class Entrusted(msgspec.Struct, frozen=True, array_like=True):
+class Entrusted(msgspec.Struct, frozen=True, gc=False, array_like=True):
     """What a successor has to know of an application beside its graph.
 
     Parameters
@@ -47,7 +47,7 @@ class Claim(Message, frozen=True):
     attempt: int
 
 
-class Claimed(Message, frozen=True):
+class Claimed(Message, frozen=True, gc=False):
     """The answer to :class:`Claim`: a promise to adopt no graph of the origin before, and what the sender knows.
 
     Parameters
@@ -63,7 +63,7 @@ class Claimed(Message, frozen=True):
     lagging
         Last reports of copies that cannot take over.
     sharers
-        Applications that share streams of its components.
+        Applications that share streams of its components, by id.
     """
 
     application: str
@@ -74,4 +74,4 @@ class Claimed(Message, frozen=True):
     runs: bool = False
     ended: bool = False
     lagging: tuple[CopiesLag, ...] = ()
-    sharers: dict[str, Sharer] = {}
+    sharers: tuple[tuple[str, Sharer], ...] = ()

@@ -1,8 +1,8 @@
 """The parts of an application that its replicas do not cover: sources, sinks, and their results.
 
 Only the operators between sources and sinks are replicated. So the peers of sources and sinks are single points of
-failure at any degree. The origin is one only if it has the first sink (:mod:`synergy_nb.lifecycle.succession`). A notice
-names these peers to the user who submits a plan.
+failure at any degree. The origin is one only if it has the first sink, as that peer leads the application on otherwise.
+A notice names these peers to the user who submits a plan.
 """
 
 from __future__ import annotations

@@ -301,7 +301,7 @@ class PeerWorld(DataPaths):
             return True
         graphs = [self.synergy[each].session.graph(application) for each in (known, address)]
         earlier, later = (-1 if graph is None else graph.epoch for graph in graphs)
-        return report.status == Status.RUNNING and later > earlier
+        return report.status == Status.RUNNING and later >= earlier and application in self.synergy[address].session.led
 
     def _deploy_at(self, address: str, deployment: Deployment) -> None:
         application = deployment.application

@@ -394,8 +394,9 @@ class PlacementOrigin(Protocol):
     def _complete(self, pending: _Pending) -> None:
         request, graph = pending.request, pending.graph
         reached = None if pending.failures is None else availability(graph, pending.failures)
+        primaries = {name: graph.peers[name] for name in pending.plan.operators}
         self.peer.record(PlacementCompleted, request, attempt=pending.attempt, degree=pending.degree,
-                         primaries={name: graph.peers[name] for name in pending.plan.operators}, backups={name: list(each) for name, each in graph.backups.items()},
+                         primaries=primaries, backups={name: list(each) for name, each in graph.backups.items()},
                          availability=reached)  # fmt: skip
         if reached is not None and pending.target is not None and reached < pending.target:
             reason = f"availability {reached:.6g} is less than {pending.target:g}, for peers had no room for more"

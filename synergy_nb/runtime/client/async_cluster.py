@@ -433,7 +433,9 @@ class AsyncCluster(PeerRequests):
         entries: dict[str, AsyncApplication] = {}
         for origin, each in listed:
             known = entries.get(each.state.application)
-            if known is not None and (each.state.status not in LASTING or origin != known.sink_peer(known.plan.sinks[0])):
+            if known is not None and (
+                each.state.status not in LASTING or origin != known.sink_peer(known.plan.sinks[0])
+            ):
                 continue  # an earlier origin, which does not know that its successor leads it on
             held = self._handles.get(each.state.application)
             if each.state.status == "rejected" or (held is None and not each.plan):

@@ -31,9 +31,7 @@ class Deliveries:
         Function that returns the status of an application whose sinks may be here, by its id; ValueError for others.
     """
 
-    def __init__(
-        self, host: Host, loop: asyncio.AbstractEventLoop, status: Callable[[str], Status]
-    ) -> None:
+    def __init__(self, host: Host, loop: asyncio.AbstractEventLoop, status: Callable[[str], Status]) -> None:
         self._host = host
         self._loop = loop
         self._status = status
