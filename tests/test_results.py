@@ -58,6 +58,10 @@ class Peer:
         self.lost = False  # whether answers to fetches get lost
         self.position = 0
 
+    async def leader(self, application: str, without: str, seconds: float) -> tuple[str, ApplicationState] | None:
+        """Nobody else leads it."""
+        return None
+
     @property
     def state(self) -> ApplicationState:
         return ApplicationState("app", self.status, roles=Roles(HERE))

@@ -457,6 +457,10 @@ class Session(Protocol):
             retain = message.status in RETAINING and self.peer.address in sink_peers(member.graph)
             if not (retain and member.ended):
                 self._leave(application, message.reason, retain_sinks=retain)
+        elif member.graph.attempt == attempt and member.ended and not message.status:
+            self._leave(
+                application, message.reason
+            )  # an earlier origin has ended it, too, and has its results discarded
         elif member.graph.attempt == attempt and request is not None and message.status == State.STOPPED:
             self._end_application(application, State.STOPPED)  # at the peer that has led it, and does not know more
         else:
