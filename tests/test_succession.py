@@ -83,12 +83,12 @@ class World(MovingWorld):
 class Run:
     """A query whose origin has none of its components."""
 
-    def __init__(self, seed: int = 1, **settings: object) -> None:
+    def __init__(self, seed: int = 1) -> None:
         self.world = world = World(seed)
         world.pace = 0.4
         self.plan = chain()
         self.inputs = {"s": table(random.Random(seed), 400)}
-        world.deploy("app", self.plan, AT, self.inputs, backups=BACKUPS, origin=ORIGIN, **settings)  # type: ignore[arg-type]
+        world.deploy("app", self.plan, AT, self.inputs, backups=BACKUPS, origin=ORIGIN)
 
     def running(self) -> Run:
         assert self.world.until(lambda: self.world.status("app") == "running")
@@ -239,7 +239,6 @@ class Schedule:
     """A query of random operators whose origin dies, or seems to, in one of these phases."""
 
     PHASES = ("set-up", "running", "move", "take-over", "move, take-over")
-    uneven, needed = MovingSchedule.uneven, MovingSchedule.needed
 
     def __init__(self, seed: int) -> None:
         rng = self.rng = random.Random(seed)
@@ -326,9 +325,9 @@ class Schedule:
     def loses(self) -> None:
         """Crash a peer whose components all have backups."""
         leaders = self.world.leaders()
-        roles = self.world.synergy[leaders[-1]].session.graph("app").roles if leaders else None  # type: ignore[union-attr]
-        found = sorted(set("cdefgh") - self.lasting - {*({} if roles is None else roles.followers.values())})
-        found = [each for each in found if each in self.world.synergy]
+        graph = self.world.synergy[leaders[-1]].session.graph("app") if leaders else None
+        followers = set() if graph is None else set(graph.roles.followers.values())
+        found = sorted(set("cdefgh").intersection(self.world.synergy) - self.lasting - followers)
         if found:
             self.world.crash(self.rng.choice(found))
 
@@ -347,6 +346,15 @@ class Schedule:
             case "stun":
                 world.stun(ORIGIN, rng.uniform(2.0, 9.0))
 
+    def led_by_one(self) -> bool:
+        return all(len(self.world.leaders(name)) == 1 for name in self.plans)
+
+    def uneven(self) -> str:
+        return MovingSchedule.uneven(self)  # type: ignore[arg-type]  # it needs the world and the plans alone
+
+    def needed(self, address: str) -> tuple[float, dict[str, float]]:
+        return MovingSchedule.needed(self, address)  # type: ignore[arg-type]  # likewise
+
     def ends(self) -> None:
         world, results = self.world, self.world.results["app", "out"]
         assert world.until(lambda: results.ended or world.status("app") == "failed", 200.0), (
@@ -356,18 +364,17 @@ class Schedule:
         _, _, ordered, digits = CASES[self.case]
         wanted, found = (rounded(rows, digits) for rows in (undisturbed(self.plan, self.inputs), results.rows))
         assert found == wanted if ordered else sorted(found, key=repr) == sorted(wanted, key=repr), "rows"
-        assert world.until(lambda: len(world.leaders()) == 1, 30.0), world.leaders()
-        for name in self.plans:
-            assert world.until(lambda name=name: len(world.leaders(name)) == 1, 30.0), (name, world.leaders(name))  # type: ignore[misc]
+        assert world.until(self.led_by_one, 30.0), {name: world.leaders(name) for name in self.plans}
         if "other" in self.plans:
             theirs = world.results["other", "out"]
             assert world.until(lambda: theirs.ended, 60.0), f"other: {world.reports['other'][-1]}"
             every = [row for row in self.inputs["s0"].rows() if row[6] > 20]
             assert theirs.rows.rows() == every[len(every) - theirs.height :], "other has not all from where it joined"
-        MovingSchedule.wait(self, self.uneven)  # type: ignore[arg-type]
+        world.until(lambda: not self.uneven(), 20.0)
+        assert not self.uneven()
         for name in self.plans:
             world.finish(name)
-            assert world.until(lambda name=name: world.status(name) == "finished", 30.0)  # type: ignore[misc]
+        assert world.until(lambda: all(world.status(name) == "finished" for name in self.plans), 30.0)
         for name in self.plans:
             world.stop(name)
         world.settled()

@@ -1,4 +1,4 @@
-"""Succession with all that an origin does: placement, rebuilds, agreements, clients of a simulation and of live peers."""
+"""Succession with all that an origin does: rebuilds, placement, agreements; and as clients see it."""
 
 from __future__ import annotations
 

@@ -224,11 +224,12 @@ class AsyncCluster(PeerRequests):
         plan
             Query plan, as ``.sink(...)`` returns it.
         origin
-            Peer at which the plan is submitted, and which has the sinks that are not bound to another peer: its name,
-            or ``"client"``, ``"source"``, ``"sink"`` or ``"near"`` for the one with the least measured delays to this
-            client, to the sources of the plan, to its sinks, or to all of them. By default the peer that its first
-            bound sink is bound to, or else the nearest to this client. If it dies, the peer of the first sink leads the
-            application on, unless that is the same one. Equally near peers, such as all peers on the client's machine, are used in turn.
+            Peer at which the plan is submitted, and which has the sinks that are not bound to another one: its name, or
+            ``"client"``, ``"source"``, ``"sink"`` or ``"near"`` for the one with the least measured delays to this
+            client, to the sources of the plan, to its sinks, or to all of them. By default the peer that a sink is
+            bound to, or else the nearest to this client. Equally near peers, such as all peers on the client's machine,
+            are used in turn. If the origin dies, the peer of the first sink leads the application on, if that is
+            another one.
         feeds
             Rows of each source with connector ``python``, by operator id or by its name: a pandas, Polars or Arrow
             table, a :class:`~synergy_nb.runtime.client.feeds.Feed`, or an iterable, asynchronous or not, of
