@@ -209,7 +209,7 @@ class ComposedWorld(PacedWorld):
         if peer not in self._suspended:
             self._at(peer, lambda hosting: results.collect(hosting, self.now))
         status = self.status(application)
-        if not results.ended and (status in LASTING or status in ("", Status.FINISHED)):
+        if status in (*LASTING, "") or (status == Status.FINISHED and not results.ended):
             self._later(COLLECT, self._collect, application, sink)
         elif status == Status.FINISHED and all(
             self.results[application, each].ended for each in self.plans[application].sinks
