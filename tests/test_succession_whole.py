@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import os
 import random
 import signal
@@ -11,7 +12,7 @@ from typing import TypeVar
 import polars as pl
 import pytest
 
-from synergy_nb import Cluster, ClusterError, Plan, Simulation, source
+from synergy_nb import Cluster, Plan, Simulation, source
 from synergy_nb.algorithms.composition import CompositionConfig
 from synergy_nb.assembly import PeerConfig
 from synergy_nb.control.driver_messages import OfferComponents, StopApplication
@@ -20,6 +21,9 @@ from synergy_nb.lifecycle.messages import Graph
 from synergy_nb.plan import plan as joined
 from synergy_nb.plan.active_replicas import degrees_of, replicated
 from synergy_nb.plan.catalogue import ALL_COMPONENTS
+from synergy_nb.runtime.client.async_cluster import AsyncCluster
+from synergy_nb.runtime.client.led_application import SUCCEEDS
+from synergy_nb.runtime.process.requests import ApplicationState, PeerUnreachable
 from synergy_nb.simulator.peer_world import PeerWorld
 from synergy_nb.simulator.scripted_faults import Faults
 from tests.moving_schedules import table
@@ -126,8 +130,8 @@ def test_peers_hold_what_they_have_committed_under_a_successor(availability: str
 # -- clients -----------------------------------------------------------------------------------------------------------
 
 
-def query(duration: str = "8 s") -> Plan:
-    packets = source("packets", rate="500 tuples/s", duration=duration, seed=3, id="packets", at="peer-3")
+def query() -> Plan:
+    packets = source("packets", rate="500 tuples/s", duration="8 s", seed=3, id="packets", at="peer-3")
     totals = packets.filter("bytes > 100", id="large").aggregate("source", "500 ms", total="sum(bytes)", id="by")
     return totals.sink("out", id="out", at="peer-2")
 
@@ -169,7 +173,7 @@ def test_live_clients_find_the_peer_that_leads_after_the_origin_was_killed() -> 
         state = cluster.states()["peer-1"]
         assert state is not None
         os.kill(state.pid, signal.SIGKILL)
-        assert application.status == "running"
+        assert application.status == "running", application.reason
         assert application.origin == "peer-2"
         assert cluster.applications[application.id].status == "running"
         assert "led on: by peer-2, as its origin peer-1 died" in str(application.explain())
@@ -177,7 +181,25 @@ def test_live_clients_find_the_peer_that_leads_after_the_origin_was_killed() -> 
         assert application.graph["by"] == "peer-4"
         assert application.results().equals(undisturbed), "nothing is lost, nothing comes twice"
         assert application.wait() == "finished"
-        endless = cluster.submit(query("1 h"), origin="peer-3")
-        with pytest.raises(ClusterError):
-            cluster.submit(query(), origin="peer-1", timeout=2.0)
-        endless.stop()
+
+
+class _Silent(AsyncCluster):
+    """A cluster whose peers do not say who leads an application, or that it is the peer ``b``."""
+
+    def __init__(self, *, led: bool) -> None:
+        self._names = {"a": "peer-1", "b": "peer-2"}
+        self._led = led
+
+    async def leader(self, application: str, without: str, seconds: float) -> tuple[str, ApplicationState] | None:
+        assert (without, seconds) == ("a", SUCCEEDS)
+        return ("b", ApplicationState(application, "running")) if self._led else None
+
+
+def test_a_submission_whose_origin_dies_before_it_runs_fails_by_name() -> None:
+    error = PeerUnreachable("peer peer-1 does not answer: its process has ended")
+    with pytest.raises(
+        PeerUnreachable, match=r"out: peer peer-1 does not answer.*; it had not run yet: submit it again"
+    ):
+        asyncio.run(_Silent(led=False)._led_on(query(), "out-1", "a", error))
+    found = asyncio.run(_Silent(led=True)._led_on(query(), "out-1", "a", error))
+    assert found == ("b", ApplicationState("out-1", "running"))

@@ -21,7 +21,9 @@ from synergy_nb.runtime.process.requests import (
 
 __all__ = ["SUCCEEDS", "ClusterAccess", "LedApplication"]
 
-SUCCEEDS: Final = 20.0  # seconds within which another peer leads an application whose origin has died
+SUCCEEDS: Final = (
+    60.0  # most seconds until another peer leads an application whose origin has died; two or three usually
+)
 
 
 class ClusterAccess(Journals, Protocol):
