@@ -38,8 +38,6 @@ __all__ = [
     "Refused",
     "SessionConfig",
     "Share",
-    "SharerLed",
-    "SinksReported",
     "TakeOver",
     "Times",
     "TimesReported",
@@ -284,18 +282,6 @@ class Feedback(Message, frozen=True, gc=False):
     measured: tuple[Measured, ...]
 
 
-class SinksReported(Message, frozen=True):
-    """A report to the origin: the ``delay`` that the sinks at the sender measured last, and whether all streams ended.
-
-    The delay is in seconds; it is negative before the first measurement.
-    """
-
-    application: str
-    attempt: int
-    delay: float
-    ended: bool
-
-
 class End(Message, frozen=True):
     """An instruction to end the session of an application, and to release what it holds.
 
@@ -480,12 +466,6 @@ class ProducersFollowed(Message, frozen=True):
     attempt: int
     owner: str
     epoch: int
-
-
-class SharerLed(Message, frozen=True):
-    """A report to the origin of an owner: the sender leads an application that shares its streams from now on."""
-
-    graph: Graph
 
 
 class SessionConfig(msgspec.Struct, frozen=True):

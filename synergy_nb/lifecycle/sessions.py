@@ -14,13 +14,12 @@ component is removed when its last user has ended (:mod:`synergy_nb.lifecycle.ho
 application that had it deployed ended earlier. The directory offers a stream from when its application runs.
 
 *Lease* (section 2.3.4). The origin sends the measured end-to-end execution time t̂ to all peers of the graph once a
-second (:mod:`synergy_nb.lifecycle.feedback`), and watches them through the failure detector. This feedback is also the
-lease of the session: a peer that receives none during the lease releases what it holds. If the origin dies, a successor
-leads the application on (:mod:`synergy_nb.lifecycle.succession`), or else all peers leave it.
+second (:mod:`synergy_nb.lifecycle.feedback`), and watches them. This feedback is also the lease of the session: a peer
+that receives none during the lease releases what it holds. If the origin dies, a successor leads the application on
+(:mod:`synergy_nb.lifecycle.succession`), or else all peers leave it.
 
-*End.* The origin ends a session at all peers (:class:`End`), and each releases what it holds. The results at the sinks
-stay until they are fetched, unless the application was stopped. Late messages of an ended attempt are refused, and the
-journal records them.
+*End.* The origin ends a session at all peers (:class:`End`), which release what they hold. Results stay at the sinks
+until they are fetched, unless a user stopped the application. Late messages of an ended attempt are refused by name.
 """
 
 from __future__ import annotations
@@ -160,14 +159,17 @@ class Session(Protocol):
         self.copies = LaggingCopies(peer, self._led, self.members)
         common = self.changes, self.config
         self.takeovers = TakeOvers(
-            *common, self._fail, recoverable=self._recoverable, cannot_take_over=self.copies.cannot_take_over
+            *common,
+            self._fail,
+            recoverable=lambda name: self.sharers.recoverable(name),  # noqa: PLW0108 - made below
+            cannot_take_over=self.copies.cannot_take_over,
         )
         self.moves = Migrations(
             *common,
             self.impacts.refusal,
             lambda: spark() is not None,
             self._peer_lost,
-            sharers=self._shared_by,
+            sharers=lambda *component: self.sharers.sharers_of(*component),  # noqa: PLW0108 - likewise
             cannot_take_over=self.copies.cannot_take_over,
         )
         self.rebuilds = Rebuilds(*common, self.impacts.refusal, self.copies.cannot_take_over)
@@ -203,12 +205,6 @@ class Session(Protocol):
             **self.sinks.handlers,
             **self.succession.handlers,
         }
-
-    def _recoverable(self, application: str) -> bool:
-        return self.sharers.recoverable(application)
-
-    def _shared_by(self, application: str, operator: str) -> tuple[str, ...]:
-        return self.sharers.sharers_of(application, operator)
 
     # -- for requests and the driver ---------------------------------------------------------------------------------
 
@@ -276,13 +272,8 @@ class Session(Protocol):
 
     def graph(self, application: str) -> Graph | None:
         """The component graph of an application in which this peer takes part, or which it leads."""
-        known = self._led.get(application) or self.members.get(application)
+        known = self._led.get(application, self.members.get(application))
         return None if known is None else known.graph
-
-    def delay(self, application: str) -> float | None:
-        """Last known end-to-end execution time t̂ of an application, in seconds."""
-        member = self.members.get(application)
-        return None if member is None or member.delay < 0 else member.delay
 
     # -- set-up ------------------------------------------------------------------------------------------------------
 

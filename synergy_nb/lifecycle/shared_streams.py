@@ -30,15 +30,21 @@ from synergy_nb.events import SharedStreamMoved
 from synergy_nb.events.application_states import CHANGING, State
 from synergy_nb.lifecycle.graph_changes import RESEND_INTERVAL, GraphChanger, GraphChanges
 from synergy_nb.lifecycle.members import present_producer, producer_of
-from synergy_nb.lifecycle.messages import End, Graph, ProducersFollowed, ProducersMoved, SessionConfig, SharerLed
+from synergy_nb.lifecycle.messages import End, Graph, ProducersFollowed, ProducersMoved, SessionConfig
 from synergy_nb.lifecycle.migration import Migrations
 from synergy_nb.plan import Plan
 from synergy_nb.plan.catalogue import TAP
 
-__all__ = ["SharedStreams", "Sharer"]
+__all__ = ["SharedStreams", "Sharer", "SharerLed"]
 
 SHARER_ENDED: Final = -1  # epoch in an acknowledgement: the sharer has ended
 DEAD: Final = 1 << 60  # later than any epoch: the origin has died
+
+
+class SharerLed(Message, frozen=True):
+    """A report to the origin of an owner: the sender leads an application that shares its streams from now on."""
+
+    graph: Graph
 
 
 class Sharer(msgspec.Struct, frozen=True, array_like=True):

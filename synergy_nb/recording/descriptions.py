@@ -16,6 +16,7 @@ from synergy_nb.control import driver_messages as driver
 from synergy_nb.control.graph import Hop
 from synergy_nb.control.peer import Message
 from synergy_nb.lifecycle import messages as sessions
+from synergy_nb.lifecycle import shared_streams, sink_reports
 from synergy_nb.lifecycle import succession_messages as succession
 from synergy_nb.overlay import directory_messages as directory
 from synergy_nb.overlay import gossip, pastry, routing
@@ -208,10 +209,10 @@ DESCRIPTIONS: Final[Mapping[type[Message], Say]] = {
     sessions.Feedback: lambda m: f"lease and measurements of {_several(each.application for each in m.measured)}",
     sessions.TimesReported: lambda m: f"predicted times of {_several(each.application for each in m.times)}",
     sessions.End: lambda m: _reason("end the application", m.reason),
-    sessions.SinksReported: lambda m: (
+    sink_reports.SinksReported: lambda m: (
         "the streams of all sinks here have ended" if m.ended else f"the sinks here measured {seconds(m.delay)}"
     ),
-    sessions.SharerLed: "leads {m.graph.application}, which shares streams, from now on",
+    shared_streams.SharerLed: "leads {m.graph.application}, which shares streams, from now on",
     succession.Entrust: "lead the application if I die",
     succession.Claim: "I lead the application, as its origin has died",
     succession.Claimed: lambda m: f"follows; executes {_several(m.executes)}" if m.graph else "takes no part",
