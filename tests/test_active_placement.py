@@ -243,11 +243,11 @@ def test_a_replica_moves_but_never_to_a_peer_with_another_one() -> None:
     ring.run(2.0)
     session, outcome = ring.synergy["peer-0"].session, list[str]()
     with pytest.raises(ValueError, match=f"'{where['counts~1']}'; another replica of counts is there"):
-        session.move("r", "counts", where["counts~1"], outcome.append)
+        session.moves.move("r", "counts", where["counts~1"], outcome.append)
     ring.crash(where["counts~1"])
     ring.run(15.0)
     with pytest.raises(ValueError, match="operator: 'counts~1'; it was lost"):
-        session.move("r", "counts~1", where["counts"], outcome.append)
+        session.moves.move("r", "counts~1", where["counts"], outcome.append)
 
 
 # -- values ----------------------------------------------------------------------------------------------------------

@@ -177,7 +177,7 @@ def test_a_late_application_does_not_lock_its_peer() -> None:
     ring = Ring(3, seed=5, config=lambda n: PeerConfig(f"peer-{n}", seed=n))
     ring.submit("peer-1", "late", filtered("100 ms"))
     assert ring.until_decided("late").status == "running"
-    ring.simulation.call("peer-1", ring.synergy["peer-1"].session.delay_measured, "late", 0.3)
+    ring.simulation.call("peer-1", ring.synergy["peer-1"].session.sinks.measured, "late", 0.3)
     ring.run(3.0)
     ring.submit("peer-1", "next", filtered("100 ms"))
     assert ring.until_decided("next").status == "running"

@@ -116,7 +116,7 @@ def test_feedback_reaches_the_peers_of_an_application() -> None:
         measured = composed.flow.delays(served.request.name).mean
         assert served.admitted
         for peer in set(served.peers.values()):
-            told = composed.peers[peer].session.delay(served.request.name)
+            told = composed.peers[peer].session.members[served.request.name].delay
             assert told == pytest.approx(measured, rel=0.3)
 
 

@@ -351,10 +351,6 @@ operators:
             "feeds: 'x' is no source of the plan; expected none: the plan has no python source",
         ),
         (
-            lambda c: c.submit(source("packets").sink("all", at="peer-2"), origin="peer-1"),
-            "operator 'sink': at: 'peer-2'; expected 'peer-1': all results stay at the origin",
-        ),
-        (
             lambda c: c.submit(source("packets")),
             "plan: a Stream; expected a Plan, which .sink() at the end of a stream returns",
         ),

@@ -423,7 +423,7 @@ def test_a_late_confirmation_does_not_revive_a_finished_application() -> None:
     assert ring.until_decided("r").status == "running"
     origin = ring.synergy["peer-0"]
     peers = ring.reports["r"][-1].peers
-    ring.simulation.call("peer-0", origin.session.finished, "r")
+    ring.simulation.call("peer-0", origin.session.sinks.ended, "r")
     assert ring.status("r") == "finished"
     late = Confirm(Graph("r", 1, "peer-0", query.to_bytes(), Roles(peers)), "delay", "sink")
     origin.peer.receive("peer-0", late, ring.simulation.now)

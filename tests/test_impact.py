@@ -105,7 +105,7 @@ def test_the_impact_is_projected_from_the_measured_delay() -> None:
     made.submit("peer-2", "a", work("10 ms", delay="150 ms"))
     made.until_decided("a")
     made.run(1.0)
-    made.simulation.call("peer-2", made.synergy["peer-2"].session.delay_measured, "a", 0.149)
+    made.simulation.call("peer-2", made.synergy["peer-2"].session.sinks.measured, "a", 0.149)
     made.run(2.0)
     made.submit("peer-3", "b", work("5 ms"))
     report = made.until_decided("b")

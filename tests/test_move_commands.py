@@ -71,7 +71,7 @@ def test_a_command_waits_until_a_backup_has_taken_over() -> None:
     ("operator", "to", "reason"),
     [
         ("o7", "peer-5", "operator: 'o7'; expected one of source, o0, o1"),
-        ("sink", "peer-5", "operator: 'sink' is a sink, which stays at the origin"),
+        ("sink", "peer-5", "operator: 'sink' is a sink, which stays at its peer"),
         ("o1", "", "to: ''; expected a peer that lives"),
     ],
 )

@@ -127,7 +127,7 @@ def running(cluster: Cluster) -> Iterator[Application]:
 @pytest.mark.parametrize(
     ("operator", "to", "said"),
     [
-        ("out", "peer-2", "operator: 'out' is a sink, which stays at the origin"),
+        ("out", "peer-2", "operator: 'out' is a sink, which stays at its peer"),
         ("sales", "peer-2", r"operator: 'sales' is a source that cannot be read again \(python\)"),
         ("totls", "peer-3", "operator: 'totls'; expected one of sales, large, totals, ranked, items, top"),
         ("totals", "peer-2", "to: 'peer-2'; totals is there already; expected another peer"),

@@ -67,7 +67,7 @@ def running(ring: Ring, backups: dict[str, tuple[str, ...]] | None = None, asked
 def move(ring: Ring, operator: str, to: str, application: str = "r", at: str = "peer-0") -> list[str]:
     """Ask for a move; what comes of it will be in the list."""
     outcome: list[str] = []
-    ring.simulation.call(at, ring.synergy[at].session.move, application, operator, to, outcome.append)
+    ring.simulation.call(at, ring.synergy[at].session.moves.move, application, operator, to, outcome.append)
     return outcome
 
 
@@ -269,7 +269,7 @@ def test_a_component_that_cannot_move_is_refused_at_once(application: str, opera
     ring.crash("peer-5")
     ring.run(8.0)
     with pytest.raises(ValueError, match=reason):
-        ring.synergy["peer-0"].session.move(application, operator, to, lambda _: None)
+        ring.synergy["peer-0"].session.moves.move(application, operator, to, lambda _: None)
     assert not ring.events("r", MoveBegun)
 
 
@@ -281,7 +281,7 @@ def test_a_source_that_cannot_be_read_again_stays(connector: str) -> None:
     )
     running(ring, asked=stream.sink(id="sink"))
     with pytest.raises(ValueError, match=rf"'s' is a source that cannot be read again \({connector}\)"):
-        ring.synergy["peer-0"].session.move("r", "s", "peer-4", lambda _: None)
+        ring.synergy["peer-0"].session.moves.move("r", "s", "peer-4", lambda _: None)
 
 
 class Sparks(Movers):
@@ -322,7 +322,7 @@ def test_a_part_whose_source_spark_reads_itself_stays() -> None:
     ring = Sparks(6, seed=1)
     running(ring, asked=counting({"s", "f", "a"}))
     with pytest.raises(ValueError, match="operator: 'f': Spark executes it and reads s itself"):
-        ring.synergy["peer-0"].session.move("r", "f", "peer-4", lambda _: None)
+        ring.synergy["peer-0"].session.moves.move("r", "f", "peer-4", lambda _: None)
 
 
 def test_an_application_moves_one_component_at_a_time() -> None:
@@ -330,7 +330,7 @@ def test_an_application_moves_one_component_at_a_time() -> None:
     running(ring)
     outcome = move(ring, "o0", "peer-4")
     with pytest.raises(ValueError, match="operator: 'o1'; o0 is moving to peer-4; expected one change at a time"):
-        ring.synergy["peer-0"].session.move("r", "o1", "peer-5", lambda _: None)
+        ring.synergy["peer-0"].session.moves.move("r", "o1", "peer-5", lambda _: None)
     ring.run(2.0)
     assert outcome == [""]
     again = move(ring, "o1", "peer-5")
@@ -563,7 +563,7 @@ def test_an_application_may_end_in_the_middle(after: float, end: str, to: str) -
     done = list(outcome)
     session = ring.synergy["peer-0"].session
     if end == "finish":
-        ring.simulation.call("peer-0", session.finished, "r")
+        ring.simulation.call("peer-0", session.sinks.ended, "r")
         ring.run(5.0)
         assert set(ring.deployed) == {("peer-0", "r", "sink")}
     else:

@@ -53,10 +53,14 @@ class Peer:
         self.pair = Pair()
         self.pair.deploy("app", plan(), HERE)
         self.stopped = False
-        self.deliveries = Deliveries(self.pair.net["a"], asyncio.get_running_loop(), lambda _: self)
+        self.deliveries = Deliveries(self.pair.net["a"], asyncio.get_running_loop(), lambda _: self.status)
         self.asked = 0  # fetches that were answered
         self.lost = False  # whether answers to fetches get lost
         self.position = 0
+
+    async def leader(self, application: str, without: str, seconds: float) -> tuple[str, ApplicationState] | None:
+        """Nobody else leads it."""
+        return None
 
     @property
     def state(self) -> ApplicationState:

@@ -137,7 +137,7 @@ class Both(Ring):
     def move(self, at: str, name: str, operator: str, to: str) -> list[str]:
         """Ask for a move."""
         outcome: list[str] = []
-        self.simulation.call(at, self.synergy[at].session.move, name, operator, to, outcome.append)
+        self.simulation.call(at, self.synergy[at].session.moves.move, name, operator, to, outcome.append)
         return outcome
 
 

@@ -202,11 +202,11 @@ def test_a_reader_that_consumes_nothing_fails_its_application_alone() -> None:
     first = started(ring, "peer-3", "a", by_link())
     started(ring, "peer-5", "b", by_source())
     report = ("a", "packets", "large", "takes nothing")
-    ring.simulation.call(first["packets"], ring.synergy[first["packets"]].session.reader_failed, *report)
+    ring.simulation.call(first["packets"], ring.synergy[first["packets"]].session.lost.reader_failed, *report)
     ring.run(2.0)
     assert (ring.status("a"), ring.status("b")) == ("running", "running"), "others need what reads there"
     report = ("a", "large", "by_link", "takes nothing")
-    ring.simulation.call(first["large"], ring.synergy[first["large"]].session.reader_failed, *report)
+    ring.simulation.call(first["large"], ring.synergy[first["large"]].session.lost.reader_failed, *report)
     ring.run(2.0)
     assert (ring.status("a"), ring.status("b")) == ("failed", "running")
     assert "by_link" in ring.reports["a"][-1].reason

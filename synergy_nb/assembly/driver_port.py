@@ -102,13 +102,13 @@ class DriverPort(Protocol):
             driver.StopApplication: self._stop,
             driver.ReleaseResults: lambda _, message: parts.requests.discard_results(message.application),
             driver.MoveComponent: self._move,
-            driver.DelayMeasured: lambda _, message: session.delay_measured(message.application, message.seconds),
-            driver.SinksEnded: lambda _, message: session.finished(message.application),
+            driver.DelayMeasured: lambda _, message: session.sinks.measured(message.application, message.seconds),
+            driver.SinksEnded: lambda _, message: session.sinks.ended(message.application),
             driver.PartReady: lambda _, message: session.component_ready(message.application, message.operator),
             driver.OperatorStopped: lambda _, message: session.component_failed(
                 message.application, message.operator, message.reason
             ),
-            driver.ReaderStalled: lambda _, message: session.reader_failed(
+            driver.ReaderStalled: lambda _, message: session.lost.reader_failed(
                 message.application, message.operator, message.reader, message.reason
             ),
             driver.CopyReady: lambda _, message: copies.ready(message.application, message.operator),
@@ -148,7 +148,7 @@ class DriverPort(Protocol):
 
     def _offer(self) -> None:
         for component in self._components:
-            if component != "sink":  # sinks are always at the origin, and are not looked up
+            if component != "sink":  # sinks are at the origin or where a plan binds them, and are not looked up
                 self._parts.loads.offer(component, {"peer": self._name})
 
     def _leave(self, _driver: str, _message: driver.LeaveRing) -> None:
@@ -201,7 +201,7 @@ class DriverPort(Protocol):
         self._parts.hot_spots.predictions_reported(report)
 
     def _inputs_reported(self, _driver: str, message: driver.InputsReported) -> None:
-        self._parts.session.rebuilds.inputs_reported(message)
+        self._parts.session.rebuilds.streams.inputs_reported(message)
         self._parts.collection.inputs_reported(message)
 
     def _loads_measured(self, _driver: str, message: driver.LoadsMeasured) -> None:

@@ -31,9 +31,11 @@ from synergy_nb.lifecycle.decider import Decider, component_name
 from synergy_nb.lifecycle.engine_choice import SparkOffer
 from synergy_nb.lifecycle.messages import SessionConfig
 from synergy_nb.lifecycle.replica_placement import ReplicaPlacement
+from synergy_nb.lifecycle.request import Request
 from synergy_nb.lifecycle.requests import Requests
 from synergy_nb.lifecycle.resilient_placement import ResilientPlacement
 from synergy_nb.lifecycle.sessions import Session
+from synergy_nb.lifecycle.succession_messages import Entrusted
 from synergy_nb.models.hot_spot_config import HotSpotConfig
 from synergy_nb.models.overheads import Overheads
 from synergy_nb.models.overlapping_levels import OverlappingLevels
@@ -270,7 +272,9 @@ class SynergyPeer:
             deciders,
             composing.discovery,
             Claims(peer, self.streams, composing.patience),
+            config.name,
         )
+        self._follow_leaders()
         self.hot_spots = HotSpots(
             peer,
             self.session,
@@ -327,6 +331,20 @@ class SynergyPeer:
             self.peer, self.ledger, self.latency, self.directory, self.membership, self._offers, config,
             self.config.failure, self.config.domains,
         )  # fmt: skip
+
+    def _follow_leaders(self) -> None:
+        """Have whoever leads an application renew the placement of its replicas."""
+        placement, succession = self.placement, self.session.succession
+        if placement is None:
+            return
+        succession.placement = lambda request: placement.attempt(request.name)
+        succession.on_superseded.append(lambda request: placement.forget(request.name))
+
+        def succeeded(request: Request, record: Entrusted) -> None:
+            if record.placement and request.running:
+                placement.inherit(request.name, record.placement, request.placed)
+
+        succession.on_succeeded.append(succeeded)
 
     # -- functions that its parts are given ----------------------------------------------------------------------------
 

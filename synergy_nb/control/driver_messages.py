@@ -137,7 +137,7 @@ class DelayMeasured(DriverMessage, frozen=True):
 
 
 class SinksEnded(DriverMessage, frozen=True):
-    """Every sink of an application has received the end of its streams."""
+    """Every sink of an application at this peer has received the end of its streams."""
 
     application: str
 

@@ -131,6 +131,8 @@ class Producer(NamedTuple):
         has ended.
     copies
         Addresses of the peers with backups or a follower.
+    successor
+        Address of the peer that leads the application after the death of its origin; empty if there is none.
     """
 
     application: str
@@ -139,10 +141,11 @@ class Producer(NamedTuple):
     epoch: int = 0
     origin: str = ""
     copies: tuple[str, ...] = ()
+    successor: str = ""
 
     def orphaned(self) -> Producer:
         """The component after the end of its application: without origin and copies."""
-        return self._replace(origin="", copies=())
+        return self._replace(origin="", copies=(), successor="")
 
 
 class ComponentGraph(msgspec.Struct, frozen=True):

@@ -26,10 +26,12 @@ __all__ = [
     "ComponentUndeployed",
     "CopiesBehind",
     "LateRows",
+    "LeadershipLost",
     "MoveBegun",
     "MoveGivenUp",
     "MovePostponed",
     "OperatorFailed",
+    "OriginSucceeded",
     "PartPrepared",
     "SessionExpired",
     "SessionLeft",
@@ -38,6 +40,7 @@ __all__ = [
     "SinkFinished",
     "SinkMeasured",
     "SourceStarted",
+    "SuccessionBegun",
     "TakenOver",
     "TakeoverBegun",
 ]
@@ -121,6 +124,42 @@ class SessionExpired(RequestEvent, frozen=True, gc=False):
     severity: ClassVar[Severity] = Severity.WARNING
 
     origin: str
+
+
+class SuccessionBegun(RequestEvent, frozen=True, gc=False):
+    """The successor of an application asks its peers to follow it, as the peer ``origin``, which leads it, has died."""
+
+    severity: ClassVar[Severity] = Severity.WARNING
+
+    origin: str
+    epoch: int
+
+
+class OriginSucceeded(RequestEvent, frozen=True, gc=False):
+    """The peer leads the application from now on, instead of the peer ``origin``.
+
+    Parameters
+    ----------
+    origin
+        Address of the peer that has led it.
+    epoch
+        Epoch of the first graph of the peer that leads it now.
+    peers
+        Operator to the address of its peer, as its members know it.
+    """
+
+    origin: str
+    epoch: int
+    peers: Mapping[str, str]
+
+
+class LeadershipLost(RequestEvent, frozen=True, gc=False):
+    """The peer has learned that the peer ``to`` leads the application now, since it counted as dead itself."""
+
+    severity: ClassVar[Severity] = Severity.WARNING
+
+    to: str
+    epoch: int
 
 
 class SessionLeft(RequestEvent, frozen=True, gc=False):

@@ -214,6 +214,14 @@ class Agreements:
         self._waiting.popleft()
         self.correct()
 
+    def tell(self, member: Member) -> None:
+        """Tell the peer that leads an application now what the one before it had booked for this peer."""
+        application, leader = member.graph.application, member.leader
+        _, attempt, seconds = self._told.get(application, ("", 0, 0.0))
+        if attempt == member.graph.attempt:
+            self._told[application] = leader, attempt, seconds
+            self.peer.send(leader, GrowthChanged(application, attempt, seconds))
+
     def correct(self) -> None:
         """Tell the origins that have booked more, or less, than the components here now take."""
         if not self._told or (self._waiting and self._waiting[0].timer is not None):

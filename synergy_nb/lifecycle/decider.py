@@ -171,7 +171,7 @@ def find_candidates(
     Parameters
     ----------
     peer
-        The origin, which executes the sinks.
+        The origin, which executes the sinks that are not bound to another peer.
     request
         Request that is to be decided.
     found
@@ -184,7 +184,10 @@ def find_candidates(
     plan = request.alternative.plan
     for operator, node in plan.operators.items():
         if node.kind == "sink":
-            peers_of[operator] = (peer.address,)
+            at = _sink_peer(request, node.at, peer.address, found)
+            peers_of[operator] = (at,) if at and not is_dead(at) else ()
+            if not peers_of[operator]:
+                missing[operator] = f"{operator}: no peer {node.at!r} offers a component of the plan"
             continue
         if node.kind == TAP:
             peers_of[operator] = tuple(sorted(node.params["providers"]))
@@ -201,3 +204,11 @@ def find_candidates(
     known = {operator: list(peers) for operator, peers in peers_of.items()}
     peer.record(CandidatesFound, request.name, candidates=known, free=free)
     return Candidates(peers_of, missing, free)
+
+
+def _sink_peer(request: Request, at: str | None, origin: str, found: DirectoryEntries) -> str:
+    """Address of the peer of a sink: the one that it is bound to, or else the origin; empty if it is not known."""
+    if at is None or at in request.origin_names:
+        return origin
+    entries = (entry for each in found.values() for entry in each)
+    return next((entry.host for entry in entries if at in (entry.host, entry.attributes.get("peer"))), "")

@@ -20,6 +20,7 @@ from synergy_nb.lifecycle.members import Member
 from synergy_nb.lifecycle.messages import (
     ComponentTimes,
     Feedback,
+    GraphChanged,
     Lost,
     Measured,
     SessionConfig,
@@ -87,6 +88,9 @@ class Feedbacks:
     account
         Function that returns the delay of an application that the peer leads by its account, seconds; negative without
         one.
+    delay
+        Function that returns the measured delay of an application that the peer leads, seconds; negative before the
+        first measurement.
     """
 
     def __init__(
@@ -99,6 +103,7 @@ class Feedbacks:
         start: Callable[[Member], None],
         expire: Callable[[str, str], None],
         account: Callable[[str], float],
+        delay: Callable[[str], float],
     ) -> None:
         self._peer = peer
         self._config = config
@@ -108,6 +113,7 @@ class Feedbacks:
         self._start = start
         self._expire = expire
         self._account = account
+        self._delay = delay
         self._timer: Timer | None = None
         self._predicted: dict[str, _PredictedTimes] = {}  # by application that the peer leads
         self.handlers: dict[type[Message], Callable[[str, Any], None]] = {
@@ -131,11 +137,11 @@ class Feedbacks:
     def _send(self, applications: Iterable[str]) -> None:
         measurements: dict[str, list[Measured]] = {}
         for application in applications:
-            graph, member = self._led[application].graph, self._members.get(application)
+            graph = self._led[application].graph
             predicted = self._predicted.get(application)
             times, helpless = ({}, ()) if predicted is None else predicted.next(self._peer.now)
-            delay = -1.0 if member is None else member.delay
-            measured = Measured(application, graph.attempt, delay, times, helpless, self._account(application))
+            delay, account = self._delay(application), self._account(application)
+            measured = Measured(application, graph.attempt, delay, times, helpless, account)
             for address in graph.addresses:
                 measurements.setdefault(address, []).append(measured)
         for address, sent in measurements.items():
@@ -175,6 +181,10 @@ class Feedbacks:
                 reason = no_session(self._peer.address, sender)
                 self._peer.send(sender, Lost(measured.application, measured.attempt, reason))
                 continue
+            if sender != member.leader:  # the sender has not heard that another peer leads the application now
+                if member.graph.origin == member.leader:
+                    self._peer.send(sender, GraphChanged(member.graph))
+                continue
             member.last_feedback = self._peer.now
             self._start(member)  # the Begin message may have been lost
             if not member.running:
@@ -190,6 +200,8 @@ class Feedbacks:
     def _check_lease(self, application: str) -> None:
         member = self._members.get(application)
         if member is None:
+            return
+        if member.ended:  # its results are retained until they have been fetched
             return
         leads = application in self._led or member.graph.origin == self._peer.address
         left = member.last_feedback + self._config.lease - self._peer.now

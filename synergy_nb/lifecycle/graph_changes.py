@@ -18,6 +18,7 @@ from typing import Any, Final
 from synergy_nb.control.graph import Producer
 from synergy_nb.control.ledger import Ledger
 from synergy_nb.control.peer import Message, Peer
+from synergy_nb.events import MessageOutdated
 from synergy_nb.lifecycle.deploying import Deploying
 from synergy_nb.lifecycle.members import Member, producer_of
 from synergy_nb.lifecycle.messages import Graph, GraphChanged, Lost, SessionConfig
@@ -57,6 +58,10 @@ class GraphChanges:
         Listeners, called when a move (completed or given up) or a take-over in an application of this peer has ended.
     on_joined : list of callables (application)
         Listeners, called with each application whose new graph this peer has adopted.
+    on_received : list of callables (graph)
+        Listeners, called with each graph of a message that changes one, before it is adopted.
+    on_led_anew : list of callables (member)
+        Listeners, called with each record whose application another peer leads now than before.
     """
 
     def __init__(
@@ -82,6 +87,8 @@ class GraphChanges:
         self.on_published: list[Callable[[str], None]] = []
         self.on_change_ended: list[Callable[[str], None]] = []
         self.on_joined: list[Callable[[str], None]] = []
+        self.on_received: list[Callable[[Graph], None]] = []
+        self.on_led_anew: list[Callable[[Member], None]] = []
         self.handlers: dict[type[Message], Callable[[str, Any], None]] = {GraphChanged: self._graph_changed}
 
     # -- at the origin -----------------------------------------------------------------------------------------------
@@ -102,6 +109,13 @@ class GraphChanges:
         self._publish(application, graph, sorted({*graph.addresses, *also}), SENDS)
         for listener in self.on_published:
             listener(application)
+
+    def dismiss(self, application: str, addresses: Collection[str]) -> None:
+        """Send the graph of an application to those of the peers that have no part in it, so that they leave."""
+        request = self.led.get(application)
+        if request is not None:
+            graph = request.graph
+            self._publish(application, graph, sorted(set(addresses).difference(graph.addresses)), SENDS)
 
     def change_ended(self, application: str) -> None:
         """Notify the listeners that a move or a take-over in an application of this peer has ended."""
@@ -124,9 +138,21 @@ class GraphChanges:
     def member_of(self, graph: Graph) -> Member | None:
         """The member record of the graph's application; None if there is none or if it knows a later graph."""
         member = self.members.get(graph.application)
-        if member is None or member.graph.attempt != graph.attempt or member.graph.epoch > graph.epoch:
+        if member is None or member.graph.attempt != graph.attempt or member.outdates(graph):
             return None
         return member
+
+    def refuses(self, sender: str, graph: Graph, what: str) -> bool:
+        """Whether the graph of a message is outdated here; it is recorded if this peer follows another leader."""
+        for received in self.on_received:
+            received(graph)
+        member = self.members.get(graph.application)
+        if member is None or not member.outdates(graph):
+            return False
+        if graph.attempt == member.graph.attempt and graph.origin != member.leader:
+            reason = f"{member.leader} leads the application now"
+            self.peer.record(MessageOutdated, graph.application, message=what, sender=sender, reason=reason)
+        return True
 
     def back_up(self, member: Member) -> str:
         """Commit the resources of the backups at this peer; return an empty text, or the reason of a refusal."""
@@ -154,6 +180,8 @@ class GraphChanges:
             member.early.clear()
         followers = {**member.early, **graph.roles.followers}
         application, address = graph.application, self.peer.address
+        if before.origin != graph.origin:
+            self._follow_leader(member, before.origin)
         for operator, peer in graph.roles.followers.items():
             if peer == address == before.roles.followers.get(operator) and before.epoch < graph.epoch:
                 member.ready.discard(operator)  # of an earlier move, whose end this peer has not heard
@@ -167,6 +195,7 @@ class GraphChanges:
             stays = operator in member.operators or operator in rebuilds
             if not stays and followers.get(operator) != address:
                 member.deployed.discard(operator)
+                member.lost.discard(operator)
                 users |= self.components.discard(application, operator)
             elif _links(before, member.plan, operator) != _links(graph, member.plan, operator):
                 self._recommit(member, operator)
@@ -190,6 +219,16 @@ class GraphChanges:
         for user in sorted({application, *users}):
             if user in self.members and self._has_no_role(self.members[user]):
                 self.leave(user)
+
+    def _follow_leader(self, member: Member, before: str) -> None:
+        """Follow the peer that leads an application instead of the one ``before``."""
+        leader = member.leader = member.graph.origin
+        if before != self.peer.address:
+            self.membership.unwatch(before)
+        if leader != self.peer.address:
+            self.membership.watch(leader)
+        for listener in self.on_led_anew:
+            listener(member)
 
     def _has_no_role(self, member: Member) -> bool:
         """Whether this peer has no role in an application any more, and no component that the application reads."""
@@ -248,6 +287,8 @@ class GraphChanges:
 
     def _graph_changed(self, sender: str, message: GraphChanged) -> None:
         graph, address = message.graph, self.peer.address
+        if self.refuses(sender, graph, "GraphChanged"):
+            return
         member = self.member_of(graph)
         if (
             member is None

@@ -56,7 +56,7 @@ class LaggingCopies:
         self._number = 0
         # application that this peer leads, then (operator, sender), to the last report
         self._received: dict[str, dict[tuple[str, str], CopiesLag]] = {}
-        self.handlers: dict[type[Message], Callable[[str, Any], None]] = {CopiesLag: self._behind}
+        self.handlers: dict[type[Message], Callable[[str, Any], None]] = {CopiesLag: self.behind_reported}
 
     # -- at members --------------------------------------------------------------------------------------------------
 
@@ -107,6 +107,16 @@ class LaggingCopies:
             self.peer.send(member.graph.origin, message)
             self.peer.after(RESEND_INTERVAL, self._repeat, key, message, times - 1)
 
+    def reports(self, application: str) -> tuple[CopiesLag, ...]:
+        """Return the last reports of this peer about copies of an application that cannot take over."""
+        return tuple(each for (of, _), each in self._sent.items() if of == application)
+
+    def repeat(self, application: str) -> None:
+        """Send the last reports about an application again, to the peer that leads it now."""
+        for key, message in list(self._sent.items()):
+            if key[0] == application:
+                self._repeat(key, message, SENDS)
+
     # -- at the origin -----------------------------------------------------------------------------------------------
 
     def cannot_take_over(self, application: str, operator: str) -> dict[str, str]:
@@ -120,7 +130,8 @@ class LaggingCopies:
                 found |= {peer: reason for peer, reason in message.peers.items() if peer in copies}
         return found
 
-    def _behind(self, sender: str, message: CopiesLag) -> None:
+    def behind_reported(self, sender: str, message: CopiesLag) -> None:
+        """Note the report of a peer, unless a later one is known."""
         application, operator = message.application, message.operator
         for name in [name for name in self._received if name not in self.led]:
             del self._received[name]

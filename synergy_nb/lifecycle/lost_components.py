@@ -69,6 +69,8 @@ class LostComponents:
         known = [self._members[user].graph for user in sorted(users) if user in self._members]
         if known:
             self._peer.record(ComponentFailed, application, operator=operator, reason=reason)
+        if application in self._members:
+            self._members[application].lost.add(operator)
         for graph in known:
             own = graph.application == application
             text = f"{operator}{'' if own else f' of {application}'} at {self._peer.address}: {reason}"

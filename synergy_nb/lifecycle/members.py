@@ -43,12 +43,16 @@ class Member:
         "helpless",
         "keeping",
         "last_feedback",
+        "leader",
+        "lost",
         "operators",
         "plan",
         "preparing",
         "projected",
+        "promised",
         "ready",
         "running",
+        "sinks_ended",
         "started",
         "timer",
         "times",
@@ -57,6 +61,12 @@ class Member:
     def __init__(self, graph: Graph, plan: Plan, address: str, now: float) -> None:
         self.graph = graph
         self.plan = plan
+        self.leader = (
+            graph.origin
+        )  # peer whose instructions count: the origin, or the successor to which it is promised
+        self.promised = 0  # least epoch of the graphs that this peer adopts, as it has promised to the successor
+        self.lost: set[str] = set()  # operators whose components here have failed
+        self.sinks_ended = False  # whether the streams of all sinks here have ended
         self.operators = {operator for operator, peer in graph.roles.peers.items() if peer == address}
         self.confirmed: dict[str, set[str]] = {}
         self.deployed: set[str] = set()
@@ -79,6 +89,10 @@ class Member:
         self.ended = False  # whether only results are left at this peer
         self.last_feedback = now
         self.timer: Timer | None = None
+
+    def outdates(self, graph: Graph) -> bool:
+        """Whether this peer knows a later graph, or has promised to adopt only later ones."""
+        return (self.graph.attempt, max(self.graph.epoch, self.promised)) > (graph.attempt, graph.epoch)
 
     @property
     def execution_time(self) -> float:
@@ -135,9 +149,8 @@ def present_producer(graph: Graph, operator: str) -> Producer:
     roles = graph.roles
     follower = roles.followers.get(operator)
     copies = (*roles.backups.get(operator, ()), *(() if follower is None else (follower,)))
-    return Producer(
-        graph.application, operator, roles.peers[operator], roles.epochs.get(operator, 0), graph.origin, copies
-    )
+    epoch = roles.epochs.get(operator, 0)
+    return Producer(graph.application, operator, roles.peers[operator], epoch, graph.origin, copies, graph.successor)
 
 
 def producers_of(graph: Graph, plan: Plan, operator: str) -> tuple[Producer, ...]:

@@ -69,6 +69,9 @@ class Graph(msgspec.Struct, frozen=True, gc=False, array_like=True):
         (:mod:`synergy_nb.lifecycle.agreements`).
     known
         Applications whose streams the origin knew when it decided: it could not, or need not, share them.
+    successor
+        Address of the peer that leads the application from the death of the origin on; empty if that death ends it
+        (:mod:`synergy_nb.lifecycle.succession`).
     """
 
     application: str
@@ -81,6 +84,7 @@ class Graph(msgspec.Struct, frozen=True, gc=False, array_like=True):
     epoch: int = 0
     promised: dict[str, float] = {}
     known: tuple[str, ...] = ()
+    successor: str = ""
 
     def changed(self, roles: Roles, **others: Any) -> Graph:
         """The next graph of the application, one epoch later."""
@@ -279,11 +283,15 @@ class Feedback(Message, frozen=True, gc=False):
 
 
 class End(Message, frozen=True):
-    """An instruction to end the session of an application, and to release what it holds."""
+    """An instruction to end the session of an application, and to release what it holds.
+
+    Where ``status`` is that of an application whose results are retained, the receiver retains those at its sinks.
+    """
 
     application: str
     attempt: int
     reason: str
+    status: str = ""
 
 
 class Lost(Message, frozen=True):

@@ -157,7 +157,24 @@ class Migrations(GraphChanger):
     # -- at the origin -----------------------------------------------------------------------------------------------
 
     def move(self, application: str, operator: str, to: str, moved: Callable[[str], None], asked: int = 0) -> None:
-        """Move a component, see :meth:`~synergy_nb.lifecycle.sessions.Session.move`."""
+        """Move a component of a running application of this peer to another peer, without a pause.
+
+        Parameters
+        ----------
+        application, operator
+            Component that moves.
+        to
+            Address of the peer that it moves to.
+        moved
+            Callback for the result: an empty text after the move, or the reason why the component was not moved.
+        asked
+            Number of the question by which the component's peer asks the other one, which has to accept; 0: none.
+
+        Raises
+        ------
+        ValueError
+            If the component cannot move at all, to that peer, or at present.
+        """
         request, operator = self._checked(application, operator, to)
         if request.state in CHANGING:
             raise ValueError(f"operator: {operator!r}; {self._present_change(request)}; expected one change at a time")
@@ -182,12 +199,8 @@ class Migrations(GraphChanger):
 
         Parameters
         ----------
-        application, operator
-            Component that moves.
-        to
-            Address of the peer that it moves to.
-        moved
-            Callback for the result, as for :meth:`move`.
+        application, operator, to, moved
+            Component, address of its new peer, and callback for the result, as for :meth:`move`.
 
         Raises
         ------
@@ -388,16 +401,16 @@ class Migrations(GraphChanger):
         else:
             move.moved(f"peer {move.old} died")
 
-    def end(self, application: str) -> None:
-        """Cancel the move of an application that has ended."""
+    def end(self, application: str, reason: str) -> None:
+        """Cancel the move of an application that has ended, or that this peer leads no more."""
         move = self._moves.get(application)
         if move is not None:
             self._forget(application, move)
             if move.to not in {*move.before.addresses, self.peer.address}:  # these receive End from the session
-                self.peer.send(move.to, End(application, move.graph.attempt, "it has ended"))
-            move.moved("the application has ended")
+                self.peer.send(move.to, End(application, move.graph.attempt, reason))
+            move.moved(reason)
         for command in self._commands.pop(application, ()):
-            command.moved("the application has ended")
+            command.moved(reason)
 
     # -- at members --------------------------------------------------------------------------------------------------
 
@@ -413,8 +426,8 @@ class Migrations(GraphChanger):
         """Agree to a move, or start a follower, unless this peer has refused the component."""
         graph, operator = message.graph, message.operator
         known = self.changes.members.get(graph.application)
-        if known is not None and (known.graph.attempt, known.graph.epoch) > (graph.attempt, graph.epoch):
-            return  # this peer knows a later graph
+        if self.changes.refuses(sender, graph, "Follow"):
+            return
         member = None
         if graph.roles.peers[operator] == self.peer.address:
             member, refusal = known, self._agree(known, message)

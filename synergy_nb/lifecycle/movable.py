@@ -35,7 +35,7 @@ def movable(plan: Plan, operator: str) -> str:
     """Return the reason why a component of a plan can never move; empty if it can."""
     node = plan.operators[operator]
     if node.kind == "sink":
-        return "is a sink, which stays at the origin"
+        return "is a sink, which stays at its peer"
     if node.kind == TAP:
         return "is a stream of another application"
     connector = node.params.get("connector")

@@ -12,9 +12,8 @@ O is the origin, r the lost replica, S another replica of the same operator that
    on it decides on its own order of inputs, and emits a stream of its own, which its readers get as a further input.
 4. When r has subscribed to all of its inputs, T answers with ``ready`` again. O publishes a graph without the copy.
    Until then, producers retain for S the tuples that r has yet to read.
-5. O asks the peers of the readers (:class:`ReadersQuestion`) until the stream of r is complete at each reader: it
-   contains every tuple that has not passed the reader's filter. Before that, readers still need the other replicas.
-   Then the replica counts as rebuilt.
+5. O asks the peers of the readers until the stream of r is complete at each reader
+   (:mod:`~synergy_nb.lifecycle.rebuilt_streams`). Then the replica counts as rebuilt.
 
 A lost backup takes steps 1 to 3: S is the component itself, T commits what a backup needs, and once the copy could take
 over, O publishes the graph in which T has the backup. Before that no death makes a component of it.
@@ -31,9 +30,8 @@ from typing import Any
 
 import msgspec
 
-from synergy_nb.control.driver_messages import InputsReported
 from synergy_nb.control.peer import Message, Timer
-from synergy_nb.events import BackupRestored, RebuildGivenUp, ReplicaRebuilt
+from synergy_nb.events import BackupRestored, RebuildGivenUp
 from synergy_nb.events.application_states import State
 from synergy_nb.lifecycle.graph_changes import RESEND_INTERVAL, GraphChanger, GraphChanges
 from synergy_nb.lifecycle.members import Member, other_replicas
@@ -41,12 +39,11 @@ from synergy_nb.lifecycle.messages import (
     End,
     Graph,
     GraphChanged,
-    ReadersComplete,
-    ReadersQuestion,
     Rebuild,
     Rebuilt,
     SessionConfig,
 )
+from synergy_nb.lifecycle.rebuilt_streams import RebuiltStreams
 from synergy_nb.plan import Plan
 from synergy_nb.plan.active_replicas import original, replicas_of
 
@@ -95,30 +92,6 @@ class _RunningRebuild:
         return self.replica == self.source
 
 
-class _RebuiltStream:
-    """The stream of a rebuilt replica (step 5), whose readers may still need the other replicas.
-
-    Attributes
-    ----------
-    source
-        Replica from whose state the rebuilt one began.
-    epoch
-        Epoch of the graph in which the rebuilt replica began to execute.
-    began
-        Time at which the rebuild began, seconds.
-    complete
-        Addresses of the peers at whose readers the stream is complete.
-    """
-
-    __slots__ = ("began", "complete", "epoch", "source")
-
-    def __init__(self, source: str, epoch: int, began: float) -> None:
-        self.source = source
-        self.epoch = epoch
-        self.began = began
-        self.complete: set[str] = set()
-
-
 class Rebuilds(GraphChanger):
     """Leads the rebuilds in applications of this peer, and takes part in those of others.
 
@@ -144,13 +117,11 @@ class Rebuilds(GraphChanger):
         self.impact_refusal = impact_refusal
         self.cannot_take_over = cannot_take_over
         self._rebuilds: dict[str, _RunningRebuild] = {}
-        self._rebuilt_streams: dict[tuple[str, str], _RebuiltStream] = {}  # by application and rebuilt replica
-        self._complete: dict[tuple[str, str], frozenset[int]] = {}  # reader here to its inputs with all tuples
+        self.streams = RebuiltStreams(changes, config)
         self.handlers: dict[type[Message], Callable[[str, Any], None]] = {
             Rebuild: self._rebuild,
             Rebuilt: self._rebuilt,
-            ReadersQuestion: self._readers_asked,
-            ReadersComplete: self._readers_complete,
+            **self.streams.handlers,
         }
 
     # -- at the origin -----------------------------------------------------------------------------------------------
@@ -251,10 +222,8 @@ class Rebuilds(GraphChanger):
         self.changes.publish(application)
         self._set_timeout(application, rebuild, self.config.moving)
         self.peer.instruct(self.led[application].report())
-        stream = _RebuiltStream(rebuild.source, graph.roles.rebuilt[rebuild.replica], rebuild.began)
-        self._rebuilt_streams[application, rebuild.replica] = stream
         self.peer.send(rebuild.to, Rebuild(graph, rebuild.replica))
-        self._ask_readers(application, rebuild.replica, stream)
+        self.streams.watch(application, rebuild.replica, rebuild.source, rebuild.began)
 
     def _add_backup(self, application: str, rebuild: _RunningRebuild) -> None:
         """Publish the graph in which the copy is a backup, as it could take over."""
@@ -313,7 +282,7 @@ class Rebuilds(GraphChanger):
 
     def settled(self, application: str) -> bool:
         """Return whether no replica is being rebuilt, and the streams of rebuilt ones are complete at their readers."""
-        return application not in self._rebuilds and all(name != application for name, _ in self._rebuilt_streams)
+        return application not in self._rebuilds and self.streams.settled(application)
 
     def interrupt(self, application: str, reason: str) -> None:
         """Let another change of the graph begin: a rebuild whose replica does not execute yet is given up."""
@@ -350,63 +319,42 @@ class Rebuilds(GraphChanger):
             )
             self._give_up(application, f"{waited} in time")
 
-    def end(self, application: str) -> None:
-        """Cancel the rebuild of an application that has ended."""
-        for key in [key for key in self._rebuilt_streams if key[0] == application]:
-            del self._rebuilt_streams[key]
+    def end(self, application: str, reason: str) -> None:
+        """Cancel the rebuild of an application that has ended, or that this peer leads no more."""
+        self.streams.end(application)
         rebuild = self._rebuilds.get(application)
         if rebuild is not None:
             self._remove(application, rebuild)
             if rebuild.to not in {*rebuild.before.addresses, self.peer.address}:  # these receive End from the session
-                self.peer.send(rebuild.to, End(application, rebuild.graph.attempt, "it has ended"))
-            self._report(rebuild, "the application has ended")
+                self.peer.send(rebuild.to, End(application, rebuild.graph.attempt, reason))
+            self._report(rebuild, reason)
 
-    # -- the readers of a rebuilt replica, at the origin -----------------------------------------------------------
+    def resume(self, application: str) -> None:
+        """Go on with what the origin before this one had begun: replicas that execute, and have a copy or readers.
 
-    def _ask_readers(self, application: str, replica: str, stream: _RebuiltStream) -> None:
-        """Ask the peers of readers whether the stream is complete there, now and once every interval (step 5)."""
-        if self._rebuilt_streams.get((application, replica)) is not stream:
-            return
+        A rebuild whose replica does not execute yet is given up with its origin.
+        """
         graph = self.led[application].graph
-        roles, plan = graph.roles, Plan.from_bytes(graph.plan)
-        if roles.rebuilt.get(replica) != stream.epoch or not roles.peers[replica]:  # it was lost again
-            del self._rebuilt_streams[application, replica]
-            return
-        readers = [name for name in plan.downstream(replica) if replica in roles.reads(plan, name).values()]
-        waiting = {roles.peers[name] for name in readers} - {""} - stream.complete
-        if not waiting and replica not in roles.rebuilds:
-            del self._rebuilt_streams[application, replica]
-            group = replicas_of(plan)[original(replica)]
-            self.peer.record(
-                ReplicaRebuilt,
-                application,
-                operator=replica,
-                source=stream.source,
-                at=roles.peers[replica],
-                seconds=self.peer.now - stream.began,
-                left=sum(bool(roles.peers[each]) for each in group),
-                peers=self.led[application].roles.peers,
-            )
-            return
-        for address in sorted(waiting):
-            self.peer.send(address, ReadersQuestion(application, graph.attempt, replica, stream.epoch))
-        self.peer.after(RESEND_INTERVAL, self._ask_readers, application, replica, stream)
-
-    def _readers_complete(self, sender: str, message: ReadersComplete) -> None:
-        stream = self._rebuilt_streams.get((message.application, message.operator))
-        request = self.led.get(message.application)
-        if stream is None or request is None or request.graph.attempt != message.attempt:
-            return
-        if stream.epoch == message.rebuilt:
-            stream.complete.add(sender)
+        for replica in graph.roles.rebuilt:
+            to = graph.roles.peers[replica]
+            source = graph.roles.rebuilds.get(replica, ("", ""))[0]
+            if to:
+                self.streams.watch(application, replica, source, self.peer.now)
+            if to and source:
+                rebuild = _RunningRebuild(graph, replica, source, to, self.peer.now, lambda _reason: None)
+                rebuild.graph, rebuild.published, rebuild.executes = graph, True, True
+                self._rebuilds[application] = rebuild
+                self.membership.watch(to)
+                self._set_timeout(application, rebuild, self.config.moving)
+                self._resend(application, rebuild)
 
     # -- at members --------------------------------------------------------------------------------------------------
 
     def _rebuild(self, sender: str, message: Rebuild) -> None:
         graph, replica = message.graph, message.operator
         known = self.changes.members.get(graph.application)
-        if known is not None and (known.graph.attempt, known.graph.epoch) > (graph.attempt, graph.epoch):
-            return  # this peer knows a later graph
+        if self.changes.refuses(sender, graph, "Rebuild"):
+            return
         if known is not None and known.graph.epoch < graph.epoch and self._is_outdated(known, graph, replica):
             without = msgspec.structs.replace(graph, roles=graph.roles.released(replica), epoch=graph.epoch - 1)
             self.changes.adopt(known, without)
@@ -464,26 +412,3 @@ class Rebuilds(GraphChanger):
         for replica, (source, peer) in member.graph.roles.rebuilds.items():
             if peer == self.peer.address and operator in (source, replica):
                 self._answer(member.graph.origin, member.graph, replica, member, "")
-
-    def inputs_reported(self, report: InputsReported) -> None:
-        """The driver's report of the inputs of components that read active replicas."""
-        self._complete = {
-            (each.application, each.operator): frozenset(
-                number for number, state in each.inputs.items() if state.complete
-            )
-            for each in report.components
-        }
-
-    def _readers_asked(self, sender: str, message: ReadersQuestion) -> None:
-        """Answer the origin if the stream of the rebuilt replica is complete at all readers here."""
-        member = self.changes.members.get(message.application)
-        if member is None or member.graph.attempt != message.attempt:
-            return
-        roles, plan, replica = member.graph.roles, member.plan, message.operator
-        if roles.rebuilt.get(replica) != message.rebuilt:
-            return
-        for name in member.operators:
-            numbers = [number for number, up in roles.reads(plan, name).items() if up == replica]
-            if not self._complete.get((message.application, name), frozenset()).issuperset(numbers):
-                return
-        self.peer.send(sender, ReadersComplete(message.application, message.attempt, replica, message.rebuilt))

@@ -33,6 +33,8 @@ class Request:
         Whether the graphs with the most peers are preferred.
     trial
         Whether it is only decided on, and never run.
+    origin_names
+        Address and name of its origin, by which plans bind operators to that.
 
     Attributes
     ----------
@@ -48,7 +50,7 @@ class Request:
         Alternative that is being tried, or that runs.
     unconfirmed : set of str
         Ids of the sources that have not been confirmed during set-up, and addresses of the helpers (peers with backups
-        or shared streams) that have not confirmed.
+        or shared streams) that have not confirmed; an empty text for the successor.
     rounds : int
         Rounds of probes that were sent for it, the number of the last one.
     waits_because : str
@@ -63,6 +65,10 @@ class Request:
         Placement that was decided on for a trial.
     placed : Roles
         Roles with which it was set up last: its backups are as many as it is to have.
+    delays : dict of str to float
+        Address of a peer with sinks to the end-to-end execution time that it has reported last, seconds.
+    ended_sinks : set of str
+        Addresses of the peers at whose sinks all streams have ended.
     timer : Timer or None
         Timer that limits the set-up.
     """
@@ -74,8 +80,11 @@ class Request:
         "alternatives",
         "began",
         "decided_by",
+        "delays",
+        "ended_sinks",
         "name",
         "on_spark",
+        "origin_names",
         "owners",
         "placed",
         "plan",
@@ -93,9 +102,18 @@ class Request:
     )
 
     def __init__(
-        self, name: str, plan: Plan, decided_by: str, now: float, *, spread: bool = False, trial: bool = False
+        self,
+        name: str,
+        plan: Plan,
+        decided_by: str,
+        now: float,
+        *,
+        spread: bool = False,
+        trial: bool = False,
+        origin_names: tuple[str, ...] = (),
     ) -> None:
         self.name = name
+        self.origin_names = origin_names
         self.trial = trial
         self.tried: Roles | None = None
         self.placed = Roles()
@@ -114,6 +132,8 @@ class Request:
         self.sharable_soon = False
         self.owners: set[str] = set()
         self.refused_by: set[str] = set()
+        self.delays: dict[str, float] = {}
+        self.ended_sinks: set[str] = set()
         self.timer: Timer | None = None
         self._state = State.DISCOVERING
         self._graph: Graph | None = None

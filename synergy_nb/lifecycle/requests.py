@@ -31,6 +31,7 @@ from synergy_nb.lifecycle.claims import INTERVAL, Claims
 from synergy_nb.lifecycle.decider import Answer, Decider, Decision, component_names
 from synergy_nb.lifecycle.request import Request
 from synergy_nb.lifecycle.sessions import Session
+from synergy_nb.lifecycle.succession_messages import Entrusted
 from synergy_nb.overlay.directory import Directory
 from synergy_nb.plan import Plan
 from synergy_nb.plan.placement_modes import SPREAD, check_placement, replicates
@@ -44,7 +45,7 @@ MAX_RETAINED: Final = 1000  # requests; beyond that, the oldest ended ones are d
 
 
 class Requests(Mapping[str, Request]):
-    """The requests that were submitted at a peer, by id, in the order of submission.
+    """The requests that were submitted at a peer, by id, in the order of submission; and those that it leads on.
 
     Parameters
     ----------
@@ -62,6 +63,8 @@ class Requests(Mapping[str, Request]):
         Time limit for an answer of the directory, seconds.
     claims
         Claims of the streams of its requests.
+    name
+        Readable name of the peer.
     """
 
     def __init__(
@@ -73,8 +76,10 @@ class Requests(Mapping[str, Request]):
         deciders: Mapping[str, Decider],
         discovery: float,
         claims: Claims,
+        name: str = "",
     ) -> None:
         self._peer = peer
+        self._names = (peer.address, name)
         self._directory = directory
         self._session = session
         self._alternatives = alternatives
@@ -85,6 +90,8 @@ class Requests(Mapping[str, Request]):
         alternatives.on_spark_parts.append(self._on_spark_parts)
         session.on_setup_ended.append(self._setup_ended)
         session.on_ended.append(self._ended)
+        session.succession.on_succeeded.append(self._succeeded)
+        session.succession.on_superseded.append(self._superseded)
 
     def __getitem__(self, name: str) -> Request:
         return self._requests[name]
@@ -132,7 +139,7 @@ class Requests(Mapping[str, Request]):
         if decided_by not in self._deciders:
             raise ValueError("availability: this peer places no replicas; expected none")
         self._discard_ended()
-        request = Request(name, plan, decided_by, self._peer.now, spread=spread, trial=trial)
+        request = Request(name, plan, decided_by, self._peer.now, spread=spread, trial=trial, origin_names=self._names)
         self._requests[name] = request
         self._peer.record(
             RequestSubmitted,
@@ -296,6 +303,17 @@ class Requests(Mapping[str, Request]):
         """Have the decider release what it holds for an application that has ended."""
         self._decider(request).release(request)
         self._claims.end(request)
+
+    def _succeeded(self, request: Request, _record: Entrusted) -> None:
+        """Lead an application that was submitted at a peer which has died."""
+        self._discard_ended()
+        self._requests[request.name] = request
+
+    def _superseded(self, request: Request) -> None:
+        """Forget a request that another peer leads now; its peers hold what its decider has had them commit."""
+        self._claims.end(request)
+        if self._requests.get(request.name) is request:
+            del self._requests[request.name]
 
 
 def _count_routes(plan: Plan) -> int:

@@ -13,13 +13,13 @@ origin informs the peers of all producers of that stream that one more applicati
 component is removed when its last user has ended (:mod:`synergy_nb.lifecycle.hosted_components`), even if the
 application that had it deployed ended earlier. The directory offers a stream from when its application runs.
 
-*Lease* (section 2.3.4). The origin, where the sinks are, sends the measured end-to-end execution time t̂ to all
-peers of the graph once a second (:mod:`synergy_nb.lifecycle.feedback`), and watches them through the failure detector.
-This feedback is also the lease of the session: a peer that receives none during the lease releases what it holds.
+*Lease* (section 2.3.4). The origin sends the measured end-to-end execution time t̂ to all peers of the graph once a
+second (:mod:`synergy_nb.lifecycle.feedback`), and watches them. This feedback is also the lease of the session: a peer
+that receives none during the lease releases what it holds. If the origin dies, a successor leads the application on
+(:mod:`synergy_nb.lifecycle.succession`), or else all peers leave it.
 
-*End.* The origin ends a session at all peers (:class:`End`), and each releases what it holds. The results at the sinks
-stay until they are fetched, unless the application was stopped. Late messages of an ended attempt are refused, and the
-journal records them.
+*End.* The origin ends a session at all peers (:class:`End`), which release what they hold. Results stay at the sinks
+until they are fetched, unless a user stopped the application. Late messages of an ended attempt are refused by name.
 """
 
 from __future__ import annotations
@@ -59,6 +59,8 @@ from synergy_nb.lifecycle.migration import Migrations
 from synergy_nb.lifecycle.rebuilds import Rebuilds
 from synergy_nb.lifecycle.request import Request
 from synergy_nb.lifecycle.shared_streams import SharedStreams
+from synergy_nb.lifecycle.sink_reports import RETAINING, SinkReports, sink_peers
+from synergy_nb.lifecycle.succession import Leading, Succession, successor_of
 from synergy_nb.lifecycle.takeover import TakeOvers
 from synergy_nb.models.projection import ProjectionConfig
 from synergy_nb.overlay.membership import Membership
@@ -108,6 +110,10 @@ class Session(Protocol):
         Components that this peer commits during set-up.
     rebuilds : Rebuilds
         Rebuilds of lost active replicas.
+    sinks : SinkReports
+        Reports of sinks to the origin.
+    succession : Succession
+        Leadership after the death of an origin.
     on_setup_ended : list of callables (request, refusal)
         Listeners, called when the set-up of a request has ended: with an empty text if its application runs, else with
         the reason why the set-up has failed.
@@ -140,9 +146,10 @@ class Session(Protocol):
         self._ended_attempts: Latest[tuple[int, float]] = Latest(ENDED_SESSIONS)
         self.impacts = Impacts(self.components, self.members, ledger, projection, spark, processing, server)
         self.agreements = Agreements(peer, self.impacts, self.members)
+        self.sinks = SinkReports(peer, self._led, self.members, self._end_application)
         self.feedbacks = Feedbacks(
             peer, self.config, self._led, self.members, self.components, self._start, self._expire,
-            self.agreements.delay,
+            self.agreements.delay, self.sinks.delay,
         )  # fmt: skip
         membership.on_dead.append(self._peer_died)
         self.deploying = Deploying(peer, self.components, self.members)
@@ -152,14 +159,17 @@ class Session(Protocol):
         self.copies = LaggingCopies(peer, self._led, self.members)
         common = self.changes, self.config
         self.takeovers = TakeOvers(
-            *common, self._fail, recoverable=self._recoverable, cannot_take_over=self.copies.cannot_take_over
+            *common,
+            self._fail,
+            recoverable=lambda name: self.sharers.recoverable(name),  # noqa: PLW0108 - made below
+            cannot_take_over=self.copies.cannot_take_over,
         )
         self.moves = Migrations(
             *common,
             self.impacts.refusal,
             lambda: spark() is not None,
             self._peer_lost,
-            sharers=self._shared_by,
+            sharers=lambda *component: self.sharers.sharers_of(*component),  # noqa: PLW0108 - likewise
             cannot_take_over=self.copies.cannot_take_over,
         )
         self.rebuilds = Rebuilds(*common, self.impacts.refusal, self.copies.cannot_take_over)
@@ -172,6 +182,11 @@ class Session(Protocol):
         self.commitments = Commitments(
             peer, self.changes, self.impacts, self._join, self.sharers.admit, self.agreements
         )
+        leading = Leading(
+            self.agreements, self.copies, self.feedbacks, self.rebuilds, self.sharers, self.sinks, self.takeovers,
+            self._end_leading, self._fail, self._end_application, self.stop,
+        )  # fmt: skip
+        self.succession = Succession(*common, leading, self._led, self._ended_attempts)
         self.handlers = {
             Confirmed: self._source_confirmed,
             Refused: self._refused,
@@ -187,13 +202,9 @@ class Session(Protocol):
             **self.rebuilds.handlers,
             **self.copies.handlers,
             **self.sharers.handlers,
+            **self.sinks.handlers,
+            **self.succession.handlers,
         }
-
-    def _recoverable(self, application: str) -> bool:
-        return self.sharers.recoverable(application)
-
-    def _shared_by(self, application: str, operator: str) -> tuple[str, ...]:
-        return self.sharers.sharers_of(application, operator)
 
     # -- for requests and the driver ---------------------------------------------------------------------------------
 
@@ -205,10 +216,12 @@ class Session(Protocol):
         graph = request.graph = Graph(
             application, attempt, self.peer.address, plan.to_bytes(), roles, shared, decision.reached,
             promised=dict(decision.promised), known=tuple(sorted(request.owners)) if decision.promised else (),
+            successor=successor_of(self.peer.address, plan, roles),
         )  # fmt: skip
         self.agreements.open(graph)
         self._led[application] = request
         request.placed = roles
+        request.delays, request.ended_sinks = {}, set()
         request.unconfirmed = {*plan.sources, *graph.helpers, *graph.owner_origins}
         seconds = self.config.setup + self.config.preparation(plan)
         request.timer = self.peer.after(
@@ -220,45 +233,13 @@ class Session(Protocol):
             self.peer.send(address, Share(graph))
         for sink in plan.sinks:
             self.peer.send(roles.peers[sink], Confirm(graph, sink, ""))
-
-    def delay_measured(self, application: str, delay: float) -> None:
-        """The driver's report of the end-to-end execution time at the sinks, in seconds."""
-        member = self.members.get(application)
-        if member is not None:
-            member.delay = delay
-
-    def finished(self, application: str) -> None:
-        """The driver's report that every sink of an application has seen the end of its streams."""
-        request = self._led.get(application)
-        if request is not None and request.running:
-            self._end_application(application, State.FINISHED, "", retain_sinks=True)
+        self.succession.entrust(request)
 
     def component_ready(self, application: str, operator: str) -> None:
         """The driver's report that a part on Spark takes tuples."""
         member = self.members.get(application)
         if member is not None:
             self.commitments.ready(member, operator)
-
-    def move(self, application: str, operator: str, to: str, moved: Callable[[str], None], asked: int = 0) -> None:
-        """Move a component of a running application of this origin to another peer, without a pause.
-
-        Parameters
-        ----------
-        application, operator
-            Component that moves.
-        to
-            Address of the peer that it moves to.
-        moved
-            Callback for the result: an empty text after the move, or the reason why the component was not moved.
-        asked
-            Number of the request of the component's peer that the other one has to accept first; 0: there is none.
-
-        Raises
-        ------
-        ValueError
-            If the component cannot move at all, to that peer, or at present.
-        """
-        self.moves.move(application, operator, to, moved, asked)
 
     def component_failed(self, application: str, operator: str, reason: str) -> None:
         """The driver's report that a component has failed at this peer."""
@@ -267,23 +248,17 @@ class Session(Protocol):
             return
         self.lost.failed(application, operator, reason)
 
-    def reader_failed(self, application: str, operator: str, reader: str, reason: str) -> None:
-        """The driver's report that a slow component ``reader`` blocks other applications that share a stream.
-
-        That component fails, unless other applications need it as well.
-        """
-        self.lost.reader_failed(application, operator, reader, reason)
-
     def stop(self, application: str) -> bool:
         """End an application of this origin, or discard the results of a finished one; return False if unknown."""
         if application in self._led:
             self._end_application(application, State.STOPPED, "")
             return True
+        known = self.sinks.discard(application)
         member = self.members.get(application)
         if member is not None and member.graph.origin == self.peer.address:
             self._leave(application, "stopped")
             return True
-        return False
+        return known
 
     @property
     def applications(self) -> frozenset[str]:
@@ -296,14 +271,9 @@ class Session(Protocol):
         return frozenset(self._led)
 
     def graph(self, application: str) -> Graph | None:
-        """The component graph of an application in which this peer takes part."""
-        member = self.members.get(application)
-        return None if member is None else member.graph
-
-    def delay(self, application: str) -> float | None:
-        """Last known end-to-end execution time t̂ of an application, in seconds."""
-        member = self.members.get(application)
-        return None if member is None or member.delay < 0 else member.delay
+        """The component graph of an application in which this peer takes part, or which it leads."""
+        known = self._led.get(application, self.members.get(application))
+        return None if known is None else known.graph
 
     # -- set-up ------------------------------------------------------------------------------------------------------
 
@@ -317,6 +287,8 @@ class Session(Protocol):
         over = self._ended_attempts.get(application, (0, 0.0))
         if (graph.attempt, graph.epoch) <= over or (member is not None and graph.attempt < member.graph.attempt):
             self._record_outdated(application, what, sender, "stale attempt")
+            return None
+        if member is not None and graph.epoch < member.promised and self.changes.refuses(sender, graph, what):
             return None
         if graph.origin == self.peer.address and application not in self._led:  # it has ended, or this peer restarted
             self._record_outdated(application, what, sender, "this peer does not lead the application")
@@ -400,7 +372,7 @@ class Session(Protocol):
         if request is None or request.graph.attempt != attempt:
             return
         if request.running:
-            self._end_application(application, State.FAILED, reason, retain_sinks=True)
+            self._end_application(application, State.FAILED, reason)
         else:
             self._setup_failed(application, attempt, reason)
 
@@ -412,9 +384,10 @@ class Session(Protocol):
             if application in self._led:
                 self.sharers.died(application, address)
         for application, member in list(self.members.items()):
-            if member.graph.origin == address:
-                self.peer.record(events.SessionExpired, application, origin=address)
-                self._leave(application, "its origin died")
+            if not self.succession.continues(member, address):
+                self.peer.record(events.SessionExpired, application, origin=member.graph.origin)
+                self._leave(application, "its origin died", until=member.graph.epoch)
+        self.succession.died(address)
 
     def _peer_lost(self, application: str, address: str) -> bool:
         """Have backups take over the components at a dead peer, or end the application; return whether it goes on."""
@@ -425,44 +398,66 @@ class Session(Protocol):
 
     # -- end ---------------------------------------------------------------------------------------------------------
 
-    def _end_application(self, application: str, state: State, reason: str, *, retain_sinks: bool = False) -> None:
+    def _end_application(self, application: str, state: State, reason: str = "") -> None:
         request = self._led[application]
         request.enter(state, reason)
         self.peer.record(events.ENDINGS[request.status], application, reason=reason)
-        self._end_session(request, reason or request.status, retain_sinks=retain_sinks)
+        self._end_session(request, reason or request.status, request.status.value)
         self.peer.instruct(request.report())
         for listener in self.on_ended:
             listener(request)
 
-    def _end_session(self, request: Request, reason: str, *, retain_sinks: bool = False) -> None:
-        graph = request.graph
-        application = graph.application
+    def _end_leading(self, request: Request, reason: str) -> None:
+        """End the changes of an application that this peer leads no more, and watch its peers no more."""
+        application = request.name
         if request.timer is not None:
             request.timer.cancel()
         del self._led[application]
         self.agreements.close(application)
         self.takeovers.end(application)
-        self.moves.end(application)
-        self.rebuilds.end(application)
-        for address in graph.watched:
+        self.moves.end(application, reason)
+        self.rebuilds.end(application, reason)
+        for address in request.graph.watched:
             self.membership.unwatch(address)
+
+    def _end_session(self, request: Request, reason: str, status: str = "") -> None:
+        graph = request.graph
+        application = graph.application
+        self._end_leading(request, "the application has ended")
+        retaining = sink_peers(graph) if status in RETAINING else set()
+        if retaining - {self.peer.address}:
+            self.sinks.retain(graph, status, reason)
         for address in graph.addresses:
-            if address != self.peer.address:
-                self.peer.send(address, End(application, graph.attempt, reason))
+            if address != self.peer.address and address not in retaining:
+                self.peer.send(address, End(application, graph.attempt, reason, status))
         if application in self.members:
-            self._leave(application, reason, retain_sinks=retain_sinks)
+            self._leave(application, reason, retain_sinks=self.peer.address in retaining)
         else:
             self._ended_attempts.raise_to(application, (graph.attempt, math.inf))
         self.sharers.ended(graph)
 
     def _end(self, sender: str, message: End) -> None:
-        self.sharers.sharer_ended(message.application, message.attempt)
-        member = self.members.get(message.application)
+        application, attempt = message.application, message.attempt
+        self.sharers.sharer_ended(application, attempt, sender)
+        member, request = self.members.get(application), self._led.get(application)
         if member is None:
-            self._ended_attempts.raise_to(message.application, (message.attempt, math.inf))
-            self.ledger.expire(message.application)
-        elif member.graph.attempt <= message.attempt:
-            self._leave(message.application, message.reason)
+            self._ended_attempts.raise_to(application, (attempt, math.inf))
+            self.ledger.expire(application)
+            self.succession.forget(application)
+        elif member.graph.attempt <= attempt and sender == member.leader:
+            retain = message.status in RETAINING and self.peer.address in sink_peers(member.graph)
+            if not (retain and member.ended):
+                self._leave(application, message.reason, retain_sinks=retain)
+        elif member.graph.attempt == attempt and member.ended and not message.status:
+            self._leave(
+                application, message.reason
+            )  # an earlier origin has ended it, too, and has its results discarded
+        elif member.graph.attempt == attempt and request is not None and message.status == State.STOPPED:
+            self._end_application(application, State.STOPPED)  # at the peer that has led it, and does not know more
+        else:
+            if message.status == State.STOPPED:
+                self.succession.stopped(application)
+            self._record_outdated(application, "End", sender, f"{member.leader} leads the application")
 
     def _expire(self, application: str, reason: str) -> None:
         """Leave an application whose lease has expired; a message with a later graph makes this peer join again."""
@@ -492,6 +487,7 @@ class Session(Protocol):
                 member.timer.cancel()
             if member.graph.origin != self.peer.address:
                 self.membership.unwatch(member.graph.origin)
+            self.succession.forget(application)
             del self.members[application]
             self._ended_attempts.raise_to(application, (member.graph.attempt, until))
         for owner in sorted(owners):

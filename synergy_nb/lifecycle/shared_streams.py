@@ -12,12 +12,14 @@ sends to them without being asked.
 
 If the peer of a shared component dies, the sharers wait up to the time of a lease for the owner's origin to report a
 new peer. If the owner ends or its origin dies, the shared components go on at their peers, without copies; then they
-can neither move nor be taken over.
+can neither move nor be taken over. Where another peer leads the owner on (:mod:`~synergy_nb.lifecycle.succession`), the
+sharers wait for its report as long; and a peer that leads a sharer on tells the origins of the owners
+(:class:`SharerLed`) until they report.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Mapping
 from typing import Any, Final
 
 import msgspec
@@ -33,21 +35,40 @@ from synergy_nb.lifecycle.migration import Migrations
 from synergy_nb.plan import Plan
 from synergy_nb.plan.catalogue import TAP
 
-__all__ = ["SharedStreams"]
+__all__ = ["SharedStreams", "Sharer", "SharerLed"]
 
 SHARER_ENDED: Final = -1  # epoch in an acknowledgement: the sharer has ended
 DEAD: Final = 1 << 60  # later than any epoch: the origin has died
 
 
-class _Sharer:
-    """An application that shares streams of an application that this peer leads."""
+class SharerLed(Message, frozen=True):
+    """A report to the origin of an owner: the sender leads an application that shares its streams from now on."""
 
-    __slots__ = ("attempt", "operators", "origin")
+    graph: Graph
 
-    def __init__(self, graph: Graph, application: str) -> None:
-        self.attempt = graph.attempt
-        self.origin = graph.origin
-        self.operators = {producer.operator for producer in graph.producers if producer.application == application}
+
+class Sharer(msgspec.Struct, frozen=True, array_like=True):
+    """An application that shares streams of another one.
+
+    Parameters
+    ----------
+    attempt, epoch, origin, successor
+        Number of the attempt to set it up, epoch of its graph, its origin, and its successor.
+    operators
+        Components of the other application that it uses.
+    """
+
+    attempt: int
+    epoch: int
+    origin: str
+    successor: str
+    operators: frozenset[str]
+
+    @classmethod
+    def of(cls, graph: Graph, application: str) -> Sharer:
+        """Describe the application of a graph as a sharer of another one."""
+        used = frozenset(producer.operator for producer in graph.producers if producer.application == application)
+        return cls(graph.attempt, graph.epoch, graph.origin, graph.successor, used)
 
 
 class SharedStreams(GraphChanger):
@@ -73,17 +94,19 @@ class SharedStreams(GraphChanger):
         super().__init__(changes, config)
         self.moves = moves
         self.fail = fail
-        self._sharers: dict[str, dict[str, _Sharer]] = {}  # owner that this peer leads to its sharers
+        self._sharers: dict[str, dict[str, Sharer]] = {}  # owner that this peer leads to its sharers
         self._reported: dict[str, tuple[Producer, ...]] = {}  # owner to the components in its last report
         self._unacknowledged: dict[tuple[str, str], ProducersMoved] = {}  # (sharer, owner) to the report
         self._applied: dict[str, dict[str, int]] = {}  # sharer that this peer leads, then owner, to its reported epoch
         # sharer that this peer leads, then owner, to the sender and the report that cannot be applied yet
         self._deferred: dict[str, dict[str, tuple[str, ProducersMoved]]] = {}
+        self._telling: set[tuple[str, str]] = set()  # sharer led anew, and an owner whose leader has not reported since
         changes.on_published.append(self._published)
         changes.on_change_ended.append(self.resume)
         self.handlers: dict[type[Message], Callable[[str, Any], None]] = {
             ProducersMoved: self._producers_moved,
             ProducersFollowed: self._acknowledged,
+            SharerLed: self._sharer_led,
         }
 
     # -- at the origin of the owner ----------------------------------------------------------------------------------
@@ -102,7 +125,7 @@ class SharedStreams(GraphChanger):
         ):
             if application in self.led:
                 self._reported[application] = self._producers(application)
-                self._sharers.setdefault(application, {})[graph.application] = _Sharer(graph, application)
+                self._sharers.setdefault(application, {})[graph.application] = Sharer.of(graph, application)
         return "", ""
 
     def sharers_of(self, application: str, operator: str) -> tuple[str, ...]:
@@ -110,11 +133,11 @@ class SharedStreams(GraphChanger):
         sharers = self._sharers.get(application, {})
         return tuple(sorted(name for name, each in sharers.items() if operator in each.operators))
 
-    def sharer_ended(self, application: str, attempt: int) -> None:
-        """Unregister a sharer that has ended."""
+    def sharer_ended(self, application: str, attempt: int, sender: str) -> None:
+        """Unregister a sharer that its origin has ended."""
         for owner, sharers in self._sharers.items():
             found = sharers.get(application)
-            if found is not None and found.attempt <= attempt:
+            if found is not None and found.attempt <= attempt and found.origin == sender:
                 del sharers[application]
                 self._unacknowledged.pop((application, owner), None)
 
@@ -128,7 +151,48 @@ class SharedStreams(GraphChanger):
             self._report(each, ProducersMoved(name, each.attempt, application, graph.epoch + 1, (), ended=True))
         for address in sorted(graph.owner_origins - {self.peer.address, *graph.addresses}):
             self.peer.send(address, End(application, graph.attempt, "it has ended"))
-        self.sharer_ended(application, graph.attempt)
+        self.sharer_ended(application, graph.attempt, self.peer.address)
+
+    def hand_over(self, application: str) -> None:
+        """Forget the sharers of an application that another peer leads now."""
+        for sharer in self._sharers.pop(application, {}):
+            self._unacknowledged.pop((sharer, application), None)
+        self._reported.pop(application, None)
+        self._deferred.pop(application, None)
+        self._applied.pop(application, None)
+
+    def lead(self, application: str, sharers: Mapping[str, Sharer]) -> None:
+        """Lead an application with these sharers from now on: its next graph is reported to them."""
+        if sharers:
+            self._sharers[application] = dict(sharers)
+        for owner in sorted({each.application for each in self.led[application].graph.producers if each.origin}):
+            self._telling.add((application, owner))
+            self._tell(application, owner, self.peer.now + 2.0 * self.config.lease)
+
+    def _tell(self, application: str, owner: str, until: float) -> None:
+        """Tell whoever leads an owner who leads a sharer, now and once every interval until it reports."""
+        if (application, owner) not in self._telling:
+            return
+        graph = self.led[application].graph if application in self.led else None
+        if graph is None or self.peer.now > until:
+            self._telling.discard((application, owner))
+            return
+        led = next(each for each in graph.producers if each.application == owner)
+        self.peer.send(self._leader(led.origin, led.successor), SharerLed(graph))
+        self.peer.after(RESEND_INTERVAL, self._tell, application, owner, until)
+
+    def _sharer_led(self, sender: str, message: SharerLed) -> None:
+        """Register the peer that leads a sharer now, and report the present components to it."""
+        graph = message.graph
+        for owner in sorted({each.application for each in graph.producers}.intersection(self.led)):
+            known = self._sharers.get(owner, {}).get(graph.application)
+            if graph.origin == sender and (
+                known is None or (known.attempt, known.epoch) <= (graph.attempt, graph.epoch)
+            ):
+                sharer = self._sharers.setdefault(owner, {})[graph.application] = Sharer.of(graph, owner)
+                producers, epoch = self._producers(owner), self.led[owner].graph.epoch
+                moved = ProducersMoved(graph.application, graph.attempt, owner, epoch, producers, ended=False)
+                self._report(sharer, moved)
 
     def _producers(self, application: str) -> tuple[Producer, ...]:
         """The components of an application that others may use, with their present peers and copies."""
@@ -147,23 +211,32 @@ class SharedStreams(GraphChanger):
         for name, each in sorted(sharers.items()):
             self._report(each, ProducersMoved(name, each.attempt, application, epoch, producers, ended=False))
 
-    def _report(self, sharer: _Sharer, message: ProducersMoved) -> None:
+    def _report(self, sharer: Sharer, message: ProducersMoved) -> None:
         key = message.application, message.owner
         self._unacknowledged[key] = message
-        self._send_until_acknowledged(sharer.origin, key, message, self.peer.now + self.config.lease)
+        self._send_until_acknowledged(sharer, key, message, self.peer.now + self.config.lease)
 
     def _send_until_acknowledged(
-        self, origin: str, key: tuple[str, str], message: ProducersMoved, until: float
+        self, sharer: Sharer, key: tuple[str, str], message: ProducersMoved, until: float
     ) -> None:
         """Send a report now and once every interval, until it is acknowledged, the receiver dies, or time is up."""
         if self._unacknowledged.get(key) is not message:
             return
-        if self.peer.now > until or self.membership.is_dead(origin):
+        if self.peer.now > until or not self._is_led(sharer.origin, sharer.successor):
             del self._unacknowledged[key]
             self._sharers.get(message.owner, {}).pop(message.application, None)
             return
-        self.peer.send(origin, message)
-        self.peer.after(RESEND_INTERVAL, self._send_until_acknowledged, origin, key, message, until)
+        self.peer.send(self._leader(sharer.origin, sharer.successor), message)
+        self.peer.after(RESEND_INTERVAL, self._send_until_acknowledged, sharer, key, message, until)
+
+    def _leader(self, origin: str, successor: str) -> str:
+        """Address of the peer that leads an application, or will: its origin, or the successor of one that died."""
+        return successor if successor and self.membership.is_dead(origin) else origin
+
+    def _is_led(self, origin: str, successor: str) -> bool:
+        """Whether the origin of an application lives, or a peer that leads it on."""
+        dead = self.membership.is_dead
+        return bool(origin) and (not dead(origin) or (bool(successor) and not dead(successor)))
 
     def _acknowledged(self, sender: str, message: ProducersFollowed) -> None:
         key = message.application, message.owner
@@ -172,14 +245,18 @@ class SharedStreams(GraphChanger):
             del self._unacknowledged[key]
         sharers = self._sharers.get(message.owner, {})
         found = sharers.get(message.application)
-        if message.epoch == SHARER_ENDED and found is not None and found.attempt == message.attempt:
+        theirs = found is not None and found.attempt == message.attempt and found.origin == sender
+        if message.epoch == SHARER_ENDED and theirs:
             del sharers[message.application]
 
     # -- at the origin of the sharer ---------------------------------------------------------------------------------
 
     def _producers_moved(self, sender: str, message: ProducersMoved) -> None:
         application, owner = message.application, message.owner
-        request = self.led.get(application)
+        self._telling.discard((application, owner))
+        request, member = self.led.get(application), self.changes.members.get(application)
+        if request is None and member is not None and not member.ended:
+            return  # another peer leads it, or this one soon will
         if request is None or request.graph.attempt != message.attempt:
             self._answer(sender, message, SHARER_ENDED)
             return
@@ -241,8 +318,21 @@ class SharedStreams(GraphChanger):
     def died(self, application: str, address: str) -> None:
         """Treat the owners of shared streams as ended if a dead peer led them."""
         graph = self.led[application].graph
-        for owner in sorted({producer.application for producer in graph.producers if producer.origin == address}):
-            self._producers_moved("", ProducersMoved(application, graph.attempt, owner, DEAD, (), ended=True))
+        of = {each for each in graph.producers if address in (each.origin, each.successor)}
+        led = {each.application for each in of if self._is_led(each.origin, each.successor)}
+        for owner in sorted({each.application for each in of if self.membership.is_dead(each.origin)}):
+            if owner in led:
+                self.peer.after(self.config.lease, self._end_owner, application, graph.attempt, owner, address)
+            else:
+                self._end_owner(application, graph.attempt, owner, "")
+
+    def _end_owner(self, application: str, attempt: int, owner: str, origin: str) -> None:
+        """Treat an owner as ended, unless another peer than the dead ``origin`` has reported that it leads it."""
+        request = self.led.get(application)
+        if request is None or request.graph.attempt != attempt:
+            return
+        if not origin or any(each.origin == origin for each in request.graph.producers if each.application == owner):
+            self._producers_moved("", ProducersMoved(application, attempt, owner, DEAD, (), ended=True))
 
     def recoverable(self, application: str) -> bool:
         """Whether every component that an application of this peer shares lives, or may be taken over."""
@@ -250,7 +340,8 @@ class SharedStreams(GraphChanger):
         dead = self.membership.is_dead
         lost = [producer for producer in graph.producers if dead(producer.peer)]
         for producer in lost:
-            if not producer.origin or dead(producer.origin) or all(dead(peer) for peer in producer.copies):
+            led = self._is_led(producer.origin, producer.successor)
+            if not led or all(dead(peer) for peer in producer.copies):
                 return False
         if lost:
             self.peer.after(self.config.lease, self._check_lost, application, graph.attempt, lost)

@@ -150,6 +150,15 @@ class TakeOvers(GraphChanger):
         self._complete_if_all(application)
         return True
 
+    def resume(self, application: str, operators: Collection[str]) -> None:
+        """Ask the peers of operators again to take over, which they have in the graph and do not execute yet."""
+        request = self.led[application]
+        graph = request.graph
+        request.enter(State.TAKING_OVER)
+        timer = self.peer.after(self.config.setup, self._timed_out, application, graph.epoch)
+        self._pending[application] = _Pending(set(operators), timer)
+        self._request(application, graph)
+
     def _record_lost(self, application: str, graph: Graph, address: str, lost: Collection[str], reason: str) -> None:
         """Record lost active replicas, and how many are left of their operators."""
         replicas = replicas_of(Plan.from_bytes(graph.plan))
@@ -207,9 +216,8 @@ class TakeOvers(GraphChanger):
 
     def _take_over(self, sender: str, message: TakeOver) -> None:
         graph, operator, address = message.graph, message.operator, self.peer.address
-        known = self.changes.members.get(graph.application)
-        if known is not None and (known.graph.attempt, known.graph.epoch) > (graph.attempt, graph.epoch):
-            return  # this peer knows a later graph
+        if self.changes.refuses(sender, graph, "TakeOver"):
+            return
         member = self.changes.member_of(graph)
         if member is None or member.ended:
             self.peer.send(sender, Lost(graph.application, graph.attempt, no_session(address, sender)))

@@ -16,6 +16,8 @@ from synergy_nb.control import driver_messages as driver
 from synergy_nb.control.graph import Hop
 from synergy_nb.control.peer import Message
 from synergy_nb.lifecycle import messages as sessions
+from synergy_nb.lifecycle import shared_streams, sink_reports
+from synergy_nb.lifecycle import succession_messages as succession
 from synergy_nb.overlay import directory_messages as directory
 from synergy_nb.overlay import gossip, pastry, routing
 from synergy_nb.plan.units import counted
@@ -131,7 +133,7 @@ DESCRIPTIONS: Final[Mapping[type[Message], Say]] = {
     driver.ReleaseResults: "discard the results, which have been fetched",
     driver.MoveComponent: "move {m.operator} to {m.to}",
     driver.DelayMeasured: lambda m: f"the sinks measured a delay of {seconds(m.seconds)}",
-    driver.SinksEnded: "the streams of all sinks have ended",
+    driver.SinksEnded: "the streams of all sinks here have ended",
     driver.PartReady: "{m.operator} takes tuples on Spark",
     driver.OperatorStopped: "{m.operator} cannot go on: {m.reason}",
     driver.ReaderStalled: "{m.reader} holds up the readers of {m.operator}: {m.reason}",
@@ -207,6 +209,13 @@ DESCRIPTIONS: Final[Mapping[type[Message], Say]] = {
     sessions.Feedback: lambda m: f"lease and measurements of {_several(each.application for each in m.measured)}",
     sessions.TimesReported: lambda m: f"predicted times of {_several(each.application for each in m.times)}",
     sessions.End: lambda m: _reason("end the application", m.reason),
+    sink_reports.SinksReported: lambda m: (
+        "the streams of all sinks here have ended" if m.ended else f"the sinks here measured {seconds(m.delay)}"
+    ),
+    shared_streams.SharerLed: "leads {m.graph.application}, which shares streams, from now on",
+    succession.Entrust: "lead the application if I die",
+    succession.Claim: "I lead the application, as its origin has died",
+    succession.Claimed: lambda m: f"follows; executes {_several(m.executes)}" if m.graph else "takes no part",
     sessions.Lost: "lost: {m.reason}",
     sessions.TakeOver: "take {m.operator} over",
     sessions.TookOver: lambda m: _reason(f"{'cannot take' if m.refusal else 'takes'} {m.operator} over", m.refusal),

@@ -29,6 +29,7 @@ from synergy_nb.events import (
     MoveBegun,
     MoveGivenUp,
     MovePostponed,
+    OriginSucceeded,
     PlacementAttemptFailed,
     PlacementBegun,
     PlacementCompleted,
@@ -78,8 +79,7 @@ class Facts:
     names
         Peer address to a readable name.
     state
-        Status and reason that the origin reported, or a client that lost its connection to the origin. They are used
-        where events are missing, such as those of an origin that died.
+        Status and reason by the last report, used where events are missing, as of an origin that died.
 
     Attributes
     ----------
@@ -239,7 +239,7 @@ class Facts:
         self.hot_spots = HotSpotAccounts(request, self._name, self.readable)
         self.late: dict[str, int] = {}
         self._submitted: float | None = None
-        self._origin = self._orphaned = ""
+        self._orphaned = ""
         for event in events:
             handle = self.SHOWN.get(type(event))
             if handle is not None:
@@ -250,7 +250,7 @@ class Facts:
 
     @SHOWN.add
     def _request_submitted(self, event: RequestSubmitted) -> None:
-        self._submitted, self._origin = event.time, event.peer
+        self._submitted = event.time
         self.qos, self.scheduling, self.drops = dict(event.qos), event.scheduling, event.overdue == "drop"
         self.hotspots = event.hotspots
 
@@ -339,7 +339,7 @@ class Facts:
         self.replicated = replace(event, primaries=self._graph(event.primaries), backups=backups)
         self.outcome = "placed"
         self.placed_replicas = {name: 1 + len(peers) for name, peers in backups.items()}
-        alone = uncovered(event.primaries, backups, self._origin or event.peer)
+        alone = uncovered(event.primaries, backups)
         self.uncovered = {self._name(peer): what for peer, what in alone.items()}
 
     @SHOWN.add
@@ -364,13 +364,14 @@ class Facts:
         if isinstance(event, StreamsWeighed):
             self.weighed = event
             return
-        if isinstance(event, ReplicaRebuilt):
+        if isinstance(event, ReplicaRebuilt | OriginSucceeded):
             self._moved = self._graph(event.peers)
-            self.rebuilt[event.operator] = event.source
+        if isinstance(event, ReplicaRebuilt | BackupRestored):
             event = replace(event, at=self._name(event.at))
+        if isinstance(event, ReplicaRebuilt):
+            self.rebuilt[event.operator] = event.source
         elif isinstance(event, BackupRestored):
             self._count(event.backups)
-            event = replace(event, at=self._name(event.at))
         elif isinstance(event, StreamsDiscarded):
             self.replicas_ended.update(event.ended)
             self._end_replicas(event.ended)

@@ -7,6 +7,8 @@ from typing import Final, TypeAlias
 
 from synergy_nb.events import (
     BackupRestored,
+    LeadershipLost,
+    OriginSucceeded,
     RebuildImpossible,
     ReplicaRebuilt,
     ReplicasDeployed,
@@ -30,7 +32,14 @@ __all__ = [
 ]
 
 StreamEvent: TypeAlias = (
-    StreamsDiscarded | StreamRevived | RevivalImpossible | ReplicaRebuilt | BackupRestored | RebuildImpossible
+    StreamsDiscarded
+    | StreamRevived
+    | RevivalImpossible
+    | ReplicaRebuilt
+    | BackupRestored
+    | RebuildImpossible
+    | OriginSucceeded
+    | LeadershipLost
 )
 MOST_STREAMS: Final = 12  # largest number of streams whose utilities are listed
 
@@ -46,7 +55,7 @@ def weighed_sentence(event: StreamsWeighed) -> str:
 
 
 def stream_sentence(event: StreamEvent, readable: Callable[[str], str]) -> str:
-    """Sentence about one event of active replicas and their streams.
+    """Sentence about one event of replicas and their streams, or about the peer that leads them.
 
     Parameters
     ----------
@@ -73,6 +82,10 @@ def stream_sentence(event: StreamEvent, readable: Callable[[str], str]) -> str:
             return f"new backup: {event.operator} at {event.at} in {seconds(event.seconds)}; {has}"
         case RebuildImpossible():
             return f"not rebuilt: {event.operator}: {readable(event.reason)}"
+        case OriginSucceeded():
+            return f"led on: by {readable(event.peer)}, as its origin {readable(event.origin)} died"
+        case LeadershipLost():
+            return f"led on: {readable(event.peer)} lives, and leads it no more, as {readable(event.to)} does"
     return f"late: {event.upstream} at {event.reader} by {seconds(event.delay)}; nothing was revived: {event.reason}"
 
 

@@ -1,7 +1,8 @@
-"""The parts of an application that its replicas do not cover: sources without backups, sinks, and the origin.
+"""The parts of an application that its replicas do not cover: sources without backups, sinks, and their results.
 
-Sinks and the origin are never replicated, and sources only if they ask for it. So their peers are single points of
-failure at any degree. A notice names these peers to the user who submits a plan.
+Sinks are never replicated, and sources only if they ask for it. So their peers are single points of failure at any
+degree. The origin is one only if it has the first sink, as that peer leads the application on otherwise. A notice names
+these peers to the user who submits a plan.
 """
 
 from __future__ import annotations
@@ -15,28 +16,27 @@ from synergy_nb.plan.units import counted
 __all__ = ["coverage_sentences", "notices_of", "uncovered"]
 
 
-def uncovered(primaries: Mapping[str, str], replicated: Collection[str], origin: str) -> dict[str, list[str]]:
+def uncovered(primaries: Mapping[str, str], replicated: Collection[str]) -> dict[str, list[str]]:
     """Find the parts of an application that no other peer could take over, by peer.
 
     Parameters
     ----------
     primaries
-        Component graph λ: operator id to peer.
+        Component graph λ: operator id to peer, in the order of the plan, whose last operator is a sink.
     replicated
         Operators that have replicas.
-    origin
-        Peer that leads the application and retains its results.
 
     Examples
     --------
-    >>> uncovered({"source": "a", "filter": "b", "sink": "c"}, {"filter"}, "c")
+    >>> uncovered({"source": "a", "filter": "b", "sink": "c"}, {"filter"})
     {'a': ['source'], 'c': ['sink', 'its results']}
     """
     found: dict[str, list[str]] = {}
     for operator, peer in primaries.items():
         if operator not in replicated:
             found.setdefault(peer, []).append(operator)
-    found.setdefault(origin, []).append("its results")
+    for peer in list(primaries.values())[-1:]:
+        found.setdefault(peer, []).append("its results")
     return found
 
 
@@ -52,21 +52,19 @@ def coverage_sentences(replicated: Collection[str], alone: Mapping[str, Collecti
     return f"Replicas cover {', '.join(replicated)}. The application ends when {where} dies."
 
 
-def notices_of(graph: Mapping[str, str], backups: Mapping[str, Collection[str]], origin: str, looped: int) -> list[str]:
+def notices_of(graph: Mapping[str, str], backups: Mapping[str, Collection[str]], looped: int) -> list[str]:
     """Write the notices of an application: limits of replication, and rows that a loop has consumed.
 
     Parameters
     ----------
     graph, backups
         Operator to its peer, and to the peers of its backups; without either the application is not replicated.
-    origin
-        Peer that leads the application and retains its results.
     looped
         Number of rows that went to loops over the application.
 
     Examples
     --------
-    >>> notices_of({"source": "a", "sink": "a"}, {}, "a", 1)
+    >>> notices_of({"source": "a", "sink": "a"}, {}, 1)
     ['1 row went to a loop over the application: results() and head() give the others']
     """
     found = []
@@ -74,7 +72,7 @@ def notices_of(graph: Mapping[str, str], backups: Mapping[str, Collection[str]],
         running = {name: peer for name, peer in graph.items() if peer}
         replicas = Counter(map(original, running))
         covered = [name for name in running if name in backups or replicas[original(name)] > 1]
-        alone = uncovered(running, covered, origin)
+        alone = uncovered(running, covered)
         found.append(coverage_sentences([*dict.fromkeys(map(original, covered))], alone))
     if looped:
         found.append(

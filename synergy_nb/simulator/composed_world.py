@@ -187,8 +187,15 @@ class ComposedWorld(PacedWorld):
         self.control.report(origin, driver.SubmitPlan(application, plan.to_bytes(), placement, number, trial))
 
     def origin(self, application: str) -> str:
-        """Return the address of the peer at which an application was submitted."""
+        """Return the address of the peer that leads an application: at which it was submitted, or its successor."""
         return self._origins[application]
+
+    def successor_lives(self, application: str) -> bool:
+        """Return whether a peer leads a running application on if its origin dies: that of its first sink."""
+        if self.status(application) != Status.RUNNING:
+            return False
+        peer = self._sink_peer(application, self.plans[application].sinks[0])
+        return peer != self._origins[application] and not self.dead(peer)
 
     def command(self, application: str, message: DriverMessage) -> None:
         """Have the driver of the origin send it a message now; nothing happens where that peer has crashed."""
@@ -196,18 +203,22 @@ class ComposedWorld(PacedWorld):
 
     def _collect(self, application: str, sink: str) -> None:
         """Collect the results of a sink again and again, until there can be no more."""
-        origin, results = self._origins[application], self.results[application, sink]
-        if self.dead(origin):
+        peer, results = self._sink_peer(application, sink), self.results[application, sink]
+        if self.dead(peer):
             return
-        if origin not in self._suspended:
-            self._at(origin, lambda hosting: results.collect(hosting, self.now))
+        if peer not in self._suspended:
+            self._at(peer, lambda hosting: results.collect(hosting, self.now))
         status = self.status(application)
-        if not results.ended and (status in LASTING or status in ("", Status.FINISHED)):
+        if status in (*LASTING, "") or (status == Status.FINISHED and not results.ended):
             self._later(COLLECT, self._collect, application, sink)
         elif status == Status.FINISHED and all(
             self.results[application, each].ended for each in self.plans[application].sinks
         ):
-            self._report(origin, driver.ReleaseResults(application))
+            self._report(self._origins[application], driver.ReleaseResults(application))
+
+    def _sink_peer(self, application: str, sink: str) -> str:
+        """Return the address of the peer that has a sink."""
+        return self.deployments[application].assignments[sink].active
 
     def quality(self, application: str, sink: str) -> SinkQuality | None:
         """Return the quality of service of a sink; None before it is deployed."""
@@ -249,7 +260,7 @@ class ComposedWorld(PacedWorld):
 
     def _deploy_at(self, address: str, deployment: Deployment) -> None:
         application = deployment.application
-        if address == self._origins.get(application) and deployment.assignments:
+        if any(each.sink and each.active == address for each in deployment.assignments.values()):
             if application not in self.deployments:
                 for sink in self.plans[application].sinks:
                     self._later(COLLECT, self._collect, application, sink)
@@ -289,8 +300,9 @@ class ComposedWorld(PacedWorld):
             return
         self._measure_sink(peer, application, operator)
         self._record(peer, events.SinkFinished, application, operator=operator)
-        if all(self.ended(application, sink) for sink in self.plans[application].sinks):
-            self._later(0.0, self._report, self._origins[application], driver.SinksEnded(application))
+        here = [sink for sink in self.plans[application].sinks if self._sink_peer(application, sink) == peer]
+        if all(self.ended(application, sink) for sink in here):
+            self._later(0.0, self._report, peer, driver.SinksEnded(application))
 
     def ended(self, application: str, sink: str) -> bool:
         """Whether the end of a sink's stream has arrived there."""
@@ -302,9 +314,9 @@ class ComposedWorld(PacedWorld):
         for (application, sink), quality in self._qualities.items():
             if quality.reported or self.status(application) not in LASTING:
                 continue
-            origin = self._origins[application]
-            if not self.dead(origin) and origin not in self._suspended:
-                self._measure_sink(origin, application, sink)
+            peer = self._sink_peer(application, sink)
+            if not self.dead(peer) and peer not in self._suspended:
+                self._measure_sink(peer, application, sink)
 
     def _measure_sink(self, peer: str, application: str, sink: str) -> None:
         quality = self._qualities.get((application, sink))

@@ -44,12 +44,13 @@ from synergy_nb.control.roles import Roles
 from synergy_nb.dataflow.streams.deployments import Deployment
 from synergy_nb.dataflow.streams.effects import Effect, Fact, FactKind
 from synergy_nb.dataflow.streams.input_reports import InputsMeasured
-from synergy_nb.events.application_states import State
+from synergy_nb.events.application_states import State, Status
 from synergy_nb.lifecycle.alternatives import Alternative
 from synergy_nb.lifecycle.decider import Decision
 from synergy_nb.lifecycle.members import producers_of
 from synergy_nb.lifecycle.messages import Graph
 from synergy_nb.lifecycle.request import Request
+from synergy_nb.lifecycle.sink_reports import sink_peers
 from synergy_nb.overlay.prebuilt_ring import assemble
 from synergy_nb.plan import Plan
 from synergy_nb.plan.stream_sharing import reduced
@@ -176,13 +177,14 @@ class PeerWorld(DataPaths):
         *,
         backups: Mapping[str, tuple[str, ...]] | None = None,
         shares: Mapping[str, tuple[str, str]] | None = None,
+        origin: str = "",
     ) -> None:
-        """Set up an application, led by the peer of its sink; it runs a little later.
+        """Set up an application, led by the peer ``origin`` or else by that of its sink; it runs a little later.
 
-        Parameters are those of :meth:`.StreamWorld.deploy`. ``shares`` may name any operator; what is upstream of it is
-        not deployed.
+        Other parameters are those of :meth:`.StreamWorld.deploy`. ``shares`` may name any operator; what is upstream of
+        it is not deployed.
         """
-        origin = self._origins[application] = peers[plan.sinks[0]]
+        origin = self._origins[application] = origin or peers[plan.sinks[0]]
         points: dict[str, Mapping[str, tuple[str, str]]] = {}
         shared: dict[str, Mapping[str, tuple[Producer, ...]]] = {}
         chosen = dict(peers)
@@ -232,8 +234,9 @@ class PeerWorld(DataPaths):
         return outcome
 
     def finish(self, application: str) -> None:
-        """Report to the origin that all sinks of an application have ended."""
-        self._report(self._origins[application], driver.SinksEnded(application))
+        """Report that all sinks of an application have ended, at the peer of each."""
+        for peer in sorted(sink_peers(self.graph(application))):
+            self._report(peer, driver.SinksEnded(application))
 
     def stop(self, application: str) -> None:
         """End an application, and discard its results."""
@@ -285,17 +288,29 @@ class PeerWorld(DataPaths):
         self.now = max(self.now, self.control.now)
         match instruction:
             case Report():
-                self.reports.setdefault(instruction.application, []).append(instruction)
+                if self._reports_as_origin(address, instruction):
+                    self._origins[instruction.application] = address
+                    self.reports.setdefault(instruction.application, []).append(instruction)
             case Deployment():
                 self._deploy_at(address, instruction)
+
+    def _reports_as_origin(self, address: str, report: Report) -> bool:
+        """Whether a report is that of the peer which leads its application; an earlier origin may not know of it."""
+        application, known = report.application, self._origins.get(report.application, address)
+        if known == address or known not in self.synergy:
+            return True
+        graphs = [self.synergy[each].session.graph(application) for each in (known, address)]
+        earlier, later = (-1 if graph is None else graph.epoch for graph in graphs)
+        return report.status == Status.RUNNING and later >= earlier and application in self.synergy[address].session.led
 
     def _deploy_at(self, address: str, deployment: Deployment) -> None:
         application = deployment.application
         if application not in self._plans:
-            plan = self._plans[application] = Plan.from_bytes(deployment.plan)
-            for sink in plan.sinks:
-                self._later(0.05, self._collect, application, sink)
-        if address == self._origins[application] and deployment.assignments:
+            self._plans[application] = Plan.from_bytes(deployment.plan)
+        if any(each.sink and each.active == address for each in deployment.assignments.values()):
+            if application not in self.deployments:
+                for sink in self._plans[application].sinks:
+                    self._later(0.05, self._collect, application, sink)
             self.deployments[application] = deployment
         self._at(address, lambda hosting: hosting.converge(deployment, self.now))
 

@@ -47,34 +47,42 @@ class SimulatedApplication:
         Id of the application at all peers.
     plan : Plan
         The submitted plan.
-    origin : str
-        Name of the peer that composed it and retains its results.
     """
 
-    def __init__(self, simulation: Simulation, application: str, plan: Plan, origin: str) -> None:
+    def __init__(self, simulation: Simulation, application: str, plan: Plan) -> None:
         self.simulation = simulation
         self.id = application
         self.plan = plan
-        self.origin = origin
 
     # -- state -------------------------------------------------------------------------------------------------------
+
+    @property
+    def origin(self) -> str:
+        """Name of the peer that leads it: the one that composed it, or its successor."""
+        return self.simulation.world.origin(self.id)
 
     @property
     def status(self) -> str:
         """``composing``, ``running``, ``finished``, ``failed``, ``stopped`` or ``rejected``."""
         world = self.simulation.world
-        if world.dead(self.origin) and world.status(self.id) in (*LASTING, ""):
+        if self._orphaned:
             return Status.FAILED.value
         return world.status(self.id) or Status.COMPOSING.value
 
     @property
     def reason(self) -> str:
         """Reason why the application failed or was stopped; otherwise empty."""
-        world = self.simulation.world
-        if world.dead(self.origin) and world.status(self.id) in (*LASTING, ""):
+        if self._orphaned:
             return f"its origin {self.origin} has died"
-        reports = world.reports.get(self.id)
+        reports = self.simulation.world.reports.get(self.id)
         return reports[-1].reason if reports else ""
+
+    @property
+    def _orphaned(self) -> bool:
+        """Whether it has not ended, its origin has died, and no other peer leads it on."""
+        world = self.simulation.world
+        lasts = world.status(self.id) in (*LASTING, "")
+        return lasts and world.dead(self.origin) and not world.successor_lives(self.id)
 
     @property
     def roles(self) -> Roles:
@@ -110,7 +118,7 @@ class SimulatedApplication:
     def notices(self) -> list[str]:
         """Notices for the user: limits of replication, and rows that a loop has consumed."""
         looped = sum(self.simulation.world.results[self.id, sink].looped for sink in self.plan.sinks)
-        return notices_of(self.graph, self.backups, self.origin, looped)
+        return notices_of(self.graph, self.backups, looped)
 
     @property
     def listed(self) -> ListedApplication:

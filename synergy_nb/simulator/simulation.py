@@ -382,7 +382,7 @@ class Simulation(PeerChanges, SimulatedKnobs, OneSided):
         self.world.submit(name, plan, at, rows, mode, number, trial=trial)
         if (answer := self.world.answers.get(number)) is not None and answer.refusal:
             raise ClusterError(f"{plan.name}: {answer.refusal}")
-        application = SimulatedApplication(self, name, plan, at)
+        application = SimulatedApplication(self, name, plan)
         if not self.until(lambda: application.status != Status.COMPOSING, patience):
             application.stop()
             raise ClusterError(f"{plan.name}: not decided after {span(patience)} of virtual time")

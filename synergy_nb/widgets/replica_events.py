@@ -1,4 +1,4 @@
-"""Changes of the view of an application by events about active replicas, their streams, and new backups."""
+"""Changes of the view of an application by events about replicas, their streams, and the peer that leads them."""
 
 from __future__ import annotations
 
@@ -10,6 +10,8 @@ from msgspec.structs import replace
 from synergy_nb.events import (
     ActiveReplicasLost,
     BackupRestored,
+    LeadershipLost,
+    OriginSucceeded,
     RebuildImpossible,
     ReplicaRebuilt,
     ReplicasDeployed,
@@ -17,6 +19,7 @@ from synergy_nb.events import (
     StreamRevived,
     StreamsDiscarded,
     StreamsWeighed,
+    SuccessionBegun,
 )
 from synergy_nb.plan.active_replicas import original
 from synergy_nb.plan.units import counted
@@ -35,12 +38,22 @@ ReplicaEvent: TypeAlias = (
     | StreamsWeighed
     | StreamRevived
     | RevivalImpossible
+    | SuccessionBegun
+    | OriginSucceeded
+    | LeadershipLost
 )
 
 
 def note(run: Run, event: ReplicaEvent) -> None:
-    """Note an event about active replicas in the record of its application."""
+    """Note an event about replicas, or the peer that leads them, in the record of its application."""
     match event:
+        case SuccessionBegun() | OriginSucceeded():
+            run.origin = event.peer
+            if isinstance(event, OriginSucceeded):
+                text = f"{event.peer} leads it on, as its origin {event.origin} died"
+                run.mark(event.time, "good", "led on", text)
+        case LeadershipLost():
+            run.mark(event.time, "note", "", f"{event.peer} lives, and leads it no more, as {event.to} does")
         case ReplicasDeployed():
             run.active = {name: number for name, number in event.degrees.items() if number > 1}
             run.backed_up = {name: 1 + len(peers) for name, peers in event.backups.items()}

@@ -197,6 +197,20 @@ class PlacementOrigin(Protocol):
         committed = self._committed.get(request)
         return None if committed is None else committed.graph
 
+    def attempt(self, request: str) -> int:
+        """Return the number of the attempt by which a request of this origin was placed; 0 if it was not."""
+        committed = self._committed.get(request)
+        return 0 if committed is None else committed.attempt
+
+    def inherit(self, request: str, attempt: int, graph: Roles) -> None:
+        """Renew and release the placement of an origin that has died, instead of it."""
+        self._committed[request] = committed = _Committed(attempt, graph)
+        self._renew(request, committed)
+
+    def forget(self, request: str) -> None:
+        """Renew a placement no more, as another peer does; nothing is released."""
+        self._committed.pop(request, None)
+
     # -- phase 1 -------------------------------------------------------------------------------------------------------
 
     def submit(
@@ -381,8 +395,9 @@ class PlacementOrigin(Protocol):
     def _complete(self, pending: _Pending) -> None:
         request, graph = pending.request, pending.graph
         reached = None if pending.failures is None else availability(graph, pending.failures)
+        primaries = {name: graph.peers[name] for name in pending.plan.operators}
         self.peer.record(PlacementCompleted, request, attempt=pending.attempt, degree=pending.degree,
-                         primaries=graph.peers, backups={name: list(each) for name, each in graph.backups.items()},
+                         primaries=primaries, backups={name: list(each) for name, each in graph.backups.items()},
                          availability=reached, techniques=technique_sentences(pending.plan))  # fmt: skip
         if reached is not None and pending.target is not None and reached < pending.target:
             reason = f"availability {reached:.6g} is less than {pending.target:g}, for peers had no room for more"

@@ -56,7 +56,7 @@ class Relocations:
 
         try:
             asked = message.number if message.unanswered else 0
-            self.session.move(message.application, message.operator, message.to, moved, asked)
+            self.session.moves.move(message.application, message.operator, message.to, moved, asked)
         except ValueError as error:
             self._reply(sender, message.number, str(error))
         else:

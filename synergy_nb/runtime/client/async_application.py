@@ -7,7 +7,7 @@ import contextlib
 import math
 import uuid
 from collections.abc import AsyncIterator
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any
 
 import msgspec
 import polars as pl
@@ -24,8 +24,9 @@ from synergy_nb.reporting.explanation import Explanation
 from synergy_nb.reporting.formatting import seconds
 from synergy_nb.reporting.measurements import Measurements
 from synergy_nb.reporting.uncovered import notices_of
-from synergy_nb.runtime.client.accounts import Journals, explained, replayed
+from synergy_nb.runtime.client.accounts import explained, replayed
 from synergy_nb.runtime.client.feeds import Feed, Rows, items, supply
+from synergy_nb.runtime.client.led_application import ClusterAccess, LedApplication
 from synergy_nb.runtime.client.pushing import Pushing
 from synergy_nb.runtime.client.results import Results, why_endless, why_none
 from synergy_nb.runtime.client.waiting_display import displays_waiting, waiting
@@ -38,6 +39,7 @@ from synergy_nb.runtime.process.requests import (
     Dropped,
     Fetched,
     PeerUnreachable,
+    SinksMeasured,
     pack,
     unpack,
 )
@@ -51,26 +53,7 @@ __all__ = ["AsyncApplication"]
 COLLECTED = 64 << 20  # most bytes that stop() collects, which is as much as a sink retains
 
 
-class ClusterAccess(Journals, Protocol):
-    """The part of a cluster that an application needs."""
-
-    async def request(self, peer: str, operation: str, payload: bytes = b"", timeout: float = 5.0) -> bytes:
-        """Send a request to a peer and return its answer."""
-
-    async def request_while_alive(self, peer: str, operation: str, payload: bytes = b"", timeout: float = 5.0) -> bytes:
-        """Send a request that may be repeated, again while other peers consider a silent one to be alive."""
-
-    def name(self, address: str) -> str:
-        """Return the name of a peer."""
-
-    def readable(self, text: str) -> str:
-        """Replace the addresses in a text by names."""
-
-    def forget(self, application: str) -> None:
-        """Remove the application from those that are stopped when the cluster closes."""
-
-
-class AsyncApplication:
+class AsyncApplication(LedApplication):
     """A submitted plan.
 
     Attributes
@@ -80,22 +63,17 @@ class AsyncApplication:
     plan : Plan
         The submitted plan.
     origin : str
-        Address of the peer that composed it and retains its results.
+        Address of the peer that leads it: the one that composed it, or its successor.
     """
 
     def __init__(self, cluster: ClusterAccess, plan: Plan, origin: str, state: ApplicationState) -> None:
-        self.cluster = cluster
-        self.id = state.application
-        self.plan = plan
-        self.origin = origin
-        self.last = state  # reported by the origin
+        super().__init__(cluster, plan, origin, state)
         self.stopped = False  # whether this handle has ended it
         self._feeds: set[asyncio.Task[None]] = set()
         reader = uuid.uuid4().hex
         self._results = {sink: Results(self.id, sink, reader) for sink in plan.sinks}
         self._looped = 0  # rows that stream() has yielded, which are not stored
         self._open_windows: list[str] = []  # notices of stop() about windows that were open
-        self.broken: ClusterError | None = None  # error of a feed that failed
 
     @property
     def graph(self) -> dict[str, str]:
@@ -110,27 +88,7 @@ class AsyncApplication:
     @property
     def notices(self) -> list[str]:
         """Notices for the user: limits of replication, rows that a loop has consumed, windows that were cut short."""
-        found = notices_of(self.graph, self.last.roles.backups, self.cluster.name(self.origin), self._looped)
-        return [*found, *self._open_windows]
-
-    async def state(self) -> ApplicationState:
-        """Return the state as the origin knows it now; ``failed`` if the origin does not answer.
-
-        For a closed cluster, return the last known state.
-        """
-        try:
-            answer = await self.cluster.request_while_alive(self.origin, "application", pack(ApplicationId(self.id)))
-        except ClosedClusterError:
-            return self.last
-        except ClusterError as error:
-            return self.record_state(msgspec.structs.replace(self.last, status="failed", reason=str(error)))
-        return self.record_state(unpack(answer, ApplicationState))
-
-    def record_state(self, state: ApplicationState) -> ApplicationState:
-        """Record the state that the origin has reported."""
-        broken = self.broken
-        self.last = state if broken is None else msgspec.structs.replace(state, status="failed", reason=str(broken))
-        return self.last
+        return [*notices_of(self.graph, self.last.roles.backups, self._looped), *self._open_windows]
 
     @displays_waiting(lambda it, *_, **__: f"waiting until {it.id} ends")
     async def wait(self, timeout: float | str | None = None) -> str:
@@ -172,6 +130,10 @@ class AsyncApplication:
         ``sink`` is the operator id of the sink; it is needed only where the plan has several.
         """
         name, state = self.sink(sink), await self.state()
+        if self.sink_peer(name) != self.origin:
+            with contextlib.suppress(ClusterError):
+                answer = await self.cluster.request(self.sink_peer(name), "sinks", pack(ApplicationId(self.id)))
+                state = self.record_state(msgspec.structs.replace(state, qos=unpack(answer, SinksMeasured).qos))
         return Measurements({**state.qos[name], "late": sum(state.late.values())} if name in state.qos else {})
 
     # -- results -------------------------------------------------------------------------------------------------
@@ -240,10 +202,11 @@ class AsyncApplication:
         """
         request = pack(self._results[sink].request(wait))
         try:
-            answered = await self.cluster.request_while_alive(self.origin, "fetch", request, wait + 10.0)
+            answered = await self.cluster.request_while_alive(self.sink_peer(sink), "fetch", request, wait + 10.0)
         except PeerUnreachable as error:
             had = sum(results.rows for results in self._results.values())
-            raise PeerUnreachable(why_none(self.id, sink, self.cluster.name(self.origin), error, had)) from error
+            peer = self.cluster.name(self.sink_peer(sink))
+            raise PeerUnreachable(why_none(self.id, sink, peer, error, had)) from error
         answer = unpack(answered, Fetched)
         if answer.gone:
             if (await self.state()).status == "finished":
@@ -258,7 +221,7 @@ class AsyncApplication:
         """Discard the results at the origin of a finished application that have all arrived here."""
         with contextlib.suppress(ClusterError, TimeoutError):
             if await self.wait(2.0) == "finished":
-                await self.cluster.request(self.origin, "release", pack(ApplicationId(self.id)))
+                await self.ask("release", pack(ApplicationId(self.id)))
                 self.cluster.forget(self.id)
 
     @displays_waiting(lambda it, *_, **__: f"collecting results of {it.id}")
@@ -420,7 +383,7 @@ class AsyncApplication:
             self.broken = ClusterError(f"its feed raised {type(error).__name__}: {error}")
             self.broken.__cause__ = error  # with the traceback of the user's own code
         with contextlib.suppress(ClusterError):
-            await self.cluster.request(self.origin, "stop", pack(ApplicationId(self.id)))
+            await self.ask("stop", pack(ApplicationId(self.id)))
 
     async def _feed(self, operator: str, rows: Rows) -> None:
         source = self.plan.operators[operator]
@@ -429,7 +392,7 @@ class AsyncApplication:
         ended = f"{self.id} takes no more rows: it has ended"
 
         async def dropped(late: int) -> None:
-            await self.cluster.request(self.origin, "dropped", pack(Dropped(self.id, operator, late)))
+            await self.ask("dropped", pack(Dropped(self.id, operator, late)))
 
         try:
             stream = items(feed, operator, source.params.get("lateness"), dropped)
@@ -460,7 +423,8 @@ class AsyncApplication:
             if self.last.status in LASTING:
                 self._open_windows = await open_windows(self.cluster.request, self.id, self.plan, self.last.roles.peers)
             try:
-                await self.cluster.request(self.origin, "halt", pack(ApplicationId(self.id)))
+                for peer in sorted({self.sink_peer(sink) for sink in self.plan.sinks}):
+                    await self.cluster.request(peer, "halt", pack(ApplicationId(self.id)))
                 await asyncio.gather(*(self._collect(sink) for sink in self.plan.sinks))
             except ClosedClusterError:
                 raise
@@ -468,7 +432,7 @@ class AsyncApplication:
                 pass
             self.stopped = True
         self.cluster.forget(self.id)
-        answer = await self.cluster.request(self.origin, "stop", pack(ApplicationId(self.id)))
+        answer = await self.ask("stop", pack(ApplicationId(self.id)))
         self.last = unpack(answer, ApplicationState)
 
     async def _collect(self, sink: str) -> None:

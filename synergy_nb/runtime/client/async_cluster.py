@@ -30,8 +30,9 @@ from synergy_nb.reporting.plan_trials import PlanTrial, trial_of
 from synergy_nb.runtime.client.async_application import AsyncApplication
 from synergy_nb.runtime.client.error_notices import ErrorNotices, user_sees_output
 from synergy_nb.runtime.client.feeds import Rows, check_rows_or_feed
+from synergy_nb.runtime.client.led_application import SUCCEEDS
 from synergy_nb.runtime.client.origins import Origins
-from synergy_nb.runtime.client.peer_requests import UNREACHABLE, PeerRequests
+from synergy_nb.runtime.client.peer_requests import STRAGGLING, UNREACHABLE, PeerRequests
 from synergy_nb.runtime.client.progress import Progress
 from synergy_nb.runtime.client.refusals import refusal
 from synergy_nb.runtime.client.waiting_display import displays_waiting
@@ -45,6 +46,7 @@ from synergy_nb.runtime.process.requests import (
     Listed,
     Move,
     Outcome,
+    PeerUnreachable,
     SparkState,
     Submit,
     pack,
@@ -60,7 +62,6 @@ __all__ = ["AsyncCluster", "listed"]
 DEPLOYS = 120.0  # seconds that the parts of a plan on Spark may take until they take tuples
 MOST_ENDED = 1000  # ended applications that are retained with their results, so that they can be found again
 MOST_BYTES = 256 << 20  # limit of the bytes of their results; those that ended first are dropped
-STRAGGLING = 1.0  # seconds without another answer after which a list of applications omits the other peers
 
 
 def _submitting(cluster: AsyncCluster, plan: Plan, *, placement: str = "composed", **_: object) -> str:
@@ -223,10 +224,12 @@ class AsyncCluster(PeerRequests):
         plan
             Query plan, as ``.sink(...)`` returns it.
         origin
-            Peer at which the plan is submitted and its results are retained: its name, or ``"client"``, ``"source"``,
-            ``"sink"`` or ``"near"`` for the one with the least measured delays to this client, to the sources of the
-            plan, to its sinks, or to all of them. By default the peer that its sinks are bound to, or else the nearest
-            to this client. Equally near peers, such as all peers on the client's machine, are used in turn.
+            Peer at which the plan is submitted, and which has the sinks that are not bound to another one: its name, or
+            ``"client"``, ``"source"``, ``"sink"`` or ``"near"`` for the one with the least measured delays to this
+            client, to the sources of the plan, to its sinks, or to all of them. By default the peer that a sink is
+            bound to, or else the nearest to this client. Equally near peers, such as all peers on the client's machine,
+            are used in turn. If the origin dies, the peer of the first sink leads the application on, if that is
+            another one.
         feeds
             Rows of each source with connector ``python``, by operator id or by its name: a pandas, Polars or Arrow
             table, a :class:`~synergy_nb.runtime.client.feeds.Feed`, or an iterable, asynchronous or not, of
@@ -321,7 +324,10 @@ class AsyncCluster(PeerRequests):
             living = _alive(await self.states())
             raise ClusterError(f"origin: peer {origin!r} does not answer; expected {known_peers_phrase(living)}")
         try:
-            state = unpack(await self.request(address, "submit", request, patience), ApplicationState)
+            try:
+                state = unpack(await self.request(address, "submit", request, patience), ApplicationState)
+            except PeerUnreachable as error:
+                address, state = await self._led_on(plan, application, address, error)
             if state.needs_spark and state.status == "composing":
                 await self.spark.ready()
                 name = pack(ApplicationId(application))
@@ -331,6 +337,22 @@ class AsyncCluster(PeerRequests):
                 await self.request(address, "stop", pack(ApplicationId(application)))
             raise
         return address, state
+
+    async def _led_on(
+        self, plan: Plan, application: str, origin: str, error: PeerUnreachable
+    ) -> tuple[str, ApplicationState]:
+        """Return who leads an application whose origin has died while the client waited for its decision.
+
+        Raises
+        ------
+        PeerUnreachable
+            If nobody does, since it had not run yet. It is not submitted anew: a peer that is silent may live.
+        """
+        elsewhere = any(plan.operators[sink].at not in (None, self.name(origin), origin) for sink in plan.sinks)
+        found = await self.leader(application, origin, SUCCEEDS) if elsewhere else None
+        if found is None:
+            raise PeerUnreachable(f"{plan.name}: {error}; it had not run yet: submit it again") from error
+        return found
 
     @displays_waiting(lambda _: "asking the peers for their applications")
     async def applications(self) -> Applications[AsyncApplication]:
@@ -387,7 +409,7 @@ class AsyncCluster(PeerRequests):
         if to not in self.peers and to not in self._names:
             raise ClusterError(f"to: {to!r}; expected {known_peers_phrase(_alive(await self.states()))}")
         request = pack(Move(held.id, operator, self.peers.get(to, to)))
-        outcome = unpack(await self.request(held.origin, "move", request, MOVES_WITHIN + 5.0), Outcome)
+        outcome = unpack(await held.ask("move", request, MOVES_WITHIN + 5.0), Outcome)
         status = (await held.state()).status
         if outcome.reason and status not in LASTING:
             raise ClusterError(f"application: {held.id!r} has ended already ({status}); expected one that runs")
@@ -412,12 +434,18 @@ class AsyncCluster(PeerRequests):
         listed = sorted(found, key=lambda pair: pair[1].since)
         entries: dict[str, AsyncApplication] = {}
         for origin, each in listed:
+            known = entries.get(each.state.application)
+            if known is not None and (
+                each.state.status not in LASTING or origin != known.sink_peer(known.plan.sinks[0])
+            ):
+                continue  # an earlier origin, which does not know that its successor leads it on
             held = self._handles.get(each.state.application)
             if each.state.status == "rejected" or (held is None and not each.plan):
                 continue  # never ran; or its handle was removed since the request
             if held is None:
                 held = AsyncApplication(self, Plan.from_bytes(each.plan), origin, each.state)
                 self._handles[held.id] = held
+            held.origin = origin
             held.record_state(each.state)
             entries[held.id] = held
         unlisted = [held for name, held in self._applications.items() if name not in entries]  # an origin may have died

@@ -15,13 +15,23 @@ from synergy_nb.events.table import Events
 from synergy_nb.reporting.formatting import seconds
 from synergy_nb.reporting.peer_states import PeerState
 from synergy_nb.runtime.client.waiting_display import displays_waiting
-from synergy_nb.runtime.process.requests import ClosedClusterError, ClusterError, PeerUnreachable, unpack
+from synergy_nb.runtime.process.requests import (
+    ApplicationId,
+    ApplicationState,
+    ClosedClusterError,
+    ClusterError,
+    PeerUnreachable,
+    pack,
+    unpack,
+)
 from synergy_nb.runtime.transport.link import LinkDown, LinkFull, Links, RemoteError
 
-__all__ = ["UNREACHABLE", "PeerRequests"]
+__all__ = ["STRAGGLING", "UNREACHABLE", "PeerRequests"]
 
 UNREACHABLE = (LinkDown, TimeoutError, OSError)
 SILENT_FOR: Final = 60.0  # seconds for which a living peer may be silent
+STRAGGLING: Final = 1.0  # seconds without another answer after which peers that have not answered are left out
+ASK_AGAIN: Final = 0.5  # seconds until peers are asked again who leads an application
 BROKEN: Final = "its process has ended, or the connection to it is broken"
 
 
@@ -114,6 +124,30 @@ class PeerRequests:
         others = [each for each in self.peers.values() if each != address]
         answers = await self._request_all("state", b"", others)
         return any(address in unpack(answer, PeerState).neighbours for answer in answers.values())
+
+    async def leader(self, application: str, without: str, seconds: float) -> tuple[str, ApplicationState] | None:
+        """Return the address of the peer that leads an application, and the state that it knows; None if nobody does.
+
+        Parameters
+        ----------
+        application
+            Id of the application.
+        without
+            Address of its origin, which is not asked.
+        seconds
+            Time for which to ask again and again.
+        """
+        clock = asyncio.get_running_loop().time
+        until, request = clock() + seconds, pack(ApplicationId(application))
+        while True:
+            others = [address for address in self.peers.values() if address != without]
+            answers = await self._request_all("leads", request, others, 2.0, STRAGGLING)
+            found = next((each for each in answers.items() if each[1]), None)
+            if found is not None:
+                return found[0], unpack(found[1], ApplicationState)
+            if clock() >= until:
+                return None
+            await asyncio.sleep(ASK_AGAIN)
 
     async def states(self) -> dict[str, PeerState | None]:
         """Return the state of each peer; None for one that does not answer within a second."""

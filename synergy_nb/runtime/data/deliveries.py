@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 from collections.abc import Awaitable, Callable
-from typing import Final, Protocol
+from typing import Final
 
 from synergy_nb.dataflow.streams.values import ORIGIN, Point
 from synergy_nb.events.application_states import LASTING, Status
@@ -19,14 +19,6 @@ NOT_HERE: Final = Pushed(0, ORIGIN, ORIGIN, gone=True)
 POLL: Final = 8.0  # seconds after which a waiting request is answered with the present state
 
 
-class SubmittedApplication(Protocol):
-    """An application that was submitted at this peer."""
-
-    @property
-    def status(self) -> Status:
-        """The state of the application."""
-
-
 class Deliveries:
     """Answers requests for results and accepts pushed rows.
 
@@ -36,21 +28,19 @@ class Deliveries:
         Host of the peer's sinks and sources.
     loop
         The event loop of the peer.
-    known
-        Function that returns the record of an application submitted here, by its id; ValueError for any other id.
+    status
+        Function that returns the status of an application whose sinks may be here, by its id; ValueError for others.
     """
 
-    def __init__(
-        self, host: Host, loop: asyncio.AbstractEventLoop, known: Callable[[str], SubmittedApplication]
-    ) -> None:
+    def __init__(self, host: Host, loop: asyncio.AbstractEventLoop, status: Callable[[str], Status]) -> None:
         self._host = host
         self._loop = loop
-        self._known = known
+        self._status = status
 
     async def fetch(self, payload: bytes) -> bytes:
         """Answer a :class:`~synergy_nb.runtime.process.requests.Fetch`."""
         request = unpack(payload, Fetch)
-        self._known(request.application)
+        self._status(request.application)
         since = None if request.since is None else Point(*request.since)
         deadline = self._loop.time() + min(request.wait, POLL)
         while True:
@@ -64,7 +54,7 @@ class Deliveries:
                 if nothing:
                     await self._host.arrival(request.application, request.sink, left)
             except LookupError:
-                if self._known(request.application).status in LASTING:
+                if self._status(request.application) in LASTING:
                     raise
                 point = since or ORIGIN
                 return pack(Fetched([], point, point, finished=False, gone=True))

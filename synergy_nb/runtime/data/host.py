@@ -439,6 +439,10 @@ class Host:
         """Return the quality of service of a sink since it began, see :meth:`Sink.qos`."""
         return dict(self._sinks.find(application, operator).qos())
 
+    def sinks(self, application: str) -> list[Sink]:
+        """Return the sinks of an application at this peer."""
+        return self._sinks.of(application)
+
     @property
     def feeds(self) -> Mapping[Component, Feed]:
         """Feeds of the sources that are read here."""

@@ -168,6 +168,10 @@ class Sinks:
         """Return the sink of an application if it is here."""
         return self._sinks.get((application, operator))
 
+    def of(self, application: str) -> list[Sink]:
+        """Return the sinks of an application here."""
+        return [sink for (owner, _), sink in self._sinks.items() if owner == application]
+
     def find(self, application: str, operator: str | None) -> Sink:
         """Return the sink of an application; None: its only one here.
 

@@ -38,6 +38,7 @@ __all__ = [
     "PeerUnreachable",
     "Push",
     "Pushed",
+    "SinksMeasured",
     "SparkState",
     "SparkStatus",
     "Submit",
@@ -111,6 +112,12 @@ class ApplicationState(msgspec.Struct, frozen=True):
     qos: dict[str, dict[str, Any]] = {}
     late: dict[str, int] = {}
     needs_spark: bool = False
+
+
+class SinksMeasured(msgspec.Struct, frozen=True):
+    """Sinks of an application at a peer, each with its last measurements; the origin knows those of its own."""
+
+    qos: dict[str, dict[str, Any]]
 
 
 class ListApplications(msgspec.Struct, frozen=True):

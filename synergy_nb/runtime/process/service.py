@@ -7,6 +7,7 @@ import contextlib
 import os
 import threading
 import time
+from collections import defaultdict
 from collections.abc import Callable, Mapping
 from typing import Any, Final
 
@@ -17,7 +18,7 @@ from synergy_nb.assembly.resilient_placement import decided, warm
 from synergy_nb.control import driver_messages as driver
 from synergy_nb.control.graph import PlacementRequest, Report
 from synergy_nb.events import LateRows, PeerTrouble, encode_events
-from synergy_nb.events.application_states import LASTING, UNDECIDED
+from synergy_nb.events.application_states import LASTING, UNDECIDED, Status
 from synergy_nb.lifecycle.request import Request
 from synergy_nb.models.overheads import LINK
 from synergy_nb.plan import Plan
@@ -50,6 +51,7 @@ from synergy_nb.runtime.process.requests import (
     Joined,
     ListApplications,
     Listed,
+    SinksMeasured,
     SparkState,
     Submit,
     Submitted,
@@ -67,24 +69,13 @@ DECIDED: Final = 130.0  # seconds after which a request that waits for a decisio
 
 
 class _Measured:
-    """Measurements of an application that was submitted at this peer.
+    """Measurements of an application that this peer leads."""
 
-    Attributes
-    ----------
-    unfinished : set of str
-        Sinks that have not reached the end of their streams.
-    qos : dict
-        Sink to its last measurement.
-    late : dict
-        Source to the number of late rows.
-    """
+    __slots__ = ("late", "qos")
 
-    __slots__ = ("late", "qos", "unfinished")
-
-    def __init__(self, plan: Plan) -> None:
-        self.unfinished = set(plan.sinks)
-        self.qos: dict[str, dict[str, Any]] = {}
-        self.late: dict[str, int] = {}
+    def __init__(self) -> None:
+        self.qos: dict[str, dict[str, Any]] = {}  # sink of this peer to its last measurement
+        self.late: dict[str, int] = {}  # source to the number of late rows
 
 
 class Service:
@@ -112,7 +103,7 @@ class Service:
         self._recorder = recorder
         self.runtime = runtime
         self.synergy = synergy
-        self._measurements: dict[str, _Measured] = {}  # by request of this peer
+        self._measurements: defaultdict[str, _Measured] = defaultdict(_Measured)  # by request of this peer
         self._changed = asyncio.Condition()
         self._tasks: set[asyncio.Task[None]] = set()
         self._counters: Counters | None = None
@@ -127,7 +118,7 @@ class Service:
             runtime,
             failed=self._failed,
             finished=self._finished,
-            on_slow_reader=self._on_slow_reader,
+            on_slow_reader=lambda *stalled: runtime.report(driver.ReaderStalled(*stalled)),
             measured=self._measured,
             keys=keys,
             prepared=self._prepared,
@@ -144,7 +135,7 @@ class Service:
         )
         self.calibration = Calibration(runtime.loop, runtime.clock, self._overheads, lambda: self.host.occupied)
         self.calibration.start()
-        self._deliveries = Deliveries(self.host, runtime.loop, self._submission)
+        self._deliveries = Deliveries(self.host, runtime.loop, self._status)
         self._profiles = Profiles(
             lambda name, measured: runtime.report(driver.StreamProfiled(name, dict(measured))),
             lambda name: runtime.report(driver.ProfileExpired(name)),
@@ -178,6 +169,8 @@ class Service:
             "stop": self._stop,
             "release": self._release,
             "fetch": self._deliveries.fetch,
+            "sinks": self._sinks,
+            "leads": self._leads,
             "push": self._deliveries.push,
             "await copies": self._deliveries.await_copies,
             "dropped": self._dropped,
@@ -240,22 +233,14 @@ class Service:
     def _failed(self, application: str, operator: str, reason: str) -> None:
         self.runtime.report_soon(driver.OperatorStopped(application, operator, reason))
 
-    def _on_slow_reader(self, application: str, operator: str, reader: str, reason: str) -> None:
-        self.runtime.report(driver.ReaderStalled(application, operator, reader, reason))
-
-    def _finished(self, application: str, operator: str) -> None:
-        of = self._measurements.get(application)
-        if of is None:
-            return
-        of.unfinished.discard(operator)
-        if not of.unfinished:
+    def _finished(self, application: str, _operator: str) -> None:
+        if all(sink.ended for sink in self.host.sinks(application)):
             self.runtime.report_soon(driver.SinksEnded(application))
 
     def _measured(self, application: str, operator: str, _measured: dict[str, Any]) -> None:
-        of = self._measurements.get(application)
-        if of is None:
-            return
-        record = of.qos[operator] = self.host.qos(application, operator)
+        record = self.host.qos(application, operator)
+        if application in self.synergy.requests:
+            self._measurements[application].qos[operator] = record
         delay = record["delay_mean_s"]
         if delay is not None:
             self.runtime.report(driver.DelayMeasured(application, delay))
@@ -360,7 +345,6 @@ class Service:
         plan = Plan.from_bytes(request.plan)
         on_spark = PART in self.synergy.config.components
         check_memory(plan, on_peers(plan, spark=on_spark), self.host.hosting.memory.limit)
-        self._measurements[application] = _Measured(plan)
         if on_spark:
             self._spark_reports.publish()
         try:
@@ -396,6 +380,13 @@ class Service:
             raise ValueError(f"application: {name!r}; expected one that was submitted at {self.runtime.name}")
         return request
 
+    def _status(self, application: str) -> Status:
+        """Return the status of an application that this peer leads, or takes part in."""
+        request, member = self.synergy.requests.get(application), self.synergy.session.members.get(application)
+        if request is None and member is not None:
+            return Status.FINISHED if member.ended else Status.RUNNING
+        return self._submission(application).status
+
     def _state_of(self, request: Request) -> ApplicationState:
         """Return what is known of an application."""
         of = self._measurements[request.name]
@@ -412,6 +403,11 @@ class Service:
 
     async def _application(self, payload: bytes) -> bytes:
         return pack(self._state_of(self._named_request(payload)))
+
+    async def _leads(self, payload: bytes) -> bytes:
+        """Return the state of an application if this peer leads it, or did at its end; else nothing."""
+        request = self.synergy.requests.get(unpack(payload, ApplicationId).application)
+        return b"" if request is None else pack(self._state_of(request))
 
     async def _applications(self, payload: bytes) -> bytes:
         known = set(unpack(payload, ListApplications).plans)
@@ -434,8 +430,13 @@ class Service:
 
     async def _halt(self, payload: bytes) -> bytes:
         """Stop the sinks of an application, so that their last measurement covers exactly the retained results."""
-        self.host.halt(self._named_request(payload).name)
+        self.host.halt(unpack(payload, ApplicationId).application)
         return b""
+
+    async def _sinks(self, payload: bytes) -> bytes:
+        """Return the last measurements of the sinks of an application at this peer."""
+        sinks = self.host.sinks(unpack(payload, ApplicationId).application)
+        return pack(SinksMeasured({sink.operator: sink.qos() for sink in sinks}))
 
     async def _release(self, payload: bytes) -> bytes:
         """Discard the results of a finished application: the client that requests it has them all."""

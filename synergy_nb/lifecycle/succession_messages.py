@@ -1,0 +1,77 @@
+"""The messages between an origin, its successor and the members of an application (:mod:`.succession`)."""
+
+from __future__ import annotations
+
+import msgspec
+
+from synergy_nb.control.peer import Message
+from synergy_nb.lifecycle.messages import CopiesLag, Graph
+from synergy_nb.lifecycle.shared_streams import Sharer
+
+__all__ = ["Claim", "Claimed", "Entrust", "Entrusted"]
+
+
+class Entrusted(msgspec.Struct, frozen=True, gc=False, array_like=True):
+    """What a successor has to know of an application beside its graph.
+
+    Parameters
+    ----------
+    plan
+        Submitted plan, encoded.
+    decided_by, spread
+        Name of the decider, and whether graphs with the most peers were preferred.
+    submitted
+        Time of the submission, seconds.
+    placement
+        Number of the attempt by which its replicas were placed; 0 where the placement protocol has placed none.
+    """
+
+    plan: bytes
+    decided_by: str
+    spread: bool
+    submitted: float
+    placement: int
+
+
+class Entrust(Message, frozen=True):
+    """The receiver is to lead the application if the sender dies; it answers with :class:`Confirmed`."""
+
+    graph: Graph
+    record: Entrusted
+
+
+class Claim(Message, frozen=True):
+    """The sender leads the application from now on, as its origin has died; see :class:`Claimed`."""
+
+    application: str
+    attempt: int
+
+
+class Claimed(Message, frozen=True, gc=False):
+    """The answer to :class:`Claim`: a promise to adopt no graph of the origin before, and what the sender knows.
+
+    Parameters
+    ----------
+    application, attempt
+        Id of the application, and number of the attempt to set it up.
+    graph
+        Latest graph that the sender has adopted; None if it takes no part.
+    executes, ready
+        Operators that it executes, and those whose copy there could take over.
+    runs, ended
+        Whether it was told that the application runs, and that it has ended.
+    lagging
+        Last reports of copies that cannot take over.
+    sharers
+        Applications that share streams of its components, by id.
+    """
+
+    application: str
+    attempt: int
+    graph: Graph | None
+    executes: tuple[str, ...] = ()
+    ready: tuple[str, ...] = ()
+    runs: bool = False
+    ended: bool = False
+    lagging: tuple[CopiesLag, ...] = ()
+    sharers: tuple[tuple[str, Sharer], ...] = ()
