@@ -200,7 +200,7 @@ class DataPaths:
         application, source
             Source of an application, which may be deployed later.
         table
-            Its tuples, in the order of their event times.
+            Tuples of the source, in the order of their event times.
         most
             Bytes that the program retains until copies of the source have them.
         """

@@ -61,9 +61,9 @@ def take(
     Returns
     -------
     effects
-        What the peer does.
+        Effects of the peer.
     answer
-        Its answer; None if it has no such source.
+        Answer of the peer; None if it has no such source.
     """
     component = hosting.components.get(key)
     if component is None or component.failed or key not in hosting.opened:
