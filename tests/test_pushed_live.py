@@ -11,7 +11,9 @@ import polars as pl
 import pytest
 
 from synergy_nb import Application, Cluster, Feed, source
+from synergy_nb.assembly import PeerConfig
 from synergy_nb.events import BackupRestored
+from synergy_nb.runtime.process import starting
 from tests.waiting import asked_until
 
 
@@ -24,6 +26,12 @@ def kill(cluster: Cluster, peer: str) -> None:
 def restored(application: Application) -> int:
     """How often a lost backup was set up again."""
     return len(application.events().of(BackupRestored))
+
+
+@pytest.fixture(autouse=True)
+def _patient(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Have peers ask one another less often: on a busy machine they would take each other for dead."""
+    monkeypatch.setattr(starting, "_pings", lambda peers: 4.0 * PeerConfig().pings)
 
 
 @pytest.mark.slow
