@@ -12,18 +12,20 @@ from typing import TypeVar
 import polars as pl
 import pytest
 
-from synergy_nb import Cluster, Plan, Simulation, source
+from synergy_nb import Cluster, ClusterError, Plan, Simulation, source
 from synergy_nb.algorithms.composition import CompositionConfig
 from synergy_nb.assembly import PeerConfig
 from synergy_nb.control.driver_messages import OfferComponents, StopApplication
+from synergy_nb.control.roles import Roles
 from synergy_nb.events import BackupRestored, Event, OriginSucceeded, ReplicaRebuilt, ReplicasLeft, SessionExpired
 from synergy_nb.lifecycle.messages import Graph
 from synergy_nb.plan import plan as joined
 from synergy_nb.plan.active_replicas import degrees_of, replicated
 from synergy_nb.plan.catalogue import ALL_COMPONENTS
+from synergy_nb.runtime.client.async_application import AsyncApplication
 from synergy_nb.runtime.client.async_cluster import AsyncCluster
 from synergy_nb.runtime.client.led_application import SUCCEEDS
-from synergy_nb.runtime.process.requests import ApplicationState, PeerUnreachable
+from synergy_nb.runtime.process.requests import ApplicationState, PeerUnreachable, pack
 from synergy_nb.simulator.peer_world import PeerWorld
 from synergy_nb.simulator.scripted_faults import Faults
 from tests.moving_schedules import table
@@ -203,3 +205,22 @@ def test_a_submission_whose_origin_dies_before_it_runs_fails_by_name() -> None:
         asyncio.run(_Silent(led=False)._led_on(query(), "out-1", "a", error))
     found = asyncio.run(_Silent(led=True)._led_on(query(), "out-1", "a", error))
     assert found == ("b", ApplicationState("out-1", "running"))
+
+
+class _Forgetful:
+    """A cluster whose origin ``a`` remembers a finished application that the peer of its sink has forgotten."""
+
+    def name(self, address: str) -> str:
+        return address
+
+    async def request_while_alive(self, peer: str, operation: str, payload: bytes = b"", timeout: float = 5.0) -> bytes:
+        if (peer, operation) == ("a", "application"):
+            return pack(ApplicationState("out-1", "finished", roles=Roles({"out": "b"})))
+        raise ClusterError(f"peer {peer}: {operation}: unknown application")
+
+
+def test_results_that_another_client_has_collected_at_the_peer_of_a_sink_are_gone_by_name() -> None:
+    state = ApplicationState("out-1", "running", roles=Roles({"out": "b"}))
+    application = AsyncApplication(_Forgetful(), query(), "a", state)  # type: ignore[arg-type]  # what it asks is there
+    with pytest.raises(ClusterError, match="its results have been collected already"):
+        asyncio.run(application._fetch_once("out", 1.0))

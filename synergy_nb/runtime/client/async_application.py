@@ -207,8 +207,12 @@ class AsyncApplication(LedApplication):
             had = sum(results.rows for results in self._results.values())
             peer = self.cluster.name(self.sink_peer(sink))
             raise PeerUnreachable(why_none(self.id, sink, peer, error, had)) from error
-        answer = unpack(answered, Fetched)
-        if answer.gone:
+        except ClusterError:  # only the origin remembers an application whose results it has had discarded
+            if self.sink_peer(sink) == self.origin or (await self.state()).status in LASTING:
+                raise
+            answered = b""
+        answer = unpack(answered, Fetched) if answered else None
+        if answer is None or answer.gone:
             if (await self.state()).status == "finished":
                 raise ClusterError(f"{self.id}: its results have been collected already, through another handle of it")
             return 0
