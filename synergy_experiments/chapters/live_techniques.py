@@ -19,7 +19,7 @@ from typing import Final, NamedTuple
 from synergy_experiments.framework.claim import Check
 from synergy_experiments.framework.measurements import Measured, Point
 from synergy_experiments.framework.verdicts import at_all, near
-from synergy_experiments.worlds.reliable_peers import lived
+from synergy_experiments.worlds.reliable_peers import Lived, lived
 from synergy_experiments.worlds.reliable_streams import CRASH, FAULTS, HANG, SLOW, SLOW_S, TECHNIQUES, Arrival
 
 __all__ = ["LIVE", "live_checks", "through_live"]
@@ -53,13 +53,13 @@ def _expected(name: str, period: float) -> _Expected:
     }[name]
 
 
-def through_live(name: str, fault: str, at: float, after: float, period: float, hang: float, _seed: int) -> list[Point]:
-    """Measure a technique on Dask workers through a fault.
+def through_live(fault: str, at: float, after: float, period: float, hang: float, _seed: int) -> list[Point]:
+    """Measure all techniques on Dask workers through one fault.
 
     Parameters
     ----------
-    name, fault
-        Technique and fault.
+    fault
+        Fault.
     at, after
         Time of the fault, and seconds for which tuples enter after it.
     period
@@ -67,10 +67,16 @@ def through_live(name: str, fault: str, at: float, after: float, period: float, 
     hang
         Seconds of a hang.
     """
-    run = lived(name, fault, at, after, period, hang)
-    if run.failed and name != NONE:
-        raise RuntimeError(f"{name}, {fault}: the application has failed: {run.failed}")
+    runs = lived(LIVE, fault, at, after, period, hang)
+    for name, run in runs.items():
+        if run.failed and name != NONE:
+            raise RuntimeError(f"{name}, {fault}: the application has failed: {run.failed}")
     count = round((at + after) / period)
+    return [each for name, run in runs.items() for each in _points(name, fault, run, count, period)]
+
+
+def _points(name: str, fault: str, run: Lived, count: int, period: float) -> list[Point]:
+    """Values of a technique, of which so many results were to come about each server."""
     points = [Point(fault, name, "noticed after", run.noticed - run.fault)]
     points += [Point(fault, name, "taken for dead before", float(run.early))]
     for server in SERVERS:

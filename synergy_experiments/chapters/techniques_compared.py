@@ -29,7 +29,7 @@ from collections.abc import Iterator, Sequence
 from itertools import pairwise
 from typing import Final, NamedTuple
 
-from synergy_experiments.chapters.live_techniques import LIVE, live_checks, through_live
+from synergy_experiments.chapters.live_techniques import live_checks, through_live
 from synergy_experiments.framework.claim import Cell, Check, Claim, Panel
 from synergy_experiments.framework.measurements import Measured, Point
 from synergy_experiments.framework.parameters import Setup, choice, number, whole
@@ -133,8 +133,7 @@ def _cells(setup: Setup) -> Iterator[Cell]:
     if setup["driver"] == "dask":
         live = (setup["dask_at"], setup["dask_after"], setup["dask_period"], setup["hang"])
         for fault in FAULTS:
-            for name in LIVE:
-                yield Cell(through_live, (name, fault, *live), alone=True)
+            yield Cell(through_live, (fault, *live), alone=True)
         return
     given = (setup["at"], setup["after"], setup["failover"], setup["hang"])
     for fault in FAULTS:
@@ -262,7 +261,7 @@ _H1: Final = Claim(
         "driver": choice("what runs the peers: the simulator, or Dask workers on this machine", ["simulator", "dask"]),
         "dask_at": number("time of the fault, seconds, on Dask workers", 6.0, least=2.0, most=60.0),
         "dask_after": number("seconds for which tuples enter after it, on Dask workers", 9.0, least=6.0, most=60.0),
-        "dask_period": number("seconds between two tuples of a source, on Dask workers", 0.1, least=0.02, most=0.5),
+        "dask_period": number("seconds between two tuples of a source, on Dask workers", 0.2, least=0.02, most=0.5),
     },
     cells=_cells,
     checks=_checks,

@@ -3,7 +3,8 @@
 Six peers have the delays of the sites between them (:data:`~synergy_experiments.worlds.reliable_streams.DELAYS_MS`, and
 those of the shortest path where that states none). The unions are pinned to WISC and to Purdue, and only these two
 peers offer unions, so each has the backup, or the replica, of the other. A client pushes a tuple to each source once a
-period and reads the results. So one clock states when a tuple entered and when its result came.
+period and reads the results. So one clock states when a tuple entered and when its result came. All techniques run at
+the same time, each as an application of its own, so one fault hits all of them, and all bear the same load.
 
 Everything else is the platform's own. The peer at WISC is killed, suspended, or has a link to OSU that takes 5 s; what
 it executes is replaced when the failure detector has found that the peer died. The detector tests peers, not links, so
@@ -18,7 +19,7 @@ import math
 import os
 import signal
 import time
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Final, NamedTuple
 
 import numpy as np
@@ -100,13 +101,15 @@ def area(slow_s: float | None = None) -> WideArea:
     return WideArea(2.0 * delays, BANDWIDTH)
 
 
-def lived(name: str, fault: str, at: float, after: float, period: float, hang: float) -> Lived:
-    """Run a technique on Dask workers, through a fault of WISC.
+def lived(names: Sequence[str], fault: str, at: float, after: float, period: float, hang: float) -> dict[str, Lived]:
+    """Run techniques side by side on Dask workers, through one fault of WISC.
 
     Parameters
     ----------
-    name, fault
-        Technique and fault, as in :func:`~synergy_experiments.worlds.reliable_streams.through_a_fault`.
+    names
+        Techniques, of :data:`~synergy_experiments.worlds.reliable_streams.TECHNIQUES`.
+    fault
+        Fault, as in :func:`~synergy_experiments.worlds.reliable_streams.through_a_fault`.
     at, after
         Time of the fault, and seconds for which tuples enter after it.
     period
@@ -114,25 +117,66 @@ def lived(name: str, fault: str, at: float, after: float, period: float, hang: f
     hang
         Seconds after which WISC resumes.
     """
-    return asyncio.run(_lived(name, fault, at, after, period, hang))
+    return asyncio.run(_lived(names, fault, at, after, period, hang))
 
 
-async def _lived(name: str, fault: str, at: float, after: float, period: float, hang: float) -> Lived:
+async def _lived(
+    names: Sequence[str], fault: str, at: float, after: float, period: float, hang: float
+) -> dict[str, Lived]:
     others = [each for each in ALL_COMPONENTS if each != "union"]
     offers = {NAMES[site]: {"components": others} for site in PEERS if site not in (WISC, PURDUE)}
     cluster = await start_cluster(len(PEERS), cores=1.0, spark=False, wide_area=area(), of=offers)
     try:
-        availability = TECHNIQUES[name].availability
-        pinned = {each: NAMES[site] for each, site in SOURCES.items()} | {"join": NAMES[OSU]}
-        if not availability.startswith("active"):  # which has one replica at each of the two
-            pinned |= {"latencies": NAMES[WISC], "loads": NAMES[PURDUE]}
-        plan = query(availability, period, pinned)
-        feeds = {name: Feed({"server": "str", "value": "int"}) for name in SOURCES}
-        application = await cluster.submit(plan, origin=NAMES[OSU], feeds=feeds)
-        run = _Run(cluster, application, feeds, period)
-        return await run.through(fault, at, after, hang)
+        runs = {name: await _submitted(cluster, name, period) for name in names}
+        async with asyncio.TaskGroup() as tasks:
+            base = time.time()
+            for number, run in enumerate(runs.values()):
+                run.begin(tasks, base + number * period / len(runs))
+            await asyncio.wait_for(asyncio.gather(*(run.ready.wait() for run in runs.values())), STARTING_S)
+            began = time.time() + WARMING_S
+            for name, run in runs.items():
+                if run.failed:
+                    raise RuntimeError(f"{name}: the application has failed before the fault: {run.failed}")
+                run.count(began, at + after)
+            await asyncio.sleep(began + at - time.time())
+            happened = time.time()
+            await _happen(cluster, fault, hang)
+            await asyncio.wait_for(asyncio.gather(*(run.ended() for run in runs.values())), after + DRAINING_S)
+        return {name: await run.lived(happened) for name, run in runs.items()}
     finally:
         await cluster.close()
+
+
+async def _submitted(cluster: AsyncCluster, name: str, period: float) -> _Run:
+    """Submit the query of a technique."""
+    availability = TECHNIQUES[name].availability
+    pinned = {each: NAMES[site] for each, site in SOURCES.items()} | {"join": NAMES[OSU]}
+    if not availability.startswith("active"):  # which has one replica at each of the two
+        pinned |= {"latencies": NAMES[WISC], "loads": NAMES[PURDUE]}
+    plan = query(availability, period, pinned)
+    feeds = {source: Feed({"server": "str", "value": "int"}) for source in SOURCES}
+    application = await cluster.submit(plan, origin=NAMES[OSU], feeds=feeds)
+    return _Run(cluster, application, feeds, period)
+
+
+async def _happen(cluster: AsyncCluster, fault: str, hang: float) -> None:
+    """Let a fault of WISC happen."""
+    local = cluster.local
+    assert isinstance(local, PeerCluster)
+    process = next(each.pid for each in local.processes.values() if NAMES[WISC] in each.peers)
+    if fault == CRASH:
+        os.kill(process, signal.SIGKILL)
+    elif fault == HANG:
+        os.kill(process, signal.SIGSTOP)
+        try:
+            await asyncio.sleep(hang)
+        finally:
+            os.kill(process, signal.SIGCONT)
+    else:
+        slowed = area(SLOW_S)
+        slowed.set_sites(list(cluster.peers.values()))
+        for site in (WISC, OSU):
+            await cluster.request(NAMES[site], "area", slowed.to_bytes())
 
 
 class _Run:
@@ -146,6 +190,13 @@ class _Run:
         Source to its rows.
     period
         Seconds between two tuples of a source.
+
+    Attributes
+    ----------
+    ready : asyncio.Event
+        Whether some result was not late, or the application has failed.
+    failed : str
+        Reason why the application has failed; empty if it has not.
     """
 
     def __init__(
@@ -155,26 +206,31 @@ class _Run:
         self._application = application
         self._feeds = feeds
         self._period = period
-        self._base = time.time()  # time of the first tuple
-        self._ready = asyncio.Event()  # some result was not late
-        self._failed = ""  # reason why the application has failed
+        self._tasks: list[asyncio.Task[None]] = []
+        self._base = self._began = 0.0  # times of the first tuple, and of the first one that counts
         self._until = math.inf  # number of the tuple after the last one
+        self.failed = ""
         self._arrivals: list[Arrival] = []  # with times of the clock
+        self.ready = asyncio.Event()
 
-    async def through(self, fault: str, at: float, after: float, hang: float) -> Lived:
-        """Feed the query, let the fault happen, and return what has come."""
-        async with asyncio.TaskGroup() as tasks:
-            reading = tasks.create_task(self._read())
-            feeding = tasks.create_task(self._feed())
-            await asyncio.wait_for(self._ready.wait(), STARTING_S)
-            zero = math.ceil((time.time() + WARMING_S - self._base) / self._period)
-            began = self._base + zero * self._period
-            self._until = zero + round((at + after) / self._period)
-            await asyncio.sleep(began + at - time.time())
-            happened = time.time()
-            await self._happen(fault, hang)
-            await feeding
-            await asyncio.wait_for(reading, DRAINING_S)
+    def begin(self, tasks: asyncio.TaskGroup, base: float) -> None:
+        """Feed the query from a time on, and read its results."""
+        self._base = base
+        self._tasks = [tasks.create_task(self._read()), tasks.create_task(self._feed())]
+
+    def count(self, began: float, seconds: float) -> None:
+        """Count tuples from a time on, for so many seconds."""
+        zero = math.ceil((began - self._base) / self._period)
+        self._began = self._base + zero * self._period
+        self._until = zero + round(seconds / self._period)
+
+    async def ended(self) -> None:
+        """Wait until all has been fed and read."""
+        await asyncio.gather(*self._tasks)
+
+    async def lived(self, happened: float) -> Lived:
+        """Return what has come, with a fault at a time."""
+        began = self._began
         deaths = [
             event.time
             for event in await self._cluster.events()
@@ -186,24 +242,8 @@ class _Run:
             happened - began,
             min((each - began for each in deaths if each >= happened), default=math.nan),
             sum(each < happened for each in deaths),
-            self._failed,
+            self.failed,
         )  # fmt: skip
-
-    async def _happen(self, fault: str, hang: float) -> None:
-        process = self._process(NAMES[WISC])
-        if fault == CRASH:
-            os.kill(process, signal.SIGKILL)
-        elif fault == HANG:
-            os.kill(process, signal.SIGSTOP)
-            try:
-                await asyncio.sleep(hang)
-            finally:
-                os.kill(process, signal.SIGCONT)
-        else:
-            slowed = area(SLOW_S)
-            slowed.set_sites(list(self._cluster.peers.values()))
-            for site in (WISC, OSU):
-                await self._cluster.request(NAMES[site], "area", slowed.to_bytes())
 
     async def _feed(self) -> None:
         """Push a tuple to each source once a period."""
@@ -226,14 +266,10 @@ class _Run:
                 pairs = zip(stamps, table.get_column("server"), strict=True)
                 self._arrivals += [Arrival(at, stamp, server) for stamp, server in pairs]
                 if stamps.len() and at - stamps.max() <= READY_S:  # type: ignore[operator]
-                    self._ready.set()
+                    self.ready.set()
         except ClusterError:
             state = await self._application.state()
             if state.status != "failed":
                 raise
-            self._failed = self._cluster.readable(state.reason)
-
-    def _process(self, peer: str) -> int:
-        local = self._cluster.local
-        assert isinstance(local, PeerCluster)
-        return next(each.pid for each in local.processes.values() if peer in each.peers)
+            self.failed = self._cluster.readable(state.reason)
+            self.ready.set()
