@@ -30,12 +30,6 @@ on_loop = play  # how the tests that are coroutines run
 ROWS = 40
 
 
-class Running:
-    """An application that runs."""
-
-    status = Status.RUNNING
-
-
 class Wire(FakeRuntime):
     """A wire that can lose peers: at first what is sent to them vanishes, then sending fails."""
 
@@ -367,7 +361,7 @@ async def test_a_client_is_told_what_copies_of_its_source_have_and_who_has_taken
     hosts.tell()
 
     def at(address: str) -> Deliveries:
-        return Deliveries(hosts.net[address], asyncio.get_running_loop(), lambda _: Running())
+        return Deliveries(hosts.net[address], asyncio.get_running_loop(), lambda _: Status.RUNNING)
 
     async def push(address: str, start: int, rows: int) -> Pushed:
         item = encode(Batch(table(start, rows), start, 0.0))

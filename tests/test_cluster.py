@@ -37,7 +37,7 @@ from synergy_nb.events import ApplicationEnded, ComponentDeployed, SinkMeasured
 from synergy_nb.lifecycle import requests
 from synergy_nb.runtime.client.async_cluster import AsyncCluster
 from synergy_nb.runtime.data import deliveries
-from synergy_nb.runtime.data.host import Host
+from synergy_nb.runtime.data.pushed_sources import PushedSources
 from synergy_nb.runtime.process import service
 from synergy_nb.runtime.process.plugin import runtime_of
 from synergy_nb.runtime.process.requests import Fetch, Fetched, pack, unpack
@@ -548,13 +548,14 @@ async def test_a_feed_waits_for_room_longer_than_a_request_may_take(monkeypatch:
     """A source that has no room answers so, and is asked again; a reader who pauses must not end the application."""
     monkeypatch.setattr(deliveries, "POLL", 0.01)
     full = iter([True] * 5)
-    push = Host.push
+    push = PushedSources.push
 
-    async def no_room(_host: Host, _application: str, _name: str) -> None:
+    async def no_room(_sources: PushedSources, _application: str, _name: str) -> None:
         await asyncio.Event().wait()
 
-    monkeypatch.setattr(Host, "room", no_room)
-    monkeypatch.setattr(Host, "push", lambda *given: False if next(full, False) else push(*given))
+    monkeypatch.setattr(PushedSources, "room", no_room)
+    monkeypatch.setattr(PushedSources, "full", lambda *given: True)
+    monkeypatch.setattr(PushedSources, "push", lambda *given: False if next(full, False) else push(*given))
 
     async with _workers(1) as (_, cluster):
         await _run_once(cluster)

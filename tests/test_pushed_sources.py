@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import random
 from collections.abc import Callable
+from functools import partial
 
 import pytest
 
@@ -11,6 +12,7 @@ from synergy_nb.assembly import PeerConfig
 from synergy_nb.control.driver_messages import OfferComponents
 from synergy_nb.dataflow.streams.log import LIMITS, Limits
 from synergy_nb.events import BackupRestored
+from synergy_nb.events.journal import Journal
 from synergy_nb.plan import source
 from synergy_nb.plan.active_replicas import replicas_of, replicated
 from synergy_nb.plan.catalogue import ALL_COMPONENTS
@@ -88,6 +90,14 @@ def in_blocks(run_one: Callable[[int], object], block: int, size: int = 50) -> N
             raise AssertionError(f"{run_one.__name__}({seed}): {error}") from error
 
 
+def _replaced(world: PeerWorld, operator: str, before: str) -> bool:
+    return world.where("app")[operator] != before
+
+
+def _restored(journal: Journal, backups: int) -> bool:
+    return len(list(journal.about("app", BackupRestored))) >= backups
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize("seed", range(4))
 def test_whole_peers_lose_the_source_its_backup_and_its_readers_one_after_another(seed: int) -> None:
@@ -116,8 +126,8 @@ def test_whole_peers_lose_the_source_its_backup_and_its_readers_one_after_anothe
         world.run(rng.uniform(0.1, 2.0))
         before = world.where("app")[victim]
         world.crash(before)
-        assert world.until(lambda gone=before, each=victim: world.where("app")[each] != gone, 20.0)
-        assert world.until(lambda least=number: len(list(journal.about("app", BackupRestored))) >= least, 60.0)
+        assert world.until(partial(_replaced, world, victim, before), 20.0)
+        assert world.until(partial(_restored, journal, number), 60.0)
     assert not program.lost
     assert world.until(lambda: results.ended, 300.0), world.failures()
     assert sorted(results.rows.rows(), key=repr) == ideal(plan, inputs)
