@@ -233,7 +233,7 @@ def test_a_standby_for_which_too_little_was_retained_starts_again_from_a_snapsho
     world.hang("d", 6.0)
     world.run(6.0)
     assert any(fact.kind is FactKind.COPIES_BEHIND and fact.peers == ("d",) for _, _, fact in world.facts)
-    world.run(10.0)
+    world.run(7.0)
     again = world.hosting_of("d").components["app", "u"]
     assert again is not behind
     assert again.role is Role.FOLLOWER
