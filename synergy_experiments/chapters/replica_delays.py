@@ -256,7 +256,7 @@ CLAIMED: Final = (
             Panel("inter", "inter-operator delay (ms)", factor=1e3),
             Panel("intra", "intra-operator delay (ms)", factor=1e3),
             Panel("availability of 20", "availability at 20 peers (%)", "points", 100.0,
-                  xlabel="inter- and intra-operator delay (ms)"),
+                  xlabel="inter- and intra-operator delay (ms)", runs=True),
         ),
         xlabel="peers",
         repeat=(3, 10),

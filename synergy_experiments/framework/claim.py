@@ -121,6 +121,8 @@ class Panel:
         Label of the horizontal axis of this panel; that of the figure by default.
     example
         Whether the panel shows an example, for which one repetition is enough.
+    runs
+        Whether a point is one run, drawn without an interval: runs have the same coordinate by chance only.
     """
 
     metric: str
@@ -131,6 +133,7 @@ class Panel:
     logarithmic: bool = False
     xlabel: str = ""
     example: bool = False
+    runs: bool = False
 
 
 @dataclass(frozen=True)

@@ -170,7 +170,7 @@ def _lines(axes: Any, panel: Panel, rows: Sequence[Row], paper: Sequence[Point],
             axes.errorbar(
                 [row.x for row in own],
                 [row.value * factor for row in own],
-                yerr=_error_bars(own, factor),
+                yerr=None if panel.runs else _error_bars(own, factor),
                 color=style.colour,
                 linestyle="none" if panel.kind == "points" else "-",
                 marker=style.marker,
