@@ -53,7 +53,11 @@ def test_rows_that_are_pushed_while_the_peer_of_their_source_is_killed_come_once
             "Replicas cover readings, kept. The application ends when peer-1 (sink, its results) dies."
         ]
         push(500)
-        first = application.graph["readings"]
+        first, (backup,) = application.graph["readings"], application.backups["readings"]
+        assert application.head(500).height == 500
+        cluster.cut(first, backup)
+        push(500)
+        assert application.head(1000).height == 1000, "readers have what the backup has not"
         kill(cluster, first)
         while application.status == "running" and application.graph["readings"] == first:
             push(20)

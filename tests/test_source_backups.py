@@ -132,7 +132,7 @@ def test_in_a_simulation_a_source_goes_on_at_the_peer_of_its_backup(kind: str, h
         simulation.move(application, "s", first)
         simulation.run(0.3)
     getattr(simulation, how)(first)
-    simulation.run(4.0)
+    assert simulation.until(lambda: application.graph["s"] == backup, 20.0)
     if how == "suspend":
         simulation.resume(first)
     found = application.results()["v"].to_list()
