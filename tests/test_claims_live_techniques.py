@@ -23,6 +23,7 @@ from synergy_experiments.framework.measurements import Measured, Point
 from synergy_experiments.framework.parameters import at_scale
 from synergy_experiments.worlds.reliable_peers import Lived, area
 from synergy_experiments.worlds.reliable_streams import CRASH, FAULTS, HANG, SLOW, Arrival
+from synergy_nb import ClusterError
 
 PERIOD = 0.1
 LATENCY = {NONE: 0.04, REPLICATION: 0.045, SYNCHRONIZATION: 0.08, ORDERED: 0.15, PASSIVE: 0.04}
@@ -98,7 +99,7 @@ def test_an_application_that_fails_is_an_error_but_without_replication(
     if name == NONE:
         assert through_live(CRASH, 6.0, 9.0, PERIOD, 5.0, 0)
         return
-    with pytest.raises(RuntimeError, match=f"{name}, crash: the application has failed: no session at"):
+    with pytest.raises(ClusterError, match=f"{name}, crash: the application has failed: no session at"):
         through_live(CRASH, 6.0, 9.0, PERIOD, 5.0, 0)
 
 

@@ -21,6 +21,7 @@ from synergy_experiments.framework.measurements import Measured, Point
 from synergy_experiments.framework.verdicts import at_all, near
 from synergy_experiments.worlds.reliable_peers import Lived, lived
 from synergy_experiments.worlds.reliable_streams import CRASH, FAULTS, HANG, SLOW, SLOW_S, TECHNIQUES, Arrival
+from synergy_nb import ClusterError
 
 __all__ = ["LIVE", "live_checks", "through_live"]
 
@@ -70,7 +71,7 @@ def through_live(fault: str, at: float, after: float, period: float, hang: float
     runs = lived(LIVE, fault, at, after, period, hang)
     for name, run in runs.items():
         if run.failed and name != NONE:
-            raise RuntimeError(f"{name}, {fault}: the application has failed: {run.failed}")
+            raise ClusterError(f"{name}, {fault}: the application has failed: {run.failed}")
     count = round((at + after) / period)
     return [each for name, run in runs.items() for each in _points(name, fault, run, count, period)]
 

@@ -126,25 +126,45 @@ async def _lived(
     others = [each for each in ALL_COMPONENTS if each != "union"]
     offers = {NAMES[site]: {"components": others} for site in PEERS if site not in (WISC, PURDUE)}
     cluster = await start_cluster(len(PEERS), cores=1.0, spark=False, wide_area=area(), of=offers)
+    runs: dict[str, _Run] = {}
     try:
-        runs = {name: await _submitted(cluster, name, period) for name in names}
-        async with asyncio.TaskGroup() as tasks:
-            base = time.time()
-            for number, run in enumerate(runs.values()):
-                run.begin(tasks, base + number * period / len(runs))
-            await asyncio.wait_for(asyncio.gather(*(run.ready.wait() for run in runs.values())), STARTING_S)
-            began = time.time() + WARMING_S
-            for name, run in runs.items():
-                if run.failed:
-                    raise RuntimeError(f"{name}: the application has failed before the fault: {run.failed}")
-                run.count(began, at + after)
-            await asyncio.sleep(began + at - time.time())
-            happened = time.time()
-            await _happen(cluster, fault, hang)
-            await asyncio.wait_for(asyncio.gather(*(run.ended() for run in runs.values())), after + DRAINING_S)
+        for name in names:
+            runs[name] = await _submitted(cluster, name, period)
+        base = time.time()
+        for number, run in enumerate(runs.values()):
+            run.begin(base + number * period / len(runs))
+        await _until_ready(runs)
+        began = time.time() + WARMING_S
+        for run in runs.values():
+            run.count(began, at + after)
+        await asyncio.sleep(began + at - time.time())
+        happened = time.time()
+        await _happen(cluster, fault, hang)
+        await asyncio.wait_for(asyncio.gather(*(run.ended() for run in runs.values())), after + DRAINING_S)
         return {name: await run.lived(happened) for name, run in runs.items()}
     finally:
+        for run in runs.values():
+            run.cancel()
         await cluster.close()
+
+
+async def _until_ready(runs: Mapping[str, _Run]) -> None:
+    """Wait until each application has made a result that was not late.
+
+    Raises
+    ------
+    ClusterError
+        If an application fails before that, or if results stay late, as on a busy machine.
+    """
+    try:
+        await asyncio.wait_for(asyncio.gather(*(run.ready.wait() for run in runs.values())), STARTING_S)
+    except TimeoutError:
+        late = ", ".join(name for name, run in runs.items() if not run.ready.is_set())
+        what = f"results are later than {READY_S:g} s after {STARTING_S:g} s of {late}"
+        raise ClusterError(f"{what}; expected a machine that does little else") from None
+    for name, run in runs.items():
+        if run.failed:
+            raise ClusterError(f"{name}: the application has failed before the fault: {run.failed}")
 
 
 async def _submitted(cluster: AsyncCluster, name: str, period: float) -> _Run:
@@ -213,10 +233,15 @@ class _Run:
         self._arrivals: list[Arrival] = []  # with times of the clock
         self.ready = asyncio.Event()
 
-    def begin(self, tasks: asyncio.TaskGroup, base: float) -> None:
+    def begin(self, base: float) -> None:
         """Feed the query from a time on, and read its results."""
         self._base = base
-        self._tasks = [tasks.create_task(self._read()), tasks.create_task(self._feed())]
+        self._tasks = [asyncio.create_task(self._read()), asyncio.create_task(self._feed())]
+
+    def cancel(self) -> None:
+        """End what is still fed and read."""
+        for task in self._tasks:
+            task.cancel()
 
     def count(self, began: float, seconds: float) -> None:
         """Count tuples from a time on, for so many seconds."""
@@ -272,4 +297,5 @@ class _Run:
             if state.status != "failed":
                 raise
             self.failed = self._cluster.readable(state.reason)
+        finally:
             self.ready.set()
