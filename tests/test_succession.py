@@ -3,14 +3,18 @@
 from __future__ import annotations
 
 import random
+from collections.abc import Mapping
 from typing import TypeVar
 
 import pytest
 
+from synergy_nb.control.driver_messages import SinksEnded
 from synergy_nb.dataflow.streams.deployments import Deployment
-from synergy_nb.events import Event, LeadershipLost, MessageOutdated, OriginSucceeded, TakenOver
+from synergy_nb.events import Event, LeadershipLost, MessageOutdated, OriginSucceeded, SuccessionBegun, TakenOver
 from synergy_nb.lifecycle.messages import End, Follow, GraphChanged
-from synergy_nb.lifecycle.succession import TERM
+from synergy_nb.lifecycle.shared_streams import Sharer
+from synergy_nb.lifecycle.succession import TERM, _sharers
+from synergy_nb.lifecycle.succession_messages import Claimed
 from synergy_nb.plan import Plan
 from synergy_nb.reporting.explanation import Explanation
 from synergy_nb.simulator.scripted_faults import Faults
@@ -83,12 +87,14 @@ class World(MovingWorld):
 class Run:
     """A query whose origin has none of its components."""
 
-    def __init__(self, seed: int = 1) -> None:
+    def __init__(
+        self, seed: int = 1, at: Mapping[str, str] = AT, backups: Mapping[str, tuple[str, ...]] = BACKUPS
+    ) -> None:
         self.world = world = World(seed)
         world.pace = 0.4
         self.plan = chain()
         self.inputs = {"s": table(random.Random(seed), 400)}
-        world.deploy("app", self.plan, AT, self.inputs, backups=BACKUPS, origin=ORIGIN)
+        world.deploy("app", self.plan, at, self.inputs, backups=backups, origin=ORIGIN)
 
     def running(self) -> Run:
         assert self.world.until(lambda: self.world.status("app") == "running")
@@ -204,6 +210,64 @@ def test_an_origin_that_dies_during_set_up_leaves_nothing(after: float) -> None:
     assert run.world.status("app") in ("", "failed")
     if run.world.status("app"):
         assert run.world.reports["app"][-1].reason == f"its origin {ORIGIN} died before it ran"
+
+
+def test_a_move_that_nobody_has_carried_out_is_undone_at_once() -> None:
+    run = Run().running()
+    world = run.world
+    world.move("app", "f", "h")
+    assert world.until(lambda: "app" in world.synergy["h"].session.members, 5.0)
+    world.crash(ORIGIN)
+    run.succeeded()
+    world.run(3.0)  # less than a lease
+    assert world.where("app") == AT
+    assert not world.graph("app").roles.followers
+    assert "app" not in world.synergy["h"].session.applications
+    assert not world.synergy["h"].ledger.requests
+    run.ends()
+
+
+def test_a_follower_that_is_ready_takes_over_from_an_origin_without_backups() -> None:
+    run = Run(at=AT | {"x": ORIGIN}, backups={})
+    world = run.running().world
+    world.move("app", "x", "h")
+    members = world.synergy["h"].session.members
+    assert world.until(lambda: "app" in members and "x" in members["app"].ready, 5.0)
+    world.crash(ORIGIN)
+    run.succeeded()
+    assert world.until(lambda: world.where("app")["x"] == "h", 5.0)
+    run.ends()
+
+
+def test_a_take_over_that_has_reached_one_of_two_peers_is_completed() -> None:
+    run = Run(at=AT | {"x": "d"}, backups={"f": ("g",), "x": ("h",)})
+    world = run.running().world
+    world.delays.between(ORIGIN, "h", 5.0)
+    world.crash("d")
+    assert world.until(lambda: "f" in world.synergy["g"].session.members["app"].deployed, 10.0)
+    assert "x" not in world.synergy["h"].session.members["app"].deployed
+    world.crash(ORIGIN)
+    run.succeeded()
+    assert world.until(lambda: bool(world.of(TakenOver)), 5.0)
+    assert (world.where("app")["f"], world.where("app")["x"]) == ("g", "h")
+    run.ends()
+
+
+def test_the_end_of_a_stream_counts_that_comes_while_nobody_leads() -> None:
+    run = Run().running()
+    world = run.world
+    world.crash(ORIGIN)
+    assert world.until(lambda: bool(world.of(SuccessionBegun)), 20.0)
+    world._report(SINK, SinksEnded("app"))
+    assert world.until(lambda: world.status("app") == "finished", 5.0)
+    world.stop("app")
+    world.settled()
+
+
+def test_sharers_are_known_by_their_last_graph() -> None:
+    before, after = (Sharer(1, epoch, origin, "", frozenset("x")) for epoch, origin in ((0, "a"), (TERM, "b")))
+    answers = [Claimed("app", 1, None, sharers=(("other", each),)) for each in (after, before, after)]
+    assert _sharers(answers) == {"other": after}
 
 
 def test_without_its_successor_an_application_ends() -> None:
