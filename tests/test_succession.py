@@ -266,7 +266,7 @@ def test_the_end_of_a_stream_counts_that_comes_while_nobody_leads() -> None:
 
 def test_sharers_are_known_by_their_last_graph() -> None:
     before, after = (Sharer(1, epoch, origin, "", frozenset("x")) for epoch, origin in ((0, "a"), (TERM, "b")))
-    answers = [Claimed("app", 1, None, sharers=(("other", each),)) for each in (after, before, after)]
+    answers = [Claimed("app", 1, None, sharers=(("other", each),)) for each in (before, after, before)]
     assert _sharers(answers) == {"other": after}
 
 
