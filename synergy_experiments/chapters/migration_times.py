@@ -15,10 +15,10 @@ its bound is of all phases, and it compares with a move *with request and reply*
 message each way, as the component's state has to arrive: the command goes to the new peer, and a snapshot with it; the
 old peer has those upstream send to the new one at the same time, which catches up and reports that. So from the command
 a move that the old peer leads takes the way upstream, from there to the new peer, and back. With request and reply it
-takes no longer, as the move begins while the new peer decides whether it accepts (on 12 placements with measured delays
-.85 times the two round trips in the median with one input, .80 with two). Nothing has to be drained, as the new peer
+takes no longer, as the move begins while the new peer decides whether it accepts (on 20 placements with measured delays
+.69 to .80 times the two round trips, ratios of medians). Nothing has to be drained, as the new peer
 executes what waits at the old one, too. An origin elsewhere has to hear that the new peer is ready, and the old one
-has to hear from it: 1.6 and 1.3 times on these placements. The dissertation's 1144 ms are of other hosts, years and
+has to hear from it: 1.3 to 1.5 times on these placements. The dissertation's 1144 ms are of other hosts, years and
 machines.
 
 Until the old peer sent the snapshot without being asked, a move took 1.4 times the two round trips from the command,
