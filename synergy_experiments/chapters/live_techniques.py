@@ -31,8 +31,8 @@ NONE, REPLICATION, SYNCHRONIZATION, _, ORDERED, PASSIVE = TECHNIQUES
 LIVE: Final = (NONE, REPLICATION, SYNCHRONIZATION, ORDERED, PASSIVE)
 REPLACED: Final = (SYNCHRONIZATION, ORDERED, PASSIVE)
 NOISE_MS: Final = 15.0  # difference of two medians that the work of the machine can make
-NO_GAP_S: Final = 0.5  # longest time between two results that is no gap: a fifth of what the detector needs
-DETECTED_S: Final = 1.0  # least time that a fail-over takes: the detector has to miss two periods
+NO_GAP_S: Final = 0.5  # longest time beyond a period that is no gap: a fifth of what the detector needs
+DETECTED_S: Final = 1.0  # least time beyond a period that a fail-over takes: two periods of the detector
 SETTLED_S: Final = 4.0  # seconds after a fault from which on latencies are those after a fail-over
 
 
@@ -138,12 +138,12 @@ def live_checks(measured: Measured, period: float) -> Iterator[Check]:
     deaths = [(fault, server) for fault in (CRASH, HANG) for server in SERVERS]
     silent = [(server, value(CRASH, NONE, f"last, {server}") <= period) for server in SERVERS]
     yield at_all("without replication there is silence after the crash", "silence", silent)
-    smooth = [(f"{fault}, {server}", value(fault, REPLICATION, f"longest pause, {server}") <= NO_GAP_S)
+    smooth = [(f"{fault}, {server}", value(fault, REPLICATION, f"longest pause, {server}") <= period + NO_GAP_S)
               for fault, server in everywhere]  # fmt: skip
-    yield at_all(f"no gap of replication: at most {NO_GAP_S:g} s between two results", "no gap", smooth)
-    paused = [(f"{name}, {fault}, {server}", value(fault, name, f"longest pause, {server}") > DETECTED_S)
+    yield at_all(f"no gap of replication: at most {NO_GAP_S:g} s and a period between two results", "no gap", smooth)
+    paused = [(f"{name}, {fault}, {server}", value(fault, name, f"longest pause, {server}") > period + DETECTED_S)
               for name in REPLACED for fault, server in deaths]  # fmt: skip
-    yield at_all(f"all others have a gap: more than {DETECTED_S:g} s until the detector has found the death",
+    yield at_all(f"all others have a gap: more than {DETECTED_S:g} s and a period, until the death is found",
                  "fail-over latency", paused)  # fmt: skip
     drops = [(server, latency(CRASH, SYNCHRONIZATION, f"after, {server}")
               < latency(CRASH, SYNCHRONIZATION, f"before, {server}") - NOISE_MS) for server in SERVERS]  # fmt: skip
