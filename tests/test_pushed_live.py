@@ -61,9 +61,9 @@ def test_rows_that_are_pushed_while_the_peer_of_their_source_is_killed_come_once
         kill(cluster, first)
         while application.status == "running" and application.graph["readings"] == first:
             push(20)
+        assert application.status == "running", application.reason
         asked_until(lambda: restored(application))
         push(500)
-        assert application.status == "running"
         second = application.graph["readings"]
         kill(cluster, second)
         while application.status == "running" and application.graph["readings"] == second:

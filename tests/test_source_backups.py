@@ -113,7 +113,7 @@ def fed(kind: str, availability: str | None) -> Stream:
         case "table":
             return source(pl.DataFrame(ROWS), **more)
         case _:
-            return source("packets", count=500, seed=2, **more).project(v="bytes", id="p")
+            return source("packets", count=1500, seed=2, **more).project(v="bytes", id="p")
 
 
 @pytest.mark.slow
