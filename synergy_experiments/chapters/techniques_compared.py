@@ -261,7 +261,9 @@ _H1: Final = Claim(
         "driver": choice("what runs the peers: the simulator, or Dask workers on this machine", ["simulator", "dask"]),
         "dask_at": number("time of the fault, seconds, on Dask workers", 6.0, least=2.0, most=60.0),
         "dask_after": number("seconds for which tuples enter after it, on Dask workers", 9.0, least=6.0, most=60.0),
-        "dask_period": number("seconds between two tuples of a source, on Dask workers", 0.2, least=0.02, most=0.5),
+        "dask_period": number(
+            "seconds between two tuples of a source, on Dask workers", PERIOD_S, least=0.02, most=0.5
+        ),
     },
     cells=_cells,
     checks=_checks,
