@@ -388,7 +388,8 @@ class Succession(GraphChanger):
         without_part = sorted(claim.asked.difference(graph.addresses))
         if claim.stopped or any(each.ended for each in answers.values()):
             ended = State.FINISHED if self.changes.members[application].sinks_ended else State.STOPPED
-            leading.end(application, ended, "")
+            unknown = ended is State.STOPPED and not claim.stopped  # the origin has said why, if it could
+            leading.end(application, ended, f"its origin {origin} had ended it" if unknown else "")
         elif not any(each.runs for each in answers.values()):
             leading.fail(application, graph.attempt, f"its origin {origin} died before it ran")
             leading.discard(application)
