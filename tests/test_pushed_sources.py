@@ -82,7 +82,7 @@ def run(seed: int, kinds: tuple[str, ...] = KINDS) -> StreamWorld:
     return world
 
 
-def in_blocks(run_one: Callable[[int], object], block: int, size: int = 50) -> None:
+def in_blocks(run_one: Callable[[int], object], block: int, size: int = 20) -> None:
     for seed in range(size * block, size * (block + 1)):
         try:
             run_one(seed)
@@ -135,6 +135,6 @@ def test_whole_peers_lose_the_source_its_backup_and_its_readers_one_after_anothe
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("block", blocks(20, 10))
+@pytest.mark.parametrize("block", blocks(50, 25))
 def test_each_row_that_was_pushed_comes_once_whoever_dies_at_any_moment(block: int) -> None:
     in_blocks(run, block)
