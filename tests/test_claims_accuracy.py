@@ -312,7 +312,8 @@ def test_patterns_are_reproduced_and_judged() -> None:
     (result,) = runner.reproduce([(C14, setup)], repeat=2)
     checks = {check.name: check for check in result.checks}
     assert checks["segments found, at least 80% before they end"].verdict == "holds"
-    assert len([name for name in checks if name.startswith("beyond the paper")]) == 10
+    assert len([name for name in checks if name.startswith("beyond the paper")]) == 11
+    assert "beyond the paper: transient, on/off at the high rate is not below the actual mean" in checks
     assert {row.metric for row in result.rows if row.metric.startswith("delay")} == {
         "delay, 20/s",
         "delay, 40/10, 2.5 s",

@@ -623,7 +623,7 @@ def test_what_was_edited_before_the_kernel_was_restarted_can_be_taken(bare: Bare
     assert after.editor.undo() == "edit the text"
     assert after.editor.yaml == text
     after.button("YAML").click()
-    bare.until("text => document.querySelector('.yaml textarea').value === text", text)
+    bare.until("text => document.querySelector('.yaml textarea')?.value === text", text)
     again = Page(bare, PlanEditor(text, opened="the quickstart"))
     assert again.view.locator(".earlier").count() == 0  # its text is the last one that was here
     assert before.view.locator(".earlier").count() == 0
