@@ -15,7 +15,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from synergy_nb.dataflow.tuples import END, TYPES, Batch, Item, Punctuation
+from synergy_nb.plan import PlanError, source
 from synergy_nb.plan.operators.sources import FORMATS
+from synergy_nb.runtime.data import instances
+from synergy_nb.simulator import paced_sources
 from synergy_nb.traces import info, paced, read, schema_of
 from synergy_nb.traces.trace_files import load, sniff
 
@@ -441,6 +444,27 @@ def test_heartbeats_tell_how_far_a_silent_stream_is() -> None:
     items: list[Item] = [Batch(micros(0), 0, 0.0), Punctuation(5_000_000, 1, 0.0), Batch(micros(5_000_000), 1, 0.0)]
     told = [(when, item.time) for when, item in paced(items, 2, heartbeat=1.0) if isinstance(item, Punctuation)]
     assert told == [(1.0, 2_000_000), (2.0, 4_000_000), (2.5, 5_000_000)]
+
+
+@pytest.mark.parametrize("open_source", [instances.read_paced, paced_sources.opened])
+def test_the_heartbeat_of_a_source_is_that_of_its_plan_live_and_simulated(open_source: Callable[[Any], Any]) -> None:
+    def punctuations(**stated: float) -> int:
+        params = {"connector": "packets", "rate": 1.0, "duration": 60.0, "speed": 10.0, "seed": 3, **stated}
+        items, timed = open_source(params)
+        assert timed
+        return sum(isinstance(item, Punctuation) for _, item in items)
+
+    most = punctuations()
+    assert most >= 55, "ten a second, and 6 s of replay"
+    assert punctuations(heartbeat=0.1) == most
+    assert punctuations(heartbeat=60.0) <= 10
+
+
+def test_a_heartbeat_that_is_no_positive_time_is_refused() -> None:
+    with pytest.raises(PlanError, match=r"heartbeat: '0 s'; expected"):
+        source("packets", heartbeat="0 s").sink("out")
+    with pytest.raises(PlanError, match=r"heartbeat"):
+        source(pl.DataFrame({"time": [1]}), heartbeat="1 s").sink("out")
 
 
 def test_without_a_promise_there_is_no_heartbeat() -> None:

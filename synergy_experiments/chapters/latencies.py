@@ -233,7 +233,7 @@ def _cells(setup: Setup) -> Iterator[Cell]:
     if setup["driver"] == "dask":
         for multiplier in cast("tuple[float, ...]", setup["multipliers"]):
             given = (setup[name] for name in ("dask_rate", "dask_collected", "dask_seconds", "dask_streams", "peers"))
-            rest = (setup[name] for name in ("load", "dask_memory", "algorithms"))
+            rest = (setup[name] for name in ("dask_load", "dask_memory", "algorithms"))
             yield Cell(monitored, (multiplier, _trace(setup), *given, *rest), alone=True, reading=DRIFTS[0])
         return
     generated = tuple(setup[name] for name in ("rate", "duration", "collected", "width"))
@@ -311,12 +311,15 @@ _R6: Final = Claim(
         "memory": number("largest waiting work of a peer, seconds", 5.0, least=0.001),
         "algorithms": several("placements compared", COMPARED),
         "driver": choice("what runs the peers: the simulator, or Dask workers on this machine", ["simulator", "dask"]),
-        "dask_rate": number("generated packets a second, on Dask workers", 8.0, least=1.0),
-        "dask_collected": number("first seconds of the trace, for statistics, on Dask workers", 120.0, least=1.0),
+        "dask_rate": number("generated packets a second, on Dask workers", 4.0, least=1.0),
+        "dask_load": number(
+            "load of all peers together by the costs of packets alone, on Dask workers", 0.19, least=0.001
+        ),
+        "dask_collected": number("first seconds of the trace, for statistics, on Dask workers", 600.0, least=1.0),
         "dask_seconds": number("seconds for which the rest is replayed at every multiple", 10.0, 30.0, least=1.0),
         "dask_streams": whole("sub-streams, on Dask workers", 10),
         "dask_memory": number(
-            "bytes in the queues of a peer beyond which it is overloaded, on Dask workers", 256e3, least=1.0
+            "bytes in the queues of a peer beyond which it is overloaded, on Dask workers", 64e3, least=1.0
         ),
     },
     cells=_cells,

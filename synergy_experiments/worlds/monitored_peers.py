@@ -7,7 +7,8 @@ due times. So an overloaded peer has full queues and growing delays, and no appl
 when more bytes wait in its queues than a stated number, which stands for its memory.
 
 A batch also takes time: a millisecond or so of the machine. So packets are few, and the cost of each is several times
-that, or the batches and not the placement would decide which peer is overloaded.
+that, or the batches and not the placement would decide which peer is overloaded. For the same reason the sources and
+the sinks are at one more peer, which no placement uses and which does not count, as those of the simulated run are.
 
 Delays are those of results, from the last packet that they need: of an aggregate over a second, once a second.
 """
@@ -44,6 +45,7 @@ __all__ = ["measured_live", "monitored", "pinned_plan"]
 
 COLUMNS: Final = {"source": "str", "destination": "str", "bytes": "int"}
 OVERDUE: Final = 5.0  # seconds beyond its duration that a run may take to empty its queues
+HEARTBEAT: Final = 1.0  # seconds between the punctuations of a sub-stream: each is work for 48 components
 LOOK: Final = 0.25  # seconds between two measurements of waiting work
 
 
@@ -89,7 +91,8 @@ def monitored(
             path = Path(folder) / f"{number}.parquet"
             part.filter(pl.col("since") >= collected).drop("since").write_parquet(path)
             where = {"path": str(path), "format": "parquet", "columns": COLUMNS, "speed": multiplier}
-            sources.append(source("trace", **where, id=f"packets {number}", at="peer-1"))
+            where |= {"heartbeat": HEARTBEAT}
+            sources.append(source("trace", **where, id=f"packets {number}", at=f"peer-{peers + 1}"))
         for algorithm, placed in placements.items():
             plans = [pinned_plan(number, stream, costs, placed) for number, stream in enumerate(sources)]
             found = measured_live(plans, peers, seconds, memory, seed)
@@ -126,7 +129,8 @@ def measured_live(queries: Sequence[Plan], peers: int, seconds: float, memory: f
     queries
         Queries with every operator pinned to one of the peers, and sources that end.
     peers
-        Number of peers, ``peer-1`` and so on, of one core each.
+        Number of peers, ``peer-1`` and so on, of one core each, whose loads count. The next one is outside: it is the
+        origin, and has the sinks and whatever is pinned to it, such as sources.
     seconds
         Duration of its sources, seconds.
     memory
@@ -146,9 +150,10 @@ def measured_live(queries: Sequence[Plan], peers: int, seconds: float, memory: f
 
 async def _measured(queries: Sequence[Plan], peers: int, seconds: float, memory: float, seed: int) -> dict[str, float]:
     free = CompositionConfig(enforce=False, sharing="off", projection=None, deployment="off")
-    cluster = await start_cluster(peers, cores=1.0, composition=free, seed=seed, spark=False)
+    outside = f"peer-{peers + 1}"
+    cluster = await start_cluster(peers + 1, cores=1.0, composition=free, seed=seed, spark=False)
     try:
-        applications = [await cluster.submit(query, origin="peer-1", timeout=60.0) for query in queries]
+        applications = [await cluster.submit(query, origin=outside, timeout=60.0) for query in queries]
         costs = {
             (each.id, name): node.cost or 0.0
             for each, query in zip(applications, queries, strict=True)
@@ -162,7 +167,7 @@ async def _measured(queries: Sequence[Plan], peers: int, seconds: float, memory:
         while loop.time() - began < seconds + OVERDUE:
             await asyncio.sleep(LOOK)
             states = [await each.state() for each in applications]
-            for peer, waiting, size, load in await _looked(cluster, costs):
+            for peer, waiting, size, load in await _looked(cluster, costs, outside):
                 most, queued = max(waiting, most), max(size, queued)
                 if loop.time() - began < seconds:
                     busy.setdefault(peer, []).append(load)
@@ -189,12 +194,12 @@ async def _measured(queries: Sequence[Plan], peers: int, seconds: float, memory:
 
 
 async def _looked(
-    cluster: AsyncCluster, costs: Mapping[tuple[str, str], float]
+    cluster: AsyncCluster, costs: Mapping[tuple[str, str], float], outside: str
 ) -> list[tuple[str, float, float, float]]:
-    """Return the waiting work in seconds, the bytes in queues, and the recent load of each peer."""
+    """Return the waiting work in seconds, the bytes in queues, and the recent load of each peer but that outside."""
     found = []
     for name, state in (await cluster.states()).items():
-        if state is not None:
+        if state is not None and name != outside:
             waiting = sum(
                 each["queue_tuples"] * costs.get((each["application"], each["operator"]), 0.0)
                 for each in state.components

@@ -35,6 +35,7 @@ from synergy_nb.dataflow.streams.pushes import PushWindow, rest_of
 from synergy_nb.dataflow.streams.values import ORIGIN, Point
 from synergy_nb.dataflow.tuples import END, TYPES, Batch, Item, Punctuation
 from synergy_nb.plan.data_frames import is_frame
+from synergy_nb.plan.operators.sources import heartbeat_of, pace_of
 from synergy_nb.traces.late_rows import EventOrder
 from synergy_nb.traces.rows import FeedError, RowReader
 
@@ -56,9 +57,9 @@ def opened(params: Mapping[str, Any]) -> tuple[Iterator[Entry], bool]:
     params
         Parameters of the source.
     """
-    speed = float(params.get("speed", 1.0 if params["connector"] == "packets" else 0.0))
+    speed = pace_of(params)
     found = params if speed > 0.0 or "batch" in params else {**params, "batch": UNPACED}
-    return iter(traces.paced(traces.read(found), speed, SPAN)), speed > 0.0
+    return iter(traces.paced(traces.read(found), speed, SPAN, heartbeat_of(params))), speed > 0.0
 
 
 def timed(

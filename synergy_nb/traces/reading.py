@@ -18,7 +18,7 @@ import numpy as np
 import polars as pl
 
 from synergy_nb.dataflow.tuples import END, START, Batch, Item, Punctuation
-from synergy_nb.plan.operators.sources import TRACE_SCHEMAS
+from synergy_nb.plan.operators.sources import HEARTBEAT, TRACE_SCHEMAS
 from synergy_nb.plan.units import did_you_mean
 from synergy_nb.traces import packets
 from synergy_nb.traces.time_order import Store, Survey, Times, sized
@@ -208,7 +208,7 @@ def info(path: str | Path, **options: Any) -> Info:
 
 
 def paced(
-    items: Iterable[Item], speed: float, span: float = 0.001, heartbeat: float = 0.1
+    items: Iterable[Item], speed: float, span: float = 0.001, heartbeat: float = HEARTBEAT
 ) -> Iterator[tuple[float, Item]]:
     """Compute when each item of a stream is due in a replay at ``speed``, in seconds since its start.
 

@@ -29,6 +29,7 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from synergy_nb.dataflow.logic import SavedState
+from synergy_nb.dataflow.streams.combined_states import Part, PartHead, decoded_head, restore_parts, save_parts
 from synergy_nb.dataflow.streams.sorted_input import SortedInput, in_order
 from synergy_nb.dataflow.tuples import START, Batch, Item, Punctuation
 
@@ -42,7 +43,7 @@ class _Head(msgspec.Struct, frozen=True, array_like=True):
     """The saved state without its tables: promises of the inputs; for each part its head and its tables' numbers."""
 
     promises: list[int]
-    parts: list[tuple[bytes, list[int]]]
+    parts: list[PartHead]
 
 
 class OrderedInputs:
@@ -92,17 +93,13 @@ class OrderedInputs:
         return in_order([held.receive(promise) for held in self._sorted], joined=self._joined)
 
     @property
-    def _parts(self) -> list[Logic | SortedInput]:
+    def _parts(self) -> list[Part]:
         return [self._operator, *self._sorted]
 
     def save(self) -> SavedState:
         """Return all that a new instance needs to resume from here."""
-        saved = [part.save() for part in self._parts]
-        tables = {
-            number * len(saved) + at: table for at, each in enumerate(saved) for number, table in each.tables.items()
-        }
-        head = _Head(self._promises, [(each.head, list(each.tables)) for each in saved])
-        return SavedState(msgspec.msgpack.encode(head), tables)
+        heads, tables = save_parts(self._parts)
+        return SavedState(msgspec.msgpack.encode(_Head(self._promises, heads)), tables)
 
     def restore(self, saved: SavedState, /) -> None:
         """Resume where the instance was that saved this state.
@@ -112,13 +109,8 @@ class OrderedInputs:
         ValueError
             If it is not a state of this operator and its inputs.
         """
-        parts = self._parts
-        try:
-            head = msgspec.msgpack.decode(saved.head, type=_Head)
-        except msgspec.MsgspecError as error:
-            raise ValueError(f"saved state: {saved.head[:16]!r}; expected that of ordered inputs: {error}") from None
-        if len(head.parts) != len(parts) or len(head.promises) != len(self._sorted):
-            raise ValueError(f"saved state: {len(head.parts)} parts; expected {len(parts)}")
+        head = decoded_head(saved.head, _Head, "ordered inputs")
+        if len(head.promises) != len(self._sorted):
+            raise ValueError(f"saved state: {len(head.promises)} inputs; expected {len(self._sorted)}")
+        restore_parts(self._parts, head.parts, saved.tables)
         self._promises = list(head.promises)
-        for at, (part, (state, numbers)) in enumerate(zip(parts, head.parts, strict=True)):
-            part.restore(SavedState(state, {number: saved.tables[number * len(parts) + at] for number in numbers}))

@@ -18,11 +18,12 @@ from __future__ import annotations
 
 import enum
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING
 
 import msgspec
 
 from synergy_nb.dataflow.logic import SavedState
+from synergy_nb.dataflow.streams.combined_states import Part, PartHead, decoded_head, restore_parts, save_parts
 from synergy_nb.dataflow.streams.duplicate_filter import DuplicateFilter
 from synergy_nb.dataflow.streams.execution import Logic
 from synergy_nb.dataflow.streams.ordered_inputs import OrderedInputs
@@ -44,15 +45,7 @@ class _Head(msgspec.Struct, frozen=True, array_like=True):
 
     latest: int
     aligned: bool
-    parts: list[tuple[bytes, list[int]]]
-
-
-class _Part(Protocol):
-    """A part of the logic that has a state: the operator, a filter, or a sorted input."""
-
-    def save(self) -> SavedState: ...
-
-    def restore(self, saved: SavedState, /) -> None: ...
+    parts: list[PartHead]
 
 
 def merged(operator: Logic, component: Component, plan: Plan) -> Logic:
@@ -275,17 +268,13 @@ class MergedLogic:
         return in_order(released, joined=self._joined)
 
     @property
-    def _parts(self) -> list[_Part]:
+    def _parts(self) -> list[Part]:
         return [self._operator, *self._filters, *self._sorted]
 
     def save(self) -> SavedState:
         """Return all that a new instance needs to resume from here."""
-        saved = [part.save() for part in self._parts]
-        tables = {
-            number * len(saved) + at: table for at, each in enumerate(saved) for number, table in each.tables.items()
-        }
-        head = _Head(self.latest, self.aligned, [(each.head, list(each.tables)) for each in saved])
-        return SavedState(msgspec.msgpack.encode(head), tables)
+        heads, tables = save_parts(self._parts)
+        return SavedState(msgspec.msgpack.encode(_Head(self.latest, self.aligned, heads)), tables)
 
     def restore(self, saved: SavedState, /) -> None:
         """Resume where the instance was that saved this state.
@@ -295,16 +284,9 @@ class MergedLogic:
         ValueError
             If it is not a state of this operator and its filters.
         """
-        parts = self._parts
-        try:
-            head = msgspec.msgpack.decode(saved.head, type=_Head)
-        except msgspec.MsgspecError as error:
-            raise ValueError(f"saved state: {saved.head[:16]!r}; expected that of merged streams: {error}") from None
-        if len(head.parts) != len(parts):
-            raise ValueError(f"saved state: {len(head.parts)} parts; expected {len(parts)}")
+        head = decoded_head(saved.head, _Head, "merged streams")
         if self.aligned and not head.aligned:
             raise ValueError("saved state: of streams read as they arrived; expected one that was made for a follower")
+        restore_parts(self._parts, head.parts, saved.tables)
         self.latest, self.aligned, self._changed = head.latest, head.aligned, True
-        for at, (part, (state, numbers)) in enumerate(zip(parts, head.parts, strict=True)):
-            part.restore(SavedState(state, {number: saved.tables[number * len(parts) + at] for number in numbers}))
         self.restoring = False

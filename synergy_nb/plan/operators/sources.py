@@ -33,10 +33,12 @@ __all__ = [
     "CONNECTORS",
     "DEFAULT_RATE",
     "FORMATS",
+    "HEARTBEAT",
     "SINK",
     "SOURCE",
     "TIME_NAMES",
     "TRACE_SCHEMAS",
+    "heartbeat_of",
     "is_endless",
     "pace_of",
     "rate_of",
@@ -44,6 +46,8 @@ __all__ = [
 
 #: Expected rate of a source that states none, tuples/s.
 DEFAULT_RATE: Final = 1000.0
+#: Longest time between two punctuations of a source that states none, seconds of real time.
+HEARTBEAT: Final = 0.1
 #: Formats of traces.
 FORMATS: Final = ("csv", "http", "ncsa", "parquet", "tcp")
 #: Columns of the connectors with fixed columns.
@@ -119,6 +123,12 @@ _SIGNATURE: Final = Parameter(
     named=False,
 )
 _SPEED: Final = "speed of event time: 1 is real time, 10 is ten times as fast, 0 is as fast as possible"
+_HEARTBEAT: Final = Parameter(
+    POSITIVE,
+    "longest time between two punctuations of a source with a speed, in real time: a longer one costs less where "
+    "tuples are rare, and a window without later tuples closes that much later",
+    HEARTBEAT,
+)
 
 #: Parameters of sources, by connector.
 CONNECTORS: Final[Mapping[str, Mapping[str, Parameter]]] = {
@@ -145,6 +155,7 @@ CONNECTORS: Final[Mapping[str, Mapping[str, Parameter]]] = {
             "the first of `time`, `timestamp`, `ts`, `datetime`, `date` among `columns`, else `time`",
         ),
         "speed": Parameter(FACTOR, _SPEED, 0.0),
+        "heartbeat": _HEARTBEAT,
         "strict": Parameter(FLAG, "whether a single malformed line is an error", False),
         "tolerance": Parameter(
             FRACTION, "share of malformed lines that are skipped, with a warning; more of them are an error", 0.01
@@ -168,6 +179,7 @@ CONNECTORS: Final[Mapping[str, Mapping[str, Parameter]]] = {
         "links": Parameter(ValueType("names", _links), "names of links, or their number (for A, B, ...)", ["A", "B"]),
         "duration": Parameter(POSITIVE, "event time after which the stream ends", None, "never"),
         "speed": Parameter(FACTOR, _SPEED, 1.0),
+        "heartbeat": _HEARTBEAT,
         "count": Parameter(integer(1), "packets after which the stream ends", None, "never"),
         "alpha": Parameter(
             number(1.01, 1.99),
@@ -251,6 +263,11 @@ def pace_of(params: Mapping[str, Any]) -> float:
             return float(params.get("speed", 0.0))
         case _:
             return 0.0
+
+
+def heartbeat_of(params: Mapping[str, Any]) -> float:
+    """Longest time between two punctuations of a source with these parameters, seconds of real time."""
+    return float(params.get("heartbeat", HEARTBEAT))
 
 
 def _source(it: Derivation) -> Schema | None:

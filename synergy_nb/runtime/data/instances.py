@@ -23,6 +23,7 @@ from synergy_nb.dataflow.streams.stream_merging import merged
 from synergy_nb.dataflow.streams.values import Point
 from synergy_nb.dataflow.tuples import END, Batch, Punctuation, empty
 from synergy_nb.plan import Operator, Plan
+from synergy_nb.plan.operators.sources import heartbeat_of, pace_of
 from synergy_nb.plan.replica_degrees import sums_exactly
 from synergy_nb.runtime.data.changed_values import ChangedValues
 from synergy_nb.runtime.data.sources import Feed, PeerFeed, PushFeed, Sample, Stream, ThreadFeed
@@ -48,8 +49,8 @@ SPAN: Final = 0.005  # seconds of replay in one batch: shorter ones would have m
 
 def read_paced(params: Mapping[str, Any]) -> tuple[Stream, bool]:
     """Open the stream of a trace or of generated packets with due times, and whether these count (speed is not 0)."""
-    speed = float(params.get("speed", 1.0 if params["connector"] == "packets" else 0.0))
-    return traces.paced(traces.read(params), speed, SPAN), speed > 0.0
+    speed = pace_of(params)
+    return traces.paced(traces.read(params), speed, SPAN, heartbeat_of(params)), speed > 0.0
 
 
 class ExecutionContext(msgspec.Struct, frozen=True):
