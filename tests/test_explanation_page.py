@@ -73,7 +73,7 @@ def test_active_replicas_are_in_the_row_of_their_operator_and_in_the_graph() -> 
         "sink peer-1",
     ]
     assert "filter~2 at peer-4: " in page
-    assert "lost: filter at peer-2: peer peer-2 died" in page
+    assert "lost: filter at peer-2: peer-2 died" in page
     assert "lost: project~2 at peer-4: out of memory" in page
     assert titles[4] == "2 complete graphs, by φ"
     assert "filter peer-2 and peer-3 and peer-4" in page

@@ -574,6 +574,7 @@ def test_check_submit_and_stop_show_the_answers(filled: Page, monkeypatch: pytes
 
     answer_by(answer, editor, monkeypatch)
     editor.catalogue = {**editor.catalogue, "cluster": True}
+    page.button("Submit").wait_for()  # now the page knows that there is a cluster
     page.button("Check").click()
     cost = page.view.locator(".cost")
     cost.locator("summary").click()

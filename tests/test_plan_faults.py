@@ -186,7 +186,7 @@ WRONG: list[tuple[str, Callable[[], Plan], str]] = [
         (
             "operator 'x', path: 'x'; "
             "expected a parameter of source of packets (connector, seed, rate, signature, sources, hosts, links, "
-            "duration, speed, count, alpha, zipf, flags, start)"
+            "duration, speed, heartbeat, count, alpha, zipf, flags, start)"
         ),
     ),
     (

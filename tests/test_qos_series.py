@@ -464,6 +464,9 @@ def test_an_application_runs_again_when_a_dead_peer_comes_back(back: Event) -> N
         back,
     )
     assert set(states(found).values()) == {"running"}
+    marks = [each["text"] for each in status_pieces(found)["marks"]["list"]]
+    assert marks[-2].startswith("peer-2 died with ")
+    assert marks[-1] == "peer-2 is back: it had been declared dead"
 
 
 def test_more_than_a_second_of_waiting_input_is_overload() -> None:

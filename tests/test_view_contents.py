@@ -340,7 +340,7 @@ def test_explain_contains_a_failure_that_only_other_peers_recorded() -> None:
 def test_explain_contains_a_failure_that_only_the_client_knows(events: list[Event]) -> None:
     state = "failed", f"peer {PEERS[0]} does not answer: connection refused"
     explained = Explanation("top-1", events, NAMES, state)
-    assert explained.outcome == "failed: peer peer-1 does not answer: connection refused"
+    assert explained.outcome == "failed: peer-1 does not answer: connection refused"
     assert "being composed" not in str(explained)
 
 

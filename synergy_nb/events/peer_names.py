@@ -13,11 +13,22 @@ __all__ = ["readable", "readable_value"]
 def readable(text: str, names: Mapping[str, str]) -> str:
     """Replace addresses in a text by names, the longest first, as one address may begin with another.
 
+    The word "peer" goes where the name begins with it.
+
     >>> readable("a/1 and a/10", {"a/1": "one", "a/10": "ten"})
     'one and ten'
+    >>> readable("peer a/1 died", {"a/1": "peer-1"})
+    'peer-1 died'
     """
     pattern = _pattern(tuple(names))
-    return text if pattern is None else pattern.sub(lambda found: names[found[0]], text)
+    if pattern is None:
+        return text
+
+    def named(found: re.Match[str]) -> str:
+        name = names[found["address"]]
+        return name if name.startswith("peer") else f"{found['word'] or ''}{name}"
+
+    return pattern.sub(named, text)
 
 
 def readable_value(value: Any, names: Mapping[str, str]) -> Any:
@@ -39,4 +50,8 @@ def readable_value(value: Any, names: Mapping[str, str]) -> Any:
 def _pattern(addresses: tuple[str, ...]) -> re.Pattern[str] | None:
     """Pattern of all addresses; None if there are none."""
     longest_first = sorted(filter(None, addresses), key=len, reverse=True)
-    return re.compile("|".join(map(re.escape, longest_first))) if longest_first else None
+    return (
+        re.compile(rf"(?P<word>\bpeer )?(?P<address>{'|'.join(map(re.escape, longest_first))})")
+        if longest_first
+        else None
+    )

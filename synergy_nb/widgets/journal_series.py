@@ -167,7 +167,7 @@ class JournalSeries:
     def _peer_started(self, event: PeerStarted) -> None:
         peer = self.peer(event.peer)
         peer.name = event.name or peer.name
-        peer.dead = peer.silent = False
+        self._return(event.peer, event.time)
 
     @SHOWN.add
     def _peer_dead(self, event: PeerDeclaredDead) -> None:
@@ -186,6 +186,16 @@ class JournalSeries:
         had += ["its origin"] if address == run.origin else []
         run.mark(time, "bad", f"{address} died", f"{address} died with {', '.join(had)}")
 
+    def _return(self, address: str, time: float) -> None:
+        """Mark that a peer lives which had been declared dead, with each application that it was lost to."""
+        peer = self.peer(address)
+        peer.dead = peer.silent = False
+        for run in self.runs.values():
+            if address in run.lost:
+                run.lost = run.lost - {address}
+                if run.status not in ENDED:
+                    run.mark(time, "note", "", f"{address} is back: it had been declared dead")
+
     @SHOWN.add
     def _peer_in_ring(self, event: PeerJoined | PeerLeft) -> None:
         self.peer(event.subject).left = isinstance(event, PeerLeft)
@@ -196,10 +206,7 @@ class JournalSeries:
 
     @SHOWN.add
     def _peer_alive(self, event: PeerRefutedDeath | PeerAnswers) -> None:
-        peer = self.peer(event.subject)
-        peer.dead = peer.silent = False
-        for run in self.runs.values():
-            run.lost = run.lost - {event.subject}
+        self._return(event.subject, event.time)
 
     @SHOWN.add
     def _trouble(self, event: PeerTrouble) -> None:
@@ -211,7 +218,7 @@ class JournalSeries:
     @SHOWN.add
     def _measured(self, event: PeerMeasured) -> None:
         peer = self.peer(event.peer)
-        peer.dead = peer.silent = False  # a peer that sends measurements is alive
+        self._return(event.peer, event.time)  # a peer that sends measurements is alive
         peer.cpu, peer.memory, peer.cores, peer.promised = event.cpu, event.memory, event.cores, event.promised
         peer.predicted_load = event.predicted_load
         if peer.load is not None:
