@@ -187,6 +187,8 @@ class BarePage:
         What went wrong in the page or in a widget's handlers; the test fails if there is any at its end.
     kernel_answers
         Whether messages arrive; without a kernel they are lost in both directions.
+    lost
+        What the page has sent while the kernel did not answer.
     """
 
     def __init__(self, tab: Tab) -> None:
@@ -196,6 +198,7 @@ class BarePage:
         self._widgets: dict[str, AnyWidget] = {}
         self._views: dict[str, str] = {}  # name of the view: its model
         self.kernel_answers = True
+        self.lost: list[Any] = []
         self._count = 0
         self._waiting: queue.SimpleQueue[str] = queue.SimpleQueue()
         script = (ROOT / "tests" / "bare_page.js").read_text("utf-8")
@@ -276,6 +279,7 @@ class BarePage:
         """Take what the page sends, and give what waits for it."""
         if not self.kernel_answers:
             self._drop_waiting()
+            self.lost += [message["data"].get("content") for message in json.loads(sent)]
             return []
         for message in json.loads(sent, object_hook=_unpack):
             widget = self._widgets[message["model"]]

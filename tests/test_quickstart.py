@@ -71,7 +71,7 @@ def test_all_cells_run_and_the_view_draws_moving_data(page: Page, jupyterlab: Ju
     assert not failed, failed[0].text()
     assert [cell.execution_count for cell in cells] == list(range(1, len(cells) + 1))
     died = next(cell for cell in cells if "cluster.kill" in cell.source)
-    assert "failed - peer " in died.text()
+    assert "failed - peer-" in died.text()
 
     page.locator(".synergy-qos .badge").filter(has_text="failed").first.wait_for()
     page.screenshot(path=ARTEFACTS / "quickstart_after_a_kill.png")

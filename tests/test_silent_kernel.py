@@ -80,9 +80,11 @@ def test_the_editor_and_the_knobs_say_so_too(bare: BarePage) -> None:
     editor_says = bare.page.locator(".synergy-editor footer .bad", has_text="No news for")
     panel_says = bare.page.locator(".synergy-knobs .outcome")
     bare.page.locator(".synergy-editor footer", has_text="1 operator").wait_for()
-    bare.page.get_by_role("button", name="Suspend").wait_for()
+    bare.until("() => document.querySelector('.synergy-knobs [data-act=kill] select').value === 'peer-1'")
     bare.kernel_answers = False
     bare.page.get_by_role("button", name="Suspend").click()
+    lost = {"kind": "act", "act": "suspend", "arguments": {"peer": "peer-1"}}
+    bare.until_here(lambda: lost in bare.lost)
     bare.page.clock.run_for(WITHOUT)
     editor_says.wait_for()
     assert "No news for" in panel_says.inner_text()

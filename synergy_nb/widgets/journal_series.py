@@ -188,13 +188,11 @@ class JournalSeries:
 
     def _return(self, address: str, time: float) -> None:
         """Mark that a peer lives which had been declared dead, with each application that it was lost to."""
-        peer = self.peer(address)
-        peer.dead = peer.silent = False
+        self.peer(address).dead = self.peer(address).silent = False
         for run in self.runs.values():
-            if address in run.lost:
-                run.lost = run.lost - {address}
-                if run.status not in ENDED:
-                    run.mark(time, "note", "", f"{address} is back: it had been declared dead")
+            if address in run.lost and run.status not in ENDED:
+                run.mark(time, "note", "", f"{address} is back: it had been declared dead")
+            run.lost = run.lost - {address}
 
     @SHOWN.add
     def _peer_in_ring(self, event: PeerJoined | PeerLeft) -> None:
