@@ -461,8 +461,9 @@ def test_the_heartbeat_of_a_source_is_that_of_its_plan_live_and_simulated(open_s
 
 
 def test_a_heartbeat_that_is_no_positive_time_is_refused() -> None:
-    with pytest.raises(PlanError, match=r"heartbeat: '0 s'; expected"):
-        source("packets", heartbeat="0 s").sink("out")
+    for wrong in ("0 s", "1 us", "-1 s"):
+        with pytest.raises(PlanError, match=rf"heartbeat: '{wrong}'; expected a duration"):
+            source("packets", heartbeat=wrong).sink("out")
     with pytest.raises(PlanError, match=r"heartbeat"):
         source(pl.DataFrame({"time": [1]}), heartbeat="1 s").sink("out")
 

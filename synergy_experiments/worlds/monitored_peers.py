@@ -45,7 +45,7 @@ __all__ = ["measured_live", "monitored", "pinned_plan"]
 
 COLUMNS: Final = {"source": "str", "destination": "str", "bytes": "int"}
 OVERDUE: Final = 5.0  # seconds beyond its duration that a run may take to empty its queues
-HEARTBEAT: Final = 1.0  # seconds between the punctuations of a sub-stream: each is work for 48 components
+HEARTBEAT: Final = 1.0  # seconds between the punctuations of a sub-stream, each of which 48 components process
 LOOK: Final = 0.25  # seconds between two measurements of waiting work
 
 

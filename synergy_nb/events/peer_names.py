@@ -13,7 +13,7 @@ __all__ = ["readable", "readable_value"]
 def readable(text: str, names: Mapping[str, str]) -> str:
     """Replace addresses in a text by names, the longest first, as one address may begin with another.
 
-    The word "peer" goes where the name begins with it.
+    The word "peer" before an address is left out where the name begins with it.
 
     >>> readable("a/1 and a/10", {"a/1": "one", "a/10": "ten"})
     'one and ten'

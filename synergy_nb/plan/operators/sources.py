@@ -26,7 +26,7 @@ from synergy_nb.plan.parameter_types import (
     number,
 )
 from synergy_nb.plan.schemas import Derivation, Schema
-from synergy_nb.plan.units import WrongValue, nearest
+from synergy_nb.plan.units import WrongValue, format_duration, nearest, parse_duration
 
 __all__ = [
     "CONNECTOR",
@@ -48,6 +48,8 @@ __all__ = [
 DEFAULT_RATE: Final = 1000.0
 #: Longest time between two punctuations of a source that states none, seconds of real time.
 HEARTBEAT: Final = 0.1
+#: Least one that a source may state, seconds: each punctuation is work for all components that read the stream.
+LEAST_HEARTBEAT: Final = 0.001
 #: Formats of traces.
 FORMATS: Final = ("csv", "http", "ncsa", "parquet", "tcp")
 #: Columns of the connectors with fixed columns.
@@ -123,8 +125,17 @@ _SIGNATURE: Final = Parameter(
     named=False,
 )
 _SPEED: Final = "speed of event time: 1 is real time, 10 is ten times as fast, 0 is as fast as possible"
+
+
+def _interval(value: Any) -> float:
+    seconds = parse_duration(value)
+    if seconds < LEAST_HEARTBEAT:
+        raise WrongValue(value, f"a duration of at least {format_duration(LEAST_HEARTBEAT)}")
+    return seconds
+
+
 _HEARTBEAT: Final = Parameter(
-    POSITIVE,
+    ValueType("duration", _interval, format_duration, "s", least=LEAST_HEARTBEAT),
     "longest time between two punctuations of a source with a speed, in real time: a longer one costs less where "
     "tuples are rare, and a window without later tuples closes that much later",
     HEARTBEAT,
