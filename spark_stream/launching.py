@@ -2,18 +2,34 @@
 
 from __future__ import annotations
 
+import importlib.metadata
 import importlib.util
 import os
 import re
+import subprocess
 import sys
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Final
 
-from spark_stream import filesystem, settings
+from spark_stream import filesystem, settings, supervisor
 from spark_stream.java import Java, SparkUnavailable, major_version
+from spark_stream.settings import Archives
 
-__all__ = ["advice", "command", "environment", "prepare_folder", "reason_line", "spark_home"]
+__all__ = [
+    "advice",
+    "archive_paths",
+    "command",
+    "environment",
+    "prepare_folder",
+    "reason_line",
+    "recording_command",
+    "spark_home",
+    "start_supervisor",
+]
 
+ARCHIVES: Final = Path("share", "synergy_nb")  # folder of archives, in the folder of the Python environment
+CLASSES: Final = "classes"  # folder in a server's folder, for classes of ours
 MAIN: Final = "org.apache.spark.deploy.SparkSubmit"
 SERVICE: Final = "org.apache.spark.sql.connect.service.SparkConnectServer"
 # What users have set for other Sparks and other Java programs
@@ -39,15 +55,31 @@ def spark_home() -> Path:
     return home
 
 
+def archive_paths(runtime: Java) -> Archives:
+    """The paths of the archives of classes for a Java and the installed Spark, whether they exist or not."""
+    folder, version = Path(sys.prefix) / ARCHIVES, importlib.metadata.version("pyspark")
+    return Archives(folder / f"java-{runtime.version}.jsa", folder / f"spark-{version}-java-{runtime.version}.jsa")
+
+
 def prepare_folder(folder: Path) -> None:
     """Write those files into a server's new folder that do not depend on its port."""
-    for name in ("conf", "tmp", "checkpoints"):
+    for name in ("conf", "tmp", "checkpoints", CLASSES):
         (folder / name).mkdir()
-    (folder / "conf" / "log4j2.properties").write_text(settings.log_configuration(), "utf-8")
-    filesystem.write_classes(folder / "conf")
+    settings.log_file(folder).write_text(settings.log_configuration(), "utf-8")
+    filesystem.write_classes(folder / CLASSES)
 
 
-def command(runtime: Java, home: Path, folder: Path, port: int, cores: int, heap: str) -> list[str]:
+def start_supervisor(directory: Path) -> subprocess.Popen[bytes]:
+    """Start a process that runs servers on command, in a new folder in a directory; it ends when its input ends."""
+    return subprocess.Popen(
+        [sys.executable, "-I", "-S", supervisor.__file__, str(directory), str(os.getpid())],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        start_new_session=True,  # interrupting a cell or a script is not for it
+    )
+
+
+def command(runtime: Java, home: Path, folder: Path, port: int, cores: int, heap: str, archives: Archives) -> list[str]:
     """The command that starts a server; its settings go into a file in its folder.
 
     Java is started itself, rather than through Spark's scripts: these want bash, and a module that is not in every
@@ -65,14 +97,48 @@ def command(runtime: Java, home: Path, folder: Path, port: int, cores: int, heap
         Port of 127.0.0.1 for sessions.
     cores, heap
         Arguments of :class:`~spark_stream.server.Server`.
+    archives
+        Paths of the archives of classes, which are used if they exist and fit.
     """
-    configuration = folder / "conf" / "spark-defaults.conf"
     spark = settings.server_settings(folder, port, cores)
+    options = settings.archive_options(archives) if all(path.is_file() for path in archives) else []
+    return _java(runtime, home, folder, heap, spark, options, [folder / CLASSES])
+
+
+def recording_command(runtime: Java, home: Path, folder: Path, port: int, archives: Archives) -> list[str]:
+    """The command that starts a server which writes an archive of its classes as it ends.
+
+    An archive holds classes from jars alone. So this server has Hadoop's file system, not ours.
+
+    Parameters
+    ----------
+    runtime, home, folder, port
+        Java, home folder of Spark, folder of the server, and port, as for :func:`command`.
+    archives
+        Path of the archive of Java's classes, which exists, and that of Spark's, which is written.
+    """
+    spark = settings.server_settings(folder, port)
+    del spark[settings.FILE_SYSTEM]
+    return _java(runtime, home, folder, settings.HEAP, spark, settings.recording_options(archives), [])
+
+
+def _java(
+    runtime: Java,
+    home: Path,
+    folder: Path,
+    heap: str,
+    spark: Mapping[str, str],
+    options: Sequence[str],
+    classes: Sequence[Path],
+) -> list[str]:
+    """The command of a server with settings of Spark, options of Java, and folders of classes beside Spark's jars."""
+    configuration = folder / "conf" / "spark-defaults.conf"
     configuration.write_text("".join(f"{key} {value}\n" for key, value in spark.items()), "utf-8")
-    class_path = os.pathsep.join([str(configuration.parent), str(home / "jars" / "*")])
-    options = settings.java_options(major_version(runtime.version), folder, heap)
+    jars = sorted((home / "jars").glob("*.jar"))  # an archive is for one order, with which the class path begins
+    class_path = os.pathsep.join(map(str, (*jars, *classes)))
+    given = [*settings.java_options(major_version(runtime.version), folder, heap), *options]
     submit = ["--class", SERVICE, "--properties-file", str(configuration), "spark-internal"]
-    return [str(runtime.executable), *options, "-cp", class_path, MAIN, *submit]
+    return [str(runtime.executable), *given, "-cp", class_path, MAIN, *submit]
 
 
 def environment(home: Path, folder: Path, token: str) -> dict[str, str]:

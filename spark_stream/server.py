@@ -31,7 +31,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import IO, Any, Final, Literal, NamedTuple
 
-from spark_stream import java, launching, settings, supervisor
+from spark_stream import java, launching, settings
 from spark_stream.java import Java, SparkUnavailable
 
 __all__ = ["Endpoint", "Event", "Server", "SparkUnavailable"]
@@ -215,12 +215,7 @@ class Server:
         directory = self._directory or Path(tempfile.gettempdir())
         if not directory.is_dir():
             raise SparkUnavailable(f"directory: {directory}; expected a folder that exists, for temporary files")
-        process = subprocess.Popen(
-            [sys.executable, "-I", "-S", supervisor.__file__, str(directory), str(os.getpid())],
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            start_new_session=True,  # interrupting a cell or a script is not for it
-        )
+        process = launching.start_supervisor(directory)
         with self._changed:
             self._supervisor = process
             closed = self._closed
@@ -279,8 +274,9 @@ class Server:
         if not self._port:
             with socket.create_server(("127.0.0.1", 0)) as free:
                 self._port = free.getsockname()[1]
+        archives = launching.archive_paths(runtime)
         order = {
-            "command": launching.command(runtime, home, self._folder, self._port, self._cores, settings.HEAP),
+            "command": launching.command(runtime, home, self._folder, self._port, self._cores, settings.HEAP, archives),
             "environment": launching.environment(home, self._folder, self._token),
             "ready": settings.READY_SIGN,
             "timeout": self._timeout,

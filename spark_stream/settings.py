@@ -7,47 +7,32 @@ and its child processes) instead of rates, as other work affects it less.
 
 *Files.* Most of the cost of a small micro-batch is files: without its native library Hadoop starts programs for them.
 
-==========================================  ==========  ============  ==========  ===============  ===============
-file manager, file system                   programs a  write-ahead   µs of core  thousand rows/s  the same,
-                                            batch       log, ms       a row       20,000 a batch   200,000 a batch
-==========================================  ==========  ============  ==========  ===============  ===============
-Spark's defaults                            54          49            35          30 to 32         140 to 166
-``FileSystemBasedCheckpointFileManager``    11          15            28          36               200
-the same, Hadoop's raw file system          6           8             29          70               385
-the same, :mod:`spark_stream.filesystem`    none        1             22          71 beside 42     not measured
-==========================================  ==========  ============  ==========  ===============  ===============
+===============================  ===================  ===================  ==================  ========
+server                          ready                first query          first micro-batch   all
+==============================  ===================  ===================  ==================  ========
+without an archive              28 to 30 (13 to 16)  23 to 24 (26 to 30)  9 to 11 (32 to 37)  62 to 64
+with one                        19 to 21 (9)         13 to 14 (17)        6 (20 to 21)        40
+without, first compiler alone   13 to 21 (7 to 9)    11 (14 to 17)        4 (17 to 20)        29 to 36
+with one, first compiler alone  6 to 7 (4)           4 (7 to 8)           2 to 3 (9)          11 to 13
+==============================  ===================  ===================  ==================  ========
 
-(The last column but one of the last line is from another run than the others, beside the raw file system's.) On a quiet
-machine a compiled file system that starts no programs made 75 thousand rows/s 156 to 179, and 294 405 to 500. An
-empty program instead of ``chmod``, and ``vfork``, made no measurable difference, as most of the time is the start of a
-program; nor did a folder in memory for checkpoints.
-
-*Shuffle partitions.* One, two and four: 27, 29 and 49 µs of a core a row in batches of 20,000 rows, 4 to 6 µs all three
-in batches of 200,000. So four are too many for short batches. One and two cannot be told apart, at 1000 rows a batch
-neither, and it is two: joins and sorts, which do all their work after the shuffle, then have both cores.
-
-*State store.* RocksDB with a changelog took 0.5 s of a core for a batch of 20,000 rows through ``dropDuplicates``, the
-default store 0.3 s. RocksDB is for states that do not fit in memory; a session may select it. Checksums of
-checkpoint files had no measurable cost, and remain.
-
-*Java.* On a quiet machine a server was ready after 5.9 s with Java 17 and 7.1 s with 25; with the first compiler alone
-(``TieredStopAtLevel=1``) after 5.8 and 6.6 s, not worth what it costs later. An archive of shared classes needs a run
-of its own to create it, a file in the user's cache and no folder on the class path; as a server is ready long before
-its limit of 15 s, there is none. After the windowed sum a server had 0.9 GB of memory with the serial collector
-and 1.6 GB with Java's default; with a heap of at most 1 GB, 0.7 GB.
+Writing it takes some 70 processor seconds, once. The class path has to begin with the jars, each by its name and in one
+order, as Java compares that with the archive's; so our own classes are at its end.
 """
 
 from __future__ import annotations
 
+import os
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Final
+from typing import Final, NamedTuple
 
 from spark_stream import filesystem
 
-__all__ = ["CORES", "HEAP", "READY_SIGN", "SESSION", "java_options", "log_configuration", "server_settings"]
+__all__ = ["CORES", "HEAP", "READY_SIGN", "SESSION", "Archives", "java_options", "log_configuration", "server_settings"]
 
 CORES: Final = 2  # tasks that the embedded server executes at once
+FILE_SYSTEM: Final = "spark.hadoop.fs.file.impl"  # setting that names the class of the local file system
 HEAP: Final = "2g"  # greatest size of the heap: it grows with demand, and a server without enough memory ends
 READY_SIGN: Final = "Spark Connect server started at"  # in the log of a server that accepts sessions
 
@@ -84,10 +69,25 @@ _SERVER: Final[Mapping[str, str]] = {
     "spark.sql.streaming.checkpointFileManagerClass": (
         "org.apache.spark.sql.execution.streaming.checkpointing.FileSystemBasedCheckpointFileManager"
     ),
-    "spark.hadoop.fs.file.impl": filesystem.CLASS,
+    FILE_SYSTEM: filesystem.CLASS,
     "spark.sql.streaming.minBatchesToRetain": "2",  # as many as a restart reads; Spark keeps a hundred
     "spark.sql.streaming.stopTimeout": "10s",  # Spark waits for ever for a query that hangs
 }
+
+
+class Archives(NamedTuple):
+    """Paths of archives of classes (class data sharing).
+
+    Parameters
+    ----------
+    java
+        Path of the archive of Java's own classes: not each runtime has one, and that of Spark's is made on top of it.
+    spark
+        Path of the archive of Spark's classes.
+    """
+
+    java: Path
+    spark: Path
 
 
 def java_options(major: int, folder: Path, heap: str = HEAP) -> list[str]:
@@ -109,6 +109,7 @@ def java_options(major: int, folder: Path, heap: str = HEAP) -> list[str]:
         "-XX:-UsePerfData",  # a file outside the folder otherwise
         "-XX:+ExitOnOutOfMemoryError",  # a server without memory would look like one that works
         "-Djava.awt.headless=true",
+        f"-Dlog4j2.configurationFile={log_file(folder)}",
         f"-Djava.io.tmpdir={folder / 'tmp'}",
         f"-Dderby.system.home={folder}",
         f"-Duser.home={folder}",
@@ -123,6 +124,34 @@ def java_options(major: int, folder: Path, heap: str = HEAP) -> list[str]:
     if major >= 22:
         options.append("--enable-native-access=ALL-UNNAMED")
     return options
+
+
+def archive_options(archives: Archives) -> list[str]:
+    """Make the options by which Java maps archives of classes, or goes on without them where they do not fit."""
+    return [
+        f"-XX:SharedArchiveFile={archives.java}{os.pathsep}{archives.spark}",
+        "-XX:+UnlockDiagnosticVMOptions",
+        "-XX:ArchiveRelocationMode=0",  # at the addresses that it was written for: else it takes a third of a second
+        "-Xlog:cds=off",
+        "-Xlog:cds+dynamic=off",
+    ]
+
+
+def recording_options(archives: Archives) -> list[str]:
+    """Make the options of Java for a server that answers a few queries and then writes an archive of its classes."""
+    return [
+        f"-XX:SharedArchiveFile={archives.java}",
+        f"-XX:ArchiveClassesAtExit={archives.spark}",
+        "-XX:TieredStopAtLevel=1",  # the second compiler would take more time than it saves
+        "-Dspark.sql.codegen.wholeStage=false",  # classes that are made for one query are not archived
+        "-Xlog:cds=off",
+        "-Xlog:cds+dynamic=off",
+    ]
+
+
+def log_file(folder: Path) -> Path:
+    """Return the path of log4j's configuration in the folder of a server."""
+    return folder / "conf" / "log4j2.properties"
 
 
 def server_settings(folder: Path, port: int, cores: int = CORES) -> dict[str, str]:

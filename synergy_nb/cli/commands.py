@@ -17,6 +17,7 @@ from typing import Annotated
 
 import typer
 
+from synergy_nb.cli.doctor_command import doctor
 from synergy_nb.cli.input_checks import (
     FAILED,
     at_least,
@@ -51,6 +52,7 @@ data = typer.Typer(help="List and describe real traces, and download a copy.", n
 app.add_typer(plans, name="plan")
 app.add_typer(data, name="data")
 app.command()(replay)
+app.command()(doctor)
 
 
 def main() -> None:
@@ -352,26 +354,6 @@ def reproduce(
             store=store,
             as_json=as_json,
         )
-
-
-@app.command()
-def doctor(as_json: Json = False) -> None:
-    """Check whether this machine is ready, and advise what to do if it is not."""
-    from synergy_nb.cli.console import Bars
-    from synergy_nb.cli.doctor import examine
-    from synergy_nb.cli.printing import show_finding
-
-    findings = []
-    with Bars() as bars:
-        for finding in examine(bars.stage):
-            findings.append(finding)
-            if not as_json:
-                show_finding(finding)
-    if as_json:
-        print_json([finding._asdict() for finding in findings])
-    bad = [finding.name for finding in findings if finding.state == "bad"]
-    if bad:
-        fail(f"not ready: {', '.join(bad)}")
 
 
 # -- plans -------------------------------------------------------------------------------------------------------------

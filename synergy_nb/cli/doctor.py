@@ -16,12 +16,13 @@ import psutil
 from synergy_nb.plan.units import counted
 from synergy_nb.traces import datasets
 
-__all__ = ["Finding", "examine"]
+__all__ = ["Finding", "examine", "write_archive"]
 
 OLDEST: Final = (3, 11)
 PACKAGES: Final = ("distributed", "polars", "pyarrow", "duckdb", "sqlglot", "msgspec", "numpy", "cryptography")
 WANTED_MEMORY: Final = 1e9  # memory of 8 peers with their data, bytes
 _GIGA: Final = 1e9
+ARCHIVE: Final = "classes"  # name of the finding about the archive of Spark's classes
 
 
 class Finding(NamedTuple):
@@ -60,6 +61,7 @@ def examine(progress: Callable[[str], None] = lambda _: None) -> Iterator[Findin
     found = _java()
     yield found
     if found.state != "bad":
+        yield _archive()
         progress("starting a Spark server and running a query on it")
         yield _spark()
 
@@ -180,6 +182,29 @@ def _java() -> Finding:
     except java.SparkUnavailable as error:
         text, _, advice = str(error).rpartition("; ")
     return Finding("Java", "bad", text, advice)
+
+
+def write_archive() -> Finding:
+    """Write an archive of Spark's classes for the Java that runs Spark; return what came of it."""
+    from spark_stream.class_archive import ArchiveNotWritten, write
+    from spark_stream.java import SparkUnavailable
+
+    began = time.monotonic()
+    try:
+        path = write()
+    except (ArchiveNotWritten, SparkUnavailable) as error:
+        return Finding(ARCHIVE, "bad", str(error), "without it servers work, and take twice as long to start")
+    return Finding(ARCHIVE, "good", f"written in {time.monotonic() - began:.0f} s: {path}")
+
+
+def _archive() -> Finding:
+    from spark_stream import java
+    from spark_stream.launching import archive_paths
+
+    path = archive_paths(java.find()).spark
+    if path.is_file():
+        return Finding(ARCHIVE, "good", f"{path.stat().st_size / 1e6:.0f} MB at {path}")
+    return Finding(ARCHIVE, "note", "none: servers take twice as long to start", "synergy doctor --archive writes it")
 
 
 def _spark() -> Finding:

@@ -1,0 +1,44 @@
+"""``synergy doctor``: whether this machine is ready, and an archive with which Spark starts in half the time."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import typer
+
+from synergy_nb.cli.input_checks import fail, print_json
+from synergy_nb.cli.options import Json
+
+__all__ = ["doctor"]
+
+
+def doctor(
+    archive: Annotated[
+        bool,
+        typer.Option(
+            "--archive", help="Write an archive of Spark's classes first: servers then start sooner."
+        ),
+    ] = False,
+    as_json: Json = False,
+) -> None:
+    """Check whether this machine is ready, and advise what to do if it is not."""
+    from synergy_nb.cli.console import Bars
+    from synergy_nb.cli.doctor import examine, write_archive
+    from synergy_nb.cli.printing import show_finding
+
+    findings = []
+    with Bars() as bars:
+        if archive:
+            bars.stage("writing an archive of Spark's classes, a minute or two")
+            findings.append(write_archive())
+            if not as_json:
+                show_finding(findings[0])
+        for finding in examine(bars.stage):
+            findings.append(finding)
+            if not as_json:
+                show_finding(finding)
+    if as_json:
+        print_json([finding._asdict() for finding in findings])
+    bad = [finding.name for finding in findings if finding.state == "bad"]
+    if bad:
+        fail(f"not ready: {', '.join(bad)}")

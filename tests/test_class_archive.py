@@ -1,0 +1,92 @@
+"""The archive of Spark's classes: servers map it where it fits, and start without it where it does not."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import psutil
+import pytest
+
+from spark_stream import class_archive, java, launching
+from spark_stream.class_archive import ArchiveNotWritten
+from spark_stream.java import Java
+from spark_stream.server import Server
+from spark_stream.settings import Archives
+from synergy_nb.cli import doctor
+
+
+def mapped(pid: int | None) -> list[str]:
+    """The archives that a process has mapped."""
+    assert pid is not None
+    return [each.path for each in psutil.Process(pid).memory_maps() if each.path.endswith(".jsa")]
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(not hasattr(psutil.Process, "memory_maps"), reason="this system does not say what is mapped")
+def test_a_server_maps_the_archive() -> None:
+    paths = launching.archive_paths(java.find())
+    if not all(path.is_file() for path in paths):  # make test has written them before
+        assert class_archive.write() == paths.spark
+    with Server() as server:
+        server.ready()
+        assert set(map(str, paths)) <= set(mapped(server.pid))
+
+
+@pytest.mark.slow
+def test_a_server_starts_without_an_archive_that_does_not_fit(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    cut = tmp_path / "cut.jsa"
+    cut.write_bytes(b"\xf0\x0b\xab\xa8" + bytes(5000))
+    monkeypatch.setattr(launching, "archive_paths", lambda runtime: Archives(cut, cut))
+    with Server() as server:
+        folder = server.ready().folder
+        assert folder is not None
+        log = (Path(folder).parent / "server.log").read_text("utf-8")
+    assert "shared" not in log, "an archive that does not fit is nothing that a user could mend"
+
+
+@pytest.fixture
+def recorded(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Archives:
+    """Archives in a folder of the test, which no Java writes: that of Spark's classes has 2 MB."""
+
+    def of_java(runtime: Java, archive: Path) -> str:
+        archive.touch()
+        return ""
+
+    def of_spark(runtime: Java, home: Path, archives: Archives) -> str:
+        archives.spark.write_bytes(bytes(2_000_000))
+        return ""
+
+    paths = Archives(tmp_path / "new" / "java.jsa", tmp_path / "new" / "spark.jsa")
+    monkeypatch.setattr(launching, "archive_paths", lambda runtime: paths)
+    monkeypatch.setattr(class_archive, "_of_java", of_java)
+    monkeypatch.setattr(class_archive, "_recorded", of_spark)
+    return paths
+
+
+def test_an_archive_that_cannot_be_written_is_said_with_the_reason(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, recorded: Archives
+) -> None:
+    runtime = Java(tmp_path / "java", "17.0.1", "PATH")
+    (tmp_path / "new").touch()
+    with pytest.raises(ArchiveNotWritten, match="new: File exists; expected a writable folder"):
+        class_archive.write(runtime)
+    (tmp_path / "new").unlink()
+    assert class_archive.write(runtime) == recorded.spark
+    assert class_archive.write(runtime) == recorded.spark, "it is replaced"
+    for step, left in (("_recorded", [recorded.java]), ("_of_java", [recorded.java])):
+        monkeypatch.setattr(class_archive, step, lambda *given: "no class data sharing")
+        with pytest.raises(ArchiveNotWritten, match=r"Java 17\.0\.1 of PATH wrote no archive: no class data sharing"):
+            class_archive.write(runtime)
+        assert list((tmp_path / "new").iterdir()) == left, "nothing else is left of a failure"
+
+
+def test_the_doctor_says_whether_there_is_one_and_writes_it(
+    monkeypatch: pytest.MonkeyPatch, recorded: Archives
+) -> None:
+    without = doctor._archive()
+    assert (without.state, without.advice) == ("note", "synergy doctor --archive writes it")
+    assert doctor.write_archive().found.endswith(str(recorded.spark))
+    assert doctor._archive().found == f"2 MB at {recorded.spark}"
+    monkeypatch.setattr(class_archive, "_recorded", lambda *given: "no class data sharing")
+    assert doctor.write_archive().state == "bad"
+    assert doctor._archive().state == "note"
