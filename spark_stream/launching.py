@@ -19,6 +19,7 @@ from spark_stream.settings import Archives
 __all__ = [
     "advice",
     "archive_paths",
+    "archives",
     "command",
     "environment",
     "prepare_folder",
@@ -61,6 +62,12 @@ def archive_paths(runtime: Java) -> Archives:
     return Archives(folder / f"java-{runtime.version}.jsa", folder / f"spark-{version}-java-{runtime.version}.jsa")
 
 
+def archives(runtime: Java) -> Archives | None:
+    """The archives of classes for a Java and the installed Spark; None if they have not been written."""
+    found = archive_paths(runtime)
+    return found if all(path.is_file() for path in found) else None
+
+
 def prepare_folder(folder: Path) -> None:
     """Write those files into a server's new folder that do not depend on its port."""
     for name in ("conf", "tmp", "checkpoints", CLASSES):
@@ -79,7 +86,9 @@ def start_supervisor(directory: Path) -> subprocess.Popen[bytes]:
     )
 
 
-def command(runtime: Java, home: Path, folder: Path, port: int, cores: int, heap: str, archives: Archives) -> list[str]:
+def command(
+    runtime: Java, home: Path, folder: Path, port: int, cores: int, heap: str, archives: Archives | None
+) -> list[str]:
     """The command that starts a server; its settings go into a file in its folder.
 
     Java is started itself, rather than through Spark's scripts: these want bash, and a module that is not in every
@@ -98,10 +107,10 @@ def command(runtime: Java, home: Path, folder: Path, port: int, cores: int, heap
     cores, heap
         Arguments of :class:`~spark_stream.server.Server`.
     archives
-        Paths of the archives of classes, which are used if they exist and fit.
+        Paths of the archives of classes, which are used if they fit; None: without.
     """
     spark = settings.server_settings(folder, port, cores)
-    options = settings.archive_options(archives) if all(path.is_file() for path in archives) else []
+    options = [] if archives is None else settings.archive_options(archives)
     return _java(runtime, home, folder, heap, spark, options, [folder / CLASSES])
 
 

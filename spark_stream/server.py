@@ -33,6 +33,7 @@ from typing import IO, Any, Final, Literal, NamedTuple
 
 from spark_stream import java, launching, settings
 from spark_stream.java import Java, SparkUnavailable
+from spark_stream.settings import Archives
 
 __all__ = ["Endpoint", "Event", "Server", "SparkUnavailable"]
 
@@ -131,6 +132,7 @@ class Server:
         self._thread: threading.Thread | None = None
         self._folder: Path | None = None
         self._port = 0
+        self._archives: Archives | None = None  # None: Java starts without
         self._closed = False
 
     def start(self) -> None:
@@ -201,6 +203,7 @@ class Server:
         try:
             runtime = self._runtime or java.find()
             home = launching.spark_home()
+            self._archives = launching.archives(runtime)
             with self._launch() as pipe:
                 self._follow(map(json.loads, pipe), runtime, home)
         except SparkUnavailable as fault:
@@ -254,6 +257,8 @@ class Server:
                     self._down(why)
                     if len(deaths) > RESTARTS and deaths[-1] - deaths[0] < PERIOD:
                         raise SparkUnavailable(f"the Spark server has died {len(deaths)} times in a minute: {why}")
+                elif "BindException" not in why and self._archives is not None:
+                    self._archives = None  # a damaged one ends Java
                 elif "BindException" not in why or (tries := tries + 1) >= PORT_TRIES:
                     raise SparkUnavailable(launching.advice(why, runtime, self._port))
                 elif not was_up:
@@ -274,9 +279,10 @@ class Server:
         if not self._port:
             with socket.create_server(("127.0.0.1", 0)) as free:
                 self._port = free.getsockname()[1]
-        archives = launching.archive_paths(runtime)
         order = {
-            "command": launching.command(runtime, home, self._folder, self._port, self._cores, settings.HEAP, archives),
+            "command": launching.command(
+                runtime, home, self._folder, self._port, self._cores, settings.HEAP, self._archives
+            ),
             "environment": launching.environment(home, self._folder, self._token),
             "ready": settings.READY_SIGN,
             "timeout": self._timeout,

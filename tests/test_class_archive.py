@@ -1,4 +1,4 @@
-"""The archive of Spark's classes: servers map it where it fits, and start without it where it does not."""
+"""The archive of Spark's classes: servers map it, and start without it where it is damaged."""
 
 from __future__ import annotations
 
@@ -33,15 +33,12 @@ def test_a_server_maps_the_archive() -> None:
 
 
 @pytest.mark.slow
-def test_a_server_starts_without_an_archive_that_does_not_fit(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+def test_a_server_starts_without_an_archive_that_is_damaged(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     cut = tmp_path / "cut.jsa"
     cut.write_bytes(b"\xf0\x0b\xab\xa8" + bytes(5000))
     monkeypatch.setattr(launching, "archive_paths", lambda runtime: Archives(cut, cut))
     with Server() as server:
-        folder = server.ready().folder
-        assert folder is not None
-        log = (Path(folder).parent / "server.log").read_text("utf-8")
-    assert "shared" not in log, "an archive that does not fit is nothing that a user could mend"
+        assert server.ready()
 
 
 @pytest.fixture
