@@ -709,7 +709,7 @@ def test_a_reader_is_told_that_the_peer_of_the_sink_is_dead() -> None:
         assert application.head(3).height == 3
         cluster.kill("peer-2")
         told = (
-            rf"^{application.id}: its sink 'sink' gives no more results: peer peer-2 does not answer: its process has "
+            rf"^{application.id}: its sink 'sink' gives no more results: peer-2 does not answer: its process has "
             r"ended, or the connection to it is broken; \d+ rows have arrived, which results\(wait=False\) returns\. "
             r"Results are retained at the peer of the sink only, .* if peer-2 is dead, submit the plan again$"
         )
@@ -718,7 +718,7 @@ def test_a_reader_is_told_that_the_peer_of_the_sink_is_dead() -> None:
                 read()
         assert application.results(wait=False).height >= 3, "what has arrived remains"
         assert application.status == "failed"
-        assert application.reason.startswith("peer peer-2 does not answer: its process has ended")
+        assert application.reason.startswith("peer-2 does not answer: its process has ended")
 
 
 def test_requirements_are_shown_with_their_measurements(cluster: Cluster) -> None:

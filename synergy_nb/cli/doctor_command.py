@@ -15,9 +15,7 @@ __all__ = ["doctor"]
 def doctor(
     archive: Annotated[
         bool,
-        typer.Option(
-            "--archive", help="Write an archive of Spark's classes first: servers then start sooner."
-        ),
+        typer.Option("--archive", help="Write an archive of Spark's classes first: servers then start sooner."),
     ] = False,
     as_json: Json = False,
 ) -> None:

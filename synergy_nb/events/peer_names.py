@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from functools import lru_cache
 from typing import Any
 
-__all__ = ["readable", "readable_value"]
+__all__ = ["peer_phrase", "readable", "readable_value"]
 
 
 def readable(text: str, names: Mapping[str, str]) -> str:
@@ -26,9 +26,18 @@ def readable(text: str, names: Mapping[str, str]) -> str:
 
     def named(found: re.Match[str]) -> str:
         name = names[found["address"]]
-        return name if name.startswith("peer") else f"{found['word'] or ''}{name}"
+        return peer_phrase(name) if found["word"] else name
 
     return pattern.sub(named, text)
+
+
+def peer_phrase(name: str) -> str:
+    """Return the name of a peer as a sentence has it: with the word "peer", unless the name begins with that.
+
+    >>> peer_phrase("peer-1"), peer_phrase("tcp://127.0.0.1:8786")
+    ('peer-1', 'peer tcp://127.0.0.1:8786')
+    """
+    return name if name.startswith("peer") else f"peer {name}"
 
 
 def readable_value(value: Any, names: Mapping[str, str]) -> Any:

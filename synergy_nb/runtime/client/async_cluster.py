@@ -322,7 +322,7 @@ class AsyncCluster(PeerRequests):
             if origin not in self.peers:
                 raise ClusterError("no peer of the cluster answers; expected at least one")
             living = _alive(await self.states())
-            raise ClusterError(f"origin: peer {origin!r} does not answer; expected {known_peers_phrase(living)}")
+            raise ClusterError(f"origin: {origin!r} does not answer; expected {known_peers_phrase(living)}")
         try:
             try:
                 state = unpack(await self.request(address, "submit", request, patience), ApplicationState)

@@ -11,6 +11,7 @@ from typing import Final
 import msgspec
 
 from synergy_nb.events import Event, decode_events
+from synergy_nb.events.peer_names import peer_phrase
 from synergy_nb.events.table import Events
 from synergy_nb.reporting.formatting import seconds
 from synergy_nb.reporting.peer_states import PeerState
@@ -82,9 +83,9 @@ class PeerRequests:
             return await self.links.request(address, operation, payload, timeout)
         except UNREACHABLE as error:
             silent = f"no answer within {seconds(timeout)}" if isinstance(error, TimeoutError) else BROKEN
-            raise PeerUnreachable(f"peer {self.name(address)} does not answer: {silent}") from error
+            raise PeerUnreachable(f"{peer_phrase(self.name(address))} does not answer: {silent}") from error
         except (RemoteError, LinkFull) as error:
-            raise ClusterError(f"peer {self.name(address)}: {error}") from error
+            raise ClusterError(f"{peer_phrase(self.name(address))}: {error}") from error
 
     async def request_while_alive(self, peer: str, operation: str, payload: bytes = b"", timeout: float = 5.0) -> bytes:
         """Send a request that may be repeated, again while other peers consider a silent one to be alive.

@@ -25,6 +25,7 @@ from synergy_nb.dataflow.streams.pushes import PushWindow
 from synergy_nb.dataflow.streams.values import Point
 from synergy_nb.dataflow.tuples import Item, encode
 from synergy_nb.events.application_states import LASTING, Status
+from synergy_nb.events.peer_names import peer_phrase
 from synergy_nb.plan import Plan
 from synergy_nb.plan.replica_degrees import degrees
 from synergy_nb.runtime.process.requests import (
@@ -183,7 +184,7 @@ class Pushing:
         finally:
             asked.cancel()
         if answer.gone:
-            where = f"peer {self._cluster.name(host)}: name: {self._name!r}"
+            where = f"{peer_phrase(self._cluster.name(host))}: name: {self._name!r}"
             await self._turn_away(
                 host, ClusterError(f"{where}; expected a python source of {self._application.id} that runs there")
             )
