@@ -200,9 +200,7 @@ class _Silent(AsyncCluster):
 
 def test_a_submission_whose_origin_dies_before_it_runs_fails_by_name() -> None:
     error = PeerUnreachable("peer-1 does not answer: its process has ended")
-    with pytest.raises(
-        PeerUnreachable, match=r"out: peer-1 does not answer.*; it had not run yet: submit it again"
-    ):
+    with pytest.raises(PeerUnreachable, match=r"out: peer-1 does not answer.*; it had not run yet: submit it again"):
         asyncio.run(_Silent(led=False)._led_on(query(), "out-1", "a", error))
     found = asyncio.run(_Silent(led=True)._led_on(query(), "out-1", "a", error))
     assert found == ("b", ApplicationState("out-1", "running"))

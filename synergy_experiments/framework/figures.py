@@ -18,6 +18,8 @@ from synergy_experiments.framework.measurements import Coordinate, Point, Row
 __all__ = ["draw", "prepare_folder", "write"]
 
 SIZE: Final = (5.2, 3.6)  # width and height of a panel, inches
+LEGEND_ROWS: Final = 3  # largest number of rows of a legend above a panel
+LABEL_LETTERS: Final = 17  # letters of a legend in an inch
 COLUMNS: Final = 4  # largest number of panels in a row
 LETTERS_IN_A_ROW: Final = 48  # largest number of letters of all group names in a row; longer ones are slanted
 
@@ -110,9 +112,20 @@ def write(result: Result, file: BinaryIO, most: int | None = None) -> None:
             for value, label in panel.bounds:
                 axes.axhline(value * panel.factor, color="#000000", linewidth=0.8, linestyle=":", label=label)
             _whole_ticks(axes, panel, rows, paper)
-            axes.legend(fontsize=7.5, framealpha=0.8)
+            _legend(axes, panel)
         figure.suptitle(f"{claim.id}: {claim.title}", fontsize=10)
         figure.savefig(file, format="svg", metadata={"Date": None})
+
+
+def _legend(axes: Any, panel: Panel) -> None:
+    """Add a legend where it covers least; above the panel where bars would leave no place for it, and it is short."""
+    labels = axes.get_legend_handles_labels()[1]
+    columns = max(1, int(SIZE[0] * LABEL_LETTERS / (max(map(len, labels), default=0) + 6)))  # and the sample of a bar
+    if panel.kind == "bars" and len(labels) <= columns * LEGEND_ROWS:
+        above: dict[str, Any] = {"loc": "lower left", "bbox_to_anchor": (0.0, 1.0), "ncols": min(columns, len(labels))}
+        axes.legend(fontsize=7.5, frameon=False, borderaxespad=0.2, **above)
+    else:
+        axes.legend(fontsize=7.5, framealpha=0.8)
 
 
 def _whole_ticks(axes: Any, panel: Panel, rows: Sequence[Row], paper: Sequence[Point]) -> None:
