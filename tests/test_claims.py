@@ -325,11 +325,12 @@ def test_a_panel_of_bars_is_drawn_with_its_bound(tmp_path: Path) -> None:
 def test_a_short_legend_covers_no_bars(label: str, above: bool) -> None:
     from matplotlib.figure import Figure
 
-    axes = Figure(figsize=figures.SIZE, layout="constrained").add_subplot()
+    figure = Figure(figsize=figures.SIZE, layout="constrained")
+    axes = figure.add_subplot()
     for number in range(4):
         axes.bar([number], [1.0], label=f"{label} {number}")
     figures._legend(axes, Panel("eyes", "eyes", "bars"))
-    axes.figure.draw_without_rendering()
+    figure.draw_without_rendering()
     legend = axes.get_legend()
     assert legend is not None
     assert (legend.get_window_extent().y0 >= axes.get_window_extent().y1) == above
