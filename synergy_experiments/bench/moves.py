@@ -127,9 +127,9 @@ def move(*, small: bool = False) -> dict[str, Any]:
     first = found[CASES[0].name]
     detail = {
         "way": f"totals of pairs and the largest of them, of {rate:g} tuples/s of 32 bytes; the aggregate, the filter "
-        "before and the sort behind it move to and fro between two peers; a move ends when the new "
-        "peer has executed all that had arrived there; delays from the end of a window to the client, of the results that came while a component moved or one window later, and in the second before; "
-        "rows as DuckDB's",
+        "before and the sort behind it move to and fro between two peers; a move ends when the new peer has executed "
+        "all that had arrived there; delays from the end of a window to the client, of the results that came while a "
+        "component moved or one window later, and in the second before; rows as DuckDB's",
         "tuples": int(rate * seconds),
         "cases": found,
         "delay_ratio": first["delay_ratio"],
