@@ -23,6 +23,7 @@ from synergy_nb.simulator.scripted_faults import Faults
 from synergy_nb.simulator.stream_world import StreamWorld
 from tests import replica_schedules
 from tests.campaigns import ALL, blocks
+from tests.quick_cases import quick_first
 
 PEERS = tuple(f"p{number}" for number in range(8))
 COLUMNS = {"k": "int", "v": "int"}
@@ -91,7 +92,7 @@ def test_replicas_give_the_rows_of_a_run_without_replicas(
     assert results(world) == expected
 
 
-@pytest.mark.parametrize("seed", range(4))
+@pytest.mark.parametrize("seed", quick_first(range(4), 1))
 def test_nothing_is_lost_or_doubled_when_one_replica_of_each_operator_dies(
     seed: int, expected: list[tuple[Any, ...]]
 ) -> None:

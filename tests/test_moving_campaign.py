@@ -18,6 +18,7 @@ import pytest
 
 from tests.campaigns import blocks
 from tests.moving_schedules import CASES, FAULTS, MOVES, ORIGINS, PHASES, VICTIMS, World, drawn, packets, run, table
+from tests.quick_cases import quick_first
 
 FEW = range(16)
 DOUBTED = (1012, 1097, 1128, 1189)
@@ -25,12 +26,12 @@ MANY = range(1000, 3000)
 BLOCK = 100
 
 
-@pytest.mark.parametrize("seed", FEW)
+@pytest.mark.parametrize("seed", quick_first(FEW, 5))
 def test_nothing_is_lost_doubled_or_reordered_by_a_move(seed: int) -> None:
     run(seed)
 
 
-@pytest.mark.parametrize("seed", DOUBTED)
+@pytest.mark.parametrize("seed", quick_first(DOUBTED, 1))
 def test_a_peer_that_is_declared_dead_and_sends_on_is_read_no_more(seed: int) -> None:
     """With each of these seeds rows are wrong if readers accept chunks of an earlier epoch."""
     assert drawn(Random(seed)).fault == "doubted"

@@ -17,13 +17,23 @@ from synergy_nb.plan import source
 from synergy_nb.plan.catalogue import KINDS
 from tests.feeding import accepted, drive, feed, fresh, micros, rows_of, through
 from tests.operator_cases import CASES, EXACT, SECOND, built, expected, http_requests, results, top_pairs, wanted
+from tests.quick_cases import quick_of_each
 
 SEEDS = (0, 1)
-ALL = [*CASES, *EXACT]
+
+
+def kind(name: str) -> str:
+    """The kind of the operator of a case."""
+    it = built(name)
+    return it.plan.operators[it.operator].kind
+
+
+NAMES = [*CASES, *EXACT]
+ALL = quick_of_each(NAMES, kind)
 
 
 def test_every_kind_of_operator_is_under_contract() -> None:
-    covered = {built(name).plan.operators[built(name).operator].kind for name in CASES}
+    covered = {kind(name) for name in CASES}
     assert covered == set(kinds()) == KINDS.keys() - {"source"}, "each has a declaration, a logic and a case"
 
 
@@ -100,7 +110,7 @@ def test_tables_that_are_carried_over_between_saves_make_the_same_state(
     assert [encode(item) for item in given] == whole, "saving changes nothing"
 
 
-@pytest.mark.parametrize("name", [name for name in ALL if built(name).case.stateful])
+@pytest.mark.parametrize("name", quick_of_each((name for name in NAMES if built(name).case.stateful), kind))
 def test_a_row_of_a_growing_state_is_saved_a_few_times_however_often_that_is_saved(name: str) -> None:
     it = built(name)
     logic = it.fresh()

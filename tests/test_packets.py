@@ -130,9 +130,8 @@ def hurst(counts: Any, method: str = "wavelet") -> float:
     return (slope + 2) / 2 if method == "variance" else (slope + 1) / 2
 
 
-@pytest.mark.parametrize(
-    "alpha", [pytest.param(1.2, marks=pytest.mark.slow), 1.4, pytest.param(1.6, marks=pytest.mark.slow)]
-)
+@pytest.mark.slow
+@pytest.mark.parametrize("alpha", [1.2, 1.4, 1.6])
 def test_counts_are_self_similar_as_the_tail_index_says(alpha: float) -> None:
     series = [counts_of(2**13, seed=seed, rate=60.0, alpha=alpha) for seed in range(3)]
     expected = (3 - alpha) / 2

@@ -26,6 +26,7 @@ from tests import replica_schedules
 from tests.feeding import Feed, drive, feed, fresh, micros
 from tests.moving_schedules import packets
 from tests.operator_cases import CASES, P, R, built
+from tests.quick_cases import quick_of_each
 
 SECOND = 1_000_000
 REPLICAS = 4
@@ -122,7 +123,13 @@ def declared(name: str) -> tuple[bool, str]:
     return KINDS[operator.kind].replicas(operator.params)
 
 
-@pytest.mark.parametrize("name", CASES)
+def kind(name: str) -> str:
+    """The kind of the operator of a case."""
+    it = built(name)
+    return it.plan.operators[it.operator].kind
+
+
+@pytest.mark.parametrize("name", quick_of_each(CASES, kind))
 def test_replicas_agree_and_those_that_are_to_sort_would_differ_without(name: str) -> None:
     agree, why = declared(name)
     assert not why.startswith("nothing states"), "it is declared"
@@ -135,7 +142,7 @@ def test_replicas_agree_and_those_that_are_to_sort_would_differ_without(name: st
         assert len(set(map(tuple, them.results(sort=False)))) > 1, f"no sort is needed, although {why}"
 
 
-@pytest.mark.parametrize("name", CASES)
+@pytest.mark.parametrize("name", quick_of_each(CASES, kind))
 def test_a_duplicate_filter_behind_the_replicas_passes_what_one_of_them_emits(name: str) -> None:
     outputs = replicas(name).outputs(sort=not declared(name)[0])
     wanted = tuples(outputs[0])
@@ -169,9 +176,7 @@ def test_the_logic_of_a_replica_sums_exactly_and_no_other_does() -> None:
 
 
 def test_both_kinds_are_among_the_cases() -> None:
-    found = {
-        KINDS[(it := built(name)).plan.operators[it.operator].kind].kind for name in CASES if not declared(name)[0]
-    }
+    found = {KINDS[kind(name)].kind for name in CASES if not declared(name)[0]}
     assert found == {"aggregate", "sort", "distinct", "top", "percentile", "sample", "encrypt"}
     assert all(any(declared(name)[0] for name in CASES if name.startswith(kind)) for kind in ("aggregate", "distinct"))
 

@@ -33,6 +33,7 @@ from synergy_nb.algorithms.resilience import (
 )
 from synergy_nb.algorithms.resilience.feasible import directions
 from synergy_nb.algorithms.resilience.refinement import POINTS
+from tests.quick_cases import quick_first
 
 Array = npt.NDArray[np.float64]
 Ints = npt.NDArray[np.int64]
@@ -154,7 +155,7 @@ def test_a_start_that_is_not_in_keeping_is_one_clear_error(arguments: dict[str, 
 
 
 @pytest.mark.parametrize("compiled", [False, True])
-@pytest.mark.parametrize("seed", range(6))
+@pytest.mark.parametrize("seed", quick_first(range(6), 2))
 def test_the_optimum_is_the_best_of_all_placements(seed: int, compiled: bool, monkeypatch: pytest.MonkeyPatch) -> None:
     if compiled:
         monkeypatch.setattr(importlib.import_module("synergy_nb.algorithms.resilience.optimum"), "FEW", 0)

@@ -16,6 +16,7 @@ from synergy_nb.lifecycle.messages import Graph
 from synergy_nb.plan import Plan
 from synergy_nb.plan.builder import Stream
 from synergy_nb.reporting.explanation import Explanation
+from tests.quick_cases import quick_first
 from tests.stream_schedules import drawn_faults, sorted_rows
 from tests.test_session_streams import Both, packets, table
 
@@ -226,7 +227,7 @@ def run_sharing(seed: int) -> None:
         assert theirs == lent[len(lent) - len(theirs) :], f"{name} has not all from where it joined, in order"
 
 
-@pytest.mark.parametrize("seed", [*range(5), *(pytest.param(seed, marks=pytest.mark.slow) for seed in range(5, 12))])
+@pytest.mark.parametrize("seed", quick_first(range(12), 1))
 def test_a_sharer_has_the_whole_stream_whatever_happens(seed: int) -> None:
     run_sharing(seed)
 

@@ -19,6 +19,7 @@ from synergy_nb.plan.builder import Stream
 from synergy_nb.simulator.collected_results import Results
 from synergy_nb.simulator.stream_world import StreamWorld
 from tests import moving_schedules
+from tests.quick_cases import quick_first
 from tests.simulated import Ring
 from tests.stream_schedules import sorted_rows
 
@@ -220,7 +221,7 @@ def disturbed(seed: int) -> Both:
     return ring
 
 
-@pytest.mark.parametrize("seed", [*range(4), *(pytest.param(seed, marks=pytest.mark.slow) for seed in range(4, 8))])
+@pytest.mark.parametrize("seed", quick_first(range(8), 1))
 def test_deaths_and_moves_of_components_with_backups_lose_and_double_nothing(seed: int) -> None:
     ring = disturbed(seed)
     rows = ring.until_ended("r")

@@ -17,6 +17,7 @@ from synergy_nb.simulator.scripted_faults import Faults
 from synergy_nb.simulator.stream_world import StreamWorld
 from tests.campaigns import blocks
 from tests.moving_schedules import undisturbed
+from tests.quick_cases import quick_first
 from tests.stream_schedules import (
     END_S,
     KINDS,
@@ -173,12 +174,12 @@ def in_blocks(run_one: Callable[[int], None], block: int, size: int = 50) -> Non
             raise AssertionError(f"{run_one.__name__}({seed}): {error}") from error
 
 
-@pytest.mark.parametrize("seed", range(20))
+@pytest.mark.parametrize("seed", quick_first(range(20), 6))
 def test_results_are_those_of_the_undisturbed_run(seed: int) -> None:
     run(seed)
 
 
-@pytest.mark.parametrize("seed", range(20))
+@pytest.mark.parametrize("seed", quick_first(range(20), 6))
 def test_a_successor_reads_in_the_order_on_which_others_depend(seed: int) -> None:
     run_deep(seed)
 
@@ -189,7 +190,7 @@ def test_a_sharer_has_the_whole_stream_or_fails_alone_by_name(seed: int) -> None
     run_sharing(seed)
 
 
-@pytest.mark.parametrize("seed", range(10))
+@pytest.mark.parametrize("seed", quick_first(range(10), 4))
 def test_no_log_grows_beyond_its_bound_and_nothing_stalls(seed: int) -> None:
     run_pressed(seed)
 
