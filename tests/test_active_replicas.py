@@ -92,6 +92,7 @@ def test_replicas_give_the_rows_of_a_run_without_replicas(
     assert results(world) == expected
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("seed", quick_first(range(4), 1))
 def test_nothing_is_lost_or_doubled_when_one_replica_of_each_operator_dies(
     seed: int, expected: list[tuple[Any, ...]]
@@ -105,6 +106,7 @@ def test_nothing_is_lost_or_doubled_when_one_replica_of_each_operator_dies(
     assert results(world) == expected
 
 
+@pytest.mark.slow
 def test_a_replica_that_hangs_and_comes_back_doubles_nothing(expected: list[tuple[Any, ...]]) -> None:
     world, places = deployed(3, 2)
     world._later(0.5, world.hang, places["filter"], 10.0)

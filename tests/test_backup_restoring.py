@@ -225,6 +225,7 @@ def test_explain_and_the_view_say_where_the_new_backup_is() -> None:
     assert account(run.of(Event)).why("x") == "its backup took over from d", "the peer that died last"
 
 
+@pytest.mark.slow
 def test_nothing_is_restored_where_that_is_turned_off() -> None:
     run = Run(chapter_4(), rebuild=False)
     run.world.crash("c")

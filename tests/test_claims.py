@@ -314,6 +314,7 @@ def test_a_figure_is_drawn_as_vectors_with_the_papers_numbers(tmp_path: Path) ->
     assert figures.draw(run(), tmp_path).read_text("utf-8") == text
 
 
+@pytest.mark.slow
 def test_a_panel_of_bars_is_drawn_with_its_bound(tmp_path: Path) -> None:
     bars = replace(DICE, panels=(Panel("eyes", "eyes", "bars", bounds=((3.5, "half"),)),))
     assert ">half<" in figures.draw(run(bars, repeat=1), tmp_path).read_text("utf-8")
@@ -352,6 +353,7 @@ def synergy(*arguments: str) -> Result:
     return CliRunner().invoke(app, ["reproduce", *arguments, "--processes", "1"])
 
 
+@pytest.mark.slow
 def test_the_command_prints_our_values_beside_those_of_the_papers(known: Path) -> None:
     result = synergy("x1", "--repeat", "2", "--set", "throws=50", "--plot", str(known / "figures"))
     assert result.exit_code == 0, result.output

@@ -287,6 +287,7 @@ def test_an_input_that_is_too_short_is_one_clear_error(tmp_path: Path) -> None:
         recorded(str(path), "trace 1", 0.25, 0.2, 1.0, 2000, 450, 300.0, 1)
 
 
+@pytest.mark.slow
 def test_substitutes_of_the_papers_traces_are_not_compared(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(accuracy, "AT_HAND", ())
     (result,) = runner.reproduce([(C13, {"tuples": 2000, "a_window": 200})], repeat=1)
@@ -307,6 +308,7 @@ def test_the_log_of_a_real_server_is_projected(real_data: Path) -> None:
 # -- the claims --------------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 def test_patterns_are_reproduced_and_judged() -> None:
     setup: dict[str, Value] = {"patterns": ("20/s", "40/10, 2.5 s"), "windows": 12}
     (result,) = runner.reproduce([(C14, setup)], repeat=2)

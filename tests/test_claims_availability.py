@@ -276,6 +276,7 @@ def test_a3_synergy_is_near_optimal_throughout() -> None:
     assert set(verdicts(result).values()) == {"holds"}
 
 
+@pytest.mark.slow
 def test_a4_fewer_replicas_fail_of_requests_whose_own_ends_live() -> None:
     result = reproduced("A4", repeat=3, sizes=(20,), failed=(3,), samples=4000)
     rows = {(row.algorithm, row.metric): row.value for row in result.rows}

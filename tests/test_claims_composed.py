@@ -383,6 +383,7 @@ def test_limits_have_three_readings() -> None:
     assert request.isolated == pytest.approx(best, rel=1e-6)
 
 
+@pytest.mark.slow
 def test_random_visits_as_many_candidates_and_chooses_by_chance() -> None:
     probes = {policy: compose(small(policy), seed=3).probes for policy in ("composition", "random", "greedy")}
     assert probes["greedy"] < probes["composition"] <= probes["random"]

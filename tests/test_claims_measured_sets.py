@@ -21,6 +21,7 @@ def test_every_operator_loads_by_the_stream_of_its_tree() -> None:
     assert all(0.003 <= cost <= 0.03 for cost in trees.costs)
 
 
+@pytest.mark.slow
 def test_the_measured_share_is_compared_with_the_computed_one_at_the_same_points(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:

@@ -209,6 +209,7 @@ def test_the_combination_predicts_thinned_requests_best(tmp_path: Path) -> None:
 # -- rivals ------------------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 def test_forecasters_see_no_later_values() -> None:
     rng = np.random.default_rng(4)
     own = 100.0 + 20.0 * np.sin(np.arange(200) / 5.0) + rng.normal(0.0, 1.0, 200)
@@ -309,6 +310,7 @@ def test_claims_are_reproduced_on_what_is_generated(monkeypatch: pytest.MonkeyPa
     assert horizons == {1.0, 50.0, 75.0, 100.0}
 
 
+@pytest.mark.slow
 def test_a_trace_of_the_user_is_compared(tmp_path: Path) -> None:
     rng = np.random.default_rng(6)
     times = np.cumsum(rng.exponential(0.02, 4000))
@@ -367,6 +369,7 @@ def test_verdicts_on_execution_times_can_fail(better: float, expected: str) -> N
     assert [check.verdict for check in checks[:3]] == [expected] * 3
 
 
+@pytest.mark.slow
 def test_the_log_of_a_real_server_is_read_and_predicted(real_data: Path) -> None:
     trace = str(real_data / "sdsc-http.txt.gz")
     found = Measured([components(trace, SECOND, (75, 1.0), (1200.0, 0.4), (0.02, 0.0005), (0.0, 0.0), 2000, 1)])
@@ -403,6 +406,7 @@ def distinct_levels(between: float, levels: int) -> float:
     return 1.0 - sum(share**2 for share in shares)
 
 
+@pytest.mark.slow
 def test_updates_of_loads_that_jump_are_those_of_the_closed_form() -> None:
     """34 peers, 240 samples: 250.2, 265.9, 274.0, 279.2 and 281.8 updates on average, with a deviation of 16."""
     assert distinct_levels(0.17, 7) / distinct_levels(0.17, 3) == pytest.approx(1.1125, abs=5e-5)

@@ -72,6 +72,7 @@ def test_bandwidth_of_each_shape_follows_from_the_share_between_operators(
         assert found == pytest.approx(wanted, rel=1e-12) == pytest.approx(f * k * k + (1 - f) * k, rel=1e-12)
 
 
+@pytest.mark.slow
 def test_least_cost_is_cheaper_than_random_and_verdicts_are_complete() -> None:
     claims = find(["H4", "H5"])
     results = list(runner.reproduce([(claim, SMALL) for claim in claims]))

@@ -59,6 +59,7 @@ def test_what_waited_for_the_fail_over_arrives_with_it(result: Result) -> None:
         assert late == pytest.approx([814.0, 314.0, 49.0 if name == AT_ONCE else 42.0])
 
 
+@pytest.mark.slow
 def test_without_replication_the_last_result_is_that_before_the_crash(result: Result) -> None:
     found = [row.x for row in result.rows if (row.algorithm, row.metric) == (NONE, f"{CRASH}, C")]
     assert found == [number / 2 for number in range(6)]

@@ -124,6 +124,7 @@ def test_nothing_is_lost_doubled_or_reordered_by_a_migration_in_many_schedules(b
     assert answers.count(False) > BLOCK // 10
 
 
+@pytest.mark.slow
 def test_schedules_have_every_fault_in_every_phase() -> None:
     schedules = [DecidedSchedule(seed) for seed in range(MANY)]
     for field, names in (("phase", PHASES), ("fault", {*FAULTS} - {"doubted"}), ("victim", VICTIMS)):

@@ -200,6 +200,7 @@ def test_a_trace_without_pairs_is_refused(tmp_path: Path) -> None:
         inputs.choose(path)
 
 
+@pytest.mark.slow
 def test_without_a_trace_packets_are_generated(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.chdir(tmp_path)
     monkeypatch.delenv("SYNERGY_DATA", raising=False)

@@ -255,6 +255,7 @@ def test_the_root_and_two_neighbours_on_each_side_hold_an_entry() -> None:
         assert holders(world, name) == {world.live[(index + step) % 20] for step in range(-2, 3)}
 
 
+@pytest.mark.slow
 def test_an_entry_survives_any_two_simultaneous_crashes() -> None:
     name = "the name"
     probe = ring(14)

@@ -201,6 +201,7 @@ def linked(drawn: str) -> set[tuple[str, str]]:
     return pairs
 
 
+@pytest.mark.slow
 @given(graphs())
 @settings(max_examples=150)
 def test_a_reader_of_the_text_sees_the_links_and_no_others(graph: tuple[list[Node], list[tuple[str, str]]]) -> None:

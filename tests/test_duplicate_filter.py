@@ -288,6 +288,7 @@ def test_batches_pass_as_tuple_by_tuple(case: tuple[list[Row], list[tuple[str, l
     assert merged.counters == 0
 
 
+@pytest.mark.slow
 @given(replicated(), st.integers(0, 20))
 @settings(max_examples=40)
 def test_plain_code_passes_the_same_until_the_compiled_code_is_loaded(

@@ -51,6 +51,7 @@ def within(shown: str) -> list[str]:
     return [line for line in shown.splitlines() if "synergy_nb/" in line or "synergy_nb\\" in line]
 
 
+@pytest.mark.slow
 def test_a_plan_error_is_the_users_line_and_the_message(notebook: Notebook) -> None:
     shown = notebook.run("from synergy_nb import source\n\nplan = source('packets').filter('bytez > 1').sink()\n")
     lines = [line for line in shown.splitlines() if line.strip()]

@@ -93,6 +93,7 @@ def a_float(rng: random.Random) -> float:
     return float(rng.randint(-10, 10)) * 2.0 ** rng.randint(-1074, 1010)
 
 
+@pytest.mark.slow
 def test_random_sums_equal_fractions_rounded_once_however_they_are_divided() -> None:
     rng = random.Random(1)
     groups = [[a_float(rng) for _ in range(rng.randint(1, 20))] for _ in range(3000)]

@@ -172,6 +172,7 @@ def test_lines_equal_those_of_statsmodels(pairs: list[tuple[float, float]], wind
     equals_statsmodels(found, rates, times)
 
 
+@pytest.mark.slow
 def test_digits_are_not_lost_in_a_hundred_thousand_pairs() -> None:
     rng = np.random.default_rng(3)
     rates = 1e6 + rng.normal(0.0, 1.0, 100_000)  # far from 0, so that sums of squares would cancel

@@ -618,6 +618,7 @@ def test_a_kept_rule_finds_nothing(rule: Callable[[Module], Iterator[str]], name
     assert not list(rule(Module(f"{PACKAGE}.{name}", source)))
 
 
+@pytest.mark.slow
 def test_numbers_agree_with_their_nouns() -> None:
     """``counted`` formats a number with its noun; a number before a plural is wrong when it is 1."""
     plural = re.compile(r"^ (?:more |complete |active )?[a-z]{2,}s\b")

@@ -220,6 +220,7 @@ def test_a_root_that_takes_over_from_a_dead_one_has_the_loads() -> None:
         assert world.known(world.live[0], [name]) == published(world)
 
 
+@pytest.mark.slow
 def test_a_root_that_joins_and_one_that_leaves_pass_the_loads_on() -> None:
     world = offering(12, lease=600.0)
     hosts = [address for address in sorted(world.loads) if world.loads[address]._offered]

@@ -90,6 +90,7 @@ def test_nobody_is_declared_dead_although_messages_are_lost() -> None:
     assert found == []
 
 
+@pytest.mark.slow
 def test_a_watched_peer_outside_the_table_is_found_dead_in_time() -> None:
     world = World(300, seed=3, assembled=True)
     world.run(3.0)

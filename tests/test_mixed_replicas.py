@@ -332,6 +332,7 @@ class Untold(ReplicaWorld):
             super()._send(peer, to, frame)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("availability", ["degree 1", "active 2"])
 @pytest.mark.parametrize("dies", [False, True], ids=["the frame is lost", "the old peer dies"])
 def test_a_component_that_nobody_tells_how_far_it_repeats_asks_and_waits_for_promises_no_longer(

@@ -31,6 +31,7 @@ def test_nothing_is_lost_doubled_or_reordered_by_a_move(seed: int) -> None:
     run(seed)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("seed", quick_first(DOUBTED, 1))
 def test_a_peer_that_is_declared_dead_and_sends_on_is_read_no_more(seed: int) -> None:
     """With each of these seeds rows are wrong if readers accept chunks of an earlier epoch."""

@@ -292,6 +292,7 @@ def test_each_tuple_is_at_the_sink_or_counted_as_dropped() -> None:
     assert min(sum(rows for rows, _ in found), sum(dropped for _, dropped in found)) > 500, "some of both"
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("seed", quick_first(range(10), 2))
 def test_joins_of_the_remaining_tuples_survive_takeovers_and_moves(seed: int) -> None:
     run_dropping_deep(seed)

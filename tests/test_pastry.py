@@ -292,6 +292,7 @@ def test_assembling_a_started_peer_is_refused() -> None:
         assemble([pastry])
 
 
+@pytest.mark.slow
 def test_the_nearer_of_two_peers_that_fit_a_slot_stays() -> None:
     network = Lines()
     world = World(120, seed=10, assembled=True, network=network)

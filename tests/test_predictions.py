@@ -415,6 +415,7 @@ def test_the_time_of_one_application_follows_the_rate_of_another() -> None:
     assert mean(30.0, 40.0, "predicted") > 1.3 * mean(10.0, 20.0, "predicted")
 
 
+@pytest.mark.slow
 def test_a_peer_reports_once_a_second_what_it_measures_and_predicts() -> None:
     world = overloaded(1 / 40, until=9.0)
     reports = [(time, report) for time, peer, report in world.predictions if peer == "s"]

@@ -136,6 +136,7 @@ def test_few_tuples_at_a_high_rate_are_no_burst() -> None:
     assert "signature" not in published.now["s"]
 
 
+@pytest.mark.slow
 async def test_published_profiles_are_those_that_the_host_measured() -> None:
     pair = Pair(read=reading(300, 1000))
     plan = trace().filter("bytes % 4 = 0").sink()

@@ -67,6 +67,7 @@ def test_playing_ends_at_the_last_moment(bare: BarePage, replay: Replay) -> None
     bare.until("name => document.querySelector(`#${name} [aria-label=Play]`)", name)
 
 
+@pytest.mark.slow
 def test_kinds_of_moments_can_be_left_out(bare: BarePage, replay: Replay) -> None:
     stage = ProtocolStage(replay)
     name = shown(bare, stage)

@@ -30,6 +30,7 @@ def built(text: str) -> Plan:
     return query
 
 
+@pytest.mark.slow
 @settings(max_examples=30, deadline=None)
 @given(plans())
 def test_python_of_a_plan_builds_an_equal_plan(query: Plan) -> None:

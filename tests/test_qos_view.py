@@ -404,6 +404,7 @@ def test_the_picture_contains_the_whole_state(view: Watched) -> None:
     assert not re.findall(r"(?:href|src|url\(|@import|<script)", drawn)
 
 
+@pytest.mark.slow
 def test_the_picture_of_a_long_run_stays_small() -> None:
     view = QoSView(story(3000), top_pairs(), names=NAMES)
     assert len(view.to_svg()) < 30_000

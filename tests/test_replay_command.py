@@ -33,6 +33,7 @@ def refused(*arguments: str) -> str:
     return result.stderr.removeprefix("synergy: ").strip()
 
 
+@pytest.mark.slow
 def test_a_recording_lists_its_requests_and_says_that_the_effects_are_the_same(file: Path) -> None:
     result = synergy(str(file))
     assert result.exit_code == 0
@@ -44,6 +45,7 @@ def test_a_recording_lists_its_requests_and_says_that_the_effects_are_the_same(f
     assert result.stderr.strip().endswith("effects as recorded")
 
 
+@pytest.mark.slow
 def test_a_request_has_one_line_a_message(file: Path) -> None:
     result = synergy(str(file), "--request", "stopped")
     assert result.exit_code == 0
@@ -67,6 +69,7 @@ def test_at_a_terminal_messages_come_one_after_the_other(file: Path, monkeypatch
     assert [line for line in stepped[2:] if line] == piped[1:4]
 
 
+@pytest.mark.slow
 def test_as_json_there_is_all_of_it(file: Path) -> None:
     found = json.loads(synergy(str(file), "--json").stdout)
     assert found["same"]

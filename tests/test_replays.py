@@ -68,6 +68,7 @@ def journaled(taken_over: tuple[Simulation, SimulatedApplication, str]) -> Repla
     return replay_events(application.id, application.plan, simulation.events(), names=simulation.names)
 
 
+@pytest.mark.slow
 def test_messages_follow_one_another_in_time(messages: Replay) -> None:
     times = [moment.at for moment in messages.moments]
     assert times == sorted(times)
@@ -239,6 +240,7 @@ def test_keys_are_at_the_peer_whose_key_is_nearest(messages: Replay) -> None:
         assert 0.0 <= key.ring < 1.0
 
 
+@pytest.mark.slow
 def test_a_recorded_run_has_a_replay(tmp_path: Path) -> None:
     file = recorded(tmp_path / "run.rec")
     runs = Cluster.replay(file, "runs")

@@ -248,6 +248,7 @@ def test_where_every_peer_refuses_the_reason_is_in_the_journal_and_it_is_tried_a
     run.ends()
 
 
+@pytest.mark.slow
 def test_nothing_is_rebuilt_where_that_is_turned_off() -> None:
     run = Run(config=ReplicationConfig(rebuild=False))
     run.world.crash("b")
@@ -303,6 +304,7 @@ def begin_from_copy(world: ReplicaWorld, at: str, lost: str) -> None:
     world.change("app", known | {"out": sink, "x~2": new})
 
 
+@pytest.mark.slow
 def test_a_replica_begins_from_its_copy_although_the_source_is_lost_when_the_peer_learns_of_that() -> None:
     world, plan, inputs = copied(0.01)
     begin_from_copy(world, "g", lost="x")
@@ -313,6 +315,7 @@ def test_a_replica_begins_from_its_copy_although_the_source_is_lost_when_the_pee
     assert sorted(results.rows.rows(), key=repr) == ideal(plan, inputs)
 
 
+@pytest.mark.slow
 def test_a_replica_without_a_copy_fails_by_name_and_emits_nothing() -> None:
     world, plan, inputs = copied(0.01)
     begin_from_copy(world, "f", lost="x")
@@ -323,6 +326,7 @@ def test_a_replica_without_a_copy_fails_by_name_and_emits_nothing() -> None:
     assert sorted(results.rows.rows(), key=repr) == ideal(plan, inputs)
 
 
+@pytest.mark.slow
 def test_nobody_joins_the_stream_of_a_replica_before_its_state_is_restored() -> None:
     world, _, _ = copied(1.0)
     begin_from_copy(world, "g", lost="x~1")

@@ -134,12 +134,14 @@ def test_results_are_those_of_the_undisturbed_run(technique: str, seed: int) -> 
     assert bool(world.confirmed) == (technique == "synchronized")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("technique", TECHNIQUES)
 @pytest.mark.parametrize("seed", quick_first(range(8), 2))
 def test_components_in_a_row_survive_much_loss(technique: str, seed: int) -> None:
     run(100 + seed, technique=technique, hostile=True)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("seed", quick_first(range(8), 2))
 def test_techniques_can_meet_in_one_plan(seed: int) -> None:
     run(200 + seed, hostile=True)
@@ -226,6 +228,7 @@ def test_the_backup_of_an_ordered_component_has_emitted_the_same_and_sends_witho
     ends(world, wanted)
 
 
+@pytest.mark.slow
 def test_a_standby_for_which_too_little_was_retained_starts_again_from_a_snapshot() -> None:
     world, wanted = merging("ordered", rows=1_500, limits=Limits(2_000, 4_000, 2_000))
     world.pace = 0.05

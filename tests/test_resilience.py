@@ -348,6 +348,7 @@ def test_the_order_of_the_pseudocode_is_another_one() -> None:
         rod(load, np.ones(2), order="text")  # type: ignore[arg-type]
 
 
+@pytest.mark.slow
 @given(st.integers(0, 10_000))
 def test_rod_sorts_by_normalised_loads(seed: int) -> None:
     load, capacity, _ = problem(seed)

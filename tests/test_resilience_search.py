@@ -120,6 +120,7 @@ def test_operators_of_a_group_stay_together_in_a_refinement() -> None:
     assert feasible_ratio(load, np.ones(4), found) > feasible_ratio(load, np.ones(4), start)
 
 
+@pytest.mark.slow
 def test_rates_that_are_known_weigh_in_place_of_volume() -> None:
     """Two streams that are never busy together may share a node; over all rates they should not."""
     rng = np.random.default_rng(5)
@@ -154,6 +155,7 @@ def test_a_start_that_is_not_in_keeping_is_one_clear_error(arguments: dict[str, 
 # -- the optimum -------------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("compiled", [False, True])
 @pytest.mark.parametrize("seed", quick_first(range(6), 2))
 def test_the_optimum_is_the_best_of_all_placements(seed: int, compiled: bool, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -191,6 +193,7 @@ def test_fourteen_operators_on_two_nodes_are_enumerated() -> None:
         optimum(np.ones((40, 1)), [1, 1])
 
 
+@pytest.mark.slow
 def test_rod_and_refinement_come_near_the_optimum() -> None:
     """The 20 first of the graphs of R1, for which see the claims."""
     ratios: dict[str, list[float]] = {"rod": [], "refined": []}

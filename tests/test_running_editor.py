@@ -145,6 +145,7 @@ def test_a_draft_says_what_changes_and_what_is_shared() -> None:
 # -- submission --------------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 def test_an_editor_checks_submits_and_stops(editor: Editor, simulation: Simulation) -> None:
     assert editor.catalogue["cluster"]
     cost = ask(editor, "cost")

@@ -227,6 +227,7 @@ def run_sharing(seed: int) -> None:
         assert theirs == lent[len(lent) - len(theirs) :], f"{name} has not all from where it joined, in order"
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("seed", quick_first(range(12), 1))
 def test_a_sharer_has_the_whole_stream_whatever_happens(seed: int) -> None:
     run_sharing(seed)

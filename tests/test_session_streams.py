@@ -221,6 +221,7 @@ def disturbed(seed: int) -> Both:
     return ring
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("seed", quick_first(range(8), 1))
 def test_deaths_and_moves_of_components_with_backups_lose_and_double_nothing(seed: int) -> None:
     ring = disturbed(seed)
@@ -252,6 +253,7 @@ def test_a_shared_stream_goes_on_for_its_sharers() -> None:
     assert rows == sorted_rows(wanted.tail(len(rows))), "from when it joined on, all there is"
 
 
+@pytest.mark.slow
 def test_a_component_of_several_inputs_moves_to_where_a_stream_of_its_application_is_shared() -> None:
     """It asks whoever may depend on the order of its inputs; who shares the stream knows nothing of it, and says so."""
     ring = Both(8, 6, sources=2, rows=800)

@@ -176,6 +176,7 @@ OBSERVATIONS = st.lists(
 )
 
 
+@pytest.mark.slow
 @settings(max_examples=150, deadline=None)
 @given(OBSERVATIONS)
 def test_segments_cover_all_observed_tuples_and_work(observations: list[tuple[float, int, float]]) -> None:

@@ -40,6 +40,7 @@ def replay(changed: tuple[Simulation, SimulatedApplication, str]) -> Replay:
     return changed[1].replay()
 
 
+@pytest.mark.slow
 def test_an_application_goes_on_when_its_peer_leaves(changed: tuple[Simulation, SimulatedApplication, str]) -> None:
     simulation, application, gone = changed
     assert application.status == "finished"

@@ -51,6 +51,7 @@ def greatest(results: pl.DataFrame) -> dict[Any, int]:
 # -- what runs ---------------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 def test_a_submitted_plan_has_the_results_of_its_query() -> None:
     simulation = local()
     application = simulation.submit(sums(delay="1 s"))
@@ -285,6 +286,7 @@ def test_the_pace_of_a_source_and_the_load_of_a_peer_can_be_changed() -> None:
     assert arrived(1) == pytest.approx(100, abs=3)
 
 
+@pytest.mark.slow
 def test_a_hot_spot_is_cured_by_a_migration() -> None:
     simulation = local(4)
     plan = source("packets", id="packets", **PACKETS).delay(cost="2 ms", id="work").sink(delay="200 ms")
@@ -345,6 +347,7 @@ def test_a_view_follows_while_time_passes() -> None:
     whole.close()
 
 
+@pytest.mark.slow
 def test_a_simulation_has_the_given_network_and_names_or_those_of_the_paper() -> None:
     matrix = [[0.0, 80.0], [80.0, 0.0]]
     apart = Simulation(2, network=matrix, cores=2)

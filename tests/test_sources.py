@@ -332,6 +332,7 @@ def batches(number: int, rows: int) -> Stream:
         yield float(index), Punctuation(END if index == number else index * rows * 1000, 0, 0.0)
 
 
+@pytest.mark.slow
 @settings(max_examples=100, deadline=None)
 @given(st.data())
 def test_a_stream_that_is_read_again_continues_behind_any_position(data: st.DataObject) -> None:

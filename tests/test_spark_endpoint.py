@@ -68,6 +68,7 @@ def streams(draw: st.DrawFn) -> list[Item]:
     return [*items, Punctuation(END, position, 0.0)]
 
 
+@pytest.mark.slow
 @given(streams(), st.integers(1, 8), st.data())
 def test_rows_are_those_between_two_punctuations_however_often_they_are_read(
     items: list[Item], most: int, data: st.DataObject

@@ -319,6 +319,7 @@ def test_canonical_texts_ignore_the_order_of_commutative_operands(p: str, q: str
     same(f"({a}) IN (({b}), 3)", f"({a}) in (3, ({b}))")
 
 
+@pytest.mark.slow
 @given(CONDITIONS)
 @settings(max_examples=60)
 def test_polars_reads_the_canonical_text(text: str) -> None:

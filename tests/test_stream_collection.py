@@ -100,6 +100,7 @@ def test_streams_are_discarded_until_the_cost_is_below_its_target_and_every_sing
         run.ends()
 
 
+@pytest.mark.slow
 def test_without_a_target_nothing_is_discarded() -> None:
     run = Run(ReplicationConfig(report=2.0, collect=8.0))
     run.ends()

@@ -322,6 +322,7 @@ class Held:
             yield table
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("dies", [True, False])
 def test_a_large_state_goes_to_another_peer_in_pieces_and_on_from_there(dies: bool) -> None:
     rows = 100_000

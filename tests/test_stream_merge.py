@@ -288,6 +288,7 @@ def heard(chunks: list[Chunk]) -> list[int]:
     return tuples
 
 
+@pytest.mark.slow
 @given(epochs(), st.data())
 def test_cut_doubled_and_overtaken_chunks_give_the_same_tuples_and_true_promises(
     cut: list[list[Chunk]], data: st.DataObject
@@ -344,6 +345,7 @@ def test_every_received_determinant_is_passed_on(cut: list[list[Chunk]], data: s
     assert {one.end for each in taken for one in each.determinants} == {each.end for each in sent}
 
 
+@pytest.mark.slow
 @given(epochs())
 def test_a_chunk_equals_its_two_halves(cut: list[list[Chunk]]) -> None:
     for each in cut[0]:

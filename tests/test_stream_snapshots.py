@@ -412,6 +412,7 @@ def test_a_state_that_cannot_be_restored_fails_the_component_by_name() -> None:
 # -- tables as pieces ------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 @given(
     rows=st.lists(st.tuples(st.integers(-5, 5), st.text(max_size=300) | st.none()), max_size=60),
     most=st.integers(1, 3000),

@@ -128,6 +128,7 @@ class Run:
         world.settled()
 
 
+@pytest.mark.slow
 def test_an_application_goes_on_without_its_origin() -> None:
     run = Run().running()
     run.world.crash(ORIGIN)
@@ -143,6 +144,7 @@ def test_an_application_goes_on_without_its_origin() -> None:
     assert f"led on: by {SINK}, as its origin {ORIGIN} died" in str(account)
 
 
+@pytest.mark.slow
 def test_the_successor_leads_take_overs_and_moves() -> None:
     run = Run().running()
     run.world.crash(ORIGIN)
@@ -157,6 +159,7 @@ def test_the_successor_leads_take_overs_and_moves() -> None:
     run.ends()
 
 
+@pytest.mark.slow
 def test_what_dies_with_the_origin_is_taken_over() -> None:
     run = Run().running()
     run.world.crash("e")
@@ -167,6 +170,7 @@ def test_what_dies_with_the_origin_is_taken_over() -> None:
     run.ends()
 
 
+@pytest.mark.slow
 def test_an_origin_that_only_hung_takes_part_no_more_and_changes_nothing() -> None:
     run = Run().running()
     world = run.world
@@ -181,6 +185,7 @@ def test_an_origin_that_only_hung_takes_part_no_more_and_changes_nothing() -> No
     run.ends()
 
 
+@pytest.mark.slow
 def test_members_refuse_an_origin_that_was_succeeded_by_name() -> None:
     run = Run().running()
     world = run.world
@@ -220,6 +225,7 @@ def test_an_origin_that_dies_during_set_up_leaves_nothing(after: float) -> None:
         assert run.world.reports["app"][-1].reason == f"its origin {ORIGIN} died before it ran"
 
 
+@pytest.mark.slow
 def test_a_move_that_nobody_has_carried_out_is_undone_at_once() -> None:
     run = Run().running()
     world = run.world

@@ -138,6 +138,7 @@ def query() -> Plan:
     return totals.sink("out", id="out", at="peer-2")
 
 
+@pytest.mark.slow
 def test_a_simulation_follows_the_peer_that_leads() -> None:
     with Simulation(6) as simulation:
         undisturbed = simulation.submit(query(), origin="peer-2").results()
@@ -152,6 +153,7 @@ def test_a_simulation_follows_the_peer_that_leads() -> None:
         assert application.qos()["tuples"] == undisturbed.height
 
 
+@pytest.mark.slow
 def test_sinks_of_a_plan_may_be_at_several_peers() -> None:
     packets = source("packets", rate="500 tuples/s", duration="2 s", seed=3, id="packets", at="peer-3")
     one = packets.filter("bytes > 100", id="large").sink("one", id="one", at="peer-2")

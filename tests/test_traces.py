@@ -168,6 +168,7 @@ def test_logs_that_are_no_utf8_are_read(write: Any) -> None:
     assert trace.table["file"][0] == "/SDSC/caf\ufffd/cube.gif"
 
 
+@pytest.mark.slow
 def test_a_log_longer_than_a_block_keeps_its_line_numbers(write: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     path = write(HTTP * 100 + "rubbish\n" + HTTP * 100)
     whole = load(path, "http")
@@ -383,6 +384,7 @@ def test_lateness_keeps_the_order_of_the_file(write: Any) -> None:
         read({**params, "lateness": "x"})
 
 
+@pytest.mark.slow
 @given(
     times=st.lists(st.integers(0, 50), min_size=1, max_size=40),
     rows=st.integers(1, 10),
@@ -527,6 +529,7 @@ def test_a_wrong_pace_is_refused(arguments: dict[str, float], message: str) -> N
 # -- the real trace ------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 def test_the_real_log_of_sdsc_is_read_completely(real_data: Path) -> None:
     path = real_data / "sdsc-http.txt.gz"
     if not path.exists():
