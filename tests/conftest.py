@@ -86,9 +86,9 @@ def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> LongFirst | 
 
 
 @pytest.hookimpl(optionalhook=True)
-def pytest_xdist_auto_num_workers(config: pytest.Config) -> int:
+def pytest_xdist_auto_num_workers() -> int:
     """What ``--numprocesses auto`` means."""
-    return workers(quick=config.getoption("markexpr") == "not slow")
+    return workers()
 
 
 @pytest.hookimpl(optionalhook=True)

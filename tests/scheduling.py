@@ -46,17 +46,17 @@ class LongFirst(LoadScopeScheduling):  # type: ignore[misc] # xdist has no types
         return unit(nodeid)
 
 
-def workers(*, quick: bool = False) -> int:
-    """Number of workers for ``--numprocesses auto``: one more than there are cores, or as many for quick tests.
+def workers() -> int:
+    """Number of workers for ``--numprocesses auto``: one more than there are cores.
 
     A sixth of the time of a run in which each core has one worker, tests wait: for processes that start, for virtual
-    machines, for real delays. Another worker uses that time. Quick tests hardly wait, and each worker collects all.
+    machines, for real delays. Another worker uses that time.
     """
     named = os.environ.get("PYTEST_XDIST_AUTO_NUM_WORKERS")
     if named:
         return int(named)
     cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
-    return min(cores if quick else cores + 1, MOST_WORKERS)
+    return min(cores + 1, MOST_WORKERS)
 
 
 def unit(nodeid: str) -> str:
