@@ -1,10 +1,10 @@
-"""An archive of Spark's classes, with which a server starts in half the time.
+"""An archive of Spark's classes, with which a server starts sooner.
 
 Java reads, checks and links some eighteen thousand classes before a server is ready and has answered its first query.
 An archive holds them as they are in memory after that (class data sharing, JDK Enhancement Proposal 350), so Java maps
 it instead. It is written once for a Java and a Spark, by a server that answers a few queries and ends; see
-:mod:`spark_stream.settings` for the measurements. It takes 180 MB, and is in the folder of the Python environment, so
-it goes with that.
+:mod:`spark_stream.settings` for the measurements. With that of Java's own classes it takes 230 MB in the folder of
+the Python environment, so it goes with that.
 
 Java itself checks that an archive fits: its own build, and the path, size and time of each jar. Otherwise the server
 starts without it, as it does where there is none.
@@ -25,6 +25,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Final
 
+from pyspark.errors import PySparkException
 from pyspark.sql import functions
 from pyspark.sql.connect.session import SparkSession
 
@@ -37,7 +38,7 @@ from synergy_nb.errors import SynergyError
 __all__ = ["ArchiveNotWritten", "write"]
 
 WITHIN: Final = 600.0  # seconds within which a server has to be ready: one that records its classes is slow
-TRAINED: Final = 20_000  # rows of the training's streams
+ROWS: Final = 20_000  # rows that the recording server reads in each query
 
 
 class ArchiveNotWritten(SynergyError, RuntimeError):
@@ -48,7 +49,7 @@ def write(runtime: Java | None = None) -> Path:
     """Write the archive for a Java runtime and the installed Spark, and return its path.
 
     Starting a server for that and having it answer queries takes a minute or two of a processor. Archives that exist
-    are replaced; servers that run with them go on.
+    are replaced; servers that run with them go on. If it fails, there is no archive until it is written again.
 
     Parameters
     ----------
@@ -79,6 +80,9 @@ def write(runtime: Java | None = None) -> Path:
             new.replace(paths.spark)
     except OSError as error:
         raise ArchiveNotWritten(f"{parent}: {error.strerror or error}; expected a writable folder") from None
+    except (PySparkException, subprocess.TimeoutExpired) as error:
+        reason = str(error).partition("\n")[0]
+        raise ArchiveNotWritten(f"the server that was to record its classes gave no answer: {reason}") from None
     return paths.spark
 
 
@@ -138,7 +142,7 @@ def _last_line(folder: Path) -> str:
 
 
 def _train(url: str, token: str, folder: Path) -> None:
-    """Have a server load the classes that most queries need."""
+    """Have a server load the classes that most queries need: by a few queries, in a session of its own."""
     session = connect(url, token, timeout=WITHIN)
     try:
         _query(session, folder)
@@ -149,7 +153,7 @@ def _train(url: str, token: str, folder: Path) -> None:
 def _query(session: SparkSession, folder: Path) -> None:
     """Read, join, sort and sum rows, as tables and as streams."""
     path, schema = str(folder / "tmp" / "rows"), "time timestamp, key long, value long, text string"
-    rows = session.range(TRAINED).selectExpr(
+    rows = session.range(ROWS).selectExpr(
         "timestamp_millis(id * 10) AS time", "id % 7 AS key", "id AS value", "concat('t', id % 3) AS text"
     )
     rows.write.parquet(path)

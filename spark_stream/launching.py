@@ -19,7 +19,6 @@ from spark_stream.settings import Archives
 __all__ = [
     "advice",
     "archive_paths",
-    "archives",
     "command",
     "environment",
     "prepare_folder",
@@ -27,6 +26,7 @@ __all__ = [
     "recording_command",
     "spark_home",
     "start_supervisor",
+    "written_archives",
 ]
 
 ARCHIVES: Final = Path("share", "synergy_nb")  # folder of archives, in the folder of the Python environment
@@ -62,7 +62,7 @@ def archive_paths(runtime: Java) -> Archives:
     return Archives(folder / f"java-{runtime.version}.jsa", folder / f"spark-{version}-java-{runtime.version}.jsa")
 
 
-def archives(runtime: Java) -> Archives | None:
+def written_archives(runtime: Java) -> Archives | None:
     """The archives of classes for a Java and the installed Spark; None if they have not been written."""
     found = archive_paths(runtime)
     return found if all(path.is_file() for path in found) else None

@@ -203,7 +203,7 @@ class Server:
         try:
             runtime = self._runtime or java.find()
             home = launching.spark_home()
-            self._archives = launching.archives(runtime)
+            self._archives = launching.written_archives(runtime)
             with self._launch() as pipe:
                 self._follow(map(json.loads, pipe), runtime, home)
         except SparkUnavailable as fault:

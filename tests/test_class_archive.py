@@ -6,6 +6,7 @@ from pathlib import Path
 
 import psutil
 import pytest
+from pyspark.errors import PySparkException
 
 from spark_stream import class_archive, java, launching
 from spark_stream.class_archive import ArchiveNotWritten
@@ -77,13 +78,22 @@ def test_an_archive_that_cannot_be_written_is_said_with_the_reason(
         assert list((tmp_path / "new").iterdir()) == left, "nothing else is left of a failure"
 
 
+def test_a_server_that_gives_no_answer_is_a_reason(monkeypatch: pytest.MonkeyPatch, recorded: Archives) -> None:
+    def silent(runtime: Java, home: Path, archives: Archives) -> str:
+        raise PySparkException("the session has ended\nJVM stacktrace: ...")
+
+    monkeypatch.setattr(class_archive, "_recorded", silent)
+    with pytest.raises(ArchiveNotWritten, match=r"gave no answer: the session has ended$"):
+        class_archive.write(Java(recorded.java, "17.0.1", "PATH"))
+
+
 def test_the_doctor_says_whether_there_is_one_and_writes_it(
     monkeypatch: pytest.MonkeyPatch, recorded: Archives
 ) -> None:
     without = doctor._archive()
     assert (without.state, without.advice) == ("note", "synergy doctor --archive writes it")
-    assert doctor.write_archive().found.endswith(str(recorded.spark))
+    assert doctor._written_archive().found.endswith(str(recorded.spark))
     assert doctor._archive().found == f"2 MB at {recorded.spark}"
     monkeypatch.setattr(class_archive, "_recorded", lambda *given: "no class data sharing")
-    assert doctor.write_archive().state == "bad"
+    assert doctor._written_archive().state == "bad"
     assert doctor._archive().state == "note"

