@@ -49,7 +49,7 @@ def write(runtime: Java | None = None) -> Path:
     """Write the archive for a Java runtime and the installed Spark, and return its path.
 
     Starting a server for that and having it answer queries takes a minute or two of a processor. Archives that exist
-    are replaced; servers that run with them go on. If it fails, there is no archive until it is written again.
+    are replaced; servers that run with them go on. If that fails, the former ones stay.
 
     Parameters
     ----------
@@ -69,15 +69,14 @@ def write(runtime: Java | None = None) -> Path:
     try:
         parent.mkdir(parents=True, exist_ok=True)
         with tempfile.TemporaryDirectory(prefix=".archive-", dir=parent) as folder:
-            own = Path(folder) / paths.java.name
-            log = _of_java(runtime, own)
-            _check_written(own, runtime, log)
+            new = Archives(Path(folder) / paths.java.name, Path(folder) / paths.spark.name)
+            log = _of_java(runtime, new.java)
+            _check_written(new.java, runtime, log)
+            log = _recorded(runtime, home, new)
+            _check_written(new.spark, runtime, log)
             paths.spark.unlink(missing_ok=True)  # it is on top of the former one of Java's
-            own.replace(paths.java)
-            new = Path(folder) / paths.spark.name
-            log = _recorded(runtime, home, Archives(paths.java, new))
-            _check_written(new, runtime, log)
-            new.replace(paths.spark)
+            new.java.replace(paths.java)
+            new.spark.replace(paths.spark)
     except OSError as error:
         raise ArchiveNotWritten(f"{parent}: {error.strerror or error}; expected a writable folder") from None
     except (PySparkException, subprocess.TimeoutExpired) as error:
