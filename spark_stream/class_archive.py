@@ -48,8 +48,8 @@ class ArchiveNotWritten(SynergyError, RuntimeError):
 def write(runtime: Java | None = None) -> Path:
     """Write the archive for a Java runtime and the installed Spark, and return its path.
 
-    Starting a server for that and having it answer queries takes a minute or two of a processor. Archives that exist
-    are replaced; servers that run with them go on. If that fails, the former ones stay.
+    Starting a server for that and having it answer queries takes a minute or two of a processor. An archive that exists
+    is replaced once the new one is whole; servers that run with it go on. That of Java's own classes stays.
 
     Parameters
     ----------
@@ -70,12 +70,12 @@ def write(runtime: Java | None = None) -> Path:
         parent.mkdir(parents=True, exist_ok=True)
         with tempfile.TemporaryDirectory(prefix=".archive-", dir=parent) as folder:
             new = Archives(Path(folder) / paths.java.name, Path(folder) / paths.spark.name)
-            log = _of_java(runtime, new.java)
-            _check_written(new.java, runtime, log)
-            log = _recorded(runtime, home, new)
+            if not paths.java.is_file():  # Java 25 does not map an archive whose lower one has moved since
+                log = _of_java(runtime, new.java)
+                _check_written(new.java, runtime, log)
+                new.java.replace(paths.java)
+            log = _recorded(runtime, home, new._replace(java=paths.java))
             _check_written(new.spark, runtime, log)
-            paths.spark.unlink(missing_ok=True)  # it is on top of the former one of Java's
-            new.java.replace(paths.java)
             new.spark.replace(paths.spark)
     except OSError as error:
         raise ArchiveNotWritten(f"{parent}: {error.strerror or error}; expected a writable folder") from None
