@@ -173,6 +173,9 @@ def test_live_clients_find_the_peer_that_leads_after_the_origin_was_killed() -> 
         undisturbed = cluster.submit(query(), origin="peer-2").results()
         application = cluster.submit(query(), origin="peer-1")
         assert (application.origin, application.graph["out"]) == ("peer-1", "peer-2")
+        for operator, peer in dict(application.graph).items():
+            if peer == "peer-1":  # what dies with it has no copy
+                cluster.move(application, operator, "peer-3")
         application.head(20)
         state = cluster.states()["peer-1"]
         assert state is not None

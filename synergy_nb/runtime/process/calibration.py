@@ -10,6 +10,7 @@ projection knows the machine before the first tuple, and is updated when other w
 from __future__ import annotations
 
 import asyncio
+import functools
 import itertools
 import threading
 from collections.abc import Callable, Iterator
@@ -22,9 +23,10 @@ from synergy_nb.dataflow.tuples import Batch, Item, Punctuation, decode, empty, 
 from synergy_nb.models.overheads import HOP, REFERENCE, SOURCE
 from synergy_nb.plan import Plan, source
 from synergy_nb.plan.catalogue import KINDS
+from synergy_nb.plan.declaration import Declaration
 from synergy_nb.runtime.process.peer_reports import MeasuredOverheads
 
-__all__ = ["Calibration", "CalibrationCase", "calibration_cases"]
+__all__ = ["Calibration", "CalibrationCase", "calibration_cases", "make_plans"]
 
 SOON: Final = 0.05  # seconds until the first measurement
 LONGER: Final = 1.15  # ratio of an interval to the previous one
@@ -68,15 +70,27 @@ class CalibrationCase:
         return 0
 
 
+@functools.cache
+def _example(declaration: Declaration) -> tuple[Plan, str]:
+    """Make a plan with an operator of a kind; return it with the operator's id."""
+    assert declaration.example is not None
+    packets, others = source("packets", rate=1.0), source("packets", rate=1.0)
+    plan = declaration.example.make(packets, others).sink("none")
+    return plan, next(each.id for each in plan.operators.values() if each.kind == declaration.kind)
+
+
+def make_plans() -> list[tuple[Plan, str]]:
+    """Make a plan for each kind of operator that has an example (and needs no key), the reference first, once.
+
+    They take as long as the rest of a peer's start, so a fork server makes them before it forks.
+    """
+    first = sorted(KINDS.values(), key=lambda each: each.kind != REFERENCE)
+    return [_example(declaration) for declaration in first if declaration.example is not None]
+
+
 def calibration_cases() -> Iterator[CalibrationCase]:
     """Yield one case for each kind of operator that has an example (and needs no key), the reference first."""
-    packets, others = source("packets", rate=1.0), source("packets", rate=1.0)
-    for declaration in sorted(KINDS.values(), key=lambda each: each.kind != REFERENCE):
-        if declaration.example is not None:
-            plan = declaration.example.make(packets, others).sink("none")
-            yield CalibrationCase(
-                plan, next(each.id for each in plan.operators.values() if each.kind == declaration.kind)
-            )
+    return itertools.starmap(CalibrationCase, make_plans())
 
 
 def _two_tuples(schema: dict[str, str]) -> pl.DataFrame:
