@@ -36,7 +36,17 @@ from synergy_experiments.framework.claim import Cell, Check, Claim, metric_of
 from synergy_experiments.framework.measurements import Measured, Point
 from synergy_experiments.framework.parameters import Parameter, Setup, number, several, wholes
 from synergy_experiments.framework.verdicts import at_all, at_least, near, reduction
-from synergy_experiments.worlds.sweeps import LIGHT, READINGS, SIMULATED, WORDS, cells, others, panels, readings
+from synergy_experiments.worlds.sweeps import (
+    LIGHT,
+    READINGS,
+    SIMULATED,
+    WORDS,
+    cells,
+    not_overloaded,
+    others,
+    panels,
+    readings,
+)
 from synergy_nb.algorithms.composition import POLICIES
 
 __all__ = ["CLAIMED"]
@@ -46,7 +56,7 @@ PROJECTION: Final = "composition+projection"
 _LOADS: Final[dict[str, Parameter]] = {
     **SIMULATED,
     "requests": wholes("requests", (100, 300), (100, 200, 300, 400, 500)),
-    "light": number("factor of the processing times with which no algorithm overloads a peer", 0.15, least=1e-6),
+    "light": number("factor of the processing times with which no algorithm overloads a peer", 0.07, least=1e-6),
     "algorithms": several("policies compared", tuple(POLICIES)),
 }
 
@@ -79,6 +89,7 @@ def _delays(measured: Measured, setup: Setup) -> Iterator[Check]:
         grown = measured.paired(*ends, lambda last, first: last / first - 1.0)
         name = f"growth of Synergy's delay from {loads[0]} to {loads[-1]} requests, {words}"
         yield near(name, 0.0, grown, 0.1, 0.25)
+    yield not_overloaded(measured, setup)
 
 
 def _gains(points: Sequence[Point]) -> Iterator[Point]:

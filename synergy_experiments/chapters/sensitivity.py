@@ -54,8 +54,10 @@ equation 2.6; its placements, executed tuple by tuple, serve .98, .92, .85, .96 
 the same tuples as another one at its peer waits longer than projected. In five more networks (seeds 1005 to 1009) .97,
 .98, .91, .97 and .51 are served, the planner's plans are .98, 1.00, .99, .99 and .72, and executed .98, .99, .99, .98
 and .47; merged paths alone serve .27, .36, .82, .83 and .45. In the mean over all ten: .90, against .59 for merged
-paths, .95 for the planner (.94 of it, mean of shares) and .91 for its placements when executed. In the tenth, the
-bound is .78, and a third of what the planner admits is late when executed.
+paths, .95 for the planner (.94 of it, mean of shares) and .91 for its placements when executed. In the tenth, 47
+requests are for one query of ten operators, whose own load takes nearly all of the slack: even on idle peers 22 of them
+cannot be served, and the fastest placements of the other 25 are within their limits by .2 to 1.2 % only. The planner
+places 23 of the 47; all are late when executed, by 1 to 3 %. Ours refuses all 47, and serves 51 of the other 53.
 
 *C10.* Without Zipf's law, 100 requests load our peers by a tenth, so there is hardly any queueing to save, and the
 saving by repetitions appears only in the delay from the shared stream on: .23 with 40 % repetitions, as in the paper,
@@ -83,6 +85,7 @@ from synergy_experiments.worlds.sweeps import (
     WORDS,
     algorithms,
     cells,
+    not_overloaded,
     others,
     panels,
     readings,
@@ -108,7 +111,7 @@ STRICTEST: Final = 0.1  # slack of the requests of the curve
 MARGIN: Final = 0.01  # share of requests by which another may serve more where Synergy counts as best
 _DELAY: Final = Panel("delay (mean)", "mean end-to-end delay (ms)", factor=1e3)
 _LIGHT: Final[dict[str, Parameter]] = {
-    "light": number("factor of the processing times with which no algorithm overloads a peer", 0.15, least=1e-6),
+    "light": number("factor of the processing times with which no algorithm overloads a peer", 0.07, least=1e-6),
 }
 
 
@@ -135,6 +138,7 @@ def _flat(measured: Measured, setup: Setup) -> Iterator[Check]:
             spread = measured.over_repetitions(_spread, metric, first)
             name = f"difference of Synergy's success {which}, {WORDS[reading]}"
             yield near(name, 0.0, spread, 0.05, 0.15)
+    yield not_overloaded(measured, setup)
 
 
 def _spread(measured: Measured, metric: str, least: int) -> float | None:
@@ -197,6 +201,7 @@ def _strict(measured: Measured, setup: Setup) -> Iterator[Check]:
             more = measured.paired(*ends, lambda lax, strict: lax - strict) if len(slacks) > 1 else None
             better = [(slacks[-1], more.above())] if more is not None else []
             yield at_all(f"{other} serves more with more slack, {words}", "improves", better)
+    yield not_overloaded(measured, setup)
 
 
 def _strictest(measured: Measured, metric: str) -> Iterator[Check]:

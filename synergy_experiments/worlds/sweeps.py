@@ -35,9 +35,10 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import fields, replace
 from typing import Any, Final, cast
 
-from synergy_experiments.framework.claim import Cell, Panel, metric_of
-from synergy_experiments.framework.measurements import Coordinate
+from synergy_experiments.framework.claim import Cell, Check, Panel, metric_of
+from synergy_experiments.framework.measurements import Coordinate, Measured
 from synergy_experiments.framework.parameters import Parameter, Setup, choice, number, numbers, several, whole, wholes
+from synergy_experiments.framework.verdicts import at_all
 from synergy_experiments.worlds.composed_requests import compose
 from synergy_experiments.worlds.scenario import Scenario
 from synergy_nb.algorithms.composition import POLICIES
@@ -54,6 +55,7 @@ __all__ = [
     "best_possible",
     "cells",
     "light",
+    "not_overloaded",
     "others",
     "panels",
     "readings",
@@ -196,6 +198,19 @@ def panels(metric: str, label: str, *, lighter: bool = False, **options: Any) ->
     """Return a panel for each reading of the limits; with ``lighter``, also for the lower processing times."""
     names = [f"{reading}{name}" for reading in READINGS for name in ("", *([LIGHT] if lighter else []))]
     return tuple(Panel(metric_of(metric, name), f"{label}\nlimits: {name}", **options) for name in names)
+
+
+def not_overloaded(measured: Measured, setup: Setup) -> Check:
+    """Check that no policy overloads a peer with the lower processing times, in any repetition."""
+    greatest: dict[str, float] = {}
+    for policy in algorithms(setup):
+        for metric in (metric_of("most_load", f"{reading}{LIGHT}") for reading in readings(setup)):
+            for x in measured.xs(metric, policy):
+                where = f"{policy} at {x}"
+                most = max(measured.values(x, policy, metric).values())
+                greatest[where] = max(greatest.get(where, 0.0), most)
+    name = "no policy overloads a peer in any network, with the lower processing times"
+    return at_all(name, "a reasonable load for all algorithms", ((each, most < 1.0) for each, most in greatest.items()))
 
 
 def algorithms(setup: Setup) -> tuple[str, ...]:
