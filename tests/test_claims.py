@@ -191,6 +191,7 @@ def test_comparisons_are_within_repetitions() -> None:
         (verdicts.near("", 0.5, Estimate(0.55, 0.5, 0.6), 0.1, 0.2), "holds"),
         (verdicts.near("", 0.5, Estimate(0.55, 0.3, 0.8), 0.1, 0.2), "undecided"),
         (verdicts.near("", 0.5, Estimate(0.55), 0.1, 0.2), "undecided"),
+        (verdicts.near("", 0.5, Estimate(1.1, 0.8, 1.4), 0.1, 0.2), "does not hold"),  # far, though wide
         (verdicts.near("", 0.5, 0.55, 0.1, 0.2), "holds"),
         (verdicts.near("", 0.5, 0.35, 0.1, 0.2), "holds in part"),
         (verdicts.near("", 0.5, 0.75, 0.1, 0.2), "does not hold"),

@@ -56,7 +56,7 @@ PROJECTION: Final = "composition+projection"
 _LOADS: Final[dict[str, Parameter]] = {
     **SIMULATED,
     "requests": wholes("requests", (100, 300), (100, 200, 300, 400, 500)),
-    "light": number("factor of the processing times with which no algorithm overloads a peer", 0.07, least=1e-6),
+    "light": number("factor of the processing times with which no algorithm overloads a peer", 0.04, least=1e-6),
     "algorithms": several("policies compared", tuple(POLICIES)),
 }
 
@@ -89,6 +89,9 @@ def _delays(measured: Measured, setup: Setup) -> Iterator[Check]:
         grown = measured.paired(*ends, lambda last, first: last / first - 1.0)
         name = f"growth of Synergy's delay from {loads[0]} to {loads[-1]} requests, {words}"
         yield near(name, 0.0, grown, 0.1, 0.25)
+        if LIGHT not in reading:
+            falls = [(f"{loads[-1]} requests", None if grown is None else grown.below())]
+            yield at_all(f"Synergy's delay is below that at {loads[0]} requests, {words}", "slight decline", falls)
     yield not_overloaded(measured, setup)
 
 
@@ -114,7 +117,7 @@ def _gain(measured: Measured, setup: Setup) -> Iterator[Check]:
         ends = ((most, "projection", metric), (least, "projection", metric))
         more = measured.paired(*ends, lambda many, few: many - few)
         name = f"the gain at {most} requests is above that at {least}, {WORDS[reading]}"
-        yield reduction(name, _PAPER_GAINS[most] - _PAPER_GAINS[least], more, 0.15)
+        yield reduction(name, _PAPER_GAINS[most] - _PAPER_GAINS[least], more)
 
 
 def _success(measured: Measured, setup: Setup) -> Iterator[Check]:
@@ -126,7 +129,8 @@ def _success(measured: Measured, setup: Setup) -> Iterator[Check]:
             name = f"Synergy serves no fewer requests than {other}, less {MARGIN:.0%}, {words}"
             yield at_all(name, "best at every load", best)
         least = measured.over_repetitions(_worst, metric)
-        yield at_least(f"success of Synergy at the worst load, {words}", 1.0, least, 0.05, direction=0.9)
+        name = f"success of Synergy at the worst load ('very high' is 95 % here), {words}"
+        yield at_least(name, 0.95, least, 0.0, direction=0.9)
         for policy in ("random", "greedy"):
             found = ((load, measured.estimate(load, policy, metric)) for load in loads)
             poor = [(load, share.below(0.5)) for load, share in found if share is not None]
@@ -179,7 +183,7 @@ CLAIMED: Final = (
         id="C7",
         title="requests served within their QoS as load grows",
         source="dissertation 2.4.2, figure 2.16",
-        says="Synergy best everywhere, near 100 %; Random and Greedy poor",
+        says="Synergy best, with very high success rates; Random and Greedy poor",
         parameters=_LOADS,
         cells=_cells,
         checks=_success,

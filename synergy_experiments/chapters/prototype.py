@@ -45,6 +45,7 @@ made them seconds in the paper, take no virtual time. The relative gain of set-u
 from __future__ import annotations
 
 import math
+import statistics
 from collections.abc import Iterator, Sequence
 from typing import Any, Final, cast
 
@@ -154,9 +155,9 @@ def _delay(measured: Measured, setup: Setup) -> Iterator[Check]:
                     found = measured.paired((at, ours, metric_of(metric, reading)), (at, other, whole_delay), less)
                     name = f"delay of {ours}, {how} on, against {other}, {at} requests, {reading}"
                     yield reduction(name, said, found)
-        least = measured.estimate(at, "synergy", whole_delay)
-        below = [(at, None if least is None else least.below(1.0))]
-        yield at_all(f"Synergy's delay is below a second, {reading}", "less than a second", below)
+        delays = ((policy, measured.estimate(at, policy, whole_delay)) for policy in ("synergy", *_LESS))
+        below = [(policy, delay.below(1.0)) for policy, delay in delays if delay is not None]
+        yield at_all(f"delays are below a second, {at} requests, {reading}", "less than a second", below)
 
 
 def _served(measured: Measured, setup: Setup) -> Iterator[Check]:
@@ -191,6 +192,7 @@ def _overhead(measured: Measured, setup: Setup) -> Iterator[Check]:
         for arrivals in (PROPORTIONAL, FIXED):
             metric = metric_of("all_probes", f"{_reading(unique)}, {arrivals}")
             where = f"{unique} unique, {arrivals}"
+            at_most: list[tuple[str, bool | None]] = []
             for policy in algorithms(setup):
                 growth = measured.over_repetitions(_growth, policy, metric)
                 name = f"exponent of the growth of {policy}'s probes with peers, {where}"
@@ -198,8 +200,9 @@ def _overhead(measured: Measured, setup: Setup) -> Iterator[Check]:
                     yield not_comparable(name, 1.0, growth, "linear by the set-up: as many requests at every peer")
                 else:
                     yield near(name, 1.0, growth, 0.1, 0.25, unit="")
-                    at_most = [(policy, None if growth is None else growth.below(LINEAR))]
-                    yield at_all(f"{policy}'s probes grow at most linearly, {where}", "scales to more nodes", at_most)
+                    at_most.append((policy, None if growth is None else growth.below(LINEAR)))
+            if at_most:
+                yield at_all(f"probes grow at most linearly, {where}", "scales to more nodes", at_most)
             for other in ("composition", "random"):
                 fewer = [(size, measured.lower(size, "synergy", other, metric))
                          for size in measured.xs(metric, "synergy") if other in algorithms(setup)]  # fmt: skip
@@ -207,12 +210,9 @@ def _overhead(measured: Measured, setup: Setup) -> Iterator[Check]:
 
 
 def _growth(measured: Measured, policy: str, metric: str) -> float | None:
-    """Return the exponent of a power of the number of peers: 1 is linear, 0 constant."""
-    course = [(x, value) for x, value in measured.course(policy, metric) if value > 0.0]
-    if len(course) < 2:
-        return None
-    (first, before), (last, after) = course[0], course[-1]
-    return math.log(after / before) / math.log(last / first)
+    """Return the exponent of a power of the number of peers, by least squares: 1 is linear, 0 constant."""
+    course = [(math.log(x), math.log(value)) for x, value in measured.course(policy, metric) if value > 0.0]
+    return statistics.linear_regression(*zip(*course, strict=True)).slope if len(course) > 1 else None
 
 
 # -- C4 ----------------------------------------------------------------------------------------------------------------
@@ -241,7 +241,13 @@ def _times(measured: Measured, setup: Setup) -> Iterator[Check]:
         least = [(other, measured.lower("total", "synergy", other, metric)) for other in ("random", "composition")]
         yield at_all(f"Synergy sets up fastest, {unique} unique", "fastest", least)
         probed = measured.gain("probing", "synergy", "composition", metric)
-        yield reduction(f"probing of Synergy against Composition, {unique} unique", 1.0 - 3141.0 / 4810.0, probed)
+        name = f"probing of Synergy against Composition (computed from the table), {unique} unique"
+        yield reduction(name, 1.0 - 3141.0 / 4810.0, probed)
+        ends = (("discovery", "synergy", metric), ("total", "synergy", metric))
+        share = measured.paired(*ends, lambda discovery, total: discovery / total)
+        name = f"share of discovery in Synergy's set-up, {unique} unique"
+        why = "checks of probes take seconds in the paper, and only messages take time here"
+        yield not_comparable(name, 243.0 / 3384.0, share, why)
         for policy, (discovery, probing) in _PAPER.items():
             ours_ms = measured.mean("total", policy, metric)
             yield not_comparable(f"set-up of {policy} in ms, {unique} unique", discovery + probing,

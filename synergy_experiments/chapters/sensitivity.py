@@ -111,7 +111,7 @@ STRICTEST: Final = 0.1  # slack of the requests of the curve
 MARGIN: Final = 0.01  # share of requests by which another may serve more where Synergy counts as best
 _DELAY: Final = Panel("delay (mean)", "mean end-to-end delay (ms)", factor=1e3)
 _LIGHT: Final[dict[str, Parameter]] = {
-    "light": number("factor of the processing times with which no algorithm overloads a peer", 0.07, least=1e-6),
+    "light": number("factor of the processing times with which no algorithm overloads a peer", 0.04, least=1e-6),
 }
 
 
@@ -254,17 +254,21 @@ def _named(policy: str, requests: int | None) -> str:
 
 
 def _popular(measured: Measured, setup: Setup) -> Iterator[Check]:
+    """Yield the savings; what Synergy saves without any repetition is beside them, as projection saves it."""
     for place, requests in enumerate(cast("tuple[int, ...]", setup["requests"])):
         synergy, composition = (_named(each, requests if place else None) for each in ("synergy", "composition"))
         for metric, how in (("delay (mean)", "from the source"), ("own_delay (mean)", "from the shared stream")):
             where = f"{how} on, with {requests} requests"
-            yield reduction(f"20 % repetitions: Synergy's delay against Composition's, {where}", 0.34,
+            yield reduction(f"20 % repetitions: delay that Synergy saves against Composition, {where}", 0.34,
                             measured.gain(0.2, synergy, composition, metric))  # fmt: skip
+            without = measured.gain(0.0, synergy, composition, metric)
+            name = f"no repetitions: delay that Synergy saves against Composition, {where}"
+            yield not_comparable(name, "(ours)", without, "what is saved without repetitions, by projection")
             saved = measured.paired((0.4, synergy, metric), (0.0, synergy, metric), less)
-            yield reduction(f"40 % repetitions: Synergy's delay against none, {where}", 0.25, saved)
+            yield reduction(f"40 % repetitions: delay that Synergy saves against no repetitions, {where}", 0.25, saved)
         same = ((0.4, composition, "delay (mean)"), (0.0, composition, "delay (mean)"))
-        name = f"change of Composition's delay from none to 40 %, with {requests} requests"
-        yield near(name, 0.0, measured.paired(*same, less), 0.1, 0.25)
+        name = f"growth of Composition's delay from no repetitions to 40 %, with {requests} requests"
+        yield near(name, 0.0, measured.paired(*same, lambda last, first: last / first - 1.0), 0.1, 0.25)
 
 
 def _gains(points: Sequence[Point]) -> Iterator[Point]:

@@ -4,14 +4,15 @@ A measurement is an :class:`~synergy_experiments.framework.measurements.Estimate
 interval. So that a verdict can fail, chance alone must not be able to give it.
 
 ==================  =================================================================================================
-holds               a gain has an interval that excludes no gain, and is within the tolerance of the paper's number;
-                    a number is within its tolerance, and known that accurately; a statement about all points is
-                    true of all of them, each by an interval
+holds               a gain has an interval that excludes no gain, and its mean is within the tolerance of the paper's
+                    number; the mean of a number is within its tolerance, and known that accurately; the whole interval
+                    is above a bound; a statement about all points is true of all of them, each by an interval
 more than claimed   a gain has an interval that excludes no gain, and is larger than the paper's by more than the
                     tolerance; the rule says how many times as large
 holds in part       a gain has an interval that excludes no gain, and is smaller than the paper's by more than the
                     tolerance; a statement is true of more than half of the points
-undecided           the interval contains both what would hold and what would not, or there is only one repetition
+undecided           the interval of a gain contains no gain, and what would hold; that of a number reaches too far to
+                    either side; that of a bound contains it; or there is only one repetition
 does not hold       otherwise
 not comparable      no comparison is possible: not measured, or not the paper's input
 ==================  =================================================================================================
@@ -46,9 +47,9 @@ def reduction(name: str, paper: float, ours: Estimate | None, tolerance: float =
     >>> reduction("delay", 0.45, Estimate(0.42, -0.3, 1.1)).verdict
     'undecided'
     >>> reduction("delay", 0.45, Estimate(0.9, 0.8, 1.0))[3:5]
-    ('more than claimed', 'holds within ± 10 % of it, in part above 0 %; ours is 2 times as large')
+    ('more than claimed', 'holds within ± 10 points of it, in part above 0 %; ours is 2 times as large')
     """
-    rule = f"holds within ± {_shown(tolerance, unit)} of it, in part above {_shown(0.0, unit)}"
+    rule = f"holds within ± {_distance(tolerance, unit)} of it, in part above {_shown(0.0, unit)}"
     if ours is None:
         return Check(name, paper, None, "not comparable", rule)
     verdict: Verdict
@@ -128,8 +129,9 @@ def near(
     paper, ours
         Number of the paper, and our estimate or computed number; None: not measured.
     tolerance, wider
-        Differences from the paper's number within which the statement holds, and holds in part. The interval may not
-        reach further than ``wider`` to either side of our estimate; a computed number has no interval.
+        Differences from the paper's number within which the statement holds, and holds in part. Unless the whole
+        interval is further away, it may not reach further than ``wider`` to either side of our estimate; a computed
+        number has no interval.
     unit
         Unit in which numbers are shown.
     why
@@ -139,14 +141,20 @@ def near(
     'holds'
     >>> near("share", 0.5, Estimate(0.52, 0.1, 0.94), 0.1, 0.2).verdict
     'undecided'
+    >>> near("share", 0.0, Estimate(0.6, 0.3, 0.9), 0.1, 0.2).verdict
+    'does not hold'
     """
-    rule = f"holds within ± {_shown(tolerance, unit)}, in part within ± {_shown(wider, unit)}"
+    rule = f"holds within ± {_distance(tolerance, unit)}, in part within ± {_distance(wider, unit)}"
     if ours is None:
         return Check(name, paper, None, "not comparable", rule)
     found = ours if isinstance(ours, Estimate) else Estimate.exact(ours)
     off = abs(found.value - paper)
     verdict: Verdict
-    if found.low is None or found.high is None or found.high - found.value > wider:
+    if found.low is None or found.high is None:
+        verdict = "undecided"
+    elif found.low > paper + wider or found.high < paper - wider:
+        verdict = "does not hold"
+    elif found.high - found.value > wider:
         verdict = "undecided"
     else:
         verdict = "holds" if off <= tolerance else "holds in part" if off <= wider else "does not hold"
@@ -232,6 +240,11 @@ def not_comparable(name: str, paper: float | str, ours: Estimate | float | str |
     if isinstance(ours, Estimate):
         return Check(name, paper, ours.value, "not comparable", why, ours.low, ours.high)
     return Check(name, paper, ours, "not comparable", why)
+
+
+def _distance(value: float, unit: str) -> str:
+    """Return a difference of two numbers in words: that of two shares is in percentage points."""
+    return f"{value * 100:.3g} points" if unit == "%" else _shown(value, unit)
 
 
 def _shown(value: float, unit: str) -> str:
