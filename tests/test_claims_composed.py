@@ -13,6 +13,7 @@ from synergy_experiments.chapters import find
 from synergy_experiments.chapters.sensitivity import MERGED
 from synergy_experiments.framework import parameters, runner
 from synergy_experiments.framework.claim import metric_of
+from synergy_experiments.framework.measurements import Measured, Point
 from synergy_experiments.worlds.composed_requests import Composed, compose, executed
 from synergy_experiments.worlds.requests_in_turn import RULES, Planner, executed_in_turn, served_in_turn
 from synergy_experiments.worlds.scenario import Outcome, Scenario
@@ -21,6 +22,7 @@ from synergy_experiments.worlds.sweeps import (
     SIMULATED,
     WORDS,
     best_possible,
+    not_overloaded,
     scenario,
     simulated,
     unchecked,
@@ -325,7 +327,7 @@ FAIL_WITHOUT_GAIN = {
     "C5": "below composition",
     "C7": "success of Synergy",
     "C9": "is behind with 50 % slack",
-    "C11": "against that of composition",
+    "C11": "saves against composition",
 }
 
 
@@ -341,6 +343,16 @@ def test_verdicts_of_all_readings_fail_without_the_gain(name: str) -> None:
     if name in ("C2", "C5", "C7", "C9", "C11"):
         for words in WORDS.values():
             assert any(words in check for check in good), words
+
+
+@pytest.mark.parametrize(("most", "verdict"), [(0.9, "holds"), (1.2, "does not hold")])
+def test_a_load_that_overloads_a_peer_in_one_network_is_not_light(most: float, verdict: str) -> None:
+    metric = "most_load (mean, light)"
+    networks = [
+        [Point(100, "greedy", metric, load), Point(100, "greedy", "most_load (mean)", 9.0)] for load in (0.5, most)
+    ]
+    check = not_overloaded(Measured(networks), {"algorithms": ("synergy", "greedy"), "readings": ("mean",)})
+    assert check.verdict == verdict
 
 
 def test_the_gain_of_projection_has_to_be_that_of_projection() -> None:

@@ -77,8 +77,8 @@ def _checks(measured: Measured, setup: Setup) -> Iterator[Check]:
             for other in ("composition", "greedy"):
                 yield reduction(f"delay that Synergy saves against {other}, which deploys by delay, {words}", 0.20,
                                 measured.gain(DEPLOYED, "synergy", other, metric))  # fmt: skip
-            yield reduction(f"delay that collocation saves against deployment by delay, with Synergy both times, {words}", 0.20,
-                            measured.gain(DEPLOYED, "synergy", BY_DELAY, metric))  # fmt: skip
+            name = f"delay that collocation saves against deployment by delay, with Synergy both times, {words}"
+            yield reduction(name, 0.20, measured.gain(DEPLOYED, "synergy", BY_DELAY, metric))
             for policy, said in (("composition", 0.12), ("synergy", 0.21)):
                 saved = measured.paired((DEPLOYED, policy, metric), (REUSED, policy, metric), less)
                 name = f"delay that {policy} saves with one operator deployed against full reuse, {words}"
