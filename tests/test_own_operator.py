@@ -16,7 +16,7 @@ from synergy_nb.plan.declaration import Declaration, Example, Parameter
 from synergy_nb.plan.engines import off_spark
 from synergy_nb.plan.parameter_types import COLUMN, integer
 from synergy_nb.plan.schemas import Derivation
-from synergy_nb.runtime.process.calibration import CalibrationCase
+from synergy_nb.runtime.process.calibration import CalibrationCase, calibration_cases, make_plans
 from tests.example_plans import problems_of
 from tests.feeding import through
 
@@ -82,6 +82,16 @@ def test_an_own_operator_is_calibrated_by_its_example() -> None:
     assert CLIP.example is not None
     specimen = CalibrationCase(CLIP.example.make(packets, packets).sink(), "clip")
     assert specimen.execute(specimen.items()) == 2
+    assert "clip" in {case.kind for case in calibration_cases()}
+
+
+def test_plans_of_calibration_are_made_once_and_those_of_kinds_that_are_declared_later_too() -> None:
+    """Fork servers make them before they fork, and before users' own operators are imported."""
+    own = declared._declared.pop("clip")
+    made = make_plans()
+    assert all(one is other for one, other in zip(made, make_plans(), strict=True))
+    declared.declare(own)
+    assert len(make_plans()) == len(made) + 1
 
 
 def test_a_kind_is_declared_once_and_before_its_logic() -> None:
