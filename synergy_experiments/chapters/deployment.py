@@ -30,11 +30,12 @@ from typing import Final
 
 from synergy_experiments.framework.claim import Cell, Check, Claim, metric_of
 from synergy_experiments.framework.measurements import Measured, less
-from synergy_experiments.framework.parameters import Setup, number, several, whole
+from synergy_experiments.framework.parameters import Setup, several, whole
 from synergy_experiments.framework.verdicts import reduction
 from synergy_experiments.worlds.sweeps import (
     COMPARED,
     LIGHT,
+    LIGHTER,
     SIMULATED,
     WORDS,
     algorithms,
@@ -97,8 +98,7 @@ CLAIMED: Final = (
         "collocation 21 %",
         parameters={
             **SIMULATED,
-            "light": number("factor of the processing times with which no algorithm overloads a peer", 0.04,
-                            least=1e-6),
+            **LIGHTER,
             "missing": whole("operators of each query that no peer offers", 1),
             "algorithms": several("policies compared", (*POLICIES, BY_DELAY), (*COMPARED, BY_DELAY)),
         },

@@ -11,10 +11,11 @@ Findings
 Numbers are those of the stored results: ten networks, with 100 and with 500 requests.
 
 *C5.* With limits over the mean placement, Synergy's delay is nearly constant (603 and 614 ms), and the least of all
-policies at every load; Composition's is 883 and 1174 ms. It rises by 2 to 10 %, and does not decline slightly, as in
-the paper. With the lower processing times (4 %), with which no policy overloads
-a peer in any network, there is no queueing to avoid: Synergy, which balances loads, takes 529 ms, Composition, which
-chooses by delay, 445, and Synergy by delay 434.
+policies at every load; Composition's is 883 and 1174 ms. By all three readings Synergy's rises by 2 to 10 %: the
+paper's slight decline is not found. With the lower processing times (4 %), no policy overloads a peer in any network,
+and there is no queueing to avoid: Synergy, which balances loads, takes 529 ms, Composition, which chooses by delay,
+445, and Synergy by delay 434.
+
 *Random* and *Greedy* check nothing, so they overload peers. The delay of the tuples of an overloaded peer grows with
 the observed time, so their means show only that there is no steady state (queues are limited to a minute of work here).
 *Composition* admits up to the last hundredth of a peer's capacity, where queueing dominates.
@@ -37,10 +38,11 @@ from typing import Final, cast
 
 from synergy_experiments.framework.claim import Cell, Check, Claim, metric_of
 from synergy_experiments.framework.measurements import Measured, Point
-from synergy_experiments.framework.parameters import Parameter, Setup, number, several, wholes
+from synergy_experiments.framework.parameters import Parameter, Setup, several, wholes
 from synergy_experiments.framework.verdicts import at_all, at_least, near, reduction
 from synergy_experiments.worlds.sweeps import (
     LIGHT,
+    LIGHTER,
     READINGS,
     SIMULATED,
     WORDS,
@@ -59,7 +61,7 @@ PROJECTION: Final = "composition+projection"
 _LOADS: Final[dict[str, Parameter]] = {
     **SIMULATED,
     "requests": wholes("requests", (100, 300), (100, 200, 300, 400, 500)),
-    "light": number("factor of the processing times with which no algorithm overloads a peer", 0.04, least=1e-6),
+    **LIGHTER,
     "algorithms": several("policies compared", tuple(POLICIES)),
 }
 

@@ -74,12 +74,13 @@ from typing import Any, Final, cast
 
 from synergy_experiments.framework.claim import Cell, Check, Claim, Panel, metric_of
 from synergy_experiments.framework.measurements import Measured, Point, less
-from synergy_experiments.framework.parameters import Parameter, Setup, Value, number, numbers, several, wholes
+from synergy_experiments.framework.parameters import Parameter, Setup, Value, numbers, several, wholes
 from synergy_experiments.framework.verdicts import at_all, at_least, near, not_comparable, reduction
 from synergy_experiments.worlds.requests_in_turn import executed_in_turn, served_in_turn
 from synergy_experiments.worlds.scenario import Scenario
 from synergy_experiments.worlds.sweeps import (
     COMPARED,
+    LIGHTER,
     ORACLE,
     READINGS,
     SIMULATED,
@@ -111,9 +112,6 @@ STRICTEST: Final = 0.1  # slack of the requests of the curve
 
 MARGIN: Final = 0.01  # share of requests by which another may serve more where Synergy counts as best
 _DELAY: Final = Panel("delay (mean)", "mean end-to-end delay (ms)", factor=1e3)
-_LIGHT: Final[dict[str, Parameter]] = {
-    "light": number("factor of the processing times with which no algorithm overloads a peer", 0.04, least=1e-6),
-}
 
 
 def _without(*names: str) -> dict[str, Parameter]:
@@ -290,7 +288,7 @@ CLAIMED: Final = (
         says="Synergy best and flat; more candidates do not seem to affect the QoS of what is composed",
         parameters={
             **SIMULATED,
-            **_LIGHT,
+            **LIGHTER,
             "replication": wholes("peers that offer each component", (1, 2, 5), (1, 2, 3, 4, 5, 6, 8, 10)),
         },
         cells=_degrees,
@@ -310,7 +308,7 @@ CLAIMED: Final = (
         "them, Composition, still serves 12 % less",
         parameters={
             **SIMULATED,
-            **_LIGHT,
+            **LIGHTER,
             "slack": numbers("slack of requests over their time in isolation, shares", (0.1, 0.3, 0.5),
                              (0.1, 0.2, 0.3, 0.4, 0.5)),
             "candidates": wholes("candidates that a peer probes at most, for the curve at 10 % slack", (2, 5),

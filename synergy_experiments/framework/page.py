@@ -82,11 +82,11 @@ def _rules() -> str:
     return (
         "<p>Policies are compared within repetitions, on the same network and the same requests: a gain is computed in "
         "each, and the mean of these gains is judged, with its 95 % interval over repetitions. A gain counts if its "
-        "interval excludes no gain. Then its mean decides: within the stated tolerance of the paper's number, in "
+        "interval excludes zero. Then its mean decides: within the stated tolerance of the paper's number, in "
         "percentage points, it <em>holds</em>; a larger gain is <em>more than claimed</em>, a smaller one <em>holds in "
         "part</em>. Another number holds, or holds in part, if its mean is within the first or the second tolerance. "
         "A bound holds if the whole interval is above it. A statement about all points needs an interval at each of "
-        "them. It is <em>undecided</em> if the interval of a gain contains no gain and what would hold, if that of a "
+        "them. It is <em>undecided</em> if the interval of a gain contains zero and what would hold, if that of a "
         "number reaches further than the second tolerance to either side, and if that of a bound contains it. "
         "What is not the paper's, but ours, says so. Runs that are smaller than the paper's, have other parameters or "
         "fewer than ten repetitions are in bold type.</p>"

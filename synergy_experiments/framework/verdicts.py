@@ -4,14 +4,14 @@ A measurement is an :class:`~synergy_experiments.framework.measurements.Estimate
 interval. So that a verdict can fail, chance alone must not be able to give it.
 
 ==================  =================================================================================================
-holds               a gain has an interval that excludes no gain, and its mean is within the tolerance of the paper's
+holds               a gain has an interval that excludes zero, and its mean is within the tolerance of the paper's
                     number; the mean of a number is within its tolerance, and known that accurately; the whole interval
                     is above a bound; a statement about all points is true of all of them, each by an interval
-more than claimed   a gain has an interval that excludes no gain, and is larger than the paper's by more than the
+more than claimed   a gain has an interval that excludes zero, and is larger than the paper's by more than the
                     tolerance; the rule says how many times as large
-holds in part       a gain has an interval that excludes no gain, and is smaller than the paper's by more than the
+holds in part       a gain has an interval that excludes zero, and is smaller than the paper's by more than the
                     tolerance; a statement is true of more than half of the points
-undecided           the interval of a gain contains no gain, and what would hold; that of a number reaches too far to
+undecided           the interval of a gain contains zero and what would hold; that of a number reaches too far to
                     either side; that of a bound contains it; or there is only one repetition
 does not hold       otherwise
 not comparable      no comparison is possible: not measured, or not the paper's input

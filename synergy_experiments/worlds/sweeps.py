@@ -47,6 +47,7 @@ from synergy_nb.simulator.workload import Parameters
 __all__ = [
     "COMPARED",
     "LIGHT",
+    "LIGHTER",
     "ORACLE",
     "READINGS",
     "SIMULATED",
@@ -101,6 +102,11 @@ SIMULATED: Final[Mapping[str, Parameter]] = {
     ),
     "window": number("virtual seconds of tuples that are counted", 60.0, least=1.0),
     "algorithms": several("policies compared", tuple(POLICIES), COMPARED),
+}
+
+#: The parameter of experiments that are also run at a load which is reasonable for all policies (:func:`light`).
+LIGHTER: Final[Mapping[str, Parameter]] = {
+    "light": number("factor of lower processing times, with which no policy is to overload a peer", 0.04, least=1e-6),
 }
 
 _WORKLOAD: Final = {each.name for each in fields(Parameters)}

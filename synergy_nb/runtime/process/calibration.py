@@ -82,7 +82,7 @@ def _example(declaration: Declaration) -> tuple[Plan, str]:
 def make_plans() -> list[tuple[Plan, str]]:
     """Make a plan for each kind of operator that has an example (and needs no key), the reference first, once.
 
-    They take as long as the rest of a peer's start, so a fork server makes them before it forks.
+    They took nearly half of the processor time of a peer's start, so a fork server makes them before it forks.
     """
     first = sorted(KINDS.values(), key=lambda each: each.kind != REFERENCE)
     return [_example(declaration) for declaration in first if declaration.example is not None]
