@@ -86,8 +86,8 @@ def _rules() -> str:
         "percentage points, it <em>holds</em>; a larger gain is <em>more than claimed</em>, a smaller one <em>holds in "
         "part</em>. Another number holds, or holds in part, if its mean is within the first or the second tolerance. "
         "A bound holds if the whole interval is above it. A statement about all points needs an interval at each of "
-        "them. A verdict is <em>undecided</em> if the interval of a gain contains zero and what would hold, if that of a "
-        "number reaches further than the second tolerance to either side, and if that of a bound contains it. "
+        "them. A verdict is <em>undecided</em> if the interval of a gain contains zero and what would hold, if that of "
+        "a number reaches further than the second tolerance to either side, and if that of a bound contains it. "
         "What is not the paper's, but ours, says so. Runs that are smaller than the paper's, have other parameters or "
         "fewer than ten repetitions are in bold type.</p>"
     )
