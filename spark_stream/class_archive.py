@@ -49,7 +49,8 @@ def write(runtime: Java | None = None) -> Path:
     """Write the archive for a Java runtime and the installed Spark, and return its path.
 
     Starting a server for that and having it answer queries takes a minute or two of a processor. An archive that exists
-    is replaced once the new one is whole; servers that run with it go on. That of Java's own classes stays.
+    is replaced once the new one is whole; servers that run with it go on. That of Java's own classes stays, unless it
+    is damaged.
 
     Parameters
     ----------
@@ -70,7 +71,8 @@ def write(runtime: Java | None = None) -> Path:
         parent.mkdir(parents=True, exist_ok=True)
         with tempfile.TemporaryDirectory(prefix=".archive-", dir=parent) as folder:
             new = Archives(Path(folder) / paths.java.name, Path(folder) / paths.spark.name)
-            if not paths.java.is_file():  # Java 25 does not map an archive whose lower one has moved since
+            # Java 25 does not map an archive whose lower one has moved since, so one that is whole stays.
+            if not _is_whole(runtime, paths.java, Path(folder)):
                 log = _of_java(runtime, new.java)
                 _check_written(new.java, runtime, log)
                 new.java.replace(paths.java)
@@ -85,6 +87,12 @@ def write(runtime: Java | None = None) -> Path:
     return paths.spark
 
 
+def _is_whole(runtime: Java, archive: Path, folder: Path) -> bool:
+    """Whether there is an archive, and Java finds no damage in it; what a crash of Java leaves is in the folder."""
+    options = ("-Xshare:on", f"-XX:SharedArchiveFile={archive}", "-XX:+VerifySharedSpaces", "-XX:+UseSerialGC")
+    return archive.is_file() and not _run(runtime, folder, *options, "-version").returncode
+
+
 def _check_written(path: Path, runtime: Java, log: str) -> None:
     if not path.is_file():
         raise ArchiveNotWritten(f"Java {runtime.version} of {runtime.origin} wrote no archive: {log}")
@@ -92,9 +100,17 @@ def _check_written(path: Path, runtime: Java, log: str) -> None:
 
 def _of_java(runtime: Java, archive: Path) -> str:
     """Write an archive of Java's own classes; return the most informative line of what it printed."""
-    command = [str(runtime.executable), "-Xshare:dump", f"-XX:SharedArchiveFile={archive}", "-XX:+UseSerialGC"]
-    printed = subprocess.run(command, stdin=subprocess.DEVNULL, capture_output=True, timeout=WITHIN, check=False)
+    options = ("-Xshare:dump", f"-XX:SharedArchiveFile={archive}", "-XX:+UseSerialGC")
+    printed = _run(runtime, archive.parent, *options)
     return launching.reason_line((printed.stdout + printed.stderr).decode("utf-8", "replace")) or "it gave no reason"
+
+
+def _run(runtime: Java, folder: Path, *options: str) -> subprocess.CompletedProcess[bytes]:
+    """Run Java in a folder until it ends."""
+    command = (str(runtime.executable.absolute()), *options)
+    return subprocess.run(
+        command, stdin=subprocess.DEVNULL, capture_output=True, timeout=WITHIN, check=False, cwd=folder
+    )
 
 
 def _recorded(runtime: Java, home: Path, archives: Archives) -> str:

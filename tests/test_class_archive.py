@@ -56,6 +56,7 @@ def recorded(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Archives:
 
     paths = Archives(tmp_path / "new" / "java.jsa", tmp_path / "new" / "spark.jsa")
     monkeypatch.setattr(launching, "archive_paths", lambda runtime: paths)
+    monkeypatch.setattr(class_archive, "_is_whole", lambda runtime, archive, folder: archive.is_file())
     monkeypatch.setattr(class_archive, "_of_java", of_java)
     monkeypatch.setattr(class_archive, "_recorded", of_spark)
     return paths
@@ -78,6 +79,32 @@ def test_an_archive_that_cannot_be_written_is_said_with_the_reason(
         with pytest.raises(ArchiveNotWritten, match=r"Java 17\.0\.1 of PATH wrote no archive: no class data sharing"):
             class_archive.write(runtime)
         assert set((tmp_path / "new").iterdir()) == left, "the former ones stay, and nothing else is left"
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("damage", ["cut", "other bytes"])
+def test_a_damaged_archive_of_java_is_written_anew_and_a_whole_one_stays(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, damage: str
+) -> None:
+    paths = Archives(tmp_path / "java.jsa", tmp_path / "spark.jsa")
+    monkeypatch.setattr(launching, "archive_paths", lambda runtime: paths)
+    monkeypatch.setattr(class_archive, "_recorded", lambda runtime, home, archives: archives.spark.touch() or "")
+    class_archive.write()
+    whole = paths.java.stat()
+    class_archive.write()
+    assert paths.java.stat().st_mtime_ns == whole.st_mtime_ns
+    content = bytearray(paths.java.read_bytes())
+    if damage == "cut":
+        del content[len(content) // 2 :]
+    else:
+        middle = slice(len(content) // 2, len(content) // 2 + 4096)
+        content[middle] = bytes(each ^ 0xFF for each in content[middle])
+    paths.java.unlink()  # it is not writable
+    paths.java.write_bytes(content)
+    class_archive.write()
+    assert paths.java.stat().st_size == whole.st_size
+    assert class_archive._is_whole(java.find(), paths.java, tmp_path)
+    assert set(tmp_path.iterdir()) == set(paths)
 
 
 def test_a_server_that_gives_no_answer_is_a_reason(monkeypatch: pytest.MonkeyPatch, recorded: Archives) -> None:
