@@ -177,7 +177,7 @@ _C12: Final = Claim(
             "traffic",
             "bytes out / bytes in",
             "bars",
-            bounds=tuple((1.0 - each, f"paper: {each:.0%} less, by one of three operators") for each in REDUCTIONS),
+            bounds=tuple((1.0 - each, f"paper: {each:.0%} less") for each in REDUCTIONS),
         ),
         Panel("tuples", "tuples out / tuples in", "bars"),
     ),

@@ -18,8 +18,8 @@ from synergy_experiments.framework.measurements import Coordinate, Point, Row
 __all__ = ["draw", "prepare_folder", "write"]
 
 SIZE: Final = (5.2, 3.6)  # width and height of a panel, inches
-LEGEND_ROWS: Final = 3  # largest number of rows of a legend above a panel
-LABEL_LETTERS: Final = 17  # letters of a legend in an inch
+LEGEND_ROW: Final = 0.15  # height of a row of a legend, inches
+LABEL_LETTERS: Final = 14  # letters of a legend in an inch of a panel, whose axes are narrower
 COLUMNS: Final = 4  # largest number of panels in a row
 LETTERS_IN_A_ROW: Final = 48  # largest number of letters of all group names in a row; longer ones are slanted
 
@@ -98,6 +98,7 @@ def write(result: Result, file: BinaryIO, most: int | None = None) -> None:
         columns = min(max(len(panels), 1), COLUMNS)
         rows_of_panels = -(-max(len(panels), 1) // columns)
         figure = Figure(figsize=(SIZE[0] * columns, SIZE[1] * rows_of_panels), layout="constrained")
+        in_legends = 0
         for number, panel in enumerate(panels, start=1):
             axes = figure.add_subplot(rows_of_panels, columns, number)
             rows = [row for row in result.rows if row.metric == panel.metric]
@@ -112,20 +113,22 @@ def write(result: Result, file: BinaryIO, most: int | None = None) -> None:
             for value, label in panel.bounds:
                 axes.axhline(value * panel.factor, color="#000000", linewidth=0.8, linestyle=":", label=label)
             _whole_ticks(axes, panel, rows, paper)
-            _legend(axes, panel)
+            in_legends = max(in_legends, _legend(axes))
+        figure.set_figheight((SIZE[1] + LEGEND_ROW * in_legends) * rows_of_panels)
         figure.suptitle(f"{claim.id}: {claim.title}", fontsize=10)
         figure.savefig(file, format="svg", metadata={"Date": None})
 
 
-def _legend(axes: Any, panel: Panel) -> None:
-    """Add a legend where it covers least; above the panel where bars would leave no place for it, and it is short."""
+def _legend(axes: Any) -> int:
+    """Add a legend above a panel, where it covers nothing; return the number of its rows."""
     labels = axes.get_legend_handles_labels()[1]
-    columns = max(1, int(SIZE[0] * LABEL_LETTERS / (max(map(len, labels), default=0) + 6)))  # and the sample of a bar
-    if panel.kind == "bars" and len(labels) <= columns * LEGEND_ROWS:
-        above: dict[str, Any] = {"loc": "lower left", "bbox_to_anchor": (0.0, 1.0), "ncols": min(columns, len(labels))}
-        axes.legend(fontsize=7.5, frameon=False, borderaxespad=0.2, **above)
-    else:
-        axes.legend(fontsize=7.5, framealpha=0.8)
+    if not labels:
+        return 0
+    columns = max(1, int(SIZE[0] * LABEL_LETTERS / (max(map(len, labels)) + 6)))  # letters, and the sample of a line
+    columns = min(columns, len(labels))
+    above = {"loc": "lower left", "bbox_to_anchor": (0.0, 1.0), "ncols": columns}
+    axes.legend(fontsize=7.5, frameon=False, borderaxespad=0.2, **above)
+    return -(-len(labels) // columns)
 
 
 def _whole_ticks(axes: Any, panel: Panel, rows: Sequence[Row], paper: Sequence[Point]) -> None:
