@@ -135,6 +135,7 @@ def test_a_delay_that_no_replica_meets_is_refused() -> None:
     assert "exceeds 0.001 s" in report.reason
 
 
+@pytest.mark.slow
 def test_a_peer_that_refuses_to_commit_is_left_out_of_the_next_placement(monkeypatch: pytest.MonkeyPatch) -> None:
     ring = ring_of(7, 11)
     ring.submit("peer-0", "r", query("active 2"))

@@ -396,6 +396,7 @@ def until(world: Placements, kind: str, **detail: Any) -> None:
     assert there()
 
 
+@pytest.mark.slow
 def test_a_candidate_that_has_died_gives_way_to_the_next_one() -> None:
     world = ring(cores=lambda number: 0.06 if number == 3 else 0.5)
     world.place("peer-8", "r1", chain(3), degree=2)

@@ -221,6 +221,7 @@ def test_backups_take_over_one_after_the_other() -> None:
     play(scenario())
 
 
+@pytest.mark.slow
 def test_only_components_of_the_lost_peer_are_taken_over() -> None:
     batches = 20
     expected = undisturbed(windowed(), batches)
@@ -280,6 +281,7 @@ async def test_a_component_without_a_copy_of_lost_tuples_fails_by_name() -> None
     assert reason.endswith(f"tuples from position 0 on are requested; those from {3 * ROWS} on are retained")
 
 
+@pytest.mark.slow
 async def test_tuples_that_backups_cover_are_trimmed() -> None:
     hosts = Hosts(windowed(), BACKED)
     hosts.tell()

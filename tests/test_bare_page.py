@@ -119,6 +119,7 @@ def test_faults_of_page_and_handlers_are_kept(bare: BarePage, echo: Echo) -> Non
     bare.faults.clear()
 
 
+@pytest.mark.slow
 def test_a_program_that_does_not_start_is_no_chromium(tmp_path: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     stub = tmp_path / "chromium"
     stub.write_text("#!/bin/sh\necho 'install it from elsewhere' >&2\nexit 1\n")

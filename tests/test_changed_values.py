@@ -50,6 +50,7 @@ def test_the_oldest_changes_are_forgotten() -> None:
     assert ("app-1", "work") not in values.costs
 
 
+@pytest.mark.slow
 def test_a_cost_and_a_pace_hold_after_moves_in_a_simulation() -> None:
     simulation = Simulation(5, network="local", cores=1, hotspots="off", overload=True, seed=3)
     packets = source("packets", rate="40/s", seed=1, id="packets")

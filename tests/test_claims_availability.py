@@ -160,6 +160,7 @@ def test_one_set_of_placements_serves_all_numbers_of_failures() -> None:
     assert points[2].value == 0.0
 
 
+@pytest.mark.slow
 def test_the_distance_to_the_optimum_is_never_negative() -> None:
     for seed in range(3):
         tight = Requests(peers=5, components=3, load=0.5, stream=600e3)

@@ -134,6 +134,7 @@ def test_the_page_has_claim_choices_findings_and_doubt(tmp_path: Path) -> None:
     assert shown.images == 1
 
 
+@pytest.mark.slow
 def test_the_command_stores_results_and_writes_the_page(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(chapters, "CLAIMS", {"X1": "race"})
     monkeypatch.setattr(chapters, "_claims", lambda module: {"X1": RACE})

@@ -103,6 +103,7 @@ def test_a_discarded_stream_delivers_nothing_and_a_revived_one_what_was_missed()
         assert found[3:5] == pytest.approx(between[name][3:5])
 
 
+@pytest.mark.slow
 def test_verdicts_of_h2_and_what_static_delays_hide() -> None:
     small: dict[str, Value] = {"degrees": (1, 2), "tuples": 10, "servers": SERVERS, "clusters": 1, "periods": 1}
     result = run_of("H2", {**small, "draws": 4000, "network": "transit-stub", "d_min": 1.0})

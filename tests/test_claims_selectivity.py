@@ -39,6 +39,7 @@ def test_tuples_are_those_of_the_query() -> None:
     assert not given_out
 
 
+@pytest.mark.slow
 def test_without_traces_numbers_are_not_compared() -> None:
     (claim,) = find(["C12"])
     chosen = {"generated": 1, "rate": 5.0, "duration": 2400.0}

@@ -522,6 +522,7 @@ async def test_the_workers_of_an_existing_cluster_become_peers() -> None:
         await _run_once(cluster)
 
 
+@pytest.mark.slow
 def test_a_peer_forgets_applications_that_ended_long_ago(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(requests, "MAX_RETAINED", 3)
 

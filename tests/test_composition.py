@@ -165,6 +165,7 @@ def test_concurrent_requests_never_overbook() -> None:
     assert not any(each.ledger.reservations for each in ring.synergy.values())
 
 
+@pytest.mark.slow
 def test_requests_are_admitted_until_the_peers_are_full() -> None:
     ring = Ring(4, seed=12, config=lambda n: PeerConfig(name=f"peer-{n}", cores=1.0, seed=n))
     admitted = 0

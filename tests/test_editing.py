@@ -399,6 +399,7 @@ def test_a_whole_plan_that_is_pasted_into_an_empty_one_keeps_its_name_its_requir
 # -- history -----------------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 @given(st.lists(st.tuples(st.text("ab\n", max_size=6), st.sampled_from(["type", "drag"]), st.booleans()), max_size=12))
 def test_undoing_all_gestures_gives_the_first_text(changes: list[tuple[str, str, bool]]) -> None:
     history = History("start")
@@ -568,6 +569,7 @@ def test_random_operations_touch_only_their_operators_and_can_all_be_undone(
     assert history.text == text
 
 
+@pytest.mark.slow
 @settings(max_examples=60, deadline=None)
 @given(st.sampled_from(sorted(TEXTS)), st.sampled_from(IDS[:6]), st.sampled_from(FIELDS), values)
 def test_a_field_that_is_set_touches_only_lines_of_its_operator(

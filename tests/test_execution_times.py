@@ -193,6 +193,7 @@ def test_an_outlier_that_has_left_the_window_leaves_no_trace() -> None:
     equals_statsmodels(regressed(times, rates), rates[-128:].tolist(), times[-128:].tolist())
 
 
+@pytest.mark.slow
 @given(st.lists(st.tuples(values, values), min_size=2, max_size=60), st.integers(2, 20))
 def test_moments_equal_those_of_numpy(pairs: list[tuple[float, float]], window: int) -> None:
     moments, everything = PairedMoments(window), PairedMoments()
@@ -218,6 +219,7 @@ def test_moments_equal_those_of_numpy(pairs: list[tuple[float, float]], window: 
 processed = st.lists(st.tuples(st.sampled_from("abc"), st.integers(1, 50)), max_size=30)
 
 
+@pytest.mark.slow
 @given(processed)
 def test_total_rates_equal_a_literal_count(items: list[tuple[str, int]]) -> None:
     present, literal = TotalRate(), TotalRate(literal=True)

@@ -236,6 +236,7 @@ def test_a_computed_constant_is_compared_with_each_row(text: str, rows: int) -> 
     assert found["v"].to_list() == [None] * rows
 
 
+@pytest.mark.slow
 @settings(max_examples=60)
 @given(expressions(2)["bool"])
 def test_the_canonical_text_means_the_same(pair: Pair) -> None:

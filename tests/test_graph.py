@@ -68,6 +68,7 @@ def test_a_route_without_a_path_leaves_no_graph() -> None:
     assert merge(query, [path(query, ROUTES[0], dict.fromkeys(query.operators, "a"))]) == []
 
 
+@pytest.mark.slow
 @given(
     st.lists(st.tuples(*[st.sampled_from("ab")] * 6), max_size=6),
     st.lists(st.tuples(*[st.sampled_from("ab")] * 6), max_size=6),
@@ -216,6 +217,7 @@ steps = st.lists(
 )
 
 
+@pytest.mark.slow
 @given(steps)
 def test_nothing_is_promised_twice_in_any_sequence_of_requests(
     asked: list[tuple[str, str, str, float, str, float]],

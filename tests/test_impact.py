@@ -53,6 +53,7 @@ def test_an_admission_is_refused_for_the_harm_that_it_would_do() -> None:
     assert all(drop.available > drop.required == pytest.approx(0.15) for drop in drops)
 
 
+@pytest.mark.slow
 def test_without_projection_a_harmful_request_is_admitted() -> None:
     made = ring(1, None)
     made.submit("peer-2", "a", work("10 ms", delay="150 ms"))

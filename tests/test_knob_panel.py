@@ -33,6 +33,7 @@ def test_each_knob_is_a_method_of_a_simulation() -> None:
     assert all(callable(getattr(Simulation, name)) for name in ACTS)
 
 
+@pytest.mark.slow
 def test_a_message_of_a_page_calls_the_method_of_the_knob(
     simulation: Simulation, sent: tuple[KnobPanel, list[Any]]
 ) -> None:

@@ -161,6 +161,7 @@ def test_running_sums_equal_adding_up_all_that_was_promised(seed: int) -> None:
     assert ledger.load == 0.0
 
 
+@pytest.mark.slow
 def test_the_journal_of_a_set_up_does_not_grow_with_running_applications() -> None:
     ring = ring_of(12)
     told = {

@@ -43,6 +43,7 @@ def probes(ring: Ring) -> int:
     return sum(each.probing.probes for each in ring.synergy.values())
 
 
+@pytest.mark.slow
 def test_merged_probes_find_the_fastest_of_all_placements() -> None:
     query, operators = chain(3), ["o0", "o1", "o2"]
     ring, status = composed(query, merged=True, at_least=PEERS, budget=PEERS)

@@ -454,6 +454,7 @@ def test_an_operator_reads_on_where_it_was_when_alignment_begins_and_ends() -> N
     assert not merged.aligned
 
 
+@pytest.mark.slow
 def test_a_reader_needs_other_streams_until_its_copies_have_a_snapshot_without_them() -> None:
     world = running(1, between(one_input), {name: table(random.Random(1)) for name in "st"})
     world.run(0.3)

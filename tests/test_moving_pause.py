@@ -159,6 +159,7 @@ def test_an_application_that_shares_the_stream_reads_from_the_new_peer_before_it
         assert gap(times, began, world.now) <= gap(times, began - 1.5, began) + 0.02
 
 
+@pytest.mark.slow
 def test_sources_with_very_different_delays_emit_as_before() -> None:
     """Two inputs, 20 and 300 ms away, of which the new peer reads different positions when it begins."""
     both = source("packets", rate=50.0, id="u").union(source("packets", rate=50.0, seed=2, id="v"), id="x")

@@ -11,6 +11,7 @@ import pytest
 from synergy_experiments.paper_figure import paper_figure
 
 
+@pytest.mark.slow
 def test_numbers_and_verdicts_of_both_are_shown() -> None:
     found = paper_figure("a2", placements=2, components="3,5")
     shown = found._repr_html_()

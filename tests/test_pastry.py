@@ -81,6 +81,7 @@ def test_a_leaf_set_holds_the_nearest_peers_of_a_full_sort(added: list[str], dis
     assert leaves.neighbours(1) == tuple(dict.fromkeys([*left[:1], *right[:1]]))
 
 
+@pytest.mark.slow
 @given(st.integers(1, 40), KEYS)
 def test_a_leaf_set_covers_the_ring_exactly_when_its_sides_meet(count: int, key: str) -> None:
     leaves = LeafSet("me")
@@ -213,6 +214,7 @@ def test_two_rings_become_one_by_a_single_acquaintance() -> None:
     assert not world.wrong_leaf_sets()
 
 
+@pytest.mark.slow
 def test_a_ring_that_goes_round_twice_is_straightened(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("synergy_nb.overlay.pastry.ROW_EVERY", 1e9)  # only by peers that look for themselves
     world = World(60, seed=3, assembled=True)

@@ -139,6 +139,7 @@ def test_any_bytes_are_a_message_or_refused(data: bytes) -> None:
         codec().decode(data)
 
 
+@pytest.mark.slow
 @given(st.data())
 def test_damaged_messages_of_real_peers_are_refused_and_nothing_else(data: st.DataObject) -> None:
     """Flip bytes of a valid probe: it decodes to something of the declared types, or is refused by name."""

@@ -34,6 +34,7 @@ def ring_of(peers: int = 3, **cores: float) -> Ring:
     return Ring(peers, seed=3, config=settings, codec=True)
 
 
+@pytest.mark.slow
 def test_a_plan_is_set_up_where_it_withstands_most() -> None:
     ring = ring_of(2)
     ring.submit("peer-0", "r", example(), "resilient")

@@ -251,6 +251,7 @@ def test_dask_is_silent_until_the_last_cluster_is_closed() -> None:
         logger.removeHandler(handler)
 
 
+@pytest.mark.slow
 def test_a_process_that_is_not_ready_in_time_is_ended() -> None:
     async def main() -> int:
         fork_server = ForkServer.launch(preload=())

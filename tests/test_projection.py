@@ -301,6 +301,7 @@ def test_the_impact_of_bursty_loads_equals_a_slow_implementation(
 # -- what must hold ----------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 @settings(max_examples=150, deadline=None)
 @given(
     st.lists(

@@ -141,6 +141,7 @@ def test_peers_are_on_the_map_and_on_the_ring(bare: BarePage, replay: Replay) ->
     assert {keys.nth(at).get_attribute("data-root") for at in range(keys.count())} == {key.root for key in replay.keys}
 
 
+@pytest.mark.slow
 def test_peers_that_join_and_leave_change_who_is_responsible(bare: BarePage) -> None:
     simulation = Simulation(3, network="local", cores=1, seed=3)
     application = simulation.submit(source("packets", rate="20/s", seed=1, at="peer-1").sink(), origin="peer-1")

@@ -131,6 +131,7 @@ def test_names_of_columns_and_operators_that_python_could_not_have() -> None:
     assert built(query.to_python()) == query
 
 
+@pytest.mark.slow
 def test_python_of_an_own_operator() -> None:
     code = (
         "from synergy_nb.plan import Plan, source\n"

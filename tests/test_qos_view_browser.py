@@ -514,6 +514,7 @@ def test_without_slack_there_is_no_chart_of_it_and_no_table(bare: BarePage) -> N
     assert bare.page.evaluate(hidden, name) == [True, True]
 
 
+@pytest.mark.slow
 def test_a_discarded_stream_between_replicas_is_faint_and_says_so(bare: BarePage) -> None:
     name = shown(bare, QoSView(weighed_streams(), filtered(), application="top-1", names=NAMES))
     painted(bare)

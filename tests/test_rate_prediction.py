@@ -236,6 +236,7 @@ def test_rates_are_finite_and_from_zero_whatever_comes(own: list[float], upstrea
             predictor.observe(rate, {"a": carried})
 
 
+@pytest.mark.slow
 @given(st.lists(st.tuples(st.integers(0, 9), st.integers(0, 9), st.integers(0, 9)), min_size=4, max_size=30))
 def test_the_literal_method_equals_its_equations(rows: list[tuple[int, int, int]]) -> None:
     """Equations 3.6 to 3.8 as they stand, with numpy's correlation."""

@@ -166,6 +166,7 @@ def test_a_replica_whose_source_dies_once_it_executes_goes_on_from_the_copy() ->
     run.ends()
 
 
+@pytest.mark.slow
 def test_explain_and_the_view_say_what_was_rebuilt() -> None:
     run = Run()
     run.world.crash("b")

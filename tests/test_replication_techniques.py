@@ -182,6 +182,7 @@ def came(world: Watched) -> int:
     return world.results["app", "out"].rows.height
 
 
+@pytest.mark.slow
 def test_readers_of_a_synchronized_component_wait_for_its_backup_but_not_for_ever() -> None:
     world, wanted = merging("synchronized")
     world.run(3.0)
@@ -212,6 +213,7 @@ def test_readers_of_a_component_with_passive_backups_wait_for_nobody() -> None:
     ends(world, wanted)
 
 
+@pytest.mark.slow
 def test_the_backup_of_an_ordered_component_has_emitted_the_same_and_sends_without_being_asked() -> None:
     world, wanted = merging("ordered")
     world.run(5.0)

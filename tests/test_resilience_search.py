@@ -238,6 +238,7 @@ def test_ends_of_the_costliest_streams_are_merged_first() -> None:
         cluster(load, [1, 1], arcs, 1.0, 1.0, "least")  # type: ignore[arg-type]
 
 
+@pytest.mark.slow
 def test_clusters_with_the_greatest_plane_distance_are_placed() -> None:
     gains = []
     for seed in range(4):

@@ -77,6 +77,7 @@ def test_a_run_is_a_function_of_its_seed() -> None:
     assert run(5) != run(6)
 
 
+@pytest.mark.slow
 def test_a_source_is_read_at_its_own_pace() -> None:
     simulation = local()
     application = simulation.submit(source("packets", duration="4 s", **PACKETS).sink(delay="1 s"))
@@ -116,11 +117,13 @@ def test_an_endless_stream_is_taken_in_parts() -> None:
     assert application.results(wait=False).height == before
 
 
+@pytest.mark.slow
 def test_results_do_not_depend_on_losses_and_repeated_messages() -> None:
     simulation = local(loss=0.03, duplication=0.05, reordering=0.05, seed=7)
     assert greatest(simulation.submit(sums(3)).results()) == expected(3)
 
 
+@pytest.mark.slow
 def test_applications_are_listed_as_those_of_a_cluster() -> None:
     simulation = local()
     assert repr(simulation.applications) == "Applications: 0 running, 0 ended"
@@ -178,6 +181,7 @@ def test_nothing_is_admitted_beyond_what_peers_have() -> None:
     assert simulation.applications == {}
 
 
+@pytest.mark.slow
 def test_an_overload_on_purpose_breaks_its_promise() -> None:
     simulation = local(3, overload=True, hotspots="off")
     application = simulation.submit(source("packets", **PACKETS).delay(cost="8 ms").sink(delay="100 ms"))
@@ -218,6 +222,7 @@ def test_a_suspended_peer_is_declared_dead_and_comes_back() -> None:
     assert application.status == "running"
 
 
+@pytest.mark.slow
 def test_a_short_suspension_delays_and_loses_nothing() -> None:
     simulation = local()
     application = simulation.submit(sums(4))
@@ -244,6 +249,7 @@ def test_a_cut_link_stalls_a_stream_until_it_is_mended() -> None:
     assert application.results().height == whole
 
 
+@pytest.mark.slow
 def test_a_component_moves_and_loses_nothing() -> None:
     simulation = local()
     application = simulation.submit(sums(4))

@@ -157,6 +157,7 @@ def paths_from(hops: dict[tuple[int, int], float], start: int) -> Iterator[tuple
         yield (start,)
 
 
+@pytest.mark.slow
 @given(graphs(), st.floats(0.0, 4.0))
 def test_slack_is_the_least_over_all_paths(
     graph: tuple[dict[tuple[int, int], float], dict[int, float], dict[int, float]], under_way: float

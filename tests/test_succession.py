@@ -30,6 +30,7 @@ from tests.campaigns import blocks
 from tests.moving_schedules import CALM, CASES, packets, query, rounded, table, undisturbed
 from tests.moving_schedules import Schedule as MovingSchedule
 from tests.moving_schedules import World as MovingWorld
+from tests.quick_cases import quick_first
 
 ORIGIN, SINK = "a", "b"
 E = TypeVar("E", bound=Event)
@@ -253,6 +254,7 @@ def test_a_follower_that_is_ready_takes_over_from_an_origin_without_backups() ->
     run.ends()
 
 
+@pytest.mark.slow
 def test_a_take_over_that_has_reached_one_of_two_peers_is_completed() -> None:
     run = Run(at=AT | {"x": "d"}, backups={"f": ("g",), "x": ("h",)})
     world = run.running().world
@@ -475,7 +477,7 @@ def scheduled(seed: int) -> bool:
         raise AssertionError(f"scheduled({seed}): {schedule!r}: {error}") from error
 
 
-@pytest.mark.parametrize("seed", range(6))
+@pytest.mark.parametrize("seed", quick_first(range(6), 2))
 def test_the_death_of_an_origin_at_any_moment_changes_no_row(seed: int) -> None:
     scheduled(seed)
 

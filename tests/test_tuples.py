@@ -62,6 +62,7 @@ batches = st.builds(Batch, tables(), st.integers(0, 2**63 - 1), numbers)
 punctuations = st.builds(Punctuation, st.integers(-(2**63), END), st.integers(0, 2**63 - 1), numbers)
 
 
+@pytest.mark.slow
 @settings(max_examples=80)
 @given(batches | punctuations)
 def test_an_encoded_item_is_decoded_to_an_equal_one(item: Item) -> None:
