@@ -32,11 +32,11 @@ does not state its own.
 Random. With limits over the least placement it serves twice as many as Composition and ten times as many as Random, far
 more than the paper claims. So the mean is the reading that gives the paper's numbers.
 
-What Synergy serves depends little on the load (1.00 over the mean placement, .75 to .81 over the least), what the others
-serve falls from 25 to 200 requests. Over the mean placement the gain against Composition grows from none to 1.42 and
-1.24, that against Random from .19 and .27 to 3.46 and 2.58. With 20 unique components both of the paper's numbers are
-found between 75 requests (.07 and .26) and 100; with 100 unique components that against Composition is found at 100,
-that against Random between 50 (.30) and 75 (.50).
+What Synergy serves depends little on the load (1.00 over the mean placement, .75 to .81 over the least), what the
+others serve falls from 25 to 200 requests. Over the mean placement the gain against Composition grows from none to 1.42
+and 1.24, that against Random from .19 and .27 to 3.46 and 2.58. With 20 unique components both of the paper's numbers
+are found between 75 requests (.07 and .26) and 100; with 100 unique components that against Composition is found at
+100, that against Random between 50 (.30) and 75 (.50).
 
 *C3.* With as many requests a second at every peer, probes are proportional to peers because requests are, so that is
 not judged. With the same requests on 20 to 100 peers they do not grow at all (exponent -.02 to .02): "linearly" is not
