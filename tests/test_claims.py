@@ -336,6 +336,7 @@ def test_a_legend_covers_nothing_and_makes_a_figure_higher(label: str, rows: int
     assert legend.get_window_extent().y0 >= axes.get_window_extent().y1
 
 
+@pytest.mark.slow
 def test_rows_of_a_legend_make_a_figure_higher(tmp_path: Path) -> None:
     bars = replace(DICE, panels=(Panel("eyes", "eyes", "bars", bounds=((3.5, "half, " * 20),)),))
     low, high = (

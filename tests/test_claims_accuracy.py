@@ -64,6 +64,7 @@ def values(points: list[Point]) -> dict[tuple[str, str], float]:
 # -- what is executed and learnt ---------------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 def test_the_learnt_signature_is_that_of_the_arrivals(bursty: Run) -> None:
     assert len(bursty.births) == len(bursty.delays) == len(bursty.alone) == pytest.approx(20 * 300, rel=0.05)
     assert (np.diff(bursty.births) >= 0.0).all()
@@ -298,6 +299,7 @@ def test_substitutes_of_the_papers_traces_are_not_compared(monkeypatch: pytest.M
     assert all("--set traces=FILE" in check.rule for check in theirs if "learnt from" not in check.name)
 
 
+@pytest.mark.slow
 def test_the_log_of_a_real_server_is_projected(real_data: Path) -> None:
     found = values(recorded(str(real_data / "sdsc-http.txt.gz"), "x", 0.25, 0.2, 1.0, 10_000, 1000, 300.0, 1))
     assert found["transient", "same window: error"] < found["mm1", "same window: error"]

@@ -290,11 +290,13 @@ def test_a4_fewer_replicas_fail_of_requests_whose_own_ends_live() -> None:
     assert {verdict for name, verdict in found.items() if "of all applications" not in name} == {"holds"}
 
 
+@pytest.mark.slow
 def test_a5_delays_are_near_those_of_latency() -> None:
     result = reproduced("A5", peers=(10, 20))
     assert "does not hold" not in verdicts(result).values()
 
 
+@pytest.mark.slow
 def test_a6_gathering_is_in_the_order_of_seconds() -> None:
     result = reproduced("A6", repeat=2, peers=(10, 20))
     rows = {(row.x, row.metric): row.value for row in result.rows}

@@ -78,6 +78,7 @@ def test_synergy_shares_streams_and_the_flow_simulator_executes_them_once(shared
     assert shared.component_tuples < without.component_tuples
 
 
+@pytest.mark.slow
 def test_a_run_is_a_function_of_its_seed(shared: Outcome) -> None:
     again = compose(small(), seed=3)
     assert again.metrics() == shared.metrics()
@@ -102,6 +103,7 @@ def test_peers_never_promise_more_than_they_have(policy: str) -> None:
     assert outcome.metrics()["most_load"] < 1.15  # of random arrivals in a window, where promises are of means
 
 
+@pytest.mark.slow
 def test_policies_that_check_nothing_admit_everything() -> None:
     for policy in ("greedy", "random"):
         outcome = compose(small(policy, costs=(0.05, 0.1)), seed=2)

@@ -119,6 +119,7 @@ class _Text(HTMLParser):
         self.images += tag == "img"
 
 
+@pytest.mark.slow
 def test_the_page_has_claim_choices_findings_and_doubt(tmp_path: Path) -> None:
     stored.save(raced(scale="paper"), tmp_path, stored.Origin("abc123", "two cores"))
     other = replace(RACE, id="X2", title="another race")

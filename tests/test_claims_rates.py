@@ -340,6 +340,7 @@ def test_the_verdict_on_times_can_fail() -> None:
         assert {check.verdict for check in checks if check.name.startswith("time of")} == {expected}
 
 
+@pytest.mark.slow
 def test_lines_predict_execution_times_better_than_the_last_measurement() -> None:
     found = {(each.algorithm, each.metric): each.value for each in executed(0.6, 3, 100.0, 40.0, 0.5, 2)}
     algorithms = {algorithm for algorithm, metric in found if metric == "error"}

@@ -96,6 +96,7 @@ def test_r2_orders_the_algorithms_as_the_paper() -> None:
     assert relative[30, "llf"] < 1.0 < relative[30, "rod+refinement"]
 
 
+@pytest.mark.slow
 def test_r3_compares_over_numbers_of_inputs() -> None:
     chosen = {"inputs": (2, 4), "each": 12, "nodes": 5, "draws": 3, "algorithms": ("rod", "llf", "connected")}
     relative = values(reproduced("R3", chosen, repeat=3), "relative")
@@ -168,6 +169,7 @@ SMALL = {
 }
 
 
+@pytest.mark.slow
 def test_r6_delays_grow_with_the_rate_and_overload_is_reported() -> None:
     result = reproduced("R6", SMALL | {"multipliers": (1.0, 6.0), "memory": 1.0})
     delay, survives, lost = (values(result, f"{metric} (steady)") for metric in ("delay", "survives", "lost"))

@@ -60,6 +60,7 @@ def test_a_trace_of_the_user_is_compared(tmp_path: Path) -> None:
     assert all(check.verdict != "not comparable" for check in result.checks)
 
 
+@pytest.mark.slow
 def test_selectivities_of_the_real_trace_are_those_measured(real_data: Path) -> None:
     found = {(x, metric): value for x, _, metric, value in monitored(str(real_data / "sdsc-http.txt.gz"), PACKETS, 1)}
     assert found["compare", "tuples"] == pytest.approx(0.0401, abs=1e-3)

@@ -90,6 +90,7 @@ def wait_for_both(self: MergedLogic, port: int, item: Item) -> Iterator[Item]:
 EXECUTE: Callable[..., Iterator[Item]] = MergedLogic.execute
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("fault", [CRASH, HANG, SLOW])
 def test_readers_that_wait_for_both_replicas_are_found(
     fault: str, result: Result, monkeypatch: pytest.MonkeyPatch
@@ -103,6 +104,7 @@ def test_readers_that_wait_for_both_replicas_are_found(
         assert "replication, B: latency before the crash, ms (computed)" in found
 
 
+@pytest.mark.slow
 def test_duplicates_that_pass_are_found(result: Result, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(DuplicateFilter, "receive", lambda _self, _stream, item: item)
     assert "no result is lost or doubled" in failed(result, through(REPLICATION, CRASH, *GIVEN))

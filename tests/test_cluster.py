@@ -517,6 +517,7 @@ async def test_coroutines_start_use_and_close_a_cluster() -> None:
     await _run_once(await start_cluster(2))
 
 
+@pytest.mark.slow
 async def test_the_workers_of_an_existing_cluster_become_peers() -> None:
     async with _workers(3) as (_, cluster):
         await _run_once(cluster)

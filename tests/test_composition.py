@@ -204,6 +204,7 @@ def test_a_dead_origin_frees_its_participants() -> None:
     assert not any(each.ledger.requests for each in ring.synergy.values())
 
 
+@pytest.mark.slow
 def test_the_same_seed_gives_the_same_run() -> None:
     def run() -> list[tuple[float, str, str]]:
         ring = Ring(8, seed=15)

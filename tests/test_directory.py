@@ -50,6 +50,7 @@ COPIES = st.builds(
 )
 
 
+@pytest.mark.slow
 @given(st.lists(COPIES, min_size=1, max_size=4))
 def test_the_order_in_which_copies_arrive_does_not_matter(copies: list[EntryCopy]) -> None:
     outcomes = set()
@@ -183,6 +184,7 @@ def test_one_message_goes_to_each_root() -> None:
     assert sorted(effect.to for effect in routed) == sorted(roots)
 
 
+@pytest.mark.slow
 def test_a_root_that_was_found_once_is_asked_straight_away() -> None:
     world = ring(200, seed=1)
     origin = world.live[0]

@@ -165,6 +165,7 @@ def test_an_empty_graph_is_an_empty_drawing() -> None:
     ET.fromstring(svg([], []))
 
 
+@pytest.mark.slow
 @given(graphs())
 @settings(max_examples=80)
 def test_layers_keep_order_and_distance(graph: tuple[list[Node], list[tuple[str, str]]]) -> None:

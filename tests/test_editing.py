@@ -197,6 +197,7 @@ def test_operators_are_added_to_an_empty_plan_and_removed_again(text: str) -> No
     assert "kind" not in less
 
 
+@pytest.mark.slow
 def test_a_typed_value_is_read_as_yaml_and_survives_a_second_edit() -> None:
     for typed, read in (("10 %", "10 %"), ("'B' = link", "'B' = link"), ("a # b", "a # b"), ("[a, b]", ["a", "b"]),
                         ("x: y: z", "x: y: z"), ("5", 5), ("'5'", "5"), ("true", True), ("a\nb", "a\nb"), ("", ""),

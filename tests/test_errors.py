@@ -64,6 +64,7 @@ def test_a_plan_error_is_the_users_line_and_the_message(notebook: Notebook) -> N
     assert len(lines) < 8
 
 
+@pytest.mark.slow
 def test_every_frame_is_shown_when_asked_for(notebook: Notebook, monkeypatch: pytest.MonkeyPatch) -> None:
     cell = "from synergy_nb import source\nsource('packetz').sink()"
     first = notebook.run(cell)

@@ -186,6 +186,7 @@ def test_digits_are_not_lost_in_a_hundred_thousand_pairs() -> None:
     assert line.error == pytest.approx(fitted.bse[1], rel=1e-10)
 
 
+@pytest.mark.slow
 def test_an_outlier_that_has_left_the_window_leaves_no_trace() -> None:
     rng = np.random.default_rng(4)
     rates, times = rng.uniform(100, 400, 400), rng.uniform(0.01, 0.02, 400)

@@ -72,6 +72,7 @@ def test_simulated_queues_agree_with_the_formulas_of_md1_and_mg1() -> None:
         agrees([flow.executed(f"a{n}", "c0").waiting for n in range(REPLICATES)], theory, 0.2)
 
 
+@pytest.mark.slow
 def test_a_peer_that_executes_unequal_components_makes_them_wait_equally() -> None:
     def make(number: int) -> Application:
         peer = f"v{number}"

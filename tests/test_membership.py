@@ -81,6 +81,7 @@ def test_everybody_in_a_large_ring_hears_of_a_death() -> None:
     assert all(membership.is_dead(gone) for membership in world.membership.values())
 
 
+@pytest.mark.slow
 def test_nobody_is_declared_dead_although_messages_are_lost() -> None:
     world = World(20, seed=2, assembled=True)
     world.simulation.loss = 0.1

@@ -234,6 +234,7 @@ def test_top_pairs_of_real_requests_equal_those_of_duckdb(http: pl.DataFrame) ->
     assert len(answer) > 100
 
 
+@pytest.mark.slow
 def test_real_requests_are_aggregated_equally_however_they_are_cut(http: pl.DataFrame) -> None:
     requests = source("trace", path="sdsc-http.txt.gz", format="http")
     plan = requests.aggregate(by=["directory"], window="10 min", n="count(*)", hosts="count(distinct host)").sink()

@@ -24,6 +24,7 @@ def test_numbers_and_verdicts_of_both_are_shown() -> None:
         assert check.name in repr(found)
 
 
+@pytest.mark.slow
 def test_a_stored_result_is_shown_without_measuring() -> None:
     found = paper_figure("A2", stored=True)
     assert (found.result.setup["scale"], found.result.setup["repeat"]) == ("paper", 10)

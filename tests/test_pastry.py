@@ -205,6 +205,7 @@ def halves(world: World, tables_too: bool) -> None:
         pastry.join_prebuilt()
 
 
+@pytest.mark.slow
 def test_two_rings_become_one_by_a_single_acquaintance() -> None:
     world = World(40, seed=3, assembled=True)
     halves(world, tables_too=True)
@@ -260,6 +261,7 @@ def test_the_ring_is_repaired_after_a_quarter_of_it_crashes_at_once() -> None:
     assert all(set(pastry.known()) <= set(world.live) for pastry in world.pastry.values())
 
 
+@pytest.mark.slow
 def test_a_routing_slot_is_refilled_from_another_peer_of_the_row() -> None:
     world = World(200, seed=8, assembled=True)
     world.run(2.0)
@@ -344,6 +346,7 @@ def test_messages_reach_the_root_within_the_expected_hops_after_real_joins() -> 
     assert max(number for number, times in enumerate(hops) if times) <= 3
 
 
+@pytest.mark.slow
 def test_a_crashed_hop_costs_one_timeout_and_not_the_message() -> None:
     world = World(100, seed=11, assembled=True, network=Flat(0.02))
     world.run(20.0)  # round trips are measured

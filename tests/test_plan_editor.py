@@ -221,6 +221,7 @@ def test_a_plan_is_saved_as_yaml_python_and_svg(editor: Editor, tmp_path: Path) 
     assert ask(editor, "save", path=str(tmp_path / "no" / "plan.yaml"))["error"]
 
 
+@pytest.mark.slow
 def test_a_picture_is_saved_as_png_also_of_a_draft_and_needs_matplotlib(
     editor: Editor, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

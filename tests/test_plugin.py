@@ -346,6 +346,7 @@ def broken(runtime: PeerRuntime, config: Any) -> tuple[Peer, Any]:
     raise RuntimeError("this factory fails")
 
 
+@pytest.mark.slow
 def test_a_failing_factory_is_reported_to_whoever_installs() -> None:
     async def main() -> None:
         async with cluster(workers=1) as (_made, client):
@@ -395,6 +396,7 @@ def certificates(folder: Path) -> Security:
     return Security(require_encryption=True, **fields)
 
 
+@pytest.mark.slow
 def test_peers_and_clients_talk_over_tls_and_refuse_strangers(tmp_path: Path) -> None:
     async def main() -> None:
         security = certificates(tmp_path)

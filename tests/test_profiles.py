@@ -151,6 +151,7 @@ async def test_published_profiles_are_those_that_the_host_measured() -> None:
     assert 0.0 < measured["cost"] < 1e-3
 
 
+@pytest.mark.slow
 def test_a_running_peer_keeps_its_profiles_in_the_directory(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(peer_metrics, "EVERY", 0.02)
     plan = source("packets", rate="5000 tuples/s").filter("bytes > 0").sink("all")

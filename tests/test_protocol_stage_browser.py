@@ -80,6 +80,7 @@ def test_kinds_of_moments_can_be_left_out(bare: BarePage, replay: Replay) -> Non
     bare.until_here(lambda: stage.step == first)
 
 
+@pytest.mark.slow
 def test_graphs_appear_when_they_are_known(bare: BarePage, replay: Replay) -> None:
     stage = ProtocolStage(replay)
     name = shown(bare, stage)

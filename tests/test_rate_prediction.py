@@ -227,6 +227,7 @@ def test_the_combination_uses_the_own_history_where_nothing_is_upstream() -> Non
 rates = st.lists(st.floats(0.0, 1e6, allow_subnormal=False), min_size=1, max_size=40)
 
 
+@pytest.mark.slow
 @given(rates, rates)
 def test_rates_are_finite_and_from_zero_whatever_comes(own: list[float], upstream: list[float]) -> None:
     for predictor in (CorrelatedRate(["a"], 5), CombinedRate(["a"], 5)):
@@ -313,6 +314,7 @@ def test_self_similar_packets_are_predicted(seconds: float) -> None:
     assert ratios["large on B"] < 0.6
 
 
+@pytest.mark.slow
 def test_requests_of_a_real_server_are_predicted(real_data: Path) -> None:
     with gzip.open(real_data / "nasa-http-requests-per-second.txt.gz", "rt") as lines:
         requested = np.array(list(itertools.islice(map(int, lines), 600_000)))

@@ -37,6 +37,7 @@ from synergy_nb.recording.recording_file import (
 )
 from synergy_nb.recording.replay import compare, differs
 from synergy_nb.recording.stepping import Exchange, exchanges_of, requests_of
+from tests.quick_cases import quick_first
 from tests.recorded import RecordedRing, plan, recorded
 from tests.test_driver_messages import EXAMPLES
 
@@ -49,7 +50,7 @@ def file(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return recorded(tmp_path_factory.mktemp("recording") / "run.rec")
 
 
-@pytest.mark.parametrize("seed", range(2, 6))
+@pytest.mark.parametrize("seed", quick_first(range(2, 6), 1))
 def test_the_replay_of_a_simulated_run_has_the_same_effects(tmp_path: Path, seed: int) -> None:
     recording = read(recorded(tmp_path / "run.rec", seed))
     outcome = compare(recording)
@@ -89,6 +90,7 @@ def changed(recording: Recording, kind: type[M], change: Callable[[M], M]) -> tu
     raise AssertionError(f"no {kind.__name__} is recorded")
 
 
+@pytest.mark.slow
 def test_a_changed_message_changes_the_effects_and_the_first_difference_is_named(file: Path) -> None:
     recording = read(file)
     life, number = changed(
@@ -289,6 +291,7 @@ def test_the_requests_of_a_recording_are_listed_with_their_origins(file: Path) -
     assert [one.at <= two.at for one, two in pairwise(found)] == [True] * 3
 
 
+@pytest.mark.slow
 def test_a_decision_is_stepped_through_message_by_message(file: Path, stepped: Callable[[str], list[Exchange]]) -> None:
     steps = compare(read(file)).steps
     told = stepped("runs")

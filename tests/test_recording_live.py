@@ -91,6 +91,7 @@ def test_a_replay_on_other_inputs_has_other_effects(live: tuple[Path, dict[str, 
     assert "replayed 'somebody-elses'" in found.text
 
 
+@pytest.mark.slow
 def test_a_live_recording_contains_the_outcome_of_each_request(live: tuple[Path, dict[str, str], Replay]) -> None:
     steps = compare(read(live[0])).steps
     requests = {each.request: each for each in requests_of(steps)}

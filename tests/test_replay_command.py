@@ -92,6 +92,7 @@ def test_as_json_there_is_all_of_it(file: Path) -> None:
     }
 
 
+@pytest.mark.slow
 def test_other_effects_are_named_and_the_command_fails(file: Path, tmp_path: Path) -> None:
     changed = create(tmp_path / "changed.rec")
     for number, life in enumerate(read(file).lives):
@@ -123,6 +124,7 @@ def test_an_incomplete_recording_is_replayed_and_the_loss_reported(file: Path, t
     assert result.stderr == "replayed 0 peers, 0 inputs: the same 0 effects as recorded\n"
 
 
+@pytest.mark.slow
 def test_bad_input_is_refused_in_one_sentence(file: Path, tmp_path: Path) -> None:
     near = file.with_name("run.re")
     assert refused(str(near)) == f"{near}: no such file; expected a recording; did you mean 'run.rec'?"

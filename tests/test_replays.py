@@ -81,6 +81,7 @@ def test_messages_follow_one_another_in_time(messages: Replay) -> None:
     assert {moment.sender for moment in messages.moments} <= names | {""}
 
 
+@pytest.mark.slow
 def test_probes_carry_their_path_and_their_numbers(messages: Replay) -> None:
     accepted = [moment for moment in messages.moments if moment.kind == "probe" and moment.title == "Probe"]
     assert [operator for operator, _ in accepted[-1].path] == ["packets", "sums"]
@@ -184,6 +185,7 @@ def test_replays_of_journals_and_of_messages_have_the_same_graphs(messages: Repl
     assert {moment.kind for moment in journaled.moments} >= {"probe", "graph", "set-up", "replicas", "move", "death"}
 
 
+@pytest.mark.slow
 def test_placements_of_replicas_and_moves_are_moments() -> None:
     simulation = Simulation(5, network="local", cores=1, seed=3)
     plan = source("packets", rate="100/s", seed=1, id="packets").filter("bytes > 0", id="all").sink()

@@ -335,6 +335,7 @@ def literal_rod(load: Array, capacity: Array, bound: Array | None = None, *, nor
     return placed
 
 
+@pytest.mark.slow
 @given(st.integers(0, 10_000))
 def test_rod_equals_its_pseudocode(seed: int) -> None:
     load, capacity, _ = problem(seed)

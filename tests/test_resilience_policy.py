@@ -25,6 +25,7 @@ def example() -> Plan:
     return plan(first, two.delay("9 ms", id="o3").delay("7 ms", id="o4").sink("b", cost=0.0))
 
 
+@pytest.mark.slow
 def test_a_plan_is_placed_as_its_loads_are() -> None:
     found = place(example(), PEERS, ENDS)
     assert found.assignment == {**ENDS, "o1": found.assignment["o4"], "o2": found.assignment["o3"],

@@ -383,6 +383,7 @@ def test_a_stream_made_on_spark_is_shared_like_any_other(monkeypatch: pytest.Mon
     play(scenario())
 
 
+@pytest.mark.slow
 async def test_a_shared_stream_is_retained_once_and_encoded_once_for_remote_readers() -> None:
     pair = Sharing(limits=Limits(2_000, results=2_000))
     pair.deploy("first", pushed(), HERE)

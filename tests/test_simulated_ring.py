@@ -55,6 +55,7 @@ def test_an_application_goes_on_when_its_peer_leaves(changed: tuple[Simulation, 
     assert all(each.membership.is_dead(gone) for each in simulation.world.synergy.values())
 
 
+@pytest.mark.slow
 def test_a_peer_that_joined_executes_operators(changed: tuple[Simulation, SimulatedApplication, str]) -> None:
     simulation = changed[0]
     heavy = source("packets", duration="1 s", **PACKETS).delay(cost="40 ms", id="work").sink()

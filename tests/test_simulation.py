@@ -234,6 +234,7 @@ def test_a_short_suspension_delays_and_loses_nothing() -> None:
     assert greatest(application.results()) == expected(4)
 
 
+@pytest.mark.slow
 def test_a_cut_link_stalls_a_stream_until_it_is_mended() -> None:
     simulation = local(4)
     plan = source("packets", duration="6 s", id="packets", at="peer-2", **PACKETS).sink(at="peer-1")
@@ -338,6 +339,7 @@ def test_virtual_time_passes_only_within_calls() -> None:
     assert all("→" in each for each in words)
 
 
+@pytest.mark.slow
 def test_a_view_follows_while_time_passes() -> None:
     simulation = local(3)
     application = simulation.submit(sums(5, delay="1 s"))

@@ -401,6 +401,7 @@ async def test_the_pace_counts_from_the_first_item_that_is_given() -> None:
     assert sum(replay.waited) == pytest.approx(990.0)
 
 
+@pytest.mark.slow
 async def test_skipped_tuples_are_not_retained_and_skipping_can_be_cancelled() -> None:
     endless = ((0.0, Batch(table(0, 1), 0, 0.0)) for _ in itertools.count())
     replay = Replay(endless, Point(1 << 60, 0))

@@ -326,6 +326,7 @@ def test_polars_reads_the_canonical_text(text: str) -> None:
     pl.sql_expr(sql.canonical(text, RANDOM_SCHEMA))
 
 
+@pytest.mark.slow
 @given(st.text(max_size=40))
 @settings(max_examples=200)
 def test_any_text_is_taken_or_refused(text: str) -> None:

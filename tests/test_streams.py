@@ -101,6 +101,7 @@ CALLS = st.tuples(
 )  # fmt: skip
 
 
+@pytest.mark.slow
 @given(st.lists(CALLS, max_size=30))
 def test_entries_equal_those_of_a_simple_implementation(calls: list[tuple[str, str, str, int]]) -> None:
     register, streams = said()

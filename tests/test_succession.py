@@ -242,6 +242,7 @@ def test_a_move_that_nobody_has_carried_out_is_undone_at_once() -> None:
     run.ends()
 
 
+@pytest.mark.slow
 def test_a_follower_that_is_ready_takes_over_from_an_origin_without_backups() -> None:
     run = Run(at=AT | {"x": ORIGIN}, backups={})
     world = run.running().world

@@ -297,6 +297,7 @@ def test_rows_are_sorted_in_memory_or_on_disk_and_ties_keep_their_order(
             assert pl.concat(found).equals(whole.sort("time", maintain_order=True) if ordered else whole)
 
 
+@pytest.mark.slow
 @given(blocks=st.lists(TIMES, min_size=1, max_size=9), batch=st.integers(1, 12))
 def test_a_survey_of_blocks_equals_one_of_all_times(blocks: list[list[int]], batch: int) -> None:
     survey = Survey(batch)

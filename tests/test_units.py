@@ -123,6 +123,7 @@ def test_written_fractions_are_read_as_the_same_number(fraction: float) -> None:
     assert parse_fraction(format_fraction(fraction)) == fraction
 
 
+@pytest.mark.slow
 @given(st.one_of(st.text(max_size=12), st.floats(), st.none(), st.booleans()))
 def test_foreign_values_are_read_or_refused(value: object) -> None:
     for parse in (parse_duration, parse_fraction, parse_size, parse_rate, parse_throughput):

@@ -25,6 +25,7 @@ def small(seed: int = 1, **parameters: Any) -> tuple[Topology, Workload]:
     return topology, generate(topology, Parameters(**given), seed=seed)
 
 
+@pytest.mark.slow
 def test_the_papers_workload_has_the_papers_numbers() -> None:
     topology = transit_stub(seed=1)
     workload = generate(topology, Parameters(requests=400), seed=1)
