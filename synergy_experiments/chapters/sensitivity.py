@@ -75,7 +75,9 @@ here, not 20 %. The dissertation keeps 100 requests, and does not state their si
 
 from __future__ import annotations
 
+import operator
 from collections.abc import Iterator, Sequence
+from itertools import pairwise
 from typing import Any, Final, cast
 
 from synergy_experiments.framework.claim import Cell, Check, Claim, Panel, metric_of
@@ -193,7 +195,9 @@ def _strict(measured: Measured, setup: Setup) -> Iterator[Check]:
         for place in slacks:
             bound = ((place, MERGED, metric), (place, ORACLE, metric))
             reached = measured.paired(*bound, _share)
-            name = f"beyond the paper: share of what an oracle could serve, {MERGED}, {place:.0%} slack, {words}"
+            name = (
+                f"beyond the paper: share of what an oracle could serve, {MERGED}, {100 * place:.0f} % slack, {words}"
+            )
             yield at_least(name, 0.95, reached, 0.0, 0.9)
         if reading == "least":
             yield from _strictest(measured, metric)
@@ -202,9 +206,11 @@ def _strict(measured: Measured, setup: Setup) -> Iterator[Check]:
         behind = measured.over_repetitions(_behind, metric, others(setup))
         yield reduction(f"the best other policy is behind with 50 % slack, {words}", 0.12, behind, 0.05)
         for other in others(setup):
-            ends = ((slacks[-1], other, metric), (slacks[0], other, metric))
-            more = measured.paired(*ends, lambda lax, strict: lax - strict) if len(slacks) > 1 else None
-            better = [(slacks[-1], more.above())] if more is not None else []
+            better = []
+            for strict, lax in pairwise(slacks):
+                more = measured.paired((lax, other, metric), (strict, other, metric), operator.sub)
+                if more is not None:
+                    better.append((lax, more.above()))
             yield at_all(f"{other} serves more with more slack, {words}", "improves", better)
     yield not_overloaded(measured, setup)
 
