@@ -127,6 +127,7 @@ def _recorded(runtime: Java, home: Path, archives: Archives) -> str:
         order = {
             "command": launching.recording_command(runtime, home, folder, port, archives),
             "environment": launching.environment(home, folder, token),
+            "workers": launching.worker_server(),
             "ready": settings.READY_SIGN,
             "timeout": WITHIN,
         }

@@ -6,13 +6,14 @@ import importlib.metadata
 import importlib.util
 import os
 import re
+import shlex
 import subprocess
 import sys
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
 
-from spark_stream import filesystem, settings, supervisor
+from spark_stream import filesystem, settings, supervisor, worker_launcher
 from spark_stream.java import Java, SparkUnavailable, major_version
 from spark_stream.settings import Archives
 
@@ -26,11 +27,14 @@ __all__ = [
     "recording_command",
     "spark_home",
     "start_supervisor",
+    "worker_server",
     "written_archives",
 ]
 
 ARCHIVES: Final = Path("share", "synergy_nb")  # folder of archives, in the folder of the Python environment
 CLASSES: Final = "classes"  # folder in a server's folder, for classes of ours
+PYTHON: Final = "python"  # program in a server's folder that has a Python worker forked
+FORKS: Final = sys.platform == "linux" and hasattr(os, "pidfd_open")  # whether Python workers are forked
 MAIN: Final = "org.apache.spark.deploy.SparkSubmit"
 SERVICE: Final = "org.apache.spark.sql.connect.service.SparkConnectServer"
 # What users have set for other Sparks and other Java programs
@@ -74,6 +78,19 @@ def prepare_folder(folder: Path) -> None:
         (folder / name).mkdir()
     settings.log_file(folder).write_text(settings.log_configuration(), "utf-8")
     filesystem.write_classes(folder / CLASSES)
+    if FORKS:
+        launcher = [sys.executable, "-I", "-S", worker_launcher.__file__, str(folder), sys.executable]
+        program = folder / PYTHON
+        program.write_text(f'#!/bin/sh\nexec {shlex.join(launcher)} "$@"\n', "utf-8")
+        program.chmod(0o700)
+
+
+def worker_server() -> dict[str, Any] | None:
+    """The fork server of Python workers, as the supervisor takes it: its command and the name of its socket."""
+    if not FORKS:
+        return None
+    command = [sys.executable, "-P", "-m", "spark_stream.worker_fork_server"]
+    return {"command": command, "socket": worker_launcher.SOCKET}
 
 
 def start_supervisor(directory: Path) -> subprocess.Popen[bytes]:
@@ -155,6 +172,7 @@ def environment(home: Path, folder: Path, token: str) -> dict[str, str]:
 
     The token goes here, as others may read command lines.
     """
+    python = str(folder / PYTHON) if FORKS else sys.executable
     return {
         **{name: value for name, value in os.environ.items() if not FOREIGN.fullmatch(name)},
         "SPARK_HOME": str(home),
@@ -162,8 +180,8 @@ def environment(home: Path, folder: Path, token: str) -> dict[str, str]:
         "SPARK_LOCAL_IP": "127.0.0.1",
         "SPARK_LOCAL_DIRS": str(folder / "tmp"),
         "SPARK_CONNECT_AUTHENTICATE_TOKEN": token,
-        "PYSPARK_PYTHON": sys.executable,
-        "PYSPARK_DRIVER_PYTHON": sys.executable,
+        "PYSPARK_PYTHON": python,
+        "PYSPARK_DRIVER_PYTHON": python,
         "PYTHONPATH": os.pathsep.join(dict.fromkeys(str(Path(path).resolve()) for path in sys.path)),
         "TMPDIR": str(folder / "tmp"),
     }

@@ -284,6 +284,7 @@ class Server:
                 runtime, home, self._folder, self._port, self._cores, settings.HEAP, self._archives
             ),
             "environment": launching.environment(home, self._folder, self._token),
+            "workers": launching.worker_server(),
             "ready": settings.READY_SIGN,
             "timeout": self._timeout,
         }

@@ -19,6 +19,7 @@ import os
 import select
 import shutil
 import signal
+import socket
 import subprocess
 import sys
 import tempfile
@@ -51,6 +52,7 @@ class Supervisor:
         self._owner = owner
         self._server: subprocess.Popen[bytes] | None = None
         self._starting: tuple[str, float] | None = None  # what its log says when it is ready, and until when
+        self._fork_server: subprocess.Popen[bytes] | None = None
         self._seen = 0  # bytes of the log that have been looked through
         self._orders = b""
         self._bell, ring = os.pipe()
@@ -80,6 +82,8 @@ class Supervisor:
                 shorten(self._folder / "server.log", LONGEST_LOG)
 
     def _start(self, order: dict[str, Any]) -> None:
+        if order["workers"]:
+            self._start_workers(order["workers"], order["environment"])
         with (self._folder / "server.log").open("ab") as log:
             self._seen = log.tell()
             try:
@@ -114,6 +118,30 @@ class Supervisor:
             self._starting = None
             self._server.kill()
             notify(late=True)
+
+    def _start_workers(self, workers: dict[str, Any], environment: dict[str, str]) -> None:
+        """Start the fork server of Python workers, which imports while the server starts."""
+        folder = os.open(self._folder, os.O_RDONLY)
+        path = f"/proc/self/fd/{folder}/{workers['socket']}"  # never too long for an address
+        try:
+            Path(path).unlink(missing_ok=True)  # that of the server before
+            with socket.socket(socket.AF_UNIX) as listener, (self._folder / "server.log").open("ab") as log:
+                listener.bind(path)
+                listener.listen()
+                self._fork_server = subprocess.Popen(  # reaped as all children are
+                    [*workers["command"], str(listener.fileno())],
+                    stdin=subprocess.DEVNULL,
+                    stdout=log,
+                    stderr=log,
+                    cwd=self._folder,
+                    env=environment,
+                    pass_fds=[listener.fileno()],
+                    preexec_fn=_die_with_parent,  # noqa: PLW1509 - this process has one thread
+                )
+        except OSError as error:  # workers start without it, each for itself
+            sys.stderr.write(f"the fork server of Python workers could not be started: {error}\n")
+        finally:
+            os.close(folder)
 
     def _reap(self) -> None:
         """Collect all children that have ended, and clean up if the server is one of them."""

@@ -25,6 +25,7 @@ MOST_WORKERS: Final = 8  # each imports everything: 7 s of a processor, half a G
 SERVERS: Final = {
     "spark_peers": ("test_bench", "test_spark_cluster"),
     "spark_server": (
+        "test_python_workers",
         "test_spark_external_server",
         "test_spark_expressions",
         "test_spark_operators",
