@@ -59,6 +59,7 @@ _SESSION: Final[Mapping[str, str]] = {
     # Otherwise each session has four Python daemons of its own, 47 MB each, which stay as long as the server does: the
     # first micro-batch of a second query took 18 s on a busy machine, and takes 0.6 s so.
     "spark.sql.artifact.isolation.enabled": "false",
+    "spark.sql.artifact.isolation.alwaysApplyClassloader": "false",  # what one session has compiled serves the others
     "spark.sql.streaming.numRecentProgressUpdates": str(RECENT),
     "spark.sql.streaming.stopTimeout": "5s",
 }

@@ -30,12 +30,18 @@ if TYPE_CHECKING:
 #: Options of Java for servers that do not live long.
 QUICK: Final = (
     "-XX:TieredStopAtLevel=1",
+    "-XX:ReservedCodeCacheSize=240m",  # a fifth of that with the first compiler alone, so compiled code is thrown away
     "-XX:+UnlockDiagnosticVMOptions",
     "-XX:-BytecodeVerificationRemote",
     "-Dspark.sql.codegen.wholeStage=false",
 )
-#: Settings of sessions that compile stages of queries, as those of users do.
-COMPILED: Final = {"spark.sql.codegen.wholeStage": "true"}
+#: Settings of sessions that compile stages of queries, as those of users do. As in the sessions of queries, what is
+#: compiled is shared: in sessions with classes of their own each class is looked for at the server first.
+COMPILED: Final = {
+    "spark.sql.codegen.wholeStage": "true",
+    "spark.sql.artifact.isolation.enabled": "false",
+    "spark.sql.artifact.isolation.alwaysApplyClassloader": "false",
+}
 
 
 @pytest.fixture(scope="session", autouse=True)
