@@ -171,7 +171,7 @@ SMALL = {
 
 @pytest.mark.slow
 def test_r6_delays_grow_with_the_rate_and_overload_is_reported() -> None:
-    result = reproduced("R6", SMALL | {"multipliers": (1.0, 6.0), "memory": 1.0})
+    result = reproduced("R6", SMALL | {"multipliers": (1.0, 6.0), "memory": 1.0, "larger": (1.5,)})
     delay, survives, lost = (values(result, f"{metric} (steady)") for metric in ("delay", "survives", "lost"))
     for algorithm in ("rod", "llf", "connected"):
         assert delay[1.0, algorithm] < delay[6.0, algorithm]
@@ -180,7 +180,22 @@ def test_r6_delays_grow_with_the_rate_and_overload_is_reported() -> None:
         assert 0.0 < lost[6.0, algorithm] < 0.9
     assert values(result, "greatest delay (steady)")[6.0, "rod"] < 1.1
     found = verdicts(result)
-    assert found["ROD survives 6 times the rate, in all runs, steady"] == "does not hold"
+    for limit in ("1", "1.5"):
+        name = f"ROD survives 6 times the rate, in all runs, steady, {limit} s of work may wait"
+        assert found[name] == "does not hold"
+
+
+def test_r6_more_survive_where_more_work_may_wait() -> None:
+    result = reproduced("R6", SMALL | {"multipliers": (4.0,), "memory": 0.02, "larger": (0.01, 50.0)})
+    small, given, large = (
+        values(result, f"{metric} (steady)")
+        for metric in ("survives 0.01 s of work", "survives", "survives 50 s of work")
+    )
+    assert all(small[at] <= given[at] <= large[at] for at in given)
+    assert (given[4.0, "rod"], large[4.0, "rod"]) == (0.0, 1.0)
+    found = verdicts(result)
+    assert found["ROD survives 4 times the rate, in all runs, steady, 0.02 s of work may wait"] == "does not hold"
+    assert found["ROD survives 4 times the rate, in all runs, steady, 50 s of work may wait"] == "holds"
 
 
 def test_r6_meets_the_same_packets_whatever_the_placement() -> None:
