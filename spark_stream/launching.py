@@ -172,7 +172,8 @@ def environment(home: Path, folder: Path, token: str) -> dict[str, str]:
 
     The token goes here, as others may read command lines.
     """
-    python = str(folder / PYTHON) if FORKS else sys.executable
+    program = folder / PYTHON
+    python = str(program) if os.access(program, os.X_OK) else sys.executable  # its file system may allow no programs
     return {
         **{name: value for name, value in os.environ.items() if not FOREIGN.fullmatch(name)},
         "SPARK_HOME": str(home),

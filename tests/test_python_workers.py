@@ -208,6 +208,17 @@ def test_a_folder_may_have_a_long_and_odd_name(tmp_path: Path) -> None:
         found.server.wait(WAIT)
 
 
+def test_without_programs_in_its_folder_a_server_has_plain_workers(tmp_path: Path) -> None:
+    """As where the file system of temporary files allows none."""
+    folder = tmp_path / "server"
+    folder.mkdir()
+    launching.prepare_folder(folder)
+    program = folder / launching.PYTHON
+    assert launching.environment(tmp_path, folder, "")["PYSPARK_PYTHON"] == str(program)
+    program.chmod(0o600)
+    assert launching.environment(tmp_path, folder, "")["PYSPARK_PYTHON"] == sys.executable
+
+
 @pytest.mark.slow
 def test_a_server_forks_its_python_workers(spark: SparkSession) -> None:
     import pyarrow as pa
