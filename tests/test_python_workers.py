@@ -78,13 +78,17 @@ class Workers:
         said, _, rest = out.partition("\n")
         return process.returncode, json.loads(said), rest, err
 
+    def end(self) -> None:
+        """Kill the fork server."""
+        self.server.kill()
+        self.server.wait(WAIT)
 
-@pytest.fixture
-def workers(tmp_path: Path) -> Iterator[Workers]:
-    made = Workers(tmp_path)
+
+@pytest.fixture(scope="module")
+def workers(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Workers]:
+    made = Workers(tmp_path_factory.mktemp("workers"))
     yield made
-    made.server.kill()
-    made.server.wait(WAIT)
+    made.end()
 
 
 def test_a_worker_has_what_spark_gave_it(workers: Workers) -> None:
@@ -163,15 +167,16 @@ def test_a_worker_ends_with_its_launcher(workers: Workers) -> None:
     assert workers.run("pass")[0] == 0
 
 
-def test_workers_end_with_their_fork_server_and_later_ones_are_plain(workers: Workers) -> None:
+@pytest.mark.slow
+def test_workers_end_with_their_fork_server_and_later_ones_are_plain(tmp_path: Path) -> None:
+    workers = Workers(tmp_path)
     launcher = workers.launch()
     assert launcher.stdout is not None
     worker = psutil.Process(json.loads(launcher.stdout.readline())["id"])
-    workers.server.kill()
+    workers.end()
     worker.wait(WAIT)
     launcher.communicate(timeout=WAIT)
     assert launcher.returncode == worker_launcher.FAILED
-    workers.server.wait(WAIT)
     code, said, out, err = workers.run("sys.exit(4)")
     assert code == 4
     assert not said["forked"]
@@ -204,8 +209,7 @@ def test_a_folder_may_have_a_long_and_odd_name(tmp_path: Path) -> None:
     try:
         assert found.run("pass")[1]["forked"]
     finally:
-        found.server.kill()
-        found.server.wait(WAIT)
+        found.end()
 
 
 def test_without_programs_in_its_folder_a_server_has_plain_workers(tmp_path: Path) -> None:
