@@ -49,12 +49,13 @@ class Workers:
         with socket.socket(socket.AF_UNIX) as listener:
             listener.bind(path)
             listener.listen()
+            kept = {name: value for name, value in os.environ.items() if name != "PYTHONUNBUFFERED"}
             code = "from spark_stream import worker_fork_server as w; w.PRELOAD = ('numpy',); w.main({})"
             self.server = subprocess.Popen(
                 [sys.executable, "-P", "-c", code.format(listener.fileno())],
                 stdin=subprocess.DEVNULL,
                 pass_fds=[listener.fileno()],
-                env={**os.environ, "PYTHONPATH": str(ROOT), "INHERITED": "from the server"},
+                env={**kept, "PYTHONPATH": str(ROOT), "INHERITED": "from the server"},
             )
         os.close(descriptor)
 
