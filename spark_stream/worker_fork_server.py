@@ -165,9 +165,10 @@ def _become(order: Mapping[str, Any], streams: list[int], selector: selectors.Ba
     finally:
         with contextlib.suppress(Exception):
             atexit._run_exitfuncs()
-        for stream in (sys.stdout, sys.stderr, sys.__stdout__, sys.__stderr__):
-            with contextlib.suppress(Exception):  # it may be closed, or none
-                stream.flush()  # type: ignore[union-attr]
+        for text in (sys.stdout, sys.stderr, sys.__stdout__, sys.__stderr__):
+            with contextlib.suppress(Exception):  # it may be closed
+                if text is not None:
+                    text.flush()
         os._exit(code & 0xFF if isinstance(code, int) else int(code is not None))
 
 

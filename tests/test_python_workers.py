@@ -35,6 +35,7 @@ own["numpy"] = numpy.random.random()
 print(json.dumps(own), flush=True)
 sys.stderr.write("and this, as an error")
 sys.stdout.write(sys.stdin.readline())
+sys.stdout.flush()
 exec(sys.argv[1])
 """
 
