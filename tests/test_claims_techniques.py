@@ -110,12 +110,14 @@ def test_duplicates_that_pass_are_found(result: Result, monkeypatch: pytest.Monk
     assert "no result is lost or doubled" in failed(result, through(REPLICATION, CRASH, *GIVEN))
 
 
+@pytest.mark.slow
 def test_a_result_too_many_is_found(result: Result) -> None:
     points = [Point(*row[:4]) for row in result.rows if (row.algorithm, row.x) == (NONE, CRASH)]
     more = [point._replace(value=point.value + 1.0) if point.metric == "results, B" else point for point in points]
     assert failed(result, more) == {"no replication, B: results before the silence (computed)"}
 
 
+@pytest.mark.slow
 def test_outputs_that_are_not_held_are_found(result: Result, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(CopyHolders, "confirming", frozenset())
     found = failed(result, through(SYNCHRONIZATION, CRASH, *GIVEN))
@@ -123,6 +125,7 @@ def test_outputs_that_are_not_held_are_found(result: Result, monkeypatch: pytest
     assert "the latency of synchronization drops after the crash" in found
 
 
+@pytest.mark.slow
 def test_replicas_that_do_not_sort_are_found(result: Result, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(stream_merging, "OrderedInputs", lambda logic, *_, **__: logic)
     found = failed(result, through(AT_ONCE, CRASH, *GIVEN))
@@ -130,6 +133,7 @@ def test_replicas_that_do_not_sort_are_found(result: Result, monkeypatch: pytest
     assert "synchronization and deterministic order are slower before the crash" in found
 
 
+@pytest.mark.slow
 def test_a_fail_over_that_does_not_come_is_found(result: Result, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(Reliable, "replace_dead", lambda *_: None)
     found = failed(result, through(AT_ONCE, CRASH, *GIVEN))

@@ -34,6 +34,7 @@ from synergy_nb.events.table import Events
 from synergy_nb.reporting.facts import Facts
 from synergy_nb.reporting.troubles import SENTENCES, gathered
 from synergy_nb.widgets.journal_series import JournalSeries
+from tests.syntax_trees import syntax_tree
 
 PACKAGE = Path(synergy_nb.events.__file__).parent.parent
 PRODUCT = [kind for kind in declared() if kind.__module__.startswith("synergy_nb.")]
@@ -45,17 +46,24 @@ ELSEWHERE = {"SourceStarted": "synergy_nb/widgets/charts.py"}
 def trees() -> dict[str, ast.Module]:
     """Syntax trees of the product's modules, without those that declare events or only measure the product."""
     paths = (path for path in PACKAGE.rglob("*.py") if not {"events", "experiments"} & set(path.parts))
-    return {str(path.relative_to(PACKAGE.parent)): ast.parse(path.read_text("utf-8")) for path in paths}
+    return {str(path.relative_to(PACKAGE.parent)): syntax_tree(path.read_text("utf-8")) for path in paths}
+
+
+@cache
+def calls() -> tuple[tuple[str, ast.Call], ...]:
+    """Every call, with its module."""
+    return tuple(
+        (name, node) for name, tree in trees().items() for node in ast.walk(tree) if isinstance(node, ast.Call)
+    )
 
 
 def records() -> Iterator[tuple[str, ast.Call]]:
     """Every call that writes to a journal, with its module."""
-    for name, tree in trees().items():
-        for node in ast.walk(tree):
-            if isinstance(node, ast.Call) and isinstance(node.func, ast.Name | ast.Attribute):
-                called = node.func.id if isinstance(node.func, ast.Name) else node.func.attr
-                if called in ("record", "_record") and node.args:
-                    yield name, node
+    for name, node in calls():
+        if isinstance(node.func, ast.Name | ast.Attribute):
+            called = node.func.id if isinstance(node.func, ast.Name) else node.func.attr
+            if called in ("record", "_record") and node.args:
+                yield name, node
 
 
 def names(tree: ast.AST) -> set[str]:
@@ -67,7 +75,7 @@ def names(tree: ast.AST) -> set[str]:
 @cache
 def written() -> frozenset[str]:
     """Names in calls that write to a journal, and names of what is made: clients make events themselves."""
-    made = (node.func for tree in trees().values() for node in ast.walk(tree) if isinstance(node, ast.Call))
+    made = (node.func for _, node in calls())
     return frozenset(
         {name for _, call in records() for name in names(call)}
         | {each.id for each in made if isinstance(each, ast.Name)}

@@ -23,6 +23,7 @@ import networkx as nx
 import pytest
 
 from tests.parameter_lines import described, fault
+from tests.syntax_trees import syntax_tree
 
 ROOT = Path(__file__).resolve().parent.parent
 PACKAGE = "synergy_nb"
@@ -102,7 +103,7 @@ class Module:
 
     @cached_property
     def tree(self) -> ast.Module:
-        return ast.parse(self.source, self.name)
+        return syntax_tree(self.source)
 
     @cached_property
     def parts(self) -> tuple[str, ...]:
@@ -626,7 +627,9 @@ def test_numbers_agree_with_their_nouns() -> None:
     for path in sorted((ROOT / PACKAGE).rglob("*.py")):
         if path.relative_to(ROOT / PACKAGE).parts[0] in {"algorithms", "dataflow", "models", "plan", "traces"}:
             continue  # most of their numbers are limits, or bytes of frames
-        for text in (node for node in ast.walk(ast.parse(path.read_text("utf-8"))) if isinstance(node, ast.JoinedStr)):
+        for text in (
+            node for node in ast.walk(syntax_tree(path.read_text("utf-8"))) if isinstance(node, ast.JoinedStr)
+        ):
             for value, after in pairwise(text.values):
                 number = ast.unparse(value.value) if isinstance(value, ast.FormattedValue) else ""
                 noun = str(after.value) if isinstance(after, ast.Constant) else ""
