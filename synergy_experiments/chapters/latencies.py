@@ -359,18 +359,24 @@ _R6: Final = Claim(
     },
     cells=_cells,
     checks=_checks,
-    panels=tuple(
-        panel
-        for drift in DRIFTS
-        for panel in (
-            Panel(metric_of("delay", drift), f"mean delay (ms), {drift}", factor=1000.0, logarithmic=True),
-            Panel(metric_of("greatest delay", drift), f"greatest delay (ms), {drift}", factor=1000.0, logarithmic=True),
-            Panel(
-                metric_of("busiest", drift), f"load of the busiest peer, {drift}", bounds=((1.0, "all that it has"),)
-            ),
-            Panel(metric_of(survival(), drift), f"share of runs without overload, {drift}"),
-            Panel(metric_of(survival(20.0), drift), f"the same if 20 s of work may wait, {drift}"),
-        )
+    panels=(
+        *(
+            panel
+            for drift in DRIFTS
+            for panel in (
+                Panel(metric_of("delay", drift), f"mean delay (ms), {drift}", factor=1000.0, logarithmic=True),
+                Panel(
+                    metric_of("greatest delay", drift), f"greatest delay (ms), {drift}", factor=1000.0, logarithmic=True
+                ),
+                Panel(
+                    metric_of("busiest", drift),
+                    f"load of the busiest peer, {drift}",
+                    bounds=((1.0, "all that it has"),),
+                ),
+                Panel(metric_of(survival(), drift), f"share of runs without overload, {drift}"),
+            )
+        ),
+        *(Panel(metric_of(survival(20.0), drift), f"the same if 20 s of work may wait, {drift}") for drift in DRIFTS),
     ),
     xlabel="multiple of the trace's rate",
     repeat=(5, 10),
