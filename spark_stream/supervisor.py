@@ -121,25 +121,27 @@ class Supervisor:
 
     def _start_workers(self, workers: dict[str, Any], environment: dict[str, str]) -> None:
         """Start the fork server of Python workers, which imports while the server starts."""
+        log = self._folder / "server.log"
         folder = os.open(self._folder, os.O_RDONLY)
         path = f"/proc/self/fd/{folder}/{workers['socket']}"  # never too long for an address
         try:
             Path(path).unlink(missing_ok=True)  # that of the server before
-            with socket.socket(socket.AF_UNIX) as listener, (self._folder / "server.log").open("ab") as log:
+            with socket.socket(socket.AF_UNIX) as listener, log.open("ab") as output:
                 listener.bind(path)
                 listener.listen()
                 self._fork_server = subprocess.Popen(  # reaped as all children are
                     [*workers["command"], str(listener.fileno())],
                     stdin=subprocess.DEVNULL,
-                    stdout=log,
-                    stderr=log,
+                    stdout=output,
+                    stderr=output,
                     cwd=self._folder,
                     env=environment,
                     pass_fds=[listener.fileno()],
                     preexec_fn=_die_with_parent,  # noqa: PLW1509 - this process has one thread
                 )
         except OSError as error:  # workers start without it, each for itself
-            sys.stderr.write(f"the fork server of Python workers could not be started: {error}\n")
+            with log.open("a", encoding="utf-8") as output:
+                output.write(f"the fork server of Python workers could not be started: {error}\n")
         finally:
             os.close(folder)
 

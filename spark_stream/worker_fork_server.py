@@ -84,7 +84,7 @@ def serve(listener: socket.socket) -> NoReturn:
             elif key.fileobj is not worker.launcher:
                 _reap(worker, selector)
             elif worker.launcher.fileno() >= 0:  # the worker was not reaped a moment ago
-                selector.unregister(worker.launcher)  # it has ended, and so is the worker to
+                selector.unregister(worker.launcher)  # it has ended, so the worker has to end, too
                 signal.pidfd_send_signal(worker.process, signal.SIGTERM)
 
 
@@ -106,7 +106,7 @@ def _answer(launcher: socket.socket, selector: selectors.BaseSelector) -> None:
             warnings.simplefilter("ignore")  # about threads that libraries started; workers do not have these
             pid = os.fork()
         if pid == 0:
-            _become(order, streams, selector, parent)
+            _become(order, streams, launcher, selector, parent)
     except BaseException:
         launcher.close()
         raise
@@ -132,7 +132,13 @@ def _reap(worker: _Worker, selector: selectors.BaseSelector) -> None:
 # -- in the worker -----------------------------------------------------------------------------------------------------
 
 
-def _become(order: Mapping[str, Any], streams: list[int], selector: selectors.BaseSelector, parent: int) -> NoReturn:
+def _become(
+    order: Mapping[str, Any],
+    streams: list[int],
+    launcher: socket.socket,
+    selector: selectors.BaseSelector,
+    parent: int,
+) -> NoReturn:
     """Be the worker that a launcher asks for, and end with its exit code."""
     code: Any = 1
     try:
@@ -140,6 +146,7 @@ def _become(order: Mapping[str, Any], streams: list[int], selector: selectors.Ba
         for key in list(selector.get_map().values()):
             os.close(key.fd)
         selector.close()
+        launcher.close()  # what this worker forks may live longer than it does
         for number, stream in enumerate(streams):
             os.dup2(stream, number)
             os.close(stream)

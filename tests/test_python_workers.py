@@ -187,6 +187,27 @@ def test_workers_end_with_their_fork_server_and_later_ones_are_plain(tmp_path: P
     assert err == "and this, as an error"
 
 
+@pytest.mark.slow
+def test_a_launcher_ends_with_the_fork_server_although_what_its_worker_forked_lives(tmp_path: Path) -> None:
+    """As the workers of Spark's daemon may, for a moment."""
+    workers = Workers(tmp_path)
+    forks = "child = os.fork()\nif not child:\n    os.closerange(0, 3)\nelse:\n    print(child, flush=True)"
+    launcher = workers.launch("-m", "probe", f"{forks}\nimport signal\nsignal.pause()")
+    assert launcher.stdin is not None
+    assert launcher.stdout is not None
+    launcher.stdin.write("\n")
+    launcher.stdin.flush()
+    lines = [launcher.stdout.readline() for _ in range(3)]
+    forked = psutil.Process(int(lines[2]))
+    try:
+        workers.end()
+        assert launcher.wait(WAIT) == worker_launcher.FAILED
+        assert forked.is_running()
+    finally:
+        forked.kill()
+        launcher.communicate(timeout=WAIT)
+
+
 def test_a_launcher_that_ends_within_its_request_harms_nobody(workers: Workers) -> None:
     for part in (b"", b"\0", (99).to_bytes(worker_launcher.SIZE, "big"), (4).to_bytes(4, "big") + b"[1}]"):
         descriptor, path = worker_launcher.open_path(str(workers.folder))

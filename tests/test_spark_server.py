@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING
 import psutil
 import pytest
 
-from spark_stream import java, settings, supervisor
+from spark_stream import java, launching, settings, supervisor
 from spark_stream.address import Address, parse_url
 from spark_stream.java import Java, SparkUnavailable
 from spark_stream.launching import spark_home
@@ -172,6 +172,19 @@ def test_a_server_is_ready_and_leaves_nothing(watched: Callable[..., Watched]) -
     run.server.close()
     with pytest.raises(SparkUnavailable, match="was closed"):
         run.server.ready()
+
+
+def test_a_server_whose_python_workers_cannot_be_forked_starts_and_says_so_in_its_log(
+    watched: Callable[..., Watched], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(launching, "worker_server", lambda: {"command": ["/nowhere/python"], "socket": "workers"})
+    run = watched(READY + FOREVER)
+    folder = folder_of(run.server.ready(WAIT))
+    log = (folder / "server.log").read_text("utf-8")
+    assert "the fork server of Python workers could not be started: " in log
+    assert "/nowhere/python" in log
+    run.server.close()
+    assert leftovers(folder) == []
 
 
 def test_the_token_is_on_no_command_line_and_other_sparks_do_not_matter(

@@ -343,7 +343,7 @@ _R6: Final = Claim(
         "drifts": several("courses of the mean rates of the sub-streams", DRIFTS),
         "load": number("load of all peers together at the trace's rate, share of capacity", 0.23, least=0.001),
         "memory": number("largest waiting work of a peer, seconds", 5.0, least=0.001),
-        "larger": numbers("larger waiting works, for which only survival is measured, seconds", (20.0,), least=0.001),
+        "larger": numbers("larger limits of it, for which only survival is measured, seconds", (20.0,), least=0.001),
         "algorithms": several("placements compared", COMPARED),
         "driver": choice("what runs the peers: the simulator, or Dask workers on this machine", ["simulator", "dask"]),
         "dask_rate": number("generated packets a second, on Dask workers", 4.0, least=1.0),
