@@ -105,7 +105,7 @@ def check(world: Placements) -> None:
         assert all(len(peers) == done.degree for peers in graph.replicas.values())
 
 
-@pytest.mark.parametrize("seed", quick_first(range(20), 6))
+@pytest.mark.parametrize("seed", quick_first(range(20), 3))
 def test_no_overbooking_no_leak_no_doubled_component(seed: int) -> None:
     check(run(seed))
 

@@ -24,7 +24,7 @@ from synergy_nb.runtime.process.requests import AwaitCopies, Push, Pushed, pack,
 from tests.quick_cases import quick_first
 from tests.test_sharing_host import COLUMNS
 from tests.two_hosts import OPENED, FakeRuntime, Pair, play, table
-from tests.waiting import DEADLINE, turns, until
+from tests.waiting import DEADLINE, first_of, turns, until
 
 on_loop = play  # how the tests that are coroutines run
 
@@ -98,10 +98,11 @@ class Hosts(Pair):
 
     async def _put(self, item: Any) -> None:
         async with asyncio.timeout(DEADLINE):
+            host, application = self.net["a"], self.application
             for name in {self.plan.operators[each].params["name"] for each in self.plan.sources}:
-                while not self.net["a"].pushed.push(self.application, name, encode(item)):
+                while not host.pushed.push(application, name, encode(item)):
                     self.fetch()
-                    await turns()
+                    await first_of(host.pushed.room(application, name), host.arrival(application, None, DEADLINE))
         self.fetch()
         await turns()
 
@@ -112,7 +113,8 @@ class Hosts(Pair):
 
     async def finish(self) -> pl.DataFrame:
         await self._put(Punctuation(END, self.position, 0.0))
-        await until(self.fetch)
+        while not self.fetch():
+            await self.net["a"].arrival(self.application, None, DEADLINE)
         return pl.concat(self.rows)
 
     def kept(self, address: str, operator: str) -> Copy:

@@ -11,6 +11,8 @@ from anywidget import AnyWidget
 
 from tests.browser import BarePage, find_chromium
 
+pytestmark = pytest.mark.slow  # a browser
+
 ECHO = """
 export default {
   initialize({ model }) {
@@ -52,14 +54,12 @@ def _heard(widget: Echo) -> list[tuple[Any, list[bytes]]]:
     return heard
 
 
-@pytest.mark.slow
 def test_a_view_shows_state_and_style(bare: BarePage, echo: Echo) -> None:
     view = bare.show(echo)
     assert view.text_content() == "hello 2"
     assert view.evaluate("it => getComputedStyle(it).color") == "rgb(1, 2, 3)"
 
 
-@pytest.mark.slow
 def test_views_of_one_model_follow_it_from_any_thread(bare: BarePage, echo: Echo) -> None:
     views = [bare.show(echo), bare.show(echo)]
     thread = threading.Thread(target=lambda: setattr(echo, "word", "changed"))
@@ -119,7 +119,6 @@ def test_faults_of_page_and_handlers_are_kept(bare: BarePage, echo: Echo) -> Non
     bare.faults.clear()
 
 
-@pytest.mark.slow
 def test_a_program_that_does_not_start_is_no_chromium(tmp_path: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     stub = tmp_path / "chromium"
     stub.write_text("#!/bin/sh\necho 'install it from elsewhere' >&2\nexit 1\n")

@@ -186,6 +186,7 @@ def test_stored_results_belong_to_claims_and_have_verdicts() -> None:
 SAMPLED = {"A2": 3, "R1": 2, "R2": 1}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", SAMPLED)
 def test_a_sample_of_a_stored_result_is_measured_again(name: str) -> None:
     found = kept()[name]

@@ -104,6 +104,7 @@ def test_r3_compares_over_numbers_of_inputs() -> None:
     assert relative[4, "connected"] < relative[2, "connected"]
 
 
+@pytest.mark.slow
 def test_r7_places_with_wrong_statistics_and_measures_with_right_ones() -> None:
     chosen = {"operators": 60, "inputs": 3, "nodes": 5, "errors": (0.0, 0.1, 0.6), "draws": 4}
     result = reproduced("R7", chosen | {"algorithms": ("rod", "random")}, repeat=4)
@@ -205,6 +206,7 @@ def test_r6_meets_the_same_packets_whatever_the_placement() -> None:
     assert utilisation[1.0, "rod"] == pytest.approx(0.23, rel=0.3)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("drift", DRIFTS)
 def test_rates_drift_and_the_packets_stay(drift: str) -> None:
     times = np.sort(np.random.default_rng(1).uniform(0.0, 600.0, 6000))

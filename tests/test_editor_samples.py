@@ -113,6 +113,7 @@ def test_a_view_gets_samples_of_the_valid_part_of_a_plan() -> None:
     editor.close()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("file", sorted(NOTEBOOKS.rglob("*.yaml")), ids=lambda file: file.stem)
 def test_each_template_has_rows_at_each_operator(file: Path) -> None:
     query = Plan.from_yaml(file.read_text("utf-8"))

@@ -243,8 +243,8 @@ async def test_a_link_that_takes_no_more_for_a_while_loses_nothing_and_fails_nob
     got: list[int] = []
     for tuples in (1000, 10_000, 20_000):
         while len(got) < tuples:
+            await pair.net["a"].arrival("app", None, DEADLINE)
             got += numbers(fetched(pair.net["a"], "app"))
-            await turns()
         for runtime in pair.runtimes.values():
             runtime.broken = True
         for _ in range(20):
@@ -433,7 +433,7 @@ async def test_results_are_returned_again_until_the_reader_acknowledges_them() -
     # whoever the other is, it is never heard of again, and stops nobody
     found = [first, second, other, one.fetch("app", "sink", "me", second.end, 1 << 20)]
     while not found[-1].finished:
-        await turns()
+        await one.arrival("app", "sink", DEADLINE)
         found.append(one.fetch("app", "sink", "me", found[-1].end, 1 << 20))
     batches = [decode(item) for each in found for item in each.items]
     assert numbers([batch for batch in batches if isinstance(batch, Batch)]) == list(range(2000))

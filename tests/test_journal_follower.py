@@ -18,7 +18,7 @@ from synergy_nb.runtime.client import journal_follower
 from synergy_nb.runtime.client.journal_follower import JournalFollower, follow_journals
 from synergy_nb.runtime.process.requests import FollowJournal, JournalPart, pack, unpack
 from synergy_nb.runtime.transport.link import LinkDown
-from tests.waiting import DEADLINE, turns, until
+from tests.waiting import DEADLINE, run_loop, turns, until
 
 
 class Noted(Event, frozen=True, gc=False):
@@ -259,7 +259,7 @@ def test_peers_measure_themselves_while_they_are_followed(cluster: Cluster) -> N
 
 @pytest.mark.slow
 def test_a_follower_ends_with_its_cluster_and_tells_of_the_last_events() -> None:
-    async def run() -> JournalFollower:
+    async def main() -> JournalFollower:
         cluster = await start_cluster(2)
         try:
             follower = follow_journals(cluster)
@@ -275,7 +275,7 @@ def test_a_follower_ends_with_its_cluster_and_tells_of_the_last_events() -> None
         assert cluster.before_close == []
         return follower
 
-    follower = asyncio.run(run())
+    follower = run_loop(main())
     assert follower.closed
     assert kinds(follower)[-1] == "cluster_closed"
     assert "peer_silent" not in kinds(follower)

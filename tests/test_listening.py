@@ -28,7 +28,7 @@ from synergy_nb.runtime.transport.link import Limits, LinkFull, RemoteError
 from synergy_nb.runtime.transport.listening import BoundedComm, Bounds, MessageLengthError, _split, bound
 from tests.memory_comm import Net, run
 from tests.test_plugin import FACTORY, certificates, event
-from tests.waiting import DEADLINE, until
+from tests.waiting import DEADLINE, run_loop, until
 
 QUICK = Bounds(patience=0.25)
 
@@ -98,7 +98,7 @@ def serve(scenario: Callable[[World], Awaitable[None]], bounds: Bounds | None = 
         finally:
             await server.close()
 
-    asyncio.run(main())
+    run_loop(main())
 
 
 @asynccontextmanager
@@ -352,7 +352,7 @@ def test_a_peer_journals_refused_messages_and_goes_on() -> None:
             finally:
                 await links.close()
 
-    asyncio.run(main())
+    run_loop(main())
 
 
 def test_messages_that_the_receiver_would_refuse_are_not_sent() -> None:

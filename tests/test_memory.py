@@ -185,6 +185,7 @@ def test_tuples_far_apart_cost_no_windows_in_between() -> None:
     assert [count for *_, count in rows] == [1, 1, 1, *[2] * 7, 1, 1, 1, *[1] * 10]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("first", [0, 1])
 def test_a_join_that_multiplies_is_made_piece_by_piece(first: int) -> None:
     """600 rows by 600 of one key: 360,000 pairs, of which none but a few are there at a time."""

@@ -593,7 +593,7 @@ def test_a_stream_that_is_about_to_move_is_not_shared_meanwhile() -> None:
     assert outcome == [""]
 
 
-@pytest.mark.parametrize("seed", quick_first(range(24), 2))
+@pytest.mark.parametrize("seed", quick_first(range(24), 1))
 def test_whatever_happens_each_component_is_at_one_place_and_nothing_is_overbooked(seed: int) -> None:
     rng = random.Random(seed)
     ring = Movers(8, seed=seed, codec=True, takes=rng.choice((0.05, 0.5, 2.0)))

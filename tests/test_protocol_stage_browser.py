@@ -11,6 +11,8 @@ from tests.browser import ARTEFACTS, BarePage
 from tests.contrast import faint
 from tests.test_replays import replay_of_a_failed_set_up
 
+pytestmark = pytest.mark.slow  # a browser
+
 COUNTS = "([name, count]) => document.querySelector(`#${name} .count`).innerText.startsWith(count)"
 SHOWN = "view => document.querySelector(`#${view} .synergy-stage:not(.empty)`)"
 
@@ -33,7 +35,6 @@ def shown(bare: BarePage, stage: ProtocolStage) -> str:
     return name
 
 
-@pytest.mark.slow
 def test_moments_are_stepped_by_key_button_and_slider(bare: BarePage, replay: Replay) -> None:
     stage = ProtocolStage(replay)
     name = shown(bare, stage)
@@ -56,7 +57,6 @@ def test_moments_are_stepped_by_key_button_and_slider(bare: BarePage, replay: Re
     bare.until("name => document.querySelector(`#${name} .count`).innerText.startsWith('8 of')", name)
 
 
-@pytest.mark.slow
 def test_playing_ends_at_the_last_moment(bare: BarePage, replay: Replay) -> None:
     stage = ProtocolStage(replay)
     name = shown(bare, stage)
@@ -67,7 +67,6 @@ def test_playing_ends_at_the_last_moment(bare: BarePage, replay: Replay) -> None
     bare.until("name => document.querySelector(`#${name} [aria-label=Play]`)", name)
 
 
-@pytest.mark.slow
 def test_kinds_of_moments_can_be_left_out(bare: BarePage, replay: Replay) -> None:
     stage = ProtocolStage(replay)
     name = shown(bare, stage)
@@ -80,7 +79,6 @@ def test_kinds_of_moments_can_be_left_out(bare: BarePage, replay: Replay) -> Non
     bare.until_here(lambda: stage.step == first)
 
 
-@pytest.mark.slow
 def test_graphs_appear_when_they_are_known(bare: BarePage, replay: Replay) -> None:
     stage = ProtocolStage(replay)
     name = shown(bare, stage)
@@ -142,7 +140,6 @@ def test_peers_are_on_the_map_and_on_the_ring(bare: BarePage, replay: Replay) ->
     assert {keys.nth(at).get_attribute("data-root") for at in range(keys.count())} == {key.root for key in replay.keys}
 
 
-@pytest.mark.slow
 def test_peers_that_join_and_leave_change_who_is_responsible(bare: BarePage) -> None:
     simulation = Simulation(3, network="local", cores=1, seed=3)
     application = simulation.submit(source("packets", rate="20/s", seed=1, at="peer-1").sink(), origin="peer-1")
@@ -170,7 +167,6 @@ def test_peers_that_join_and_leave_change_who_is_responsible(bare: BarePage) -> 
     bare.page.locator(f"#{name} .synergy-stage").screenshot(path=ARTEFACTS / "stage-ring.png")
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("theme", ["light", "dark"])
 def test_the_stage_is_legible_in_both_themes(bare: BarePage, replay: Replay, theme: str) -> None:
     bare.page.emulate_media(color_scheme="light" if theme == "light" else "dark")

@@ -23,7 +23,7 @@ from synergy_nb.runtime.client.journal_follower import follow_journals
 from synergy_nb.widgets import qos_view
 from synergy_nb.widgets.qos_view import FORGOTTEN, BundleMissing, QoSView, bundle
 from tests.qos_story import NAMES, PEERS, START, qos, story, top_pairs
-from tests.waiting import DEADLINE, until
+from tests.waiting import DEADLINE, run_loop, until
 
 
 class Clock:
@@ -248,7 +248,7 @@ def test_a_page_whose_messages_wait_in_a_busy_kernel_counts_as_open(
 ) -> None:
     monkeypatch.setattr(qos_view, "GRACE", 0.0)
 
-    async def run() -> None:
+    async def main() -> None:
         view.on_page_message("ready")
         before = len(view.sent)
         clock.now += FORGOTTEN + 1  # a cell has blocked this loop, and a thread brings news
@@ -273,7 +273,7 @@ def test_a_page_whose_messages_wait_in_a_busy_kernel_counts_as_open(
         view.update()
         assert len(view.sent) == before
 
-    asyncio.run(run())
+    run_loop(main())
 
 
 def test_a_view_that_opens_while_the_kernel_is_busy_is_sent_without_a_request(
@@ -494,7 +494,7 @@ def test_a_real_application_is_watched_and_its_end_seen() -> None:
 
 @pytest.mark.slow
 def test_a_view_of_a_coroutine_application_shows_its_journal() -> None:
-    async def run() -> None:
+    async def main() -> None:
         cluster = await start_cluster(2)
         try:
             application = await cluster.submit(packets())
@@ -514,7 +514,7 @@ def test_a_view_of_a_coroutine_application_shows_its_journal() -> None:
         view.close()
         whole.close()
 
-    asyncio.run(run())
+    run_loop(main())
 
 
 def test_objects_that_cannot_be_watched_are_refused() -> None:

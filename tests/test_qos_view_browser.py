@@ -29,6 +29,8 @@ from tests.qos_story import (
     weighed_streams,
 )
 
+pytestmark = pytest.mark.slow  # a browser
+
 SHOWN = "view => document.querySelector(`#${view} .synergy-qos:not(.empty)`)"
 # Pixels of the chart's canvas in the colour of a line, and the mean of their places.
 INK = """([view, chart, name]) => {
@@ -69,7 +71,6 @@ def view_of(seconds: int = 60, **options: Any) -> tuple[Journal, QoSView]:
     return journal, QoSView(journal, top_pairs(), names=NAMES, **options)
 
 
-@pytest.mark.slow
 def test_charts_follow_new_data(bare: BarePage) -> None:
     journal, view = view_of()
     name = shown(bare, view)
@@ -94,7 +95,6 @@ def test_charts_follow_new_data(bare: BarePage) -> None:
     bare.page.screenshot(path=ARTEFACTS / "qos_view.png", full_page=True)
 
 
-@pytest.mark.slow
 def test_new_data_are_appended_to_an_open_page(bare: BarePage) -> None:
     journal, view = view_of()
     name = shown(bare, view)
@@ -111,7 +111,6 @@ def test_new_data_are_appended_to_an_open_page(bare: BarePage) -> None:
     thread.join()
 
 
-@pytest.mark.slow
 def test_a_page_that_is_reloaded_shows_the_same_history(bare: BarePage) -> None:
     journal, view = view_of()
     name = shown(bare, view)
@@ -126,7 +125,6 @@ def test_a_page_that_is_reloaded_shows_the_same_history(bare: BarePage) -> None:
     assert (words(bare, name, ".tiles"), bare.page.evaluate(all_of_it, name)) == before
 
 
-@pytest.mark.slow
 def test_copies_show_the_same_and_load_the_bundle_once(bare: BarePage) -> None:
     journal, view = view_of()
     asked: list[str] = []
@@ -147,7 +145,6 @@ def test_copies_show_the_same_and_load_the_bundle_once(bare: BarePage) -> None:
     bare.until("name => document.querySelector(`#${name} .tiles .value`).textContent === '750 ms'", two)
 
 
-@pytest.mark.slow
 def test_a_page_that_missed_a_message_requests_the_whole_state(bare: BarePage) -> None:
     journal, view = view_of()
     name = shown(bare, view)
@@ -178,7 +175,6 @@ def test_the_sentence_states_what_the_application_waits_for(bare: BarePage) -> N
     assert words(bare, name, ".badge") == ["✕\nfailed"]
 
 
-@pytest.mark.slow
 def test_states_of_components_have_glyph_and_word(bare: BarePage) -> None:
     journal, view = view_of()
     name = shown(bare, view)
@@ -201,7 +197,6 @@ def test_states_of_components_have_glyph_and_word(bare: BarePage) -> None:
     assert "⊘ does not answer" in gone[0]
 
 
-@pytest.mark.slow
 def test_the_view_can_be_operated_by_keyboard(bare: BarePage) -> None:
     _, view = view_of(300)
     name = shown(bare, view)
@@ -222,7 +217,6 @@ def test_the_view_can_be_operated_by_keyboard(bare: BarePage) -> None:
     bare.until(f"name => ({window})(name)[1] - ({window})(name)[0] > 299", name)
 
 
-@pytest.mark.slow
 def test_the_charts_can_be_paused_while_data_arrive(bare: BarePage) -> None:
     journal, view = view_of(300)
     name = shown(bare, view)
@@ -255,7 +249,6 @@ def test_values_under_the_pointer_are_shown(bare: BarePage) -> None:
     bare.until("told => document.querySelector(told).textContent === '900 ms'", told)
 
 
-@pytest.mark.slow
 def test_a_summary_is_announced_to_screen_readers(bare: BarePage) -> None:
     _, view = view_of()
     name = shown(bare, view)
@@ -264,7 +257,6 @@ def test_a_summary_is_announced_to_screen_readers(bare: BarePage) -> None:
     assert "top pairs: running. Within its limit" in (heard.text_content() or "")
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("theme", ["light", "dark", "lab light", "lab dark"])
 def test_all_text_can_be_read_in_every_theme(bare: BarePage, theme: str) -> None:
     journal, view = view_of()
@@ -283,7 +275,6 @@ def test_all_text_can_be_read_in_every_theme(bare: BarePage, theme: str) -> None
     assert back == ("rgb(17, 20, 24)" if kind == "dark" else "rgb(255, 255, 255)")
 
 
-@pytest.mark.slow
 def test_a_change_of_theme_changes_the_charts(bare: BarePage) -> None:
     _, view = view_of()
     bare.page.emulate_media(color_scheme="light")
@@ -296,7 +287,6 @@ def test_a_change_of_theme_changes_the_charts(bare: BarePage) -> None:
     assert dark["count"] == pytest.approx(light["count"], rel=0.3)
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("width", [400, 700, 1200])
 def test_nothing_is_cut_off_at_any_width(bare: BarePage, width: int) -> None:
     journal = story(130)
@@ -394,7 +384,6 @@ def test_an_interruption_is_drawn_as_a_gap(bare: BarePage) -> None:
     assert START + 20 < gap[0] < START + 50
 
 
-@pytest.mark.slow
 def test_frames_at_a_hundred_thousand_points(bare: BarePage) -> None:
     """A frame for each message, ten points at a time; how many a second, and what one costs the page."""
     _, view = view_of(5)
@@ -436,7 +425,6 @@ CHART = """([view, chart]) => {
 }"""
 
 
-@pytest.mark.slow
 def test_the_axis_starts_where_the_data_start_however_old_the_cluster_is(bare: BarePage) -> None:
     journal = Journal()
     for second in range(-600, 0, 2):
@@ -514,7 +502,6 @@ def test_without_slack_there_is_no_chart_of_it_and_no_table(bare: BarePage) -> N
     assert bare.page.evaluate(hidden, name) == [True, True]
 
 
-@pytest.mark.slow
 def test_a_discarded_stream_between_replicas_is_faint_and_says_so(bare: BarePage) -> None:
     name = shown(bare, QoSView(weighed_streams(), filtered(), application="top-1", names=NAMES))
     painted(bare)

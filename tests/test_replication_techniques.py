@@ -128,7 +128,7 @@ def run(seed: int, *, technique: str = "", hostile: bool = False, pressed: bool 
 
 
 @pytest.mark.parametrize("technique", TECHNIQUES)
-@pytest.mark.parametrize("seed", quick_first(range(8), 2))
+@pytest.mark.parametrize("seed", quick_first(range(8), 1))
 def test_results_are_those_of_the_undisturbed_run(technique: str, seed: int) -> None:
     world = run(seed, technique=technique)
     assert bool(world.confirmed) == (technique == "synchronized")
@@ -136,19 +136,19 @@ def test_results_are_those_of_the_undisturbed_run(technique: str, seed: int) -> 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("technique", TECHNIQUES)
-@pytest.mark.parametrize("seed", quick_first(range(8), 2))
+@pytest.mark.parametrize("seed", quick_first(range(8), 1))
 def test_components_in_a_row_survive_much_loss(technique: str, seed: int) -> None:
     run(100 + seed, technique=technique, hostile=True)
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("seed", quick_first(range(8), 2))
+@pytest.mark.parametrize("seed", quick_first(range(8), 1))
 def test_techniques_can_meet_in_one_plan(seed: int) -> None:
     run(200 + seed, hostile=True)
 
 
 @pytest.mark.parametrize("technique", TECHNIQUES)
-@pytest.mark.parametrize("seed", quick_first(range(6), 2))
+@pytest.mark.parametrize("seed", quick_first(range(6), 1))
 def test_small_windows_stall_nothing(technique: str, seed: int) -> None:
     run(300 + seed, technique=technique, pressed=True)
 

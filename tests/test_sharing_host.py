@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import random
 import re
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Coroutine, Iterable, Iterator, Mapping
 from functools import partial
 from typing import Any
 
@@ -31,7 +31,7 @@ from synergy_nb.runtime.data import host, instances
 from synergy_nb.runtime.data.sources import Feed
 from tests.quick_cases import quick_first
 from tests.two_hosts import Pair, deployment, fetched, numbers, play, reading, table, trace
-from tests.waiting import DEADLINE, turns, until
+from tests.waiting import DEADLINE, first_of, turns, until
 
 on_loop = play  # how the tests that are coroutines run
 
@@ -180,18 +180,26 @@ class Sharing(Pair):
                     found = self.net["a"].fetch(name, None, "test", Point(1 << 62, 0), 1 << 20)
                     got[name] += numbers([item for item in map(decode, found.items) if isinstance(item, Batch)])
                     left -= {name} if found.finished else set()
-                await turns()
+                if left:
+                    await first_of(*self._arrivals(left))
 
     async def _put(self, items: list[Any], got: dict[str, list[int]]) -> None:
         async with asyncio.timeout(DEADLINE):
             for item in items:
                 while not self.net["a"].pushed.push("first", "mine", encode(item)):
-                    await self._turn(got)
+                    self._take(got)
+                    await first_of(self.net["a"].pushed.room("first", "mine"), *self._arrivals(got))
+
+    def _arrivals(self, names: Iterable[str]) -> list[Coroutine[Any, Any, None]]:
+        return [self.net["a"].arrival(name, None, DEADLINE) for name in names]
 
     async def _turn(self, got: dict[str, list[int]]) -> None:
+        self._take(got)
+        await turns()
+
+    def _take(self, got: dict[str, list[int]]) -> None:
         for name in got:
             got[name] += numbers(fetched(self.net["a"], name))
-        await turns()
 
 
 async def stuck(pair: Sharing, got: dict[str, list[int]]) -> int:
@@ -535,7 +543,7 @@ async def test_sharers_alone_set_the_pace_by_the_fastest_of_them() -> None:
     first: list[int] = []
     while not pair.failed:
         first += numbers(fetched(pair.net["b"], "second"))
-        await turns()
+        await first_of(pair.net["b"].arrival("second", None, DEADLINE), until(lambda: pair.failed))
     assert [report[:2] for report in pair.failed] == [("third", "sink")]
     first += numbers(await pair.results("b", "second"))
     assert first == list(range(first[0], 50_000))

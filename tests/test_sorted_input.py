@@ -162,7 +162,7 @@ def test_an_order_that_the_plan_states_precedes_the_order_of_columns() -> None:
     assert released([found]) == [repr(tuple(map(plain, row))) for row in sorted(rows, key=wanted)]
 
 
-@pytest.mark.parametrize("seed", quick_first(range(6), 2))
+@pytest.mark.parametrize("seed", quick_first(range(6), 1))
 def test_a_restored_instance_goes_on_exactly(seed: int) -> None:
     """A copy takes only tables of numbers that it does not have."""
     rng = random.Random(seed)

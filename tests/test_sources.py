@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import itertools
 import threading
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 
 import msgspec
 import pytest
@@ -133,12 +133,6 @@ class Replay:
         self.waited: list[float] = []
         self.chunks: list[Chunk] = []
         self.failures: list[BaseException] = []
-        self.read = 0  # items of the stream so far
-
-        def stream() -> Stream:
-            for entry in items:
-                self.read += 1
-                yield entry
 
         self.feed = ThreadFeed(
             self._drain,
@@ -146,7 +140,7 @@ class Replay:
             most=1 << 20,
             since=since,
             loop=asyncio.get_running_loop(),
-            read=lambda: (stream(), paced),
+            read=lambda: (iter(items), paced),
             failed=self.failures.append,
             name="synergy test",
         )
@@ -403,10 +397,17 @@ async def test_the_pace_counts_from_the_first_item_that_is_given() -> None:
 
 @pytest.mark.slow
 async def test_skipped_tuples_are_not_retained_and_skipping_can_be_cancelled() -> None:
-    endless = ((0.0, Batch(table(0, 1), 0, 0.0)) for _ in itertools.count())
-    replay = Replay(endless, Point(1 << 60, 0))
+    skipped = threading.Event()
+
+    def endless() -> Iterator[tuple[float, Item]]:
+        for number in itertools.count():
+            if number == 1000:
+                skipped.set()
+            yield 0.0, Batch(table(0, 1), 0, 0.0)
+
+    replay = Replay(endless(), Point(1 << 60, 0))
     replay.feed.start()
-    await until(lambda: replay.read > 1000)
+    assert await asyncio.to_thread(skipped.wait, DEADLINE)
     assert not replay.chunks
     replay.feed.stop()
     await asyncio.wait_for(replay.feed.closed(), DEADLINE)

@@ -17,7 +17,7 @@ from synergy_nb.events import Event
 from synergy_nb.plan import Plan, source
 from synergy_nb.runtime.data.host import Host
 from synergy_nb.runtime.data.sources import Stream
-from tests.waiting import DEADLINE
+from tests.waiting import DEADLINE, run_loop
 
 OPENED: list[Pair] = []
 
@@ -129,7 +129,7 @@ def play(scenario: Awaitable[None]) -> None:
             while OPENED:
                 await OPENED.pop().close()
 
-    asyncio.run(whole())
+    run_loop(whole())
     left = [thread.name for thread in threading.enumerate() if thread not in before]
     assert not [name for name in left if name.startswith("synergy")], left
 

@@ -6,20 +6,74 @@ No other module of the tests gives way to the loop by itself, so what each of th
 from __future__ import annotations
 
 import asyncio
+import selectors
 import time
-from collections.abc import Callable
-from typing import Final
+from collections.abc import Callable, Coroutine
+from typing import Any, Final, TypeVar
 
-__all__ = ["DEADLINE", "asked_until", "turns", "until"]
+__all__ = ["DEADLINE", "asked_until", "first_of", "run_loop", "turns", "until"]
 
 DEADLINE: Final = 60.0  # seconds that what has to happen may take on a machine that has much else to do
 
+T = TypeVar("T")
+
+
+class _Selector(selectors.DefaultSelector):
+    """Where a loop sleeps: before it does, those who wait for a condition look whether it holds.
+
+    So they look after all that happens on the loop, and take no processor time from the threads that it waits for.
+    """
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.waiting: list[asyncio.Future[None]] = []
+        self._alone = False  # whether in the last turn nobody did anything but look
+
+    def select(self, timeout: float | None = None) -> list[tuple[selectors.SelectorKey, int]]:
+        idle = timeout != 0.0  # nothing is to be done in this turn
+        if self.waiting and not (idle and self._alone):
+            for waiting in self.waiting:
+                if not waiting.done():
+                    waiting.set_result(None)
+            self.waiting.clear()
+            self._alone, timeout = idle, 0.0
+        else:
+            self._alone = False
+        return super().select(timeout)
+
+
+class _Loop(asyncio.SelectorEventLoop):
+    def __init__(self) -> None:
+        self.selector = _Selector()
+        super().__init__(self.selector)
+
+
+def run_loop(main: Coroutine[Any, Any, T]) -> T:
+    """Run ``main`` on a loop of its own, which sleeps while :func:`until` waits."""
+    with asyncio.Runner(loop_factory=_Loop) as runner:
+        return runner.run(main)
+
 
 async def until(condition: Callable[[], object]) -> None:
-    """Let the event loop turn until ``condition`` holds."""
+    """Wait until ``condition`` holds; in virtual time, let the event loop turn until it does."""
+    loop = asyncio.get_running_loop()
     async with asyncio.timeout(DEADLINE):
         while not condition():
-            await turns()
+            if isinstance(loop, _Loop):
+                happened = loop.create_future()
+                loop.selector.waiting.append(happened)
+                await happened
+            else:
+                await turns()
+
+
+async def first_of(*awaited: Coroutine[Any, Any, None]) -> None:
+    """Wait until one of several has ended, and cancel the others."""
+    tasks = [asyncio.create_task(each) for each in awaited]
+    await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
+    for task in tasks:
+        task.cancel()
+    await asyncio.gather(*tasks, return_exceptions=True)
 
 
 def asked_until(condition: Callable[[], object]) -> None:
