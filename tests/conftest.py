@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import contextlib
 import gc
 import importlib
@@ -21,6 +20,7 @@ from tests.fork_servers import forked_servers, fresh_servers
 from tests.jupyterlab import jupyterlab
 from tests.scheduling import LongFirst, in_random_order, long_first, workers
 from tests.spark_server import quick_java, spark, spark_peers, spark_server
+from tests.waiting import run_loop
 
 __all__ = [
     "bare",
@@ -128,11 +128,11 @@ def pytest_xdist_setupnodes(specs: list[Any]) -> None:
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_pyfunc_call(pyfuncitem: pytest.Function) -> bool | None:
-    """A test that is a coroutine runs on a loop of its own: by the ``on_loop`` of its module, else by asyncio alone."""
+    """A test that is a coroutine runs on a loop of its own: by the ``on_loop`` of its module, else by ``run_loop``."""
     if not inspect.iscoroutinefunction(pyfuncitem.obj):
         return None
     given = {name: pyfuncitem.funcargs[name] for name in inspect.signature(pyfuncitem.obj).parameters}
-    getattr(pyfuncitem.module, "on_loop", asyncio.run)(pyfuncitem.obj(**given))
+    getattr(pyfuncitem.module, "on_loop", run_loop)(pyfuncitem.obj(**given))
     return True
 
 
