@@ -18,8 +18,8 @@ from hypothesis import settings
 from tests.browser import bare, browser, page, tab
 from tests.fork_servers import forked_servers, fresh_servers
 from tests.jupyterlab import jupyterlab
-from tests.scheduling import LongFirst, in_random_order, long_first, workers
-from tests.spark_server import quick_java, spark, spark_peers, spark_server
+from tests.scheduling import LongFirst, in_random_order, long_first, unit, workers
+from tests.spark_server import end_shared, quick_java, spark, spark_peers, spark_server
 from tests.waiting import run_loop
 
 __all__ = [
@@ -102,8 +102,17 @@ def pytest_collection_finish() -> None:
 
 
 def pytest_sessionfinish() -> None:
-    """Libraries that count what is left of them at the end find all of it again."""
+    """A run that was stopped ends its servers. Libraries that count what is left of them at the end find all again."""
+    end_shared()
     gc.unfreeze()
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_teardown(item: pytest.Item, nextitem: pytest.Item | None) -> Iterator[None]:
+    """What the tests of a unit share ends with the last of them."""
+    yield
+    if nextitem is None or unit(nextitem.nodeid) != unit(item.nodeid):
+        end_shared()
 
 
 @pytest.hookimpl(optionalhook=True)

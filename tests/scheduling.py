@@ -70,22 +70,25 @@ def unit(nodeid: str) -> str:
 
 
 def long_first(items: list[pytest.Item]) -> None:
-    """Put files with tests on Spark first, then those with other slow tests; otherwise the order stays.
+    """Put files with tests on Spark first, by the server that they share, then those with other slow tests.
+
+    Otherwise the order stays.
 
     Raises
     ------
     pytest.UsageError
         If a test uses a server that its file does not share.
     """
-    rank: dict[Path, int] = {}
+    rank: dict[Path, tuple[int, str]] = {}
     for item in items:
         used = SERVERS.keys() & set(getattr(item, "fixturenames", ()))
         for server in used:
             if item.path.stem not in SERVERS[server]:
                 raise pytest.UsageError(f"{item.nodeid}: uses {server}; expected its file in tests/scheduling.py")
         slow = item.get_closest_marker("slow") is not None
-        rank[item.path] = max(rank.get(item.path, 0), 2 if used else 1 if slow else 0)
-    items.sort(key=lambda item: -rank[item.path])
+        found = (-2, min(used)) if used else (-1 if slow else 0, "")
+        rank[item.path] = min(rank.get(item.path, found), found)
+    items.sort(key=lambda item: rank[item.path])
 
 
 def in_random_order(items: list[pytest.Item], seed: int) -> None:

@@ -1,6 +1,7 @@
 """Spark servers for tests: one for all that need one, and one with peers, which tests may kill.
 
-Each is started when the first test asks for it. Their Java compiles once, and does not verify Spark's own classes anew
+Each is started when the first test asks for it, and ends after the last test of the unit that shares it
+(:data:`tests.scheduling.SERVERS`). Their Java compiles once, and does not verify Spark's own classes anew
 each time: a server of tests lives for a minute or two, in which Java's second compiler takes more processor time than
 it saves, 13 s rather than 8 until the first answer, and 2 of these 8 are verification. Nor do they compile stages of
 queries to Java, which takes a third of the processor time of a query over few rows: only sessions with ``COMPILED``
@@ -11,9 +12,10 @@ from __future__ import annotations
 
 import shlex
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, ExitStack, contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Any, Final, TypeVar, cast
 
 import psutil
 import pytest
@@ -26,6 +28,9 @@ if TYPE_CHECKING:
     from spark_stream.server import Server
     from synergy_nb import Cluster
 
+
+T = TypeVar("T")
+_SHARED: Final[dict[str, tuple[ExitStack, Any]]] = {}  # by the name of the fixture
 
 #: Options of Java for servers that do not live long.
 QUICK: Final = (
@@ -66,9 +71,28 @@ def quick_java(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
         yield
 
 
-@pytest.fixture(scope="session")
-def spark_server(quick_java: None) -> Iterator[Server]:
+def _shared(name: str, start: Callable[[], AbstractContextManager[T]]) -> T:
+    """What the tests of a unit share: started for the first of them, and ended by :func:`end_shared`."""
+    if name not in _SHARED:
+        stack = ExitStack()
+        _SHARED[name] = stack, stack.enter_context(start())
+    return cast("T", _SHARED[name][1])
+
+
+def end_shared() -> None:
+    """End what the tests of a unit have shared: it takes memory and processor time from the others."""
+    while _SHARED:
+        _SHARED.popitem()[1][0].close()
+
+
+@pytest.fixture(scope="module")
+def spark_server(quick_java: None) -> Server:
     """A Spark Connect server that is ready; no test may end it. Tests that use it are slow: it takes seconds."""
+    return _shared("spark_server", _server)
+
+
+@contextmanager
+def _server() -> Iterator[Server]:
     from spark_stream.server import Server
 
     with Server() as server:
@@ -87,9 +111,14 @@ def spark(spark_server: Server) -> Iterator[SparkSession]:
     disconnect(session)
 
 
-@pytest.fixture(scope="session")
-def spark_peers(quick_java: None) -> Iterator[Cluster]:
+@pytest.fixture(scope="module")
+def spark_peers(quick_java: None) -> Cluster:
     """Three peers with a Spark server of their own, which tests may kill, as it comes back."""
+    return _shared("spark_peers", _peers)
+
+
+@contextmanager
+def _peers() -> Iterator[Cluster]:
     from synergy_nb import Cluster
 
     with Cluster(3, cores=4.0) as cluster:

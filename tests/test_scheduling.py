@@ -53,10 +53,13 @@ def test_files_that_take_long_go_first_and_keep_their_order() -> None:
         Item("test_b 2", slow=True),
         Item("test_spark_query 1"),
         Item("test_spark_query 2", "spark_server", slow=True),
+        Item("test_spark_cluster 1", "spark_peers", slow=True),
+        Item("test_spark_server 1", "spark_server", slow=True),
         Item("test_c 1", slow=True),
     ]
     long_first(items)  # type: ignore[arg-type]
-    wanted = ["test_spark_query 1", "test_spark_query 2", "test_b 1", "test_b 2", "test_c 1", "test_a 1"]
+    shared = ["test_spark_cluster 1", "test_spark_query 1", "test_spark_query 2", "test_spark_server 1"]
+    wanted = [*shared, "test_b 1", "test_b 2", "test_c 1", "test_a 1"]
     assert [item.nodeid for item in items] == wanted
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import socket
 import threading
 
 import pytest
@@ -51,6 +52,16 @@ async def test_what_happens_in_any_turn_is_seen(before: int) -> None:
     task = asyncio.create_task(later())
     await until(flag)
     await task
+
+
+async def test_what_comes_while_somebody_looks_is_seen() -> None:
+    flag, loop = Flag(), asyncio.get_running_loop()
+    here, there = socket.socketpair()
+    with here, there:
+        loop.add_reader(here, flag.raise_it)
+        loop.call_later(0.01, there.send, b"x")
+        await until(flag)
+        loop.remove_reader(here)
 
 
 async def test_several_wait_each_for_its_own_condition() -> None:

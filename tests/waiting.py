@@ -31,15 +31,16 @@ class _Selector(selectors.DefaultSelector):
 
     def select(self, timeout: float | None = None) -> list[tuple[selectors.SelectorKey, int]]:
         idle = timeout != 0.0  # nothing is to be done in this turn
-        if self.waiting and not (idle and self._alone):
-            for waiting in self.waiting:
-                if not waiting.done():
-                    waiting.set_result(None)
-            self.waiting.clear()
-            self._alone, timeout = idle, 0.0
-        else:
+        if not self.waiting or (idle and self._alone):
             self._alone = False
-        return super().select(timeout)
+            return super().select(timeout)
+        for waiting in self.waiting:
+            if not waiting.done():
+                waiting.set_result(None)
+        self.waiting.clear()
+        events = super().select(0.0)
+        self._alone = idle and not events
+        return events
 
 
 class _Loop(asyncio.SelectorEventLoop):
