@@ -57,8 +57,13 @@ async def test_what_happens_in_any_turn_is_seen(before: int) -> None:
 async def test_what_comes_while_somebody_looks_is_seen() -> None:
     flag, loop = Flag(), asyncio.get_running_loop()
     here, there = socket.socketpair()
+
+    def read() -> None:
+        here.recv(1)
+        flag.raise_it()
+
     with here, there:
-        loop.add_reader(here, flag.raise_it)
+        loop.add_reader(here, read)
         loop.call_later(0.01, there.send, b"x")
         await until(flag)
         loop.remove_reader(here)
