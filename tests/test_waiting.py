@@ -97,3 +97,8 @@ async def test_the_first_to_end_cancels_the_others() -> None:
     looks = never.looks
     await turns(10)
     assert never.looks == looks
+
+
+async def test_an_error_of_the_first_to_end_is_raised() -> None:
+    with pytest.raises(ZeroDivisionError):
+        await first_of(until(Flag()), until(lambda: 1 / 0))

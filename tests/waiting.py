@@ -69,12 +69,13 @@ async def until(condition: Callable[[], object]) -> None:
 
 
 async def first_of(*awaited: Coroutine[Any, Any, None]) -> None:
-    """Wait until one of several has ended, and cancel the others."""
+    """Wait until one of several has ended, and cancel the others; raise its error if it failed."""
     tasks = [asyncio.create_task(each) for each in awaited]
-    await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
-    for task in tasks:
+    ended, others = await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
+    for task in others:
         task.cancel()
-    await asyncio.gather(*tasks, return_exceptions=True)
+    await asyncio.gather(*others, return_exceptions=True)
+    await asyncio.gather(*ended)
 
 
 def asked_until(condition: Callable[[], object]) -> None:
