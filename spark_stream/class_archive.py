@@ -17,7 +17,6 @@ import json
 import os
 import secrets
 import signal
-import socket
 import subprocess
 import sys
 import tempfile
@@ -116,8 +115,7 @@ def _run(runtime: Java, folder: Path, *options: str) -> subprocess.CompletedProc
 def _recorded(runtime: Java, home: Path, archives: Archives) -> str:
     """Run a server that writes an archive as it ends; return the most informative line of its log."""
     token = secrets.token_urlsafe(24)
-    with socket.create_server(("127.0.0.1", 0)) as free:
-        port = free.getsockname()[1]
+    port = launching.free_port()
     with launching.start_supervisor(archives.spark.parent) as process:
         assert process.stdin is not None
         assert process.stdout is not None

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import contextlib
 import importlib.metadata
 import importlib.util
 import os
 import re
+import secrets
 import shlex
+import socket
 import subprocess
 import sys
 from collections.abc import Mapping, Sequence
@@ -22,6 +25,7 @@ __all__ = [
     "archive_paths",
     "command",
     "environment",
+    "free_port",
     "prepare_folder",
     "reason_line",
     "recording_command",
@@ -36,6 +40,7 @@ CLASSES: Final = "classes"  # folder in a server's folder, for classes of ours
 PYTHON: Final = "python"  # program in a server's folder that has a Python worker forked
 FORKS: Final = sys.platform == "linux" and hasattr(os, "pidfd_open")  # whether Python workers are forked
 MAIN: Final = "org.apache.spark.deploy.SparkSubmit"
+PORTS: Final = range(20_000, 32_768)  # systems give higher ones to connections: see :func:`free_port`
 SERVICE: Final = "org.apache.spark.sql.connect.service.SparkConnectServer"
 # What users have set for other Sparks and other Java programs
 FOREIGN: Final = re.compile(r"(SPARK|PYSPARK|HADOOP|YARN|HIVE)_.*|JAVA_TOOL_OPTIONS|_JAVA_OPTIONS|JDK_JAVA_OPTIONS")
@@ -70,6 +75,19 @@ def written_archives(runtime: Java) -> Archives | None:
     """The archives of classes for a Java and the installed Spark; None if they have not been written."""
     found = archive_paths(runtime)
     return found if all(path.is_file() for path in found) else None
+
+
+def free_port() -> int:
+    """Return a free port of the loopback, if there is one, of those that no connection is given as its own.
+
+    A server comes back at its port. Had a connection got that number in the meantime, even one of those that look for
+    the server, it could not.
+    """
+    for port in secrets.SystemRandom().sample(PORTS, 20):
+        with contextlib.suppress(OSError), socket.create_server(("127.0.0.1", port)):
+            return port
+    with socket.create_server(("127.0.0.1", 0)) as free:
+        return int(free.getsockname()[1])
 
 
 def prepare_folder(folder: Path) -> None:

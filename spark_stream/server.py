@@ -20,7 +20,6 @@ import os
 import secrets
 import shutil
 import signal
-import socket
 import subprocess
 import sys
 import tempfile
@@ -277,8 +276,7 @@ class Server:
         if process is None:
             return  # closed in the meantime
         if not self._port:
-            with socket.create_server(("127.0.0.1", 0)) as free:
-                self._port = free.getsockname()[1]
+            self._port = launching.free_port()
         order = {
             "command": launching.command(
                 runtime, home, self._folder, self._port, self._cores, settings.HEAP, self._archives

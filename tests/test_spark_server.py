@@ -236,6 +236,16 @@ def test_a_server_that_keeps_dying_is_given_up_until_it_is_started_again(watched
     assert run.server.ready(WAIT).url.startswith("sc://127.0.0.1:")
 
 
+def test_a_server_has_a_port_that_no_connection_is_given(monkeypatch: pytest.MonkeyPatch) -> None:
+    found = {launching.free_port() for _ in range(20)}
+    assert found <= set(launching.PORTS)
+    assert len(found) > 1, "two servers would look for the same one"
+    assert max(launching.PORTS) < 32_768, "Linux gives those from there on to connections, other systems higher ones"
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        monkeypatch.setattr(launching, "PORTS", [taken.getsockname()[1]] * 20)
+        assert launching.free_port() != taken.getsockname()[1]
+
+
 @pytest.mark.slow
 def test_a_port_that_is_taken_in_the_meantime_is_left_to_others(watched: Callable[..., Watched]) -> None:
     taken = "'java.net.BindException: Failed to bind to address /127.0.0.1:1'"
