@@ -56,7 +56,7 @@ class _OnCluster:
         return Followed(
             running,
             plan,
-            lambda: running.stop(collect=False),
+            running.stop,
             follower.journal,
             follower.names,
             follower.listen,

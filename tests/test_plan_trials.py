@@ -14,7 +14,7 @@ from synergy_nb.simulator.simulation import Simulation
 from synergy_nb.widgets.journal_series import JournalSeries
 from synergy_nb.widgets.plan_editor import PlanEditor
 from synergy_nb.widgets.status_text import status_pieces
-from tests.waiting import DEADLINE
+from tests.waiting import DEADLINE, asked_until
 
 
 def query(**options: object) -> Plan:
@@ -115,10 +115,17 @@ def _tried_live(cluster: Cluster) -> None:
     assert drawn.wait(DEADLINE)
     assert {at.rpartition("/")[2] for at in editor.live["peers"].values()} <= set(cluster.peers)
     assert set(editor.live["peers"]) == set(application.graph) == set(query().operators)
+    asked_until(lambda: application.qos().get("tuples"))
     ended.clear()
     editor.stop()
     assert ended.wait(DEADLINE)
     assert application.wait(timeout="1 min") == "stopped"
+    assert application.results().height == application.qos()["tuples"] > 0, "Stop loses no results"
+    editor.plan = source("packets", seed=1, rate="2000 tuples/s", count=50).sink("all", delay="30 s")
+    finished = editor.submit()
+    assert finished.wait(timeout="1 min") == "finished"
+    editor.stop()
+    assert sum(table.height for table in finished) == 50, "nor does it those of a plan that has finished"
     editor.close()
     refused = cluster.check(source("packets", rate="1 M tuples/s").delay("10 ms").sink("slow"))
     assert refused.text.startswith("would be refused: ")

@@ -167,8 +167,10 @@ def test_an_editor_checks_submits_and_stops(editor: Editor, simulation: Simulati
     ask(editor, "submit")
     assert (first.status, editor.application.status) == ("running", "running")
     assert shown(editor)["draft"] is None
+    delivered = first.qos()["tuples"]
     assert ask(editor, "stop") == {"type": "stopped", "id": 7}
     assert (first.status, editor.application.status) == ("stopped", "stopped")
+    assert first.results().height == delivered > 0, "no button loses results"
     assert not shown(editor)["running"]
     assert shown(editor, "live")["state"] == "stopped"
 

@@ -203,11 +203,10 @@ class ComposedWorld(PacedWorld):
 
     def _collect(self, application: str, sink: str) -> None:
         """Collect the results of a sink again and again, until there can be no more."""
-        peer, results = self._sink_peer(application, sink), self.results[application, sink]
-        if self.dead(peer):
+        results = self.results[application, sink]
+        if self.dead(self._sink_peer(application, sink)):
             return
-        if peer not in self._suspended:
-            self._at(peer, lambda hosting: results.collect(hosting, self.now))
+        self._collect_once(application, sink)
         status = self.status(application)
         if status in (*LASTING, "") or (status == Status.FINISHED and not results.ended):
             self._later(COLLECT, self._collect, application, sink)
@@ -215,6 +214,18 @@ class ComposedWorld(PacedWorld):
             self.results[application, each].ended for each in self.plans[application].sinks
         ):
             self._report(self._origins[application], driver.ReleaseResults(application))
+
+    def end(self, application: str) -> None:
+        """End an application after collecting what its sinks retain."""
+        if application in self.deployments:
+            for sink in self.plans[application].sinks:
+                self._collect_once(application, sink)
+        self.command(application, driver.StopApplication(application))
+
+    def _collect_once(self, application: str, sink: str) -> None:
+        peer, results = self._sink_peer(application, sink), self.results[application, sink]
+        if peer not in self._suspended:
+            self._at(peer, lambda hosting: results.collect(hosting, self.now))
 
     def _sink_peer(self, application: str, sink: str) -> str:
         """Return the address of the peer that has a sink."""

@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING, Any, Final
 
 import polars as pl
 
-from synergy_nb.control import driver_messages as driver
 from synergy_nb.control.roles import Roles
 from synergy_nb.dataflow.tuples import empty
 from synergy_nb.drawing.notebook_views import view_of
@@ -53,6 +52,7 @@ class SimulatedApplication:
         self.simulation = simulation
         self.id = application
         self.plan = plan
+        self._stopped = False  # whether stop() was called
 
     # -- state -------------------------------------------------------------------------------------------------------
 
@@ -191,7 +191,7 @@ class SimulatedApplication:
                     "expected head(100), results(seconds=5) or results(wait=False)"
                 )
             self._until(lambda: collected.ended, LONGEST_WAIT)
-            if not collected.ended:
+            if not (collected.ended or self._stopped):
                 raise ClusterError(f"{self.id}: {self._why_not_ended()}")
         return self._table(name)
 
@@ -308,10 +308,11 @@ class SimulatedApplication:
     # -- changes -----------------------------------------------------------------------------------------------------
 
     def stop(self) -> None:
-        """End it at all peers; the results so far remain readable by :meth:`results`."""
+        """End it at all peers; :meth:`results`, :meth:`head` and loops still return the results so far."""
         if self.simulation.closed:
             return
-        self.simulation.world.command(self.id, driver.StopApplication(self.id))
+        self._stopped = True
+        self.simulation.world.end(self.id)
         self.simulation.until(lambda: self.status in ENDED, 10.0)
 
     # -- displays ----------------------------------------------------------------------------------------------------

@@ -161,7 +161,8 @@ class Simulation(PeerChanges, SimulatedKnobs, OneSided):
         try:
             for application in self._applications.values():
                 if application.status in LASTING:
-                    application.stop()
+                    self.world.end(application.id)
+                    self.until(lambda ending=application: ending.status in ENDED, 10.0)
         finally:
             self.closed = True
             self._call_listeners()

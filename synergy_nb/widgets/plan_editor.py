@@ -273,12 +273,21 @@ class PlanEditor(StillView):
         return followed.application
 
     def stop(self) -> None:
-        """End all applications that this editor has submitted."""
+        """End all applications that this editor has submitted; their results so far remain readable.
+
+        If one cannot be ended, the others are, and its error is raised.
+        """
+        errors: list[Exception] = []
         for each in self._running:
-            each.followed.stop()
+            try:
+                each.followed.stop()
+            except Exception as error:  # noqa: BLE001 - raised below
+                errors.append(error)
         with self._changing():
             for each in self._running:
                 each.update(at_once=True)
+        if errors:
+            raise errors[0]
 
     def to_svg(self) -> str:
         """The present plan as a self-contained SVG, also while it has problems."""

@@ -29,7 +29,7 @@ class Followed(NamedTuple):
     plan
         Plan that was submitted.
     stop
-        Function that ends the application.
+        Function that ends the application; its results so far remain readable.
     journal
         Journal of its cluster.
     names
