@@ -44,8 +44,8 @@ written:
 
 lab:
 	@.ci/setup lab
-	@$(PY) -m jupyterlab --ip=127.0.0.1 $(if $(filter 0,$(shell id -u)),--allow-root) --ServerApp.root_dir=notebooks \
-		--LabApp.news_url=None --LabApp.check_for_updates_class=jupyterlab.NeverCheckForUpdate \
+	@JUPYTER_CONFIG_PATH=$(CURDIR)/.ci/jupyter $(PY) -m jupyterlab --ip=127.0.0.1 \
+		$(if $(filter 0,$(shell id -u)),--allow-root) --ServerApp.root_dir=notebooks \
 		--LabApp.default_url=/lab/tree/01_quickstart.ipynb $(ARGS)
 
 bench:

@@ -27,12 +27,12 @@ from tests.browser import NO_CHROMIUM, ROOT, find_chromium
 if TYPE_CHECKING:
     from playwright.sync_api import Locator, Page
 
-__all__ = ["JupyterLab", "LabNotebook", "jupyterlab"]
+__all__ = ["CONFIGURATION", "JupyterLab", "LabNotebook", "jupyterlab"]
 
 STARTING: Final = 120.0  # seconds for the server, which imports much
 ENDING: Final = 30.0  # seconds for the server and its kernels, after having been asked
+CONFIGURATION: Final = ROOT / ".ci" / "jupyter"  # which `make lab` names, too
 SETTINGS: Final = {
-    "apputils-extension/notification": {"fetchNews": "false", "checkForUpdates": False},
     "docmanager-extension/plugin": {"autosave": False},
     "notebook-extension/tracker": {"windowingMode": "none"},  # cells out of sight are drawn, too
 }
@@ -204,8 +204,6 @@ class JupyterLab:
             "--ServerApp.terminals_enabled=False",
             "--LanguageServerManager.autodetect=False",
             "--LabApp.expose_app_in_browser=True",
-            "--LabApp.news_url=None",
-            "--LabApp.check_for_updates_class=jupyterlab.NeverCheckForUpdate",
         ]
 
     def _listen(self, ports: queue.SimpleQueue[str | None]) -> None:
@@ -221,12 +219,13 @@ class JupyterLab:
 
 
 def _environment(home: Path) -> dict[str, str]:
-    """Return this environment without the user's settings of Jupyter."""
+    """Return this environment without the user's settings of Jupyter, with those of `make lab`."""
     kept = {name: value for name, value in os.environ.items() if not name.startswith(("JUPYTER", "IPYTHON", "XDG_"))}
     folders = {
         "HOME": home,
         "IPYTHONDIR": home / "ipython",
         "JUPYTER_CONFIG_DIR": home / "config",
+        "JUPYTER_CONFIG_PATH": CONFIGURATION,
         "JUPYTER_DATA_DIR": home / "data",
         "JUPYTER_RUNTIME_DIR": home / "runtime",
         "JUPYTERLAB_SETTINGS_DIR": home / "settings",

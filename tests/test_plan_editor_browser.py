@@ -12,9 +12,9 @@ import pytest
 
 from synergy_nb import Plan, source
 from synergy_nb.widgets.plan_editor import PlanEditor
-from tests.browser import ARTEFACTS, BarePage, new_page
+from tests.browser import ARTEFACTS, ROOT, BarePage, new_page
 from tests.contrast import faint
-from tests.jupyterlab import JupyterLab
+from tests.jupyterlab import CONFIGURATION, JupyterLab
 
 if TYPE_CHECKING:
     from playwright.sync_api import Browser, Locator
@@ -780,6 +780,8 @@ def test_keys_stay_in_the_editor_and_the_notebook_stays_small(browser: Browser, 
         assert page.evaluate(STATE) == before, "a key has reached the notebook"
         ARTEFACTS.mkdir(parents=True, exist_ok=True)
         page.screenshot(path=ARTEFACTS / "plan_editor_lab.png")
+        assert page.locator(".Toastify__toast").count() == 0, "a box of JupyterLab covers the view"
+        assert CONFIGURATION.relative_to(ROOT).as_posix() in (ROOT / "Makefile").read_text("utf-8")
         stored = json.dumps(page.evaluate("() => panel.context.model.toJSON()"))
         assert len(stored) < 60_000, "the bundle is stored in the notebook"
         assert "synergy-flow__handle" not in stored
