@@ -161,12 +161,15 @@ class Simulation(PeerChanges, SimulatedKnobs, OneSided):
         try:
             for application in self._applications.values():
                 if application.status in LASTING:
-                    self.world.end(application.id)
-                    self.until(lambda ending=application: ending.status in ENDED, 10.0)
+                    self._end(application)
         finally:
             self.closed = True
             self._call_listeners()
             self._listeners.clear()
+
+    def _end(self, application: SimulatedApplication) -> None:
+        self.world.end(application.id)
+        self.until(lambda: application.status in ENDED, 10.0)
 
     def _check_open(self) -> None:
         if self.closed:
