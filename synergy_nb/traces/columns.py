@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
 import polars as pl
@@ -12,20 +12,42 @@ from synergy_nb.plan.operators.sources import TIME_NAMES
 from synergy_nb.plan.units import did_you_mean
 from synergy_nb.traces.typed_columns import convert
 
-__all__ = ["clock_of", "parquet_kinds", "stream_schema", "text_kinds"]
+__all__ = ["clock_of", "inferred", "parquet_kinds", "stored_kinds", "stream_schema", "text_kinds"]
 
 
-def clock_of(path: Path, names: Sequence[str], columns: Mapping[str, str] | None, time: str | None) -> str:
+def clock_of(
+    path: Path,
+    names: Sequence[str],
+    columns: Mapping[str, str] | None,
+    time: str | None,
+    kinds: Callable[[], Mapping[str, str]] = dict,
+) -> str:
     """Find the name of the column with the event time.
+
+    Parameters
+    ----------
+    path, names
+        Path of the file, and the names of its columns.
+    columns, time
+        Parameters of :func:`synergy_nb.traces.trace_files.load` with these names.
+    kinds
+        Function that returns the columns with the types that they seem to have, for the error.
 
     Raises
     ------
     ValueError
-        If the file has no such column.
+        If the file has no such column, or none is stated and none has one of the usual names.
     """
     if time is None:
         stated = [name for name, kind in (columns or {}).items() if kind == "time" and name in names]
-        time = next((name for name in (*TIME_NAMES, *stated[:1]) if name in names), "time")
+        time = next((name for name in (*TIME_NAMES, *stated[:1]) if name in names), None)
+    if time is None:
+        found = [name for name, kind in kinds().items() if kind == "time"]
+        which = f"those with times are {', '.join(map(repr, found))}" if found else f"one of {', '.join(names)}"
+        raise ValueError(
+            f"{path}: time: none is stated, and no column is named {', '.join(TIME_NAMES)}; "
+            f"expected the column with the event time: {which}"
+        )
     if time not in names:
         raise ValueError(
             f"{path}: time: column {time!r} is not there; expected one of {', '.join(names)}{did_you_mean(time, names)}"
@@ -50,15 +72,25 @@ def text_kinds(
         kinds[clock] = "time"
         _check(path, names, kinds)
         return kinds
+    return {name: "time" if name == clock else kind for name, kind in inferred(sample).items()}
+
+
+def inferred(sample: pl.DataFrame) -> dict[str, str]:
+    """Infer the type of each column of texts: the first that all values have which are not empty."""
     kinds = {}
-    for name in names:
+    for name in sample.columns:
         values = sample.get_column(name)
         values = values.filter(values != "")
         fits = (
             kind for kind in ("int", "float", "bool", "time") if len(values) and not convert(values, kind).null_count()
         )
-        kinds[name] = "time" if name == clock else next(fits, "str")
+        kinds[name] = next(fits, "str")
     return kinds
+
+
+def stored_kinds(stored: Mapping[str, pl.DataType]) -> dict[str, str]:
+    """Types of the columns of a Parquet file, without those that tuples cannot have."""
+    return {name: kind for name, dtype in stored.items() if (kind := _kind_of(dtype)) is not None}
 
 
 def parquet_kinds(

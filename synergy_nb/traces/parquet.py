@@ -11,10 +11,10 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from synergy_nb.dataflow.tuples import TYPES
-from synergy_nb.traces.columns import clock_of, parquet_kinds, stream_schema
+from synergy_nb.traces.columns import clock_of, parquet_kinds, stored_kinds, stream_schema
 from synergy_nb.traces.typed_columns import EXPECTED, Malformed, Tally, typed
 
-__all__ = ["Stored", "parquet_blocks", "stored"]
+__all__ = ["Stored", "columns_of_parquet", "parquet_blocks", "stored"]
 
 _WHOLE: Final = 32 << 20  # bytes of a row group that is read at once, by Polars, in half of the time
 _SLICE: Final = 8 << 20  # bytes of a slice of a larger one
@@ -50,14 +50,23 @@ def stored(path: Path, columns: Mapping[str, str] | None, time: str | None) -> S
     ValueError
         If the file is damaged, or a stated column is invalid.
     """
-    try:
-        found = dict(pl.read_parquet_schema(path))
-    except (pl.exceptions.PolarsError, OSError) as error:
-        raise _damaged(path, error) from None
-    clock = clock_of(path, list(found), columns, time)
+    found = _schema(path)
+    clock = clock_of(path, list(found), columns, time, lambda: stored_kinds(found))
     kinds = parquet_kinds(path, found, columns, clock)
     doubtful = [name for name, kind in kinds.items() if name == clock or found[name] != TYPES[kind]]
     return Stored(kinds, clock, stream_schema(path, kinds, clock), doubtful)
+
+
+def columns_of_parquet(path: Path) -> dict[str, str]:
+    """Column to type, of those that tuples can have."""
+    return stored_kinds(_schema(path))
+
+
+def _schema(path: Path) -> dict[str, pl.DataType]:
+    try:
+        return dict(pl.read_parquet_schema(path))
+    except (pl.exceptions.PolarsError, OSError) as error:
+        raise _damaged(path, error) from None
 
 
 def parquet_blocks(path: Path, layout: Stored, tally: Tally, *, judged: bool = False) -> Iterator[pl.DataFrame]:

@@ -22,12 +22,12 @@ import polars as pl
 from synergy_nb.dataflow.tuples import TYPES
 from synergy_nb.plan.operators.sources import TRACE_SCHEMAS
 from synergy_nb.plan.units import counted
-from synergy_nb.traces.columns import clock_of, stream_schema, text_kinds
+from synergy_nb.traces.columns import clock_of, inferred, stream_schema, text_kinds
 from synergy_nb.traces.quoting import Quoting, quoting
 from synergy_nb.traces.text_files import LONGEST, beginning, pieces, too_long, whole_lines
 from synergy_nb.traces.typed_columns import EXPECTED, Malformed, Tally, typed
 
-__all__ = ["Layout", "csv_blocks", "csv_layout", "separator_of", "tcp_blocks"]
+__all__ = ["Layout", "columns_of_csv", "csv_blocks", "csv_layout", "separator_of", "tcp_blocks"]
 
 SAMPLE: Final = 1000  # rows from which the types of CSV columns are inferred when none are stated
 _SAMPLED: Final = (1 << 18, 8 << 20)  # bytes in which these rows are searched; the first number mostly suffices
@@ -108,6 +108,19 @@ def csv_layout(path: Path, columns: Mapping[str, str] | None, time: str | None) 
     ValueError
         If the header or a stated column is invalid.
     """
+    separator, names, sample = _sampled(path, SAMPLE if columns is None else 0)
+    clock = clock_of(path, names, columns, time, lambda: inferred(sample))
+    kinds = text_kinds(path, names, columns, clock, sample)
+    return Layout(separator, names, kinds, clock, stream_schema(path, kinds, clock))
+
+
+def columns_of_csv(path: Path) -> dict[str, str]:
+    """Column to type, inferred from the first 1,000 rows."""
+    return inferred(_sampled(path, SAMPLE)[2])
+
+
+def _sampled(path: Path, rows: int) -> tuple[str, list[str], pl.DataFrame]:
+    """Separator and names of the columns of a CSV file, and its first rows as texts."""
     for size in _SAMPLED:
         data, whole = beginning(path, size)
         header, body = _header(data)
@@ -117,13 +130,11 @@ def csv_layout(path: Path, columns: Mapping[str, str] | None, time: str | None) 
         doubled = sorted({name for name in names if names.count(name) > 1})
         if doubled or not names:
             raise ValueError(f"{path}: line 1: columns {names}; expected a header of distinct names")
-        clock = clock_of(path, names, columns, time)
         line_parser = _LineParser(path, separator, names, {}, [])
-        sample = line_parser.split(data[body:], 2, last=whole).raw.head(SAMPLE if columns is None else 0)
-        if whole or columns is not None or sample.height == SAMPLE:
+        sample = line_parser.split(data[body:], 2, last=whole).raw.head(rows)
+        if whole or sample.height >= rows:
             break
-    kinds = text_kinds(path, names, columns, clock, sample)
-    return Layout(separator, names, kinds, clock, stream_schema(path, kinds, clock))
+    return separator, names, sample
 
 
 def csv_blocks(path: Path, layout: Layout, tally: Tally) -> Iterator[pl.DataFrame]:

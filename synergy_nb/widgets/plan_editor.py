@@ -17,7 +17,7 @@ from __future__ import annotations
 import contextlib
 import threading
 import time
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from html import escape
 from importlib import resources
 from pathlib import Path
@@ -25,17 +25,16 @@ from typing import TYPE_CHECKING, Any
 
 import traitlets
 
-from synergy_nb.editing.document import PlanDocument, gesture_of, problem_row
+from synergy_nb.editing.document import PlanDocument
 from synergy_nb.editing.forms import forms
 from synergy_nb.editing.operations import EditError, Operation, parse_operations
 from synergy_nb.editing.plan_text import EMPTY
 from synergy_nb.editing.templates import templates
-from synergy_nb.errors import SynergyError
 from synergy_nb.plan import Plan, Problem
-from synergy_nb.plan.units import WrongValue, counted
+from synergy_nb.plan.units import counted
 from synergy_nb.reporting.plan_trials import PlanTrial
 from synergy_nb.widgets.editor_overlay import draft_of
-from synergy_nb.widgets.last_picture import StillView
+from synergy_nb.widgets.editor_pages import EditorPages
 from synergy_nb.widgets.qos_view import BundleMissing, bundle
 from synergy_nb.widgets.running_plan import PlanRuns, RunningPlan
 
@@ -45,7 +44,7 @@ if TYPE_CHECKING:
 __all__ = ["PlanEditor"]
 
 
-class PlanEditor(StillView):
+class PlanEditor(EditorPages):
     """A visual editor of one plan; its document is the YAML text of the plan.
 
     Parameters
@@ -74,7 +73,6 @@ class PlanEditor(StillView):
     _esm = resources.files("synergy_nb.widgets").joinpath("loader.js").read_text("utf-8")
     _version = traitlets.Unicode().tag(sync=True)
     catalogue = traitlets.Dict().tag(sync=True)
-    document = traitlets.Dict().tag(sync=True)
     live = traitlets.Dict(allow_none=True, default_value=None).tag(sync=True)
     opened = traitlets.Unicode().tag(sync=True)
 
@@ -324,137 +322,6 @@ class PlanEditor(StillView):
         shown = None if note or self._closed else super()._repr_mimebundle_(**options)
         data, metadata = shown if shown is not None else ({}, {})
         return {**data, "text/plain": repr(self), "text/html": f"{note}<div>{self.to_svg()}</div>"}, metadata
-
-    # -- pages ---------------------------------------------------------------------------------------------------
-
-    def on_page_message(self, content: Mapping[str, Any]) -> None:
-        """Answer a message of a page; messages of unknown types are ignored."""
-        if content.get("kind") == "bundle":
-            with contextlib.suppress(BundleMissing):
-                version, script, style = bundle("planeditor")
-                self.send({"kind": "bundle", "version": version, "script": script, "style": style})
-            return
-        if content.get("type") == "here":  # the page asks whether the kernel lives
-            self.send({"type": "here"})
-            return
-        answers: dict[str, Callable[[Mapping[str, Any]], None]] = {
-            "edit": self._edit,
-            "text": self._text,
-            "template": self._template,
-            "undo": self._undo,
-            "redo": self._undo,
-            "copy": self._copy,
-            "save": self._save,
-        }
-        long: dict[str, Callable[[Mapping[str, Any]], dict[str, Any]]] = {
-            "sample": self._sample,
-            "cost": self._cost,
-            "submit": self._submit,
-            "stop": self._stop,
-        }
-        kind = str(content.get("type"))
-        if kind in answers:
-            with self._lock:
-                answers[kind](content)
-        elif kind in long:
-            self._beside(lambda: self._answer(content, long[kind]))
-
-    def _answer(self, content: Mapping[str, Any], work: Callable[[Mapping[str, Any]], dict[str, Any]]) -> None:
-        """Answer a message whose answer needs slow work; an error is an answer, too."""
-        kind = {"submit": "submitted", "stop": "stopped"}.get(str(content["type"]), str(content["type"]))
-        about = {"operator": str(content.get("operator"))} if kind == "sample" else {}
-        try:
-            found = work(content)
-        except (SynergyError, OSError, ValueError, TypeError, RuntimeError) as error:  # the page waits for an answer
-            found = {"error": str(error)}
-        self._reply(content, kind, **about, **found)
-
-    def _reply(self, question: Mapping[str, Any], kind: str, **contents: Any) -> None:
-        self.send({"type": kind, "id": question.get("id"), **contents})
-
-    def _applied(self, question: Mapping[str, Any], problems: Iterable[Problem] = (), **contents: Any) -> None:
-        """Answer a change of the text, and then send the new document."""
-        wrong = list(problems)
-        if wrong:
-            contents |= {"problem": "\n".join(map(str, wrong)), "problems": [problem_row(each, None) for each in wrong]}
-        self._reply(question, "applied", version=self._document.history.version, **contents)
-        self.document = self._contents()
-
-    def _edit(self, content: Mapping[str, Any]) -> None:
-        try:
-            operations = parse_operations(content.get("operations"))
-        except EditError as error:
-            self._applied(content, error.problems)
-            return
-        gesture = str(content.get("gesture") or gesture_of(operations))
-        done = self._document.apply(operations, gesture, continues=bool(content.get("continues")))
-        self._applied(content, done.problems, **({"ids": done.ids} if done.ids else {}))
-
-    def _text(self, content: Mapping[str, Any]) -> None:
-        """Merge a text that was typed in a page with the changes since its version."""
-        text, history = content.get("yaml"), self._document.history
-        if not isinstance(text, str):
-            self._applied(content, [Problem("", "yaml", type(text).__name__, "the text of a plan")])
-            return
-        try:
-            text = history.rebase(text, content.get("version", history.version))
-        except WrongValue as wrong:
-            self._applied(content, [Problem("", wrong.field, wrong.value, wrong.expected)])
-            return
-        gesture = str(content.get("gesture") or "edit the text")
-        self._document.change(text, gesture, continues=bool(content.get("continues")))
-        self._applied(content)
-
-    def _template(self, content: Mapping[str, Any]) -> None:
-        found = next((each for each in templates() if each.name == content.get("name")), None)
-        if found is None:
-            names = ", ".join(each.name for each in templates())
-            self._applied(content, [Problem("", "template", content.get("name"), f"one of {names}")])
-            return
-        self._document.change(found.text, f"template {found.title}")
-        self._applied(content)
-
-    def _undo(self, content: Mapping[str, Any]) -> None:
-        gesture = self._document.undo() if content["type"] == "undo" else self._document.redo()
-        self._applied(content, gesture=gesture)
-
-    def _copy(self, content: Mapping[str, Any]) -> None:
-        wanted = content.get("operators")
-        try:
-            text = self._document.copy([str(each) for each in wanted] if isinstance(wanted, list) else [])
-        except EditError as error:
-            self._reply(content, "copied", yaml="", error=str(error))
-            return
-        self._reply(content, "copied", yaml=text)
-
-    def _save(self, content: Mapping[str, Any]) -> None:
-        try:
-            path = self.save(str(content["path"]) if content.get("path") else None)
-        except (SynergyError, OSError, ValueError) as error:
-            self._reply(content, "saved", error=str(error))
-            return
-        self._reply(content, "saved", path=str(path))
-
-    def _sample(self, content: Mapping[str, Any]) -> dict[str, Any]:
-        found = self.sample(str(content.get("operator")))
-        return {"columns": found.columns, "rows": found.rows, "note": found.note}
-
-    def _cost(self, _content: Mapping[str, Any]) -> dict[str, Any]:
-        return self.cost()._asdict()
-
-    def _submit(self, _content: Mapping[str, Any]) -> dict[str, Any]:
-        with self._lock:
-            if self._submitting:  # a second click, here or in another page
-                return {"error": "The plan is being submitted."}
-            self._submitting = True
-        try:
-            return {"application": str(self.submit().id), "advice": self._cluster().advice}
-        finally:
-            self._submitting = False
-
-    def _stop(self, _content: Mapping[str, Any]) -> dict[str, Any]:
-        self.stop()
-        return {}
 
     # -- the state that pages show -------------------------------------------------------------------------------
 

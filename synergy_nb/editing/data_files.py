@@ -1,0 +1,145 @@
+"""Files that an editor offers as sources: what a folder holds, and what a file is as the fields of a source."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from typing import Final, NamedTuple
+
+from synergy_nb.editing.operations import EditError
+from synergy_nb.plan import Problem
+from synergy_nb.plan.operators.sources import TIME_NAMES
+from synergy_nb.plan.units import counted
+
+__all__ = ["FileFields", "Folder", "file_fields", "folder_contents"]
+
+MOST_ENTRIES: Final = 500  # folders, and files, of a folder that are listed
+_SUFFIXES: Final = (".csv", ".tsv", ".txt", ".dat", ".data", ".log", ".parquet", ".pq")
+_PACKED: Final = ".gz"
+
+
+class Folder(NamedTuple):
+    """What a folder holds.
+
+    Parameters
+    ----------
+    path
+        Path of the folder: relative to the current directory if it is in there, else absolute.
+    parent
+        Path of the folder around it; empty if there is none.
+    folders
+        Names of the folders in it.
+    files
+        Name and size in words of each file that may be a trace.
+    note
+        Sentence about what is not listed; otherwise empty.
+    """
+
+    path: str
+    parent: str
+    folders: list[str]
+    files: list[tuple[str, str]]
+    note: str
+
+
+class FileFields(NamedTuple):
+    """Fields of a source that reads a file, from the beginning of the file.
+
+    Parameters
+    ----------
+    path, format
+        Path as a plan states it, and format of the file.
+    columns
+        Columns with the types that they seem to have; empty where the format has fixed columns.
+    time
+        Column with the event time; empty where the format has one, or none was found.
+    times
+        Columns that hold times.
+    note
+        Sentence for people: what was read, and what is still to choose.
+    """
+
+    path: str
+    format: str
+    columns: dict[str, str]
+    time: str
+    times: list[str]
+    note: str
+
+
+def folder_contents(path: str = "") -> Folder:
+    """List a folder; hidden entries, and files of other kinds than traces, are left out.
+
+    Parameters
+    ----------
+    path
+        Path of the folder; empty: the current directory, where relative paths of plans start.
+
+    Raises
+    ------
+    EditError
+        If it is no folder, or cannot be read.
+    """
+    folder = Path(path or ".")
+    try:
+        with os.scandir(folder) as entries:
+            found = sorted((each for each in entries if not each.name.startswith(".")), key=lambda each: each.name)
+        folders = [each.name for each in found if each.is_dir()]
+        files = [(each.name, _size(each.stat().st_size)) for each in found if _is_trace(each.name) and each.is_file()]
+    except OSError as error:
+        raise EditError([Problem("", "path", str(folder), f"a folder that can be read ({error.strerror})")]) from None
+    left = max(len(folders) - MOST_ENTRIES, 0) + max(len(files) - MOST_ENTRIES, 0)
+    note = f"{counted(left, 'more entry', 'more entries')} not listed: type the path" if left else ""
+    whole = folder.resolve()
+    parent = "" if whole.parent == whole else _stated(whole.parent)
+    return Folder(_stated(whole), parent, folders[:MOST_ENTRIES], files[:MOST_ENTRIES], note)
+
+
+def file_fields(path: str) -> FileFields:
+    """Read the beginning of a file, and say how a source reads it.
+
+    Raises
+    ------
+    EditError
+        If ``path`` is empty.
+    ValueError
+        If the file cannot be read, or has no known format.
+    """
+    from synergy_nb.traces.headers import header_of  # noqa: PLC0415 - only files need Polars
+
+    if not path.strip():
+        raise EditError([Problem("", "path", path, "the path of a file")])
+    file = Path(path.strip()).expanduser()
+    header = header_of(file)
+    stated = _stated(file.resolve())
+    if header.fixed:
+        return FileFields(stated, header.format, {}, "", [], f"{file.name}: format {header.format}.")
+    usual = [name for name in TIME_NAMES if name in header.columns]
+    times = [name for name, kind in header.columns.items() if kind == "time"]
+    clock = next(iter([*usual, *times]), "")
+    columns = {name: "time" if name == clock else kind for name, kind in header.columns.items()}
+    read = f"{file.name}: {counted(len(columns), 'column')}, types from the first rows"
+    others = [name for name in times if name != clock]
+    if not clock:
+        note = f"{read}. No column holds times: choose the one with the event time, which may hold seconds."
+    else:
+        also = f"; {', '.join(others)} {'holds' if len(others) == 1 else 'hold'} times, too" if others else ""
+        note = f"{read}. Event time: {clock}{also}."
+    return FileFields(stated, header.format, columns, clock, times, note)
+
+
+def _is_trace(name: str) -> bool:
+    return name.lower().removesuffix(_PACKED).endswith(_SUFFIXES)
+
+
+def _stated(path: Path) -> str:
+    """A path as a plan states it: relative to the current directory if it is in there."""
+    here = Path.cwd().resolve()
+    return str(path.relative_to(here)) if path.is_relative_to(here) else str(path)
+
+
+def _size(size: int) -> str:
+    for limit, unit in ((1e9, "GB"), (1e6, "MB"), (1e3, "kB")):
+        if size >= limit:
+            return f"{size / limit:.3g} {unit}"
+    return counted(size, "byte")
