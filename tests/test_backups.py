@@ -12,7 +12,7 @@ import pytest
 from synergy_nb.dataflow.streams.copies import Copy
 from synergy_nb.dataflow.streams.deployments import Assignment, Deployment, Feed
 from synergy_nb.dataflow.streams.log import Limits
-from synergy_nb.dataflow.streams.values import COPY, ORIGIN, Point
+from synergy_nb.dataflow.streams.values import COPY, ORIGIN
 from synergy_nb.dataflow.tuples import END, START, Batch, Punctuation, decode, encode
 from synergy_nb.events.application_states import Status
 from synergy_nb.plan import Plan, source
@@ -23,7 +23,7 @@ from synergy_nb.runtime.data.host import Host
 from synergy_nb.runtime.process.requests import AwaitCopies, Push, Pushed, pack, unpack
 from tests.quick_cases import quick_first
 from tests.test_sharing_host import COLUMNS
-from tests.two_hosts import OPENED, FakeRuntime, Pair, play, table
+from tests.two_hosts import OPENED, FakeRuntime, Pair, arrival, play, portion, table
 from tests.waiting import DEADLINE, first_of, turns, until
 
 on_loop = play  # how the tests that are coroutines run
@@ -102,19 +102,19 @@ class Hosts(Pair):
             for name in {self.plan.operators[each].params["name"] for each in self.plan.sources}:
                 while not host.pushed.push(application, name, encode(item)):
                     self.fetch()
-                    await first_of(host.pushed.room(application, name), host.arrival(application, None, DEADLINE))
+                    await first_of(host.pushed.room(application, name), arrival(host, application))
         self.fetch()
         await turns()
 
     def fetch(self) -> bool:
-        found = self.net["a"].fetch(self.application, None, "test", Point(1 << 62, 0), 1 << 20)
+        found = portion(self.net["a"], self.application)
         self.rows += [item.table for item in map(decode, found.items) if isinstance(item, Batch)]
         return found.finished
 
     async def finish(self) -> pl.DataFrame:
         await self._put(Punctuation(END, self.position, 0.0))
         while not self.fetch():
-            await self.net["a"].arrival(self.application, None, DEADLINE)
+            await arrival(self.net["a"], self.application)
         return pl.concat(self.rows)
 
     def kept(self, address: str, operator: str) -> Copy:

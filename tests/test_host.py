@@ -23,10 +23,10 @@ from synergy_nb.dataflow.streams.wire import encode as encode_frame
 from synergy_nb.dataflow.tuples import Batch, Item, Punctuation, decode, encode
 from synergy_nb.plan import source
 from synergy_nb.runtime.data import instances, stream_driver
-from synergy_nb.runtime.data.sinks import Portion
+from synergy_nb.runtime.data.sinks import SILENT, Portion
 from synergy_nb.runtime.data.sources import Stream
 from synergy_nb.runtime.data.stream_driver import STREAM
-from tests.two_hosts import Pair, deployment, fetched, numbers, play, reading, table, trace
+from tests.two_hosts import PLACES, Pair, arrival, deployment, fetched, numbers, play, reading, table, trace
 from tests.waiting import DEADLINE, turns, until
 
 on_loop = play  # how the tests that are coroutines run
@@ -243,7 +243,7 @@ async def test_a_link_that_takes_no_more_for_a_while_loses_nothing_and_fails_nob
     got: list[int] = []
     for tuples in (1000, 10_000, 20_000):
         while len(got) < tuples:
-            await pair.net["a"].arrival("app", None, DEADLINE)
+            await arrival(pair.net["a"], "app")
             got += numbers(fetched(pair.net["a"], "app"))
         for runtime in pair.runtimes.values():
             runtime.broken = True
@@ -315,11 +315,11 @@ async def test_undeploying_during_execution_leaves_nothing() -> None:
     pair = Pair(read=reading(10**9, 100), limits=Limits(20_000))
     peers = {"source": "a", "filter": "b", "sink": "a"}
     pair.deploy("app", trace().filter("bytes >= 0").sink(), peers)
-    await pair.net["a"].arrival("app", None, DEADLINE)
+    await arrival(pair.net["a"], "app")
     assert fetched(pair.net["a"], "app", 1)
     while pair.net["a"].hosting.components["app", "sink"].collectable:
         fetched(pair.net["a"], "app")
-    waiting = asyncio.create_task(pair.net["a"].arrival("app", None, DEADLINE))
+    waiting = asyncio.create_task(arrival(pair.net["a"], "app"))
     await turns()  # it begins to wait
     pair.undeploy("app", peers)
     await waiting
@@ -332,7 +332,8 @@ async def test_undeploying_during_execution_leaves_nothing() -> None:
     pair.undeploy("app", peers)
     assert not pair.failed
     pair.deploy("app", trace().filter("bytes < 100").sink(), peers)  # the name may be used again
-    await pair.net["a"].arrival("app", None, DEADLINE)
+    PLACES.clear()
+    await arrival(pair.net["a"], "app")
     assert numbers(fetched(pair.net["a"], "app", 1))[0] == 0
 
 
@@ -406,38 +407,51 @@ async def test_data_that_are_late_are_no_error() -> None:
 # -- results ---------------------------------------------------------------------------------------------------------
 
 
-async def test_results_are_returned_again_until_the_reader_acknowledges_them() -> None:
+async def test_each_reader_has_its_place_in_the_results_and_the_last_one_is_waited_for(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    now = {"seconds": 0.0}
     pair = Pair(read=reading(20, 100), limits=Limits(20_000, results=20_000))
     one = pair.net["a"]
+    monkeypatch.setattr(one, "_clock", lambda: now["seconds"])
     pair.deploy("app", trace().sink(), {"source": "a", "sink": "a"})
     component = one.hosting.components["app", "sink"]
     await until(lambda: component.log.blocked)
 
-    def some(reader: str, since: Point | None) -> Portion:
-        """A batch, behind whatever promises come before it."""
-        found = one.fetch("app", "sink", reader, since, 1)
-        while not found.items:
-            found = one.fetch("app", "sink", reader, found.end, 1)
+    places: dict[str, Point | None] = dict.fromkeys(("fast", "slow", "lost", "late"))
+    got: dict[str, list[int]] = {name: [] for name in places}
+
+    def read(name: str, most: int = 1 << 20) -> Portion:
+        found = one.fetch("app", "sink", name, places[name], most)
+        if name != "lost":
+            places[name] = found.end
+        got[name] += numbers([item for item in map(decode, found.items) if isinstance(item, Batch)])
         return found
 
-    first = some("me", None)
-    assert (len(first.items), first.start) == (1, ORIGIN)
-    assert one.fetch("app", "sink", "me", None, 1 << 20) == first, "its answer was lost"
-    assert one.fetch("app", "sink", "me", first.start, 1 << 20) == first
-    second = some("me", first.end)
-    assert second.start >= first.end
-    other = some("other", None)
-    assert other.start >= second.end, "each result goes to one reader"
-    assert one.fetch("app", "sink", "me", second.start, 1) == second
-    assert one.fetch("app", "sink", "other", other.start, 1) == other
-    # whoever the other is, it is never heard of again, and stops nobody
-    found = [first, second, other, one.fetch("app", "sink", "me", second.end, 1 << 20)]
-    while not found[-1].finished:
-        await one.arrival("app", "sink", DEADLINE)
-        found.append(one.fetch("app", "sink", "me", found[-1].end, 1 << 20))
-    batches = [decode(item) for each in found for item in each.items]
-    assert numbers([batch for batch in batches if isinstance(batch, Batch)]) == list(range(2000))
-    assert component.log.size == 0
+    repeated = read("lost", 1)
+    assert (repeated.start, repeated.missed) == (ORIGIN, 0)
+    assert read("lost", 1) == repeated, "its answer was lost"
+    places["lost"] = repeated.end
+    read("slow", 1)
+    for _ in range(20):  # the log is full of what the others have yet to read
+        read("fast")
+        await turns(5)
+    assert component.log.blocked
+    assert component.log.start == ORIGIN
+    now["seconds"] += SILENT + 1
+    read("slow", 1)  # it is slow, but it reads: nothing is lost for it
+    while not all([read("slow").finished, read("fast").finished]):  # who is not heard of any more stops nobody
+        await turns(5)
+    assert got["fast"] == got["slow"] == list(range(2000))
+    read("slow"), read("fast")  # both acknowledge the last results
+    assert component.log.size <= 20_000 // 4
+    assert read("late").missed == 2000 - len(got["late"]) > 0
+    assert got["late"] == list(range(2000 - len(got["late"]), 2000)), "it begins with what is retained"
+    assert one.fetch("app", "sink", "lost", repeated.end, 1).missed > 0, "it was passed over"
+    missed = [
+        (what["operator"], what["rows"] > 0) for kind, _, what in pair.runtimes["a"].events if kind == "results_missed"
+    ]
+    assert missed == [("sink", True)] * 2, "the late one and the lost one"
 
 
 async def test_results_are_retained_after_all_other_components_have_gone() -> None:

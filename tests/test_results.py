@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import itertools
 from collections.abc import Mapping
 from typing import Any
 
@@ -12,6 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from synergy_nb.control.roles import Roles
+from synergy_nb.dataflow.streams.log import LIMITS, Limits
 from synergy_nb.dataflow.streams.values import ORIGIN
 from synergy_nb.dataflow.tuples import END, Batch, Item, Punctuation, decode, encode
 from synergy_nb.events import Event
@@ -20,7 +20,7 @@ from synergy_nb.events.table import Events
 from synergy_nb.plan import Plan, source
 from synergy_nb.runtime.client.async_application import AsyncApplication
 from synergy_nb.runtime.client.results import Results
-from synergy_nb.runtime.data.deliveries import Deliveries
+from synergy_nb.runtime.data.deliveries import COLLECTED, Deliveries
 from synergy_nb.runtime.process.requests import (
     ApplicationState,
     ClusterError,
@@ -49,8 +49,9 @@ def plan() -> Plan:
 class Peer:
     """A peer with one application, asked by several notebooks; what it answers to these may get lost."""
 
-    def __init__(self) -> None:
-        self.pair = Pair()
+    def __init__(self, limits: Limits = LIMITS) -> None:
+        self.pair = Pair(limits=limits)
+        self.told: list[str] = []  # lines for the user
         self.pair.deploy("app", plan(), HERE)
         self.stopped = False
         self.deliveries = Deliveries(self.pair.net["a"], asyncio.get_running_loop(), lambda _: self.status)
@@ -128,6 +129,9 @@ class Peer:
     def readable(self, text: str) -> str:
         return text
 
+    def tell(self, text: str) -> None:
+        self.told.append(text)
+
     def forget(self, application: str) -> None:
         pass
 
@@ -170,14 +174,14 @@ async def test_a_lost_answer_is_repeated() -> None:
     assert (await mine.results())["bytes"].to_list() == list(range(30))
 
 
-async def test_the_same_request_has_the_same_answer_until_the_next_one() -> None:
+async def test_the_same_request_has_the_same_results() -> None:
     peer = Peer()
     await peer.push(10)
     first = await peer.fetch(Fetch("app", "sink", None, wait=0.0))
-    await peer.push(10)
     again = await peer.fetch(Fetch("app", "sink", None, wait=0.0))
     assert again == first
     assert (values(first), first.start) == (list(range(10)), ORIGIN)
+    await peer.push(10)
     after = await peer.fetch(Fetch("app", "sink", first.end, wait=0.0))
     assert (values(after), after.start) == (list(range(10, 20)), first.end)
     assert await peer.fetch(Fetch("app", "sink", first.end, wait=0.0)) == after
@@ -185,44 +189,41 @@ async def test_the_same_request_has_the_same_answer_until_the_next_one() -> None
     assert nothing == Fetched([], after.end, after.end, finished=False)
 
 
-async def test_a_reader_that_left_with_unacknowledged_results_delays_nobody() -> None:
-    peer = Peer()
-    log = peer.pair.net["a"].hosting.components["app", "sink"].log
-    await peer.push(10)
-    assert log.size > 0
-    first = await peer.fetch(Fetch("app", "sink", None, wait=0.0, reader="gone"))
-    assert log.size == 0
-    await peer.push(10)
-    other = await peer.fetch(Fetch("app", "sink", None, wait=0.0, reader="other"))
-    assert values(other) == list(range(10, 20))
-    assert await peer.fetch(Fetch("app", "sink", None, wait=0.0, reader="gone")) == first, "it is back"
-
-
-async def test_each_tuple_goes_to_one_of_two_readers() -> None:
+async def test_reading_takes_results_from_nobody() -> None:
     peer = Peer()
     one, two = peer.notebook(), peer.notebook()
     await peer.push(10)
-    await one.results(wait=False)
+    assert (await one.head(1))["bytes"].to_list() == [0]
     await peer.push(10)
     await interrupt(peer, two.results(wait=False))
+    assert (await two.head(1))["bytes"].to_list() == [0]
     await peer.push(10)
     await one.results(wait=False)
-    await two.results(wait=False)
-    assert taken(one) == [*range(10), *range(20, 30)]
-    assert taken(two) == list(range(10, 20))
-
-
-async def test_a_later_reader_gets_the_remaining_results() -> None:
-    peer = Peer()
-    early = peer.notebook()
-    await peer.push(10)
-    await early.results(wait=False)
     late = peer.notebook()
     await late.results(wait=False)
-    assert taken(late) == []
+    assert taken(one) == taken(late) == list(range(30))
     await peer.push(5, ends=True)
-    assert (await late.results())["bytes"].to_list() == list(range(10, 15))
-    assert (await early.results())["bytes"].to_list() == list(range(10)), "it ends for the first reader, too"
+    for each in (two, one, late, peer.notebook()):
+        assert (await each.results())["bytes"].to_list() == list(range(35))
+        assert each.notices == []
+
+
+async def test_a_reader_that_comes_too_late_for_the_first_results_says_so() -> None:
+    peer = Peer(Limits(results=40_000))
+    early, late = peer.notebook(), peer.notebook()
+    for _ in range(10):
+        await peer.push(50)
+        await early.results(wait=False)
+    await early.results(wait=False)
+    await late.results(wait=False)
+    found = taken(late)
+    assert taken(early) == list(range(500))
+    assert found == list(range(500 - len(found), 500))
+    assert 0 < len(found) < 500
+    (notice,) = late.notices
+    assert notice.startswith(f"{500 - len(found)} rows of 'sink' had been discarded before this handle read them")
+    assert peer.told == [f"plan: {notice}"]
+    assert early.notices == []
 
 
 async def test_a_reader_waits_for_results_and_not_for_punctuations() -> None:
@@ -254,19 +255,20 @@ async def test_a_removed_sink_ends_a_waiting_request() -> None:
     mine = peer.notebook()
     await peer.push(3)
     await mine.results(wait=False)
-    waiting = asyncio.create_task(peer.fetch(Fetch("app", "sink", None, wait=5.0, reader="other")))
+    first = await peer.fetch(Fetch("app", "sink", None, wait=0.0, reader="other"))
+    waiting = asyncio.create_task(peer.fetch(Fetch("app", "sink", first.end, wait=5.0, reader="other")))
     await turns(10)
     peer.stopped = True
     peer.pair.undeploy("app", HERE)
     assert (await waiting).gone
-    with pytest.raises(ClusterError, match="its results have been collected already, through another handle"):
+    with pytest.raises(ClusterError, match="its results have been discarded: another handle of it has collected them"):
         await mine.results()
 
 
 @pytest.mark.slow
 @settings(max_examples=60, deadline=None)
 @given(st.lists(st.tuples(st.integers(0, 2), st.booleans(), st.integers(0, 3)), max_size=20))
-def test_interrupted_readers_receive_all_results_between_them(
+def test_interrupted_readers_receive_all_results(
     steps: list[tuple[int, bool, int]],
 ) -> None:
     async def scenario() -> None:
@@ -281,9 +283,7 @@ def test_interrupted_readers_receive_all_results_between_them(
         await peer.push(1, ends=True)
         for reader in readers:
             await reader.results()
-        found = [taken(reader) for reader in readers]
-        assert sorted(itertools.chain.from_iterable(found)) == list(range(peer.position))
-        assert all(each == sorted(each) for each in found)
+        assert all(taken(reader) == list(range(peer.position)) for reader in readers)
 
     play(scenario())
 
@@ -303,3 +303,11 @@ def test_an_answer_with_results_that_were_received_before_is_refused() -> None:
     assert found is not None
     assert found["bytes"].to_list() == [0, 1, 2, 0, 1, 2]
     assert results.rows == 6
+
+
+async def test_results_that_a_client_has_stay_for_others_until_those_of_sixteen_more_have_been_collected() -> None:
+    peer = Peer()
+    names = [f"app-{number}" for number in range(COLLECTED + 2)]
+    assert [peer.deliveries.collected(name) for name in names[:COLLECTED]] == [[]] * COLLECTED
+    assert peer.deliveries.collected(names[0]) == [], "collected again, through another handle"
+    assert [peer.deliveries.collected(name) for name in names[COLLECTED:]] == [[names[1]], [names[2]]]

@@ -30,7 +30,7 @@ from synergy_nb.plan.stream_sharing import provider, reduced
 from synergy_nb.runtime.data import host, instances
 from synergy_nb.runtime.data.sources import Feed
 from tests.quick_cases import quick_first
-from tests.two_hosts import Pair, deployment, fetched, numbers, play, reading, table, trace
+from tests.two_hosts import Pair, arrival, deployment, fetched, numbers, play, portion, reading, table, trace
 from tests.waiting import DEADLINE, first_of, turns, until
 
 on_loop = play  # how the tests that are coroutines run
@@ -177,7 +177,7 @@ class Sharing(Pair):
             left = set(got)
             while left:
                 for name in tuple(left):
-                    found = self.net["a"].fetch(name, None, "test", Point(1 << 62, 0), 1 << 20)
+                    found = portion(self.net["a"], name)
                     got[name] += numbers([item for item in map(decode, found.items) if isinstance(item, Batch)])
                     left -= {name} if found.finished else set()
                 if left:
@@ -191,7 +191,7 @@ class Sharing(Pair):
                     await first_of(self.net["a"].pushed.room("first", "mine"), *self._arrivals(got))
 
     def _arrivals(self, names: Iterable[str]) -> list[Coroutine[Any, Any, None]]:
-        return [self.net["a"].arrival(name, None, DEADLINE) for name in names]
+        return [arrival(self.net["a"], name) for name in names]
 
     async def _turn(self, got: dict[str, list[int]]) -> None:
         self._take(got)
@@ -543,7 +543,7 @@ async def test_sharers_alone_set_the_pace_by_the_fastest_of_them() -> None:
     first: list[int] = []
     while not pair.failed:
         first += numbers(fetched(pair.net["b"], "second"))
-        await first_of(pair.net["b"].arrival("second", None, DEADLINE), until(lambda: pair.failed))
+        await first_of(arrival(pair.net["b"], "second"), until(lambda: pair.failed))
     assert [report[:2] for report in pair.failed] == [("third", "sink")]
     first += numbers(await pair.results("b", "second"))
     assert first == list(range(first[0], 50_000))

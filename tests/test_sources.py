@@ -21,7 +21,7 @@ from synergy_nb.plan import source
 from synergy_nb.runtime.data.sources import PeerFeed, PushFeed, Stream, ThreadFeed
 from synergy_nb.runtime.data.spark_part import SparkPart
 from synergy_nb.runtime.data.spark_servers import SparkHost
-from tests.two_hosts import Pair, deployment, fetched, numbers, play, table, trace
+from tests.two_hosts import Pair, arrival, deployment, fetched, numbers, play, table, trace
 from tests.waiting import DEADLINE, first_of, turns, until
 
 on_loop = play  # how the tests that are coroutines run
@@ -60,7 +60,7 @@ async def test_a_pushed_source_takes_each_item_once_and_refuses_wrong_ones() -> 
     async def insist(item: Item) -> None:
         while not one.pushed.push("app", "mine", encode(item)):
             received.extend(numbers(fetched(one, "app")))
-            await first_of(one.pushed.room("app", "mine"), one.arrival("app", None, DEADLINE))
+            await first_of(one.pushed.room("app", "mine"), arrival(one, "app"))
 
     await insist(Batch(table(pushed - 5, 10), pushed - 5, 0.0))  # half of it is new
     pushed += 5

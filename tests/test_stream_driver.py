@@ -147,7 +147,7 @@ class World:
             driver = self.drivers[peer]
             for chunk in driver.hosting.results("app", "out", self.collected, math.inf):
                 self.collected = chunk.end
-                driver.collected("app", "out", chunk.end)
+                driver.collected("app", "out", chunk.end, chunk.end)
                 if isinstance(chunk.item, Batch):
                     self.tables.append(chunk.item.table)
                 else:

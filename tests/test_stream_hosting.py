@@ -124,7 +124,7 @@ class Peers:
             self._do(to, hosting.finished(work, work.run(lambda: self.now), self.now))
         for chunk in hosting.results("app", "out", self.collected, math.inf):
             self.collected = chunk.end
-            self._do(to, hosting.collected("app", "out", chunk.end, self.now))
+            self._do(to, hosting.collected("app", "out", chunk.end, chunk.end, self.now))
             if isinstance(chunk.item, Batch):
                 self.tables.append(chunk.item.table)
                 self.rows += chunk.item.table.get_column("v").to_list()

@@ -226,5 +226,5 @@ class _Forgetful:
 def test_results_that_another_client_has_collected_at_the_peer_of_a_sink_are_gone_by_name() -> None:
     state = ApplicationState("out-1", "running", roles=Roles({"out": "b"}))
     application = AsyncApplication(_Forgetful(), query(), "a", state)  # type: ignore[arg-type]  # what it asks is there
-    with pytest.raises(ClusterError, match="its results have been collected already"):
+    with pytest.raises(ClusterError, match="its results have been discarded: another handle"):
         asyncio.run(application._fetch_once("out", 1.0))

@@ -52,7 +52,7 @@ from tests.qos_story import (
     top_pairs,
     weighed_streams,
 )
-from tests.two_hosts import Pair, play, reading, trace
+from tests.two_hosts import Pair, arrival, play, reading, trace
 
 on_loop = play  # how the tests that are coroutines run
 
@@ -87,7 +87,7 @@ async def test_a_removed_sink_reports_its_last_measurements_first() -> None:
     pair = Pair(read=reading(500, 100), measure_s=1e6, limits=Limits(20_000, results=20_000))
     pair.deploy("app", trace().sink(delay="2 s"), {"source": "a", "sink": "a"})
     one = pair.net["a"]
-    await one.arrival("app", "sink", 20.0)
+    await arrival(one, "app")
     one.carry_out(Deployment("app", 1))
     told = [detail for kind, _, detail in pair.runtimes["a"].events if kind == "sink_measured"]
     assert len(told) == 1

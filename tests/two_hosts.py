@@ -5,17 +5,19 @@ from __future__ import annotations
 import asyncio
 import threading
 import time
+import weakref
 from collections.abc import Awaitable, Callable, Iterator, Mapping
 from typing import Any
 
 import polars as pl
 
 from synergy_nb.dataflow.streams.deployments import Assignment, Deployment, Feed
-from synergy_nb.dataflow.streams.values import Point
+from synergy_nb.dataflow.streams.values import ORIGIN, Point
 from synergy_nb.dataflow.tuples import END, Batch, Item, Punctuation, decode
 from synergy_nb.events import Event
 from synergy_nb.plan import Plan, source
 from synergy_nb.runtime.data.host import Host
+from synergy_nb.runtime.data.sinks import Portion
 from synergy_nb.runtime.data.sources import Stream
 from tests.waiting import DEADLINE, run_loop
 
@@ -80,15 +82,14 @@ class Pair:
     async def results(self, address: str, application: str, max_bytes: int = 1 << 20) -> list[Batch]:
         """All results until the end of the stream that nobody was given before."""
         batches: list[Batch] = []
-        since = Point(1 << 62, 0)
+        one = self.net[address]
         while True:
-            found = self.net[address].fetch(application, None, "test", since, max_bytes)
-            since = found.end
+            found = portion(one, application, max_bytes)
             batches += [item for item in map(decode, found.items) if isinstance(item, Batch)]
             if found.finished:
                 return batches
             if not found.items:
-                await self.net[address].arrival(application, None, DEADLINE)
+                await arrival(one, application)
 
     async def close(self) -> None:
         for one in self.net.values():
@@ -179,10 +180,28 @@ def trace() -> Any:
     return source("trace", path="fake.tcp", format="tcp")
 
 
+PLACES: weakref.WeakKeyDictionary[Host, dict[str, Point]] = weakref.WeakKeyDictionary()  # how far the tests have read
+
+
+def portion(one: Host, application: str, max_bytes: int = 1 << 20) -> Portion:
+    """The next results."""
+    places = PLACES.setdefault(one, {})
+    found = one.fetch(application, None, "test", places.get(application), max_bytes)
+    places[application] = found.end
+    return found
+
+
 def fetched(one: Host, application: str, max_bytes: int = 1 << 20) -> list[Batch]:
-    """What nobody was given before."""
-    found = one.fetch(application, None, "test", Point(1 << 62, 0), max_bytes)
+    """The batches of the next results."""
+    found = portion(one, application, max_bytes)
     return [item for item in map(decode, found.items) if isinstance(item, Batch)]
+
+
+async def arrival(one: Host, application: str) -> None:
+    """Acknowledge what was fetched; return when there are more results, or no more follow."""
+    since = PLACES.get(one, {}).get(application)
+    one.fetch(application, None, "test", since, 1)
+    await one.arrival(application, None, since or ORIGIN, DEADLINE)
 
 
 def numbers(batches: list[Batch]) -> list[int]:

@@ -33,6 +33,7 @@ __all__ = [
     "OperatorFailed",
     "OriginSucceeded",
     "PartPrepared",
+    "ResultsMissed",
     "SessionExpired",
     "SessionLeft",
     "SetupFailed",
@@ -239,6 +240,15 @@ class LateRows(RequestEvent, frozen=True, gc=False):
 
     operator: str
     dropped: int
+
+
+class ResultsMissed(RequestEvent, frozen=True, gc=False):
+    """A reader of a sink came when its first ``rows`` results were not retained any more; its handle tells the user."""
+
+    severity: ClassVar[Severity] = Severity.DETAIL
+
+    operator: str
+    rows: int
 
 
 class SinkMeasured(RequestEvent, frozen=True, gc=False):

@@ -90,6 +90,7 @@ _WORDS: Final[Mapping[type[events.Event], Callable[[Any], str]]] = {
     events.ComponentMoved: lambda e: f"{e.operator} has moved from {e.at} to {e.to} in {seconds(e.seconds)}",
     events.MoveGivenUp: lambda e: f"{e.operator} did not move to {e.to}: {e.reason}",
     events.SharedStreamMoved: lambda e: f"{e.operator} of {e.of} has moved from {e.at} to {e.to}",
+    events.ResultsMissed: lambda e: f"a reader of {e.operator} came too late for {counted(e.rows, 'row')}",
     events.LateRows: lambda e: f"{counted(e.dropped, 'row')} of {e.operator} came too late",
     events.PlacementBegun: lambda e: f"{counted(e.degree, 'replica')} of each operator are placed",
     events.ReplicaDecided: lambda e: f"{e.role} of {e.operator} at {e.at}",

@@ -57,7 +57,7 @@ class Results:
         self.items += [chunk.item for chunk in chunks]
         if chunks:
             self._upto, self.losses = chunks[-1].end, chunks[-1].losses
-        return hosting.collected(self.application, self.operator, self._upto, now)
+        return hosting.collected(self.application, self.operator, self._upto, self._upto, now)
 
     @property
     def ended(self) -> bool:

@@ -333,11 +333,11 @@ class Hosting:
             found.append(chunk)
         return found
 
-    def collected(self, application: str, operator: str, upto: Point, now: float) -> list[Effect]:
-        """Discard the results of a sink up to a point: the client has them."""
+    def collected(self, application: str, operator: str, read: Point, kept: Point, now: float) -> list[Effect]:
+        """Record that all clients have the results of a sink up to ``read``; discard those before ``kept``."""
         component = self.components.get((application, operator))
         if component is not None:
-            component.log.acknowledge(Reader(application, operator, CLIENT, self.peer), upto, upto, upto)
+            component.log.acknowledge(Reader(application, operator, CLIENT, self.peer), read, read, min(read, kept))
             self.touch(application, operator)
         return self._done(now)
 

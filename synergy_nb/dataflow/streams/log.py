@@ -31,7 +31,7 @@ True
 
 from __future__ import annotations
 
-from bisect import bisect_right
+from bisect import bisect_left, bisect_right
 from collections.abc import Callable, Collection, Iterable
 from typing import Final, NamedTuple
 
@@ -52,7 +52,7 @@ class Limits(NamedTuple):
     retain
         Bytes of chunks that are retained for readers whose state is not durable yet; a sharer that needs more fails.
     results
-        Bytes of results that a sink retains until a client has collected them.
+        Bytes of results that a sink retains for its readers; a quarter of them may be results that all have read.
     piece
         Bytes of a piece of a snapshot. The head of the snapshot may enclose a sixteenth of that without a request.
     """
@@ -195,8 +195,7 @@ class StreamLog:
         ValueError
             If a chunk begins elsewhere.
         """
-        end = self.end
-        total = self._sizes[-1] if self._sizes else self._trimmed
+        end, total = self.end, self._sizes[-1] if self._sizes else self._trimmed
         for chunk in chunks:
             if chunk.start != end:
                 raise ValueError(f"chunk at {chunk.start}; expected {end}")
@@ -224,17 +223,14 @@ class StreamLog:
     def cut(self, end: Point) -> None:
         """End the log at a point, which it may not have reached: drop what is after it, but no promise before it."""
         while self._chunks and self.end.position > end.position:
-            chunk = self._chunks[-1]
-            self._drop_last()
+            chunk = self._chunks.pop()
+            del self._ends[-1], self._sizes[-1]
             if chunk.start.position < end.position:
                 self.append([chunk.before(end.position)])
         if self.end.position != end.position:
             self.restart(end)
         elif self.end.until < end.until:
             self.append(chunks_of([Punctuation(end.until, end.position, 0.0)], self.end))
-
-    def _drop_last(self) -> None:
-        del self._chunks[-1], self._ends[-1], self._sizes[-1]
 
     def _after(self, point: Point) -> int:
         """Return the index of the first retained chunk that ends after a point."""
@@ -260,6 +256,11 @@ class StreamLog:
     def between(self, start: Point, end: Point) -> int:
         """Return the bytes of the retained chunks between two points."""
         return max(self._offset(end) - self._offset(start), 0)
+
+    def behind(self, point: Point, size: int) -> Point:
+        """Return the earliest retained point with at most ``size`` bytes of chunks from there to a point."""
+        offset = self._offset(point) - size
+        return self._start if offset <= self._trimmed else self._ends[bisect_left(self._sizes, offset)]
 
     # -- readers -------------------------------------------------------------------------------------------------
 

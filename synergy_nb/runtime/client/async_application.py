@@ -28,7 +28,7 @@ from synergy_nb.runtime.client.accounts import explained, replayed
 from synergy_nb.runtime.client.feeds import Feed, Rows, items, supply
 from synergy_nb.runtime.client.led_application import ClusterAccess, LedApplication
 from synergy_nb.runtime.client.pushing import Pushing
-from synergy_nb.runtime.client.results import Results, why_endless, why_none
+from synergy_nb.runtime.client.results import Results, missed_notice, why_endless, why_none
 from synergy_nb.runtime.client.waiting_display import displays_waiting, waiting
 from synergy_nb.runtime.data.open_windows import open_windows
 from synergy_nb.runtime.process.requests import (
@@ -87,8 +87,9 @@ class AsyncApplication(LedApplication):
 
     @property
     def notices(self) -> list[str]:
-        """Notices for the user: limits of replication, rows that a loop has consumed, windows that were cut short."""
-        return [*notices_of(self.graph, self.last.roles.backups, self._looped), *self._open_windows]
+        """Notices for the user: limits of replication, rows that went to a loop or were missed, windows cut short."""
+        missed = [missed_notice(sink, each.missed) for sink, each in self._results.items() if each.missed]
+        return [*notices_of(self.graph, self.last.roles.backups, self._looped), *missed, *self._open_windows]
 
     @displays_waiting(lambda it, *_, **__: f"waiting until {it.id} ends")
     async def wait(self, timeout: float | str | None = None) -> str:
@@ -214,15 +215,20 @@ class AsyncApplication(LedApplication):
         answer = unpack(answered, Fetched) if answered else None
         if answer is None or answer.gone:
             if (await self.state()).status == "finished":
-                raise ClusterError(f"{self.id}: its results have been collected already, through another handle of it")
+                raise ClusterError(
+                    f"{self.id}: its results have been discarded: another handle of it has collected them, and others "
+                    "have ended since"
+                )
             return 0
         size = self._results[sink].add(answer)
+        if answer.missed:
+            self.cluster.tell(f"{self.plan.name}: {missed_notice(sink, answer.missed)}")
         if all(results.ended for results in self._results.values()):
             await self._release()
         return size
 
     async def _release(self) -> None:
-        """Discard the results at the origin of a finished application that have all arrived here."""
+        """Tell the origin of a finished application that all results have arrived here, so it may discard them."""
         with contextlib.suppress(ClusterError, TimeoutError):
             if await self.wait(2.0) == "finished":
                 await self.ask("release", pack(ApplicationId(self.id)))
@@ -237,6 +243,12 @@ class AsyncApplication(LedApplication):
         Results accumulate: the table includes what earlier calls collected, also after :meth:`stop` and when the
         cluster was closed. Rows that a loop over the application has consumed are not in the table; :attr:`notices`
         states their number.
+
+        Each handle has its own place in the results, also those of other processes. The peer of a sink retains 64 MiB:
+        what some handle that reads has not read yet, and up to 16 MiB of what all have read, with which a handle that
+        comes later begins. If it retains no more, the stream waits for its readers. A handle that asks for nothing
+        during ten seconds, while 32 MiB wait for it alone, is passed over, so that others can read on. What a handle
+        has missed is on the standard error and in :attr:`notices`.
 
         Parameters
         ----------

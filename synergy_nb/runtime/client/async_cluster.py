@@ -269,9 +269,8 @@ class AsyncCluster(PeerRequests):
             events = await self._journaled("events", running.id, _alive(states))
             raise refusal(plan, running.id, state.reason, events, states, self.names)
         self._applications[running.id] = self._handles[running.id] = running
-        if self.notices is not None and user_sees_output():
-            for notice in running.notices:
-                self.notices.write_line(f"synergy: {plan.name}: {notice}")
+        for notice in running.notices:
+            self.tell(f"{plan.name}: {notice}")
         try:
             for operator, feed in feeding.items():
                 running.feed(operator, feed)
@@ -358,8 +357,8 @@ class AsyncCluster(PeerRequests):
     async def applications(self) -> Applications[AsyncApplication]:
         """Return all applications of the peers, whoever submitted them: id to application, running ones first.
 
-        An ended application is included while its origin remembers it. Each tuple of a sink goes to the handle that
-        collects it first: another handle does not receive it again.
+        An ended application is included while its origin remembers it. Each handle has its own place in the results,
+        and reading takes them from nobody; see :meth:`AsyncApplication.results`.
         """
         entries = await self.entries()
         return Applications(listed(entries), entries)
@@ -457,6 +456,11 @@ class AsyncCluster(PeerRequests):
         messages = zip(self.peers.values(), itertools.cycle(states), strict=False)
         requests = (self.links.request(address, "spark", pack(each), 5.0) for address, each in messages)
         await asyncio.gather(*requests, return_exceptions=True)
+
+    def tell(self, text: str) -> None:
+        """Write a line for the user, if there is one who sees it."""
+        if self.notices is not None and user_sees_output():
+            self.notices.write_line(f"synergy: {text}")
 
     def forget(self, application: str) -> None:
         """Do not stop an application when the cluster closes; retain its handle while there is room for its results."""

@@ -292,8 +292,8 @@ class Cluster(Synchronous[AsyncCluster], Knobs[Application], OneSided):
 
         A notebook shows them as a table: state, delay against its limit, peers, and how to stop each. An application
         whose variable was overwritten can be found here, also by another ``Cluster`` on the same peers. An ended
-        application is listed while its origin remembers it. Each tuple of a sink goes to one handle, the one that
-        collects it first.
+        application is listed while its origin remembers it. Each handle has its own place in the results, and
+        reading takes them from nobody; see :meth:`Application.results`.
         """
         found = self._run(self._asynchronous.entries())
         return Applications(listed(found), {name: Application(self, held) for name, held in found.items()})

@@ -44,6 +44,9 @@ class ClusterAccess(Journals, Protocol):
     def readable(self, text: str) -> str:
         """Replace the addresses in a text by names."""
 
+    def tell(self, text: str) -> None:
+        """Write a line for the user."""
+
     def forget(self, application: str) -> None:
         """Remove the application from those that are stopped when the cluster closes."""
 

@@ -1,8 +1,8 @@
 """Results of a sink for one reader: read by points in the sink's stream, so that none is lost or duplicated.
 
 A reader acknowledges the point up to which it has everything. After a lost answer, it asks again from the same point,
-and the sink sends the same results; an answer that arrives moves the point on. Results between two answers were sent
-to another reader of the sink.
+and the sink sends the same results; an answer that arrives moves the point on. A reader that comes late, or that was
+passed over, misses the results that are not retained any more.
 """
 
 from __future__ import annotations
@@ -13,12 +13,14 @@ from collections.abc import Sequence
 
 import polars as pl
 
+from synergy_nb.dataflow.streams.log import LIMITS
 from synergy_nb.dataflow.tuples import Batch, decode
 from synergy_nb.plan import Plan
+from synergy_nb.plan.units import counted
 from synergy_nb.reporting.cluster_errors import PeerUnreachable, rows_left
 from synergy_nb.runtime.process.requests import ClusterError, Fetch, Fetched
 
-__all__ = ["Results", "why_endless", "why_none"]
+__all__ = ["Results", "missed_notice", "why_endless", "why_none"]
 
 
 class Results:
@@ -41,6 +43,8 @@ class Results:
         Lock of the task that sends a request to the sink.
     ended
         Whether all results have arrived.
+    missed
+        Number of rows that the sink did not retain any more.
     """
 
     def __init__(self, application: str, sink: str, reader: str) -> None:
@@ -51,6 +55,7 @@ class Results:
         self.stored: list[pl.DataFrame] = []
         self.fetching = asyncio.Lock()
         self.ended = False
+        self.missed = 0
         self._received_to: tuple[int, int] | None = None  # point up to which everything sent has arrived
 
     def request(self, wait: float) -> Fetch:
@@ -73,6 +78,7 @@ class Results:
         found = [decode(item) for item in answer.items]
         self.arrived.extend(item.table for item in found if isinstance(item, Batch))
         self._received_to = answer.end
+        self.missed += answer.missed
         self.ended = self.ended or answer.finished
         return sum(map(len, answer.items))
 
@@ -97,6 +103,16 @@ class Results:
         if len(self.stored) > 1:
             self.stored[:] = [pl.concat(self.stored)]
         return self.stored[0] if self.stored else None
+
+
+def missed_notice(sink: str, rows: int) -> str:
+    """Say that a handle lacks the first results of a sink, or some in between, and why."""
+    most = LIMITS.results >> 20
+    return (
+        f"{counted(rows, 'row')} of {sink!r} had been discarded before this handle read them. Of what all handles have "
+        f"read, a peer retains {most // 4} MiB; it passes over a handle that reads nothing for ten seconds while "
+        f"{most // 2} MiB wait for it alone"
+    )
 
 
 def why_none(application: str, sink: str, peer: str, error: PeerUnreachable, had: int) -> str:

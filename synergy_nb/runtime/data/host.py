@@ -255,7 +255,8 @@ class Host:
             limit = None if component.limit == math.inf else component.limit
             plan = self._plan(self.hosting.deployments[component.application].plan)
             lost = partial(lost_results, plan=plan, sink=component.operator)
-            self._sinks.add(Sink(component.application, component.operator, limit=limit, now=self._clock(), lost=lost))
+            of, now = (component.application, component.operator), self._clock()
+            self._sinks.add(Sink(*of, limit=limit, now=now, began=component.log.start, lost=lost))
         if isinstance(component.logic, SparkPart) and not component.failed:
             self._driver.feeds[component] = component.logic
             component.logic.prepare(component.log.end)
@@ -381,7 +382,7 @@ class Host:
     def fetch(
         self, application: str, operator: str | None, reader: str, since: Point | None, max_bytes: int
     ) -> Portion:
-        """Return results of a sink that no reader has received, or repeat those that this reader was sent last.
+        """Return results of a sink from the place of a reader on.
 
         Parameters
         ----------
@@ -390,9 +391,10 @@ class Host:
         operator
             Operator id of the sink; None: the only one of the application on this peer.
         reader
-            Name of the reader: each result is sent to one of them.
+            Name of the reader: each has its own place.
         since
-            Point up to which the reader has all that it was sent; None: it has nothing yet.
+            Point up to which the reader has everything; None: it has nothing yet, and begins with the oldest result
+            that is retained.
         max_bytes
             Limit of the results, bytes, but at least one batch if there is any.
 
@@ -403,24 +405,24 @@ class Host:
         """
         sink = self._sinks.find(application, operator)
         name = sink.operator
-        redeliver = sink.redeliver(reader, since)
-        if redeliver is not None:
-            return redeliver
-        start = upto = sink.given
+        log, now = self.hosting.components[application, name].log, self._clock()
+        start, missed, new = sink.place(reader, since, log.start, now)
+        if missed and new:
+            self._runtime.record(events.ResultsMissed, application, operator=name, rows=missed)
+        most = self.hosting.limits.results
+        read = sink.read(now, lambda point: log.between(point, start) > most // 2)
+        self._driver.collected(application, name, read, log.behind(read, most // 4))
+        upto = start
         chunks = self.hosting.results(application, name, start, max_bytes)
         if sink.upto is not None:
             chunks = [chunk for chunk in chunks if chunk.end <= sink.upto]
         if chunks:
             upto = chunks[-1].end
         items = [chunk.payload or encode(chunk.item) for chunk in chunks if isinstance(chunk.item, Batch)]
-        last = upto >= self.hosting.components[application, name].log.end
-        portion = Portion(items, start, upto, sink.ended and last)
-        sink.deliver(reader, portion)
-        self._driver.collected(application, name, upto)
-        return portion
+        return Portion(items, start, upto, sink.ended and upto >= log.end, missed)
 
-    async def arrival(self, application: str, operator: str | None, seconds: float) -> None:
-        """Return when the sink has something new to fetch or has ended, at the latest after ``seconds``.
+    async def arrival(self, application: str, operator: str | None, since: Point, seconds: float) -> None:
+        """Return when the sink has something after a point or has ended, at the latest after ``seconds``.
 
         Raises
         ------
@@ -431,7 +433,7 @@ class Host:
 
         def there() -> bool:
             component = self.hosting.components.get((application, sink.operator))
-            return component is None or sink.ended or (component.log.end > sink.given and not sink.halted)
+            return component is None or sink.ended or (component.log.end > since and not sink.halted)
 
         await sink.arrival(there, seconds)
 

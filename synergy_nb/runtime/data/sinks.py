@@ -1,8 +1,10 @@
 """Sinks: the delays of their tuples, and the delivery of their results to clients.
 
-Results are retained in the log of the sink's component until a client has received them. A full log stops the sink, and
-so everything upstream of it: nothing is dropped. The last portion sent to a reader is stored here until the reader
-acknowledges it; a reader that never returns blocks no other.
+Results are retained in the log of the sink's component until every reader has acknowledged them. A full log stops the
+sink, and so everything upstream of it: nothing is dropped. Each reader has its own place in the log, from its first
+request on. Results that all readers have are retained while they take a quarter of the log at most, for readers that
+come later. A reader that has not asked for ten seconds, while half of the log is retained for it alone, is passed over:
+it blocks no other, and misses results if it comes back.
 """
 
 from __future__ import annotations
@@ -18,7 +20,8 @@ from synergy_nb.events import Recorder, SinkMeasured
 
 __all__ = ["Portion", "Sink", "Sinks"]
 
-READERS: Final = 4  # readers whose last portion may be requested again; portions of earlier ones count as received
+SILENT: Final = 10.0  # seconds without a request after which a reader may be passed over
+READERS: Final = 100  # readers at most; one more has the one passed over that has been silent longest
 
 
 class Portion(NamedTuple):
@@ -32,12 +35,33 @@ class Portion(NamedTuple):
         Points in the sink's stream between which the results are.
     finished
         Whether nothing follows.
+    missed
+        Number of tuples before ``start`` that the reader lacks, as they are not retained any more.
     """
 
     items: list[bytes]
     start: Point
     end: Point
     finished: bool
+    missed: int = 0
+
+
+class _Place:
+    """How far a reader is.
+
+    Parameters
+    ----------
+    upto
+        Point up to which it has everything.
+    asked
+        Time of its last request, in seconds.
+    """
+
+    __slots__ = ("asked", "upto")
+
+    def __init__(self, upto: Point, asked: float) -> None:
+        self.upto = upto
+        self.asked = asked
 
 
 class Sink(SinkQuality):
@@ -51,13 +75,13 @@ class Sink(SinkQuality):
         Delay limit in seconds, or None.
     now
         Time at which it starts, in seconds.
+    began
+        Point at which its results begin.
     lost
         Function that returns the number of results lost because of dropped tuples.
 
     Attributes
     ----------
-    given : Point
-        Point up to which results have been sent to some reader.
     upto : Point or None
         Point after which nothing is delivered.
     """
@@ -69,13 +93,14 @@ class Sink(SinkQuality):
         *,
         limit: float | None,
         now: float,
+        began: Point = ORIGIN,
         lost: Callable[[Iterable[Loss]], float] = lambda _: 0.0,
     ) -> None:
         super().__init__(operator, limit=limit, now=now, lost=lost)
         self.application = application
-        self.given = ORIGIN
         self.upto: Point | None = None
-        self._portions: dict[str, Portion] = {}  # reader to its last portion that it has not acknowledged
+        self._began = began
+        self._places: dict[str, _Place] = {}  # of each reader
         self._news = asyncio.Event()
 
     def notify_readers(self) -> None:
@@ -90,29 +115,51 @@ class Sink(SinkQuality):
                     self._news.clear()
                     await self._news.wait()
 
-    def redeliver(self, reader: str, since: Point | None) -> Portion | None:
-        """Return the last portion of a reader, if it has not received that; forget what it acknowledges.
+    def place(self, reader: str, since: Point | None, first: Point, now: float) -> tuple[Point, int, bool]:
+        """Record the progress of a reader, which asks for results.
 
         Parameters
         ----------
         reader
             Name of the reader.
         since
-            Point up to which it has all that it was sent; None: it has nothing yet.
-        """
-        last = self._portions.get(reader)
-        if last is not None and since is not None and since > last.start:
-            del self._portions[reader]
-            return None
-        return last
+            Point up to which it has everything; None: it has nothing yet.
+        first
+            Point from which results are retained.
+        now
+            Time in seconds.
 
-    def deliver(self, reader: str, portion: Portion) -> None:
-        """Record a portion of new results that is sent to a reader."""
-        if portion.items:
-            self._portions[reader] = portion
-        while len(self._portions) > READERS:
-            del self._portions[next(iter(self._portions))]
-        self.given = max(self.given, portion.end)
+        Returns
+        -------
+        Point
+            Point from which the reader reads on.
+        int
+            Number of tuples that it misses, as they are not retained any more.
+        bool
+            Whether it is a new reader, or one that was passed over.
+        """
+        wanted = self._began if since is None else since
+        begins = max(wanted, first)
+        known = self._places.pop(reader, None)  # the places are in the order of the last requests
+        self._places[reader] = _Place(begins if known is None else max(begins, known.upto), now)
+        if len(self._places) > READERS:
+            del self._places[next(iter(self._places))]
+        return begins, begins.position - wanted.position, known is None
+
+    def read(self, now: float, held: Callable[[Point], bool]) -> Point:
+        """Return the point up to which all readers have everything, and pass over silent ones that hold up others.
+
+        Parameters
+        ----------
+        now
+            Time in seconds.
+        held
+            Function that tells whether too much is retained for a reader at a point.
+        """
+        for name, place in list(self._places.items()):
+            if now - place.asked > SILENT and held(place.upto):
+                del self._places[name]
+        return min(place.upto for place in self._places.values())
 
 
 class Sinks:

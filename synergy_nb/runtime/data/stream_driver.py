@@ -214,9 +214,9 @@ class StreamDriver:
         if not self._closed:
             self._carry_out(self.hosting.link_down(peer, self._clock()))
 
-    def collected(self, application: str, operator: str, upto: Point) -> None:
-        """Discard the results of a sink up to a point: a client has them."""
-        self._carry_out(self.hosting.collected(application, operator, upto, self._clock()))
+    def collected(self, application: str, operator: str, read: Point, kept: Point) -> None:
+        """Record that all clients have the results of a sink up to ``read``; discard those before ``kept``."""
+        self._carry_out(self.hosting.collected(application, operator, read, kept, self._clock()))
 
     def abort(self, application: str, operator: str, error: BaseException) -> None:
         """Fail a component because of an error outside of its executions."""

@@ -238,14 +238,14 @@ class Fetch(msgspec.Struct, frozen=True):
     application, sink
         Id of the application and operator id of its sink.
     since
-        Point up to which the reader has all that it was sent: position and event time in µs, as in the ``end`` of the
-        previous answer. None: it has nothing yet. Asked again from the same point, the peer sends the same results.
+        Point up to which the reader has everything: position and event time in µs, as in the ``end`` of the previous
+        answer. None: it has nothing yet. Asked again from the same point, the peer sends the same results again.
     max_bytes
         Limit of the results, bytes, but at least one item if there is any.
     wait
         Longest time to wait while there is nothing, seconds.
     reader
-        Name that distinguishes the readers of one sink; every tuple is sent to one of them.
+        Name that distinguishes the readers of one sink, each of which has its own place in the results.
     """
 
     application: str
@@ -264,11 +264,13 @@ class Fetched(msgspec.Struct, frozen=True):
     items
         Encoded items, in order.
     start, end
-        Points between which they are. The first is after that of the request if other readers received the rest.
+        Points between which they are. The first is after that of the request if the rest is not retained any more.
     finished
         Whether nothing follows.
     gone
         Whether there is no such sink any more.
+    missed
+        Number of tuples between the point of the request and ``start``, which are not retained any more.
     """
 
     items: list[bytes]
@@ -276,6 +278,7 @@ class Fetched(msgspec.Struct, frozen=True):
     end: tuple[int, int]
     finished: bool
     gone: bool = False
+    missed: int = 0
 
 
 class Push(msgspec.Struct, frozen=True):

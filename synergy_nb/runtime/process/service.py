@@ -439,8 +439,9 @@ class Service:
         return pack(SinksMeasured({sink.operator: sink.qos() for sink in sinks}))
 
     async def _release(self, payload: bytes) -> bytes:
-        """Discard the results of a finished application: the client that requests it has them all."""
-        self.runtime.request(driver.ReleaseResults(self._named_request(payload).name))
+        """Discard the results of finished applications: a client has all of this one, and others may ask for it."""
+        for name in self._deliveries.collected(self._named_request(payload).name):
+            self.runtime.request(driver.ReleaseResults(name))
         return b""
 
     async def _dropped(self, payload: bytes) -> bytes:
