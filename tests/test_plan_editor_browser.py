@@ -6,6 +6,7 @@ import json
 import re
 from collections.abc import Callable
 from itertools import pairwise
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
 import pytest
@@ -148,7 +149,7 @@ def test_the_quickstarts_plan_is_built_by_mouse(empty: Page) -> None:
     page.view.get_by_role("option", name="total int").click()
     page.fill("fraction", "90 %")
     page.node("traffic").click()
-    page.palette("count").click()
+    page.palette("count").click(modifiers=["Shift"])  # beside its reader
     page.drag(page.node("count").locator(".source"), page.node("compare").locator(".target").nth(1))
     page.node("compare").click()
     page.palette("sink").click()
@@ -182,7 +183,7 @@ def test_the_quickstarts_plan_is_built_by_keyboard(empty: Page) -> None:
     page.type("Escape", "/", " sort", "Enter", " total desc", "Enter", "Escape")
     page.type("/", " comp", "Enter", " to", "ArrowDown", "Enter")
     _tab_to(page, "fraction")
-    page.type(" 90 %", "Enter", "Escape", "ArrowLeft", "ArrowLeft", "/", " count", "Enter", "Escape")
+    page.type(" 90 %", "Enter", "Escape", "ArrowLeft", "ArrowLeft", "/", " count", "Shift+Enter", "Escape")
     page.type("c")
     assert any(words.endswith("To compare, count: 3 of 3.") for words in page.said())
     page.type("Enter", "ArrowRight", "/", " sink", "Enter", "Control+A", " top pairs", "Enter", "Escape", "Escape")
@@ -253,6 +254,118 @@ def test_an_operator_that_is_dropped_on_a_line_goes_between_and_removing_it_rest
     page.button("Undo").click()
     assert inputs(page) == before
     assert "Undone: add sample." in page.said()
+
+
+def test_a_click_in_the_palette_goes_between_what_is_selected_and_its_readers(filled: Page) -> None:
+    page = filled
+    page.node("on_b").click()
+    page.palette("sample").click()
+    after = inputs(page)
+    assert (after["sample"], after["traffic"]) == (["on_b"], ["sample"])
+    page.node("traffic").click()
+    page.palette("distinct").click()
+    after = inputs(page)
+    assert (after["distinct"], after["sort"], after["count"]) == (["traffic"], ["distinct"], ["distinct"])
+    page.node("sort").click()
+    page.palette("sink").click()  # nothing reads a sink
+    assert inputs(page)["compare"] == ["sort", "count"]
+
+
+def test_a_line_that_is_dropped_on_the_empty_canvas_offers_what_fits(filled: Page) -> None:
+    page = filled
+    canvas = page.view.locator("svg.canvas").bounding_box()
+    assert canvas is not None
+
+    def drop(port: Locator) -> None:
+        page.still()
+        box = port.bounding_box()
+        assert box is not None
+        page.mouse.move(box["x"] + box["width"] / 2, box["y"] + box["height"] / 2)
+        page.mouse.down()
+        page.mouse.move(canvas["x"] + 300, canvas["y"] + canvas["height"] - 30, steps=6)
+        page.mouse.up()
+        offered.wait_for()
+
+    offered = page.view.locator(".offer")
+    drop(page.node("on_b").locator(".source"))
+    kinds = offered.get_by_role("option").all_inner_texts()
+    assert "sink" in kinds
+    assert "source" not in kinds
+    page.shoot("plan_editor_offer")
+    page.type(" dist", "Enter")
+    after = inputs(page)
+    assert (after["distinct"], after["traffic"]) == (["on_b"], ["on_b"])
+    drop(page.node("traffic").locator(".target"))
+    assert {"source", "sink"} & set(offered.get_by_role("option").all_inner_texts()) == {"source"}
+    page.type("Escape")
+    assert inputs(page) == after
+    drop(page.node("traffic").locator(".target"))
+    offered.get_by_role("option", name="source", exact=True).click()
+    assert inputs(page)["traffic"] == ["source"]
+    page.still()
+    page.drag(page.node("on_b").locator(".source"), page.node("sort").locator(".name"))
+    assert inputs(page)["sort"] == ["on_b"]
+
+
+def test_a_file_is_chosen_and_its_header_is_read(empty: Page, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "trips").mkdir()
+    rows = "".join(f"{n}.5,2024-01-01 00:{n:02}:00,2024-01-01 01:00:00\n" for n in range(30))
+    (tmp_path / "trips" / "taxi.csv").write_text(f"tip,began,ended\n{rows}", "utf-8")
+    (tmp_path / "plain.csv").write_text("when,n\n1.5,2\n", "utf-8")
+    page = empty
+    page.button("Open a data file…").click()
+    page.button("trips/").click()
+    page.view.locator(".picker").get_by_role("button", name="taxi.csv").wait_for()
+    page.shoot("plan_editor_picker")
+    page.type("ArrowDown", "Enter")  # from the folder above to the file
+    page.view.locator(".sample tbody tr").nth(19).wait_for()
+    page.shoot("plan_editor_file")
+    found = page.editor.document["operators"][0]["fields"]
+    assert (found["path"], found["format"], found["time"]) == ("trips/taxi.csv", "csv", "began")
+    assert found["columns"] == "{tip: float, began: time, ended: time}"
+    assert "Event time: began; ended holds times, too." in page.view.locator(".status .note").inner_text()
+    page.button("Browse…").click()  # another file, in the folder above
+    page.button("folder above").click()
+    page.view.locator(".picker").get_by_role("button", name="plain.csv").click()
+    page.bare.until("() => document.activeElement.dataset.field === 'time'")
+    page.type(" when", "Enter")
+    page.still()
+    found = page.editor.document["operators"][0]["fields"]
+    assert (found["path"], found["columns"], found["time"]) == ("plain.csv", "{when: float, n: int}", "when")
+    page.fill("path", "gone.csv")
+    page.still()
+    assert not page.editor.document["undo"].startswith("read")
+
+
+def test_a_click_on_a_problem_goes_to_its_field_and_tab_to_the_next_column(filled: Page) -> None:
+    page = filled
+    page.editor.apply(
+        {"op": "set", "operator": "on_b", "field": "cost", "value": "fast"},
+        {"op": "set", "operator": "traffic", "field": "values.total", "value": "sum(byts)"},
+        {"op": "disconnect", "from": "traffic", "to": "count"},
+        {"op": "qos", "field": "memory", "value": "much"},
+    )
+    page.still()
+    went = []
+    for _ in range(4):
+        page.view.locator(".status button.bad").click()
+        page.still()
+        went.append(_focused(page))
+    assert sorted(map(str, went)) == ["cost", "input-0", "memory", "values.total="]
+    page.node("traffic").locator(".problem-badge").click()
+    assert _focused(page) == "values.total="
+    page.type(
+        "Control+A", " sum(bytes)", "Tab", " mean", "Tab", " avg(bytes)", "Tab", " most", "Tab", " max(bytes)", "Tab"
+    )
+    assert _focused(page) == "values"
+    page.field("by").click()
+    page.type("Escape", " source_port", "Tab", " destination_port", "Tab")
+    assert _focused(page) == "by"
+    page.still()
+    traffic = next(each for each in page.editor.document["operators"] if each["id"] == "traffic")
+    assert traffic["fields"]["values"] == "{total: sum(bytes), mean: avg(bytes), most: max(bytes)}"
+    assert traffic["fields"]["by"] == "[destination, source, source_port, destination_port]"
 
 
 def test_a_drag_between_ports_connects_and_one_that_closes_a_circle_does_not(filled: Page) -> None:

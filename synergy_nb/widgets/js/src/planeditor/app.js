@@ -3,9 +3,11 @@ import { counted } from "../common/counted.js";
 import { Component } from "preact";
 import { memo } from "preact/compat";
 import { Canvas } from "./canvas.js";
+import { addFile, Picker } from "./files.js";
 import { Form } from "./form.js";
 import { historyKey, KEYS } from "./keys.js";
 import { Marks } from "./marks.js";
+import { Offer } from "./offer.js";
 import { Palette } from "./palette.js";
 import { PythonPane, YamlPane } from "./panes.js";
 import { Sample } from "./popover.js";
@@ -86,8 +88,11 @@ function Empty({ editor }) {
   return (
     <div class="empty">
       <p>
-        <b>An empty plan.</b> Take a source from the palette, or begin with a template:
+        <b>An empty plan.</b> Open a file, take a source from the palette, or begin with a template:
       </p>
+      <button type="button" class="main" onClick={() => addFile(editor)}>
+        Open a data file…
+      </button>
       <div class="templates">
         {editor.catalogue.templates.map((template) => (
           <button type="button" key={template.name} title={template.title} onClick={() => editor.useTemplate(template)}>
@@ -217,6 +222,8 @@ export class App extends Component {
             <Canvas editor={editor} scene={scene} places={places} dropping={dropping} drag={this.drag} hint={hint} flow={flow} moving={scene.moving(now)} />
             {!document.operators.length && <Empty editor={editor} />}
             {editor.sample && <Sample editor={editor} scene={scene} />}
+            {editor.picking && <Picker editor={editor} />}
+            {editor.offered && <Offer editor={editor} />}
             <Cost editor={editor} />
             {editor.help && (
               <section class="help" aria-label="keys">

@@ -8,6 +8,7 @@ import { canvasKey } from "./keys.js";
 import { LineView } from "./line.js";
 import { marquee } from "./marquee.js";
 import { NodeView } from "./node.js";
+import { offer } from "./offer.js";
 import { pressed } from "./palette.js";
 
 const LIB = "synergy";
@@ -202,12 +203,24 @@ export class Canvas extends Component {
       cancelConnection: () => this.dragged(null),
       onConnectStart: () => {},
       onConnect: ({ source, target, targetHandle }) => editor.connect(source, target, Number(targetHandle)),
-      onConnectEnd: () => {},
+      onConnectEnd: (ended, { toHandle }) => toHandle || this.droppedLine(ended, { id: nodeId, port: isTarget ? Number(handle.dataset.handleid) : null }),
       isValidConnection: ({ source, target }) => editor.canConnect(source, target),
       updateConnection: (drag) => this.dragged(drag),
       getTransform: () => [this.view.x, this.view.y, this.view.zoom],
       getFromHandle: () => this.drag?.fromHandle ?? null,
     });
+  }
+
+  // A line was dropped beside all ports: on an operator it is connected to that, on the empty canvas it offers what fits.
+  droppedLine(event, { id, port }) {
+    const { editor } = this.props;
+    const place = this.dropAt(event);
+    if (place === null || place.node === id) return;
+    this.selecting = true; // the click that follows selects nothing
+    setTimeout(() => (this.selecting = false));
+    if (place.node !== undefined) return port === null ? editor.connect(id, place.node) : editor.connect(place.node, id, port);
+    const box = this.pane.getBoundingClientRect();
+    offer(editor, { id, port }, { x: event.clientX - box.left, y: event.clientY - box.top });
   }
 
   dragged(drag) {
@@ -288,7 +301,9 @@ export class Canvas extends Component {
     if (this.selecting) return;
     const node = event.target.closest("[data-node]")?.dataset.node;
     const line = event.target.closest("[data-from]")?.dataset;
-    if (node !== undefined) {
+    const wrong = event.target.closest(".problem-badge, .due-badge") && editor.problemsOf(node)[0];
+    if (wrong) editor.goToProblem(wrong);
+    else if (node !== undefined) {
       editor.select(node, { more: event.shiftKey || event.ctrlKey || event.metaKey });
       editor.wantsFocus = { node };
       editor.changed();

@@ -1,6 +1,7 @@
 // A text field with a list of names below it. An empty field lists all names, otherwise those that begin with the letters at
 // the cursor, or contain them. Up and Down choose, and Enter takes the chosen name. Enter, Tab and leaving the field commit
-// its text.
+// its text. `clears`: the field is for the next of several names, so Tab commits one and stays, until the field is empty.
+// `tabbed(text)` returns whether whoever has the field moves the focus at Tab.
 import { Component } from "preact";
 
 const MOST_NAMES = 8; // largest number of listed names
@@ -81,7 +82,13 @@ export class Combo extends Component {
       event.preventDefault();
     } else if (event.key === "Tab" && listed && chosen >= 0) {
       this.take(names[chosen].name);
-      if (this.props.words) event.preventDefault();
+      if (this.props.words || (this.props.clears && !event.shiftKey)) event.preventDefault();
+    } else if (event.key === "Tab" && !event.shiftKey && this.props.clears && text.trim()) {
+      this.commit(); // the field stays, for the next one
+      event.preventDefault();
+    } else if (event.key === "Tab" && !event.shiftKey && this.props.tabbed?.(text)) {
+      this.commit();
+      event.preventDefault();
     } else if (event.key === "Escape") {
       if (!listed && text === from) return;
       this.setState({ open: false, chosen: -1, text: listed ? text : from });

@@ -8,6 +8,7 @@ import { earlierText, keepText } from "./earlier.js";
 import * as yaml from "./yaml.js";
 
 const KEPT_WORDS = 4; // announcements for screen readers that are kept, so that none replaces one that is not read yet
+const HINT = 8000; // time for which a hint is shown, milliseconds
 const MOST_LETTERS = 60; // largest number of characters of a value that is read aloud
 
 export class Editor {
@@ -30,6 +31,8 @@ export class Editor {
     this.checking = false;
     this.cost = null;
     this.sample = null;
+    this.picking = null; // the file picker: {operator, listing, error}
+    this.offered = null; // what fits at the end of a line that was dropped on the empty canvas: {id, port, place, kinds}
     this.help = false;
     this.rejected = null; // a text that was typed and could not be merged with what others changed
     this.said = []; // the last things for screen readers, each with a number
@@ -54,6 +57,7 @@ export class Editor {
   follow(live) {
     const first = this.live === null || live === null;
     this.live = live;
+    if (this.note?.untilRuns && (live?.now ?? 0) > (live?.start ?? 0)) this.note = null;
     if (first) return this.changed();
     this.edition++;
     this.draw();
@@ -93,6 +97,7 @@ export class Editor {
       for (const [wanted, given] of Object.entries(content.ids ?? {}))
         if (done && wanted !== given) {
           if (this.toDo.fresh.has(wanted)) this.toDo.added(given);
+          if (this.picking?.operator === wanted) this.picking.operator = given;
           if (this.selected.has(wanted)) this.select(given);
         }
       this.changed();
@@ -120,9 +125,19 @@ export class Editor {
     this.changed();
   }
 
-  tell(tone, words) {
-    this.note = { tone, words };
+  // The outcome of a request, or a hint. What is no error goes after a while or with the next action; with `untilRuns`, once time
+  // has passed in the application.
+  tell(tone, words, { untilRuns = false } = {}) {
+    const note = { tone, words, untilRuns };
+    this.note = note;
+    if (tone !== "bad" && !untilRuns) setTimeout(() => this.note === note && this.dropHint(), HINT);
     this.say(words);
+  }
+
+  dropHint() {
+    if (!this.note || this.note.tone === "bad" || this.note.untilRuns) return;
+    this.note = null;
+    this.changed();
   }
 
   sayProblems(before, after) {
@@ -207,11 +222,14 @@ export class Editor {
   keepSelection() {
     const known = new Set(this.document.operators.map(({ id }) => id));
     for (const id of this.selected) if (!known.has(id)) this.selected.delete(id);
+    if (this.picking && !known.has(this.picking.operator)) this.picking = null;
+    if (this.offered && !known.has(this.offered.id)) this.offered = null;
     if (this.current !== null && !known.has(this.current)) this.current = null;
     if (this.line && this.operator(this.line.to)?.inputs[this.line.port] !== this.line.from) this.line = null;
   }
 
   select(id, { more = false, focus = false } = {}) {
+    this.dropHint();
     if (!more) this.selected.clear();
     if (more && this.selected.has(id) && !focus) this.selected.delete(id);
     else if (id !== null) this.selected.add(id);
@@ -230,6 +248,7 @@ export class Editor {
   }
 
   selectLine(line) {
+    this.dropHint();
     this.selected.clear();
     this.line = line;
     this.current = line.to;
@@ -263,10 +282,12 @@ export class Editor {
   }
 
   clear() {
+    this.dropHint();
     this.selected.clear();
     this.line = null;
     this.aiming = null;
     this.sample = null;
+    this.picking = null;
     this.changed();
   }
 
@@ -276,6 +297,7 @@ export class Editor {
   }
 
   openForm(id, field = null) {
+    this.dropHint();
     this.selected = new Set([id]);
     this.current = id;
     this.line = null;
@@ -294,22 +316,41 @@ export class Editor {
     this.say(said);
   }
 
-  // An operator of the palette: between the ends of the selected line, else behind the selected operator, else alone.
-  add(kind, { between = this.line, after = undefined, focus = true } = {}) {
+  // An operator of the palette: between the ends of the selected line, else behind the selected operator, else alone. Behind an
+  // operator, it goes between that one and all of its readers; `beside` these, it is one more reader.
+  add(kind, { between = this.line, after = undefined, beside = false, fields = this.firstFields(kind) } = {}) {
     const operator = unique(this.document.operators, kind);
     const takes = mostInputs(this.kinds, kind) > 0;
-    const fields = this.firstFields(kind);
+    const goesBetween = takes && this.hasOutput({ kind });
     this.toDo.added(operator);
-    if (between && takes && kind !== "sink") {
+    if (between && goesBetween) {
       this.do(`add ${operator}`, [{ op: "insert", kind, operator, fields, between }], `Added ${operator} between ${between.from} and ${between.to}.`);
     } else {
       const behind = after === undefined ? this.open?.id : after;
       const from = behind && takes && this.hasOutput(this.operator(behind)) ? behind : null;
-      const inputs = from ? [from] : [];
-      this.do(`add ${operator}`, [{ op: "add", kind, operator, fields, inputs }], `Added ${operator}${from ? ` after ${from}` : ""}.`);
+      const readers = from && goesBetween && !beside ? readersOf(this.document, from) : [];
+      const operations = [
+        { op: "add", kind, operator, fields, inputs: from ? [from] : [] },
+        ...readers.map(({ id, port }) => ({ op: "connect", from: operator, to: id, port })),
+      ];
+      const before = readers.length ? `, before ${readers.map(({ id }) => id).join(", ")}` : "";
+      this.do(`add ${operator}`, operations, `Added ${operator}${from ? ` after ${from}` : ""}${before}.`);
     }
-    if (focus) this.openForm(operator);
-    else this.select(operator);
+    this.openForm(operator);
+    return operator;
+  }
+
+  // An operator that is read by another one, at a port of it.
+  addBefore(kind, to, port) {
+    const operator = unique(this.document.operators, kind);
+    this.toDo.added(operator);
+    const operations = [{ op: "add", kind, operator, fields: this.firstFields(kind), inputs: [] }, { op: "connect", from: operator, to, port }];
+    this.do(`add ${operator}`, operations, `Added ${operator} before ${to}.`);
+    this.openForm(operator);
+  }
+
+  isCommon(field) {
+    return this.catalogue.common.some(({ name }) => name === field);
   }
 
   firstFields(kind) {
@@ -491,13 +532,23 @@ export class Editor {
     this.ask({ type: "save" }, ({ path, error }) => this.tell(error ? "bad" : "soft", error ? words(error) : `Saved in ${path}.`));
   }
 
-  // Fields that are to fill in are problems from now on; opens the first one.
+  // Fields that are to fill in are problems from now on; goes to the first one, and to the next one where it is there already.
   showProblems() {
-    this.toDo.end();
-    const first = this.document.problems?.[0];
-    if (!first) return this.changed();
-    if (first.operator) this.openForm(first.operator, first.field?.split(".")[0]);
-    else this.showPlan();
+    const ended = this.toDo.end();
+    const problems = this.document.problems ?? [];
+    if (!problems.length) return this.changed();
+    const next = ended ? 0 : (problems.findIndex((each) => JSON.stringify(each) === this.wentTo) + 1) % problems.length;
+    this.goToProblem(problems[next]);
+  }
+
+  // Goes to the field of a problem.
+  goToProblem(problem) {
+    this.wentTo = JSON.stringify(problem);
+    const { operator, field = "" } = problem;
+    if (operator) return this.openForm(operator, { problem: field });
+    this.showPlan();
+    this.wantsFocus = { field: { problem: field.replace(/^qos\./, "") } };
+    this.changed();
   }
 
   check() {
@@ -523,7 +574,8 @@ export class Editor {
         this.checking = false;
         this.cost = null;
       }
-      this.tell(error ? "bad" : "good", error ? words(error) : `Submitted${application ? ` as ${application}` : ""}. ${advice}`.trim());
+      const done = `Submitted${application ? ` as ${application}` : ""}. ${advice}`.trim();
+      this.tell(error ? "bad" : "good", error ? words(error) : done, { untilRuns: !error && advice !== "" });
     });
   }
 

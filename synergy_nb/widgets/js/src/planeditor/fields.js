@@ -149,7 +149,8 @@ function Order({ parameter, value, commit, label, described, wrong, columns }) {
 }
 
 // Names with an expression, an aggregate call or a type each, one to a row; the last row is for the next.
-function Pairs({ parameter, value, commit, label, described, wrong, problems, columns }) {
+// `next` has the last row get the focus.
+function Pairs({ parameter, value, commit, label, described, wrong, problems, columns, next }) {
   const [half, setHalf] = useState(["", ""]); // of the last row, until it has both
   const found = reading(value);
   const pairs = found instanceof Map ? [...found] : Array.isArray(found) ? found.map((name) => [name, name]) : [];
@@ -195,13 +196,15 @@ function Pairs({ parameter, value, commit, label, described, wrong, problems, co
               words={parameter.type !== "column types"}
               names={of}
               wrong={bad}
+              tabbed={own ? undefined : (given) => Boolean(half[0] && given.trim() && next())}
               commit={(given) => {
                 if (!own) return last(1, given);
                 put(pairs.map((pair, place) => (place === index ? [pair[0], given.trim()] : pair)));
               }}
             />
             {own && (
-              <button type="button" class="drop" aria-label={`remove ${name}`} onClick={() => put(pairs.filter((_, place) => place !== index))}>
+              // Tab goes to the next column; by keyboard, a column without a name is removed
+              <button type="button" class="drop" tabindex={-1} aria-label={`remove ${name}`} onClick={() => put(pairs.filter((_, place) => place !== index))}>
                 ×
               </button>
             )}

@@ -1,7 +1,9 @@
 // The form at the side: the fields of the operator that is selected, or of the plan.
 import { Component } from "preact";
 import { startMove } from "./aims.js";
+import { pickFile, readHeader } from "./files.js";
 import { toDoWords } from "./to_do.js";
+import * as yaml from "./yaml.js";
 import { briefly, words } from "./editor.js";
 import { Field, plainDefault } from "./fields.js";
 import { Combo } from "./combo.js";
@@ -34,6 +36,18 @@ export function Wrong({ id, problems, editor }) {
   );
 }
 
+const isPath = ({ name }) => name === "path";
+
+// The columns that a source states, with their types.
+function statedColumns({ fields }) {
+  try {
+    const found = yaml.read(fields.columns ?? "");
+    return found instanceof Map ? Object.fromEntries(found) : {};
+  } catch {
+    return {};
+  }
+}
+
 const firstSentence = (text) => /^.*?\.(?=\s|$)/.exec(text.replace(/`/g, ""))?.[0] ?? text;
 
 const sentence = (text) => text && `${text[0].toUpperCase()}${text.slice(1).replace(/`/g, "").replace(/\.$/, "")}.`;
@@ -44,7 +58,7 @@ const helpOf = ({ help = "", unit, range, required, default: given }) => {
   return [help, range, unit && `Unit: ${unit}`, known].map((each) => sentence(each || "")).filter(Boolean).join(" ");
 };
 
-function Row({ parameter, value, commit, problems, columns, editor, prefix, told }) {
+function Row({ parameter, value, commit, problems, columns, editor, prefix, told, aside = null }) {
   const all = problems.filter(({ field }) => field === parameter.name || field?.startsWith(`${parameter.name}.`));
   const own = all.filter((each) => !editor.toDo.has(each));
   const toDo = all.length > own.length;
@@ -64,7 +78,9 @@ function Row({ parameter, value, commit, problems, columns, editor, prefix, told
         wrong={own.length > 0}
         problems={own}
         columns={columns}
+        next={() => (editor.wantsFocus = { field: parameter.name })}
       />
+      {aside}
       {toDo && !own.length ? (
         <span class="due" id={`${id}-wrong`}>
           to fill in
@@ -113,9 +129,22 @@ export class Form extends Component {
     const all = [...this.root.querySelectorAll("[data-field]")];
     const id = this.root.querySelector("[data-field=id]");
     const empty = all.find((each) => each !== id && !each.value && each.closest("[data-row]")?.querySelector("i") && !each.closest(".chips")?.querySelector(".chip"));
-    const found = field === true ? (empty ?? all.find((each) => each !== id && !each.closest(".inputs")) ?? id) : all.find((each) => each.dataset.field === field);
+    const found =
+      field === true ? (empty ?? all.find((each) => each !== id && !each.closest(".inputs")) ?? id)
+      : field.problem !== undefined ? this.fieldOf(all, field.problem)
+      : all.find((each) => each.dataset.field === field);
     found?.focus();
     if (field === "id") found?.select?.();
+  }
+
+  // The field of a problem: its own, that of one entry of it, the first of its row, the choice of an input, or what may be missing.
+  fieldOf(all, field) {
+    const [name] = field.split(".");
+    const named = (wanted) => all.find((each) => each.dataset.field === wanted);
+    const row = [...this.root.querySelectorAll("[data-row]")].find((each) => each.dataset.row === name);
+    const entry = field === name ? null : (named(`${field}=`) ?? named(field)); // its expression, of a pair
+    const input = name === "inputs" || name === "input" ? (all.find((each) => each.closest(".inputs") && !each.value) ?? named("input-0")) : null;
+    return entry ?? named(name) ?? input ?? row?.querySelector("input, select, textarea, button") ?? this.root.querySelector(".loose button, .due button") ?? named("id") ?? named("name");
   }
 
   pressed = (event) => {
@@ -126,6 +155,11 @@ export class Form extends Component {
     event.preventDefault();
   };
 
+  // The help of a field goes when the focus leaves the form.
+  left = (event) => {
+    if (!this.root.contains(event.relatedTarget) && this.state.told) this.setState({ told: null });
+  };
+
   told = (parameter) => {
     if (this.state.told !== parameter) this.setState({ told: parameter });
   };
@@ -134,7 +168,7 @@ export class Form extends Component {
     const operator = editor.open;
     const { told } = this.state;
     return (
-      <div class="form" ref={(element) => (this.root = element)} onKeyDown={this.pressed}>
+      <div class="form" ref={(element) => (this.root = element)} onKeyDown={this.pressed} onFocusOut={this.left}>
         <div class="scroll" key={operator ? editor.identity(operator.id) : ""}>
           {operator ? this.operator(operator) : editor.selected.size > 1 ? this.several() : this.plan()}
         </div>
@@ -155,13 +189,23 @@ export class Form extends Component {
     const wrong = rest.filter(({ name }) => problems.some(({ field }) => field === name || field?.startsWith(`${name}.`)));
     const known = new Set([...own, ...common].map(({ name }) => name));
     const unknown = Object.keys(operator.fields).filter((name) => !known.has(name));
-    const columns = editor.columnsFor(operator);
+    const columns = operator.kind === "source" ? statedColumns(operator) : editor.columnsFor(operator);
     const row = (parameter) => (
       <Row
         key={parameter.name}
         parameter={parameter}
         value={operator.fields[parameter.name]}
-        commit={(value) => editor.set(operator.id, parameter.name, value)}
+        commit={(value) => {
+          editor.set(operator.id, parameter.name, value);
+          if (isPath(parameter) && value && !operator.fields.columns) readHeader(editor, operator.id, yaml.plain(value) ?? value);
+        }}
+        aside={
+          isPath(parameter) && (
+            <button type="button" class="aside" onClick={() => pickFile(editor, operator.id)}>
+              Browse…
+            </button>
+          )
+        }
         problems={problems}
         columns={columns}
         editor={editor}
@@ -201,6 +245,11 @@ export class Form extends Component {
           </details>
         )}
         <div class="actions">
+          {operator.kind === "source" && operator.fields.path === undefined && (
+            <button type="button" onClick={() => pickFile(editor, operator.id)}>
+              Read a file…
+            </button>
+          )}
           <button type="button" onClick={() => editor.takeSample(operator.id)}>
             Sample rows
           </button>
@@ -323,7 +372,7 @@ export class Form extends Component {
           <ul class="all">
             {others.map((problem, index) => (
               <li key={index} class={editor.toDo.has(problem) ? "due" : ""}>
-                <button type="button" onClick={() => editor.openForm(problem.operator, problem.field?.split(".")[0])}>
+                <button type="button" onClick={() => editor.goToProblem(problem)}>
                   {[problem.operator, problem.field].filter(Boolean).join(", ")}
                 </button>{" "}
                 {editor.toDo.has(problem) ? toDoWords(problem) : words(problem)}

@@ -17,7 +17,7 @@ export const KEYS = [
   ["→ ←", "along the lines, to readers and inputs"],
   ["↑ ↓", "to the operators above and below"],
   ["Enter", "form of the operator; Escape comes back"],
-  ["/", "palette: type a few letters, Enter adds"],
+  ["/", "palette: type a few letters, Enter adds behind the operator, Shift + Enter beside its readers"],
   ["c", "connect: arrows choose the input, Enter connects"],
   ["e", "selects a line to the operator; again the next one"],
   ["Delete", "removes what is selected; its readers read its input"],

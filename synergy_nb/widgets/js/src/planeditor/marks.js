@@ -43,7 +43,7 @@ export function Marks({ live }) {
           </button>
         ))}
       </div>
-      <p>{last ? `${clock(last.t - start)} ${last.text}` : "Nothing has happened yet."}</p>
+      <p>{last ? `${clock(last.t - start)} ${last.text}` : "No peer has died, and nothing has moved or failed."}</p>
     </div>
   );
 }

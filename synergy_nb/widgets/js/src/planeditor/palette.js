@@ -1,4 +1,5 @@
-// The palette: kinds of operators by group. A click adds an operator after the selected one; a drag puts it on a line.
+// The palette: kinds of operators by group. A click adds an operator between the selected one and its readers, with Shift beside
+// these; a drag puts it on a line.
 import { Component } from "preact";
 
 const DRAG_DISTANCE = 5; // pixels from which on a press is a drag
@@ -67,7 +68,7 @@ export class Palette extends Component {
     if (event.key === "Enter" && found.length) {
       const { kind } = found[Math.min(this.state.chosen, found.length - 1)];
       this.setState({ wanted: "", chosen: 0 });
-      editor.add(kind);
+      editor.add(kind, { beside: event.shiftKey });
     } else if (event.key === "Escape") {
       this.setState({ wanted: "", chosen: 0 });
       editor.wantsFocus = { node: editor.current };
@@ -126,10 +127,10 @@ export class Palette extends Component {
                 type="button"
                 key={kind.kind}
                 data-kind={kind.kind}
-                title={`${kind.help ?? ""}\nClick: behind the selected operator. Drag: onto a line.`}
+                title={`${kind.help ?? ""}\nClick: behind the selected operator, before its readers. Shift and click: beside its readers. Drag: onto a line.`}
                 class={active && found[chosen] === kind ? "chosen" : ""}
                 onPointerDown={(event) => this.press(event, kind.kind)}
-                onClick={() => this.dragged || editor.add(kind.kind)}
+                onClick={(event) => this.dragged || editor.add(kind.kind, { beside: event.shiftKey })}
               >
                 {kind.kind}
               </button>

@@ -35,4 +35,4 @@ export class ToDo {
 }
 
 // What is to do, in a few words, for the operator and its form.
-export const toDoWords = ({ field }) => (field === "output" ? "read it" : field === "inputs" ? "connect an input" : `fill in ${field.replace(/_/g, " ")}`);
+export const toDoWords = ({ field }) => (field === "output" ? "add what reads it, such as a sink" : field === "inputs" ? "connect an input" : `fill in ${field.replace(/_/g, " ")}`);
