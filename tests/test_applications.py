@@ -109,6 +109,21 @@ def test_a_client_that_closes_leaves_what_others_submitted(cluster: Cluster) -> 
     running.stop()
 
 
+def test_what_a_client_has_submitted_ends_with_it_unless_it_was_detached(cluster: Cluster) -> None:
+    with Cluster(cluster.scheduler, spark=False) as other:
+        kept = other.submit(endless("goes on"), detach=True).id
+        ended = other.submit(endless("ends")).id
+        with pytest.raises(
+            ClusterError, match="detach: True; expected False, as this program gives the rows of source"
+        ):
+            other.submit(source([{"v": 1}], columns={"v": "int"}).sink(), detach=True)
+    assert cluster.applications[ended].status == "stopped"
+    assert cluster.applications[kept].head(3).height == 3
+    cluster.stop("goes on")
+    with pytest.raises(ClusterError, match="detach: True; expected False, as the peers were started here"):
+        cluster.submit(endless("kept"), detach=True)
+
+
 def test_coroutines_find_and_stop_applications(cluster: Cluster) -> None:
     running = cluster.submit(endless("for coroutines"))
 

@@ -26,6 +26,7 @@ EXAMPLES: tuple[DriverMessage, ...] = (
     driver.LeaveRing(),
     driver.LookUpHosts(1, ("filter",), 3.0),
     driver.SubmitPlan("r", b"plan", number=2),
+    driver.LeaseRenewed("r"),
     driver.StopApplication("r"),
     driver.ReleaseResults("r"),
     driver.MoveComponent("r", "filter", "b", 3),

@@ -99,6 +99,7 @@ class DriverPort(Protocol):
             driver.LeaveRing: self._leave,
             driver.LookUpHosts: self._find_hosts,
             driver.SubmitPlan: self._submit,
+            driver.LeaseRenewed: lambda _, message: parts.requests.leases.renew(message.application),
             driver.StopApplication: self._stop,
             driver.ReleaseResults: lambda _, message: parts.requests.discard_results(message.application),
             driver.MoveComponent: self._move,
@@ -175,7 +176,8 @@ class DriverPort(Protocol):
     def _submit(self, _driver: str, message: driver.SubmitPlan) -> None:
         try:
             plan = Plan.from_bytes(message.plan)
-            self._parts.requests.submit(message.application, plan, message.placement, trial=message.trial)
+            named = message.application, plan, message.placement
+            self._parts.requests.submit(*named, trial=message.trial, lease=message.lease)
         except ValueError as error:
             self._answer(message.number, str(error), begun=False)
         else:

@@ -31,6 +31,7 @@ __all__ = [
     "HostsLookedUp",
     "InputsReported",
     "JoinRing",
+    "LeaseRenewed",
     "LeaveRing",
     "LinkFailed",
     "LoadsMeasured",
@@ -96,6 +97,8 @@ class SubmitPlan(DriverMessage, frozen=True):
         Number of the command.
     trial
         Whether to decide on it only: nothing is committed or started, and what probes have reserved is released.
+    lease
+        Seconds for which it goes on although nothing is heard of its client; 0: without end.
     """
 
     application: str
@@ -103,6 +106,13 @@ class SubmitPlan(DriverMessage, frozen=True):
     placement: str = "composed"
     number: int = 0
     trial: bool = False
+    lease: float = 0.0
+
+
+class LeaseRenewed(DriverMessage, frozen=True):
+    """The client that submitted an application of this peer lives."""
+
+    application: str
 
 
 class StopApplication(DriverMessage, frozen=True):

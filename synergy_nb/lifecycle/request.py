@@ -57,6 +57,8 @@ class Request:
         Reason why it has waited for a stream that could be shared soon; empty if it has not.
     owners : set of str
         Applications that make streams of its plan, as far as its origin knows.
+    silent_looks : int
+        Number of looks since its client was heard of (:mod:`.client_leases`).
     sharable_soon : bool
         Whether a peer has refused its graph because of a stream that its origin did not know.
     refused_by : set of str
@@ -82,6 +84,7 @@ class Request:
         "decided_by",
         "delays",
         "ended_sinks",
+        "lease",
         "name",
         "on_spark",
         "origin_names",
@@ -92,6 +95,7 @@ class Request:
         "refused_by",
         "rounds",
         "sharable_soon",
+        "silent_looks",
         "spread",
         "submitted",
         "timer",
@@ -110,11 +114,14 @@ class Request:
         *,
         spread: bool = False,
         trial: bool = False,
+        lease: float = 0.0,
         origin_names: tuple[str, ...] = (),
     ) -> None:
         self.name = name
         self.origin_names = origin_names
         self.trial = trial
+        self.lease = lease
+        self.silent_looks = 0
         self.tried: Roles | None = None
         self.placed = Roles()
         self.plan = plan

@@ -28,6 +28,7 @@ from synergy_nb.events import ENDINGS, EnginesChanged, RequestPostponed, Request
 from synergy_nb.events.application_states import ENDED, UNDECIDED, State
 from synergy_nb.lifecycle.alternatives import Alternative, Alternatives, DirectoryEntries, owners_of
 from synergy_nb.lifecycle.claims import INTERVAL, Claims
+from synergy_nb.lifecycle.client_leases import ClientLeases
 from synergy_nb.lifecycle.decider import Answer, Decider, Decision, component_names
 from synergy_nb.lifecycle.request import Request
 from synergy_nb.lifecycle.sessions import Session
@@ -87,6 +88,7 @@ class Requests(Mapping[str, Request]):
         self._discovery = discovery
         self._claims = claims
         self._requests: dict[str, Request] = {}
+        self.leases = ClientLeases(peer, self._requests, self.stop)
         alternatives.on_spark_parts.append(self._on_spark_parts)
         session.on_setup_ended.append(self._setup_ended)
         session.on_ended.append(self._ended)
@@ -109,7 +111,9 @@ class Requests(Mapping[str, Request]):
 
     # -- submission --------------------------------------------------------------------------------------------------
 
-    def submit(self, name: str, plan: Plan, placement: str = "composed", *, trial: bool = False) -> None:
+    def submit(
+        self, name: str, plan: Plan, placement: str = "composed", *, trial: bool = False, lease: float = 0.0
+    ) -> None:
         """Decide on a plan, and run it; the driver receives a report of each change of its state.
 
         Parameters
@@ -123,6 +127,8 @@ class Requests(Mapping[str, Request]):
             composition that prefers the graphs with the most peers.
         trial
             Whether to decide only: the request then ends as stopped, with its ``tried`` placement, or as rejected.
+        lease
+            Lease of its client, seconds (:mod:`.client_leases`); 0 if it goes on without its client.
 
         Raises
         ------
@@ -139,8 +145,12 @@ class Requests(Mapping[str, Request]):
         if decided_by not in self._deciders:
             raise ValueError("availability: this peer places no replicas; expected none")
         self._discard_ended()
-        request = Request(name, plan, decided_by, self._peer.now, spread=spread, trial=trial, origin_names=self._names)
+        request = Request(
+            name, plan, decided_by, self._peer.now,
+            spread=spread, trial=trial, lease=lease, origin_names=self._names,
+        )  # fmt: skip
         self._requests[name] = request
+        self.leases.begin(request)
         self._peer.record(
             RequestSubmitted,
             name,
@@ -164,16 +174,16 @@ class Requests(Mapping[str, Request]):
             self._claims.claim(request)
         self._discover(request)
 
-    def stop(self, name: str) -> bool:
+    def stop(self, name: str, reason: str = "") -> bool:
         """End a request in any state and discard its results; return False if it is unknown or had ended before."""
         request = self._requests.get(name)
         if request is None:
             return False
         if request.state in UNDECIDED:
             self._decider(request).release(request)
-        stopped = self._session.stop(name)
+        stopped = self._session.stop(name, reason)
         if request.state in (State.DISCOVERING, State.DECIDING):
-            self._end(request, State.STOPPED, "")
+            self._end(request, State.STOPPED, reason)
             return True
         if request.state is State.FINISHED:
             request.enter(State.STOPPED)
@@ -308,6 +318,7 @@ class Requests(Mapping[str, Request]):
         """Lead an application that was submitted at a peer which has died."""
         self._discard_ended()
         self._requests[request.name] = request
+        self.leases.begin(request)
 
     def _superseded(self, request: Request) -> None:
         """Forget a request that another peer leads now; its peers hold what its decider has had them commit."""

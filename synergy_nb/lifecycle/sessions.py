@@ -248,10 +248,10 @@ class Session(Protocol):
             return
         self.lost.failed(application, operator, reason)
 
-    def stop(self, application: str) -> bool:
+    def stop(self, application: str, reason: str = "") -> bool:
         """End an application of this origin, or discard the results of a finished one; return False if unknown."""
         if application in self._led:
-            self._end_application(application, State.STOPPED, "")
+            self._end_application(application, State.STOPPED, reason)
             return True
         known = self.sinks.discard(application)
         member = self.members.get(application)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -11,7 +11,7 @@ from synergy_nb.plan import Plan
 from synergy_nb.plan.units import counted, did_you_mean
 from synergy_nb.reporting.cluster_errors import ClusterError
 
-__all__ = ["check_submission", "known_peers_phrase", "unknown_peers"]
+__all__ = ["check_detached", "check_submission", "known_peers_phrase", "unknown_peers"]
 
 
 def unknown_peers(plan: Any, origin: str | None, names: Mapping[str, str]) -> bool:
@@ -97,6 +97,30 @@ def check_submission(
         heading = [f"the submission has {counted(len(wrong), 'problem')}:"] if len(wrong) > 1 else []
         raise ClusterError("\n  - ".join([*heading, *wrong]))
     return bound or origin, feeding
+
+
+def check_detached(fed: Collection[str], *, started_here: bool) -> None:
+    """Refuse to detach an application from a client without which it cannot go on.
+
+    Parameters
+    ----------
+    fed
+        Sources whose rows come from the client.
+    started_here
+        Whether the client has started the peers, which end with it.
+
+    Raises
+    ------
+    ClusterError
+        Saying what ends with the client.
+    """
+    if started_here:
+        raise ClusterError(
+            "detach: True; expected False, as the peers were started here and end with this cluster: an application "
+            "goes on without its client on peers that run elsewhere, such as those of `synergy up`"
+        )
+    if fed:
+        raise ClusterError(f"detach: True; expected False, as this program gives the rows of {', '.join(sorted(fed))}")
 
 
 def _feeding(plan: Plan, feeds: Mapping[str, Any], wrong: list[str]) -> dict[str, Any]:

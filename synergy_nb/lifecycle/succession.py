@@ -193,8 +193,9 @@ class Succession(GraphChanger):
         graph = request.graph
         if graph.successor:
             request.unconfirmed.add("")
+            placed = self.placement(request)
             record = Entrusted(
-                request.plan.to_bytes(), request.decided_by, request.spread, request.submitted, self.placement(request)
+                request.plan.to_bytes(), request.decided_by, request.spread, request.submitted, placed, request.lease
             )
             self.peer.send(graph.successor, Entrust(graph, record))
 
@@ -348,7 +349,9 @@ class Succession(GraphChanger):
         """Create the record of an application that runs, led by this peer."""
         record = entrusted.record
         submitted = Plan.from_bytes(record.plan)
-        request = Request(graph.application, submitted, record.decided_by, record.submitted, spread=record.spread)
+        request = Request(
+            graph.application, submitted, record.decided_by, record.submitted, spread=record.spread, lease=record.lease
+        )
         request.alternatives = []
         request.alternative = request.alternative._replace(plan=Plan.from_bytes(graph.plan))
         request.placed = entrusted.graph.roles

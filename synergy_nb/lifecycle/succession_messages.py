@@ -24,6 +24,8 @@ class Entrusted(msgspec.Struct, frozen=True, gc=False, array_like=True):
         Time of the submission, seconds.
     placement
         Number of the attempt by which its replicas were placed; 0 where the placement protocol has placed none.
+    lease
+        Lease of its client, seconds; 0 for none.
     """
 
     plan: bytes
@@ -31,6 +33,7 @@ class Entrusted(msgspec.Struct, frozen=True, gc=False, array_like=True):
     spread: bool
     submitted: float
     placement: int
+    lease: float = 0.0
 
 
 class Entrust(Message, frozen=True):

@@ -130,6 +130,7 @@ DESCRIPTIONS: Final[Mapping[type[Message], Say]] = {
         f"{'try' if m.trial else 'submit'} a plan of {counted(len(m.plan), 'byte')}, {m.placement}"
     ),
     driver.StopApplication: "stop the application",
+    driver.LeaseRenewed: "its client lives",
     driver.ReleaseResults: "discard the results, which have been fetched",
     driver.MoveComponent: "move {m.operator} to {m.to}",
     driver.DelayMeasured: lambda m: f"the sinks measured a delay of {seconds(m.seconds)}",

@@ -19,6 +19,7 @@ from synergy_nb.events.table import Events
 from synergy_nb.plan import Plan
 from synergy_nb.plan.stream_sharing import endless_sources
 from synergy_nb.plan.units import duration
+from synergy_nb.reporting.application_list import ListedApplication
 from synergy_nb.reporting.cluster_errors import rows_left
 from synergy_nb.reporting.explanation import Explanation
 from synergy_nb.reporting.formatting import seconds
@@ -90,6 +91,12 @@ class AsyncApplication(LedApplication):
         """Notices for the user: limits of replication, rows that went to a loop or were missed, windows cut short."""
         missed = [missed_notice(sink, each.missed) for sink, each in self._results.items() if each.missed]
         return [*notices_of(self.graph, self.last.roles.backups, self._looped), *missed, *self._open_windows]
+
+    @property
+    def listed(self) -> ListedApplication:
+        """What a list of applications shows of it, as far as this handle knows."""
+        last, peers = self.last, frozenset(self.graph.values())
+        return ListedApplication(self.plan, last.status, self.cluster.readable(last.reason), last.qos, peers)
 
     @displays_waiting(lambda it, *_, **__: f"waiting until {it.id} ends")
     async def wait(self, timeout: float | str | None = None) -> str:

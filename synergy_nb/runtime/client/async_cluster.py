@@ -19,17 +19,18 @@ import msgspec
 
 from synergy_nb.events.application_states import LASTING
 from synergy_nb.events.peer_names import readable
-from synergy_nb.lifecycle.submission import check_submission, known_peers_phrase, unknown_peers
+from synergy_nb.lifecycle.submission import check_detached, check_submission, known_peers_phrase, unknown_peers
 from synergy_nb.models.delay_matrix import Matrix
 from synergy_nb.plan import Plan
 from synergy_nb.plan.placement_modes import placement_of
 from synergy_nb.plan.units import duration
-from synergy_nb.reporting.application_list import Applications, Identified, ListedApplication, chosen_id
+from synergy_nb.reporting.application_list import Applications, Identified, chosen_id
 from synergy_nb.reporting.peer_states import PeerState
 from synergy_nb.reporting.plan_trials import PlanTrial, trial_of
 from synergy_nb.runtime.client.async_application import AsyncApplication
 from synergy_nb.runtime.client.error_notices import ErrorNotices, user_sees_output
 from synergy_nb.runtime.client.feeds import Rows, check_rows_or_feed
+from synergy_nb.runtime.client.lease_renewals import LEASE, LeaseRenewals
 from synergy_nb.runtime.client.led_application import SUCCEEDS
 from synergy_nb.runtime.client.origins import Origins
 from synergy_nb.runtime.client.peer_requests import STRAGGLING, UNREACHABLE, PeerRequests
@@ -57,7 +58,7 @@ from synergy_nb.runtime.transport.link import Links
 from synergy_nb.runtime.transport.wide_area import WideArea
 from synergy_nb.traces.rows import row_reader
 
-__all__ = ["AsyncCluster", "listed"]
+__all__ = ["AsyncCluster"]
 
 DEPLOYS = 120.0  # seconds that the parts of a plan on Spark may take until they take tuples
 MOST_ENDED = 1000  # ended applications that are retained with their results, so that they can be found again
@@ -126,6 +127,7 @@ class AsyncCluster(PeerRequests):
         self._numbers = itertools.count(1)
         self._origins = Origins(self._request_all, same_machine=local is not None)
         self._applications: dict[str, AsyncApplication] = {}  # submitted here; stopped when this closes
+        self._renewals = LeaseRenewals(self._applications, self.request)
         self._ended: dict[str, AsyncApplication] = {}
         self._handles: weakref.WeakValueDictionary[str, AsyncApplication] = weakref.WeakValueDictionary()
 
@@ -174,6 +176,7 @@ class AsyncCluster(PeerRequests):
         """Stop the applications, close the links, and end everything that was started for this cluster."""
         if self.notices is not None:
             self.notices.close()
+        self._renewals.close()
         try:  # if a step fails or is interrupted, the next one still runs
             stopping = (application.stop(collect=False) for application in list(self._applications.values()))
             await asyncio.gather(*stopping, return_exceptions=True)
@@ -215,6 +218,7 @@ class AsyncCluster(PeerRequests):
         feeds: Mapping[str, Rows] | None = None,
         placement: str = "composed",
         spread: bool = False,
+        detach: bool = False,
         timeout: float | str = 30.0,
     ) -> AsyncApplication:
         """Let the peers compose and start a plan.
@@ -239,6 +243,9 @@ class AsyncCluster(PeerRequests):
             ``resilient``, for the largest set of rates of the plan's sources that the peers withstand (ROD).
         spread
             Whether to prefer graphs with many peers; a light plan is otherwise executed by one or two.
+        detach
+            Whether the application goes on without this client, until somebody stops it. Otherwise it ends when the
+            cluster is closed, or two minutes after the peers have heard of this client for the last time.
         timeout
             Longest time until composition is decided, in seconds or as ``"1 min"``.
 
@@ -247,7 +254,8 @@ class AsyncCluster(PeerRequests):
         NotAdmitted
             If composition was refused; the message names the failed conditions and peers; ``explain()`` has the rest.
         ClusterError
-            If no peer answers, or a name is unknown.
+            If no peer answers, or a name is unknown; if ``detach`` is true although the peers or rows are of this
+            client.
         """
         self._check_open()
         patience = duration("timeout", timeout)
@@ -258,17 +266,23 @@ class AsyncCluster(PeerRequests):
             operator: await asyncio.to_thread(check_rows_or_feed, rows, row_reader(plan, operator))
             for operator, rows in named.items()
         }
+        if detach:
+            check_detached(named, started_here=local)
         try:
             placement = placement_of(plan, placement, spread=spread, peers=len(self.peers))
         except ValueError as error:
             raise ClusterError(str(error)) from None
-        address, state = await self._decided(plan, origin, placement, patience)
+        lease = 0.0 if detach else LEASE
+        address, state = await self._decided(plan, origin, placement, patience, lease=lease)
         running = AsyncApplication(self, plan, address, state)
         if state.status == "rejected":
             states = await self.states()
             events = await self._journaled("events", running.id, _alive(states))
             raise refusal(plan, running.id, state.reason, events, states, self.names)
-        self._applications[running.id] = self._handles[running.id] = running
+        self._handles[running.id] = running
+        if not detach:
+            self._applications[running.id] = running
+            self._renewals.begin()
         for notice in running.notices:
             self.tell(f"{plan.name}: {notice}")
         try:
@@ -308,12 +322,19 @@ class AsyncCluster(PeerRequests):
         return trial_of(plan, state.roles.peers, state.roles.backups, state.reason, events, self.names)
 
     async def _decided(
-        self, plan: Plan, origin: str | None, placement: str, patience: float, *, trial: bool = False
+        self,
+        plan: Plan,
+        origin: str | None,
+        placement: str,
+        patience: float,
+        *,
+        trial: bool = False,
+        lease: float = 0.0,
     ) -> tuple[str, ApplicationState]:
         """Submit a plan to the first origin that answers; return its address, and the state once it is decided."""
         number = next(self._numbers)
         application = f"{plan.name}-{number}-{uuid.uuid4().hex[:6]}"
-        request = pack(Submit(application, plan.to_bytes(), placement, trial))
+        request = pack(Submit(application, plan.to_bytes(), placement, trial, lease))
         turn = number if placement == "composed" else 1  # one peer has loaded resilient placement, see warm()
         order = await self._origins.order(plan, origin, self.peers, self.states, turn)
         address = await self._origins.first_answering(order)
@@ -361,7 +382,7 @@ class AsyncCluster(PeerRequests):
         and reading takes them from nobody; see :meth:`AsyncApplication.results`.
         """
         entries = await self.entries()
-        return Applications(listed(entries), entries)
+        return Applications({name: held.listed for name, held in entries.items()}, entries)
 
     @displays_waiting(lambda _, application: f"stopping {getattr(application, 'id', application)}")
     async def stop(self, application: str | Identified) -> None:
@@ -422,7 +443,7 @@ class AsyncCluster(PeerRequests):
         held = self._handles.get(named)
         if held is None:
             entries = await self.entries()
-            held = entries[chosen_id(named, listed(entries))]
+            held = entries[chosen_id(named, {name: each.listed for name, each in entries.items()})]
         return held
 
     async def entries(self) -> dict[str, AsyncApplication]:
@@ -480,13 +501,3 @@ class AsyncCluster(PeerRequests):
 def _alive(states: Mapping[str, PeerState | None]) -> list[str]:
     """Return the names of the peers that answer."""
     return [name for name, state in states.items() if state is not None]
-
-
-def listed(entries: Mapping[str, AsyncApplication]) -> dict[str, ListedApplication]:
-    """Return the list of some applications, with the states that their handles know."""
-
-    def one(held: AsyncApplication) -> ListedApplication:
-        last, peers = held.last, frozenset(held.graph.values())
-        return ListedApplication(held.plan, last.status, held.cluster.readable(last.reason), last.qos, peers)
-
-    return {name: one(held) for name, held in entries.items()}

@@ -30,7 +30,7 @@ from synergy_nb.reporting.peer_states import PeerState
 from synergy_nb.reporting.tables import as_html, as_text
 from synergy_nb.runtime.client.application import Application
 from synergy_nb.runtime.client.async_application import AsyncApplication
-from synergy_nb.runtime.client.async_cluster import AsyncCluster, listed
+from synergy_nb.runtime.client.async_cluster import AsyncCluster
 from synergy_nb.runtime.client.knobs import change_cost, change_link, change_pace
 from synergy_nb.runtime.client.synchronous import LoopThread, Synchronous, synchronous
 from synergy_nb.runtime.process.processes import PeerCluster
@@ -296,7 +296,8 @@ class Cluster(Synchronous[AsyncCluster], Knobs[Application], OneSided):
         reading takes them from nobody; see :meth:`Application.results`.
         """
         found = self._run(self._asynchronous.entries())
-        return Applications(listed(found), {name: Application(self, held) for name, held in found.items()})
+        handles = {name: Application(self, held) for name, held in found.items()}
+        return Applications({name: held.listed for name, held in found.items()}, handles)
 
     def watch(self) -> Any:
         """Return the live view of all applications and peers, as ``watch(cluster)`` does."""

@@ -7,9 +7,16 @@ import itertools
 from collections.abc import Callable
 from typing import Any
 
-from synergy_nb.control.driver_messages import Answer, HostsLookedUp, LookUpHosts, MoveComponent, SubmitPlan
+from synergy_nb.control.driver_messages import (
+    Answer,
+    HostsLookedUp,
+    LeaseRenewed,
+    LookUpHosts,
+    MoveComponent,
+    SubmitPlan,
+)
 from synergy_nb.control.peer import DriverMessage
-from synergy_nb.runtime.process.requests import Move, Outcome, pack, unpack
+from synergy_nb.runtime.process.requests import Move, Outcome, RenewLeases, Submit, pack, unpack
 
 __all__ = ["MOVES_WITHIN", "Commands"]
 
@@ -44,7 +51,7 @@ class Commands:
         if waiting is not None and not waiting.done():
             waiting.set_result(answer)
 
-    async def submit(self, application: str, plan: bytes, placement: str, *, trial: bool = False) -> None:
+    async def submit(self, request: Submit) -> None:
         """Submit a plan, or only have it decided on.
 
         Raises
@@ -53,9 +60,16 @@ class Commands:
             If the peer refuses the plan at once.
         """
         number = next(self._numbers)
-        answer: Answer = await self._command(number, SubmitPlan(application, plan, placement, number, trial))
+        named = request.application, request.plan, request.placement
+        answer: Answer = await self._command(number, SubmitPlan(*named, number, request.trial, request.lease))
         if answer.refusal:
             raise ValueError(answer.refusal)
+
+    async def renew(self, payload: bytes) -> bytes:
+        """Answer a :class:`~synergy_nb.runtime.process.requests.RenewLeases`."""
+        for application in unpack(payload, RenewLeases).applications:
+            self._request(LeaseRenewed(application))
+        return b""
 
     async def hosts(self, names: list[str], seconds: float) -> dict[str, list[str]] | None:
         """Return hosts of components and streams by name; None if the directory did not answer in time (seconds)."""

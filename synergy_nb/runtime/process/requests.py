@@ -63,12 +63,22 @@ class Joined(msgspec.Struct, frozen=True):
 
 
 class Submit(msgspec.Struct, frozen=True):
-    """Start ``application`` from ``plan`` (``Plan.to_bytes()``), placed by ``placement``; a ``trial`` never starts."""
+    """Start ``application`` from ``plan`` (``Plan.to_bytes()``), placed by ``placement``; a ``trial`` never starts.
+
+    It ends when its client has not renewed its ``lease`` for so many seconds; with 0 it goes on without its client.
+    """
 
     application: str
     plan: bytes
     placement: str = "composed"
     trial: bool = False
+    lease: float = 0.0
+
+
+class RenewLeases(msgspec.Struct, frozen=True):
+    """The client that submitted these applications at this peer lives."""
+
+    applications: list[str]
 
 
 class MeasureDelays(msgspec.Struct, frozen=True):

@@ -166,6 +166,7 @@ class Service:
             "wait": self._wait,
             "halt": self._halt,
             "move": self._commands.move,
+            "renew": self._commands.renew,
             "stop": self._stop,
             "release": self._release,
             "fetch": self._deliveries.fetch,
@@ -241,8 +242,7 @@ class Service:
         record = self.host.qos(application, operator)
         if application in self.synergy.requests:
             self._measurements[application].qos[operator] = record
-        delay = record["delay_mean_s"]
-        if delay is not None:
+        if (delay := record["delay_mean_s"]) is not None:
             self.runtime.report(driver.DelayMeasured(application, delay))
 
     def _link_down(self, address: str) -> None:
@@ -348,7 +348,7 @@ class Service:
         if on_spark:
             self._spark_reports.publish()
         try:
-            await self._commands.submit(application, request.plan, request.placement, trial=request.trial)
+            await self._commands.submit(request)
         finally:
             for forgotten in self._measurements.keys() - requests.keys():
                 del self._measurements[forgotten]
