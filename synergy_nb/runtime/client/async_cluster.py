@@ -322,15 +322,9 @@ class AsyncCluster(PeerRequests):
         return trial_of(plan, state.roles.peers, state.roles.backups, state.reason, events, self.names)
 
     async def _decided(
-        self,
-        plan: Plan,
-        origin: str | None,
-        placement: str,
-        patience: float,
-        *,
-        trial: bool = False,
+        self, plan: Plan, origin: str | None, placement: str, patience: float, *, trial: bool = False,
         lease: float = 0.0,
-    ) -> tuple[str, ApplicationState]:
+    ) -> tuple[str, ApplicationState]:  # fmt: skip
         """Submit a plan to the first origin that answers; return its address, and the state once it is decided."""
         number = next(self._numbers)
         application = f"{plan.name}-{number}-{uuid.uuid4().hex[:6]}"
