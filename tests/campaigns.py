@@ -10,7 +10,12 @@ from __future__ import annotations
 import os
 from typing import Final
 
-__all__ = ["ALL", "blocks"]
+from synergy_nb.control.cuts import Cut
+
+__all__ = ["ALL", "CUTS", "blocks"]
+
+#: What the cuts of a schedule do with what is sent meanwhile.
+CUTS: Final = (Cut.RESET, Cut.DELAY, Cut.LOSE)
 
 #: Whether all schedules are asked for.
 ALL: Final = os.environ.get("SYNERGY_SCHEDULES", "") == "all"

@@ -24,6 +24,7 @@ from synergy_nb.plan import Plan, source
 from synergy_nb.plan.builder import Stream
 from synergy_nb.simulator.peer_world import PeerWorld
 from synergy_nb.simulator.scripted_faults import Faults
+from tests.campaigns import CUTS
 
 PEERS = tuple("abcdefgh")
 ORIGINS = {"app": "a", "other": "b"}  # where the sinks are
@@ -399,7 +400,7 @@ class Schedule:
                 world.hang(victim, rng.uniform(0.05, 1.0))
             case "cut":
                 one, other = rng.sample(sorted({move.origin, move.old, move.to, victim, *move.upstream}), 2)
-                world.cut(one, other, rng.uniform(0.01, 0.6))
+                world.cut(one, other, rng.uniform(0.01, 0.6), rng.choice(CUTS))
             case "storm":
                 lossy = Faults(
                     loss=rng.choice((0.05, 0.2)), duplication=0.2, reordering=0.2, delay=(0.0, 0.01), capture=0.02

@@ -57,6 +57,7 @@ class World:
         codec: bool = False,
     ) -> None:
         self.simulation = Simulation(seed, network, codec=codec)
+        self.simulation.on_link_failed.append(lambda address, other: self.membership[address].suspect(other))
         self.rng = random.Random(f"world/{seed}")
         self.lease = lease
         self.period = period

@@ -31,6 +31,7 @@ from synergy_nb.plan.replica_degrees import is_replicable
 from synergy_nb.simulator.peer_world import PeerWorld
 from synergy_nb.simulator.replica_world import ReplicaWorld
 from synergy_nb.simulator.scripted_faults import Faults
+from tests.campaigns import CUTS
 from tests.moving_schedules import KEYS, packets, table
 
 PEERS = tuple("abcdefgh")
@@ -259,7 +260,8 @@ class Schedule:
             case "suspect":
                 world.suspect(peer, rng.choice((1.0, 8.0)))
             case "cut":
-                world.cut(peer, rng.choice([each for each in PEERS if each != peer]), rng.choice((0.1, 2.0, 8.0)))
+                other, seconds = rng.choice([each for each in PEERS if each != peer]), rng.choice((0.1, 2.0, 8.0))
+                world.cut(peer, other, seconds, rng.choice(CUTS))
             case "discard":
                 self.discard()
             case "revive":

@@ -9,7 +9,7 @@ import msgspec
 
 from synergy_nb.assembly import PeerConfig, SynergyPeer
 from synergy_nb.assembly.resilient_placement import decided
-from synergy_nb.control.driver_messages import Answer, OfferComponents, SubmitPlan
+from synergy_nb.control.driver_messages import Answer, LinkFailed, OfferComponents, SubmitPlan
 from synergy_nb.control.graph import ComponentGraph, PlacementRequest, Report
 from synergy_nb.control.peer import Peer
 from synergy_nb.control.roles import Roles
@@ -69,6 +69,7 @@ class Ring:
     ) -> None:
         self.simulation = Simulation(seed, network or Uniform(0.005, 0.05, seed), codec=codec)
         self.simulation.on_instruction.append(self._carry_out)
+        self.simulation.on_link_failed.append(lambda at, other: self.simulation.report(at, LinkFailed(other)))
         self.refusal = ""
         self.seed = seed
         self.config = config

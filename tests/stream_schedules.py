@@ -14,6 +14,7 @@ from synergy_nb.plan import Plan, source
 from synergy_nb.plan.builder import Stream
 from synergy_nb.simulator.scripted_faults import Faults
 from synergy_nb.simulator.stream_world import StreamWorld
+from tests.campaigns import CUTS
 
 PEERS = tuple("abcdefg")
 SAFE = ("a", "b")  # peers of sinks, which do not die: sinks have no backups
@@ -207,7 +208,7 @@ def disturb(
                     world.suspect(peer, rng.uniform(0.3, 1.5))
             case "cut":
                 one, other = rng.sample(PEERS, 2)
-                world.cut(one, other, rng.uniform(0.01, 0.5))
+                world.cut(one, other, rng.uniform(0.01, 0.5), rng.choice(CUTS))
             case "move":
                 application = rng.choice(sorted(world.deployments))
                 operator = rng.choice(movable(world, application))

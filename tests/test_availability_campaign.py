@@ -11,7 +11,7 @@ from synergy_nb.algorithms.availability.primary_host import NARROW
 from synergy_nb.assembly import PeerConfig
 from synergy_nb.events import CandidatePassed, PlacementCompleted, PlacementReleased
 from synergy_nb.plan import Plan, source
-from tests.campaigns import blocks
+from tests.campaigns import CUTS, blocks
 from tests.placing import Placements
 from tests.quick_cases import quick_first
 
@@ -65,7 +65,7 @@ def run(seed: int) -> Placements:
         elif fault < 0.3:
             simulation.hang(victim, rng.uniform(0.1, 5.0))
         elif fault < 0.4:
-            simulation.partition([set(rng.sample(alive, len(alive) // 2))])
+            simulation.partition([set(rng.sample(alive, len(alive) // 2))], rng.choice(CUTS))
         elif fault < 0.5:
             simulation.heal()
         elif fault < 0.6:

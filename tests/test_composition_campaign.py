@@ -10,7 +10,7 @@ from synergy_nb.assembly import PeerConfig
 from synergy_nb.control.driver_messages import StopApplication
 from synergy_nb.events import ApplicationRunning, RequestSubmitted
 from synergy_nb.plan import Plan, source
-from tests.campaigns import blocks
+from tests.campaigns import CUTS, blocks
 from tests.quick_cases import quick_first
 from tests.simulated import Ring
 
@@ -59,7 +59,7 @@ def run(seed: int) -> tuple[Ring, list[str]]:
             simulation.hang(victim, rng.uniform(0.1, 3.0))
         elif fault < 0.4:
             half = set(rng.sample(alive, len(alive) // 2))
-            simulation.partition([half])
+            simulation.partition([half], rng.choice(CUTS))
         elif fault < 0.5:
             simulation.heal()
         elif fault < 0.6 and requests[:-1]:

@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 
+from synergy_nb.control.cuts import Cut
 from synergy_nb.runtime.transport.cut_links import CuttableLinks
 from synergy_nb.runtime.transport.link import HANDLER, PROTOCOL_VERSION, Limits, LinkDown, LinkFull, Links, RemoteError
 from synergy_nb.runtime.transport.wide_area import WideArea
@@ -506,6 +507,39 @@ async def test_a_cut_link_carries_nothing_until_it_is_mended() -> None:
         one.mend(other)
     a.send(B, b"2")
     assert [message for _, message in await at_b["message"].reaches(2)] == [b"1", b"2"]
+
+
+async def test_a_cut_that_delays_sends_in_order_what_waited_and_one_that_loses_does_not() -> None:
+    net, a, at_a, b, at_b = await linked()
+    for one, other in ((a, B), (b, A)):
+        one.cut(other, Cut.LOSE)
+    a.send(B, b"lost")
+    await turns(20)
+    for one, other in ((a, B), (b, A)):
+        one.cut(other, Cut.DELAY)
+    a.send(B, b"2")
+    a.send(B, b"3")
+    answer = asyncio.ensure_future(b.request(A, "ping", b"4"))
+    await turns(20)
+    assert (a.pending(B) > 0, len(at_b["message"].entries), at_a["down"].entries) == (True, 1, [])
+    for one, other in ((a, B), (b, A)):
+        one.mend(other)
+    assert [message for _, message in await at_b["message"].reaches(3)] == [b"1", b"2", b"3"]
+    with pytest.raises(RemoteError, match="answers no requests"):
+        await answer
+    assert len(net.opened) == 1, "nobody knows of the cut"
+
+
+async def test_a_link_that_opens_while_a_cut_delays_opens_when_it_is_mended() -> None:
+    net = Net()
+    a, _ = net.join(A)
+    b, at_b = net.join(B)
+    b.cut(A, Cut.DELAY)
+    a.send(B, b"1")
+    await turns(20)
+    assert a.connected() == []
+    b.mend(A)
+    assert [message for _, message in await at_b["message"].reaches(1)] == [b"1"]
 
 
 async def test_one_end_alone_keeps_a_link_cut() -> None:

@@ -11,7 +11,7 @@ import pytest
 
 from synergy_nb.control.peer import key_of
 from synergy_nb.overlay.directory import Entry
-from tests.campaigns import blocks
+from tests.campaigns import CUTS, blocks
 from tests.overlay_world import World
 
 NAMES = [f"op{number}" for number in range(10)]
@@ -48,7 +48,7 @@ def mixed(seed: int) -> list[str]:
         elif fault == "hang":
             simulation.hang(rng.choice(live), rng.uniform(0.3, 8.0))
         elif fault == "partition":
-            simulation.partition([rng.sample(live, rng.randint(1, len(live) // 2))])
+            simulation.partition([rng.sample(live, rng.randint(1, len(live) // 2))], rng.choice(CUTS))
             world.run(rng.uniform(1.0, 10.0))
             simulation.heal()
         elif fault == "leave" and len(live) > 8:

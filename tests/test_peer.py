@@ -11,6 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from synergy_nb.assembly import PeerConfig, SynergyPeer
+from synergy_nb.control.cuts import Cut
 from synergy_nb.control.peer import (
     Codec,
     MalformedMessage,
@@ -224,6 +225,24 @@ def test_a_partition_separates_and_heals() -> None:
     simulation.call("p0", simulation.peers["p0"].send, "p1", Count(0))
     simulation.run(until=6.0)
     assert len(pingers["p1"].heard) > sent
+
+
+@pytest.mark.parametrize("how", list(Cut))
+def test_a_partition_resets_delays_or_loses(how: Cut) -> None:
+    simulation, pingers = world(1)
+    told: list[tuple[str, str]] = []
+    simulation.on_link_failed.append(lambda address, other: told.append((address, other)))
+    simulation.run(until=0.05)
+    for name, pinger in pingers.items():
+        pinger.others = ["p0" if name == "p1" else "p1"]
+    simulation.partition([["p1"]], how)
+    simulation.run(until=5.0)
+    before = sum(len(pinger.heard) for pinger in pingers.values())
+    simulation.heal()
+    simulation.run(until=6.0)
+    assert (sum(len(pinger.heard) for pinger in pingers.values()) > before) == (how is Cut.DELAY)
+    ends = [(one, other) for one in pingers for other in pingers if (one == "p1") != (other == "p1")]
+    assert sorted(told) == (sorted(ends) if how is Cut.RESET else [])
 
 
 def test_everything_is_lost_at_loss_one_and_doubled_at_duplication_one() -> None:

@@ -251,6 +251,18 @@ def test_a_cut_link_stalls_a_stream_until_it_is_mended() -> None:
 
 
 @pytest.mark.slow
+@pytest.mark.parametrize("how", ["reset", "delay", "lose"])
+def test_a_short_cut_of_any_kind_loses_nothing(how: str) -> None:
+    simulation = local(4)
+    plan = source("packets", duration="3 s", id="packets", at="peer-2", **PACKETS).sink(at="peer-1")
+    application = simulation.submit(plan)
+    simulation.run(1.0)
+    simulation.cut("peer-1", "peer-2", "1 s", how=how)
+    whole = traces.table({"connector": "packets", "duration": 3.0, **TRACE}).height
+    assert application.results().height == whole
+
+
+@pytest.mark.slow
 def test_a_component_moves_and_loses_nothing() -> None:
     simulation = local()
     application = simulation.submit(sums(4))
@@ -494,6 +506,7 @@ def small() -> Simulation:
         (lambda it: it.kill("peer-9"), "peer: 'peer-9'; expected a peer of this simulation: peer-1"),
         (lambda it: it.cut("peer-1", "peer-1"), "expected another peer"),
         (lambda it: it.cut("peer-1", "peer-2", "soon"), "seconds: 'soon'; expected a duration"),
+        (lambda it: it.cut("peer-1", "peer-2", how="delays"), "how: 'delays'; expected one of reset, delay, lose"),
         (lambda it: it.load("peer-1", 1.0), "share: 1.0; expected a share"),
         (
             lambda it: it.pace("packet-1", "packets", 2),

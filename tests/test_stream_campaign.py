@@ -15,7 +15,7 @@ from synergy_nb.dataflow.streams.effects import FactKind
 from synergy_nb.dataflow.streams.log import Limits
 from synergy_nb.simulator.scripted_faults import Faults
 from synergy_nb.simulator.stream_world import StreamWorld
-from tests.campaigns import blocks
+from tests.campaigns import CUTS, blocks
 from tests.moving_schedules import undisturbed
 from tests.quick_cases import quick_first
 from tests.stream_schedules import (
@@ -70,7 +70,7 @@ def run(seed: int) -> None:
                 world.hang(rng.choice(PEERS), rng.uniform(0.05, 1.0))
             case "cut":
                 one, other = rng.sample(PEERS, 2)
-                world.cut(one, other, rng.uniform(0.01, 0.5))
+                world.cut(one, other, rng.uniform(0.01, 0.5), rng.choice(CUTS))
             case "move":
                 world.move("app", rng.choice(movable(world, "app")), rng.choice(PEERS), rng.uniform(0.05, 0.5))
     finish(world)

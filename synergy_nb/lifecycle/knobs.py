@@ -9,6 +9,7 @@ import math
 from abc import ABC, abstractmethod
 from typing import Any, Final, Generic, Protocol, TypeVar
 
+from synergy_nb.control.cuts import CUTS, Cut
 from synergy_nb.drawing.notebook_views import view_of
 from synergy_nb.errors import user_facing
 from synergy_nb.plan import Plan
@@ -56,8 +57,8 @@ class Knobs(ABC, Generic[A]):
         self._resume(self._living("peer", peer))
 
     @user_facing
-    def cut(self, peer: str, other: str, seconds: float | str | None = None) -> None:
-        """Cut the link between two peers; what is queued and under way on it is lost.
+    def cut(self, peer: str, other: str, seconds: float | str | None = None, *, how: str = Cut.RESET) -> None:
+        """Cut the link between two peers.
 
         Parameters
         ----------
@@ -65,9 +66,15 @@ class Knobs(ABC, Generic[A]):
             Names of the peers.
         seconds
             Time after which the link works again, in seconds or as ``"2 min"``; None: until :meth:`mend`.
+        how
+            ``reset``: the link breaks, both peers know that, and what is queued and under way on it is lost; ``delay``:
+            what they send waits, and arrives when the link works again, as over a network that is down for a while;
+            ``lose``: what they send is lost, and neither knows.
         """
         one, two = self._ends(peer, other)
-        self._cut(one, two, None if seconds is None else duration("seconds", seconds))
+        if how not in CUTS:
+            raise ClusterError(f"how: {how!r}; expected one of {', '.join(CUTS)}{did_you_mean(how, CUTS)}")
+        self._cut(one, two, None if seconds is None else duration("seconds", seconds), Cut(how))
 
     @user_facing
     def mend(self, peer: str, other: str) -> None:
@@ -171,7 +178,7 @@ class Knobs(ABC, Generic[A]):
     def _resume(self, peer: str) -> None: ...
 
     @abstractmethod
-    def _cut(self, peer: str, other: str, seconds: float | None) -> None: ...
+    def _cut(self, peer: str, other: str, seconds: float | None, how: Cut) -> None: ...
 
     @abstractmethod
     def _mend(self, peer: str, other: str) -> None: ...

@@ -8,8 +8,9 @@ after its service time, and so does a snapshot. Deployments come from a director
 (:mod:`~synergy_nb.simulator.stream_world`), or from the sessions of the peers
 (:mod:`~synergy_nb.simulator.peer_world`).
 
-A crashed peer receives nothing any more. A hung peer receives all frames at once when it resumes. Over a broken link
-frames are lost, and both ends are informed. Sources emit the same tuples each time they are opened, in different
+A crashed peer receives nothing any more. A hung peer receives all frames at once when it resumes. Over a link that was
+cut frames are lost, and both ends are informed; or they are lost without a word; or they wait until the cut ends
+(:class:`~synergy_nb.control.cuts.Cut`). Sources emit the same tuples each time they are opened, in different
 batches.
 """
 
@@ -23,6 +24,7 @@ from typing import Any
 
 import polars as pl
 
+from synergy_nb.control.cuts import Cut
 from synergy_nb.dataflow.operators import create
 from synergy_nb.dataflow.streams.component import Component
 from synergy_nb.dataflow.streams.deployments import Deployment
@@ -181,11 +183,20 @@ class DataPaths:
         node = self._nodes[peer]
         node.hung_until = max(node.hung_until, self.now + seconds)
 
-    def cut(self, one: str, other: str, seconds: float) -> None:
-        """Break the link between two peers for some time; frames in flight are lost."""
-        self.links.cut(one, other, self.now + seconds)
-        self._later(0.0, self._link_down, one, other)
-        self._later(self.rng.uniform(0.0, 0.05), self._link_down, other, one)
+    def cut(self, one: str, other: str, seconds: float, how: Cut = Cut.RESET) -> None:
+        """Cut the link between two peers for some time; frames in flight are lost unless the cut delays."""
+        self.links.cut(one, other, self.now + seconds, how)
+        self._later(seconds, self._expire, one, other)
+        if how is Cut.RESET:
+            self._later(0.0, self._link_down, one, other)
+            self._later(self.rng.uniform(0.0, 0.05), self._link_down, other, one)
+
+    def mend(self, one: str, other: str) -> None:
+        """Mend the link between two peers."""
+        self.links.mend(one, other, self.now)
+
+    def _expire(self, one: str, other: str) -> None:
+        self.links.expire(one, other, self.now)
 
     def _link_down(self, peer: str, other: str) -> None:
         self._at(peer, lambda hosting: hosting.link_down(other, self.now))
@@ -367,12 +378,13 @@ class DataPaths:
     def _send(self, peer: str, to: str, frame: Any) -> None:
         encoded = encode(frame) if self._codec else None
         size = len(encoded) if encoded is not None and self._weighs else 0
-        arrivals = self.links.arrivals(peer, to, self.now, size)
-        if encoded is not None and arrivals:
-            frame = decode(encoded)
-        for at in arrivals:
-            self._later(at - self.now, self._arrive, peer, to, frame, self.now)
+
+        def deliver(at: float) -> None:
+            self._later(at - self.now, self._arrive, peer, to, frame if encoded is None else encoded, self.now)
+
+        self.links.send(peer, to, self.now, size, deliver)
 
     def _arrive(self, peer: str, to: str, frame: Any, sent: float) -> None:
         if not self.links.broken(peer, to, sent):  # else the link broke while it was under way
-            self._at(to, lambda hosting: hosting.receive(peer, frame, self.now))
+            came = decode(frame) if self._codec else frame
+            self._at(to, lambda hosting: hosting.receive(peer, came, self.now))

@@ -10,7 +10,8 @@ gives it, unless it is lost; a :class:`~synergy_nb.control.peer.Record` goes to 
 set.
 
 A crashed peer takes no message and no timer any more; a hung one takes them later, all that came in the meantime at
-once, as a process does that was stopped and continued; across a partition messages are lost.
+once, as a process does that was stopped and continued; across a partition messages are lost, or arrive when it heals
+(:class:`~synergy_nb.control.cuts.Cut`).
 """
 
 from __future__ import annotations
@@ -22,10 +23,12 @@ import random
 import zlib
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
+from itertools import permutations
 from typing import Any, Protocol
 
 import msgspec
 
+from synergy_nb.control.cuts import Cut
 from synergy_nb.control.peer import DRIVER, Codec, DriverMessage, Message, Peer, Record, Send
 from synergy_nb.events.journal import Journal
 
@@ -89,6 +92,8 @@ class Simulation:
     ----------
     loss, duplication, reordering : float
         Probabilities that a message is lost, arrives twice, or is held up by up to ten times its delay.
+    on_link_failed : list of callables (address, other)
+        Listeners, called with each peer and another one the link to which a partition resets.
 
     Examples
     --------
@@ -144,6 +149,9 @@ class Simulation:
         self._wakeups: dict[str, float] = {}
         self._hung: dict[str, float] = {}
         self._group: dict[str, int] = {}
+        self._cut = Cut.LOSE
+        self._held: list[tuple[str, str, Message]] = []  # what a partition delays: sender, receiver, message
+        self.on_link_failed: list[Callable[[str, str], None]] = []
 
     # -- peers and faults --------------------------------------------------------------------------------------------
 
@@ -186,13 +194,27 @@ class Simulation:
         if address in self.peers:
             self._hung[address] = self.now + seconds
 
-    def partition(self, groups: Iterable[Iterable[str]]) -> None:
-        """Cut the network into groups; peers of no group form one more."""
+    def partition(self, groups: Iterable[Iterable[str]], how: Cut = Cut.LOSE) -> None:
+        """Cut the network into groups; peers of no group form one more; what an earlier partition held up is lost."""
         self._group = {address: number for number, group in enumerate(groups, 1) for address in group}
+        self._cut = how
+        self._held.clear()
+        if how is Cut.RESET:
+            for address, other in permutations(sorted(self.peers), 2):
+                if self._parted(address, other):
+                    for listener in self.on_link_failed:
+                        listener(address, other)
 
     def heal(self) -> None:
-        """End the partition."""
+        """End the partition; what it has delayed is on its way."""
         self._group = {}
+        held, self._held = self._held, []
+        for sender, to, message in held:
+            self._transmit(sender, to, message)
+
+    def _parted(self, one: str, other: str) -> bool:
+        """Whether two peers are in different groups."""
+        return self._group.get(one, 0) != self._group.get(other, 0)
 
     # -- running -------------------------------------------------------------------------------------------------------
 
@@ -307,7 +329,9 @@ class Simulation:
                 self._push(max(due, self.now), address, address, None)
 
     def _transmit(self, sender: str, to: str, message: Message) -> None:
-        if self._group and self._group.get(sender, 0) != self._group.get(to, 0):
+        if self._group and self._parted(sender, to):
+            if self._cut is Cut.DELAY:
+                self._held.append((sender, to, message))
             return
         rng = self.rng
         if self.loss and rng.random() < self.loss:

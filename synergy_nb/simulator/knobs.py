@@ -5,6 +5,7 @@ from __future__ import annotations
 from abc import abstractmethod
 from typing import Final
 
+from synergy_nb.control.cuts import Cut
 from synergy_nb.events.application_states import LASTING
 from synergy_nb.lifecycle.knobs import Knobs
 from synergy_nb.plan.units import did_you_mean
@@ -35,8 +36,8 @@ class SimulatedKnobs(Knobs[SimulatedApplication]):
     def _resume(self, peer: str) -> None:
         self.world.resume(peer)
 
-    def _cut(self, peer: str, other: str, seconds: float | None) -> None:
-        self.world.cut(peer, other, FOREVER if seconds is None else seconds)
+    def _cut(self, peer: str, other: str, seconds: float | None, how: Cut) -> None:
+        self.world.cut(peer, other, FOREVER if seconds is None else seconds, how)
 
     def _mend(self, peer: str, other: str) -> None:
         self.world.mend(peer, other)

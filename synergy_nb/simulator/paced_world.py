@@ -290,10 +290,6 @@ class PacedWorld(PeerWorld):
         """Whether a peer is suspended."""
         return peer in self._suspended
 
-    def mend(self, one: str, other: str) -> None:
-        """Mend the link between two peers."""
-        self.links.mend(one, other)
-
     def _at(self, peer: str, act: Callable[[Hosting], list[Effect]]) -> None:
         waiting = self._suspended.get(peer)
         if waiting is not None:

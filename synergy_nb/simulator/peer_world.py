@@ -90,8 +90,7 @@ class _Control(Simulation):
         if sender == to:
             self._push(self.now, to, sender, message)
             return
-        for at in self._links.arrivals(sender, to, self.now, MESSAGE_BYTES):
-            self._push(at, to, sender, message)
+        self._links.send(sender, to, self.now, MESSAGE_BYTES, lambda at: self._push(at, to, sender, message))
 
 
 class PeerWorld(DataPaths):

@@ -171,8 +171,7 @@ class PushingProgram:
 
     def _transmit(self, sender: str, to: str, act: Callable[..., None], *arguments: object) -> None:
         world = self._world
-        for at in world.links.arrivals(sender, to, world.now):
-            world._later(at - world.now, act, *arguments)
+        world.links.send(sender, to, world.now, 0, lambda at: world._later(at - world.now, act, *arguments))
 
     def _receive(self, peer: str, number: int, pushed: tuple[Item, Point] | None) -> None:
         """Have the peer handle a request that has arrived there."""

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import math
 import random
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 
 import msgspec
 import polars as pl
 
+from synergy_nb.control.cuts import Cut
 from synergy_nb.dataflow.streams.values import OVERHEAD, Point
 from synergy_nb.dataflow.tuples import END, Batch, Item, Punctuation
 from synergy_nb.simulator.kernel import Network
@@ -71,6 +72,8 @@ class Links:
         self._free: dict[tuple[str, str], float] = {}  # time at which a link has sent all that it was given
         self._distances: dict[frozenset[str], float] = {}
         self._broken: dict[frozenset[str], float] = {}
+        self._delayed: dict[frozenset[str], float] = {}  # links that delay, and the time until which they do
+        self._held: dict[frozenset[str], list[tuple[str, str, int, Callable[[float], None]]]] = {}
         self._linked: dict[str, dict[str, None]] = {}
         self._last: dict[tuple[str, str], float] = {}  # arrival of the last frame from one peer to another
 
@@ -84,20 +87,56 @@ class Links:
         """Return the peers to which a peer has a link, in the order in which the links were made."""
         return list(self._linked.get(peer, ()))
 
-    def mend(self, one: str, other: str) -> None:
-        """End the cut of the link between two peers."""
-        self._broken.pop(frozenset((one, other)), None)
-
-    def cut(self, one: str, other: str, until: float) -> None:
-        """The link between two peers is broken until a time in seconds."""
+    def mend(self, one: str, other: str, now: float) -> None:
+        """End the cut of the link between two peers; what it has delayed is on its way now."""
         pair = frozenset((one, other))
-        self._broken[pair] = max(until, self._broken.get(pair, -math.inf))
+        self._broken.pop(pair, None)
+        self._delayed.pop(pair, None)
+        for peer, to, size, deliver in self._held.pop(pair, ()):
+            self.send(peer, to, now, size, deliver)
+
+    def expire(self, one: str, other: str, now: float) -> None:
+        """Mend a link that delays, if its time is over; others have a time after which they lose nothing."""
+        if self._delayed.get(frozenset((one, other)), math.inf) <= now:
+            self.mend(one, other, now)
+
+    def cut(self, one: str, other: str, until: float, how: Cut = Cut.RESET) -> None:
+        """Cut the link between two peers until a time in seconds; call :meth:`expire` then."""
+        pair = frozenset((one, other))
+        if how is Cut.DELAY:
+            self._delayed[pair] = max(until, self._delayed.get(pair, -math.inf))
+        else:
+            self._broken[pair] = max(until, self._broken.get(pair, -math.inf))
+            self._delayed.pop(pair, None)
+            self._held.pop(pair, None)
 
     def broken(self, one: str, other: str, sent: float) -> bool:
         """Whether the link between two peers has been broken since a frame was sent."""
         return self._broken.get(frozenset((one, other)), -math.inf) >= sent
 
-    def arrivals(self, peer: str, to: str, now: float, size: int = 0) -> list[float]:
+    def send(self, peer: str, to: str, now: float, size: int, deliver: Callable[[float], None]) -> None:
+        """Send a frame now.
+
+        Parameters
+        ----------
+        peer, to
+            Sender and receiver.
+        now
+            Time in seconds.
+        size
+            Bytes of the frame.
+        deliver
+            Called with each time in seconds at which the frame arrives: at once, or when the link is mended that
+            delays it; not at all if the frame is lost.
+        """
+        pair = frozenset((peer, to))
+        if pair in self._delayed and self._broken.get(pair, -math.inf) <= now:
+            self._held.setdefault(pair, []).append((peer, to, size, deliver))
+            return
+        for at in self._arrivals(peer, to, now, size):
+            deliver(at)
+
+    def _arrivals(self, peer: str, to: str, now: float, size: int) -> list[float]:
         """Times in seconds at which a frame of ``size`` bytes arrives that is sent now; none if it is lost."""
         rng, faults = self._rng, self.faults
         if self._rate < math.inf:

@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 from synergy_nb.algorithms.composition import CompositionConfig
+from synergy_nb.control.cuts import Cut
 from synergy_nb.drawing.notebook_views import view_of
 from synergy_nb.errors import user_facing
 from synergy_nb.lifecycle.knobs import Knobs
@@ -215,11 +216,11 @@ class Cluster(Synchronous[AsyncCluster], Knobs[Application], OneSided):
     def _resume(self, peer: str) -> None:
         os.kill(self._process(peer), signal.SIGCONT)
 
-    def _cut(self, peer: str, other: str, seconds: float | None) -> None:
-        self._run(change_link(self._asynchronous, peer, other, severed=True, seconds=seconds))
+    def _cut(self, peer: str, other: str, seconds: float | None, how: Cut) -> None:
+        self._run(change_link(self._asynchronous, peer, other, how, seconds))
 
     def _mend(self, peer: str, other: str) -> None:
-        self._run(change_link(self._asynchronous, peer, other, severed=False))
+        self._run(change_link(self._asynchronous, peer, other, None))
 
     def _load(self, peer: str, share: float) -> None:
         self._run(self._asynchronous.request(peer, "load", pack(ChangeLoad(share))))

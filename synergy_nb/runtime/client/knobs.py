@@ -6,6 +6,7 @@ import asyncio
 import contextlib
 from typing import Final
 
+from synergy_nb.control.cuts import Cut
 from synergy_nb.plan.active_replicas import original
 from synergy_nb.runtime.client.async_application import AsyncApplication
 from synergy_nb.runtime.client.async_cluster import AsyncCluster
@@ -18,13 +19,13 @@ _MENDING: Final[set[asyncio.Task[None]]] = set()
 
 
 async def change_link(
-    cluster: AsyncCluster, peer: str, other: str, *, severed: bool, seconds: float | None = None
+    cluster: AsyncCluster, peer: str, other: str, cut: Cut | None, seconds: float | None = None
 ) -> None:
-    """Cut the link between two peers, for so many seconds if these are given, or mend it."""
+    """Cut the link between two peers, for so many seconds if these are given, or mend it if ``cut`` is None."""
     one, two = cluster.peers[peer], cluster.peers[other]
     for at, to in ((one, two), (two, one)):
-        await cluster.request(at, "cut", pack(ChangeLink(to, severed)))
-    if severed and seconds is not None:
+        await cluster.request(at, "cut", pack(ChangeLink(to, cut)))
+    if cut is not None and seconds is not None:
         task = asyncio.get_running_loop().create_task(_mend_after(cluster, peer, other, seconds), name="mend a link")
         _MENDING.add(task)
         task.add_done_callback(_MENDING.discard)
@@ -33,7 +34,7 @@ async def change_link(
 async def _mend_after(cluster: AsyncCluster, peer: str, other: str, seconds: float) -> None:
     await asyncio.sleep(seconds)
     with contextlib.suppress(ClusterError):  # a peer has died meanwhile, or the cluster was closed
-        await change_link(cluster, peer, other, severed=False)
+        await change_link(cluster, peer, other, None)
 
 
 async def change_cost(cluster: AsyncCluster, application: str, operator: str, seconds: float) -> None:

@@ -83,10 +83,10 @@ class PeerKnobs:
 
     async def _cut(self, payload: bytes) -> bytes:
         request = unpack(payload, ChangeLink)
-        if request.severed:
-            self._links.cut(request.address)
-        else:
+        if request.cut is None:
             self._links.mend(request.address)
+        else:
+            self._links.cut(request.address, request.cut)
         return b""
 
     async def _change_load(self, payload: bytes) -> bytes:

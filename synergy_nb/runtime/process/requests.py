@@ -7,6 +7,7 @@ from typing import Any, Final, TypeVar
 
 import msgspec
 
+from synergy_nb.control.cuts import Cut
 from synergy_nb.control.roles import Roles
 from synergy_nb.dataflow.streams.values import ORIGIN
 from synergy_nb.reporting.cluster_errors import ClosedClusterError, ClusterError, NotAdmitted, PeerUnreachable
@@ -194,10 +195,10 @@ class Move(msgspec.Struct, frozen=True):
 
 
 class ChangeLink(msgspec.Struct, frozen=True):
-    """Cut the link to the peer at an ``address``, or mend it if it is not to be ``severed``."""
+    """Cut the link to the peer at an ``address``, or mend it if ``cut`` is None."""
 
     address: str
-    severed: bool
+    cut: Cut | None
 
 
 class ChangeLoad(msgspec.Struct, frozen=True):
