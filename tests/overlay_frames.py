@@ -35,7 +35,6 @@ DRIVE = """async ([model, ids, edges, seconds]) => {
             const live = {
                 application: "a", state: "running", tone: "good", sentence: "", start: 0, now: step / 10,
                 peers: Object.fromEntries(ids.map((id, n) => [id, `peer-${1 + ((n + (step % 50 === 0)) % 8)}`])),
-                colors: Object.fromEntries(ids.map((_, n) => [`peer-${n + 1}`, n % 8])),
                 states: Object.fromEntries(ids.map((id) => [id, "running"])),
                 tips: Object.fromEntries(ids.map((id, n) => [id, [`load ${(100 * wave(n)).toFixed(1)} %`]])),
                 rates: Object.fromEntries(edges.map((edge, n) => [edge, `${Math.round(2000 * wave(n))} tuples/s`])),

@@ -754,7 +754,6 @@ RUNS: dict[str, Any] = {
     "start": 0.0,
     "now": 75.0,
     "peers": {"packets": "peer-1", "on_b": "peer-1", "traffic": "peer-2", "sort": "peer-2", "count": "peer-3"},
-    "colors": {"peer-1": 0, "peer-2": 1, "peer-3": 2},
     "rates": {"packets>on_b": "2,000/s", "on_b>traffic": "1,001 tuples/s"},
     "queues": {"on_b": 0.2, "traffic": 0.91, "sort": 0.7},
     "backups": {"traffic": ["peer-4"]},

@@ -57,6 +57,39 @@ def test_moments_are_stepped_by_key_button_and_slider(bare: BarePage, replay: Re
     bare.until("name => document.querySelector(`#${name} .count`).innerText.startsWith('8 of')", name)
 
 
+CUT = """name => {
+    const svg = document.querySelector(`#${name} .picture svg`), whole = svg.getBoundingClientRect();
+    const out = (box) =>
+        box.left < whole.left || box.right > whole.right || box.top < whole.top || box.bottom > whole.bottom;
+    const texts = [...svg.querySelectorAll("text")].filter(each => each.textContent);
+    return texts.filter(each => out(each.getBoundingClientRect())).map(each => each.textContent);
+}"""
+
+
+def test_no_label_is_cut_at_the_edge_and_a_peer_has_the_colour_of_its_name(bare: BarePage) -> None:
+    simulation = Simulation(12, seed=2)
+    packets = source("packets", seed=1, rate="100 tuples/s", id="packets_of_the_first_link")
+    large = packets.filter("bytes > 1000", id="only_large_packets_of_it", at="peer-8")  # near the edge of the map
+    sums = large.aggregate(
+        by="source", window="1 s", total="sum(bytes)", id="bytes_of_each_source_a_second", at="peer-8"
+    )
+    found = simulation.submit(sums.sort("total desc", id="largest_sources_come_first", at="peer-8").sink("x")).replay()
+    stage = ProtocolStage(found)
+    name = shown(bare, stage)
+    longest = max(range(len(found.moments)), key=lambda step: len(found.moments[step].path))
+    for arrangement in ("map", "ring"):
+        for step in (longest, len(found.moments) - 1):
+            stage.step = step
+            bare.until(COUNTS, [name, f"{step + 1} of"])
+            assert bare.page.evaluate(CUT, name) == [], arrangement
+        bare.page.locator(f"#{name} .synergy-stage").focus()
+        bare.page.keyboard.press("m")
+    fill = "([name, peer]) => document.querySelector(`#${name} [data-peer='${peer}']`).style.getPropertyValue('--own')"
+    assert [bare.page.evaluate(fill, [name, peer]) for peer in ("peer-1", "peer-8", "peer-9")] == [
+        "var(--peer-0)", "var(--peer-7)", "var(--peer-0)",
+    ]  # fmt: skip
+
+
 def test_playing_ends_at_the_last_moment(bare: BarePage, replay: Replay) -> None:
     stage = ProtocolStage(replay)
     name = shown(bare, stage)

@@ -57,7 +57,7 @@ def shown(editor: Editor, trait: str = "document") -> dict[str, Any]:
 def drawn(journal: Any, plan: Any) -> dict[str, Any]:
     readings = JournalSeries("top-1", NAMES)
     readings.read(journal)
-    return overlay(readings, plan, {})
+    return overlay(readings, plan)
 
 
 def test_the_overlay_has_peers_rates_and_queues_of_the_application() -> None:
@@ -65,7 +65,6 @@ def test_the_overlay_has_peers_rates_and_queues_of_the_application() -> None:
     assert (live["state"], live["tone"], live["start"], live["now"]) == ("running", "good", START, START + 10)
     assert live["peers"]["source"] == "peer-1"
     assert set(live["peers"]) == set(top_pairs().operators)
-    assert live["colors"] == {f"peer-{number}": number - 1 for number in range(1, 6)}
     assert live["rates"]["filter>aggregate"] == "50 tuples/s"
     assert live["queues"]["filter"] == 0.03  # 3 tuples of 100 a second
     assert live["states"]["filter"] == "running"
@@ -83,20 +82,12 @@ def test_deaths_takeovers_and_moves_are_marks() -> None:
     assert moved["peers"]["filter"] == "peer-5"
 
 
-def test_a_peer_keeps_its_colour_when_another_one_joins_the_graph() -> None:
-    colors = {"peer-4": 0, "gone": 1}
-    readings = JournalSeries("top-1", NAMES)
-    readings.read(story(10))
-    live = overlay(readings, top_pairs(), colors)
-    assert live["colors"] == {"peer-4": 0, "gone": 1, "peer-1": 2, "peer-2": 3, "peer-3": 4, "peer-5": 5}
-
-
 def test_active_replicas_are_drawn_below_their_operator() -> None:
     journal = actively_replicated()
     name = next(event.subject for event in journal if type(event).__name__ == "RequestSubmitted")
     readings = JournalSeries(name, NAMES)
     readings.read(journal)
-    live = overlay(readings, filtered(), {})
+    live = overlay(readings, filtered())
     assert set(live["replicas"]) <= {"filter", "project"}
     assert all(live["replicas"].values())
 

@@ -10,7 +10,7 @@ from synergy_nb.plan.stream_sharing import is_live, reduced, sharable_points
 from synergy_nb.reporting.formatting import rate
 from synergy_nb.widgets.component_status import drawn_plan
 from synergy_nb.widgets.journal_series import JournalSeries
-from synergy_nb.widgets.status_text import shown_peers, status_pieces
+from synergy_nb.widgets.status_text import status_pieces
 
 __all__ = ["FULL", "draft_of", "overlay"]
 
@@ -20,7 +20,7 @@ FULL: Final = 1.0
 _KINDS: Final = {"died": "death", "taken over": "takeover", "moved": "move", "relieved": "move", "failed": "bad"}
 
 
-def overlay(readings: JournalSeries, plan: Plan, colors: dict[str, int]) -> dict[str, Any]:
+def overlay(readings: JournalSeries, plan: Plan) -> dict[str, Any]:
     """The present state of an application as plain values; operators are named by their ids in the plan.
 
     Parameters
@@ -29,12 +29,7 @@ def overlay(readings: JournalSeries, plan: Plan, colors: dict[str, int]) -> dict
         Series of the journal of this application.
     plan
         Plan that was submitted.
-    colors
-        Name of each peer that was shown before to the number of its colour; new peers get the next ones, so that no
-        peer changes its colour when another one joins the graph.
     """
-    for peer in shown_peers(readings):
-        colors.setdefault(readings.name(peer.address), len(colors))
     pieces = status_pieces(readings, plan)
     run = readings.run(readings.application or "")
     parts = {str(each["operator"]): each for name, each in pieces.items() if name.startswith("part:")}
@@ -60,7 +55,6 @@ def overlay(readings: JournalSeries, plan: Plan, colors: dict[str, int]) -> dict
         "tone": head["tone"],
         "sentence": head["sentence"],
         "peers": peers,
-        "colors": dict(colors),
         "states": {name: each["state"] for name, each in own.items()},
         "tips": {name: each["tip"] for name, each in own.items() if each["tip"]},
         "rates": rates,

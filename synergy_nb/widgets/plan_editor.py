@@ -81,7 +81,6 @@ class PlanEditor(EditorPages):
         self._document = PlanDocument(document) if isinstance(document, str) else document
         self._runs = runs
         self._running: list[RunningPlan] = []  # the latest last
-        self._colors: dict[str, int] = {}  # peer by name to the number of its colour
         self._submitting = False  # whether a page waits for a submission
         self._closed = False
         #: Function that runs another one in a thread; a test may replace it.
@@ -267,7 +266,7 @@ class PlanEditor(EditorPages):
         with self._changing():
             if self._running:
                 self._running[-1].close()
-            self._running.append(RunningPlan(followed, self._show, self._lock, colors=self._colors))
+            self._running.append(RunningPlan(followed, self._show, self._lock))
         return followed.application
 
     def stop(self) -> None:

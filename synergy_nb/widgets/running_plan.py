@@ -80,8 +80,6 @@ class RunningPlan:
         Lock of the editor, which is held while its state is read and drawn.
     clock
         Function that returns seconds that never step back.
-    colors
-        Name of each peer to the number of its colour, see :func:`overlay`; None: no peer was shown before.
     """
 
     def __init__(
@@ -90,9 +88,7 @@ class RunningPlan:
         show: Callable[[dict[str, Any]], None],
         lock: contextlib.AbstractContextManager[Any],
         clock: Callable[[], float] = time.monotonic,
-        colors: dict[str, int] | None = None,
     ) -> None:
-        self._colors = {} if colors is None else colors
         self.followed = followed
         self._show = show
         self._clock = clock
@@ -133,7 +129,7 @@ class RunningPlan:
             changed = self._readings.read(self.followed.journal)
         if changed or self._last < 0:
             self._last = self._clock()
-            self._show(overlay(self._readings, self.followed.plan, self._colors))
+            self._show(overlay(self._readings, self.followed.plan))
 
     def close(self) -> None:
         """Follow the application no longer; it runs on."""

@@ -186,7 +186,7 @@ def _arrangement(
 def _names(names: list[tuple[int, str, str]], at: Mapping[str, tuple[float, float]]) -> list[str]:
     """Write names beside their peers where they cover neither a peer nor another name.
 
-    Names of rank 0 and 1 are written in any case; one of rank 2 is left out where there is no room.
+    Names of rank 0 and 1 are written in any case, shortened to the room; one of rank 2 is left out where there is none.
 
     Parameters
     ----------
@@ -207,9 +207,9 @@ def _names(names: list[tuple[int, str, str]], at: Mapping[str, tuple[float, floa
         free = [each for each in boxed if _is_free(each[0], others)]
         if not free and rank == 2:
             continue
-        box, (x, y, anchor) = (free or boxed)[0]
+        box, (x, y, anchor) = free[0] if free else max(boxed, key=lambda each: _room(*each[1]))
         taken[f"name of {name}"] = box
-        parts.append(label(x, y, words, "soft", anchor=anchor))
+        parts.append(label(x, y, _shortened(words, int(_room(x, y, anchor) / LETTER)), "soft", anchor=anchor))
     return parts
 
 
@@ -223,6 +223,14 @@ def _spots(x: float, y: float) -> list[tuple[float, float, str]]:
     if y > SIZE / 2:
         around.reverse()
     return [*around, *beside, *corners] if abs(x - SIZE / 2) < SIZE / 8 else [*beside, *around, *corners]
+
+
+def _room(x: float, y: float, anchor: str) -> float:
+    """Width of the words that stay within the arrangement at a place, pixels; 0 if it is above or below."""
+    if not -6 < y - 11 <= y + 3 < SIZE - 2:
+        return 0.0
+    left, right = x - 2, SIZE + 12 - x
+    return right if anchor == "start" else left if anchor == "end" else 2 * min(left, right)
 
 
 def _is_free(box: tuple[float, float, float, float], others: list[tuple[float, float, float, float]]) -> bool:

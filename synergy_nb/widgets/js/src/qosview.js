@@ -6,7 +6,8 @@ import { Chart, palette, spark } from "./qosview/charts.js";
 import { rate, seconds, share } from "./qosview/format.js";
 import { Line } from "./qosview/lines.js";
 import { build } from "./qosview/page.js";
-import { COLOURS, GLYPHS, Picture } from "./qosview/picture.js";
+import { colourOf, COLOURS } from "./common/peers.js";
+import { GLYPHS, Picture } from "./qosview/picture.js";
 import "./qosview.css";
 
 const SLEEP = 15000; // milliseconds without a question after which the kernel may count the page as closed
@@ -292,10 +293,10 @@ class View {
     page.loads(this.pieces.get("loads"));
     page.slacks([...parts.values()].filter((part) => part.slack));
     if (plan) {
-      const ranks = new Map(peers.map((peer) => [peer.id, peer.rank]));
+      const names = new Map(peers.map((peer) => [peer.id, peer.name]));
       this.picture.show(plan, page.room());
       page.beside(this.picture.direction);
-      this.picture.state(new Map([...parts.values()].map((part) => [part.operator, part])), ranks, this.pieces.get("streams"));
+      this.picture.state(new Map([...parts.values()].map((part) => [part.operator, part])), names, this.pieces.get("streams"));
     }
     this.drawLoads(page.peers(peers, plan ? [] : [...parts.values()], Boolean(plan)), Boolean(plan), until);
   }
@@ -309,10 +310,10 @@ class View {
     for (const line of loads)
       for (let place = line?.place(from) ?? 0; place < (line?.size ?? 0); place++)
         if (line.values[place] > high) high = line.values[place];
-    rows.forEach(({ canvas, id, rank }, index) => {
+    rows.forEach(({ canvas, id, name }, index) => {
       const lines = [
         { line: this.lines.get(`promised:${id}`), colour: "soft", dash: [2, 3] },
-        { line: loads[index], colour: coloured ? `peer-${rank % COLOURS}` : "plain" },
+        { line: loads[index], colour: coloured ? colourOf(name) : "plain" },
       ];
       spark(canvas, lines, from, to, this.colours, high * 1.1);
     });

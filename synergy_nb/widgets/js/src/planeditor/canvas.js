@@ -15,7 +15,8 @@ const LIB = "synergy";
 const PORT_REACH = 26; // pixels from a port within which a dragged line is connected to it
 const LINE_REACH = 22; // pixels from a line within which a dragged operator is put on it
 const MARGIN = 26; // pixels around the picture
-const LEAST_ZOOM = 0.76; // zoom at which names can still be read
+const LEAST_ZOOM = 0.76; // zoom at which names can be read with ease
+const SMALL_ZOOM = 0.6; // zoom at which they can still be read, if so all of the plan is seen, as in a narrow column
 
 export class Canvas extends Component {
   constructor(props) {
@@ -113,7 +114,7 @@ export class Canvas extends Component {
     this.fitted = key;
     this.last = editor.current;
     const whole = Math.min(1, (width - 2 * MARGIN) / wide, (height - 2 * MARGIN) / high);
-    const zoom = Math.max(LEAST_ZOOM, Number.isFinite(whole) ? whole : 1);
+    const zoom = !Number.isFinite(whole) ? 1 : whole < SMALL_ZOOM ? LEAST_ZOOM : whole;
     const along = (room, size, at) => {
       if (size * zoom <= room - MARGIN) return (room - size * zoom) / 2;
       return Math.min(MARGIN, Math.max(room - MARGIN - size * zoom, room / 2 - at * zoom));

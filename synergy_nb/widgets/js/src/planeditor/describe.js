@@ -128,7 +128,7 @@ export function describe(editor, operator, ruler) {
     kind: label,
     brief: told,
     status: status.join(" · "),
-    peer: peer ? (running.colors?.[peer] ?? 0) : null,
+    peer,
     state: STATES_WITHOUT_WORD.has(state) ? "" : state,
     tip: [running?.tips?.[id] ?? []].flat().join("\n"),
     owner,

@@ -1,8 +1,8 @@
 // One operator on the canvas, as SVG.
+import { colourOf } from "../common/peers.js";
 import { memo } from "preact/compat";
 import { FONT, portShifts } from "./describe.js";
 
-const COLOURS = 8;
 const LINE = 16;
 
 // Outline of an operator: a box with a round left end if it has no input, and a round right end if it has no output.
@@ -14,8 +14,6 @@ export function outline(width, height, left, right) {
     `H${one}Q0,${height} 0,${height - one}V${one}Q0,0 ${one},0Z`
   );
 }
-
-export const peerColour = (number) => `var(--peer-${number % COLOURS})`;
 
 function Ghosts({ words, width, height }) {
   return words.slice(0, 3).map((text, index) => (
@@ -48,7 +46,7 @@ function Box({ shown, width, ruler }) {
         const dot = style === "status" && peer !== null;
         return (
           <g key={style}>
-            {dot && <circle cx={left + 4} cy={y - 4} r="4" style={{ fill: peerColour(peer) }} />}
+            {dot && <circle cx={left + 4} cy={y - 4} r="4" style={{ fill: `var(--${colourOf(peer)})` }} />}
             <text class={style} x={left + (dot ? 13 : 0)} y={y}>
               {ruler.fit(style in FONT ? style : "brief", text, room - (dot ? 13 : 0))}
             </text>

@@ -1,5 +1,6 @@
 // The peers on the ring of the directory or on the map of delays, and the messages that travel between them.
 import { counted } from "../common/counted.js";
+import { colourOf } from "../common/peers.js";
 import { rootOf } from "./state.js";
 
 const SVG = "http://www.w3.org/2000/svg";
@@ -17,6 +18,15 @@ function make(name, attributes = {}, ...children) {
   element.append(...children);
   return element;
 }
+
+// Pixels that a text has at a place within the picture, and the words that fit there.
+const roomAt = ({ x, anchor }) => (anchor === "start" ? WIDE - x : anchor === "end" ? x : 2 * Math.min(x, WIDE - x)) - 4;
+const cut = (words, room) => (words.length * LETTER <= room ? words : `${words.slice(0, Math.max(Math.floor(room / LETTER) - 1, 1))}…`);
+const roomiest = (boxed) => {
+  const within = boxed.filter(({ box: [, top, , bottom] }) => top > 2 && bottom < HIGH - 2);
+  const lack = ({ spot, box: [left, , right] }) => Math.max(right - left - roomAt(spot), 0);
+  return within.reduce((best, each) => (lack(each) < lack(best) ? each : best));
+};
 
 const line = (points) => points.map(([x, y], at) => `${at ? "L" : "M"}${x.toFixed(1)},${y.toFixed(1)}`).join("");
 
@@ -68,13 +78,14 @@ export class Arrangement {
     this.roots = null; // for which state of the ring the lines from its keys are drawn
     for (const peer of this.replay.peers) {
       const [x, y] = this.at.get(peer.name);
-      const group = make("g", { class: "peer", "data-peer": peer.name });
+      const group = make("g", { class: "peer", "data-peer": peer.name, style: `--own: var(--${colourOf(peer.name)})` });
       const name = make("text");
       const tip = make("title");
       const cores = peer.cores === null ? "" : `, ${counted(peer.cores, "core")}`;
-      tip.textContent = `${peer.name}${cores}, key ${peer.key}…`;
+      const about = `${peer.name}${cores}, key ${peer.key}…`;
+      tip.textContent = about;
       group.append(make("circle", { class: "dot", cx: x, cy: y, r: few ? 5 : 3 }), make("path", { class: "cross", d: `M${x - 5},${y - 5}l10,10m0,-10l-10,10` }), name, tip);
-      this.groups.set(peer.name, { group, name, few });
+      this.groups.set(peer.name, { group, name, tip, about, few });
       this.front.append(group);
     }
     this.drawing.replaceChildren(this.title, this.back, this.ways, this.front, this.moving);
@@ -91,8 +102,8 @@ export class Arrangement {
     return Math.abs(dx) < WIDE / 10 ? [...around, ...beside, ...corners] : [...beside, ...around, ...corners];
   }
 
-  // Puts names where they cover no other one: first those of the moment, then those with operators. Of the others, a
-  // name for which there is no room is left out; its peer shows it under the pointer.
+  // Puts names where they cover no other one: first those of the moment, then those with operators, which are cut where they
+  // would leave the picture. Of the others, a name for which there is no room is left out. The peer shows all under the pointer.
   name(wanted) {
     const taken = this.replay.peers.map(({ name }) => this.at.get(name)).map(([x, y]) => [x - 5, y - 5, x + 5, y + 5]);
     const free = ([left, top, right, bottom], own) =>
@@ -107,8 +118,9 @@ export class Arrangement {
         return { spot, box: [left, spot.y - 11, left + wide, spot.y + 3] };
       });
       const own = taken.find((box) => box[0] === at[0] - 5 && box[1] === at[1] - 5);
-      const found = boxed.find(({ box }) => free(box, own)) ?? (rank < 2 ? boxed[0] : null);
-      name.textContent = found ? words : "";
+      const found = boxed.find(({ box }) => free(box, own)) ?? (rank < 2 ? roomiest(boxed) : null);
+      const shown = found ? cut(words, roomAt(found.spot)) : "";
+      name.textContent = shown;
       if (!found) continue;
       taken.push(found.box);
       for (const [key, value] of Object.entries({ x: found.spot.x, y: found.spot.y, "text-anchor": found.spot.anchor })) name.setAttribute(key, value);
@@ -155,8 +167,9 @@ export class Arrangement {
     this.responsibility(state);
     const here = new Set(moment ? [moment.sender, moment.to] : []);
     const wanted = [];
-    for (const [peer, { group, name, few }] of this.groups) {
+    for (const [peer, { group, name, tip, about, few }] of this.groups) {
       const parts = state.operators.get(peer) ?? [];
+      tip.textContent = parts.length ? `${about}\nhas ${parts.join(", ")}` : about;
       group.classList.toggle("absent", state.absent.has(peer));
       if (state.absent.has(peer)) continue;
       const shown = few || here.has(peer) || parts.length > 0 || state.dead.has(peer);
@@ -184,8 +197,12 @@ export class Arrangement {
       const spot = this.at.get(peer);
       if (!operator || !spot) return;
       const before = moment.path.slice(0, at).filter(([, earlier]) => earlier === peer).length;
-      const label = make("text", { class: "passed", x: spot[0], y: spot[1] + 32 + 13 * before, "text-anchor": "middle" });
-      label.textContent = `${at + 1} ${operator}`;
+      const words = `${at + 1} ${operator}`;
+      const half = (words.length * LETTER) / 2 + 4;
+      const below = spot[1] + 32 + 13 * before;
+      const y = below < HIGH - 4 ? below : spot[1] - 24 - 13 * before;
+      const label = make("text", { class: "passed", x: Math.max(half, Math.min(WIDE - half, spot[0])), y, "text-anchor": "middle" });
+      label.textContent = words;
       this.ways.append(label);
     });
     const tone = moment.verdicts.some(([each]) => each === "bad") ? "bad" : moment.verdicts.some(([each]) => each === "good") ? "good" : "";

@@ -1,5 +1,6 @@
 // The elements of the view, and the functions that put texts into them. An element whose text has not changed is left alone.
-import { GLYPHS, COLOURS } from "./picture.js";
+import { colourOf } from "../common/peers.js";
+import { GLYPHS } from "./picture.js";
 
 const MANY = 24; // peers in the table, and components of one peer
 
@@ -240,7 +241,7 @@ export function build(el, spans, { span, pause }) {
       return keyed(rows, keys, row).map((element, index) => {
         const peer = shown[index];
         const { swatch, who, fill, mark, measured, promised, canvas, chips, bar } = element.cells;
-        const colour = `var(--${coloured ? `peer-${peer.rank % COLOURS}` : "plain"})`;
+        const colour = `var(--${coloured ? colourOf(peer.name) : "plain"})`;
         element.classList.toggle("gone", peer.gone);
         swatch.style.background = colour;
         put(who, peer.name);
@@ -275,7 +276,7 @@ export function build(el, spans, { span, pause }) {
           put(chip, `${GLYPHS[part.state]} ${part.operator}`);
           chip.title = [`${part.operator} of ${part.title}: ${part.state_text}`, part.tip].filter(Boolean).join("\n");
         });
-        return { canvas, id: peer.id, rank: peer.rank };
+        return { canvas, id: peer.id, name: peer.name };
       });
     },
   };

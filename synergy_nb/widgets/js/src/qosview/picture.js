@@ -1,7 +1,8 @@
 // The plan with the peer of each operator: boxes and lines are drawn once; after that only their states change.
+import { colourOf } from "../common/peers.js";
+
 const SVG = "http://www.w3.org/2000/svg";
 export const GLYPHS = { waiting: "○", running: "●", shared: "◆", overloaded: "▲", failed: "✕", dead: "⊘", stopped: "■" };
-export const COLOURS = 8; // peers with a colour of their own; the names are always beside
 
 function make(name, attributes, ...children) {
   const element = document.createElementNS(SVG, name);
@@ -70,8 +71,8 @@ export class Picture {
     return true;
   }
 
-  // States of components: `parts` by operator, `ranks` of peers by address; of `streams` between active replicas, by their ends.
-  state(parts, ranks, streams = {}) {
+  // States of components: `parts` by operator, `names` of peers by address; of `streams` between active replicas, by their ends.
+  state(parts, names, streams = {}) {
     const texts = [];
     for (const [ends, link] of this.links) {
       link.group.classList.toggle("gone", Boolean(streams[ends]?.gone));
@@ -80,14 +81,14 @@ export class Picture {
     for (const [operator, node] of this.nodes) {
       const part = parts.get(operator);
       const now = part?.state ?? "waiting";
-      const rank = ranks.get(part?.peer);
+      const peer = names.get(part?.peer);
       const label = this.plan.labels[operator];
       put(node.label, `${GLYPHS[now]} ${label}`);
       put(node.peer, cut(part?.on ?? "no peer yet", node.room));
       const moving = part?.moving ? cut(part.moving, node.room) : "";
       put(node.status, moving || (now === "running" ? part.rate || "running" : cut(part?.state_text ?? "waiting", node.room)));
       node.group.setAttribute("class", part?.replica_of ? `node ${now} replica` : `node ${now}`);
-      node.stripe.style.fill = rank === undefined ? "var(--edge)" : `var(--peer-${rank % COLOURS})`;
+      node.stripe.style.fill = peer === undefined ? "var(--edge)" : `var(--${colourOf(peer)})`;
       const words = `${operator} on ${part?.on ?? "no peer"}: ${part?.state_text ?? "waiting"}`;
       put(node.tip, part?.tip ? `${words}\n${part.tip}` : words);
       texts.push(words);
