@@ -47,6 +47,7 @@ EXAMPLES: tuple[DriverMessage, ...] = (
     driver.ProfileExpired("packets"),
     driver.LinkFailed("b"),
     driver.CoresAdvertised("b", 0.5),
+    driver.SpeedMeasured(0.4, 1.1),
     driver.OverheadsMeasured({"hop": (0.001, 1e-6)}, {"filter": (0.002, 1e-6)}),
     driver.BandwidthsLimited((1e6, 2e6), {"b": 1}),
     driver.SparkOffered(0.5, local=True),

@@ -13,6 +13,8 @@ import msgspec
 import polars as pl
 import pytest
 
+from synergy_nb.dataflow.component_metrics import ComponentMetrics
+from synergy_nb.dataflow.memory_shares import Memory
 from synergy_nb.dataflow.operators import OperatorLogic
 from synergy_nb.dataflow.operators import create as create_logic
 from synergy_nb.dataflow.streams.deployments import Deployment
@@ -497,9 +499,11 @@ def test_an_operator_of_known_cost_takes_that_on_average_however_late_it_is_woke
         now[0] += seconds + next(late)
 
     monkeypatch.setattr(instances, "time", SimpleNamespace(sleep=sleep, monotonic=lambda: now[0]))
-    wait, ends = instances.Waiting(), []
+    component = ComponentMetrics(measure_s=1.0, share=Memory().share("app", "f"), now=0.0)
+    wait, ends = instances.Waiting(component), []
     for _ in range(6):
         wait(0.010)
         ends.append(round(now[0], 6))
     assert ends[:4] == [0.014, 0.020, 0.039, 0.040]
+    assert component.waited_s == pytest.approx(ends[5])
     assert ends[5] == ends[4], "what was far too long is made up for, too, but no more than a tenth of a second"

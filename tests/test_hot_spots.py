@@ -477,11 +477,12 @@ def test_components_of_one_path_at_one_peer_are_relieved_together() -> None:
     assert (moved.subject, moved.operator, moved.at) == ("b", "f0", "peer-2")
 
 
-def test_the_published_load_is_a_share_of_the_capacity() -> None:
+def test_the_published_load_is_the_share_of_the_time_that_the_data_path_measures() -> None:
+    """Its times are those at this peer: divided by its cores, they would count its speed twice."""
     ring = Ring(2, 1, config=lambda n: PeerConfig(name=f"peer-{n}", cores=4.0, seed=n))
     each = ring.synergy["peer-1"]
     ring.simulation.report("peer-1", PredictionsMade(PeerPrediction((), 0.0, 0.0, 2.0, 6.0)))
-    assert (each.loads.load.measured, each.loads.load.predicted) == (0.5, 1.5)
+    assert (each.loads.load.measured, each.loads.load.predicted) == (2.0, 6.0)
 
 
 @pytest.mark.parametrize(

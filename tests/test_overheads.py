@@ -173,7 +173,7 @@ def test_a_tuple_waits_for_the_thread_that_executes_it(server: float | None, loa
     """Seen: peers that promise a quarter of a core were projected to be four times as busy as their threads are."""
     ring = Ring(3, seed=2, config=lambda n: PeerConfig(f"peer-{n}", seed=n, cores=0.25, composition=LATE))
     for synergy in ring.synergy.values():
-        synergy.session.impacts.server = server
+        synergy.ledger.server = server or synergy.ledger.cores
     ring.submit("peer-1", "r", delayed("5 ms"))
     assert ring.until_decided("r").status == "running"
     delay = ring.events("r", GraphSelected)[0].delay_s

@@ -37,8 +37,8 @@ def component(*inputs: str, operator: str = "f", application: str = "app") -> Co
     return Component(application, operator, "here", place, Role.ACTIVE, None)
 
 
-def measured(*components: Component, config: HotSpotConfig | None = None, cores: float = 1.0) -> PeerPredictions:
-    peer = PeerPredictions(HotSpotConfig() if config is None else config, cores)
+def measured(*components: Component, config: HotSpotConfig | None = None) -> PeerPredictions:
+    peer = PeerPredictions(HotSpotConfig() if config is None else config)
     for each in components:
         peer.add(each)
     return peer
@@ -85,7 +85,7 @@ def test_the_rest_of_a_second_is_predicted() -> None:
     for quarter in range(2):
         of(one).arrived(20, 6.0 + quarter / 4)
     peer.renew(6.5)
-    assert (peer.share, peer.rate, peer.predicted_rate) == (0.5, 60.0, 60.0)
+    assert (peer.rate, peer.predicted_rate) == (60.0, 60.0)
 
 
 def test_rates_that_a_chunk_carries_are_paired_with_the_count_that_has_it() -> None:
@@ -152,12 +152,12 @@ def test_an_execution_time_is_predicted_at_the_expected_total_rate() -> None:
         assert of(one).time.basis == basis
 
 
-def test_a_backlog_grows_by_what_exceeds_the_cores_or_one_core_for_one_component() -> None:
-    def predicted(cores: float, rates: Sequence[int]) -> float:
+def test_a_backlog_grows_by_what_exceeds_the_one_thread_at_its_speed() -> None:
+    def predicted(speed: float, rates: Sequence[int]) -> float:
         many = [component("n", operator=f"f{number}") for number in range(len(rates))]
         for each in many:
-            each.planned_s = 0.01
-        peer = measured(*many, config=HotSpotConfig(horizon=5.0), cores=cores)
+            each.planned_s, each.speed = 0.01, speed
+        peer = measured(*many, config=HotSpotConfig(horizon=5.0))
         for second in range(1, 4):
             for each, rate in zip(many, rates, strict=True):
                 of(each).arrived(rate, float(second))
@@ -168,7 +168,9 @@ def test_a_backlog_grows_by_what_exceeds_the_cores_or_one_core_for_one_component
 
     assert predicted(1.0, (60, 60)) == pytest.approx(0.02 + 0.2 * 5.0)
     assert predicted(2.0, (60, 60)) == 0.02
-    assert predicted(2.0, (120,)) == pytest.approx(0.02 + 0.2 * 5.0)
+    assert predicted(2.0, (120, 120)) == pytest.approx(0.02 + 0.2 * 5.0)
+    assert predicted(1.0, (120,)) == pytest.approx(0.02 + 0.2 * 5.0)
+    assert predicted(0.5, (60,)) == pytest.approx(0.02 + 0.2 * 5.0)
 
 
 def test_an_execution_gives_a_pair_of_the_present_rate_and_the_time_since_arrival() -> None:

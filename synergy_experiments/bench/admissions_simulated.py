@@ -49,7 +49,7 @@ class _World:
         composition = CompositionConfig(late=LATE)
         for number, name in enumerate(names):
             overheads = Overheads.known({stage: each for stage, each in stages.items() if stage != LINK}, SPAN)
-            machine = Machine(server=max(cores, 1.0), overheads=overheads)
+            machine = Machine(server=1.0, overheads=overheads)
             peer = SynergyPeer(name, PeerConfig(name, cores=cores, seed=number, composition=composition), machine)
             self.peers[name] = peer
             self.simulation.add(peer.peer)

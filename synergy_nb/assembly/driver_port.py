@@ -126,6 +126,7 @@ class DriverPort(Protocol):
             driver.StreamProfiled: lambda _, message: streams.profile(message.stream, message.measured),
             driver.ProfileExpired: lambda _, message: streams.forget(message.stream),
             driver.LinkFailed: lambda _, message: parts.membership.suspect(message.address),
+            driver.SpeedMeasured: lambda _, message: parts.hot_spots.monitor.speed_measured(message),
             driver.CoresAdvertised: lambda _, message: parts.probing.cores_reported(message.address, message.cores),
             driver.OverheadsMeasured: lambda _, message: parts.probing.overheads.assume(message.stages, message.calls),
             driver.BandwidthsLimited: self._bandwidths_limited,
@@ -198,8 +199,8 @@ class DriverPort(Protocol):
     # -- the machine and the network ---------------------------------------------------------------------------------
 
     def _predictions_made(self, _driver: str, message: driver.PredictionsMade) -> None:
-        report, capacity = message.report, self._parts.hot_spots.monitor.capacity
-        self._parts.loads.report(report.load / capacity, report.predicted_load / capacity)
+        report = message.report
+        self._parts.loads.report(report.load, report.predicted_load)
         self._parts.hot_spots.predictions_reported(report)
 
     def _inputs_reported(self, _driver: str, message: driver.InputsReported) -> None:
@@ -208,13 +209,13 @@ class DriverPort(Protocol):
 
     def _loads_measured(self, _driver: str, message: driver.LoadsMeasured) -> None:
         session = self._parts.session
-        cores = session.impacts.server or self._parts.ledger.cores
+        server = self._parts.ledger.server
         measured = {(load.application, load.operator): load.segments for load in message.loads}
         for name, component in tuple(session.components.items()):
             # an unpaced component uses only the capacity that others leave
             promised = paced(component.plan, component.operator)
             segments = measured.get(name, ()) if promised else ()
-            session.components.load_measured(name, tuple(each._replace(load=each.load / cores) for each in segments))
+            session.components.load_measured(name, tuple(each._replace(load=each.load / server) for each in segments))
 
     def _bandwidths_limited(self, _driver: str, message: driver.BandwidthsLimited) -> None:
         rates, sites, most = message.rates, message.sites, self._bandwidth

@@ -121,8 +121,8 @@ class Machine:
     processing
         Function that returns the processing time τ of (plan, operator) at this peer, seconds.
     server
-        Capacity of the queueing server that executes tuples, cores; see
-        :class:`~synergy_nb.lifecycle.impact.Impacts`.
+        Cores that the thread which executes the operators can use; None: all cores of the peer, see
+        :class:`~synergy_nb.control.ledger.Ledger`.
     overheads
         Measured overheads: time of items at this peer beside the processing of their tuples.
     latency
@@ -200,6 +200,7 @@ class SynergyPeer:
             enforce=composing.enforce,
             uplink=machine.uplink,
             downlink=machine.downlink,
+            server=machine.server,
         )
         self.pastry = Pastry(peer, self.latency)
         self.membership = Membership(peer, self.pastry, config.pings)
@@ -217,7 +218,6 @@ class SynergyPeer:
             self._offer_of_spark,
             composing.projection,
             machine.processing,
-            machine.server,
         )
         self.session.commitments.on_deploy.append(self._deployed)
         self.probing = Probing(
@@ -283,7 +283,7 @@ class SynergyPeer:
             self.latency,
             config.hotspots,
             self._offers,
-            config.cores if machine.server is None else machine.server,
+            self.ledger.server,
         )
         rebuilding = None
         if config.replication.rebuild:

@@ -50,6 +50,7 @@ __all__ = [
     "SinksEnded",
     "SlackLost",
     "SparkOffered",
+    "SpeedMeasured",
     "StopApplication",
     "StreamProfiled",
     "SubmitPlan",
@@ -256,6 +257,22 @@ class LinkFailed(DriverMessage, frozen=True):
     """The link to the peer at ``address`` has failed."""
 
     address: str
+
+
+class SpeedMeasured(DriverMessage, frozen=True):
+    """The present speed of this peer.
+
+    Parameters
+    ----------
+    speed
+        Work that its thread does in a second, in seconds at a peer of speed 1: less what other programs take.
+    processor
+        Speed of its processor in the unit that all peers have in common, by calibration. It scales the work of tuples
+        that leaves the peer, or comes to it; 1 where the work is in this unit already.
+    """
+
+    speed: float
+    processor: float = 1.0
 
 
 class CoresAdvertised(DriverMessage, frozen=True):

@@ -3,7 +3,12 @@
 Only the :class:`Ledger` of a peer allocates and releases its processing capacity and the bandwidth of its incoming
 virtual links, of its uplink and of its downlink, so no resource is allocated twice. All that arrives over virtual links
 also passes the downlink. What leaves a peer is known to that peer where it chooses the readers, as in the placement of
-replicas (:meth:`Ledger.send`); uplink and downlink are infinite unless stated. A *reservation* is transient and
+replicas (:meth:`Ledger.send`); uplink and downlink are infinite unless stated.
+
+One thread executes all operators of a peer. So together they get no more than what a thread does in a second (the
+*server*), however many cores the peer has. Only what runs elsewhere on the machine, a part on Spark, may have the rest.
+
+A *reservation* is transient and
 expires; a *commitment* lasts until its application ends (section 2.3.1, step 2).
 """
 
@@ -26,6 +31,7 @@ Link = tuple[str, str]
 CORES: Final = ""  # key of the processing capacity; the key of a link is the address of the upstream peer
 UPLINK: Final = "\0uplink"  # no peer has such an address
 DOWNLINK: Final = "\0downlink"
+MACHINE: Final = "\0machine"  # cores of a peer that has more than its thread can use
 SENT: Final = "\0sent by "  # before an operator: what it sends to other peers; no id of an operator begins so
 
 
@@ -67,7 +73,7 @@ class Ledger:
     Parameters
     ----------
     cores
-        Processing capacity, in cores.
+        Processing capacity of the peer, in cores.
     bandwidth
         Bandwidth of each incoming virtual link, in bytes/s.
     bandwidth_from
@@ -79,9 +85,16 @@ class Ledger:
         Whether to refuse requests beyond the capacity; False only for baselines in experiments.
     uplink, downlink
         Bandwidth of all that the peer sends, and of all that it receives, bytes/s.
+    server
+        Cores that the thread which executes the operators can use; None: all cores of the peer. A peer that offers
+        a quarter of a core has a thread of a whole one, too: tuples wait for the thread, promises are for the quarter.
 
     Attributes
     ----------
+    cores : float
+        Processing capacity for operators, in cores: what the peer offers, or less if its thread does less.
+    machine : float
+        Processing capacity for operators and parts on Spark together, in cores.
     on_change : list of callables ()
         Listeners, called after each commitment and each release.
 
@@ -113,11 +126,14 @@ class Ledger:
         enforce: bool = True,
         uplink: float = math.inf,
         downlink: float = math.inf,
+        server: float | None = None,
     ) -> None:
-        for field, value in (("cores", cores), ("bandwidth", bandwidth), ("uplink", uplink), ("downlink", downlink)):
+        self.server = cores if server is None else server
+        given = {"cores": cores, "bandwidth": bandwidth, "uplink": uplink, "downlink": downlink, "server": self.server}
+        for field, value in given.items():
             if not value > 0:
                 raise ValueError(f"{field}: {value}; expected a positive number")
-        self.cores = cores
+        self.cores, self.machine = min(cores, self.server), cores
         self.enforce = enforce
         self.uplink = uplink
         self.downlink = downlink
@@ -134,8 +150,9 @@ class Ledger:
     # -- residual resources --------------------------------------------------------------------------------------
 
     def _capacity(self, resource: str) -> float:
-        if resource in (CORES, UPLINK, DOWNLINK):
-            return {CORES: self.cores, UPLINK: self.uplink, DOWNLINK: self.downlink}[resource]
+        if resource in (CORES, MACHINE, UPLINK, DOWNLINK):
+            known = {CORES: self.cores, MACHINE: self.machine, UPLINK: self.uplink, DOWNLINK: self.downlink}
+            return known[resource]
         measured = self.measured.get(resource) if self.promise_measured else None
         if measured is None:
             return self.bandwidth_from(resource)
@@ -202,9 +219,27 @@ class Ledger:
                     totals[resource] = totals.get(resource, 0.0) + amount
         return totals
 
-    def residual_cores(self, request: str) -> float:
-        """Residual processing capacity rp for ``request``, in cores; its own resources are not subtracted."""
-        return self._residual(request, CORES) + self._own(request, CORES)
+    def residual_cores(self, request: str, *, external: bool = False) -> float:
+        """Residual processing capacity rp for ``request``, in cores; its own resources are not subtracted.
+
+        It is that for operators, or for an ``external`` one, which the peer's thread does not execute.
+        """
+        return min(
+            self._residual(request, each) + self._own(request, each) for each, _ in self._processing(0.0, external)
+        )
+
+    def _processing(self, cores: float, external: bool) -> dict[Link, float]:
+        """Claim of ``cores`` for an operator, or for an ``external`` one, which the peer's thread does not execute."""
+        if self.machine == self.cores:
+            return {(CORES, ""): cores}
+        return {(MACHINE, ""): cores} if external else {(CORES, ""): cores, (MACHINE, ""): cores}
+
+    def beyond_thread(self, cores: float, *, external: bool = False) -> str:
+        """Words for an operator that needs more ``cores`` than one thread can use; empty if it needs no more."""
+        if external or cores <= self.server * (1.0 + ROUNDING):
+            return ""
+        needed = counted(cores, "core", "is", "are")
+        return f"{counted(self.server, 'core')} where {needed} needed, as one thread executes an operator"
 
     def residual_bandwidth(self, request: str, upstream: str) -> float:
         """Residual bandwidth rb of the link from ``upstream`` for ``request``, in bytes/s, counted in the same way.
@@ -241,7 +276,10 @@ class Ledger:
 
     # -- allocation and release ------------------------------------------------------------------------------------
 
-    def reserve(self, request: str, operator: str, cores: float, upstream: Link | None, bandwidth: float) -> None:
+    def reserve(
+        self, request: str, operator: str, cores: float, upstream: Link | None, bandwidth: float, *,
+        external: bool = False,
+    ) -> None:  # fmt: skip
         """Reserve ``cores`` and, from ``upstream`` (peer, operator), ``bandwidth`` for one operator of a request.
 
         Probes that reach the same component over other paths add the bandwidth of their link, but no further cores. An
@@ -252,14 +290,17 @@ class Ledger:
             return
         self._holding[request] = share
         claim = share.reserved.setdefault(operator, {})
-        claim[CORES, ""] = cores
-        share.limit[CORES] = max(self._residual(request, CORES), 0.0)
+        for resource, amount in self._processing(cores, external).items():
+            claim[resource] = amount
+            share.limit[resource[0]] = max(self._residual(request, resource[0]), 0.0)
         if upstream is not None:
             for link in (upstream, *([(DOWNLINK, "/".join(upstream))] if self.downlink < math.inf else [])):
                 claim[link] = bandwidth
                 share.limit[link[0]] = max(self._residual(request, link[0]), 0.0)
 
-    def commit(self, request: str, operator: str, cores: float, links: Mapping[Link, float]) -> str:
+    def commit(
+        self, request: str, operator: str, cores: float, links: Mapping[Link, float], *, external: bool = False
+    ) -> str:
         """Commit ``cores`` and ``links``; return an empty text, or the reason of a refusal.
 
         ``links`` maps (upstream peer, upstream operator) to bytes/s. The reservation of the same request and operator
@@ -270,9 +311,11 @@ class Ledger:
         if operator in share.committed:
             return ""
         share.reserved.pop(operator, None)
-        return self._allocate(request, share.committed, operator, cores, links, additional=False)
+        return self._allocate(request, share.committed, operator, cores, links, additional=False, external=external)
 
-    def reserve_additional(self, request: str, operator: str, cores: float, links: Mapping[Link, float]) -> str:
+    def reserve_additional(
+        self, request: str, operator: str, cores: float, links: Mapping[Link, float], *, external: bool = False
+    ) -> str:
         """Reserve resources for one operator in addition to all resources of the request; return "" or a reason.
 
         Unlike with :meth:`reserve`, the operators are not alternatives: all reservations can be committed.
@@ -280,7 +323,7 @@ class Ledger:
         share = self._shares.setdefault(request, _Share())
         if operator in share.reserved or operator in share.committed:
             return ""
-        return self._allocate(request, share.reserved, operator, cores, links, additional=True)
+        return self._allocate(request, share.reserved, operator, cores, links, additional=True, external=external)
 
     def _allocate(
         self,
@@ -291,9 +334,11 @@ class Ledger:
         links: Mapping[Link, float],
         *,
         additional: bool,
+        external: bool,
     ) -> str:
         share = self._shares[request]
-        required: dict[str, float] = {CORES: cores}
+        processing = self._processing(cores, external)
+        required = {resource: amount for (resource, _), amount in processing.items()}
         if self.downlink < math.inf:
             received = {
                 (DOWNLINK, f"{peer}/{name}"): amount for (peer, name), amount in links.items() if peer != UPLINK
@@ -305,11 +350,13 @@ class Ledger:
             left = self._residual(request, resource) - (share.reserved_amount(resource) if additional else 0.0)
             if self.enforce and left < amount - ROUNDING * self._capacity(resource):
                 self._tidy(request)
-                if resource == CORES:
-                    return f"processing capacity: {counted(amount, 'core')} needed, {left:.4g} left"
+                if resource in (CORES, MACHINE):
+                    alone = self.beyond_thread(amount, external=external)
+                    numbers = f"{counted(amount, 'core')} needed, {left:.4g} left"
+                    return f"processing capacity: {alone or numbers}"
                 what = {UPLINK: "the uplink", DOWNLINK: "the downlink"}.get(resource, f"bandwidth from {resource}")
                 return f"{what}: {amount:.4g} bytes/s needed, {left:.4g} left"
-        claim = claims[operator] = {(CORES, ""): cores, **links}
+        claim = claims[operator] = {**processing, **links}
         if claims is share.committed:
             self._count([claim], 1.0)
         else:
@@ -367,8 +414,8 @@ class Ledger:
 
     @property
     def load(self) -> float:
-        """Committed share of the capacity."""
-        return self._committed.get(CORES, 0.0) / self.cores
+        """Committed share of the capacity for operators."""
+        return max(self._committed.get(CORES, 0.0) / self.cores, self._committed.get(MACHINE, 0.0) / self.machine)
 
     @property
     def requests(self) -> frozenset[str]:
@@ -389,6 +436,6 @@ class Ledger:
         for resource, taken in totals.items():
             capacity = self._capacity(resource)
             if taken > capacity * (1.0 + 1e-6):
-                what = "cores" if resource == CORES else f"bytes/s from {resource}"
+                what = "cores" if resource in (CORES, MACHINE) else f"bytes/s from {resource}"
                 return f"{taken:g} of {capacity:g} {what} allocated"
         return None

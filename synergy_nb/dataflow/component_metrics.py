@@ -68,10 +68,12 @@ class ComponentMetrics:
         self.arrivals = Rate(measure_s, now)
         self._input_signature, self._output_signature = _SignatureMeter(now), _SignatureMeter(now)
         self.departures = Rate(measure_s, now)
-        self.busy = Rate(measure_s, now)
+        self.speed = 1.0  # at which its peer last executed it, see ``work``
+        self.waited_s = 0.0  # seconds that its present execution slept rather than computed
+        self.busy = Rate(measure_s, now)  # work at unit speed
         self.tuple_s = Ewma()
-        self.unit = UnitCost()
-        self.planned_s = 0.0  # processing time of a tuple in its plan, seconds
+        self.unit = UnitCost()  # work at unit speed
+        self.planned_s = 0.0  # work of a tuple in its plan, seconds
         self.batch_s = Ewma()
         self.queueing = Ewma()
         self.spent_s = 0.0
@@ -104,42 +106,50 @@ class ComponentMetrics:
         return self._output_signature.segments(now)
 
     @property
-    def processing(self) -> float:
-        """Processing time τ of a tuple in seconds: measured without the overhead of an item, else planned.
+    def work(self) -> float:
+        """Work of a tuple: the seconds that it takes at a peer of speed 1, without waiting and without other programs.
 
-        The planned time counts only up to the measured one that includes this overhead.
+        It is measured without the overhead of an item, else planned. The planned one counts only up to the measured one
+        that includes this overhead.
         """
         cost = self.unit.seconds
         if cost is not None:
             return cost
-        return min(self.planned_s, self.tuple_s.moving) if self.tuple_s.count else self.planned_s
+        return min(self.planned_s, self.tuple_s.moving * self.speed) if self.tuple_s.count else self.planned_s
+
+    @property
+    def processing(self) -> float:
+        """Processing time τ of a tuple at this peer in seconds, at the speed at which it was last executed."""
+        return self.work / self.speed
 
     @property
     def _tuple_s(self) -> float:
-        """Return the estimated seconds for one more tuple."""
+        """Return the estimated work for one more tuple, seconds."""
         cost = self.unit.seconds
         return self.planned_s if cost is None else cost
 
-    def executed(self, tuples: int, seconds: float, finished: float) -> None:
-        """Count one execution of ``tuples``, which took ``seconds`` and ended at ``finished``."""
+    def executed(self, tuples: int, seconds: float, finished: float, speed: float = 1.0) -> None:
+        """Count one execution of ``tuples``, which took ``seconds`` at a speed and ended at ``finished``."""
+        self.speed = speed
         self.spent_s += seconds
-        self.busy.add(seconds, finished)
+        self.busy.add(seconds * speed, finished)
         if tuples:
             self.tuple_s.add(seconds / tuples, tuples)
-            self.unit.add(tuples, seconds)
+            self.unit.add(tuples, seconds * speed)
             self.batch_s.add(seconds)
 
     def _cost(self) -> float | None:
         cost = self.unit.seconds
         if cost is None or self.external:
             return None
-        return cost + max(self.spent_s - self.tuple_s.total, 0.0) / self.tuple_s.count
+        return cost + max(self.spent_s - self.tuple_s.total, 0.0) * self.speed / self.tuple_s.count
 
     def measurements(self, now: float) -> dict[str, Any]:
         """Return the measurements as plain values: seconds, bytes, tuples/s, cores.
 
-        ``cost`` is the time for one more tuple here, in seconds, see :class:`~synergy_nb.dataflow.meters.UnitCost`,
-        including punctuations; other than ``processing_s``, it excludes the overhead of a batch. It is None where there
+        ``cost`` is the work of one more tuple, in seconds at a peer of speed 1, see
+        :class:`~synergy_nb.dataflow.meters.UnitCost`, including punctuations; other than
+        ``processing_s``, it excludes the overhead of a batch. It is None where there
         are too few executions for an estimate, or another engine executes.
         """
         executed = self.tuples_in - self.dropped

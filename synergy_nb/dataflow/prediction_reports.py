@@ -27,9 +27,12 @@ class Prediction(msgspec.Struct, frozen=True, gc=False, array_like=True):
         Line of the regression: a in seconds, b in seconds per tuple/s, and its standard error se(b). ``error`` is
         negative if there is no line.
     processing
-        Processing time τ of a tuple, seconds.
+        Processing time τ of a tuple at this peer, seconds.
     age
         Mean age of the tuples that arrived since the last report, on their arrival, seconds; negative if none arrived.
+    speed
+        Speed of the peer to which ``processing`` belongs: the work that it does in a second, in seconds at a peer of
+        speed 1.
     """
 
     application: str
@@ -45,6 +48,12 @@ class Prediction(msgspec.Struct, frozen=True, gc=False, array_like=True):
     error: float
     processing: float
     age: float
+    speed: float = 1.0
+
+    @property
+    def work(self) -> float:
+        """Work of a tuple: the seconds that it takes at a peer of speed 1, without waiting."""
+        return self.processing * self.speed
 
 
 class PeerPrediction(msgspec.Struct, frozen=True):
@@ -57,7 +66,8 @@ class PeerPrediction(msgspec.Struct, frozen=True):
     rate, predicted_rate
         Total input rate r_t of the peer, and the predicted one, tuples/s.
     load, predicted_load
-        Load of the peer, measured and predicted: cores that are used, plus work that waits, in seconds a second.
+        Load of the peer, measured and predicted: share of the time in which it executes, plus the seconds that it needs
+        for what waits.
     """
 
     components: tuple[Prediction, ...]

@@ -96,7 +96,7 @@ class ComponentPredictions:
     __slots__ = (
         "_ages", "_arrived", "_counts", "_fresh", "_latest", "_marks", "_own", "_pair_at", "_pending", "_persistence",
         "_rates", "_renew_at", "_repeat_at", "_tuples", "age", "ancestors", "began", "carried", "component",
-        "departure_limit", "peer", "predicted_rate", "processing", "rate", "slack", "time", "times",
+        "departure_limit", "peer", "predicted_rate", "processing", "rate", "slack", "speed", "time", "times",
     )  # fmt: skip
 
     def __init__(self, component: Component, peer: PeerPredictions) -> None:
@@ -104,7 +104,7 @@ class ComponentPredictions:
         self.peer = peer
         self.rate = 0.0
         self.predicted_rate = PredictedRate(0.0)
-        self.processing = component.processing
+        self.processing, self.speed = component.processing, component.speed
         self.times = ExecutionTimes(floor=self.processing)
         self.time = Predicted(self.processing, "profile", extrapolated=False, line=None)
         self.departure_limit: float | None = None
@@ -144,6 +144,7 @@ class ComponentPredictions:
         self._counts += 1
         self.rate, self._arrived = self._arrived / COUNT_S, 0
         self.processing = self.times.floor = self.component.processing
+        self.speed = self.component.speed
         if self._counts > 1:
             self._rates.observe(self.rate, self.carried)
             positions = {number: port.received.position for number, port in self.component.ports.items()}
@@ -254,9 +255,7 @@ class ComponentPredictions:
             return
         limit = min(self.component.limit, self.component.sharers_limit)
         level = confidence_level(limit, times.mean_rate, config.confidence)
-        load = 0.0
-        if not self.component.external:  # one component executes on one core at a time
-            load = max(self.peer.expected_load, self.expected(self.peer.share) * self.processing)
+        load = 0.0 if self.component.external else self.peer.expected_load
         self.time = times.predict(self.peer.predicted_rate, level, load=load, horizon=config.ahead(limit))
 
     # -- slack ---------------------------------------------------------------------------------------------------
@@ -317,6 +316,7 @@ class ComponentPredictions:
             error=-1.0 if line is None else line.error,
             processing=self.processing,
             age=age,
+            speed=self.speed,
         )
 
 
@@ -327,27 +327,22 @@ class PeerPredictions:
     ----------
     config
         Parameters of hot spots.
-    cores
-        Cores of the peer that execute components.
 
     Attributes
     ----------
     rate, predicted_rate : float
         Present and expected total input rate of the components that execute here, tuples/s.
     expected_load : float
-        Expected load at that rate, Σ r̂ τ, as a share of the cores.
-    share : float
-        Share of the present second that had passed when these were computed.
+        Expected load at that rate, Σ r̂ τ: share of the time of the one thread that executes.
     violations : list of SlackViolation
         Components without slack that were not yet reported.
     due : float or None
         Time in seconds at which :meth:`tick` has work; None while no tuples have arrived.
     """
 
-    def __init__(self, config: HotSpotConfig, cores: float = 1.0) -> None:
+    def __init__(self, config: HotSpotConfig) -> None:
         self.config = config
-        self.cores = cores
-        self.rate = self.predicted_rate = self.expected_load = self.share = 0.0
+        self.rate = self.predicted_rate = self.expected_load = 0.0
         self.violations: list[SlackViolation] = []
         self.due: float | None = None
         self._loads = ExecutionTimes()  # pairs of total rate and load: the line of section 3.4.3
@@ -401,7 +396,7 @@ class PeerPredictions:
         if now < self._renew_at:
             return
         self._renew_at = now + RENEWAL_S
-        self.share = share = min(max(now - self._second, 0.0) / COUNT_S, 1.0)
+        share = min(max(now - self._second, 0.0) / COUNT_S, 1.0)
         rate = predicted = work = 0.0
         for each in self._components.values():
             component = each.component
@@ -411,7 +406,7 @@ class PeerPredictions:
                 predicted += expected
                 if not component.external:
                     work += expected * each.processing
-        self.rate, self.predicted_rate, self.expected_load = rate, predicted, work / self.cores
+        self.rate, self.predicted_rate, self.expected_load = rate, predicted, work
 
     def tick(self, now: float) -> list[PeerPrediction]:
         """Count what is due, and report if that is due."""
@@ -432,14 +427,14 @@ class PeerPredictions:
         rate = sum(each.rate for each in working)
         predicted = sum(each.predicted_rate.rate for each in working)
         self._loads.observe(rate, load)
-        level = confidence_level(self.cores, self._loads.mean_rate, self.config.confidence)
+        level = confidence_level(1.0, self._loads.mean_rate, self.config.confidence)
         expected = self._loads.predict(predicted, level).seconds if self.config.predict else load
         found = tuple(each.prediction(report=True) for each in working)
         return [PeerPrediction(found, rate, predicted, load, expected)] if found else []
 
     @staticmethod
     def _load(component: Component, now: float) -> float:
-        """Return the cores that a component uses, plus the seconds of work that waits for it."""
+        """Return the seconds that the work of a component takes in a second, plus those for what waits for it."""
         if component.external:
             return 0.0
-        return component.busy.per_second(now) + component.waiting * component.processing
+        return component.busy.per_second(now) / component.speed + component.waiting * component.processing

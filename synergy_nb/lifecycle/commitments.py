@@ -130,7 +130,9 @@ class Commitments:
             refusal = "the stream has ended"
         else:
             refusal = refusal or self.impacts.refusal(member, operator, agreed=self._asks(graph))
-            refusal = refusal or self.ledger.commit(graph.application, operator, plan.load(operator), remote)
+            refusal = refusal or self.ledger.commit(
+                graph.application, operator, plan.load(operator), remote, external=node.kind == PART
+            )
         if refusal:
             reason = f"{operator} at {peer.address}: {refusal}"
             peer.send(graph.origin, Refused(graph.application, graph.attempt, operator, reason))

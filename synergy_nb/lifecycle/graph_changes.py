@@ -171,7 +171,8 @@ class GraphChanges:
         links = {(graph.roles.peers[up], up): plan.bandwidth(up) for up in read}
         remote = {link: bandwidth for link, bandwidth in links.items() if link[0] != self.peer.address}
         self.ledger.drop(graph.application, operator)
-        return self.ledger.commit(graph.application, operator, plan.load(operator), remote)
+        load, external = plan.load(operator), plan.on_spark(operator)
+        return self.ledger.commit(graph.application, operator, load, remote, external=external)
 
     def adopt(self, member: Member, graph: Graph) -> None:
         """Adopt a graph of an application in which this peer takes part."""

@@ -39,10 +39,11 @@ class Impacts:
         Function that returns the properties of the Spark server of this peer, or None where it has none.
     processing
         Function that returns the processing time τ of (plan, operator) at this peer, seconds.
-    server
-        Capacity of the server that executes tuples one after the other, cores; loads are shares of it. None: the server
-        has all cores that the peer offers. On live peers the server is one thread and has the capacity of one core,
-        even where the peer offers a quarter of a core.
+
+    Notes
+    -----
+    Loads are shares of what the peer's thread can do, since tuples wait for it; those of parts on Spark are shares of
+    all cores of the peer.
     """
 
     def __init__(
@@ -53,10 +54,8 @@ class Impacts:
         config: ProjectionConfig | None = None,
         spark: Callable[[], SparkOffer | None] = lambda: None,
         processing: Callable[[Plan, str], float] = Plan.processing_time,
-        server: float | None = None,
     ) -> None:
         self.config = config
-        self.server = server
         self._spark = spark
         self._processing = processing
         self._components = components
@@ -228,8 +227,9 @@ class Impacts:
         return Pattern.of([(seconds, load + even) for seconds, load in together(varied)], total)
 
     def _share(self, plan: Plan, operator: str) -> float:
-        """Load of an operator, as a share of the capacity of the queueing server."""
-        return plan.load(operator) / (self._ledger.cores if self.server is None else self.server)
+        """Load of an operator, as a share of what executes it."""
+        ledger = self._ledger
+        return plan.load(operator) / (ledger.machine if plan.on_spark(operator) else ledger.server)
 
     @staticmethod
     def _queued(plan: Plan, operator: str, tau: float) -> float:

@@ -91,7 +91,7 @@ class Session(Protocol):
         Directory of running streams that others may share; None where this peer offers none.
     spark
         Function that returns the properties of the Spark server of this peer, or None where it has none.
-    projection, processing, server
+    projection, processing
         Parameters of the projection of impact, see :class:`~synergy_nb.lifecycle.impact.Impacts`.
 
     Attributes
@@ -131,7 +131,6 @@ class Session(Protocol):
         spark: Callable[[], SparkOffer | None] = lambda: None,
         projection: ProjectionConfig | None = None,
         processing: Callable[[Plan, str], float] = Plan.processing_time,
-        server: float | None = None,
     ) -> None:
         super().__init__(peer)
         self.ledger = ledger
@@ -144,7 +143,7 @@ class Session(Protocol):
         self._led: dict[str, Request] = {}
         # application to the latest attempt, and epoch of its graph, whose messages this peer refuses
         self._ended_attempts: Latest[tuple[int, float]] = Latest(ENDED_SESSIONS)
-        self.impacts = Impacts(self.components, self.members, ledger, projection, spark, processing, server)
+        self.impacts = Impacts(self.components, self.members, ledger, projection, spark, processing)
         self.agreements = Agreements(peer, self.impacts, self.members)
         self.sinks = SinkReports(peer, self._led, self.members, self._end_application)
         self.feedbacks = Feedbacks(

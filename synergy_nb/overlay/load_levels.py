@@ -33,10 +33,12 @@ from synergy_nb.control.peer import Peer, Timer
 from synergy_nb.models.overlapping_levels import OverlappingLevels
 from synergy_nb.overlay.directory import Directory
 from synergy_nb.overlay.directory_entries import Entry, PeerLoad
+from synergy_nb.plan.catalogue import PART
 
-__all__ = ["CORES", "LEVELS", "LoadLevels", "free_cores", "reported_loads"]
+__all__ = ["CORES", "LEVELS", "SPEED", "LoadLevels", "free_cores", "reported_loads"]
 
 CORES: Final = "cores"  # attribute of an entry: processing capacity of its host, cores
+SPEED: Final = "speed"  # attribute of an entry: speed of its host without other programs, unless it is 1
 LEVELS: Final = 21  # levels of the load: 0.5 wide, so that one begins at the load of a fully used server
 PROMISED_LEVELS: Final = 21  # levels of the promised load: 0.05 wide
 
@@ -129,7 +131,10 @@ class LoadLevels:
         if not self._offered:
             self._publish()
         self._offered.add(component)
-        self.directory.register(component, "component", {**attributes, CORES: self.ledger.cores})
+        server = self.ledger.server
+        cores = self.ledger.machine if component == PART else self.ledger.cores
+        speed = {} if server == 1.0 else {SPEED: server}
+        self.directory.register(component, "component", {**attributes, CORES: cores, **speed})
 
     def withdraw(self) -> None:
         """Unregister all components."""

@@ -243,6 +243,10 @@ class Plan:
         factor = exact_sums_factor(asked, self._schemas[asked.inputs[0]]) if exact else 1.0
         return KINDS[asked.kind].cost * factor
 
+    def on_spark(self, operator: str) -> bool:
+        """Whether the operator is a part on Spark, which no thread of a peer executes."""
+        return self.operators[operator].kind == PART
+
     def load(self, operator: str) -> float:
         """Processing requirement p_o of the operator, cores."""
         return self._flow()[operator][3]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Collection
+from typing import Final
 
 import msgspec
 
@@ -15,6 +16,9 @@ from synergy_nb.plan.spark_parts import PART
 __all__ = ["Construction", "construct"]
 
 
+THREAD: Final = 1.0  # cores that the one thread of a live peer can use
+
+
 class Construction(msgspec.Struct, frozen=True):
     """What a live peer is made from. It holds no secrets: the keys of plans are known to its driver alone.
 
@@ -25,14 +29,14 @@ class Construction(msgspec.Struct, frozen=True):
     config
         Resources and parameters of the peer, including the seed of its random generator.
     server
-        Cores of what executes one tuple after the other; None: all that the peer promises.
+        Cores that can execute operators, one tuple after the other: those of one thread, however many the peer offers.
     together
         Length of the stream, in seconds, that a source hands over in one batch.
     """
 
     address: str
     config: PeerConfig
-    server: float | None = None
+    server: float = THREAD
     together: float = 0.0
 
 

@@ -156,6 +156,7 @@ DESCRIPTIONS: Final[Mapping[type[Message], Say]] = {
     driver.StreamProfiled: lambda m: f"measured the operator of a stream: {_several(m.measured)}",
     driver.ProfileExpired: "withdraw what was measured of a stream",
     driver.LinkFailed: "the link to {m.address} has failed",
+    driver.SpeedMeasured: lambda m: f"this peer has a speed of {m.speed:.3g}",
     driver.CoresAdvertised: lambda m: f"{m.address} has {counted(m.cores, 'core')} left",
     driver.OverheadsMeasured: lambda m: f"measured overheads of {_several(sorted({*m.stages, *m.calls}))}",
     driver.BandwidthMeasured: "the link from {m.address} carries {m.rate:.4g} bytes/s",

@@ -20,6 +20,7 @@ import heapq
 import math
 import random
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from functools import partial
 from typing import Any
 
 import polars as pl
@@ -136,7 +137,7 @@ class DataPaths:
         more["hotspots"] = hotspots
 
         def hosting(peer: str) -> Hosting:
-            return Hosting(peer, self._create, limits, None, discipline, **more)
+            return Hosting(peer, self._create, limits, None, discipline, speed=partial(self.speed, peer), **more)
 
         self._hosting = hosting
         self._nodes: dict[str, _Node] = {}
@@ -150,6 +151,10 @@ class DataPaths:
     def _add_node(self, peer: str) -> None:
         """Add the data path of a peer."""
         self._nodes[peer] = _Node(self._hosting(peer))
+
+    def speed(self, peer: str) -> float:
+        """Work that a peer does in a second, in seconds at a peer of speed 1."""
+        return 1.0
 
     def _create(self, deployment: Deployment, component: Component) -> Logic | None:
         plan = self._plans[deployment.application]

@@ -43,7 +43,7 @@ class SimulatedKnobs(Knobs[SimulatedApplication]):
         self.world.mend(peer, other)
 
     def _load(self, peer: str, share: float) -> None:
-        self.world.load_of[peer] = share
+        self.world.set_load(peer, share)
 
     def _pace(self, application: SimulatedApplication, source: str, factor: float) -> None:
         _check_runs(application)

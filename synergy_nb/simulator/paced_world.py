@@ -19,6 +19,7 @@ import msgspec
 
 from synergy_nb import events
 from synergy_nb.assembly import PeerConfig
+from synergy_nb.control.driver_messages import SpeedMeasured
 from synergy_nb.control.peer import DriverMessage
 from synergy_nb.dataflow.chunking import cut
 from synergy_nb.dataflow.streams.component import Component
@@ -101,7 +102,7 @@ class PacedWorld(PeerWorld):
     # -- execution -----------------------------------------------------------------------------------------------
 
     def speed(self, peer: str) -> float:
-        """Return the cores that a peer has for its components, less those that other programs use."""
+        """Cores of a peer, less what other programs use: its speed, as a peer of speed 1 has one core."""
         return max(self.topology.cores[peer] * (1.0 - self.load_of.get(peer, 0.0)), 1e-6)
 
     def _tuple_s(self, peer: str, component: Component) -> float:
@@ -126,16 +127,17 @@ class PacedWorld(PeerWorld):
             tuple_s = self._tuple_s(peer, work.component)
             heavy = tuple_s * work.rows > LIGHT_S
             node.busy = node.busy or heavy
-            self._later(tuple_s * work.rows, self._finish_timed, peer, work, self.now, tuple_s, heavy)
+            speed = self.speed(peer)
+            self._later(tuple_s * work.rows, self._finish_timed, peer, work, self.now, tuple_s, speed, heavy)
 
-    def _finish_timed(self, peer: str, work: Work, began: float, tuple_s: float, heavy: bool) -> None:
+    def _finish_timed(self, peer: str, work: Work, began: float, tuple_s: float, speed: float, heavy: bool) -> None:
         if heavy:
             self._nodes[peer].busy = False
         self._busy[peer] = self._busy.get(peer, 0.0) + self.now - began
 
         def finish(hosting: Hosting) -> list[Effect]:
             outcome = work.run(lambda: self.now, hosting.limits.window)
-            outcome.started = began
+            outcome.started, outcome.speed = began, speed
             outcome.spent = [(rows, rows * tuple_s) for rows, _ in outcome.spent]
             effects = hosting.finished(work, outcome, self.now)
             component = work.component
@@ -147,6 +149,11 @@ class PacedWorld(PeerWorld):
 
     def _arrived(self, peer: str, component: Component, chunks: list[Chunk]) -> None:
         """Handle what has arrived at a sink."""
+
+    def set_load(self, peer: str, share: float) -> None:
+        """Have other programs use a share of a peer's cores from now on."""
+        self.load_of[peer] = share
+        self._report(peer, SpeedMeasured(self.speed(peer)))
 
     # -- sources -------------------------------------------------------------------------------------------------
 

@@ -171,8 +171,9 @@ class ReplicaHost(Protocol):
         refusal = self._unmet_condition(task, plan, operator, links)
         if not refusal:
             refusal = self.ledger.reserve_additional(
-                request, operator, plan.load(operator), self._read_from(plan, message)
-            )
+                request, operator, plan.load(operator), self._read_from(plan, message),
+                external=plan.on_spark(operator),
+            )  # fmt: skip
         if not refusal:
             streams = len(plan.downstream(operator)) + (task.degree - 1 if operator in components_of(plan) else 0)
             refusal = self.ledger.send(request, operator, plan.bandwidth(operator) * streams)
@@ -264,7 +265,8 @@ class ReplicaHost(Protocol):
         request, operator = task.request, message.operator
         if self._attempts[request].roles.get(operator) != ACCEPTED:
             return "it is not reserved any more"
-        return self.ledger.commit(request, operator, plan.load(operator), self._read_from(plan, message))
+        links, external = self._read_from(plan, message), plan.on_spark(operator)
+        return self.ledger.commit(request, operator, plan.load(operator), links, external=external)
 
     def _commit_backup(self, task: Task, plan: Plan, message: PlacementDecision) -> str:
         request, operator = task.request, message.operator

@@ -130,12 +130,12 @@ class Probing(Protocol):
         if len(self._free) > MOST_RECORDS:
             del self._free[next(iter(self._free))]
 
-    def _free_cores(self, request: str, address: str) -> float | None:
-        """Free cores of this peer, or those that another peer has reported recently; None if unknown."""
+    def _free_cores(self, request: str, address: str, *, external: bool = False) -> float | None:
+        """Free cores of this peer, or those for operators that another peer has reported recently; None if unknown."""
         if address == self.peer.address:
-            return self.ledger.residual_cores(request)
+            return self.ledger.residual_cores(request, external=external)
         cores, when = self._free.get(address, (0.0, -math.inf))
-        return cores if self.peer.now - when < FRESH else None
+        return cores if self.peer.now - when < FRESH and not external else None
 
     def _probe(self, sender: str, probe: Probe) -> None:
         try:
@@ -167,7 +167,7 @@ class Probing(Protocol):
         if before is not None and before.peer != self.peer.address:
             link = (before.peer, before.operator)
         bandwidth = plan.bandwidth(before.operator) if before is not None else 0.0
-        self.ledger.reserve(name, operator, plan.load(operator), link, bandwidth)
+        self.ledger.reserve(name, operator, plan.load(operator), link, bandwidth, external=plan.on_spark(operator))
         path = (*probe.path, hop)
         self.peer.record(
             ProbeAccepted,
@@ -194,7 +194,7 @@ class Probing(Protocol):
         """Check the conditions of step 2; return the new hop, the impact on others, and the first failed condition."""
         name, operator, ledger = request.request, probe.operator, self.ledger
         address = self.peer.address
-        capacity = ledger.residual_cores(name)
+        capacity = ledger.residual_cores(name, external=(external := plan.on_spark(operator)))
         bandwidth, transmission, variance = math.inf, 0.0, 0.0
         if before is not None and before.peer != address:
             bandwidth = ledger.residual_bandwidth(name, before.peer)
@@ -231,7 +231,7 @@ class Probing(Protocol):
         load = plan.load(operator)
         left = capacity - sum(plan.load(before_it.operator) for before_it in probe.path if before_it.peer == address)
         if left < load - ROUNDING * ledger.cores:
-            return dropped("processing capacity", load, left)
+            return dropped("processing capacity", load, left, ledger.beyond_thread(load, external=external))
         if processing == math.inf:
             return dropped("processing capacity", load, 0.0, NO_CAPACITY)
         if before is not None and before.peer != address:
@@ -335,7 +335,8 @@ class Probing(Protocol):
             budget = max(budget, request.at_least)  # otherwise one full peer would end the path
         elif balances and not meets:
             load = plan.load(operator)
-            left = {address: self._free_cores(request.request, address) for address in candidates}
+            external = plan.on_spark(operator)
+            left = {address: self._free_cores(request.request, address, external=external) for address in candidates}
             candidates = [peer for peer, cores in left.items() if cores is None or cores >= load] or candidates
             if request.choice == APART:
                 candidates = [peer for peer in candidates if all(peer != hop.peer for hop in path)] or candidates
@@ -375,7 +376,7 @@ class Probing(Protocol):
         bandwidth of a link; this peer assumes that of the opposite direction. Peers that have to choose ``alike`` use
         only the information that the request carries.
         """
-        load = plan.load(operator)
+        load, external = plan.load(operator), plan.on_spark(operator)
         used: dict[str, float] = {}
         bandwidth = 0.0
         if path and not alike:
@@ -384,7 +385,7 @@ class Probing(Protocol):
                 used[hop.peer] = used.get(hop.peer, 0.0) + plan.load(hop.operator)
 
         def adds(address: str) -> float:
-            left = None if alike else self._free_cores(request.request, address)
+            left = None if alike else self._free_cores(request.request, address, external=external)
             free = (request.free.get(address, 0.0) if left is None else left) - used.get(address, 0.0)
             if free < load:
                 return math.inf

@@ -11,7 +11,7 @@ The dissertation leaves open:
 communication times       those of the hops to and from the target replace those of the peer that asks
                           (:func:`allowed_at`); otherwise a target with long delays would be accepted
 the newcomer's times      the target's own line for that component if it has one, else the line of the peer that asks,
-                          scaled by the ratio of their capacities (:meth:`.ExecutionTimes.scaled`)
+                          scaled to the speed of the target (:func:`at_speed`)
 load                      the predicted one if the peer's regression is trusted, else the measured one; it only
                           orders the candidates, and the projection decides
 slack that is required    more than 0; with ``margin`` more than that, so that noise does not move a component again
@@ -34,9 +34,9 @@ from typing import NamedTuple, TypeVar
 from synergy_nb.algorithms.migration.selection import Execution, slacks
 from synergy_nb.models.slack import PredictedPaths
 from synergy_nb.overlay.directory_entries import Entry
-from synergy_nb.overlay.load_levels import reported_loads
+from synergy_nb.overlay.load_levels import SPEED, reported_loads
 
-__all__ = ["Candidate", "Projection", "Reservations", "allowed_at", "candidates", "least_loaded", "project"]
+__all__ = ["Candidate", "Projection", "Reservations", "allowed_at", "at_speed", "candidates", "least_loaded", "project"]
 
 Component = TypeVar("Component", bound=Hashable)
 
@@ -51,10 +51,13 @@ class Candidate(NamedTuple):
     load
         Predicted load of the peer, its measured load if it predicts none, or its promised load if it has measured none;
         infinite if it has published no load.
+    speed
+        Speed of the peer: the work that it does in a second, in seconds at a peer of speed 1.
     """
 
     address: str
     load: float
+    speed: float = 1.0
 
 
 def candidates(entries: Iterable[Entry]) -> list[Candidate]:
@@ -69,14 +72,14 @@ def candidates(entries: Iterable[Entry]) -> list[Candidate]:
     --------
     >>> from synergy_nb.overlay.directory_entries import PeerLoad
     >>> loads = {"p": PeerLoad(0.2, measured=3.0), "q": PeerLoad(0.5, 0.9, predicted=0.4), "r": None}
-    >>> candidates(Entry("filter", host, "component", {}, 30.0, load) for host, load in loads.items())
-    [Candidate(address='q', load=0.4), Candidate(address='p', load=3.0), Candidate(address='r', load=inf)]
+    >>> [each[:2] for each in candidates(Entry("f", at, "component", {}, 30.0, load) for at, load in loads.items())]
+    [('q', 0.4), ('p', 3.0), ('r', inf)]
     """
     entries = tuple(entries)
     loads = reported_loads(entries)
-    hosts = {entry.host for entry in entries}
-    found = [Candidate(host, loads[host].load if host in loads else math.inf) for host in hosts]
-    return sorted(found, key=lambda each: each[::-1])
+    speeds = {entry.host: float(entry.attributes.get(SPEED, 1.0)) for entry in entries}
+    found = [Candidate(host, loads[host].load if host in loads else math.inf, speed) for host, speed in speeds.items()]
+    return sorted(found, key=lambda each: (each.load, each.address))
 
 
 def least_loaded(candidates: Iterable[Candidate], excluded: Collection[str] = ()) -> list[str]:
@@ -94,7 +97,8 @@ def least_loaded(candidates: Iterable[Candidate], excluded: Collection[str] = ()
     >>> least_loaded([Candidate("p", 3.0), Candidate("q", 0.5), Candidate("r", 0.5)], excluded={"q"})
     ['r', 'p']
     """
-    ranked = sorted((each for each in candidates if each.address not in excluded), key=lambda each: each[::-1])
+    asked = (each for each in candidates if each.address not in excluded)
+    ranked = sorted(asked, key=lambda each: (each.load, each.address))
     return [each.address for each in ranked]
 
 
@@ -136,6 +140,26 @@ def project(running: Sequence[Execution], newcomer: Execution, margin: float = 0
     together = [*(each for each in running if each.name != newcomer.name), newcomer]
     found = slacks(together)
     return Projection(all(each > margin for each in found.values()), math.fsum(each.rate for each in together), found)
+
+
+def at_speed(intercept: float, slope: float, factor: float) -> tuple[float, float]:
+    """Return the line of the execution time at a peer that is ``factor`` times as fast.
+
+    Each tuple takes the factor less, and the same rate is that much less load: t'(r) = t(r / factor) / factor.
+
+    Parameters
+    ----------
+    intercept, slope
+        Line t(r) of the execution time over the total rate: seconds, and seconds per tuple/s.
+    factor
+        Speed of the other peer, relative to that of the line.
+
+    Examples
+    --------
+    >>> at_speed(0.02, 0.001, 2.0)
+    (0.01, 0.00025)
+    """
+    return intercept / factor, slope / factor**2
 
 
 def allowed_at(

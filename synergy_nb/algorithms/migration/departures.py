@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from synergy_nb.algorithms.migration.candidates import at_speed
 from synergy_nb.algorithms.migration.messages import Departure
 from synergy_nb.algorithms.migration.move_history import MoveHistory
 from synergy_nb.algorithms.migration.slack_monitor import SlackMonitor
@@ -37,12 +38,12 @@ def departure_of(
         graph,
         operator,
         prediction.predicted_rate,
-        prediction.processing,
-        prediction.intercept if trusted else 0.0,
-        prediction.slope if trusted else -1.0,
+        prediction.work,
+        *(at_speed(prediction.intercept, prediction.slope, 1.0 / prediction.speed) if trusted else (0.0, -1.0)),
         age,
         monitor.attainable_limit(component, age),
         {address: monitor.hop(address) for address in sorted(near)},
         monitor.delay_limit(component),
         tuple((now - when, left) for when, left in history.of("/".join(component))),
+        monitor.processor,
     )

@@ -94,8 +94,8 @@ class HotSpots(Protocol):
         Parameters of hot spots.
     offers
         Function of (plan, operator) that returns whether this peer has the component of an operator.
-    capacity
-        Capacity of the server that executes the tuples, cores.
+    server
+        Speed of the peer without other programs, see :class:`.SlackMonitor`.
     """
 
     def __init__(
@@ -107,7 +107,7 @@ class HotSpots(Protocol):
         latency: Latency,
         config: HotSpotConfig,
         offers: Callable[[Plan, str], bool],
-        capacity: float = 1.0,
+        server: float = 1.0,
     ) -> None:
         super().__init__(peer)
         self.session = session
@@ -115,7 +115,7 @@ class HotSpots(Protocol):
         self.membership = membership
         self.config = config
         self.history = MoveHistory(config.return_ban, config.rest)
-        self.monitor = SlackMonitor(peer, session.members, session.components, latency, config, capacity)
+        self.monitor = SlackMonitor(peer, session.members, session.components, latency, config, server)
         self.target = Target(peer, self.monitor, self.history, config, offers, session.moves)
         self._relief: Relief | None = None
         self._number = 0
@@ -326,7 +326,7 @@ class HotSpots(Protocol):
             return
         entries = () if found is None else found.get(name, ())
         offered = candidates(entries)
-        loads = {each.address: each.load for each in offered if each.load < math.inf}
+        known = {each.address: each for each in offered}
         away = {self.peer.address, *self.history.left("/".join(component), self.peer.now)}
         away |= {entry.host for entry in entries if self.membership.is_dead(entry.host)}
         relief.candidates = least_loaded(offered, away)[: self.config.candidates]
@@ -341,7 +341,7 @@ class HotSpots(Protocol):
             remaining_rate=selection.after,
             slacks=dict(selection.slacks),
             candidates=list(relief.candidates),
-            loads={host: loads[host] for host in relief.candidates if host in loads},
+            loads={host: known[host].load for host in relief.candidates if known[host].load < math.inf},
             act=relief.act,
         )
         if not relief.act:
@@ -350,7 +350,7 @@ class HotSpots(Protocol):
         elif found is None:
             self._give_up(relief, "the directory did not answer in time")
         else:
-            relief.loads = loads
+            relief.offered = known
             self._ask_next(relief)
 
     def _ask_next(self, relief: Relief) -> None:
@@ -362,7 +362,7 @@ class HotSpots(Protocol):
             relief.asked = relief.candidates.pop(0)
             if not self.membership.is_dead(relief.asked):
                 relief.number = self._next_number()
-                relief.ask(departure.rate * departure.processing, self.peer.now)
+                relief.ask(departure.rate * departure.work, self.peer.now)
                 self.peer.send(relief.asked, MigrationRequest(relief.number, departure, relief.moving))
                 if relief.moving:
                     self.session.moves.early.expect(departure.graph.application, departure.operator, relief.asked)

@@ -30,11 +30,11 @@ class Departure(msgspec.Struct, frozen=True, gc=False, array_like=True):
         Operator of the component.
     rate
         Predicted input rate r̂, tuples/s.
-    processing
-        Processing time τ of a tuple at the sender, seconds.
+    work
+        Work of a tuple: its processing time τ at a peer of speed 1, seconds.
     intercept, slope
-        Line of the execution time at the sender: a in seconds, b in seconds per tuple/s; a negative slope: no line is
-        trusted.
+        Line of the execution time of the sender, as it would be at speed 1: a in seconds, b in seconds per tuple/s; a
+        negative slope: no line is trusted.
     age
         Mean age of tuples on arrival at the sender, seconds.
     departure_limit
@@ -45,12 +45,14 @@ class Departure(msgspec.Struct, frozen=True, gc=False, array_like=True):
         Least delay limit q_t of the applications that use the component, seconds; infinite if none has one.
     moves
         Earlier moves of the component: the time since each in seconds, and the address of the peer that it left.
+    processor
+        Speed of the sender's processor, in which the work and the line are stated.
     """
 
     graph: Graph
     operator: str
     rate: float
-    processing: float
+    work: float
     intercept: float
     slope: float
     age: float
@@ -58,6 +60,7 @@ class Departure(msgspec.Struct, frozen=True, gc=False, array_like=True):
     hops: dict[str, float]
     limit: float
     moves: tuple[tuple[float, str], ...] = ()
+    processor: float = 1.0
 
     @property
     def name(self) -> str:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from typing import Final
 
+from synergy_nb.algorithms.migration.candidates import Candidate
 from synergy_nb.algorithms.migration.selection import Selection
 from synergy_nb.control.peer import Timer
 from synergy_nb.lifecycle.hosted_components import ComponentId
@@ -37,9 +38,9 @@ class Relief:
         "began",
         "candidates",
         "cause",
-        "loads",
         "moving",
         "number",
+        "offered",
         "operator",
         "selection",
         "timer",
@@ -53,7 +54,7 @@ class Relief:
         self.waiting = [_split(name) for name in selection.moved]  # components that have still to leave
         self.operator: ComponentId | None = None  # the one for which a target is sought
         self.candidates: list[str] = []  # peers that have not been asked
-        self.loads: dict[str, float] = {}  # published loads of the candidates; empty once the first was asked
+        self.offered: dict[str, Candidate] = {}  # what candidates have published; empty once the first was asked
         self.asked = ""  # peer that was asked, or that has accepted
         self.asked_at = now
         self.accepted: bool | None = None  # its answer; None: it has not answered
@@ -65,11 +66,13 @@ class Relief:
     def ask(self, work: float, now: float) -> None:
         """Wait for the answer of the candidate ``asked`` from now on; the first may have the move begin meanwhile.
 
-        It does so if by its published load the candidate has room for ``work``, the share of a core that the component
-        uses. A move that begins in vain costs two graphs for all peers of the application.
+        It does so if by its published load and speed the candidate has room for ``work``, the seconds of a second that
+        the component needs at a peer of speed 1. A move that begins in vain costs two graphs for all
+        peers of the application.
         """
-        self.moving = self.loads.get(self.asked, math.inf) + work < 1.0
-        self.loads.clear()
+        candidate = self.offered.get(self.asked)
+        self.moving = candidate is not None and candidate.load + work / candidate.speed < 1.0
+        self.offered.clear()
         self.asked_at, self.accepted = now, None
 
 

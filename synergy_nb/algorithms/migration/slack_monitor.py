@@ -24,7 +24,7 @@ from collections.abc import Iterator, Mapping
 from typing import Final
 
 from synergy_nb.algorithms.migration.selection import Execution
-from synergy_nb.control.driver_messages import DepartureLimits
+from synergy_nb.control.driver_messages import DepartureLimits, SpeedMeasured
 from synergy_nb.control.peer import Peer
 from synergy_nb.dataflow.prediction_reports import PeerPrediction, Prediction
 from synergy_nb.lifecycle.hosted_components import ComponentId, Components
@@ -39,6 +39,7 @@ from synergy_nb.plan.catalogue import TAP
 __all__ = ["SlackMonitor"]
 
 CHANGED: Final = 0.01  # relative change of a departure limit of which the data path is informed
+ALIKE: Final = 1.25  # ratio of the measured speeds of two processors up to which these count as equal
 LEAST_CHANGE: Final = 1e-4  # seconds: a smaller change is never reported
 
 Limits = dict[str, float]
@@ -59,11 +60,15 @@ class SlackMonitor:
         Measured round-trip times to other peers.
     config
         Parameters of hot spots.
-    capacity
-        Capacity of the server that executes the tuples, cores.
+    server
+        Speed of the peer where no other program runs: the work that its thread does in a second, in seconds at a peer
+        of speed 1.
 
     Attributes
     ----------
+    speed, processor : float
+        Present speed of the peer, and that of its processor in the unit that all peers have in common, see
+        :class:`~synergy_nb.control.driver_messages.SpeedMeasured`.
     predictions : dict of (application, operator) to Prediction
         Last report of the data path about each component of the peer.
     predicted_rate : float
@@ -77,10 +82,11 @@ class SlackMonitor:
         components: Components,
         latency: Latency,
         config: HotSpotConfig,
-        capacity: float = 1.0,
+        server: float = 1.0,
     ) -> None:
         self.peer = peer
-        self.capacity = capacity
+        self.server = self.speed = server
+        self.processor = 1.0
         self.members = members
         self.components = components
         self.latency = latency
@@ -98,6 +104,18 @@ class SlackMonitor:
         self._paths = None
         self._report_times()
         self._send_departure_limits()
+
+    def speed_measured(self, measured: SpeedMeasured) -> None:
+        """Handle the driver's report of the speed of this peer."""
+        self.speed, self.processor = measured.speed, measured.processor
+
+    def speed_for(self, processor: float) -> float:
+        """Present speed of this peer for work that is stated in seconds of a processor of another speed.
+
+        Processors of one machine are measured a fifth apart where it is busy, so speeds that are near count as equal.
+        """
+        ratio = self.processor / processor
+        return self.speed if 1.0 / ALIKE < ratio < ALIKE else self.speed * ratio
 
     def hop(self, address: str, otherwise: float = 0.0) -> float:
         """Mean communication time t̂_c with another peer, seconds; ``otherwise`` if it was never measured."""
@@ -142,10 +160,13 @@ class SlackMonitor:
         return PredictedPaths(hops, times, limits, replica_of)
 
     def times(self, component: ComponentId) -> tuple[float, float]:
-        """Predicted execution time t̂_e and processing time τ of a component, seconds."""
+        """Predicted execution time t̂_e and profiled processing time τ of a component, seconds.
+
+        The profiled time is that at its peer without other programs.
+        """
         own = self.predictions.get(component)
         if own is not None:
-            return own.predicted, own.processing
+            return own.predicted, self._profiled(own)
         member = self.members.get(component[0])
         if member is None:
             return 0.0, 0.0
@@ -156,6 +177,10 @@ class SlackMonitor:
             return 0.0, 0.0
         planned = member.plan.processing_time(component[1])
         return planned, planned
+
+    def _profiled(self, prediction: Prediction) -> float:
+        """Processing time τ of a component here without other programs, seconds."""
+        return prediction.work / self.server
 
     def _hop(self, member: Member, upstream: str, operator: str) -> float:
         """Mean communication time t̂_c between two operators of an application, seconds."""
@@ -189,7 +214,7 @@ class SlackMonitor:
         peers = member.graph.roles.peers
         upstream = {up: self._hop(member, up, operator) for up in member.plan.upstream(operator) if peers[up]}
         hops = {up: seconds for up, seconds in upstream.items() if peers[up] != self.peer.address}
-        return ComponentTimes(prediction.predicted, prediction.processing, hops)
+        return ComponentTimes(prediction.predicted, self._profiled(prediction), hops)
 
     def _send_departure_limits(self) -> None:
         """Inform the data path of the departure limits of the components here, if they have changed."""
@@ -222,6 +247,8 @@ class SlackMonitor:
     def comes_late(self, component: ComponentId, age: float | None = None) -> bool:
         """Whether tuples come too late to a component of this peer to leave it in time, wherever it is executed.
 
+        Another peer is taken to be as fast as this one without other programs, or of speed 1 if that is faster.
+
         Parameters
         ----------
         component
@@ -239,7 +266,7 @@ class SlackMonitor:
                 until += max(each.predicted - each.processing, 0.0)
             else:
                 since -= max(each.measured - each.processing, 0.0)
-        return since + known.processing >= until
+        return since + min(self._profiled(known), known.work) >= until
 
     def attainable_limit(self, component: ComponentId, age: float) -> float:
         """Departure limit that a component would have after it has left this peer, seconds.
@@ -318,9 +345,8 @@ class SlackMonitor:
         return prediction.predicted, 0.0
 
     def utilisation(self) -> float:
-        """Work that all components are predicted to need in a second, Σ r̂ τ, as a share of the server's capacity."""
-        work = math.fsum(each.predicted_rate * each.processing for each in self.predictions.values())
-        return work / self.capacity
+        """Share of the time that all components are predicted to need, Σ r̂ τ."""
+        return math.fsum(each.predicted_rate * each.processing for each in self.predictions.values())
 
     def executions(self) -> list[Execution]:
         """Executions of all components at this peer that take tuples."""

@@ -10,9 +10,12 @@ The times of the hops that change are replaced: a tuple arrives at the target la
 asks, and has less or more time left downstream. If the target never measured the round trip to one of the peers
 upstream or downstream, it measures it first (:class:`~synergy_nb.algorithms.migration.messages.MeasureHop`).
 
-The execution time of the newcomer follows the line of the target's own component of the same operator and plan, if it
-has a trusted one; else the line of the peer that asks. If no line is trusted, it is the processing time plus the mean
-queueing time of the components that the target executes. If the utilisation would reach 1, the target refuses.
+What a peer measured says as much about its speed, and about other programs there, as about the component. So the peer
+that asks sends the *work* of a tuple, its processing time at speed 1, and its line as it would be at that speed; the
+target divides by its own present speed. The execution time of the newcomer follows the line of the target's own
+component of the same operator and plan, if it has a trusted one; else that line of the peer that asks. If no line is
+trusted, it is the processing time plus the mean queueing time of the components that the target executes. If the
+utilisation would reach 1, the target refuses.
 """
 
 from __future__ import annotations
@@ -23,7 +26,7 @@ from typing import Any, Final
 
 import msgspec
 
-from synergy_nb.algorithms.migration.candidates import Reservations, project
+from synergy_nb.algorithms.migration.candidates import Reservations, at_speed, project
 from synergy_nb.algorithms.migration.messages import (
     Departure,
     HopMeasured,
@@ -171,7 +174,7 @@ class Target:
         reserved = {each.name: each for each in self.reservations.at(self.peer.now) if each.name not in running}
         there = [*running.values(), *reserved.values()]
         newcomer = self._newcomer(departure, plan)
-        work = math.fsum(each.rate * each.floor for each in [*there, newcomer]) / self.monitor.capacity
+        work = math.fsum(each.rate * each.floor for each in [*there, newcomer])
         margin = self._margin(departure.limit)
         projection = project(there, newcomer, 0.0)
         slacks = dict(projection.slacks)
@@ -207,11 +210,14 @@ class Target:
             (self._extra_delay(peers[down], hops) for down in plan.downstream(operator) if peers[down]), default=0.0
         )
         allowed = departure.departure_limit - until - max(departure.age + since, 0.0)
-        intercept, slope, processing = departure.intercept, departure.slope, departure.processing
+        speed = self.monitor.speed_for(departure.processor)
+        processing = departure.work / speed
         own = self._own_line(plan, operator)
         if own is not None:
             intercept, slope, processing = own
-        elif slope < 0.0:
+        elif departure.slope >= 0.0:
+            intercept, slope = at_speed(departure.intercept, departure.slope, speed)
+        else:
             queueing = [each.measured - each.processing for each in self.monitor.predictions.values()]
             intercept = processing + max(math.fsum(queueing) / len(queueing) if queueing else 0.0, 0.0)
             slope = 0.0

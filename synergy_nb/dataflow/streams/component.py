@@ -311,7 +311,7 @@ class Component(ComponentMetrics):
         machine was busy distorts it; for punctuations the longest time, fading, since one of many may close a window.
         """
         for rows, seconds in outcome.spent:
-            self.executed(rows, seconds, outcome.finished)
+            self.executed(rows, seconds, outcome.finished, outcome.speed)
             if not rows:
                 longest = self.light_punctuation_s
                 self.light_punctuation_s = seconds if longest == math.inf else max(seconds, 0.9 * longest)

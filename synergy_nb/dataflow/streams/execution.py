@@ -105,6 +105,8 @@ class Outcome(msgspec.Struct):
         Whether the work has more output to produce.
     then
         Work and outcome of the next component of the chain; None if it was not executed.
+    speed
+        Speed of the peer meanwhile: the work, in seconds at a peer of speed 1, that it did in one of these seconds.
     """
 
     started: float
@@ -115,6 +117,7 @@ class Outcome(msgspec.Struct):
     error: BaseException | None = None
     unfinished: bool = False
     then: tuple[Work, Outcome] | None = None
+    speed: float = 1.0
 
 
 class Link(NamedTuple):

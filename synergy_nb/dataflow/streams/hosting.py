@@ -82,8 +82,9 @@ class Hosting:
         Encoder of a chunk for peers that share memory.
     hotspots
         Parameters of hot spots.
-    cores
-        Cores of the peer that execute components.
+    speed
+        Function that returns the present speed of the peer, for components that it has not executed yet: the work that
+        its thread does in a second, in seconds at a peer of speed 1, less what other programs take.
     """
 
     def __init__(
@@ -98,8 +99,9 @@ class Hosting:
         near: Callable[[str], bool] = lambda _: False,
         share: Callable[[Chunk], None] = encoded,
         hotspots: HotSpotConfig | None = None,
-        cores: float = 1.0,
+        speed: Callable[[], float] = lambda: 1.0,
     ) -> None:
+        self.speed = speed
         self.peer = peer
         self.create = create
         self.limits = limits
@@ -112,7 +114,7 @@ class Hosting:
         self.deployments: dict[str, Deployment] = {}
         self.components: dict[tuple[str, str], Component] = {}
         self.orders = Orders()
-        self.predictions = PeerPredictions(HotSpotConfig() if hotspots is None else hotspots, cores)
+        self.predictions = PeerPredictions(HotSpotConfig() if hotspots is None else hotspots)
         self.inputs = InputReports(self.components)
         self.exchange = Exchange(self)
         self.roles = Roles(self)

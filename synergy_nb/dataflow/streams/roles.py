@@ -237,6 +237,7 @@ class Roles:
         try:
             if assignment.state_from and state is None and role is Role.ACTIVE:
                 raise ValueError(f"{assignment.state_from}, from whose state it starts, has no copy on this peer")
+            component.speed = hosting.speed()
             component.logic = hosting.create(hosting.deployments[key[0]], component)
             if copy is not None and copy.merge.joined and (state is not None or component.logic is None):
                 component.log, copy.log = copy.log, StreamLog(limits=hosting.limits)

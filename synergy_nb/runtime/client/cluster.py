@@ -71,7 +71,8 @@ class Cluster(Synchronous[AsyncCluster], Knobs[Application], OneSided):
         Number of peers to start on this machine, or an existing Dask cluster whose workers become peers: the address of
         its scheduler, or a ``LocalCluster`` or ``Client`` of it.
     cores
-        Processing capacity of each peer, in cores; by default its share of this machine.
+        Processing capacity of each peer, in cores; by default its share of this machine. One thread executes the
+        operators of a peer, so they get one core at most; parts on Spark may have the rest.
     memory
         Limit of the memory of all operators on each peer together, in bytes or as ``"4 GB"``; by default half of this
         machine's memory, shared equally by its peers. An operator that needs more fails with its application. A plan

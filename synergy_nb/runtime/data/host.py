@@ -48,6 +48,7 @@ from synergy_nb.runtime.data.spark_part import SparkPart
 from synergy_nb.runtime.data.spark_servers import SparkHost
 from synergy_nb.runtime.data.standstill import STANDSTILL_S, Standstills
 from synergy_nb.runtime.data.stream_driver import SHARED, STREAM, StreamDriver
+from synergy_nb.runtime.process.processor_share import ProcessorShare
 from synergy_nb.runtime.process.running_peer import Runtime
 
 __all__ = ["Host", "Runtime"]
@@ -81,8 +82,6 @@ class Host:
         Limits of each log, bytes.
     standstill_s
         Seconds that an idle consumer may block sharers of its stream before that is reported.
-    threads
-        Most operators that are executed at the same time.
     keys
         Name to secret, for ``encrypt`` and ``decrypt``.
     samples
@@ -102,6 +101,8 @@ class Host:
         Spark servers of this peer; None if it executes no parts on Spark.
     overheads
         Overheads of the peer, which record the measured time of items beside the processing of their tuples.
+    share
+        Share of a processor that this process gets; None: a whole one.
     hotspots
         Parameters of hot spots.
     predicted
@@ -122,7 +123,6 @@ class Host:
         memory: float = math.inf,
         limits: Limits = LIMITS,
         standstill_s: float = STANDSTILL_S,
-        threads: int = 1,
         keys: Mapping[str, bytes] | None = None,
         samples: Callable[[], Iterable[Sample]] | None = None,
         read: Callable[[Mapping[str, Any]], tuple[Stream, bool]] = read_paced,
@@ -132,6 +132,7 @@ class Host:
         machine: Callable[[], str] = str,
         spark: SparkHost | None = None,
         overheads: Overheads | None = None,
+        share: ProcessorShare | None = None,
         hotspots: HotSpotConfig | None = None,
         predicted: Callable[[DriverMessage], None] = lambda _message: None,
     ) -> None:
@@ -150,11 +151,11 @@ class Host:
             executed=self._executed,
             limits=limits,
             memory=Memory(memory, self._exceeded),
-            threads=threads,
             unused_cores=unused_cores,
             on_unused_cores=on_unused_cores,
             machine=machine,
             overheads=overheads,
+            share=share,
             hotspots=hotspots,
             predicted=lambda effect: predicted(_report_of(effect)),
         )

@@ -13,6 +13,7 @@ import msgspec
 import polars as pl
 
 from synergy_nb import traces
+from synergy_nb.dataflow.component_metrics import ComponentMetrics
 from synergy_nb.dataflow.logic import ANYTHING
 from synergy_nb.dataflow.operators import create, exact_code
 from synergy_nb.dataflow.streams import duplicate_code
@@ -109,16 +110,24 @@ class Waiting:
     """Wait as long as asked on average: by what one wait was too long, the next ones are shorter.
 
     So an operator of known cost takes that cost on a busy machine, too.
+
+    Parameters
+    ----------
+    component
+        Component that waits; the time is added to its ``waited_s``.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, component: ComponentMetrics) -> None:
+        self._component = component
         self._over = 0.0  # seconds that were waited too long
 
     def __call__(self, seconds: float) -> None:
         """Wait so many seconds, less what was waited too long before."""
         began = time.monotonic()
         time.sleep(max(seconds - self._over, 0.0))
-        self._over = min(max(self._over + time.monotonic() - began - seconds, 0.0), LONGEST_S)
+        waited = time.monotonic() - began
+        self._component.waited_s += waited
+        self._over = min(max(self._over + waited - seconds, 0.0), LONGEST_S)
 
 
 def logic_of(operator: Operator, plan: Plan, component: Component, context: ExecutionContext) -> Logic:
@@ -133,7 +142,7 @@ def logic_of(operator: Operator, plan: Plan, component: Component, context: Exec
         duplicate_code.COMPILED.load_in_background()
     if operator.kind == "aggregate" and sums_exactly(operator, plan.operators.values(), plan.qos):
         exact_code.COMPILED.load_in_background()
-    logic = create(operator, plan, keys=context.keys, wait=Waiting())
+    logic = create(operator, plan, keys=context.keys, wait=Waiting(component))
     context.changed.created(component, logic)
     logic.piece_bytes = int(min(logic.piece_bytes, component.share.limit / PIECES))
     return merged(logic, component, plan)

@@ -49,6 +49,7 @@ from synergy_nb.events import DataRefused
 from synergy_nb.models.hot_spot_config import HotSpotConfig
 from synergy_nb.models.overheads import HOP, SOURCE, Overheads
 from synergy_nb.runtime.data.sources import Feed
+from synergy_nb.runtime.process.processor_share import ProcessorShare, note_speeds
 from synergy_nb.runtime.process.running_peer import Runtime
 from synergy_nb.runtime.transport.arenas import Shared, StaleReference, grows
 from synergy_nb.runtime.transport.arrivals import LARGE, Arrivals
@@ -89,8 +90,6 @@ class StreamDriver:
         Limits of each log, bytes.
     memory
         Memory that all components of the peer share; None: no limit.
-    threads
-        Most operators that are executed at the same time.
     unused_cores, on_unused_cores
         Function that returns the unused cores of this peer, for its producers; callback for those of other peers.
     machine
@@ -98,6 +97,8 @@ class StreamDriver:
         :func:`~synergy_nb.runtime.transport.arenas.machine`; empty where it reads only its own.
     overheads
         Overheads of the peer, which record the measured time of chunks of few tuples beside the processing of these.
+    share
+        Share of a processor that this process gets; None: a whole one.
     hotspots
         Parameters of hot spots.
     predicted
@@ -120,15 +121,16 @@ class StreamDriver:
         executed: Callable[[Work, Outcome], None] = lambda _work, _outcome: None,
         limits: Limits = LIMITS,
         memory: Memory | None = None,
-        threads: int = 1,
         unused_cores: Callable[[], float] = float,
         on_unused_cores: Callable[[str, float], None] = lambda _address, _cores: None,
         machine: Callable[[], str] = str,
         overheads: Overheads | None = None,
+        share: ProcessorShare | None = None,
         hotspots: HotSpotConfig | None = None,
         predicted: Callable[[PeerPrediction | SlackViolation | InputsMeasured], None] = lambda _effect: None,
     ) -> None:
         self._shared = Shared(machine)
+        self._share = ProcessorShare(lambda: (0.0, 0.0)) if share is None else share
         self.hosting = Hosting(
             runtime.address,
             create,
@@ -139,7 +141,7 @@ class StreamDriver:
             near=self._shared.shares_memory,
             share=self._shared.arenas.encode,
             hotspots=hotspots,
-            cores=threads,
+            speed=lambda: self._share.value,
         )
         self.feeds: dict[Component, Feed] = {}
         self._runtime = runtime
@@ -151,8 +153,7 @@ class StreamDriver:
         self._on_unused_cores = on_unused_cores
         self._predicted = predicted
         self._overheads = Overheads() if overheads is None else overheads
-        self._threads = threads
-        self._pool = ThreadPoolExecutor(threads + 1, thread_name_prefix=f"synergy streams {runtime.address}")
+        self._pool = ThreadPoolExecutor(2, thread_name_prefix=f"synergy streams {runtime.address}")
         self._saving = ThreadPoolExecutor(1, thread_name_prefix=f"synergy snapshots {runtime.address}")
         self._executing: dict[
             Component, float
@@ -362,7 +363,7 @@ class StreamDriver:
 
     def _execute(self, now: float) -> bool:
         """Execute the next work, here or in a thread; False if there is none."""
-        if len(self._executing) < self._threads:
+        if not self._executing:  # one at a time, so that the peer does no more than it promises
             work = self.hosting.next(now, together=TOGETHER_ROWS)
         else:
             work = self.hosting.next(now, self._light, together=LIGHT_ROWS - 1) if not self.occupied else None
@@ -417,6 +418,7 @@ class StreamDriver:
 
     def _complete(self, work: Work, outcome: Outcome, started: float) -> None:
         component, chained = work.component, outcome.then
+        note_speeds(work, outcome, self._share.at(outcome.finished))
         effects = self.hosting.finished(work, outcome, self._clock())
         whole = not (work.resumed or outcome.unfinished or outcome.error or chained)
         made = any(chunk.rows for chunk in outcome.chunks)

@@ -160,12 +160,18 @@ class Calibration:
 
     def measure(self, due: float) -> None:
         """Measure the wake-up that was due at ``due``, in seconds, and the next case; on the loop's thread."""
-        if self._halt.is_set() or self._busy():
+        if self._halt.is_set():
             return
         woken = self._clock()
+        self._overheads.share.at(woken)
+        if self._busy():
+            self._overheads.publish()
+            return
         if self._seen:  # the first execution is cold
             self._overheads.observe(SOURCE, woken - due)
-        self._overheads.observe(REFERENCE, self._execute(self._reference))
+        call = self._execute(self._reference)
+        self._overheads.observe(REFERENCE, call)
+        self._overheads.called(call)
         began = self._clock()
         decode(self._frame)
         self._overheads.observe(HOP, self._clock() - began)

@@ -17,9 +17,35 @@ from synergy_nb.runtime.process.peer_driver import PeerRuntime
 from synergy_nb.runtime.process.peer_recorder import PeerRecorder
 from synergy_nb.runtime.process.service import Service
 
-__all__ = ["FACTORY", "make"]
+__all__ = ["FACTORY", "made_from", "make"]
 
 FACTORY: Final = "synergy_nb.runtime.process.peer_factory:make"
+
+
+def made_from(address: str, name: str, settings: Mapping[str, Any], *, spark: bool = False) -> Construction:
+    """Return what a live peer is made from.
+
+    However many cores it offers, one thread executes its operators.
+
+    Parameters
+    ----------
+    address, name
+        Address of the peer, and its name if the settings have none.
+    settings
+        Plain values of a :class:`~synergy_nb.assembly.PeerConfig`.
+    spark
+        Whether the peer accepts parts on Spark.
+
+    Examples
+    --------
+    >>> made_from("tcp://a", "peer-1", {"cores": 4.0}).server
+    1.0
+    """
+    parsed = msgspec.convert(settings, PeerConfig)
+    seed = parsed.seed ^ zlib.crc32(address.encode())
+    components = (*parsed.components, PART) if spark else parsed.components
+    config = msgspec.structs.replace(parsed, name=parsed.name or name, seed=seed, components=components)
+    return Construction(address, config, together=SPAN)
 
 
 def make(runtime: PeerRuntime, config: Mapping[str, Any]) -> tuple[Peer, Service]:
@@ -35,13 +61,7 @@ def make(runtime: PeerRuntime, config: Mapping[str, Any]) -> tuple[Peer, Service
     discipline = str(settings.pop("discipline", "fcfs"))
     file = str(settings.pop("record", ""))
     keys = {name: bytes(secret) for name, secret in (settings.pop("keys", None) or {}).items()}
-    parsed = msgspec.convert(settings, PeerConfig)
-    seed = parsed.seed ^ zlib.crc32(runtime.address.encode())
-    components = (*parsed.components, PART) if spark else parsed.components
-    parsed = msgspec.structs.replace(parsed, name=parsed.name or runtime.name, seed=seed, components=components)
-
-    server = max(parsed.cores, 1.0)  # one thread executes
-    construction = Construction(runtime.address, parsed, server, SPAN)
+    construction = made_from(runtime.address, runtime.name, settings, spark=spark)
     recorder = PeerRecorder(runtime, file, construction) if file else None
     synergy = construct(construction, Peer if recorder is None else recorder.kernel)
     service = Service(runtime, synergy, keys, recorder)

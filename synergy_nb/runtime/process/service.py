@@ -130,6 +130,7 @@ class Service:
             machine=lambda: "" if runtime.links.shape is not None else machine(),
             spark=self.spark,
             overheads=self._overheads,
+            share=self._overheads.share,
             hotspots=synergy.config.hotspots,
             predicted=runtime.report_soon,
         )
@@ -148,9 +149,7 @@ class Service:
         )
         if PART in synergy.config.components:
             runtime.on_start.append(self._spark_reports.publish)
-            synergy.alternatives.on_spark_parts.append(
-                lambda _application: self._notify()
-            )  # a Spark server may be needed
+            synergy.alternatives.on_spark_parts.append(lambda _: self._notify())  # a Spark server may be needed
         synergy.pastry.on_joined.append(self._notify)
         synergy.directory.on_confirmed.append(self._notify)
         self._knobs = PeerKnobs(runtime.links, self.host.context.changed)
