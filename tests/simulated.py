@@ -100,6 +100,8 @@ class Ring:
         self.simulation.crash(address)
         self.synergy.pop(address, None)
         self.deployments = {key: known for key, known in self.deployments.items() if key[0] != address}
+        for other in self.synergy:
+            self.simulation.report(other, LinkFailed(address, refused=True))
 
     @property
     def deployed(self) -> dict[tuple[str, str, str], Where]:

@@ -11,7 +11,7 @@ from spark_stream.supported import supported
 from synergy_nb.assembly import PeerConfig
 from synergy_nb.dataflow.streams.deployments import Deployment
 from synergy_nb.lifecycle.engine_choice import SparkOffer, choose
-from synergy_nb.lifecycle.messages import SessionConfig
+from synergy_nb.lifecycle.session_config import SessionConfig
 from synergy_nb.plan import Plan, PlanError, source
 from synergy_nb.plan.builder import Stream
 from synergy_nb.plan.catalogue import ALL_COMPONENTS

@@ -63,7 +63,7 @@ def test_a_command_waits_until_a_backup_has_taken_over() -> None:
     ring.run(8.0)
     assert wanted == [""]
     assert where(ring)["o0"] == "peer-5"
-    assert [event.reason for event in ring.events("r", MovePostponed)] == ["a peer of it has died"]
+    assert [event.reason for event in ring.events("r", MovePostponed)] == ["backups take over"]
     stopped(ring)
 
 

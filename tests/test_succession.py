@@ -21,7 +21,7 @@ from synergy_nb.events import (
 )
 from synergy_nb.lifecycle.messages import End, Follow, GraphChanged
 from synergy_nb.lifecycle.shared_streams import Sharer
-from synergy_nb.lifecycle.succession import TERM, _sharers
+from synergy_nb.lifecycle.succeeded_graphs import TERM, known_sharers
 from synergy_nb.lifecycle.succession_messages import Claimed
 from synergy_nb.plan import Plan
 from synergy_nb.reporting.explanation import Explanation
@@ -284,7 +284,7 @@ def test_the_end_of_a_stream_counts_that_comes_while_nobody_leads() -> None:
 def test_sharers_are_known_by_their_last_graph() -> None:
     before, after = (Sharer(1, epoch, origin, "", frozenset("x")) for epoch, origin in ((0, "a"), (TERM, "b")))
     answers = [Claimed("app", 1, None, sharers=(("other", each),)) for each in (before, after, before)]
-    assert _sharers(answers) == {"other": after}
+    assert known_sharers(answers) == {"other": after}
 
 
 def test_without_its_successor_an_application_ends() -> None:

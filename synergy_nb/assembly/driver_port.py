@@ -125,7 +125,7 @@ class DriverPort(Protocol):
             driver.SlackLost: lambda _, message: parts.hot_spots.slack_lost(message.violation),
             driver.StreamProfiled: lambda _, message: streams.profile(message.stream, message.measured),
             driver.ProfileExpired: lambda _, message: streams.forget(message.stream),
-            driver.LinkFailed: lambda _, message: parts.membership.suspect(message.address),
+            driver.LinkFailed: self._link_failed,
             driver.SpeedMeasured: lambda _, message: parts.hot_spots.monitor.speed_measured(message),
             driver.CoresAdvertised: lambda _, message: parts.probing.cores_reported(message.address, message.cores),
             driver.OverheadsMeasured: lambda _, message: parts.probing.overheads.assume(message.stages, message.calls),
@@ -206,6 +206,11 @@ class DriverPort(Protocol):
     def _inputs_reported(self, _driver: str, message: driver.InputsReported) -> None:
         self._parts.session.rebuilds.streams.inputs_reported(message)
         self._parts.collection.inputs_reported(message)
+
+    def _link_failed(self, _driver: str, message: driver.LinkFailed) -> None:
+        if message.refused:
+            self._parts.membership.note_refused(message.address)
+        self._parts.membership.suspect(message.address)
 
     def _loads_measured(self, _driver: str, message: driver.LoadsMeasured) -> None:
         session = self._parts.session

@@ -29,11 +29,11 @@ from synergy_nb.lifecycle.alternatives import Alternatives
 from synergy_nb.lifecycle.claims import Claims
 from synergy_nb.lifecycle.decider import Decider, component_name
 from synergy_nb.lifecycle.engine_choice import SparkOffer
-from synergy_nb.lifecycle.messages import SessionConfig
 from synergy_nb.lifecycle.replica_placement import ReplicaPlacement
 from synergy_nb.lifecycle.request import Request
 from synergy_nb.lifecycle.requests import Requests
 from synergy_nb.lifecycle.resilient_placement import ResilientPlacement
+from synergy_nb.lifecycle.session_config import SessionConfig
 from synergy_nb.lifecycle.sessions import Session
 from synergy_nb.lifecycle.succession_messages import Entrusted
 from synergy_nb.models.hot_spot_config import HotSpotConfig

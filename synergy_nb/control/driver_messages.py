@@ -254,9 +254,10 @@ class ProfileExpired(DriverMessage, frozen=True):
 
 
 class LinkFailed(DriverMessage, frozen=True):
-    """The link to the peer at ``address`` has failed."""
+    """The link to the peer at ``address`` has failed; ``refused`` if no process listens there any more."""
 
     address: str
+    refused: bool = False
 
 
 class SpeedMeasured(DriverMessage, frozen=True):

@@ -12,6 +12,7 @@ running            its sources emit
 taking over        backups replace components whose peer has died; other components continue
 moving             a follower copies a component, to replace it
 rebuilding         a new peer gets a copy of a component, for a lost active replica or a lost backup
+paused             it waits for a silent peer without which it cannot continue; it continues when that peer answers
 finished           all its streams have ended; its results are retained until they have been collected
 failed             it cannot continue; the results that have arrived at its sinks are retained
 rejected           no graph was admitted
@@ -48,6 +49,7 @@ class Status(StrEnum):
 
     COMPOSING = "composing"
     RUNNING = "running"
+    PAUSED = "paused"
     FINISHED = "finished"
     FAILED = "failed"
     REJECTED = "rejected"
@@ -64,6 +66,7 @@ class State(StrEnum):
     TAKING_OVER = "taking over"
     MOVING = "moving"
     REBUILDING = "rebuilding"
+    PAUSED = "paused"
     FINISHED = "finished"
     FAILED = "failed"
     REJECTED = "rejected"
@@ -78,10 +81,11 @@ FOLLOWS: Final[Mapping[State, frozenset[State]]] = MappingProxyType(
         State.DISCOVERING: frozenset({State.DECIDING, State.REJECTED, State.STOPPED}),
         State.DECIDING: frozenset({State.DISCOVERING, State.ESTABLISHING, State.REJECTED, State.STOPPED}),
         State.ESTABLISHING: frozenset({State.DECIDING, State.RUNNING, State.STOPPED}),
-        State.RUNNING: frozenset(_ENDS | {State.TAKING_OVER, State.MOVING, State.REBUILDING}),
-        State.TAKING_OVER: frozenset(_ENDS | {State.RUNNING, State.TAKING_OVER}),  # another peer may die meanwhile
+        State.RUNNING: frozenset(_ENDS | {State.TAKING_OVER, State.MOVING, State.REBUILDING, State.PAUSED}),
+        State.TAKING_OVER: frozenset(_ENDS | {State.RUNNING, State.TAKING_OVER, State.PAUSED}),  # another one may die
         State.MOVING: frozenset(_ENDS | {State.RUNNING}),  # before a take-over it is given up
         State.REBUILDING: frozenset(_ENDS | {State.RUNNING}),  # likewise
+        State.PAUSED: frozenset(_ENDS | {State.RUNNING, State.TAKING_OVER, State.PAUSED}),
         State.FINISHED: frozenset({State.STOPPED}),  # stopping discards its results
         State.FAILED: frozenset(),
         State.REJECTED: frozenset(),
@@ -99,6 +103,7 @@ STATUS: Final[Mapping[State, Status]] = MappingProxyType(
         State.TAKING_OVER: Status.RUNNING,
         State.MOVING: Status.RUNNING,
         State.REBUILDING: Status.RUNNING,
+        State.PAUSED: Status.PAUSED,
         State.FINISHED: Status.FINISHED,
         State.FAILED: Status.FAILED,
         State.REJECTED: Status.REJECTED,
@@ -108,12 +113,12 @@ STATUS: Final[Mapping[State, Status]] = MappingProxyType(
 
 #: States before the decision whether it runs.
 UNDECIDED: Final = frozenset(state for state, status in STATUS.items() if status is Status.COMPOSING)
-#: States of an application that runs.
-RUNS: Final = frozenset(state for state, status in STATUS.items() if status is Status.RUNNING)
-#: States of an application whose graph changes.
-CHANGING: Final = frozenset({State.TAKING_OVER, State.MOVING, State.REBUILDING})
+#: States of an application that runs, or is paused.
+RUNS: Final = frozenset(state for state, status in STATUS.items() if status in (Status.RUNNING, Status.PAUSED))
+#: States of an application whose graph changes, or may change soon.
+CHANGING: Final = frozenset({State.TAKING_OVER, State.MOVING, State.REBUILDING, State.PAUSED})
 #: Status of applications that have not ended, and of those that have.
-LASTING: Final = frozenset({Status.COMPOSING, Status.RUNNING})
+LASTING: Final = frozenset({Status.COMPOSING, Status.RUNNING, Status.PAUSED})
 ENDED: Final = frozenset(Status) - LASTING
 
 

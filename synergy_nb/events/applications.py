@@ -13,9 +13,11 @@ from synergy_nb.events.base import RequestEvent, Severity
 
 __all__ = [
     "ENDINGS",
+    "ApplicationContinued",
     "ApplicationEnded",
     "ApplicationFailed",
     "ApplicationFinished",
+    "ApplicationPaused",
     "ApplicationRejected",
     "ApplicationRunning",
     "ApplicationStopped",
@@ -44,6 +46,7 @@ __all__ = [
     "SuccessionBegun",
     "TakenOver",
     "TakeoverBegun",
+    "awaited_text",
 ]
 
 Producer = tuple[str, str, str]  # application, operator and peer address of the producer of a shared stream
@@ -68,6 +71,44 @@ class ApplicationRunning(RequestEvent, frozen=True, gc=False):
     peers: Mapping[str, str]
     shared: Mapping[str, Sequence[str]] = {}
     producers: Mapping[str, Sequence[Producer]] = {}
+
+
+class ApplicationPaused(RequestEvent, frozen=True, gc=False):
+    """The application waits for peers that are silent, and without which it cannot continue.
+
+    Parameters
+    ----------
+    awaited
+        Address of each such peer to the components there.
+    patience
+        Time for which it waits before it ends, seconds.
+    """
+
+    severity: ClassVar[Severity] = Severity.WARNING
+
+    awaited: Mapping[str, Sequence[str]]
+    patience: float
+
+
+def awaited_text(awaited: Mapping[str, Sequence[str]]) -> str:
+    """Describe what an application waits for: the address of each peer, and the components there.
+
+    Examples
+    --------
+    >>> awaited_text({"a": ["f", "x"], "b": []})
+    'waiting for peer a (f, x) and peer b'
+    """
+    peers = [
+        f"peer {peer} ({', '.join(sorted(names))})" if names else f"peer {peer}" for peer, names in awaited.items()
+    ]
+    return f"waiting for {' and '.join(sorted(peers))}" if peers else ""
+
+
+class ApplicationContinued(RequestEvent, frozen=True, gc=False):
+    """The application continues after a pause of some seconds: what it ``awaited`` last answers again."""
+
+    awaited: Mapping[str, Sequence[str]]
+    seconds: float
 
 
 class ApplicationEnded(RequestEvent, frozen=True, gc=False):

@@ -15,6 +15,7 @@ from collections.abc import Callable, Iterable, Mapping
 from typing import Any, Final
 
 from synergy_nb.control.peer import Message, Peer, Timer
+from synergy_nb.events.application_states import State
 from synergy_nb.lifecycle.hosted_components import Components
 from synergy_nb.lifecycle.members import Member
 from synergy_nb.lifecycle.messages import (
@@ -23,11 +24,11 @@ from synergy_nb.lifecycle.messages import (
     GraphChanged,
     Lost,
     Measured,
-    SessionConfig,
     TimesReported,
     no_session,
 )
 from synergy_nb.lifecycle.request import Request
+from synergy_nb.lifecycle.session_config import SessionConfig
 
 __all__ = ["Feedbacks"]
 
@@ -83,8 +84,8 @@ class Feedbacks:
         Components of the peer; their streams are offered from the first feedback on.
     start
         Function that starts the sources of a member, called with each feedback.
-    expire
-        Callback with (application, reason), called when no feedback has arrived during the lease.
+    outdated
+        Callback with a member record whose graph is older than that of the feedback.
     account
         Function that returns the delay of an application that the peer leads by its account, seconds; negative without
         one.
@@ -101,7 +102,7 @@ class Feedbacks:
         members: Mapping[str, Member],
         components: Components,
         start: Callable[[Member], None],
-        expire: Callable[[str, str], None],
+        outdated: Callable[[Member], None],
         account: Callable[[str], float],
         delay: Callable[[str], float],
     ) -> None:
@@ -111,7 +112,7 @@ class Feedbacks:
         self._members = members
         self._components = components
         self._start = start
-        self._expire = expire
+        self._outdated = outdated
         self._account = account
         self._delay = delay
         self._timer: Timer | None = None
@@ -141,7 +142,8 @@ class Feedbacks:
             predicted = self._predicted.get(application)
             times, helpless = ({}, ()) if predicted is None else predicted.next(self._peer.now)
             delay, account = self._delay(application), self._account(application)
-            measured = Measured(application, graph.attempt, delay, times, helpless, account)
+            epoch = graph.epoch if self._led[application].state is State.RUNNING else 0  # else it may not be published
+            measured = Measured(application, graph.attempt, delay, times, helpless, account, epoch)
             for address in graph.addresses:
                 measurements.setdefault(address, []).append(measured)
         for address, sent in measurements.items():
@@ -169,11 +171,6 @@ class Feedbacks:
 
     # -- at members --------------------------------------------------------------------------------------------------
 
-    def start_lease(self, member: Member) -> None:
-        """Start the lease of a session at this peer."""
-        application = member.graph.application
-        member.timer = self._peer.after(self._config.lease, self._check_lease, application)
-
     def _feedback(self, sender: str, message: Feedback) -> None:
         for measured in message.measured:
             member = self._members.get(measured.application)
@@ -196,16 +193,5 @@ class Feedbacks:
                 member.times = measured.times
             member.helpless = measured.helpless
             member.account = measured.account
-
-    def _check_lease(self, application: str) -> None:
-        member = self._members.get(application)
-        if member is None:
-            return
-        if member.ended:  # its results are retained until they have been fetched
-            return
-        leads = application in self._led or member.graph.origin == self._peer.address
-        left = member.last_feedback + self._config.lease - self._peer.now
-        if not leads and left <= 1e-9:
-            self._expire(application, "no feedback of its origin has arrived")
-            return
-        member.timer = self._peer.after(self._config.lease if leads else left, self._check_lease, application)
+            if measured.epoch > member.graph.epoch and not member.ended:
+                self._outdated(member)

@@ -21,8 +21,9 @@ from synergy_nb.control.peer import Message, Peer
 from synergy_nb.events import MessageOutdated
 from synergy_nb.lifecycle.deploying import Deploying
 from synergy_nb.lifecycle.members import Member, producer_of
-from synergy_nb.lifecycle.messages import Graph, GraphChanged, Lost, SessionConfig
+from synergy_nb.lifecycle.messages import Graph, GraphChanged, Lost
 from synergy_nb.lifecycle.request import Request
+from synergy_nb.lifecycle.session_config import SessionConfig
 from synergy_nb.overlay.membership import Membership
 from synergy_nb.plan import Plan
 
@@ -97,6 +98,7 @@ class GraphChanges:
         """Replace the graph of an application that this peer leads, and watch the peers of the new graph."""
         request = self.led[application]
         before, after = set(request.graph.watched), set(graph.watched)
+        request.former = (request.former | set(request.graph.addresses)).difference(graph.addresses)
         request.graph = graph
         for address in sorted(after - before):
             self.membership.watch(address)
@@ -109,6 +111,10 @@ class GraphChanges:
         self._publish(application, graph, sorted({*graph.addresses, *also}), SENDS)
         for listener in self.on_published:
             listener(application)
+
+    def remind(self, application: str, address: str) -> None:
+        """Send the graph of an application to one of its peers, which may not have heard of it."""
+        self._publish(application, self.led[application].graph, (address,), SENDS)
 
     def dismiss(self, application: str, addresses: Collection[str]) -> None:
         """Send the graph of an application to those of the peers that have no part in it, so that they leave."""

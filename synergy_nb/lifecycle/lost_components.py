@@ -1,7 +1,8 @@
 """Reports of lost components: a peer reports those of its own, and the origin decides whether the application goes on.
 
-A component is lost if it fails, or if its peer has no session of its application any more. The application goes on if
-the lost components were active replicas, and others of their operators live (:meth:`.TakeOvers.begin`); otherwise it
+A component is lost if it fails, or if its peer has no session of its application any more. If it has failed, a backup
+would fail as well, so the application goes on only if it was an active replica, and others of its operator live. If its
+peer has no session, the application goes on as after the death of that peer (:meth:`.TakeOvers.begin`). Otherwise it
 fails, and the reason names the component.
 """
 
@@ -13,6 +14,7 @@ from typing import Any
 from synergy_nb.control.peer import Message, Peer
 from synergy_nb.events import ComponentFailed
 from synergy_nb.lifecycle.deploying import needed_by
+from synergy_nb.lifecycle.graph_changes import GraphChanges
 from synergy_nb.lifecycle.hosted_components import Components
 from synergy_nb.lifecycle.members import Member
 from synergy_nb.lifecycle.messages import GraphChanged, Lost
@@ -33,8 +35,8 @@ class LostComponents:
         The peer and its components.
     led, members
         Applications that the peer leads, and member records of those in which it takes part, by id.
-    moves, rebuilds, takeovers
-        Moves, rebuilds and take-overs of the applications that the peer leads.
+    changes, moves, rebuilds, takeovers
+        Changed graphs, moves, rebuilds and take-overs of the applications that the peer leads.
     fail
         Callback with (application, attempt, reason) when an application that this peer leads cannot go on.
     """
@@ -45,6 +47,7 @@ class LostComponents:
         components: Components,
         led: Mapping[str, Request],
         members: Mapping[str, Member],
+        changes: GraphChanges,
         moves: Migrations,
         rebuilds: Rebuilds,
         takeovers: TakeOvers,
@@ -54,6 +57,7 @@ class LostComponents:
         self._components = components
         self._led = led
         self._members = members
+        self._changes = changes
         self._moves = moves
         self._rebuilds = rebuilds
         self._takeovers = takeovers
@@ -101,9 +105,11 @@ class LostComponents:
             return
         here = {name for name, peer in graph.roles.peers.items() if peer == sender}
         lost = here & {message.operator} if message.operator else here
-        if request.running and self._takeovers.dispensable(application, lost):
+        forgot = not message.operator and sender not in graph.producer_peers
+        if request.running and (forgot or self._takeovers.dispensable(application, lost)):
             self._moves.interrupt(application, message.reason)
             self._rebuilds.interrupt(application, message.reason)
-            if self._takeovers.begin(application, sender, message.reason, lost):
+            if self._takeovers.begin(application, sender, message.reason, lost, forgot=forgot):
+                self._changes.dismiss(application, (sender,))
                 return
         self._fail(application, message.attempt, message.reason)

@@ -9,8 +9,6 @@ import msgspec
 from synergy_nb.control.graph import Producer
 from synergy_nb.control.peer import Message
 from synergy_nb.control.roles import Roles
-from synergy_nb.plan import Plan
-from synergy_nb.plan.spark_parts import PART
 
 __all__ = [
     "Begin",
@@ -36,7 +34,6 @@ __all__ = [
     "Rebuild",
     "Rebuilt",
     "Refused",
-    "SessionConfig",
     "Share",
     "TakeOver",
     "Times",
@@ -244,6 +241,8 @@ class Measured(msgspec.Struct, frozen=True, gc=False, array_like=True):
     account
         End-to-end execution time by the account of its origin, seconds; negative without one
         (:mod:`synergy_nb.lifecycle.agreements`).
+    epoch
+        Epoch of its graph; 0 while that changes.
     """
 
     application: str
@@ -252,6 +251,7 @@ class Measured(msgspec.Struct, frozen=True, gc=False, array_like=True):
     times: dict[str, ComponentTimes] = {}
     helpless: tuple[str, ...] = ()
     account: float = -1.0
+    epoch: int = 0
 
 
 class Times(msgspec.Struct, frozen=True, gc=False, array_like=True):
@@ -470,31 +470,3 @@ class ProducersFollowed(Message, frozen=True):
     attempt: int
     owner: str
     epoch: int
-
-
-class SessionConfig(msgspec.Struct, frozen=True):
-    """Time limits and intervals of sessions.
-
-    Parameters
-    ----------
-    setup
-        Time limit of the set-up: from the first Confirm to the last Confirmed of a source or helper, seconds.
-    feedback
-        Interval between two feedback messages, seconds.
-    lease
-        Time without feedback after which a peer leaves a session, seconds.
-    prepare
-        Additional time limit of set-up and lease while parts on Spark start, seconds.
-    moving
-        Time limit for the follower of a moving component to become ready, seconds.
-    """
-
-    setup: float = 3.0
-    feedback: float = 1.0
-    lease: float = 10.0
-    prepare: float = 120.0
-    moving: float = 60.0
-
-    def preparation(self, plan: Plan) -> float:
-        """Additional time limit for the set-up of a plan, seconds."""
-        return self.prepare if any(each.kind == PART for each in plan.operators.values()) else 0.0

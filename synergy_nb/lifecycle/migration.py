@@ -95,10 +95,11 @@ from synergy_nb.lifecycle.approvals import Approvals, Asked
 from synergy_nb.lifecycle.early_followers import EarlyFollowers
 from synergy_nb.lifecycle.graph_changes import RESEND_INTERVAL, GraphChanger, GraphChanges
 from synergy_nb.lifecycle.members import Member, other_replicas
-from synergy_nb.lifecycle.messages import End, Follow, Followed, Graph, GraphChanged, SessionConfig
+from synergy_nb.lifecycle.messages import End, Follow, Followed, Graph, GraphChanged
 from synergy_nb.lifecycle.movable import component_to_move
 from synergy_nb.lifecycle.present_moves import Command, Move
 from synergy_nb.lifecycle.request import Request
+from synergy_nb.lifecycle.session_config import SessionConfig
 from synergy_nb.plan import Plan
 from synergy_nb.plan.active_replicas import original
 from synergy_nb.plan.spark_parts import PART
@@ -230,9 +231,9 @@ class Migrations(GraphChanger):
     def _present_change(self, request: Request) -> str:
         """Say which change of its graph an application undergoes."""
         if request.state is State.MOVING:
-            move = self._moves[request.name]
-            return f"{move.operator} is moving to {move.to}"
-        return "a lost replica is being rebuilt" if request.state is State.REBUILDING else "a peer of it has died"
+            return f"{self._moves[request.name].operator} is moving to {self._moves[request.name].to}"
+        changes = {State.REBUILDING: "a lost replica is being rebuilt", State.PAUSED: f"it is {request.reason}"}
+        return changes.get(request.state, "backups take over")
 
     def _change_ended(self, application: str) -> None:
         """Carry out the commands that wait, after all others have been told of the end of the change."""
@@ -403,8 +404,7 @@ class Migrations(GraphChanger):
 
     def end(self, application: str, reason: str) -> None:
         """Cancel the move of an application that has ended, or that this peer leads no more."""
-        move = self._moves.get(application)
-        if move is not None:
+        if (move := self._moves.get(application)) is not None:
             self._forget(application, move)
             if move.to not in {*move.before.addresses, self.peer.address}:  # these receive End from the session
                 self.peer.send(move.to, End(application, move.graph.attempt, reason))

@@ -41,9 +41,9 @@ from synergy_nb.lifecycle.messages import (
     GraphChanged,
     Rebuild,
     Rebuilt,
-    SessionConfig,
 )
 from synergy_nb.lifecycle.rebuilt_streams import RebuiltStreams
+from synergy_nb.lifecycle.session_config import SessionConfig
 from synergy_nb.plan import Plan
 from synergy_nb.plan.active_replicas import original, replicas_of
 

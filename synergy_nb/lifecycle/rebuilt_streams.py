@@ -14,7 +14,8 @@ from synergy_nb.control.driver_messages import InputsReported
 from synergy_nb.control.peer import Message
 from synergy_nb.events import ReplicaRebuilt
 from synergy_nb.lifecycle.graph_changes import RESEND_INTERVAL, GraphChanger, GraphChanges
-from synergy_nb.lifecycle.messages import ReadersComplete, ReadersQuestion, SessionConfig
+from synergy_nb.lifecycle.messages import ReadersComplete, ReadersQuestion
+from synergy_nb.lifecycle.session_config import SessionConfig
 from synergy_nb.plan import Plan
 from synergy_nb.plan.active_replicas import original, replicas_of
 

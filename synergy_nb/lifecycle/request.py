@@ -69,6 +69,8 @@ class Request:
         Roles with which it was set up last: its backups are as many as it is to have.
     delays : dict of str to float
         Address of a peer with sinks to the end-to-end execution time that it has reported last, seconds.
+    former : set of str
+        Addresses of the peers that have taken part, and take no part any more.
     ended_sinks : set of str
         Addresses of the peers at whose sinks all streams have ended.
     timer : Timer or None
@@ -84,6 +86,7 @@ class Request:
         "decided_by",
         "delays",
         "ended_sinks",
+        "former",
         "lease",
         "name",
         "on_spark",
@@ -140,6 +143,7 @@ class Request:
         self.owners: set[str] = set()
         self.refused_by: set[str] = set()
         self.delays: dict[str, float] = {}
+        self.former: set[str] = set()
         self.ended_sinks: set[str] = set()
         self.timer: Timer | None = None
         self._state = State.DISCOVERING

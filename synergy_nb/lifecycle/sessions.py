@@ -15,8 +15,8 @@ application that had it deployed ended earlier. The directory offers a stream fr
 
 *Lease* (section 2.3.4). The origin sends the measured end-to-end execution time t̂ to all peers of the graph once a
 second (:mod:`synergy_nb.lifecycle.feedback`), and watches them. This feedback is also the lease of the session: a peer
-that receives none during the lease releases what it holds. If the origin dies, a successor leads the application on
-(:mod:`synergy_nb.lifecycle.succession`), or else all peers leave it.
+that receives none for long releases what it holds (:mod:`synergy_nb.lifecycle.leases`). If the origin dies, a successor
+leads the application on (:mod:`synergy_nb.lifecycle.succession`), or else all peers leave it.
 
 *End.* The origin ends a session at all peers (:class:`End`), which release what they hold. Results stay at the sinks
 until they are fetched, unless a user stopped the application. Late messages of an ended attempt are refused by name.
@@ -32,6 +32,7 @@ from synergy_nb.control.ledger import Ledger
 from synergy_nb.control.peer import Peer, Protocol
 from synergy_nb.events.application_states import State
 from synergy_nb.lifecycle.agreements import Agreements
+from synergy_nb.lifecycle.awaited_peers import AwaitedPeers
 from synergy_nb.lifecycle.commitments import Commitments
 from synergy_nb.lifecycle.decider import Decision
 from synergy_nb.lifecycle.deploying import Deploying
@@ -41,6 +42,7 @@ from synergy_nb.lifecycle.graph_changes import GraphChanges
 from synergy_nb.lifecycle.hosted_components import Components
 from synergy_nb.lifecycle.impact import Impacts
 from synergy_nb.lifecycle.lagging_copies import LaggingCopies
+from synergy_nb.lifecycle.leases import Leases
 from synergy_nb.lifecycle.lost_components import LostComponents
 from synergy_nb.lifecycle.members import Member, plan_of
 from synergy_nb.lifecycle.messages import (
@@ -51,17 +53,18 @@ from synergy_nb.lifecycle.messages import (
     Graph,
     Lost,
     Refused,
-    SessionConfig,
     Share,
     no_session,
 )
 from synergy_nb.lifecycle.migration import Migrations
 from synergy_nb.lifecycle.rebuilds import Rebuilds
 from synergy_nb.lifecycle.request import Request
+from synergy_nb.lifecycle.session_config import SessionConfig
 from synergy_nb.lifecycle.shared_streams import SharedStreams
 from synergy_nb.lifecycle.sink_reports import RETAINING, SinkReports, sink_peers
 from synergy_nb.lifecycle.succession import Leading, Succession, successor_of
 from synergy_nb.lifecycle.takeover import TakeOvers
+from synergy_nb.lifecycle.verdicts import Verdicts
 from synergy_nb.models.projection import ProjectionConfig
 from synergy_nb.overlay.membership import Membership
 from synergy_nb.overlay.published_streams import PublishedStreams
@@ -147,10 +150,11 @@ class Session(Protocol):
         self.agreements = Agreements(peer, self.impacts, self.members)
         self.sinks = SinkReports(peer, self._led, self.members, self._end_application)
         self.feedbacks = Feedbacks(
-            peer, self.config, self._led, self.members, self.components, self._start, self._expire,
+            peer, self.config, self._led, self.members, self.components, self._start,
+            lambda member: self.leases.ask(member),  # noqa: PLW0108 - made below
             self.agreements.delay, self.sinks.delay,
         )  # fmt: skip
-        membership.on_dead.append(self._peer_died)
+        self.leases = Leases(peer, membership, self.config, self._led, self.members, self.sinks, self._expire)
         self.deploying = Deploying(peer, self.components, self.members)
         self.changes = GraphChanges(
             peer, ledger, membership, self.deploying, self._led, self.members, self._join, self._depart
@@ -160,14 +164,15 @@ class Session(Protocol):
         self.takeovers = TakeOvers(
             *common,
             self._fail,
-            recoverable=lambda name: self.sharers.recoverable(name),  # noqa: PLW0108 - made below
+            AwaitedPeers(peer, self._led, self.config.patience, self._fail),
+            shared=lambda name: self.sharers.awaited(name),  # noqa: PLW0108 - made below
             cannot_take_over=self.copies.cannot_take_over,
         )
         self.moves = Migrations(
             *common,
             self.impacts.refusal,
             lambda: spark() is not None,
-            self._peer_lost,
+            lambda *lost: self.verdicts.lost(*lost),  # noqa: PLW0108 - likewise
             sharers=lambda *component: self.sharers.sharers_of(*component),  # noqa: PLW0108 - likewise
             cannot_take_over=self.copies.cannot_take_over,
         )
@@ -175,9 +180,10 @@ class Session(Protocol):
         self.copies.on_ready += [self.moves.ready, self.rebuilds.ready]
         self.copies.on_failed.append(self.moves.failed)
         self.lost = LostComponents(
-            peer, self.components, self._led, self.members, self.moves, self.rebuilds, self.takeovers, self._fail
-        )
-        self.sharers = SharedStreams(*common, self.moves, self._fail)
+            peer, self.components, self._led, self.members, self.changes, self.moves, self.rebuilds, self.takeovers,
+            self._fail,
+        )  # fmt: skip
+        self.sharers = SharedStreams(*common, self.moves, lambda *lost: self.verdicts.lost(*lost))  # noqa: PLW0108 - made below
         self.commitments = Commitments(
             peer, self.changes, self.impacts, self._join, self.sharers.admit, self.agreements
         )
@@ -186,12 +192,17 @@ class Session(Protocol):
             self._end_leading, self._fail, self._end_application, self.stop,
         )  # fmt: skip
         self.succession = Succession(*common, leading, self._led, self._ended_attempts)
+        self.verdicts = Verdicts(
+            self.changes, self.takeovers, self.moves, self.rebuilds, self.sharers, self.succession, self._led,
+            self.members, self._fail, self._expire,
+        )  # fmt: skip
         self.handlers = {
             Confirmed: self._source_confirmed,
             Refused: self._refused,
             Begin: self._begin,
             End: self._end,
             **self.feedbacks.handlers,
+            **self.leases.handlers,
             **self.agreements.handlers,
             **self.commitments.handlers,
             **self.changes.handlers,
@@ -302,7 +313,7 @@ class Session(Protocol):
                 self._leave(application, "a later attempt")
             last_feedback = self.peer.now + self.config.preparation(plan)
             member = self.members[application] = Member(graph, plan, self.peer.address, last_feedback)
-            self.feedbacks.start_lease(member)
+            self.leases.start(member)
             if graph.origin != self.peer.address:
                 self.membership.watch(graph.origin)
         return member
@@ -375,26 +386,6 @@ class Session(Protocol):
         else:
             self._setup_failed(application, attempt, reason)
 
-    def _peer_died(self, address: str) -> None:
-        for application in list(self._led):
-            self.rebuilds.died(application, address)
-            if not self.moves.died(application, address):
-                self._peer_lost(application, address)
-            if application in self._led:
-                self.sharers.died(application, address)
-        for application, member in list(self.members.items()):
-            if not self.succession.continues(member, address):
-                self.peer.record(events.SessionExpired, application, origin=member.graph.origin)
-                self._leave(application, "its origin died", until=member.graph.epoch)
-        self.succession.died(address)
-
-    def _peer_lost(self, application: str, address: str) -> bool:
-        """Have backups take over the components at a dead peer, or end the application; return whether it goes on."""
-        graph = self._led[application].graph
-        if address in graph.addresses and not self.takeovers.begin(application, address):
-            self._fail(application, graph.attempt, f"peer {address} died ({', '.join(graph.components_at(address))})")
-        return application in self._led
-
     # -- end ---------------------------------------------------------------------------------------------------------
 
     def _end_application(self, application: str, state: State, reason: str = "") -> None:
@@ -459,7 +450,7 @@ class Session(Protocol):
             self._record_outdated(application, "End", sender, f"{member.leader} leads the application")
 
     def _expire(self, application: str, reason: str) -> None:
-        """Leave an application whose lease has expired; a message with a later graph makes this peer join again."""
+        """Leave an application that nobody leads any more; a message with a later graph makes this peer join again."""
         member = self.members[application]
         self.peer.record(events.SessionExpired, application, origin=member.graph.origin)
         self._leave(application, reason, until=member.graph.epoch)

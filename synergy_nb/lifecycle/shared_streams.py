@@ -10,16 +10,16 @@ its components, and of their copies, to the origins of all sharers (:class:`Prod
 the new peer, and the peers of components and copies know their readers. After a move they do so before: the new peer
 sends to them without being asked.
 
-If the peer of a shared component dies, the sharers wait up to the time of a lease for the owner's origin to report a
-new peer. If the owner ends or its origin dies, the shared components go on at their peers, without copies; then they
-can neither move nor be taken over. Where another peer leads the owner on (:mod:`~synergy_nb.lifecycle.succession`), the
-sharers wait for its report as long; and a peer that leads a sharer on tells the origins of the owners
-(:class:`SharerLed`) until they report.
+If the peer of a shared component dies, the sharers wait for the owner's origin to report a new peer, or for the peer
+itself to return (:mod:`~synergy_nb.lifecycle.awaited_peers`). If the owner or the process of its origin ends, the
+shared components go on at their peers, without copies; then they can neither move nor be taken over. Where another peer
+leads the owner on (:mod:`~synergy_nb.lifecycle.succession`), or its origin is only silent, the sharers wait for a
+report; and a peer that leads a sharer on tells the origins of the owners (:class:`SharerLed`) until they report.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Mapping
 from typing import Any, Final
 
 import msgspec
@@ -30,8 +30,9 @@ from synergy_nb.events import SharedStreamMoved
 from synergy_nb.events.application_states import CHANGING, State
 from synergy_nb.lifecycle.graph_changes import RESEND_INTERVAL, GraphChanger, GraphChanges
 from synergy_nb.lifecycle.members import present_producer, producer_of
-from synergy_nb.lifecycle.messages import End, Graph, ProducersFollowed, ProducersMoved, SessionConfig
+from synergy_nb.lifecycle.messages import End, Graph, ProducersFollowed, ProducersMoved
 from synergy_nb.lifecycle.migration import Migrations
+from synergy_nb.lifecycle.session_config import SessionConfig
 from synergy_nb.plan import Plan
 from synergy_nb.plan.catalogue import TAP
 
@@ -80,8 +81,9 @@ class SharedStreams(GraphChanger):
         The protocol for changed graphs, and the time limits and intervals of sessions.
     moves
         Moves in the applications that the peer leads.
-    fail
-        Callback with (application, attempt, reason) when an application that this peer leads cannot go on.
+    handle_death
+        Function of (application, address of a dead peer) that has an application of this peer wait for it, or ends the
+        application.
     """
 
     def __init__(
@@ -89,11 +91,11 @@ class SharedStreams(GraphChanger):
         changes: GraphChanges,
         config: SessionConfig,
         moves: Migrations,
-        fail: Callable[[str, int, str], None],
+        handle_death: Callable[[str, str], bool],
     ) -> None:
         super().__init__(changes, config)
         self.moves = moves
-        self.fail = fail
+        self.handle_death = handle_death
         self._sharers: dict[str, dict[str, Sharer]] = {}  # owner that this peer leads to its sharers
         self._reported: dict[str, tuple[Producer, ...]] = {}  # owner to the components in its last report
         self._unacknowledged: dict[tuple[str, str], ProducersMoved] = {}  # (sharer, owner) to the report
@@ -167,7 +169,7 @@ class SharedStreams(GraphChanger):
             self._sharers[application] = dict(sharers)
         for owner in sorted({each.application for each in self.led[application].graph.producers if each.origin}):
             self._telling.add((application, owner))
-            self._tell(application, owner, self.peer.now + 2.0 * self.config.lease)
+            self._tell(application, owner, self.peer.now + self.config.silence)
 
     def _tell(self, application: str, owner: str, until: float) -> None:
         """Tell whoever leads an owner who leads a sharer, now and once every interval until it reports."""
@@ -214,15 +216,15 @@ class SharedStreams(GraphChanger):
     def _report(self, sharer: Sharer, message: ProducersMoved) -> None:
         key = message.application, message.owner
         self._unacknowledged[key] = message
-        self._send_until_acknowledged(sharer, key, message, self.peer.now + self.config.lease)
+        self._send_until_acknowledged(sharer, key, message, self.peer.now + self.config.silence)
 
     def _send_until_acknowledged(
         self, sharer: Sharer, key: tuple[str, str], message: ProducersMoved, until: float
     ) -> None:
-        """Send a report now and once every interval, until it is acknowledged, the receiver dies, or time is up."""
+        """Send a report now and once every interval, until it is acknowledged, the receiver ends, or time is up."""
         if self._unacknowledged.get(key) is not message:
             return
-        if self.peer.now > until or not self._is_led(sharer.origin, sharer.successor):
+        if self.peer.now > until or not self._may_be_led(sharer.origin, sharer.successor):
             del self._unacknowledged[key]
             self._sharers.get(message.owner, {}).pop(message.application, None)
             return
@@ -233,10 +235,10 @@ class SharedStreams(GraphChanger):
         """Address of the peer that leads an application, or will: its origin, or the successor of one that died."""
         return successor if successor and self.membership.is_dead(origin) else origin
 
-    def _is_led(self, origin: str, successor: str) -> bool:
-        """Whether the origin of an application lives, or a peer that leads it on."""
-        dead = self.membership.is_dead
-        return bool(origin) and (not dead(origin) or (bool(successor) and not dead(successor)))
+    def _may_be_led(self, origin: str, successor: str) -> bool:
+        """Whether the process of the origin of an application runs, or that of a peer that leads it on."""
+        ended = self.membership.has_ended
+        return bool(origin) and (not ended(origin) or (bool(successor) and not ended(successor)))
 
     def _acknowledged(self, sender: str, message: ProducersFollowed) -> None:
         key = message.application, message.owner
@@ -274,13 +276,14 @@ class SharedStreams(GraphChanger):
             if application not in self.led:
                 return
             graph = _next_graph(request.graph, message)
-        if request.state is not State.RUNNING or graph is None:
+        if request.state not in (State.RUNNING, State.PAUSED) or graph is None:
             self._deferred.setdefault(application, {})[owner] = sender, message
             return
         self._follow(application, graph)
         self._answer(sender, message, message.epoch)
-        if not self.recoverable(application):
-            self._fail_if_dead(application)
+        lost = {producer.peer for producer in graph.producers if self.membership.is_dead(producer.peer)}
+        if lost or request.state is State.PAUSED:
+            self.handle_death(application, min(lost, default=graph.producers[0].peer))
 
     def _answer(self, sender: str, message: ProducersMoved, epoch: int) -> None:
         if sender:
@@ -316,51 +319,40 @@ class SharedStreams(GraphChanger):
             self._producers_moved(sender, message)
 
     def died(self, application: str, address: str) -> None:
-        """Treat the owners of shared streams as ended if a dead peer led them."""
+        """Treat the owners of shared streams as ended if a peer led them that has ended, or that stays silent."""
         graph = self.led[application].graph
         of = {each for each in graph.producers if address in (each.origin, each.successor)}
-        led = {each.application for each in of if self._is_led(each.origin, each.successor)}
-        for owner in sorted({each.application for each in of if self.membership.is_dead(each.origin)}):
+        led = {each.application for each in of if self._may_be_led(each.origin, each.successor)}
+        for owner, origin in sorted(
+            {(each.application, each.origin) for each in of if self.membership.is_dead(each.origin)}
+        ):
             if owner in led:
-                self.peer.after(self.config.lease, self._end_owner, application, graph.attempt, owner, address)
+                self.peer.after(self.config.silence, self._end_owner, application, graph.attempt, owner, origin)
             else:
                 self._end_owner(application, graph.attempt, owner, "")
 
     def _end_owner(self, application: str, attempt: int, owner: str, origin: str) -> None:
-        """Treat an owner as ended, unless another peer than the dead ``origin`` has reported that it leads it."""
+        """Treat an owner as ended, unless its silent ``origin`` has returned, or another peer leads it."""
         request = self.led.get(application)
-        if request is None or request.graph.attempt != attempt:
+        if request is None or request.graph.attempt != attempt or (origin and not self.membership.is_dead(origin)):
             return
         if not origin or any(each.origin == origin for each in request.graph.producers if each.application == owner):
             self._producers_moved("", ProducersMoved(application, attempt, owner, DEAD, (), ended=True))
 
-    def recoverable(self, application: str) -> bool:
-        """Whether every component that an application of this peer shares lives, or may be taken over."""
-        graph = self.led[application].graph
-        dead = self.membership.is_dead
-        lost = [producer for producer in graph.producers if dead(producer.peer)]
-        for producer in lost:
-            led = self._is_led(producer.origin, producer.successor)
-            if not led or all(dead(peer) for peer in producer.copies):
-                return False
-        if lost:
-            self.peer.after(self.config.lease, self._check_lost, application, graph.attempt, lost)
-        return True
+    def awaited(self, application: str) -> dict[str, list[str]] | None:
+        """The silent peers of components that an application of this peer shares, to the names of these.
 
-    def _check_lost(self, application: str, attempt: int, lost: Collection[Producer]) -> None:
-        """End an application if no report has named a new peer for the components that it lost."""
-        request = self.led.get(application)
-        if request is None or request.graph.attempt != attempt:
-            return
-        if {producer[:4] for producer in lost} & {producer[:4] for producer in request.graph.producers}:
-            self._fail_if_dead(application)
-
-    def _fail_if_dead(self, application: str) -> None:
-        """End an application of this peer if the peer of a component that it shares has died."""
-        graph = self.led[application].graph
-        dead = sorted({producer.peer for producer in graph.producers if self.membership.is_dead(producer.peer)})
-        if dead:
-            self.fail(application, graph.attempt, f"peer {dead[0]} died ({', '.join(graph.components_at(dead[0]))})")
+        None if the process of such a peer has ended, and the owner of the component cannot replace it.
+        """
+        ended = self.membership.has_ended
+        found: dict[str, list[str]] = {}
+        for producer in self.led[application].graph.producers:
+            if self.membership.is_dead(producer.peer):
+                led = self._may_be_led(producer.origin, producer.successor)
+                if ended(producer.peer) and (not led or all(map(ended, producer.copies))):
+                    return None
+                found.setdefault(producer.peer, []).append(f"{producer.operator} of {producer.application}")
+        return found
 
 
 def _next_graph(graph: Graph, message: ProducersMoved) -> Graph | None:

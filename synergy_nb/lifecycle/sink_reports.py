@@ -107,9 +107,8 @@ class SinkReports:
     def _reported(self, sender: str, message: SinksReported) -> None:
         application = message.application
         request = self._led.get(application)
-        if request is None and application in self._retained and sender != self._peer.address:
-            graph, status = self._retained[application]
-            self._peer.send(sender, End(application, graph.attempt, status, status))
+        if request is None:
+            self.answer(sender, application)
         if request is None or not request.running or request.graph.attempt != message.attempt:
             return
         if message.delay >= 0.0 and sender != self._peer.address:
@@ -118,6 +117,14 @@ class SinkReports:
             request.ended_sinks.add(sender)
             if request.ended_sinks.issuperset(sink_peers(request.graph)):
                 self._end(application, State.FINISHED)
+
+    def answer(self, sender: str, application: str) -> bool:
+        """Tell another peer again that an application has ended whose results it retains; return False if unknown."""
+        graph, status = self._retained.get(application, (None, ""))
+        if graph is None or sender == self._peer.address or sender not in sink_peers(graph):
+            return False
+        self._peer.send(sender, End(application, graph.attempt, status, status))
+        return True
 
     def retain(self, graph: Graph, status: str, reason: str) -> None:
         """Have the other peers with sinks of an application that ends now retain the results."""

@@ -16,7 +16,10 @@ is declared dead. A member answers with the latest graph that it has adopted, an
 (:class:`~.succession_messages.Claimed`). By this answer it promises to adopt no graph of O any more: it refuses every
 message with one, by name. So the graph with the highest epoch among the answers is the last one of O that any of these
 peers adopts. Peers that it names and S did not know are asked as well. Then S leads: its first graph has the epoch
-:data:`TERM`, or a later one. So the epoch orders all graphs of an application, as a term and a number within it would.
+:data:`.TERM`, or a later one. So the epoch orders all graphs of an application, as a term and a number within it would.
+
+*Who waits.* As long as the application could not go on with the peers that have answered, and one that is missing is
+only silent, S waits for it: O may have only been cut off with that one, or S itself.
 
 *What O had begun.* From the answers S completes or undoes it:
 
@@ -34,17 +37,17 @@ been told that the application runs, O died during set-up, and S ends the applic
 
 *If O lives*, because it hung, or was cut off from S: no member that has promised adopts its graphs. It answers the
 feedback of O with the graph of S; then O leads no more, and takes part, or leaves, like any other peer. If O counts S
-as dead, it ends the application at the peers that it still leads, as it has no sink without S. If a user has stopped
-the application at O meanwhile, S ends it.
+as dead, it waits for it, as it has no sink without S. If a user has stopped the application at O meanwhile, S ends it.
 
-A member that hears neither of O nor of S leaves after the time of a lease, and so do peers that only O knew.
+A member that hears neither of O nor of S leaves after some time (``SessionConfig.silence``), or at once if the
+processes of both have ended; and so do peers that only O knew.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import Any, Final, NamedTuple
+from collections.abc import Callable, Mapping
+from typing import Any, NamedTuple
 
 import msgspec
 
@@ -53,24 +56,23 @@ from synergy_nb.control.roles import Roles
 from synergy_nb.events import LeadershipLost, MessageOutdated, OriginSucceeded, SuccessionBegun
 from synergy_nb.events.application_states import State
 from synergy_nb.lifecycle.agreements import Agreements
-from synergy_nb.lifecycle.deploying import EPOCHS
 from synergy_nb.lifecycle.feedback import Feedbacks
 from synergy_nb.lifecycle.graph_changes import RESEND_INTERVAL, GraphChanger, GraphChanges
 from synergy_nb.lifecycle.lagging_copies import LaggingCopies
 from synergy_nb.lifecycle.members import Member
-from synergy_nb.lifecycle.messages import Confirmed, End, Graph, SessionConfig
+from synergy_nb.lifecycle.messages import Confirmed, End, Graph
 from synergy_nb.lifecycle.rebuilds import Rebuilds
 from synergy_nb.lifecycle.request import Request
+from synergy_nb.lifecycle.session_config import SessionConfig
 from synergy_nb.lifecycle.shared_streams import SharedStreams, Sharer
 from synergy_nb.lifecycle.sink_reports import SinkReports
+from synergy_nb.lifecycle.succeeded_graphs import TERM, first_graph, known_sharers, not_executed
 from synergy_nb.lifecycle.succession_messages import Claim, Claimed, Entrust, Entrusted
 from synergy_nb.lifecycle.takeover import TakeOvers
 from synergy_nb.overlay.recently_seen import Latest
 from synergy_nb.plan import Plan
 
-__all__ = ["TERM", "Leading", "Succession", "successor_of"]
-
-TERM: Final = EPOCHS // 2  # epoch of the first graph of a successor: no origin makes as many
+__all__ = ["Leading", "Succession", "successor_of"]
 
 
 def successor_of(origin: str, plan: Plan, roles: Roles) -> str:
@@ -120,13 +122,16 @@ class _Claim:
         Addresses of the peers that were asked, and the answers.
     stopped
         Whether a user has stopped the application at its origin meanwhile.
+    until
+        Time until which it waits for silent peers without which the application could not go on, seconds.
     """
 
-    __slots__ = ("answers", "asked", "entrusted", "graph", "stopped")
+    __slots__ = ("answers", "asked", "entrusted", "graph", "stopped", "until")
 
-    def __init__(self, graph: Graph, entrusted: Entrust) -> None:
+    def __init__(self, graph: Graph, entrusted: Entrust, until: float) -> None:
         self.graph = graph
         self.entrusted = entrusted
+        self.until = until
         self.asked = set(graph.addresses)
         self.answers: dict[str, Claimed] = {}
         self.stopped = False
@@ -215,11 +220,11 @@ class Succession(GraphChanger):
     # -- at members --------------------------------------------------------------------------------------------------
 
     def continues(self, member: Member, dead: str) -> bool:
-        """Whether this peer stays in an application after a death: if its leader lives, or a successor may claim it."""
-        graph, is_dead = member.graph, self.membership.is_dead
-        if dead not in (member.leader, graph.successor) or not is_dead(member.leader):
+        """Whether this peer stays in an application after a death: its leader is silent, or a successor may lead."""
+        graph, ended = member.graph, self.membership.has_ended
+        if dead not in (member.leader, graph.successor) or not ended(member.leader):
             return True
-        if member.leader != graph.origin or not graph.successor or is_dead(graph.successor):
+        if member.leader != graph.origin or not graph.successor or ended(graph.successor):
             return False
         return graph.successor != self.peer.address or self._entrusted_with(member) is not None
 
@@ -308,7 +313,7 @@ class Succession(GraphChanger):
             self._succeeded(request, entrusted)
         else:
             self.peer.record(SuccessionBegun, application, origin=graph.origin, epoch=graph.epoch)
-            claim = self._claims[application] = _Claim(graph, entrusted)
+            claim = self._claims[application] = _Claim(graph, entrusted, self.peer.now + self.config.patience)
             self._ask(application, claim)
 
     def _ask(self, application: str, claim: _Claim) -> None:
@@ -316,6 +321,7 @@ class Succession(GraphChanger):
         if self._claims.get(application) is claim:
             self._send(application, claim)
             self.peer.after(RESEND_INTERVAL, self._ask, application, claim)
+            self._lead_if_answered(application, claim)
 
     def _send(self, application: str, claim: _Claim) -> None:
         for address in self._waiting(claim):
@@ -336,6 +342,8 @@ class Succession(GraphChanger):
         """Lead an application once every living peer of its last graph has answered."""
         if self._waiting(claim) or self.peer.address not in claim.answers:
             return
+        if self.peer.now < claim.until and self._awaits(claim):
+            return
         more = set(claim.latest.addresses) - claim.asked
         if more:
             claim.asked |= more
@@ -344,6 +352,18 @@ class Succession(GraphChanger):
             return
         del self._claims[application]
         self._lead(application, claim)
+
+    def _awaits(self, claim: _Claim) -> bool:
+        """Whether a component has neither its peer nor a backup among those that answered, but one that is only silent.
+
+        This peer may be the one that is cut off; then nobody else has promised anything, and the origin goes on.
+        """
+        roles = claim.latest.roles
+        for operator, peer in roles.peers.items():
+            may = {peer, *roles.backups.get(operator, ())} - {""}
+            if may and may.isdisjoint(claim.answers) and not all(map(self.membership.has_ended, may)):
+                return True
+        return False
 
     def _request(self, graph: Graph, entrusted: Entrust) -> Request:
         """Create the record of an application that runs, led by this peer."""
@@ -379,7 +399,7 @@ class Succession(GraphChanger):
         """Lead an application from the graph that its members know, or end it."""
         origin, leading, answers = claim.graph.origin, self._leading, claim.answers
         request = self._request(claim.latest, claim.entrusted)
-        request.graph = _first_graph(request.graph, request.placed.backups, answers, self.membership.is_dead)
+        request.graph = first_graph(request.graph, request.placed.backups, answers, self.membership.is_dead)
         graph = request.graph
         self._led[application] = request
         for address in graph.watched:
@@ -400,7 +420,7 @@ class Succession(GraphChanger):
             for sender, answer in sorted(answers.items()):
                 for report in answer.lagging:
                     leading.copies.behind_reported(sender, report)
-            leading.sharers.lead(application, _sharers(answers.values()))
+            leading.sharers.lead(application, known_sharers(answers.values()))
             leading.feedbacks.begin(application)
             self._go_on(request, origin, answers)
             self.changes.dismiss(application, without_part)
@@ -411,7 +431,7 @@ class Succession(GraphChanger):
     def _go_on(self, request: Request, origin: str, answers: Mapping[str, Claimed]) -> None:
         """Complete or undo what the origin had begun, and replace what has died with it."""
         application, graph, leading = request.name, request.graph, self._leading
-        coming, lost = _not_executed(graph, answers, self.membership.is_dead)
+        coming, lost = not_executed(graph, answers, self.membership.is_dead)
         if coming:
             leading.takeovers.resume(application, coming)
         dead = sorted(filter(self.membership.is_dead, graph.addresses), key=lambda peer: (peer != origin, peer))
@@ -425,57 +445,3 @@ class Succession(GraphChanger):
         if request.graph is graph and not coming:
             self.changes.publish(application)
         leading.rebuilds.resume(application)
-
-
-def _first_graph(
-    latest: Graph,
-    placed: Mapping[str, Sequence[str]],
-    answers: Mapping[str, Claimed],
-    is_dead: Callable[[str], bool],
-) -> Graph:
-    """The first graph of a successor: without moves and rebuilds that nobody has carried out yet.
-
-    A follower at the peer of a backup that was ``placed`` is a backup again. That of a component which died is one,
-    too, if it is ready and there is no other one.
-    """
-    roles = latest.roles
-    backups = dict(roles.backups)
-    for operator, to in roles.followers.items():
-        alone = all(is_dead(peer) for peer in backups.get(operator, ()))
-        if is_dead(roles.peers[operator]) and alone and to in answers and operator in answers[to].ready:
-            backups[operator] = (to,)
-        elif to in placed.get(operator, ()) and to != roles.peers[operator]:
-            backups[operator] = (*backups.get(operator, ()), to)
-    for replica, (_, to) in roles.rebuilds.items():
-        if roles.peers[replica] != to:
-            roles = roles.released(replica)
-    roles = msgspec.structs.replace(roles, backups=backups, followers={})
-    return msgspec.structs.replace(latest, roles=roles, epoch=max(latest.epoch + 1, TERM))
-
-
-def _not_executed(
-    graph: Graph, answers: Mapping[str, Claimed], is_dead: Callable[[str], bool]
-) -> tuple[set[str], set[str]]:
-    """Operators that living peers of a graph do not execute: those that backups there could take over, and all others.
-
-    The first were being taken over when the origin died.
-    """
-    coming, lost = set[str](), set[str]()
-    for operator, peer in graph.roles.peers.items():
-        answer = answers.get(peer)
-        if not peer or operator in graph.shared or is_dead(peer) or answer is None or operator in answer.executes:
-            continue
-        known = answer.graph
-        (coming if known is not None and peer in known.roles.backups.get(operator, ()) else lost).add(operator)
-    return coming, lost
-
-
-def _sharers(answers: Iterable[Claimed]) -> dict[str, Sharer]:
-    """The sharers that members know, each by its last graph."""
-    found: dict[str, Sharer] = {}
-    for answer in answers:
-        for name, sharer in answer.sharers:
-            known = found.get(name)
-            if known is None or (known.attempt, known.epoch) < (sharer.attempt, sharer.epoch):
-                found[name] = sharer
-    return found

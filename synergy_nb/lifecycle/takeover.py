@@ -10,8 +10,10 @@ origin publishes the new graph to all members (:mod:`~synergy_nb.lifecycle.graph
 times; receiving one again has no effect.
 
 The new primary begins a new epoch of its stream, so readers can tell its output from that of the old one. If another
-peer dies during a take-over, the next take-over starts from the graph that was being set up. An application fails, with
-a reason, when a component has no backup left, when a backup refuses, or when the take-over exceeds its time limit.
+peer dies during a take-over, the next take-over starts from the graph that was being set up. If a component has no
+backup that answers, the application waits for one of its peers that is only silent
+(:mod:`~synergy_nb.lifecycle.awaited_peers`). It fails, with a reason, when the processes of all of them have ended,
+when it has waited too long, or when a backup refuses.
 Afterwards the component gets another backup (:mod:`~synergy_nb.lifecycle.rebuilds`).
 Sinks, the origin, and sources that did not ask for any have no backups. Active replicas have none either: if one is
 lost, the other replicas of its operator emit the same tuples already. The new graph has no peer for it, and its readers
@@ -21,28 +23,20 @@ the owner (:mod:`~synergy_nb.lifecycle.shared_streams`).
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import Any
 
-from synergy_nb.control.peer import Message, Timer
+from synergy_nb.control.peer import Message
 from synergy_nb.events import ActiveReplicasLost, TakenOver, TakeoverBegun
 from synergy_nb.events.application_states import State
+from synergy_nb.lifecycle.awaited_peers import AwaitedPeers
 from synergy_nb.lifecycle.graph_changes import RESEND_INTERVAL, GraphChanger, GraphChanges
-from synergy_nb.lifecycle.messages import Graph, Lost, SessionConfig, TakeOver, TookOver, no_session
+from synergy_nb.lifecycle.messages import Graph, Lost, TakeOver, TookOver, no_session
+from synergy_nb.lifecycle.session_config import SessionConfig
 from synergy_nb.plan import Plan
 from synergy_nb.plan.active_replicas import original, replicas_of
 
 __all__ = ["TakeOvers"]
-
-
-class _Pending:
-    """A take-over that is under way: the operators whose backups have not answered, and the time limit."""
-
-    __slots__ = ("operators", "timer")
-
-    def __init__(self, operators: set[str], timer: Timer) -> None:
-        self.operators = operators
-        self.timer = timer
 
 
 class TakeOvers(GraphChanger):
@@ -54,8 +48,11 @@ class TakeOvers(GraphChanger):
         The protocol for changed graphs, and the time limits and intervals of sessions.
     fail
         Callback with (application, attempt, reason) when an application that this peer leads cannot go on.
-    recoverable
-        Function of an application that returns whether every component that it shares lives or may be taken over.
+    awaited
+        Peers that the applications wait for.
+    shared
+        Function of an application that returns the peers of components that it shares, and that it has to wait for, to
+        the names of these; None if one of them is lost for good.
     cannot_take_over
         Function of (application, operator) that returns the peers whose copy cannot take over; such a copy is chosen
         only if there is no other.
@@ -66,14 +63,16 @@ class TakeOvers(GraphChanger):
         changes: GraphChanges,
         config: SessionConfig,
         fail: Callable[[str, int, str], None],
-        recoverable: Callable[[str], bool],
+        awaited: AwaitedPeers,
+        shared: Callable[[str], Mapping[str, Sequence[str]] | None],
         cannot_take_over: Callable[[str, str], Collection[str]],
     ) -> None:
         super().__init__(changes, config)
         self.fail = fail
-        self.recoverable = recoverable
+        self.awaited = awaited
+        self.shared = shared
         self.cannot_take_over = cannot_take_over
-        self._pending: dict[str, _Pending] = {}
+        self._pending: dict[str, set[str]] = {}  # application to the operators whose backups have not answered
         self.handlers: dict[type[Message], Callable[[str, Any], None]] = {
             TakeOver: self._take_over,
             TookOver: self._took_over,
@@ -83,81 +82,148 @@ class TakeOvers(GraphChanger):
 
     def dispensable(self, application: str, operators: Collection[str]) -> bool:
         """Whether all of these are active replicas, and each of their operators has another replica that lives."""
-        graph = self.led[application].graph
-        left = {name: set(group) for name, group in replicas_of(Plan.from_bytes(graph.plan)).items()}
-        for group in left.values():
-            group -= {name for name in group if name in operators or not graph.roles.peers[name]}
-            group -= {name for name in group if self.membership.is_dead(graph.roles.peers[name])}
-        return bool(operators) and all(left.get(original(name)) for name in operators)
+        return bool(operators) and self._spared(self.led[application].graph, operators) == set(operators)
 
-    def begin(self, application: str, address: str, reason: str = "", failed: Collection[str] = ()) -> bool:
+    def _spared(self, graph: Graph, missing: Collection[str]) -> set[str]:
+        """Those of the missing operators that are active replicas whose operators have another replica that lives."""
+        peers, replicas = graph.roles.peers, replicas_of(Plan.from_bytes(graph.plan))
+        living = {
+            name
+            for name, group in replicas.items()
+            if any(each not in missing and peers[each] and not self.membership.is_dead(peers[each]) for each in group)
+        }
+        return {name for name in missing if original(name) in living}
+
+    def begin(
+        self, application: str, address: str, reason: str = "", failed: Collection[str] = (), *, forgot: bool = False
+    ) -> bool:
         """Replace what an application has lost: its backups take over, or its other active replicas go on alone.
+
+        What nothing can replace is waited for, if its peer is only silent. Calling it again has no effect.
 
         Parameters
         ----------
         application
             Application that this peer leads.
         address
-            Address of the peer that died, or at which components have failed.
+            Address of the peer that died or has returned, or at which components have failed.
         reason
             Reason why the components have failed; empty if the peer died.
         failed
             Operators of the components that have failed; empty if the peer died.
+        forgot
+            Whether the peer has no session of the application any more, so that its backups are lost, too.
 
         Returns
         -------
         bool
-            Whether the application goes on: each lost component has a living backup or another active replica.
+            Whether the application goes on: for each lost component there is a living backup, another active replica,
+            or a silent peer that may answer again.
         """
         request = self.led[application]
         graph = request.graph
-        if not request.running or not self.recoverable(application):
+        awaited = self.shared(application) if request.running else None
+        if awaited is None:
             return False
-        dead = self.membership.is_dead
-        alive = {name: tuple(each for each in peers if not dead(each)) for name, peers in graph.roles.backups.items()}
+
+        def lost_at(peer: str) -> bool:
+            return self.membership.is_dead(peer) or (forgot and peer == address)
+
+        backups = {name: tuple(each for each in at if not lost_at(each)) for name, at in graph.roles.backups.items()}
         moved: dict[str, str] = {}
-        lost: list[str] = []
+        missing: set[str] = set()
         for operator, peer in graph.roles.peers.items():
-            if (dead(peer) or operator in failed) and operator not in graph.shared:  # owners replace shared components
-                if not alive.get(operator):
-                    lost.append(operator)
+            if (lost_at(peer) or operator in failed) and operator not in graph.shared:  # owners replace shared ones
+                if not backups.get(operator):
+                    missing.add(operator)
                     continue
                 unfit = self.cannot_take_over(application, operator)
-                moved[operator], *rest = sorted(alive[operator], key=unfit.__contains__)
-                alive[operator] = tuple(rest)
-        if lost and not self.dispensable(application, lost):
+                moved[operator], *rest = sorted(backups[operator], key=unfit.__contains__)
+                backups[operator] = tuple(rest)
+        lost = self._spared(graph, missing)
+        silent = self._silent(graph, missing - lost, failed, address if forgot else "")
+        if silent is None:
             return False
-        if not moved and not lost and alive == graph.roles.backups:
-            return True
-        graph = graph.changed(graph.roles.replaced(moved, alive).without(lost))
+        for operator in silent:
+            if operator in graph.roles.backups:
+                backups[operator] = graph.roles.backups[operator]
+        if moved or lost or backups != graph.roles.backups:
+            self._replace(application, address, moved, backups, lost, reason)
+        waits: dict[str, list[str]] = {peer: list(names) for peer, names in awaited.items()}
+        for operator, peer in silent.items():
+            waits.setdefault(peer, []).append(operator)
+        if application in self.led:
+            self._wait(application, waits)
+        return True
+
+    def _silent(
+        self, graph: Graph, missing: Collection[str], failed: Collection[str], forgetful: str
+    ) -> dict[str, str] | None:
+        """Each missing operator to a silent peer that may go on with it; None if one has none."""
+        found: dict[str, str] = {}
+        for operator in sorted(missing):
+            own = () if operator in failed else (graph.roles.peers[operator],)
+            for peer in (*own, *graph.roles.backups.get(operator, ())):
+                if peer != forgetful and not self.membership.has_ended(peer):
+                    found.setdefault(operator, peer)
+            if operator not in found:
+                return None
+        return found
+
+    def _replace(
+        self,
+        application: str,
+        address: str,
+        moved: dict[str, str],
+        backups: Mapping[str, tuple[str, ...]],
+        lost: Collection[str],
+        reason: str,
+    ) -> None:
+        """Have backups take over, and go on without lost replicas and backups."""
+        request = self.led[application]
+        graph = request.graph
+        graph = graph.changed(graph.roles.replaced(moved, backups).without(lost))
         if lost:
             self._record_lost(application, graph, address, lost, reason or f"peer {address} died")
-        pending = self._pending.pop(application, None)
-        if lost and not moved and pending is None:
+        if lost and not moved and application not in self._pending:
             self.changes.change(application, graph)
             self.changes.publish(application, (address,))
             self.peer.instruct(request.report())
-            return True
-        if pending is not None:  # the present graph has the unanswered take-overs already; their peers are asked again
-            pending.timer.cancel()
-            moved.update((name, graph.roles.peers[name]) for name in pending.operators if name not in moved)
+            return
+        # the present graph has the take-overs that are not answered yet already: their peers are asked again
+        self._pending[application] = self._pending.get(application, set()) | moved.keys()
         request.enter(State.TAKING_OVER)
         self.changes.change(application, graph)
         self.peer.record(TakeoverBegun, application, dead=address, operators=moved, epoch=graph.epoch)
-        timer = self.peer.after(self.config.setup, self._timed_out, application, graph.epoch)
-        self._pending[application] = _Pending(set(moved), timer)
         self._request(application, graph)
         self._complete_if_all(application)
-        return True
+
+    def _wait(self, application: str, awaited: Mapping[str, Sequence[str]]) -> None:
+        """Have an application wait for silent peers, or go on if there are none any more."""
+        request, before = self.led[application], self.awaited.reason(application)
+        self.awaited.wait(application, awaited)
+        reason = self.awaited.reason(application)
+        if reason == before:
+            return
+        self._enter(application)
+        self.peer.instruct(request.report())
+        if request.state is State.RUNNING:
+            self.changes.change_ended(application)
+
+    def _enter(self, application: str) -> None:
+        """Enter the state of an application as it is: paused, taking over, or running."""
+        reason, request = self.awaited.reason(application), self.led[application]
+        if reason:
+            request.enter(State.PAUSED, reason)
+        else:
+            request.enter(State.TAKING_OVER if application in self._pending else State.RUNNING)
 
     def resume(self, application: str, operators: Collection[str]) -> None:
         """Ask the peers of operators again to take over, which they have in the graph and do not execute yet."""
         request = self.led[application]
-        graph = request.graph
+        self._pending[application] = set(operators)
         request.enter(State.TAKING_OVER)
-        timer = self.peer.after(self.config.setup, self._timed_out, application, graph.epoch)
-        self._pending[application] = _Pending(set(operators), timer)
-        self._request(application, graph)
+        self._request(application, request.graph)
 
     def _record_lost(self, application: str, graph: Graph, address: str, lost: Collection[str], reason: str) -> None:
         """Record lost active replicas, and how many are left of their operators."""
@@ -168,8 +234,8 @@ class TakeOvers(GraphChanger):
     def _request(self, application: str, graph: Graph) -> None:
         """Send TakeOver to all backups that have not answered, now and once every interval."""
         pending, request = self._pending.get(application), self.led.get(application)
-        if pending is not None and request is not None and request.graph.epoch == graph.epoch:
-            for operator in sorted(pending.operators):
+        if pending and request is not None and request.graph.epoch == graph.epoch:
+            for operator in sorted(pending):
                 self.peer.send(graph.roles.peers[operator], TakeOver(graph, operator))
             self.peer.after(RESEND_INTERVAL, self._request, application, graph)
 
@@ -181,36 +247,27 @@ class TakeOvers(GraphChanger):
         if message.refusal:
             self.fail(message.application, request.graph.attempt, message.refusal)
             return
-        pending.operators.discard(message.operator)
+        pending.discard(message.operator)
         self._complete_if_all(message.application)
 
     def _complete_if_all(self, application: str) -> None:
         """Publish the new graph if all backups have taken over."""
-        pending = self._pending[application]
-        if pending.operators:
+        if self._pending[application]:
             return
-        pending.timer.cancel()
         del self._pending[application]
-        self.led[application].enter(State.RUNNING)
+        self._enter(application)
         graph = self.led[application].graph
         peers, backups = graph.roles.peers, graph.roles.backups
         self.changes.publish(application)
         self.peer.record(TakenOver, application, peers=peers, backups=backups, epoch=graph.epoch)
         self.peer.instruct(self.led[application].report())
-        self.changes.change_ended(application)
-
-    def _timed_out(self, application: str, epoch: int) -> None:
-        request, pending = self.led.get(application), self._pending.get(application)
-        if request is not None and pending is not None and request.graph.epoch == epoch:
-            del self._pending[application]
-            silent = ", ".join(f"{name} at {request.graph.roles.peers[name]}" for name in sorted(pending.operators))
-            self.fail(application, request.graph.attempt, f"backups did not take over in time: {silent}")
+        if self.led[application].state is State.RUNNING:
+            self.changes.change_ended(application)
 
     def end(self, application: str) -> None:
-        """Cancel the take-over of an application that has ended."""
-        pending = self._pending.pop(application, None)
-        if pending is not None:
-            pending.timer.cancel()
+        """Forget the take-over and the pause of an application that has ended."""
+        self._pending.pop(application, None)
+        self.awaited.end(application)
 
     # -- at members --------------------------------------------------------------------------------------------------
 

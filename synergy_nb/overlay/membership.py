@@ -50,40 +50,17 @@ from synergy_nb.control.peer import Peer, Protocol
 from synergy_nb.events import PeerDeclaredDead, PeerRefutedDeath
 from synergy_nb.overlay.gossip import ALIVE, DEAD, LEFT, SUSPECT, Gossip, News, Ping, PingAck, PingFor, PingForAck
 from synergy_nb.overlay.pastry import Pastry
+from synergy_nb.overlay.peer_records import VERIFY_EVERY, PeerRecord, Probe
 
 __all__ = ["ALIVE", "DEAD", "LEFT", "SUSPECT", "Membership"]
 
 INDIRECT_PINGS: Final = 3  # other peers that are asked to ping a peer that did not answer, k of SWIM
 SPREAD: Final = 3.0  # each piece of news is sent SPREAD * log2(ring size) times
-VERIFY_EVERY: Final = 4.0  # seconds between pings to one dead peer that others still mention
 WATCHED_A_PERIOD: Final = 8  # maximum number of pings to watched peers in one period
 RELAYED: Final = 256  # maximum number of unanswered pings on behalf of others
 MOST_MEMBERS: Final = 4096  # maximum number of remembered peers
 MOST_DEAD: Final = 512  # maximum number of remembered dead peers
 RETRY_FOR: Final = 1800.0  # seconds for which a dead peer is pinged from time to time
-
-
-class _Member:
-    """The status of a peer, as this peer believes it."""
-
-    __slots__ = ("incarnation", "since", "status", "verified")
-
-    def __init__(self, incarnation: int, status: int, since: float) -> None:
-        self.incarnation = incarnation
-        self.status = status
-        self.since = since
-        self.verified = -VERIFY_EVERY  # time of the last ping to it while dead, seconds
-
-
-class _Probe:
-    """A ping that is not acknowledged yet."""
-
-    __slots__ = ("indirect", "number", "sent")
-
-    def __init__(self, number: int, sent: float) -> None:
-        self.number = number
-        self.sent = sent
-        self.indirect = False
 
 
 class Membership(Protocol):
@@ -106,6 +83,8 @@ class Membership(Protocol):
     ----------
     on_dead, on_alive : list of callables (address)
         Listeners, called when a peer was declared dead or has left, and when such a peer is alive again.
+    on_ended : list of callables (address)
+        Listeners, called when a dead peer is known to have ended, see :meth:`has_ended`.
     on_refuted : list of callables without arguments
         Listeners, called when this peer has learned that others considered it dead.
     """
@@ -125,10 +104,12 @@ class Membership(Protocol):
         self._died = -1  # latest incarnation of this peer that others declared dead
         self.on_dead: list[Callable[[str], None]] = []
         self.on_alive: list[Callable[[str], None]] = []
+        self.on_ended: list[Callable[[str], None]] = []
         self.on_refuted: list[Callable[[], None]] = []
-        self._members: dict[str, _Member] = {}
+        self._members: dict[str, PeerRecord] = {}
+        self._refused: dict[str, None] = {}  # peers at whose addresses no process listens, in the order of that
         self._dead: dict[str, None] = {}  # peers in status dead or left, in the order of that
-        self._probes: dict[str, _Probe] = {}
+        self._probes: dict[str, Probe] = {}
         self._suspects: dict[str, float] = {}  # address to the time at which it is declared dead, seconds
         self._watched: dict[str, int] = {}  # address to its number of watchers
         self._watch_turn: list[str] = []
@@ -167,6 +148,20 @@ class Membership(Protocol):
     def is_dead(self, address: str) -> bool:
         """Whether ``address`` was declared dead or has left, and has not come back."""
         return address in self._dead
+
+    def has_ended(self, address: str) -> bool:
+        """Whether a dead peer is more than silent: it has left, or no process listens at its address any more."""
+        return address in self._dead and (address in self._refused or self._members[address].status == LEFT)
+
+    def note_refused(self, address: str) -> None:
+        """Note that no process listens at ``address``: once it counts as dead, it will not come back."""
+        before = self.has_ended(address)
+        self._refused[address] = None
+        if len(self._refused) > MOST_DEAD:
+            del self._refused[next(iter(self._refused))]
+        if not before and self.has_ended(address):
+            for callback in self.on_ended:
+                callback(address)
 
     def status(self, address: str) -> int:
         """One of ``ALIVE`` (also if nothing is known), ``SUSPECT``, ``DEAD``, ``LEFT``."""
@@ -309,7 +304,7 @@ class Membership(Protocol):
         delay = self.period if alone else self.retry * (0.75 + 0.5 * self.peer.rng.random())
         self.peer.after(delay, self._retry_dead, epoch)
 
-    def _may_return(self, member: _Member, now: float) -> bool:
+    def _may_return(self, member: PeerRecord, now: float) -> bool:
         """Whether a dead peer did not leave, and died so lately that it is still pinged."""
         return member.status == DEAD and now - member.since < RETRY_FOR
 
@@ -317,7 +312,7 @@ class Membership(Protocol):
 
     def _probe(self, address: str) -> None:
         self._number += 1
-        self._probes[address] = _Probe(self._number, self.peer.now)
+        self._probes[address] = Probe(self._number, self.peer.now)
         self._ping(address, self._number)
 
     def _ping(self, address: str, number: int) -> None:
@@ -448,9 +443,12 @@ class Membership(Protocol):
             return
         now = self.peer.now
         member.since = now
+        if status == ALIVE:
+            self._refused.pop(address, None)
         self._spread(News(address, status, incarnation))
         if status < DEAD <= before:  # a peer that is suspected in a later incarnation has also come back
             del self._dead[address]
+            self._refused.pop(address, None)
             self.pastry.consider(address)
             for callback in self.on_alive:
                 callback(address)
@@ -465,11 +463,11 @@ class Membership(Protocol):
             for callback in self.on_dead:
                 callback(address)
 
-    def _remember(self, address: str, incarnation: int, status: int) -> _Member:
+    def _remember(self, address: str, incarnation: int, status: int) -> PeerRecord:
         if len(self._members) >= MOST_MEMBERS:
             wanted = {*self.pastry.known(), *self._watched, *self._dead, *self._suspects}
             self._members = {other: member for other, member in self._members.items() if other in wanted}
-        member = self._members[address] = _Member(incarnation, status, self.peer.now)
+        member = self._members[address] = PeerRecord(incarnation, status, self.peer.now)
         return member
 
     def _bury(self, address: str) -> None:

@@ -15,8 +15,8 @@ from synergy_nb.algorithms.replication import stream_collection as streams
 from synergy_nb.control import driver_messages as driver
 from synergy_nb.control.graph import Hop
 from synergy_nb.control.peer import Message
+from synergy_nb.lifecycle import leases, shared_streams, sink_reports
 from synergy_nb.lifecycle import messages as sessions
-from synergy_nb.lifecycle import shared_streams, sink_reports
 from synergy_nb.lifecycle import succession_messages as succession
 from synergy_nb.overlay import directory_messages as directory
 from synergy_nb.overlay import gossip, pastry, routing
@@ -214,6 +214,7 @@ DESCRIPTIONS: Final[Mapping[type[Message], Say]] = {
     sink_reports.SinksReported: lambda m: (
         "the streams of all sinks here have ended" if m.ended else f"the sinks here measured {seconds(m.delay)}"
     ),
+    leases.GraphAsked: "does {m.application} go on, and with which graph?",
     shared_streams.SharerLed: "leads {m.graph.application}, which shares streams, from now on",
     succession.Entrust: "lead the application if I die",
     succession.Claim: "I lead the application, as its origin has died",

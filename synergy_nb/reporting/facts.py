@@ -60,7 +60,7 @@ from synergy_nb.events.peer_names import readable
 from synergy_nb.reporting.formatting import seconds
 from synergy_nb.reporting.hot_spots import HotSpotAccounts, HotSpotEvent
 from synergy_nb.reporting.refused_delays import Delay
-from synergy_nb.reporting.replica_streams import StreamEvent
+from synergy_nb.reporting.replica_streams import StreamEvent, outcome_after
 from synergy_nb.reporting.troubles import Trouble, gathered
 from synergy_nb.reporting.uncovered import uncovered
 
@@ -364,6 +364,7 @@ class Facts:
         if isinstance(event, StreamsWeighed):
             self.weighed = event
             return
+        self.outcome = outcome_after(event, self.outcome, self.readable)
         if isinstance(event, ReplicaRebuilt | OriginSucceeded):
             self._moved = self._graph(event.peers)
         if isinstance(event, ReplicaRebuilt | BackupRestored):
@@ -455,8 +456,7 @@ class Facts:
     @SHOWN.add
     def _component_deployed(self, event: ComponentDeployed) -> None:
         peers, peer = self.disciplines.setdefault(event.discipline, []), self._name(event.peer)
-        if peer not in peers:
-            peers.append(peer)
+        peers += [peer] if peer not in peers else []
 
     @SHOWN.add
     def _application_running(self, event: ApplicationRunning) -> None:
@@ -475,8 +475,8 @@ class Facts:
 
     def _conclude(self, orphaned: str, state: tuple[str, str] | None) -> None:
         """Derive the outcome if the journal of the origin lacks it."""
-        if self.outcome in ("being composed", "running", "placed"):
-            if state is not None and state[0] not in ("composing", self.outcome):
+        if self.outcome in ("being composed", "running", "placed") or self.outcome.startswith("paused: "):
+            if state is not None and state[0] not in ("composing", self.outcome.partition(":")[0]):
                 self.outcome = f"{state[0]}: {self.readable(state[1])}" if state[1] else state[0]
             elif orphaned:
                 self.outcome = f"failed: its origin {orphaned} died or does not answer"

@@ -6,6 +6,8 @@ from collections.abc import Callable, Mapping
 from typing import Final, TypeAlias
 
 from synergy_nb.events import (
+    ApplicationContinued,
+    ApplicationPaused,
     BackupRestored,
     LeadershipLost,
     OriginSucceeded,
@@ -16,6 +18,7 @@ from synergy_nb.events import (
     StreamRevived,
     StreamsDiscarded,
     StreamsWeighed,
+    awaited_text,
 )
 from synergy_nb.plan.active_replicas import original
 from synergy_nb.plan.units import counted
@@ -25,6 +28,7 @@ __all__ = [
     "StreamEvent",
     "cost_sentence",
     "counts",
+    "outcome_after",
     "placed_sentence",
     "stream_sentence",
     "streams_sentence",
@@ -40,6 +44,8 @@ StreamEvent: TypeAlias = (
     | RebuildImpossible
     | OriginSucceeded
     | LeadershipLost
+    | ApplicationPaused
+    | ApplicationContinued
 )
 MOST_STREAMS: Final = 12  # largest number of streams whose utilities are listed
 
@@ -86,7 +92,18 @@ def stream_sentence(event: StreamEvent, readable: Callable[[str], str]) -> str:
             return f"led on: by {readable(event.peer)}, as its origin {readable(event.origin)} died"
         case LeadershipLost():
             return f"led on: {readable(event.peer)} lives, and leads it no more, as {readable(event.to)} does"
+        case ApplicationPaused():
+            return f"paused: {readable(awaited_text(event.awaited))}, for {seconds(event.patience)} at most"
+        case ApplicationContinued():
+            return f"continued: after {seconds(event.seconds)} of {readable(awaited_text(event.awaited))}"
     return f"late: {event.upstream} at {event.reader} by {seconds(event.delay)}; nothing was revived: {event.reason}"
+
+
+def outcome_after(event: StreamEvent, before: str, readable: Callable[[str], str]) -> str:
+    """Return the outcome of an application after an event, for people, from that ``before`` it."""
+    if isinstance(event, ApplicationPaused):
+        return f"paused: {readable(awaited_text(event.awaited))}"
+    return "running" if isinstance(event, ApplicationContinued) else before
 
 
 def cost_sentence(event: ReplicasDeployed) -> str:

@@ -275,7 +275,7 @@ class PeerWorld(DataPaths):
 
     def _link_down(self, peer: str, other: str) -> None:
         super()._link_down(peer, other)
-        self._report(peer, driver.LinkFailed(other))
+        self._report(peer, driver.LinkFailed(other, refused=self.dead(other)))
 
     def stun(self, peer: str, seconds: float) -> None:
         """Stop a peer for some time, but not its data path: it may be declared dead, and executes and sends on."""

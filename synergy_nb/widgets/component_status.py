@@ -55,10 +55,14 @@ def drawn_plan(readings: JournalSeries, plan: Plan) -> Plan:
 def status(readings: JournalSeries, run: Run) -> tuple[str, str]:
     """Status of an application, and why, addresses replaced by names.
 
-    If the origin has died, the application counts as failed, since the origin can no longer report it.
+    If the origin is silent, the application waits for it; once a peer has left it because of that, it counts as failed,
+    since the origin can no longer report it.
     """
     if run.status not in ENDED and run.origin and readings.peer(run.origin).dead:
-        return "failed", f"its origin {readings.name(run.origin)} died"
+        origin = readings.name(run.origin)
+        return (
+            ("failed", f"its origin {origin} died") if run.orphaned else ("paused", f"waiting for its origin {origin}")
+        )
     return run.status, named(readings, run.reason)
 
 

@@ -159,6 +159,8 @@ class Run(msgspec.Struct):
         Producer and reader of each stream that is discarded at present.
     lost
         Addresses of the peers of the application that have died.
+    orphaned
+        Whether a peer has left it because its origin died.
     marks
         Events of the application, in order of time.
     """
@@ -180,6 +182,7 @@ class Run(msgspec.Struct):
     weighed: StreamsWeighed | None = None
     discarded: frozenset[tuple[str, str]] = frozenset()
     lost: set[str] = set()
+    orphaned: bool = False
     marks: list[Mark] = []
     submitted: float | None = None
     began: float | None = None

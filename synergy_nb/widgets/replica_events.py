@@ -9,6 +9,8 @@ from msgspec.structs import replace
 
 from synergy_nb.events import (
     ActiveReplicasLost,
+    ApplicationContinued,
+    ApplicationPaused,
     BackupRestored,
     LeadershipLost,
     OriginSucceeded,
@@ -16,10 +18,12 @@ from synergy_nb.events import (
     ReplicaRebuilt,
     ReplicasDeployed,
     RevivalImpossible,
+    SessionExpired,
     StreamRevived,
     StreamsDiscarded,
     StreamsWeighed,
     SuccessionBegun,
+    awaited_text,
 )
 from synergy_nb.plan.active_replicas import original
 from synergy_nb.plan.units import counted
@@ -41,6 +45,9 @@ ReplicaEvent: TypeAlias = (
     | SuccessionBegun
     | OriginSucceeded
     | LeadershipLost
+    | ApplicationPaused
+    | ApplicationContinued
+    | SessionExpired
 )
 
 
@@ -54,6 +61,14 @@ def note(run: Run, event: ReplicaEvent) -> None:
                 run.mark(event.time, "good", "led on", text)
         case LeadershipLost():
             run.mark(event.time, "note", "", f"{event.peer} lives, and leads it no more, as {event.to} does")
+        case ApplicationPaused():
+            run.status, run.reason = "paused", awaited_text(event.awaited)
+            run.mark(event.time, "bad", "paused", f"paused: {run.reason}, for {seconds(event.patience)} at most")
+        case ApplicationContinued():
+            run.status, run.reason = "running", ""
+            run.mark(event.time, "good", "continued", f"continued after a pause of {seconds(event.seconds)}")
+        case SessionExpired():
+            run.orphaned = run.orphaned or event.origin == run.origin
         case ReplicasDeployed():
             run.active = {name: number for name, number in event.degrees.items() if number > 1}
             run.backed_up = {name: 1 + len(peers) for name, peers in event.backups.items()}

@@ -33,6 +33,7 @@ LOADS: Final = (
 _STATUS: Final[dict[str, tuple[str, str, str]]] = {  # glyph, word, tone
     Status.COMPOSING: ("○", "being composed", "note"),
     Status.RUNNING: ("●", "running", "good"),
+    Status.PAUSED: ("◌", "paused", "bad"),
     Status.FINISHED: ("✓", "finished", "good"),
     Status.STOPPED: ("■", "stopped", "note"),
     Status.FAILED: ("✕", "failed", "bad"),

@@ -102,7 +102,7 @@ class PeerRuntime:
         Called when the protocols have started.
     on_area : list of callables (area)
         Called with each wide area that is imposed on the links; None for none.
-    on_down : list of callables (address)
+    on_down : list of callables (address, reason)
         Called for each peer whose link failed.
     on_trouble : list of callables (event)
         Called for each :class:`~synergy_nb.events.PeerTrouble` in the journal.
@@ -134,7 +134,7 @@ class PeerRuntime:
         }
         self.on_start: list[Callable[[], None]] = []
         self.on_area: list[Callable[[WideArea | None], None]] = []
-        self.on_down: list[Callable[[str], None]] = []
+        self.on_down: list[Callable[[str, str], None]] = []
         self.on_trouble: list[Callable[[Event], None]] = []
         self.links = CuttableLinks(
             address,
@@ -316,7 +316,7 @@ class PeerRuntime:
         self.record(LinkClosed if ends else LinkBroken, address, reason=reason)
         if not self._closed:
             for listener in self.on_down:
-                listener(address)
+                listener(address, reason)
 
     async def _on_request(self, _sender: str, operation: str, payload: bytes) -> bytes:
         handler = self.operations.get(operation)

@@ -28,6 +28,7 @@ from synergy_nb.runtime.process.peer_driver import PeerRuntime
 from synergy_nb.runtime.transport.link import HANDLER, Limits, Links
 from synergy_nb.runtime.transport.listening import bound
 from synergy_nb.runtime.transport.wide_area import WideArea
+from synergy_nb.runtime.transport.wire import REFUSED
 
 if TYPE_CHECKING:
     from distributed import Client, Worker
@@ -35,27 +36,24 @@ if TYPE_CHECKING:
 __all__ = ["PLUGIN", "SynergyPlugin", "client_links", "connector", "install", "load_factory", "runs_peer", "runtime_of"]
 
 PLUGIN: Final = "synergy"  # name of the plugin on a worker
-REFUSED_WITHIN: Final = 0.25  # seconds after which a client checks whether any process listens at an address
+REFUSED_WITHIN: Final = 0.25  # seconds after which it is checked whether any process listens at an address
 
 
-def connector(
-    connection_args: Mapping[str, Any], limits: Limits, *, patient: bool = True
-) -> Callable[[str], Awaitable[Any]]:
+def connector(connection_args: Mapping[str, Any], limits: Limits) -> Callable[[str], Awaitable[Any]]:
     """Return a function that opens Dask comms with given connection arguments, within the deadline of ``limits``.
 
-    Unless it is ``patient``, it gives up soon where no process listens: Dask retries until the deadline. A client that
-    knows a peer's address from an earlier time cannot expect that the peer will listen there again.
+    It gives up soon where no process listens, and says so by a ``ConnectionRefusedError``: Dask retries until the
+    deadline. Who knows a peer's address from an earlier time cannot expect that it will listen there again.
     """
 
     async def connect(address: str) -> Any:
         clock = asyncio.get_running_loop().time
         deadline = clock() + limits.connect
-        if not patient:
-            try:
-                return await dask_connect(address, timeout=min(REFUSED_WITHIN, limits.connect), **connection_args)
-            except OSError:
-                if await _refuses(address, deadline - clock()):
-                    raise
+        try:
+            return await dask_connect(address, timeout=min(REFUSED_WITHIN, limits.connect), **connection_args)
+        except OSError as error:
+            if await _refuses(address, deadline - clock()):
+                raise ConnectionRefusedError(REFUSED) from error
         return await dask_connect(address, timeout=deadline - clock(), **connection_args)
 
     return connect
@@ -249,6 +247,4 @@ def client_links(
     limits = limits or Limits()
     asyncio.get_running_loop()  # links belong to a loop: raise here rather than at the first request
     name = f"client-{socket.gethostname()}-{uuid.uuid4().hex[:12]}"
-    return Links(
-        name, connector(connection_args, limits, patient=False), on_data=on_data, on_down=on_down, limits=limits
-    )
+    return Links(name, connector(connection_args, limits), on_data=on_data, on_down=on_down, limits=limits)

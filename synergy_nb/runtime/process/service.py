@@ -60,6 +60,7 @@ from synergy_nb.runtime.process.requests import (
 )
 from synergy_nb.runtime.transport.arenas import machine
 from synergy_nb.runtime.transport.wide_area import WideArea
+from synergy_nb.runtime.transport.wire import REFUSED
 
 __all__ = ["Service"]
 
@@ -183,9 +184,7 @@ class Service:
             "follow": self.measuring.follow,
             "warm": self._warm,
         }
-        if recorder is not None:
-            operations["record"] = recorder.flush
-        runtime.operations.update(operations)
+        runtime.operations.update(operations if recorder is None else {**operations, "record": recorder.flush})
         runtime.on_area.append(self._limit_bandwidths)
         runtime.on_down.append(self._link_down)
         self._error_publisher = ErrorPublisher(runtime.send_data)
@@ -244,11 +243,11 @@ class Service:
         if (delay := record["delay_mean_s"]) is not None:
             self.runtime.report(driver.DelayMeasured(application, delay))
 
-    def _link_down(self, address: str) -> None:
+    def _link_down(self, address: str, reason: str) -> None:
         """Send unacknowledged data again after a link has failed, and check whether the other peer lives."""
         self.host.link_down(address)
         self._error_publisher.lost(address)
-        self.runtime.report(driver.LinkFailed(address))
+        self.runtime.report(driver.LinkFailed(address, refused=reason == REFUSED))
 
     def _limit_bandwidths(self, area: WideArea | None) -> None:
         limits = () if area is None else (area.bandwidths(self.runtime.address), area.sites)

@@ -20,6 +20,7 @@ from synergy_nb.models.link_bandwidth import Backlog
 __all__ = [
     "FRAME_OVERHEAD",
     "MARK",
+    "REFUSED",
     "Comm",
     "Frame",
     "Limits",
@@ -31,6 +32,7 @@ __all__ = [
 ]
 
 MARK: Final = 3  # first element of a frame with the number of bytes sent, see synergy_nb.models.link_bandwidth
+REFUSED: Final = "no process listens there"  # why a link failed whose other end has ended
 FRAME_OVERHEAD: Final = 16  # bytes counted for a frame beyond its payload
 
 Frame = bytes | tuple[Any, ...]

@@ -1,0 +1,47 @@
+"""The time limits and intervals of sessions."""
+
+from __future__ import annotations
+
+import msgspec
+
+from synergy_nb.plan import Plan
+from synergy_nb.plan.spark_parts import PART
+
+__all__ = ["SessionConfig"]
+
+
+class SessionConfig(msgspec.Struct, frozen=True):
+    """Time limits and intervals of sessions.
+
+    Parameters
+    ----------
+    setup
+        Time limit of the set-up: from the first Confirm to the last Confirmed of a source or helper, seconds.
+    feedback
+        Interval between two feedback messages, seconds.
+    lease
+        Time without feedback after which a peer asks whether the application goes on, seconds.
+    prepare
+        Additional time limit of set-up and lease while parts on Spark start, seconds.
+    moving
+        Time limit for the follower of a moving component to become ready, seconds.
+    patience
+        Time for which an application waits for a peer that is silent, and has no backup, before it ends, seconds. A
+        peer whose process has ended is not waited for.
+    """
+
+    setup: float = 3.0
+    feedback: float = 1.0
+    lease: float = 10.0
+    prepare: float = 120.0
+    moving: float = 60.0
+    patience: float = 60.0
+
+    @property
+    def silence(self) -> float:
+        """Time without feedback or an answer after which a peer leaves a session, seconds."""
+        return self.lease + self.patience
+
+    def preparation(self, plan: Plan) -> float:
+        """Additional time limit for the set-up of a plan, seconds."""
+        return self.prepare if any(each.kind == PART for each in plan.operators.values()) else 0.0
