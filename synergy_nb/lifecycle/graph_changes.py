@@ -321,8 +321,8 @@ class GraphChanges:
         graph, address = member.graph, self.peer.address
         for operator, old in before.roles.peers.items():
             new = graph.roles.peers.get(operator, "")
-            if not new or new == old or address in (old, graph.origin) or self.membership.is_dead(old):
-                continue
+            if not (new and old) or new == old or address in (old, graph.origin) or self.membership.is_dead(old):
+                continue  # a rebuilt replica has no old peer
             feeds = graph.roles.reads(member.plan, operator).values()
             if len(feeds) > 1 and address in {new, *(graph.roles.peers[up] for up in feeds if up)}:
                 self.peer.send(old, GraphChanged(graph))

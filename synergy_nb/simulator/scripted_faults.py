@@ -139,6 +139,8 @@ class Links:
     def _arrivals(self, peer: str, to: str, now: float, size: int) -> list[float]:
         """Times in seconds at which a frame of ``size`` bytes arrives that is sent now; none if it is lost."""
         rng, faults = self._rng, self.faults
+        if not to:  # a lost active replica has no address: whoever sends to it has not looked
+            raise ValueError(f"to: {to!r}, from {peer}; expected the address of a peer")
         if self._rate < math.inf:
             now = self._free[peer, to] = max(now, self._free.get((peer, to), -math.inf)) + size / self._rate
         if self._broken.get(frozenset((peer, to)), -math.inf) > now or rng.random() < faults.loss:

@@ -1,0 +1,68 @@
+"""Active replicas of a simulation for notebooks: they are lost again and again, are rebuilt, and no result changes."""
+
+from __future__ import annotations
+
+from functools import partial
+
+import pytest
+
+from synergy_nb import Plan, Simulation, source
+from synergy_nb.control.driver_messages import MoveComponent
+from synergy_nb.events import ComponentMoved, ReplicaRebuilt
+from synergy_nb.plan.active_replicas import original
+from synergy_nb.simulator.simulated_application import SimulatedApplication
+
+SINGLE = {"a", "b", "sink"}  # operators without replicas
+
+
+def query(degree: int) -> Plan:
+    one, other = (
+        source("packets", seed=seed, rate="20 tuples/s", duration="30 s", id=name) for seed, name in enumerate("ab")
+    )
+    merged = one.union(other, id="union").filter("bytes > 200", id="filter")
+    return merged.aggregate(n="count(*)", window="2 s", id="sums").sink(delay="10 s", availability=f"active {degree}")
+
+
+def expected() -> list[tuple[object, ...]]:
+    simulation = Simulation(1, network="local", cores=16, seed=1)
+    rows = simulation.submit(query(1)).results()
+    return sorted(rows.rows())
+
+
+def replicas_at(application: SimulatedApplication) -> dict[str, set[str]]:
+    """Peers on which nothing but replicas depends, with their replicas."""
+    found: dict[str, set[str]] = {}
+    for name, peer in application.graph.items():
+        if original(name) not in SINGLE and peer:
+            found.setdefault(peer, set()).add(name)
+    alone = {application.origin, *(application.graph[name] for name in SINGLE)}
+    return {peer: names for peer, names in sorted(found.items()) if peer not in alone}
+
+
+def rebuilt(simulation: Simulation) -> int:
+    return sum(isinstance(each, ReplicaRebuilt) for each in simulation.journal)
+
+
+def rebuilt_again(simulation: Simulation, number: int) -> bool:
+    return rebuilt(simulation) >= number
+
+
+@pytest.mark.slow
+def test_replicas_that_are_killed_while_others_move_are_rebuilt_and_results_stay_the_same() -> None:
+    simulation = Simulation(8, cores=4, seed=2)
+    application = simulation.submit(query(2))
+    simulation.run(2.0)
+    for _ in range(2):
+        found = replicas_at(application)
+        dead = min(found)
+        whole = rebuilt(simulation) + len(found[dead])
+        graph = application.graph  # another replica of the operator with two inputs moves meanwhile
+        name = next(name for name, at in graph.items() if original(name) == "union" and at != dead)
+        to = next(peer for peer in simulation.peers if peer not in graph.values())
+        simulation.world.control.report(application.origin, MoveComponent(application.id, name, to))
+        simulation.kill(dead)
+        assert simulation.until(partial(rebuilt_again, simulation, whole))
+    results = application.results()
+    assert application.status == "finished"
+    assert sorted(results.rows()) == expected()
+    assert any(isinstance(each, ComponentMoved) for each in simulation.journal)
