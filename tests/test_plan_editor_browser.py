@@ -677,6 +677,7 @@ def test_check_submit_and_stop_show_the_answers(filled: Page, monkeypatch: pytes
     answers: dict[str, dict[str, Any]] = {
         "cost": {"text": "3 of 4 peers, delay 12 ms\non_b peer-2", "peers": {"on_b": "peer-2"}, "admitted": True},
         "submit": {"application": "top-1"},
+        "results": {"operator": "sink", "columns": ["total"], "rows": [], "note": ""},
         "stop": {"error": "nothing runs"},
     }
 
@@ -697,10 +698,16 @@ def test_check_submit_and_stop_show_the_answers(filled: Page, monkeypatch: pytes
     assert page.view.locator(".line[data-from=on_b] .rate").text_content() == "1,000/s"
     page.button("Submit").click()
     page.view.locator(".status .note.good", has_text="Submitted as top-1.").wait_for()
+    rows = page.view.locator(".sample")
+    rows.locator("p", has_text="No result has come yet.").wait_for()
+    answers["results"]["rows"] = [[1], [2]]
+    editor.live = RUNS  # it runs on, so the results are asked for again
+    rows.locator("header", has_text="last 2 rows").wait_for()
+    assert rows.locator("td").all_inner_texts() == ["1", "2"]
     editor.document = {**editor.document, "running": True}
     page.button("Stop").click()
     page.view.locator(".status .note.bad", has_text="nothing runs").wait_for()
-    assert asked == ["cost", "submit", "stop"]
+    assert asked == ["cost", "submit", "results", "results", "stop"]
 
 
 def test_a_second_click_on_submit_submits_nothing_more(filled: Page, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -115,15 +115,17 @@ def _tried_live(cluster: Cluster) -> None:
     assert drawn.wait(DEADLINE)
     assert {at.rpartition("/")[2] for at in editor.live["peers"].values()} <= set(cluster.peers)
     assert set(editor.live["peers"]) == set(application.graph) == set(query().operators)
-    asked_until(lambda: application.qos().get("tuples"))
+    asked_until(lambda: application.latest(5).height)  # a look, which takes nothing
     ended.clear()
     editor.stop()
     assert ended.wait(DEADLINE)
     assert application.wait(timeout="1 min") == "stopped"
     assert application.results().height == application.qos()["tuples"] > 0, "Stop loses no results"
+    assert application.latest(2).equals(application.results().tail(2))
     editor.plan = source("packets", seed=1, rate="2000 tuples/s", count=50).sink("all", delay="30 s")
     finished = editor.submit()
     assert finished.wait(timeout="1 min") == "finished"
+    assert finished.latest(20).height == 20
     editor.stop()
     assert sum(table.height for table in finished) == 50, "nor does it those of a plan that has finished"
     editor.close()

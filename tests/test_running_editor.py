@@ -147,7 +147,12 @@ def test_an_editor_checks_submits_and_stops(editor: Editor, simulation: Simulati
     assert submitted == {"type": "submitted", "id": 7, "application": editor.application.id}
     assert shown(editor)["running"]
     assert shown(editor)["draft"] is None
+    assert ask(editor, "results", operator="result")["rows"] == []
     simulation.run("3 s")
+    found = ask(editor, "results", operator="result")
+    assert (found["operator"], len(found["rows"])) == ("result", 20)
+    assert found["columns"] == list(editor.application.results(wait=False).columns)
+    assert [row[-1] for row in found["rows"]] == editor.application.results(wait=False)["bytes"].to_list()[-20:]
     live: Any = editor.live
     assert live["state"] == "running"
     assert set(live["peers"]) == {"packets", "large", "result"}
@@ -159,6 +164,7 @@ def test_an_editor_checks_submits_and_stops(editor: Editor, simulation: Simulati
     assert (first.status, editor.application.status) == ("running", "running")
     assert shown(editor)["draft"] is None
     delivered = first.qos()["tuples"]
+    assert "sink: 'no'; expected one of result" in ask(editor, "results", operator="no")["error"]
     assert ask(editor, "stop") == {"type": "stopped", "id": 7}
     assert (first.status, editor.application.status) == ("stopped", "stopped")
     assert first.results().height == delivered > 0, "no button loses results"
@@ -200,6 +206,7 @@ def test_a_plan_that_cannot_be_submitted_says_why(editor: Editor) -> None:
     assert not alone.catalogue["cluster"]
     for kind in ("submit", "cost"):
         assert "expected a cluster or a simulation: edit(..., cluster=cluster)" in ask(alone, kind)["error"]
+    assert ask(alone, "results")["error"] == "Nothing was submitted here."
     assert ask(alone, "stop") == {"type": "stopped", "id": 7}
     alone.close()
 

@@ -25,7 +25,7 @@ from synergy_nb.plan.units import counted
 from synergy_nb.traces import packets
 from synergy_nb.traces.reading import open_trace
 
-__all__ = ["LARGEST_SAMPLE", "Sample", "SampleError", "compute_sample"]
+__all__ = ["LARGEST_SAMPLE", "Sample", "SampleError", "compute_sample", "json_rows"]
 
 #: Largest number of tuples that are taken from each source.
 LARGEST_SAMPLE: Final = 10_000
@@ -161,9 +161,7 @@ class _SampleRun:
             for name in running:  # the ends of the sources close the windows that are open
                 self.deliver(name, Punctuation(END, 2**62, 0.0))
         columns = list(self.plan.schema(self.target))
-        rows = [
-            [_json_value(value) for value in row] for table in self.found for row in table.select(columns).iter_rows()
-        ]
+        rows = [row for table in self.found for row in json_rows(table.select(columns))]
         note = ""
         if late and few:
             note = f"stopped after {seconds:g} s, at {counted(self.taken, 'tuple')}"
@@ -228,6 +226,11 @@ def _batches(table: pl.DataFrame, *, ordered: bool) -> Iterator[Item]:
         if end < table.height and ordered:
             yield Punctuation(int(times[end]), end, 0.0)
     yield Punctuation(END, table.height, 0.0)
+
+
+def json_rows(table: pl.DataFrame) -> list[list[Any]]:
+    """Values of each row of a table as JSON has them."""
+    return [[_json_value(value) for value in row] for row in table.iter_rows()]
 
 
 def _json_value(value: Any) -> Any:

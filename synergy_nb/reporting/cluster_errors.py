@@ -9,7 +9,7 @@ from synergy_nb.errors import SynergyError
 from synergy_nb.plan.units import counted
 from synergy_nb.reporting.explanation import Explanation
 
-__all__ = ["ClosedClusterError", "ClusterError", "NotAdmitted", "PeerUnreachable", "rows_left"]
+__all__ = ["ClosedClusterError", "ClusterError", "NotAdmitted", "PeerUnreachable", "check_rows", "rows_left"]
 
 
 class ClusterError(SynergyError, RuntimeError):
@@ -72,6 +72,12 @@ class NotAdmitted(ClusterError):
         if self._make_replay is None:
             raise ClusterError("there is no replay of this refusal")
         return self._make_replay()
+
+
+def check_rows(n: object) -> None:
+    """Raise an error unless ``n`` is a number of rows."""
+    if isinstance(n, bool) or not isinstance(n, int) or n < 0:
+        raise ValueError(f"n: {n!r}; expected a number of rows, at least 0")
 
 
 def rows_left(rows: int) -> str:

@@ -19,7 +19,7 @@ from synergy_nb.plan.stream_sharing import endless_sources
 from synergy_nb.plan.units import counted, duration
 from synergy_nb.reporting.application_display import application_rows, rows_as_html, rows_as_text
 from synergy_nb.reporting.application_list import ListedApplication
-from synergy_nb.reporting.cluster_errors import ClusterError, rows_left
+from synergy_nb.reporting.cluster_errors import ClusterError, check_rows, rows_left
 from synergy_nb.reporting.explanation import Explanation
 from synergy_nb.reporting.formatting import seconds as span
 from synergy_nb.reporting.measurements import Measurements
@@ -209,12 +209,29 @@ class SimulatedApplication:
             Virtual time to run at most, in seconds or as ``"2 min"``.
         """
         name = self._sink(sink)
-        if isinstance(n, bool) or not isinstance(n, int) or n < 0:
-            raise ValueError(f"n: {n!r}; expected a number of rows, at least 0")
+        check_rows(n)
         limit = LONGEST_WAIT if seconds is None else duration("seconds", seconds)
         collected = self.simulation.world.results[self.id, name]
         self._until(lambda: collected.ended or collected.height - collected.looped >= n, limit)
         return self._table(name).head(n)
+
+    @user_facing
+    def latest(self, n: int = 10, sink: str | None = None) -> pl.DataFrame:
+        """Return the last ``n`` rows of the results that have come; no time passes.
+
+        This is a look: loops, :meth:`results` and :meth:`head` read on as before.
+
+        Parameters
+        ----------
+        n
+            Number of rows.
+        sink
+            Operator id of the sink; needed only where the plan has several.
+        """
+        name = self._sink(sink)
+        check_rows(n)
+        found = self.simulation.world.results[self.id, name].rows
+        return found.tail(n) if found.width else empty(self.plan.schema(name))
 
     @user_facing
     def stream(self, sink: str | None = None) -> Iterator[pl.DataFrame]:

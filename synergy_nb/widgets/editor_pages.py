@@ -11,7 +11,7 @@ import threading
 from abc import abstractmethod
 from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
 import traitlets
 
@@ -31,6 +31,8 @@ if TYPE_CHECKING:
     from synergy_nb.editing.sampling import Sample
 
 __all__ = ["EditorPages"]
+
+RESULTS: Final = 20  # rows of the results of a sink that a page shows
 
 
 class EditorPages(StillView):
@@ -58,6 +60,11 @@ class EditorPages(StillView):
     @abstractmethod
     def submit(self) -> Any:
         """Submit the present plan, and return the application."""
+
+    @property
+    @abstractmethod
+    def application(self) -> Any:
+        """The application that was submitted last; None before."""
 
     @abstractmethod
     def stop(self) -> None:
@@ -92,6 +99,7 @@ class EditorPages(StillView):
         }
         long: dict[str, Callable[[Mapping[str, Any]], dict[str, Any]]] = {
             "sample": self._sample,
+            "results": self._results,
             "cost": self._cost,
             "submit": self._submit,
             "stop": self._stop,
@@ -108,7 +116,7 @@ class EditorPages(StillView):
     def _answer(self, content: Mapping[str, Any], work: Callable[[Mapping[str, Any]], dict[str, Any]]) -> None:
         """Answer a message whose answer needs slow work; an error is an answer, too."""
         kind = {"submit": "submitted", "stop": "stopped"}.get(str(content["type"]), str(content["type"]))
-        about = {"operator": str(content.get("operator"))} if kind == "sample" else {}
+        about = {"operator": str(content.get("operator"))} if kind in ("sample", "results") else {}
         try:
             found = work(content)
         except (SynergyError, OSError, ValueError, TypeError, RuntimeError) as error:  # the page waits for an answer
@@ -184,6 +192,14 @@ class EditorPages(StillView):
     def _sample(self, content: Mapping[str, Any]) -> dict[str, Any]:
         found = self.sample(str(content.get("operator")))
         return {"columns": found.columns, "rows": found.rows, "note": found.note}
+
+    def _results(self, content: Mapping[str, Any]) -> dict[str, Any]:
+        from synergy_nb.editing.sampling import json_rows  # noqa: PLC0415 - only rows need Polars
+
+        if self.application is None:
+            return {"error": "Nothing was submitted here."}
+        table = self.application.latest(RESULTS, str(content.get("operator")))
+        return {"columns": table.columns, "rows": json_rows(table), "note": ""}
 
     def _cost(self, _content: Mapping[str, Any]) -> dict[str, Any]:
         return self.cost()._asdict()

@@ -25,7 +25,7 @@ class Followed(NamedTuple):
     Parameters
     ----------
     application
-        Handle of the application, which has an ``id``.
+        Handle of the application, which has an ``id``, and ``latest(n, sink)`` for the last rows of its results.
     plan
         Plan that was submitted.
     stop

@@ -101,6 +101,7 @@ class Application(Synchronous[AsyncApplication], OneSided):
     qos = synchronous(AsyncApplication.qos)
     results = synchronous(AsyncApplication.results)
     head = synchronous(AsyncApplication.head)
+    latest = synchronous(AsyncApplication.latest)
     stream = iterated(AsyncApplication.stream)
     wait = synchronous(AsyncApplication.wait)
     events = synchronous(AsyncApplication.events)

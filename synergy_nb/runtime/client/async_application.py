@@ -20,7 +20,7 @@ from synergy_nb.plan import Plan
 from synergy_nb.plan.stream_sharing import endless_sources
 from synergy_nb.plan.units import duration
 from synergy_nb.reporting.application_list import ListedApplication
-from synergy_nb.reporting.cluster_errors import rows_left
+from synergy_nb.reporting.cluster_errors import check_rows, rows_left
 from synergy_nb.reporting.explanation import Explanation
 from synergy_nb.reporting.formatting import seconds
 from synergy_nb.reporting.measurements import Measurements
@@ -29,7 +29,7 @@ from synergy_nb.runtime.client.accounts import explained, replayed
 from synergy_nb.runtime.client.feeds import Feed, Rows, items, supply
 from synergy_nb.runtime.client.led_application import ClusterAccess, LedApplication
 from synergy_nb.runtime.client.pushing import Pushing
-from synergy_nb.runtime.client.results import Results, missed_notice, why_endless, why_none
+from synergy_nb.runtime.client.results import Results, missed_notice, rows_of, why_endless, why_none
 from synergy_nb.runtime.client.waiting_display import displays_waiting, waiting
 from synergy_nb.runtime.data.open_windows import open_windows
 from synergy_nb.runtime.process.requests import (
@@ -322,11 +322,31 @@ class AsyncApplication(LedApplication):
             If ``n`` is not a number of rows, or ``seconds`` is not a duration above 0.
         """
         name = self.sink(sink)
-        if isinstance(n, bool) or not isinstance(n, int) or n < 0:
-            raise ValueError(f"n: {n!r}; expected a number of rows, at least 0")
+        check_rows(n)
         with contextlib.suppress(ClosedClusterError):
             await self._gather_for(name, math.inf if seconds is None else duration("seconds", seconds), n)
         return self.collected(name).head(n)
+
+    async def latest(self, n: int = 10, sink: str | None = None) -> pl.DataFrame:
+        """Return the last ``n`` rows of the results that have come, at once.
+
+        This is a look: loops, :meth:`results` and :meth:`head`, of this handle and of others, read on as before.
+
+        Parameters
+        ----------
+        n
+            Number of rows.
+        sink
+            Operator id of the sink; needed only where the plan has several.
+        """
+        name = self.sink(sink)
+        check_rows(n)
+        with contextlib.suppress(ClusterError):  # an application that has ended and was forgotten
+            asked = pack(self._results[name].look(n))
+            answer = unpack(await self.cluster.request(self.sink_peer(name), "fetch", asked), Fetched)
+            if not answer.gone:
+                return rows_of(answer, empty(self.plan.schema(name))).tail(n)
+        return self.collected(name).tail(n)
 
     def collected(self, sink: str | None = None) -> pl.DataFrame:
         """Return the results collected from a sink so far as one table, without a request."""

@@ -20,7 +20,7 @@ from synergy_nb.plan.units import counted
 from synergy_nb.reporting.cluster_errors import PeerUnreachable, rows_left
 from synergy_nb.runtime.process.requests import ClusterError, Fetch, Fetched
 
-__all__ = ["Results", "missed_notice", "why_endless", "why_none"]
+__all__ = ["Results", "missed_notice", "rows_of", "why_endless", "why_none"]
 
 
 class Results:
@@ -61,6 +61,10 @@ class Results:
     def request(self, wait: float) -> Fetch:
         """Return the next request to the sink, which may wait ``wait`` seconds while it has nothing."""
         return Fetch(self.application, self.sink, self._received_to, wait=wait, reader=self.reader)
+
+    def look(self, rows: int) -> Fetch:
+        """Return a request for the last ``rows`` rows, which changes nobody's place."""
+        return Fetch(self.application, self.sink, None, wait=0.0, last=max(rows, 1))
 
     def add(self, answer: Fetched) -> int:
         """Add the answer to the last request; return the bytes of its results.
@@ -103,6 +107,12 @@ class Results:
         if len(self.stored) > 1:
             self.stored[:] = [pl.concat(self.stored)]
         return self.stored[0] if self.stored else None
+
+
+def rows_of(answer: Fetched, empty: pl.DataFrame) -> pl.DataFrame:
+    """Return the rows of an answer as one table, which is ``empty`` if there are none."""
+    found = [item.table for item in map(decode, answer.items) if isinstance(item, Batch)]
+    return pl.concat(found) if found else empty
 
 
 def missed_notice(sink: str, rows: int) -> str:

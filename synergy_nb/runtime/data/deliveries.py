@@ -47,6 +47,8 @@ class Deliveries:
         deadline, missed = self._loop.time() + min(request.wait, POLL), 0
         while True:
             try:
+                if request.last:
+                    return pack(Fetched(*self._host.look(request.application, request.sink, request.last)[:4]))
                 found = self._host.fetch(request.application, request.sink, request.reader, since, request.max_bytes)
                 missed += found.missed
                 left = deadline - self._loop.time()

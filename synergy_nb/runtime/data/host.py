@@ -12,6 +12,8 @@ from collections.abc import Callable, Iterable, Mapping
 from functools import partial
 from typing import Any, Final
 
+import msgspec
+
 from synergy_nb import events
 from synergy_nb.control.driver_messages import DepartureLimits, InputsReported, PredictionsMade, SlackLost
 from synergy_nb.control.peer import DriverMessage
@@ -421,6 +423,18 @@ class Host:
             upto = chunks[-1].end
         items = [chunk.payload or encode(chunk.item) for chunk in chunks if isinstance(chunk.item, Batch)]
         return Portion(items, start, upto, sink.ended and upto >= log.end, missed)
+
+    def look(self, application: str, operator: str | None, rows: int) -> Portion:
+        """Return the last results of a sink that are retained, at most ``rows``; no reader's place changes."""
+        sink = self._sinks.find(application, operator)
+        log = self.hosting.components[application, sink.operator].log
+        items: list[bytes] = []
+        left = rows
+        for chunk in reversed(log.chunks(log.start)):
+            if left > 0 and isinstance(chunk.item, Batch) and (sink.upto is None or chunk.end <= sink.upto):
+                items.insert(0, encode(msgspec.structs.replace(chunk.item, table=chunk.item.table.tail(left))))
+                left -= chunk.item.rows
+        return Portion(items, log.start, log.end, sink.ended)
 
     async def arrival(self, application: str, operator: str | None, since: Point, seconds: float) -> None:
         """Return when the sink has something after a point or has ended, at the latest after ``seconds``.

@@ -257,6 +257,8 @@ class Fetch(msgspec.Struct, frozen=True):
         Longest time to wait while there is nothing, seconds.
     reader
         Name that distinguishes the readers of one sink, each of which has its own place in the results.
+    last
+        Number of rows: the last ones that are retained are returned, and nobody's place changes. 0: read on.
     """
 
     application: str
@@ -265,6 +267,7 @@ class Fetch(msgspec.Struct, frozen=True):
     max_bytes: int = 8 << 20
     wait: float = 1.0
     reader: str = ""
+    last: int = 0
 
 
 class Fetched(msgspec.Struct, frozen=True):

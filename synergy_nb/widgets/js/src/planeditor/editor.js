@@ -8,6 +8,7 @@ import { earlierText, keepText } from "./earlier.js";
 import * as yaml from "./yaml.js";
 
 const KEPT_WORDS = 4; // announcements for screen readers that are kept, so that none replaces one that is not read yet
+const AGAIN = 1000; // least time between two looks at results, milliseconds
 const HINT = 8000; // time for which a hint is shown, milliseconds
 const MOST_LETTERS = 60; // largest number of characters of a value that is read aloud
 
@@ -56,8 +57,10 @@ export class Editor {
   // The state of the running application has changed: canvas, marks and status are drawn again.
   follow(live) {
     const first = this.live === null || live === null;
+    const turned = this.live?.state !== live?.state; // such as at the end
     this.live = live;
     if (this.note?.untilRuns && (live?.now ?? 0) > (live?.start ?? 0)) this.note = null;
+    if (this.sample?.results) this.lookAgain(turned ? 0 : AGAIN);
     if (first) return this.changed();
     this.edition++;
     this.draw();
@@ -498,12 +501,45 @@ export class Editor {
   // -- what the kernel is asked for ----------------------------------------------------------------------------------
 
   takeSample(operator) {
+    if (this.hasResults(operator)) return this.takeResults(operator);
     this.sample = { operator, waiting: true };
     this.say(`Sample rows of ${operator}…`);
     this.ask({ type: "sample", operator }, (answer) => {
       if (this.sample?.operator !== operator) return;
       this.sample = { operator, ...answer };
       this.say(answer.error ? words(answer.error) : `${counted(answer.rows.length, "row")} of ${operator}.`);
+    });
+  }
+
+  // Whether an operator is a sink of the application that runs, or has run: its rows are results.
+  hasResults(operator) {
+    return this.operator(operator)?.kind === "sink" && Boolean(this.live?.peers?.[operator]) && !this.document.draft?.added?.includes(operator);
+  }
+
+  // Shows the last results of a sink, which are asked for again as the application runs on.
+  takeResults(operator) {
+    this.sample = { operator, waiting: true, results: true };
+    this.askResults();
+    this.say(`Results of ${operator}…`);
+  }
+
+  // Asks for the results again, `least` milliseconds after the answer before.
+  lookAgain(least) {
+    const { sample } = this;
+    if (sample.asked) return;
+    const left = sample.at + least - performance.now();
+    if (left <= 0) return this.askResults();
+    sample.waits ??= setTimeout(() => this.sample === sample && !sample.asked && this.askResults(), left);
+  }
+
+  askResults() {
+    const { sample } = this;
+    const { operator } = sample;
+    sample.asked = true;
+    this.ask({ type: "results", operator }, (answer) => {
+      if (this.sample?.operator !== operator || !this.sample.results) return;
+      this.sample = { operator, results: true, at: performance.now(), ...answer };
+      if (sample.waiting) this.say(answer.error ? words(answer.error) : `The last ${counted(answer.rows.length, "row")} of ${operator}.`);
     });
   }
 
@@ -573,6 +609,8 @@ export class Editor {
       if (!error) {
         this.checking = false;
         this.cost = null;
+        const [sink, ...others] = this.document.operators.filter(({ kind }) => kind === "sink");
+        if (sink && !others.length) this.takeResults(sink.id); // what whoever submits waits for
       }
       const done = `Submitted${application ? ` as ${application}` : ""}. ${advice}`.trim();
       this.tell(error ? "bad" : "good", error ? words(error) : done, { untilRuns: !error && advice !== "" });

@@ -251,7 +251,7 @@ export class Form extends Component {
             </button>
           )}
           <button type="button" onClick={() => editor.takeSample(operator.id)}>
-            Sample rows
+            {editor.hasResults(operator.id) ? "Result rows" : "Sample rows"}
           </button>
           <button type="button" onClick={() => editor.select(operator.id) ?? editor.remove()}>
             Remove

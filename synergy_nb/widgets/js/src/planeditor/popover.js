@@ -1,4 +1,4 @@
-// Sample rows of an operator, beside it.
+// Sample rows of an operator, or the last results of a sink that runs, beside it.
 import { Component } from "preact";
 import { words } from "./editor.js";
 
@@ -43,14 +43,15 @@ export class Sample extends Component {
   }
 
   render({ editor }) {
-    const { operator, waiting, error, note, columns = [], rows = [] } = editor.sample;
+    const { operator, waiting, error, note, results, columns = [], rows = [] } = editor.sample;
+    const what = results ? ["last row", `last ${rows.length} rows`] : ["first row", `first ${rows.length} rows`];
     const names = columns.map((each) => (Array.isArray(each) ? each[0] : (each.name ?? each)));
     const days = names.map((_, column) => shortened(rows, column));
     return (
-      <section class="sample" ref={(element) => (this.root = element)} aria-label={`sample rows of ${operator}`}>
+      <section class="sample" ref={(element) => (this.root = element)} aria-label={`${results ? "results" : "sample rows"} of ${operator}`}>
         <header>
           <b>{operator}</b>
-          <span class="soft">{waiting ? "reading…" : error ? "" : rows.length === 1 ? "first row" : `first ${rows.length} rows`}</span>
+          <span class="soft">{waiting ? "reading…" : error || !rows.length ? "" : what[rows.length === 1 ? 0 : 1]}</span>
           <button type="button" aria-label="close the sample" onClick={() => editor.closeSample()}>
             ×
           </button>
@@ -81,7 +82,7 @@ export class Sample extends Component {
                 ))}
               </tbody>
             </table>
-            {!rows.length && <p class="soft">No rows: nothing of the sample comes this far.</p>}
+            {!rows.length && <p class="soft">{results ? "No result has come yet." : "No rows: nothing of the sample comes this far."}</p>}
           </div>
         )}
       </section>
