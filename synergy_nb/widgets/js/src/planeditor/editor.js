@@ -128,17 +128,17 @@ export class Editor {
     this.changed();
   }
 
-  // The outcome of a request, or a hint. What is no error goes after a while or with the next action; with `untilRuns`, once time
-  // has passed in the application.
-  tell(tone, words, { untilRuns = false } = {}) {
-    const note = { tone, words, untilRuns };
+  // The outcome of a request, or a hint. What is no error goes after a while or with the next action, unless it stays: until the
+  // answer to a request, or with `untilRuns` until time has passed in the application.
+  tell(tone, words, { untilRuns = false, stays = untilRuns || tone === "bad" } = {}) {
+    const note = { tone, words, untilRuns, stays };
     this.note = note;
-    if (tone !== "bad" && !untilRuns) setTimeout(() => this.note === note && this.dropHint(), HINT);
+    if (!stays) setTimeout(() => this.note === note && this.dropHint(), HINT);
     this.say(words);
   }
 
   dropHint() {
-    if (!this.note || this.note.tone === "bad" || this.note.untilRuns) return;
+    if (!this.note || this.note.stays) return;
     this.note = null;
     this.changed();
   }
@@ -603,7 +603,7 @@ export class Editor {
 
   submit() {
     if (this.submitting) return;
-    this.tell("soft", "Submitting…");
+    this.tell("soft", "Submitting…", { stays: true });
     this.submitting = this.ask({ type: "submit" }, ({ application, advice = "", error }) => {
       this.submitting = null;
       if (!error) {
@@ -618,7 +618,7 @@ export class Editor {
   }
 
   stop() {
-    this.tell("soft", "Stopping…");
+    this.tell("soft", "Stopping…", { stays: true });
     this.ask({ type: "stop" }, ({ error }) => this.tell(error ? "bad" : "soft", error ? words(error) : "Stopped."));
   }
 }

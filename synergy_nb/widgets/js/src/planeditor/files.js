@@ -48,12 +48,12 @@ export function readHeader(editor, operator, path) {
     const present = editor.operator(operator);
     if (!present) return;
     const { columns, time } = answer;
-    const fixed = !Object.keys(columns).length;
+    const fixed = !columns.length;
     const wanted = {
       connector: "trace",
       path: yaml.text(answer.path),
       format: yaml.text(answer.format),
-      columns: fixed ? null : yaml.mapping(Object.entries(columns)),
+      columns: fixed ? null : yaml.mapping(columns),
       time: fixed || !time || time === "time" ? null : yaml.text(time),
     };
     const known = new Set(editor.parametersOf({ ...present, fields: { connector: "trace" } }).map(({ name }) => name));
