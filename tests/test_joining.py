@@ -15,7 +15,7 @@ from synergy_nb.overlay.join_waves import JoinWaves
 from synergy_nb.runtime.client.progress import Progress, ProgressDeadline
 from synergy_nb.runtime.process.requests import ClusterError, FindHosts, HostsFound, Join, Joined, pack, unpack
 from synergy_nb.runtime.process.ring_joining import form_ring
-from synergy_nb.runtime.transport.wire import LinkDown
+from synergy_nb.runtime.transport.wire import REFUSED, LinkDown
 from synergy_nb.simulator.kernel import Simulation, Uniform
 
 HOP = 0.01  # seconds that a message takes at most
@@ -130,7 +130,8 @@ def test_time_to_join_grows_with_the_logarithm_of_the_number_of_peers() -> None:
 class Peers:
     """Peers that answer as real ones do, but for those that are down."""
 
-    def __init__(self, count: int, down: tuple[str, ...] = ()) -> None:
+    def __init__(self, count: int, down: tuple[str, ...] = (), why: str = "cut") -> None:
+        self.why = why
         self.addresses = {name: f"tcp://{name}" for name in names(count)}
         self.down = {self.addresses[name] for name in down}
         self.joined: dict[str, str | None] = {}
@@ -141,7 +142,7 @@ class Peers:
         self.asked[operation] += 1
         assert timeout > 0
         if address in self.down:
-            raise LinkDown(f"{address}: nobody listens")
+            raise LinkDown(f"{address}: {self.why}")
         if operation == "where":
             asked = unpack(payload, FindHosts)
             hidden = next(self.hidden, "")
@@ -175,6 +176,12 @@ def test_joining_without_progress_fails_and_names_the_missing_peers() -> None:
     expected = "3 of 5 peers are in the ring, and nothing has changed for 0.05 s; missing: p2, p4"
     assert str(refused.value) == f"the peers have not formed a ring: {expected}"
     assert len(peers.joined) == 3
+
+
+def test_a_peer_whose_process_has_ended_is_not_waited_for() -> None:
+    peers = Peers(5, down=("p2",), why=REFUSED)
+    with pytest.raises(ClusterError, match=r"^peer p2 has ended: nobody listens at its address$"):
+        asyncio.run(form_ring(peers.addresses, peers.ask, 60.0))
 
 
 def test_a_single_peer_is_a_ring() -> None:

@@ -143,8 +143,8 @@ def test_by_default_the_peer_nearest_to_the_client_is_asked_first() -> None:
     [
         ({"a": 0.3, "b": 0.02}, "a", ["a"]),
         ({"a": 1.3, "b": 0.02}, "b", ["a", "b"]),
-        ({"a": 12.0, "b": 9.0, "c": 2.0}, "b", [*"abc", *"abc"]),  # of an overloaded machine
-        ({"a": 12.0}, "", [*"abc", *"abc"]),
+        ({"a": 72.0, "b": 9.0, "c": 2.0}, "b", [*"abc", *"abc"]),  # of an overloaded machine
+        ({"a": 72.0}, "", [*"abc", *"abc"]),
     ],
 )
 def test_the_first_peer_that_answers_becomes_the_origin(client: dict[str, float], first: str, asked: list[str]) -> None:

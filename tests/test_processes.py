@@ -11,6 +11,7 @@ import os
 import signal
 import subprocess
 import sys
+import time
 from collections.abc import Awaitable, Callable, Iterator
 from pathlib import Path
 from typing import Any, TypeVar
@@ -269,6 +270,22 @@ def test_a_process_that_is_not_ready_in_time_is_ended() -> None:
         return pid
 
     assert gone([asyncio.run(main())])
+
+
+@pytest.mark.slow
+def test_a_process_that_gets_little_of_a_processor_is_waited_for() -> None:
+    async def main() -> None:
+        fork_server = ForkServer.launch(preload=())
+        assert await fork_server.fork("x", "tests.test_processes:works", b"1.5", timeout=0.5) == b"1.5"
+        await fork_server.close()
+
+    asyncio.run(main())
+
+
+def works(spec: bytes, report: Callable[[Any], None]) -> None:
+    while time.process_time() < float(spec):
+        pass
+    report(spec)
 
 
 def never_ready(_spec: bytes, _report: Callable[[Any], None]) -> None:

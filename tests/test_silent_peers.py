@@ -1,43 +1,34 @@
-"""Requests to peers that are silent for a while: repeated while other peers consider them to be alive."""
+"""Requests to peers that are silent for a while: repeated for a minute, unless the process of the peer has ended."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-
 import pytest
 
-from synergy_nb.reporting.peer_states import PeerState
+from synergy_nb.control.roles import Roles
+from synergy_nb.plan import source
 from synergy_nb.runtime.client import peer_requests
+from synergy_nb.runtime.client.led_application import LedApplication
 from synergy_nb.runtime.client.peer_requests import PeerRequests
-from synergy_nb.runtime.process.requests import ClusterError, PeerUnreachable, pack
+from synergy_nb.runtime.process.requests import ApplicationState, ClusterError, PeerUnreachable
 from synergy_nb.runtime.transport.link import LinkDown, RemoteError
+from synergy_nb.runtime.transport.wire import REFUSED
 
 ADDRESSES = {"peer-1": "tcp://1", "peer-2": "tcp://2", "peer-3": "tcp://3"}
 
 
 class Scripted:
-    """Links on which the first answers to "ask" are lost, and peers whose leaf sets are given."""
+    """Links on which the first answers to "ask" are lost."""
 
-    def __init__(self, lost: int, leaf_sets: Mapping[str, tuple[str, ...]], error: Exception | None = None) -> None:
+    def __init__(self, lost: int, error: Exception | None = None) -> None:
         self.lost = lost
-        self.leaf_sets = leaf_sets
         self.error = error or TimeoutError()
         self.asked: list[tuple[str, str]] = []
 
     async def request(self, to: str, operation: str, payload: bytes, timeout: float) -> bytes:
         self.asked.append((to, operation))
-        if operation == "state":
-            if to not in self.leaf_sets:
-                raise TimeoutError
-            return state(to, self.leaf_sets[to])
         if self.asked.count((to, operation)) <= self.lost:
             raise self.error
         return b"answer"
-
-
-def state(address: str, neighbours: tuple[str, ...]) -> bytes:
-    """What a peer says of itself."""
-    return pack(PeerState("", address, 1, 0.0, 1.0, 0.0, [], [], [], list(neighbours), 0, 0))
 
 
 class Client(PeerRequests):
@@ -50,29 +41,29 @@ class Client(PeerRequests):
         self._names = {address: name for name, address in ADDRESSES.items()}
 
 
-async def test_a_request_is_repeated_while_one_other_peer_counts_the_silent_one_as_alive() -> None:
-    links = Scripted(2, {"tcp://3": ("tcp://1",)})
+async def test_a_request_is_repeated_while_the_peer_is_silent() -> None:
+    links = Scripted(2)
     assert await Client(links).request_while_alive("peer-1", "ask") == b"answer"
-    assert [operation for to, operation in links.asked if to == "tcp://1"] == ["ask"] * 3, "it is not asked of itself"
+    assert links.asked == [("tcp://1", "ask")] * 3
 
 
-@pytest.mark.parametrize("leaf_sets", [{"tcp://2": ("tcp://3",), "tcp://3": ("tcp://2",)}, {}])
-async def test_a_silent_peer_that_nobody_counts_as_alive_is_unreachable(leaf_sets: dict[str, tuple[str, ...]]) -> None:
-    links = Scripted(1, leaf_sets)
-    with pytest.raises(PeerUnreachable, match=r"^peer-1 does not answer: no answer within 5 s$"):
+async def test_a_connection_that_broke_is_made_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A reset does not say that the process has ended."""
+    monkeypatch.setattr(peer_requests, "ASK_AGAIN", 0.0)
+    links = Scripted(2, LinkDown("tcp://1: connection closed"))
+    assert await Client(links).request_while_alive("peer-1", "ask") == b"answer"
+
+
+async def test_a_process_that_has_ended_is_not_asked_again() -> None:
+    links = Scripted(1, LinkDown(f"tcp://1: {REFUSED}"))
+    with pytest.raises(PeerUnreachable, match="its process has ended, as nobody listens at its address") as raised:
         await Client(links).request_while_alive("peer-1", "ask")
-    assert links.asked.count(("tcp://1", "ask")) == 1
-
-
-async def test_a_broken_connection_is_not_waited_for() -> None:
-    links = Scripted(1, {"tcp://2": ("tcp://1",)}, LinkDown("gone"))
-    with pytest.raises(PeerUnreachable, match="its process has ended, or the connection to it is broken"):
-        await Client(links).request_while_alive("peer-1", "ask")
+    assert raised.value.ended
     assert len(links.asked) == 1
 
 
 async def test_an_error_of_the_peer_is_not_repeated() -> None:
-    links = Scripted(1, {"tcp://2": ("tcp://1",)}, RemoteError("no such thing"))
+    links = Scripted(1, RemoteError("no such thing"))
     with pytest.raises(ClusterError, match="peer-1: no such thing"):
         await Client(links).request_while_alive("peer-1", "ask")
     assert len(links.asked) == 1
@@ -80,7 +71,38 @@ async def test_an_error_of_the_peer_is_not_repeated() -> None:
 
 async def test_a_peer_that_stays_silent_is_unreachable_in_the_end(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(peer_requests, "SILENT_FOR", 0.0)
-    links = Scripted(9, {"tcp://2": ("tcp://1",)})
-    with pytest.raises(PeerUnreachable):
+    links = Scripted(9)
+    with pytest.raises(PeerUnreachable, match=r"^peer-1 does not answer: no answer within 5 s$") as raised:
         await Client(links).request_while_alive("peer-1", "ask")
+    assert not raised.value.ended
     assert links.asked.count(("tcp://1", "ask")) == 1
+
+
+class Led(LedApplication):
+    """An application of the silent peer 1, with a clock that the test sets, and nobody who leads it instead."""
+
+    def __init__(self, links: Scripted) -> None:
+        plan = source("packets", id="s").sink("out", id="out")
+        state = ApplicationState("a", "running", roles=Roles({"s": "tcp://1", "out": "tcp://1"}))
+        super().__init__(Client(links), plan, "tcp://1", state)  # type: ignore[arg-type]  # what it asks is there
+        self.now = 0.0
+        self._clock = lambda: self.now
+
+
+async def test_an_application_waits_for_an_origin_that_is_silent_and_fails_after_a_minute() -> None:
+    led = Led(Scripted(9))
+    for now in (0.0, 59.0):
+        led.now = now
+        state = await led.state()
+        assert (state.status, state.reason) == ("paused", "waiting for peer-1, which leads it and does not answer")
+    led.now = 60.0
+    state = await led.state()
+    assert (state.status, state.reason) == ("failed", "peer-1, which leads it, has not answered for 60 s")
+
+
+async def test_an_application_whose_origin_has_ended_fails_at_once() -> None:
+    state = await Led(Scripted(9, LinkDown(f"tcp://1: {REFUSED}"))).state()
+    assert (state.status, state.reason) == (
+        "failed",
+        "peer-1 does not answer: its process has ended, as nobody listens at its address",
+    )

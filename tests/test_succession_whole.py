@@ -222,6 +222,8 @@ class _Forgetful:
             return pack(ApplicationState("out-1", "finished", roles=Roles({"out": "b"})))
         raise ClusterError(f"peer {peer}: {operation}: unknown application")
 
+    request = request_while_alive
+
 
 def test_results_that_another_client_has_collected_at_the_peer_of_a_sink_are_gone_by_name() -> None:
     state = ApplicationState("out-1", "running", roles=Roles({"out": "b"}))

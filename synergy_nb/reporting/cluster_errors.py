@@ -24,7 +24,19 @@ class ClosedClusterError(ClusterError):
 
 
 class PeerUnreachable(ClusterError):
-    """A peer does not answer: it has died, it hangs, or the connection to it is broken."""
+    """A peer does not answer: it has died, it hangs, or the connection to it is broken.
+
+    Parameters
+    ----------
+    message
+        Name of the peer, and the reason.
+    ended
+        Whether its process is known to have ended: no process listens at its address.
+    """
+
+    def __init__(self, message: str, *, ended: bool = False) -> None:
+        super().__init__(message)
+        self.ended = ended
 
 
 class NotAdmitted(ClusterError):

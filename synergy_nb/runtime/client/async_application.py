@@ -199,8 +199,8 @@ class AsyncApplication(LedApplication):
                 raise self.broken
             await self._fetch_once(sink, wait)
 
-    async def _fetch_once(self, sink: str, wait: float) -> int:
-        """Fetch once and return the number of bytes received; the caller holds the lock of the sink.
+    async def _fetch_once(self, sink: str, wait: float, *, patient: bool = True) -> int:
+        """Fetch once, with the lock of the sink, from a silent peer within a minute if ``patient``; return the bytes.
 
         Raises
         ------
@@ -210,7 +210,8 @@ class AsyncApplication(LedApplication):
         """
         request = pack(self._results[sink].request(wait))
         try:
-            answered = await self.cluster.request_while_alive(self.sink_peer(sink), "fetch", request, wait + 10.0)
+            ask = self.cluster.request_while_alive if patient else self.cluster.request
+            answered = await ask(self.sink_peer(sink), "fetch", request, wait + 10.0)
         except PeerUnreachable as error:
             had = sum(results.rows for results in self._results.values())
             peer = self.cluster.name(self.sink_peer(sink))
@@ -379,7 +380,7 @@ class AsyncApplication(LedApplication):
         """Fetch the present results of a sink, at most as much as it retains: a fast stream always has more."""
         size, received = 0, 1
         while received and size < COLLECTED and not self._results[sink].ended:
-            received = await self._fetch_once(sink, 0.0)
+            received = await self._fetch_once(sink, 0.0, patient=False)
             size += received
 
     async def _refuse_endless(self, sink: str) -> None:

@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+import time
 from typing import Final, Protocol
 
 import msgspec
 
 from synergy_nb.events.application_states import LASTING
+from synergy_nb.events.peer_names import peer_phrase
 from synergy_nb.plan import Plan
+from synergy_nb.reporting.formatting import seconds
 from synergy_nb.runtime.client.accounts import Journals
+from synergy_nb.runtime.client.peer_requests import SILENT_FOR
 from synergy_nb.runtime.process.requests import (
     ApplicationId,
     ApplicationState,
@@ -33,7 +37,7 @@ class ClusterAccess(Journals, Protocol):
         """Send a request to a peer and return its answer."""
 
     async def request_while_alive(self, peer: str, operation: str, payload: bytes = b"", timeout: float = 5.0) -> bytes:
-        """Send a request that may be repeated, again while other peers consider a silent one to be alive."""
+        """Send a request that may be repeated, again and again for a minute while its peer may live."""
 
     async def leader(self, application: str, without: str, seconds: float) -> tuple[str, ApplicationState] | None:
         """Return the peer that leads an application instead of its origin, and the state that it knows."""
@@ -76,30 +80,63 @@ class LedApplication:
         self.origin = origin
         self.last = state  # reported by the origin
         self.broken: ClusterError | None = None
+        self._clock = time.monotonic
+        self._silent_since: float | None = None  # time of the first request without an answer of the origin since then
 
     async def state(self) -> ApplicationState:
-        """Return the state as the origin knows it now; ``failed`` if neither it nor a successor of it answers.
+        """Return the state as the origin knows it now.
 
-        For a closed cluster, return the last known state.
+        It is ``paused`` while the origin is silent, but may live, and no successor of it answers; ``failed`` once the
+        origin has been silent for a minute, or its process has ended. For a closed cluster, return the last known
+        state.
         """
         try:
-            answer = await self.cluster.request_while_alive(self.origin, "application", pack(ApplicationId(self.id)))
+            answer = await self._asked()
         except ClosedClusterError:
             return self.last
         except ClusterError as error:
             if await self._led_on(error):
                 return self.last
-            return self.record_state(msgspec.structs.replace(self.last, status="failed", reason=str(error)))
+            return self.record_state(self._unanswered(error))
+        self._silent_since = None
         return self.record_state(unpack(answer, ApplicationState))
+
+    async def _asked(self) -> bytes:
+        """Ask the origin once, and again after a connection that broke, which is refused if its process has ended."""
+        question = self.origin, "application", pack(ApplicationId(self.id))
+        try:
+            return await self.cluster.request(*question)
+        except PeerUnreachable as error:
+            if error.ended or isinstance(error.__cause__, TimeoutError):
+                raise
+        return await self.cluster.request(*question)
+
+    def _unanswered(self, error: ClusterError) -> ApplicationState:
+        """Return the state of an application of which nobody knows more after an error of its origin."""
+        reason = str(error)
+        if self._may_live(error) and self.last.status in LASTING:
+            now, peer = self._clock(), peer_phrase(self.cluster.name(self.origin))
+            self._silent_since = now if self._silent_since is None else self._silent_since
+            if now - self._silent_since < SILENT_FOR:
+                waits = f"waiting for {peer}, which leads it and does not answer"
+                return msgspec.structs.replace(self.last, status="paused", reason=waits)
+            reason = f"{peer}, which leads it, has not answered for {seconds(now - self._silent_since)}"
+        return msgspec.structs.replace(self.last, status="failed", reason=reason)
+
+    @staticmethod
+    def _may_live(error: ClusterError) -> bool:
+        """Whether an error is that of a peer which does not answer, and whose process may not have ended."""
+        return isinstance(error, PeerUnreachable) and not error.ended
 
     async def _led_on(self, error: ClusterError) -> bool:
         """Find the peer that leads it now, after an error of its origin; return False if there is none.
 
-        If the origin does not answer, it may take some seconds until the other peers know of its death.
+        If the process of the origin has ended, it may take some seconds until another peer leads.
         """
         if self.sink_peer(self.plan.sinks[0]) == self.origin:
             return False
-        patience = SUCCEEDS if isinstance(error, PeerUnreachable) and self.last.status in LASTING else 0.0
+        ended = isinstance(error, PeerUnreachable) and error.ended
+        patience = SUCCEEDS if ended and self.last.status in LASTING else 0.0
         found = await self.cluster.leader(self.id, self.origin, patience)
         if found is not None:
             self.origin = found[0]

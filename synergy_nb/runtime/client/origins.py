@@ -20,7 +20,7 @@ __all__ = ["Origins"]
 PINGS: Final = 3  # pings to each peer; the shortest round trip counts, as the peer was busy during longer ones
 FRESH: Final = 60.0  # seconds for which the client's own delays are valid
 PROMPT: Final = 1.0  # seconds within which a peer answers on a machine that is not overloaded
-OVERLOADED: Final = 10.0  # seconds to wait for an answer where no peer has answered promptly
+OVERLOADED: Final = 60.0  # seconds to wait for an answer where no peer has answered promptly
 ANSWERS: Final = 2.0  # longest time for a peer to measure its delays to others, seconds
 
 RequestAll = Callable[..., Awaitable[dict[str, bytes]]]
@@ -84,9 +84,10 @@ class Origins:
         return nearest(candidates, ends, client, await self._between(sorted(sources), candidates)) or addresses
 
     async def first_answering(self, addresses: Sequence[str]) -> str:
-        """Return the first peer that answers within a second, or else within some more seconds; empty if none does.
+        """Return the first peer that answers within a second, or else within a minute; empty if none does.
 
-        A peer of a machine that is overloaded may need more than a second.
+        A peer of a machine that is overloaded may need more than a second. One whose process has ended is not waited
+        for.
         """
         for address in addresses:
             if await self._request("ping", b"", [address], PROMPT):

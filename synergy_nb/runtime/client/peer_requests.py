@@ -26,14 +26,16 @@ from synergy_nb.runtime.process.requests import (
     unpack,
 )
 from synergy_nb.runtime.transport.link import LinkDown, LinkFull, Links, RemoteError
+from synergy_nb.runtime.transport.wire import REFUSED
 
-__all__ = ["STRAGGLING", "UNREACHABLE", "PeerRequests"]
+__all__ = ["SILENT_FOR", "STRAGGLING", "UNREACHABLE", "PeerRequests"]
 
 UNREACHABLE = (LinkDown, TimeoutError, OSError)
-SILENT_FOR: Final = 60.0  # seconds for which a living peer may be silent
+SILENT_FOR: Final = 60.0  # seconds for which a peer may be silent that may live
 STRAGGLING: Final = 1.0  # seconds without another answer after which peers that have not answered are left out
-ASK_AGAIN: Final = 0.5  # seconds until peers are asked again who leads an application
+ASK_AGAIN: Final = 0.5  # seconds until peers are asked again
 BROKEN: Final = "its process has ended, or the connection to it is broken"
+ENDED: Final = "its process has ended, as nobody listens at its address"
 
 
 class PeerRequests:
@@ -82,16 +84,18 @@ class PeerRequests:
         try:
             return await self.links.request(address, operation, payload, timeout)
         except UNREACHABLE as error:
-            silent = f"no answer within {seconds(timeout)}" if isinstance(error, TimeoutError) else BROKEN
-            raise PeerUnreachable(f"{peer_phrase(self.name(address))} does not answer: {silent}") from error
+            ended = str(error).endswith(REFUSED)
+            broken = ENDED if ended else BROKEN
+            why = f"no answer within {seconds(timeout)}" if isinstance(error, TimeoutError) else broken
+            raise PeerUnreachable(f"{peer_phrase(self.name(address))} does not answer: {why}", ended=ended) from error
         except (RemoteError, LinkFull) as error:
             raise ClusterError(f"{peer_phrase(self.name(address))}: {error}") from error
 
     async def request_while_alive(self, peer: str, operation: str, payload: bytes = b"", timeout: float = 5.0) -> bytes:
-        """Send a request that may be repeated, again while other peers consider a silent one to be alive.
+        """Send a request that may be repeated, again and again for a minute while its peer may live.
 
-        A peer whose machine is overloaded can be silent for some seconds. Its neighbours detect a dead or stopped peer
-        by more than one unanswered message.
+        A peer may be silent for that long because its machine is overloaded, its process was stopped, or it is cut off.
+        If its process has ended, nobody listens at its address, and the connection is refused.
 
         Parameters
         ----------
@@ -100,13 +104,12 @@ class PeerRequests:
         operation, payload
             Name of the request, and its argument.
         timeout
-            Seconds after which to ask the other peers, and to repeat the request.
+            Seconds after which to repeat the request.
 
         Raises
         ------
         PeerUnreachable
-            If the connection was broken; if no answer came and no other peer has the peer in its leaf set, or none came
-            within a minute.
+            If its process has ended, or no answer came within a minute.
         ClusterError
             If it answers with an error.
         """
@@ -116,15 +119,10 @@ class PeerRequests:
             try:
                 return await self.request(peer, operation, payload, timeout)
             except PeerUnreachable as error:
-                silent = isinstance(error.__cause__, TimeoutError)
-                if not silent or clock() >= until or not await self._alive_elsewhere(self.peers.get(peer, peer)):
+                if error.ended or clock() >= until:
                     raise
-
-    async def _alive_elsewhere(self, address: str) -> bool:
-        """Return whether another peer that answers has the peer at ``address`` in its leaf set."""
-        others = [each for each in self.peers.values() if each != address]
-        answers = await self._request_all("state", b"", others)
-        return any(address in unpack(answer, PeerState).neighbours for answer in answers.values())
+                if not isinstance(error.__cause__, TimeoutError):
+                    await asyncio.sleep(ASK_AGAIN)
 
     async def leader(self, application: str, without: str, seconds: float) -> tuple[str, ApplicationState] | None:
         """Return the address of the peer that leads an application, and the state that it knows; None if nobody does.

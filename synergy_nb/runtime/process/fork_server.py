@@ -32,6 +32,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Final
 
 import msgspec
+import psutil
 
 from synergy_nb.errors import SynergyError
 
@@ -47,6 +48,8 @@ PRELOAD: Final = (
     "sqlglot",
 )
 HEADER: Final = 4  # bytes of a frame's length
+WORKS: Final = 0.01  # share of a processor from which a process that starts is slow, not stuck
+EXTENDED: Final = 20.0  # largest factor by which a slow start exceeds its timeout
 
 
 class ProcessStartError(SynergyError, RuntimeError):
@@ -120,8 +123,8 @@ class ForkServer:
         spec
             Argument of the function.
         timeout
-            Seconds without a report of any process after which this one is given up: where many processes start on one
-            machine, they wait for each other.
+            Seconds without a report of any process after which this one is given up, unless it works: where many
+            processes start on one machine, or other programs run there, they wait for each other.
 
         Returns
         -------
@@ -142,12 +145,29 @@ class ForkServer:
         child = self._children[name] = _Child()
         self._reported = loop.time()
         await self._send({"fork": name, "target": target, "spec": spec})
-        while (left := self._reported + timeout - loop.time()) > 0.0:
-            done, _ = await asyncio.wait([child.ready], timeout=left)
+        last, spent = loop.time() + EXTENDED * timeout, self._processor_s(child)
+        while True:
+            left = self._reported + timeout - loop.time()
+            done, _ = await asyncio.wait([child.ready], timeout=max(left, 0.0))
             if done:
                 return child.ready.result()
+            if left > 0.0:
+                continue
+            before, spent = spent, self._processor_s(child)
+            if spent - before < WORKS * timeout or loop.time() > last:
+                break
+            self._reported = loop.time()  # it is slow, as it gets little of a processor
         await self.stop(name, grace=0.0)
         raise ProcessStartError(f"process {name!r} was not ready within {timeout:g} s, and no other became ready")
+
+    def _processor_s(self, child: _Child) -> float:
+        """Return the seconds of a processor that a child and the fork server have had."""
+        spent = 0.0
+        for pid in (self._process.pid, child.pid):
+            with contextlib.suppress(psutil.Error):
+                times = psutil.Process(pid).cpu_times() if pid else None
+                spent += 0.0 if times is None else times.user + times.system
+        return spent
 
     def pid(self, name: str) -> int:
         """Process id of a living child."""

@@ -67,7 +67,7 @@ async def _refuses(address: str, within: float) -> bool:
     """
     scheme, location = parse_address(address)
     if scheme not in {"tcp", "tls"}:
-        return False
+        return scheme == "inproc"  # who does not listen in this process at once never will
     host, port = parse_host_port(location)
     try:
         async with asyncio.timeout(within):

@@ -10,14 +10,17 @@ import asyncio
 from collections.abc import Awaitable, Callable, Mapping
 from typing import Final
 
+from synergy_nb.events.peer_names import peer_phrase
 from synergy_nb.overlay.join_waves import JoinWaves
 from synergy_nb.runtime.client.progress import Progress, ProgressDeadline
 from synergy_nb.runtime.process.requests import ClusterError, FindHosts, HostsFound, Join, Joined, pack, unpack
-from synergy_nb.runtime.transport.wire import LinkDown, LinkFull, RemoteError
+from synergy_nb.runtime.transport.wire import REFUSED, LinkDown, LinkFull, RemoteError
 
 __all__ = ["form_ring"]
 
-ANSWER: Final = 12.0  # longest time to wait for an answer, seconds; a peer that cannot join answers within eight
+ANSWER: Final = (
+    30.0  # longest time to wait for an answer, seconds; a peer that cannot join answers within eight if it is not late
+)
 AGAIN: Final = 0.02  # seconds before the first repeated request to the directory or to a peer that could not join
 LATER: Final = 0.5  # longest time between two repeated requests, seconds
 IN_THE_RING: Final = "peers are in the ring"
@@ -46,7 +49,8 @@ async def form_ring(
     Raises
     ------
     ClusterError
-        If there was no progress for ``patience`` seconds; the message names the missing peers.
+        If there was no progress for ``patience`` seconds; the message names the missing peers. At once if the process
+        of a peer has ended.
     """
     waiting = ProgressDeadline(patience, on_progress)
     forming = asyncio.create_task(_form(peers, request, waiting))
@@ -82,7 +86,9 @@ async def _form(peers: Mapping[str, str], request: Request, waiting: ProgressDea
     async def enter(address: str, contact: str | None) -> None:
         try:
             answer = await request(address, "join", pack(Join(contact)), ANSWER)
-        except FAILURES:
+        except FAILURES as error:
+            if str(error).endswith(REFUSED):
+                raise ClusterError(f"{peer_phrase(names[address])} has ended: nobody listens at its address") from error
             return  # it retries in a later wave, through another contact
         offers[address] = frozenset(unpack(answer, Joined).offers) - {"sink"}
         note()

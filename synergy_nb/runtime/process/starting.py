@@ -41,7 +41,7 @@ __all__ = ["check_address", "connect_cluster", "start_cluster"]
 
 #: Pattern of a Dask address.
 ADDRESS: Final = re.compile(r"[a-z]+://\S+|[^\s:/]+:\d+|\[[0-9a-fA-F:.]+\]:\d+")
-JOINING = 15.0  # seconds without progress after which starting fails
+JOINING = 60.0  # seconds without progress after which starting fails; an overloaded machine is slow
 FREQUENT_PINGERS = 16  # peers on each core that ping as often as peers on machines of their own
 MEASURED: Final = "measured"  # value of bandwidth: each link's measured one
 OPERATOR_SHARE = 0.5  # share of a machine's memory for the operators of all its peers
