@@ -299,6 +299,12 @@ def test_a_line_that_is_dropped_on_the_empty_canvas_offers_what_fits(filled: Pag
     assert {"source", "sink"} & set(offered.get_by_role("option").all_inner_texts()) == {"source"}
     page.type("Escape")
     assert inputs(page) == after
+    drop(page.node("traffic").locator(".source"))
+    page.type("ArrowUp")  # the last of the list, which is seen
+    chosen = "() => { const box = document.querySelector('.offer ul').getBoundingClientRect(); const one ="
+    chosen += " document.querySelector('.offer [aria-selected=true]').getBoundingClientRect();"
+    page.bare.until(f"{chosen} return one.top > box.top && one.bottom < box.bottom + 1; }}")
+    page.type("Escape")
     drop(page.node("traffic").locator(".target"))
     offered.get_by_role("option", name="source", exact=True).click()
     assert inputs(page)["traffic"] == ["source"]
@@ -393,6 +399,23 @@ def test_a_problem_is_at_the_operator_and_its_field_and_mended_by_a_click(filled
     page.still()
     assert page.field("where").input_value() == "link = 'B' AND bytes > 0"
     assert "where: link = 'B' AND bytes > 0\n" in page.editor.yaml
+
+
+def test_a_hint_goes_with_the_next_action_and_an_error_stays(filled: Page) -> None:
+    page = filled
+    note = page.view.locator(".status .note")
+    page.node("on_b").click()
+    page.drag(page.node("on_b").locator(".name"), page.node("sort").locator(".name"))
+    note.filter(has_text="Places are automatic").wait_for()
+    page.node("traffic").click()
+    page.still()
+    assert note.count() == 0
+    page.node("compare").click()
+    page.type("F2", "Control+A", " sort", "Enter")
+    note.filter(has_text="There is an operator sort already.").wait_for()
+    page.node("traffic").click()
+    page.still()
+    assert note.count() == 1
 
 
 def test_text_can_be_typed_and_its_errors_have_lines(filled: Page) -> None:

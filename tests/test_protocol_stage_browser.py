@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import re
+
 import pytest
 
 from synergy_nb import Simulation, source
 from synergy_nb.recording.moments import Replay
 from synergy_nb.widgets.protocol_stage import ProtocolStage
+from synergy_nb.widgets.stage_picture import LETTER, SIZE, svg
 from tests.browser import ARTEFACTS, BarePage
 from tests.contrast import faint
 from tests.test_replays import replay_of_a_failed_set_up
@@ -84,6 +87,10 @@ def test_no_label_is_cut_at_the_edge_and_a_peer_has_the_colour_of_its_name(bare:
             assert bare.page.evaluate(CUT, name) == [], arrangement
         bare.page.locator(f"#{name} .synergy-stage").focus()
         bare.page.keyboard.press("m")
+    drawn = svg(found, len(found.moments) - 1, "map")  # the picture for viewers that cannot run the stage
+    [(x, anchor, words)] = re.findall(r'x="([\d.]+)" y="[\d.]+" text-anchor="(\w+)">(peer-8[^<]*)', drawn)
+    room = {"start": SIZE - float(x), "end": float(x), "middle": 2 * min(float(x), SIZE - float(x))}[anchor]
+    assert len(words) * LETTER <= room + 24
     fill = "([name, peer]) => document.querySelector(`#${name} [data-peer='${peer}']`).style.getPropertyValue('--own')"
     assert [bare.page.evaluate(fill, [name, peer]) for peer in ("peer-1", "peer-8", "peer-9")] == [
         "var(--peer-0)", "var(--peer-7)", "var(--peer-0)",

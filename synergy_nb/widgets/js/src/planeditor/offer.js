@@ -23,6 +23,16 @@ export class Offer extends Component {
     this.input.focus({ preventScroll: true });
   }
 
+  // The chosen kind is seen: only its list scrolls.
+  componentDidUpdate() {
+    const { list } = this;
+    const item = list.children[this.state.chosen];
+    if (!item) return;
+    const top = item.offsetTop - list.offsetTop;
+    if (top < list.scrollTop) list.scrollTop = top;
+    else if (top + item.offsetHeight > list.scrollTop + list.clientHeight) list.scrollTop = top + item.offsetHeight - list.clientHeight;
+  }
+
   found() {
     const letters = this.state.wanted.trim().toLowerCase();
     return this.props.editor.offered.kinds.filter(({ kind }) => kind.toLowerCase().includes(letters));
@@ -65,6 +75,7 @@ export class Offer extends Component {
       width: `${WIDTH}px`,
       maxHeight: `${Math.max(height / 2, 140) - GAP}px`,
     };
+    const found = this.found();
     const left = (event) => !event.currentTarget.contains(event.relatedTarget) && this.close(false);
     return (
       <section class="offer" style={style} aria-label={`what fits ${port === null ? "behind" : "before"} ${id}`} onKeyDown={this.pressed} onFocusOut={left}>
@@ -73,6 +84,8 @@ export class Offer extends Component {
           type="text"
           role="combobox"
           aria-expanded="true"
+          aria-controls={`offer-${editor.edits.copy}`}
+          aria-activedescendant={found[chosen] && `offer-${editor.edits.copy}-${found[chosen].kind}`}
           aria-label="kind of operator: type a few letters, Enter adds"
           placeholder={port === null ? `behind ${id}` : `before ${id}`}
           autocomplete="off"
@@ -80,9 +93,9 @@ export class Offer extends Component {
           value={wanted}
           onInput={(event) => this.setState({ wanted: event.target.value, chosen: 0 })}
         />
-        <ul role="listbox" class="nowheel" aria-label="kinds of operators">
-          {this.found().map(({ kind, help }, index) => (
-            <li key={kind} role="option" aria-selected={index === chosen} title={help} onMouseDown={(event) => event.preventDefault()} onClick={() => this.take(kind)}>
+        <ul role="listbox" id={`offer-${editor.edits.copy}`} ref={(element) => (this.list = element)} class="nowheel" aria-label="kinds of operators">
+          {found.map(({ kind, help }, index) => (
+            <li key={kind} id={`offer-${editor.edits.copy}-${kind}`} role="option" aria-selected={index === chosen} title={help} onMouseDown={(event) => event.preventDefault()} onClick={() => this.take(kind)}>
               {kind}
             </li>
           ))}
