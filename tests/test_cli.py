@@ -14,12 +14,13 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
+import polars as pl
 import pytest
 import typer
 from typer.testing import CliRunner, Result
 
 from synergy_experiments.bench import suite
-from synergy_nb import NotAdmitted, Plan, __version__, source
+from synergy_nb import Cluster, NotAdmitted, Plan, __version__, source
 from synergy_nb.cli import doctor
 from synergy_nb.cli.commands import app
 from synergy_nb.cli.doctor import Finding
@@ -67,9 +68,10 @@ def environment() -> dict[str, str]:
     return os.environ | {"PYTHONPATH": str(ROOT)}
 
 
-def command(*arguments: str, timeout: float = 100.0) -> subprocess.CompletedProcess[str]:
+def command(*arguments: str, timeout: float = 100.0, ascii_only: bool = False) -> subprocess.CompletedProcess[str]:
     line = [sys.executable, "-m", "synergy_nb", *arguments]
-    return subprocess.run(line, env=environment(), capture_output=True, text=True, timeout=timeout, check=False)
+    where = environment() | ({"PYTHONIOENCODING": "ascii"} if ascii_only else {})
+    return subprocess.run(line, env=where, capture_output=True, text=True, timeout=timeout, check=False)
 
 
 # -- the command itself ------------------------------------------------------------------------------------------------
@@ -201,6 +203,13 @@ def nothing_starts(monkeypatch: pytest.MonkeyPatch) -> None:
             "--origin: 'surce'; expected client, source, sink, near, or one of peer-1, peer-2; did you mean 'source'?",
         ),
         (["run", "plan.yaml", "--key", "secret"], "--key: 'secret'; expected NAME=FILE"),
+        (["run", "plan.yaml", "--out", "x.xls"], "--out: 'x.xls'; expected a file NAME.parquet, NAME.csv, NAME.jsonl"),
+        (["run", "plan.yaml", "--out", "no/x.csv"], "--out: 'no/x.csv'; expected a file in a folder that exists"),
+        (["run", "plan.yaml", "--detach"], "--detach: expected --scheduler, too: peers that this command starts end"),
+        (
+            ["run", "plan.yaml", "--detach", "--scheduler", "tcp://h:1", "--out", "x.csv"],
+            "--detach and --out: expected one of them, as the command does not wait for the results",
+        ),
         (["run", "plan.yaml", "--key", "k=no"], "--key: 'k=no': No such file or directory; expected a file that holds"),
         (["run", "plan.yaml", "--key", "k=plan.yaml"], "--key: 'k=plan.yaml': "),
         (["up", "--discipline", "efd"], "--discipline: 'efd'; expected one of fcfs, edf, least_slack; did you mean"),
@@ -421,7 +430,7 @@ def test_peers_stay_up_for_others_until_they_are_told_to_end(
     process, found = peers
     assert list(found["peers"]) == ["peer-1", "peer-2"]
     options = ("--scheduler", found["scheduler"], "--limit", "2", "--json", "--explain", "--report", "run.html")
-    ran = command("run", "plan.yaml", *options)
+    ran = command("run", "plan.yaml", *options, "--out", "rows.parquet")
     assert ran.returncode == 0, ran.stderr
     result = json.loads(ran.stdout)
     assert (result["status"], result["peers"]) == ("finished", 2)
@@ -431,13 +440,20 @@ def test_peers_stay_up_for_others_until_they_are_told_to_end(
     assert result["qos"]["result"]["tuples"] == result["results"]["result"]["rows"]
     assert result["explanation"]["selected"]["peers"] == result["placement"]
     assert "large packets" in (folder / "run.html").read_text("utf-8")
+    assert pl.read_parquet(folder / "rows.parquet").height == result["results"]["result"]["rows"]
 
     endless = source("peers", interval="100 ms").filter("metric = 'cpu'").sink("load", delay="30 s")
     (folder / "endless.yaml").write_text(endless.to_yaml())
-    stopped = command("run", "endless.yaml", *options[:2], "--duration", "1 s")
+    detached = json.loads(command("run", "endless.yaml", *options[:2], "--detach", "--json").stdout)
+    with Cluster(found["scheduler"], spark=False) as other:
+        kept = other.applications[detached["application"]]
+        assert kept.head(1).height == 1, "it goes on without the command"
+        other.stop(kept.id)
+    stopped = command("run", "endless.yaml", *options[:2], "--duration", "1 s", "--out", "load.csv", ascii_only=True)
     assert stopped.returncode == 0, stopped.stderr
     assert re.search(r"status\s+stopped: after 1 s, as asked", stopped.stdout)
-    assert re.search(r"load: [1-9]\d* rows", stopped.stdout)
+    (rows,) = re.findall(r"load: ([1-9]\d*) rows", stopped.stdout)
+    assert pl.read_csv(folder / "load.csv").height == int(rows)
 
     heavy = source("packets", rate="1000 tuples/s").delay("1 s").sink("slow")
     (folder / "heavy.yaml").write_text(heavy.to_yaml())

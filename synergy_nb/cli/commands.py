@@ -10,8 +10,8 @@ Each command imports what it needs when it is called, so that ``synergy --help``
 from __future__ import annotations
 
 import os
-import signal
 import sys
+from io import TextIOWrapper
 from pathlib import Path
 from typing import Annotated
 
@@ -22,6 +22,7 @@ from synergy_nb.cli.input_checks import (
     FAILED,
     at_least,
     bad_input,
+    check_detached,
     check_peer_modes,
     chosen_duration,
     chosen_spark,
@@ -36,6 +37,7 @@ from synergy_nb.cli.input_checks import (
 )
 from synergy_nb.cli.options import Discipline, HotSpots, Json, Peers, PlanFile, Record, Spark
 from synergy_nb.cli.replay_command import replay
+from synergy_nb.cli.up_command import up
 
 __all__ = ["app", "main"]
 
@@ -53,10 +55,14 @@ app.add_typer(plans, name="plan")
 app.add_typer(data, name="data")
 app.command()(replay)
 app.command()(doctor)
+app.command()(up)
 
 
 def main() -> None:
     """Entry point of the console script."""
+    for stream in (sys.stdout, sys.stderr):  # a terminal that lacks a letter gets its escape
+        if isinstance(stream, TextIOWrapper):
+            stream.reconfigure(errors="backslashreplace")
     try:
         app()
     except BrokenPipeError:  # the reader of the pipe has closed it, so no message can be written
@@ -160,7 +166,17 @@ def run(
     key: Annotated[
         list[str] | None, typer.Option(metavar="NAME=FILE", help="Secret of encrypt and decrypt, 16, 24 or 32 bytes.")
     ] = None,
+    out: Annotated[
+        list[str] | None,
+        typer.Option(
+            metavar="[SINK=]FILE", help="Write all results to a file, as its suffix says: .parquet, .csv or .jsonl."
+        ),
+    ] = None,
     report: Annotated[Path | None, typer.Option(metavar="FILE.html", help="Write a report.")] = None,
+    detach: Annotated[
+        bool,
+        typer.Option("--detach", help="Submit to the peers at --scheduler, and end: the query goes on until stopped."),
+    ] = False,
     record: Record = None,
     discipline: Discipline = "fcfs",
     hotspots: HotSpots = "on",
@@ -179,10 +195,16 @@ def run(
     if report is not None:
         writable("--report", report)
     fresh("--record", record)
+    check_detached(detach, scheduler, {"--duration": duration, "--out": out, "--report": report, "--record": record})
     parsed = load(plan)
-    seconds = None if duration is None else chosen_duration("--duration", duration)
-    from synergy_nb.cli.run_command import check, check_origin, execute, secrets
+    from synergy_nb.cli.result_files import chosen_files
+    from synergy_nb.cli.run_command import check, check_origin, execute, secrets, submit_detached
 
+    with bad_input("--out"):
+        files = chosen_files(out or [], parsed)
+    for file in files.values():
+        writable("--out", file)
+    seconds = None if duration is None else chosen_duration("--duration", duration)
     with bad_input("--origin"):
         options = {"placement": placement, "origin": check_origin(origin, count)}
     with bad_input("--key"):
@@ -196,14 +218,20 @@ def run(
     check_peer_modes(discipline, hotspots)
     where = chosen_spark(spark)
     from synergy_nb.cli.console import Bars
-    from synergy_nb.cli.printing import show_run, write_report
+    from synergy_nb.cli.printing import show_detached, show_run, write_report
     from synergy_nb.runtime.client.cluster import Cluster
 
     with running(), Bars() as bars:
         bars.stage(f"connecting to {scheduler}" if scheduler is not None else "starting the peers")
         given = scheduler if scheduler is not None else count or 8
         with Cluster(given, keys=keys, discipline=discipline, hotspots=hotspots, spark=where, record=record) as cluster:
-            found = execute(parsed, cluster, options, limit=limit, duration=seconds, progress=bars)
+            if detach:
+                detached = submit_detached(parsed, cluster, options, bars)
+            else:
+                found = execute(parsed, cluster, options, files, limit=limit, duration=seconds, progress=bars)
+    if detach:
+        show_detached(detached, as_json=as_json)
+        return
     if report is not None:
         write_report(report, parsed, found)
     if as_json:
@@ -212,54 +240,6 @@ def run(
         show_run(parsed, found, explain=explain)
     if found.status not in ("finished", "stopped"):
         fail(f"{found.application}: {found.status}: {found.reason}")
-
-
-@app.command()
-def up(
-    peers: Peers = 8,
-    record: Record = None,
-    discipline: Discipline = "fcfs",
-    hotspots: HotSpots = "on",
-    as_json: Json = False,
-) -> None:
-    """Start peers, print their addresses, and stay until Ctrl-C or SIGTERM."""
-    at_least("--peers", peers, 1)
-    fresh("--record", record)
-    check_peer_modes(discipline, hotspots)
-    import threading
-
-    stop = threading.Event()
-
-    def request_stop(*_: object) -> None:
-        if stop.is_set() or not started:
-            raise KeyboardInterrupt  # the cluster has not started, or this is the second signal: end at once
-        stop.set()
-
-    started = False
-    before = {number: signal.signal(number, request_stop) for number in (signal.SIGINT, signal.SIGTERM)}
-    from synergy_nb.cli.console import Bars, fields, out
-    from synergy_nb.runtime.client.cluster import Cluster
-
-    try:
-        with running(), Bars() as bars:
-            bars.stage("starting the peers")
-            cluster = Cluster(peers=peers, discipline=discipline, hotspots=hotspots, record=record)
-        with cluster:
-            started = True
-            if as_json:
-                print_json({"scheduler": cluster.scheduler, "peers": cluster.peers})
-            else:
-                fields([("scheduler", cluster.scheduler), *cluster.peers.items()])
-                out.print(f"\nsynergy run PLAN.yaml --scheduler {cluster.scheduler}", markup=False, soft_wrap=True)
-                out.print("Ctrl-C ends all peers.")
-            sys.stdout.flush()
-            while not stop.wait(1.0):  # in steps: on some systems an endless wait receives no signal
-                pass
-    except KeyboardInterrupt:
-        pass
-    finally:
-        for number, handler in before.items():
-            signal.signal(number, handler)
 
 
 @app.command()

@@ -5,7 +5,8 @@ from __future__ import annotations
 import contextlib
 import json
 import os
-from collections.abc import Iterator
+import sys
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, NoReturn
 
@@ -19,6 +20,7 @@ __all__ = [
     "FAILED",
     "at_least",
     "bad_input",
+    "check_detached",
     "check_peer_modes",
     "chosen_duration",
     "chosen_spark",
@@ -117,6 +119,15 @@ def check_peer_modes(discipline: str, hotspots: str) -> None:
         requirements.check_hotspots("--hotspots", hotspots)
 
 
+def check_detached(detach: bool, scheduler: str | None, others: Mapping[str, object]) -> None:
+    """Refuse ``--detach`` without peers elsewhere, and with options of a run that the command waits for."""
+    if detach and scheduler is None:
+        refuse("--detach: expected --scheduler, too: peers that this command starts end with it")
+    for option, value in others.items():
+        if detach and value:
+            refuse(f"--detach and {option}: expected one of them, as the command does not wait for the results")
+
+
 def at_least(option: str, value: int, least: int) -> None:
     """Refuse a number below ``least``."""
     if value < least:
@@ -170,5 +181,10 @@ def load(file: Path) -> Plan:
 
 
 def print_json(value: Any) -> None:
-    """Print one JSON value on the standard output."""
-    print(json.dumps(value, indent=2, ensure_ascii=False, default=str))
+    """Print one JSON value on the standard output; a terminal that has not all letters gets them as escapes."""
+    text = json.dumps(value, indent=2, ensure_ascii=False, default=str)
+    try:
+        text.encode(sys.stdout.encoding or "utf-8")
+    except UnicodeEncodeError:
+        text = json.dumps(value, indent=2, default=str)
+    print(text)

@@ -30,6 +30,7 @@ __all__ = [
     "plan_dict",
     "show_dataset",
     "show_datasets",
+    "show_detached",
     "show_fetched",
     "show_finding",
     "show_measurement",
@@ -133,6 +134,9 @@ def show_run(plan: Plan, run: Run, *, explain: bool) -> None:
         show_rows(followed.table, followed.count)
     out.print()
     rows = [("status", f"{run.status}: {run.reason}" if run.reason else run.status)]
+    for file in [each.file for each in run.sinks.values() if each.file is not None]:
+        rest = "" if file.complete else ", not all: the query did not end well"
+        rows.append(("file", f"{file.path if file.complete else file.part}: {counted(file.rows, 'row')}{rest}"))
     for sink, record in run.qos.items():
         where = f" at {sink}" if len(run.qos) > 1 else ""
         if record and record.get("dropped"):
@@ -155,6 +159,18 @@ def show_run(plan: Plan, run: Run, *, explain: bool) -> None:
     if explain:
         _heading("Why there")
         out.print(Text(str(run.explanation)))
+
+
+def show_detached(detached: tuple[str, str], *, as_json: bool) -> None:
+    """Print where an application runs that was submitted to go on alone."""
+    application, scheduler = detached
+    if as_json:
+        print_json({"application": application, "scheduler": scheduler, "status": "running"})
+        return
+    fields([("runs", application), ("peers", scheduler)])
+    out.print(Text(f"\nPython reads and stops it: cluster = Cluster({scheduler!r})", style="dim"))
+    for call in (f"cluster.applications[{application!r}].head()", f"cluster.stop({application!r})"):
+        out.print(Text(f"    {call}", style="dim"))
 
 
 def _dropped(record: Mapping[str, Any]) -> str:

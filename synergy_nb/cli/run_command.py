@@ -11,6 +11,7 @@ from typing import Any, Final
 import msgspec
 import polars as pl
 
+from synergy_nb.cli.result_files import ResultFile
 from synergy_nb.events import Event
 from synergy_nb.lifecycle.origins import POLICIES
 from synergy_nb.plan import Plan, PlanError, Problem
@@ -21,23 +22,27 @@ from synergy_nb.runtime.process.requests import ClusterError
 from synergy_nb.runtime.transport.wire import RemoteError
 from synergy_nb.traces import trace_files
 
-__all__ = ["Followed", "Run", "check", "check_origin", "execute", "secrets"]
+__all__ = ["Followed", "Run", "check", "check_origin", "execute", "secrets", "submit_detached"]
 
 POLL: Final = 0.2  # seconds
 
 
 class Followed:
-    """Output of one sink: the number of its tuples, and the first of them."""
+    """Output of one sink: the number of its tuples, the first of them, and the file that has all of them."""
 
-    def __init__(self, limit: int) -> None:
+    def __init__(self, limit: int, file: ResultFile | None = None) -> None:
         self.count = 0
         self.error = ""
+        self.file = file
+        self.file_error: OSError | None = None
         self._limit = limit
         self._tables: list[pl.DataFrame] = []
         self._have = 0
 
     def add(self, table: pl.DataFrame) -> None:
         """Add a table."""
+        if self.file is not None:
+            self.file.add(table)
         self.count += table.height
         if self._have < self._limit:
             first = table.head(self._limit - self._have)
@@ -90,6 +95,7 @@ class Run(msgspec.Struct, frozen=True):
             "seconds": self.seconds,
             "results": {
                 sink: {"rows": followed.count, "sample": _plain(followed.table)}
+                | ({} if followed.file is None else {"file": str(followed.file.path)})
                 for sink, followed in self.sinks.items()
             },
             "qos": self.qos,
@@ -203,6 +209,7 @@ def execute(
     plan: Plan,
     cluster: Cluster,
     options: Mapping[str, Any],
+    files: Mapping[str, Path],
     *,
     limit: int,
     duration: float | None,
@@ -214,6 +221,8 @@ def execute(
     ----------
     options
         Arguments of ``submit``: placement and origin.
+    files
+        Sink to the file that is to have its results.
     limit
         Number of rows to collect from each sink.
     duration
@@ -225,13 +234,35 @@ def execute(
     ------
     ClusterError
         If it is not admitted.
+    OSError
+        If a file of results cannot be written.
     """
+    written: dict[str, ResultFile] = {}
+    try:
+        for sink, path in files.items():
+            written[sink] = ResultFile(path, plan.schema(sink))
+        return _executed(plan, cluster, options, written, limit, duration, progress)
+    except BaseException:
+        for file in written.values():
+            file.abandon()
+        raise
+
+
+def _executed(
+    plan: Plan,
+    cluster: Cluster,
+    options: Mapping[str, Any],
+    written: Mapping[str, ResultFile],
+    limit: int,
+    duration: float | None,
+    progress: Any,
+) -> Run:
     progress.stage(f"composing {plan.name}")
     application = cluster.submit(plan, **options)
     for notice in application.notices:
         progress.note(notice)
     began = time.monotonic()
-    sinks = {sink: Followed(limit) for sink in plan.sinks}
+    sinks = {sink: Followed(limit, written.get(sink)) for sink in plan.sinks}
     readers = [
         threading.Thread(target=_read, args=(application, sink, followed), name=f"results of {sink}", daemon=True)
         for sink, followed in sinks.items()
@@ -242,7 +273,7 @@ def execute(
     progress.stage(f"running on {counted(len(set(application.graph.values())), 'peer')}; {ends}")
     stopped = ""
     try:
-        while any(reader.is_alive() for reader in readers):
+        while any(reader.is_alive() for reader in readers) and not any(each.file_error for each in sinks.values()):
             elapsed = time.monotonic() - began
             if duration is not None:
                 progress.share(min(elapsed / duration, 1.0))
@@ -252,6 +283,10 @@ def execute(
             time.sleep(POLL)
     except KeyboardInterrupt:
         stopped = "by an interrupt"
+    for sink, each in sinks.items():
+        if each.file_error is not None:
+            application.stop()
+            raise OSError(f"--out: {str(written[sink].path)!r} cannot be written: {each.file_error}")
     status = "stopped" if stopped else application.status
     if not stopped and status == "running":  # all results have arrived, and the origin will report the end soon
         status = application.wait(10.0)
@@ -272,8 +307,21 @@ def execute(
     if status in ("stopped", "finished"):
         application.stop()
     for reader in readers:
-        reader.join(5.0)
+        reader.join(60.0 if written else 5.0)  # a file has all results that had arrived
+    whole = status in ("stopped", "finished") and not any(reader.is_alive() for reader in readers)
+    for each in sinks.values():
+        if each.file is not None:
+            each.file.close(complete=whole and not each.error)
     return found
+
+
+def submit_detached(plan: Plan, cluster: Cluster, options: Mapping[str, Any], progress: Any) -> tuple[str, str]:
+    """Submit a plan that goes on without this command; return the id of the application and the scheduler's address."""
+    progress.stage(f"composing {plan.name}")
+    application = cluster.submit(plan, detach=True, **options)
+    for notice in application.notices:
+        progress.note(notice)
+    return application.id, cluster.scheduler
 
 
 def _read(application: Application, sink: str, followed: Followed) -> None:
@@ -282,3 +330,5 @@ def _read(application: Application, sink: str, followed: Followed) -> None:
             followed.add(table)
     except (ClusterError, RemoteError) as error:  # the application failed or was stopped, which its status shows
         followed.error = str(error)
+    except OSError as error:  # the file of the results cannot be written: the disk may be full
+        followed.file_error = error

@@ -17,6 +17,7 @@ lists all problems at once. :mod:`synergy_nb.plan.catalogue` declares the kinds 
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Mapping, Sequence
 from textwrap import fill, indent
 from typing import Any, Final, Self
@@ -37,6 +38,16 @@ __all__ = ["Stream", "plan", "source", "with_rows"]
 
 #: Arguments of methods that are not parameters of the operator.
 _PROFILE: Final = ("id", *PROFILE)
+#: Suffix of a file to what writes such a file: a name with it is likely to be meant as that of a file.
+_WRITERS: Final = {
+    "parquet": "results().write_parquet({!r})",
+    "csv": "results().write_csv({!r})",
+    "tsv": "results().write_csv({!r}, separator='\\t')",
+    "json": "results().write_json({!r})",
+    "jsonl": "results().write_ndjson({!r})",
+    "ndjson": "results().write_ndjson({!r})",
+    "xlsx": "results().write_excel({!r})",
+}
 
 
 class Stream(Methods):
@@ -111,7 +122,8 @@ class Stream(Methods):
         Parameters
         ----------
         name
-            Name of the result, and of the plan.
+            Name of the result, and of the plan. It writes no file: ``results().write_parquet("name.parquet")`` or
+            ``synergy run --out name.parquet`` does.
         delay
             Limit of the end-to-end delay, ``"2 s"``. Probes check it before anything runs, and sinks measure it.
         miss_rate
@@ -148,6 +160,12 @@ class Stream(Methods):
         PlanError
             If the plan is invalid; it holds all problems.
         """
+        if isinstance(name, str) and (writer := _WRITERS.get(name.lower().rpartition(".")[2])):
+            warnings.warn(
+                f"sink({name!r}) names the result, and writes no file; {writer.format(name)} writes one, and so does "
+                "`synergy run PLAN.yaml --out FILE`",
+                stacklevel=2,
+            )
         end = Stream("sink", {"name": name}, [self], profile)
         qos = _not_none(
             delay=delay, miss_rate=miss_rate, throughput=throughput, availability=availability,
