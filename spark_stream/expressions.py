@@ -118,8 +118,8 @@ def _translated(text: str, schema: tuple[tuple[str, str], ...], kind: str | None
 def aggregate(text: str, schema: Mapping[str, str], kind: str) -> str:
     """The Spark SQL of one aggregate call, of type ``kind``; see :func:`translate`.
 
-    >>> aggregate("avg(bytes)", {"bytes": "int"}, "float")
-    '(CAST(sum(`bytes`) AS DOUBLE) / nullif(count(`bytes`), 0L))'
+    >>> aggregate("avg(weight)", {"weight": "float"}, "float")
+    '(CAST(sum(`weight`) AS DOUBLE) / nullif(count(`weight`), 0L))'
     """
     node = sql.parse(text, schema, aggregate=True)
     call = node.key
@@ -135,11 +135,20 @@ def aggregate(text: str, schema: Mapping[str, str], kind: str) -> str:
             some = f"coalesce(CAST(max(isnan({value})) AS BIGINT), 0L)"
             written = f"(CAST(size(collect_set(nanvl({value}, {_null('float')}) + 0.0D)) AS BIGINT) + {some})"
     elif call == "avg":  # of integers, Spark would add up floats
-        written = f"(CAST(sum({value}) AS DOUBLE) / nullif(count({value}), 0L))"
+        total = _whole_sum(value) if own == "int" else f"sum({value})"
+        written = f"(CAST({total} AS DOUBLE) / nullif(count({value}), 0L))"
+    elif call == "sum" and own == "int":
+        written = f"try_cast({_whole_sum(value)} AS BIGINT)"
     else:
         written = f"{call}({value})"
         written = f"CAST({written} AS DOUBLE)" if own == "int" and kind == "float" else written
     return _bounded(written)
+
+
+def _whole_sum(value: str) -> str:
+    """The sum of integers, which 64 bits may not hold, from the sums of their upper and of their lower 32 bits."""
+    high, low = f"sum(shiftright({value}, 32))", f"sum({value} & 4294967295L)"
+    return f"(CAST({high} AS DECIMAL(20, 0)) * 4294967296BD + {low})"
 
 
 def decaying(text: str, schema: Mapping[str, str]) -> tuple[str, str] | None:
@@ -220,6 +229,7 @@ _SPARK: Final[Operations[str]] = {
     "column": quote,
     "literal": _literal,
     "boolean": lambda value: "TRUE" if value else "FALSE",
+    "instant": "TIMESTAMP '{}'".format,
     "widen": "CAST({} AS DOUBLE)".format,
     "cast": _cast,
     "is null": "({} IS NULL)".format,

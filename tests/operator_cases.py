@@ -107,6 +107,14 @@ def joined(how: str = "inner") -> Stream:
     return sums(packets).join(other, on=["source", "window_start", "window_end"], within="0 s", how=how)
 
 
+def odd() -> Stream:
+    """A windowed stream whose columns are called like what operators once added for themselves."""
+    columns = {"bytes": "bytes", "weight": "weight", "@first": "source", "@window": "link"}
+    values = {"@n": "sum(bytes)", "@pane": "max(weight)", "@row": "count(*)"}
+    rows = P().operator("project", columns=columns)
+    return rows.aggregate(by=["@first", "@window"], window="10 s", values=values)
+
+
 VALUES = {
     "n": "count(*)", "k": "count(bytes)", "total": "sum(bytes)", "low": "min(weight)", "high": "max(weight)",
     "mean": "avg(bytes)", "first": "min(source)", "last": "max(time)", "ports": "count(distinct port)",
@@ -117,6 +125,14 @@ VALUES_SQL = (
     "count(*), count(bytes), sum(bytes)::BIGINT, min(weight), max(weight), avg(bytes), min(source), max(time), "
     "count(DISTINCT port), sum(weight * 2), sum(1)::BIGINT, avg(NULL::BIGINT), count(DISTINCT lower(source))"
 )
+FAR = "bytes * 6000000000000000"  # of which few exceed 64 bits together
+LARGE = {"mean": f"avg({FAR})", "total": f"sum({FAR})", "@sum": f"sum(-{FAR})", "@member": "count(distinct bytes)"}
+LARGE_SQL = (
+    "avg(bytes * 6000000000000000::HUGEINT), try_cast(sum(bytes * 6000000000000000::HUGEINT) AS BIGINT), "
+    "try_cast(sum(bytes * -6000000000000000::HUGEINT) AS BIGINT), count(DISTINCT bytes)"
+)
+# Values that hardly any two rows share: 7 % of 100 is more than 7 in floats, and so are 29 % and 57 %.
+APART = "coalesce(bytes, 7) * 1000 + coalesce(weight, 0.1) + coalesce(port, 5) / 1e5 + length(source) / 1e7"
 NEAR = "a.source = b.source AND abs(epoch_us(a.time) - epoch_us(b.time)) <= 1000000"
 WINDOWED = "e - INTERVAL 1 MICROSECOND AS time, s, e"
 IN_WINDOW = "FROM in0 JOIN w ON time >= s AND time < e"
@@ -219,6 +235,22 @@ CASES = {
         lambda: sums().aggregate(window="7 rows", ends="max(window_end)", last="max(time)"),
         "SELECT e - INTERVAL 1 MICROSECOND, s, e, max(window_end), max(time) "
         f"FROM {BOUNDED.format(n=7)} GROUP BY g, s, e ORDER BY g",
+        stateful=True,
+    ),
+    "aggregate of large integers": Case(
+        lambda: P().aggregate(by=["link"], window="20 s every 5 s", values=LARGE),
+        f"SELECT {WINDOWED}, link, {LARGE_SQL} {IN_WINDOW} GROUP BY s, e, link ORDER BY e, link NULLS LAST",
+        (20, 5), stateful=True,
+    ),
+    "aggregate of large integers of sessions": Case(
+        lambda: P().aggregate(by=["source"], window="1500 ms gap", values=LARGE),
+        f"SELECT {WINDOWED}, source, {LARGE_SQL} FROM {sessions_by('source')} GROUP BY s, e, source "
+        "ORDER BY e, s, source",
+        stateful=True,
+    ),
+    "aggregate of large integers of rows": Case(
+        lambda: P().aggregate(window="30 rows", values=LARGE),
+        f"SELECT {WINDOWED}, {LARGE_SQL} FROM {BOUNDED.format(n=30)} GROUP BY g, s, e ORDER BY g",
         stateful=True,
     ),
     "aggregate that decays": Case(
@@ -382,6 +414,25 @@ CASES = {
         "SELECT * EXCLUDE pos FROM in0 QUALIFY row_number() OVER (PARTITION BY window_end ORDER BY total DESC "
         "NULLS LAST, source DESC, link NULLS LAST) <= 2 "
         "ORDER BY window_end, total DESC NULLS LAST, source DESC, link NULLS LAST",
+        stateful=True,
+    ),
+    "compare, exactly": Case(
+        lambda: P().project(v=APART).sort("v", window="100 rows").compare("v", "29 %"),
+        "SELECT * EXCLUDE pos FROM in0 AS r WHERE 100 * (SELECT count(*) FROM in0 AS o WHERE o.v < r.v AND "
+        "o.window_end = r.window_end) > 29 * (SELECT count(*) FROM in0 AS o WHERE o.window_end = r.window_end) "
+        "ORDER BY window_end, pos",
+        stateful=True,
+    ),
+    "compare columns with odd names": Case(
+        lambda: (rows := odd()).compare("@n", "50 %", count=rows.count("@number")),
+        'SELECT * EXCLUDE pos FROM in0 AS r WHERE (SELECT count(*) FROM in0 AS o WHERE o.window_end = r.window_end AND '
+        'o."@n" < r."@n") > 0.5::DOUBLE * (SELECT "@number" FROM in1 WHERE in1.window_end = r.window_end) '
+        "ORDER BY window_end, pos",
+        stateful=True,
+    ),
+    "percentile of rows, exactly": Case(
+        lambda: P().filter("bytes >= 0").project(v=APART).percentile("v", "7 %", window="100 rows"),
+        f"SELECT {WINDOWED}, list_sort(list(v))[7] FROM {BOUNDED.format(n=100)} GROUP BY g, s, e ORDER BY g",
         stateful=True,
     ),
     "percentile of sessions": Case(

@@ -300,10 +300,18 @@ def test_values_have_the_type_that_is_inferred(pair: Pair) -> None:
         ("length('héé')", 3),
         ("substr('héllo', 2, 3)", "éll"),
         ("9223372036854775807 + 1", -(2**63)),
+        ("-9223372036854775808", -(2**63)),
+        ("time < '1970-01-01'", False),
+        ("time IN ('1970-01-01', '2026-01-01')", True),
+        ("coalesce(NULL, time) = timestamp '1970-01-01 02:00+02:00'", True),
     ],
 )
 def test_expressions_on_which_engines_differ_have_their_defined_value(text: str, value: Any) -> None:
-    found = pl.DataFrame({"time": [0]}).select("time", v=compile_expression(text, {"time": "time"}))["v"].item()
+    found = (
+        pl.DataFrame({"time": [0]}, schema={"time": TYPES["time"]})
+        .select("time", v=compile_expression(text, {"time": "time"}))["v"]
+        .item()
+    )
     assert same(found, value)
 
 
@@ -327,7 +335,8 @@ def test_a_condition_without_columns_filters_all_rows() -> None:
     assert TABLE.filter(compile_expression("1 = 1", SCHEMA)).height == TABLE.height
     assert TABLE.filter(compile_expression("1 = 2", SCHEMA)).height == 0
     assert TABLE.filter(compile_expression("0 IN (0) AND s IN (NULL)", SCHEMA)).height == 0
-    assert TABLE.filter(compile_expression("NULL", SCHEMA).cast(pl.Boolean)).height == 0
+    for text in ("NULL", "CASE WHEN p THEN NULL END", "coalesce(NULL, NULL)", "least(NULL)", "NULL = NULL"):
+        assert TABLE.filter(compile_expression(text, SCHEMA, "bool")).height == 0, text
 
 
 def test_an_unknown_column_is_refused_by_name() -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from itertools import product
 
 import duckdb
 import polars as pl
@@ -37,6 +38,20 @@ SCHEMA = {
         ("u != s", "s <> u", "bool"),
         ("not (s = u)", "s <> u", "bool"),
         ("not not p", "p", "bool"),
+        ("p = q is null", "(p = q) IS NULL", "bool"),
+        ("p = (q is null)", "p = (q IS NULL)", "bool"),
+        ("not s = u is not null and p", "(s = u) IS NULL AND p", "bool"),
+        ("i between 1 and 2 = p is null", "((i BETWEEN 1 AND 2) = p) IS NULL", "bool"),
+        ("case when p = q is null then 1 end", "CASE WHEN (p = q) IS NULL THEN 1 END", "int"),
+        ("i > -9223372036854775808", "i > -9223372036854775808", "bool"),
+        ("time >= '2026-01-31'", "time >= CAST('2026-01-31 00:00:00' AS TIMESTAMP)", "bool"),
+        ("'2026-01-31T12:00:00+02:00' < time", "time > CAST('2026-01-31 10:00:00' AS TIMESTAMP)", "bool"),
+        ("time = timestamp '2026-01-31 10:00:00.5'", "time = CAST('2026-01-31 10:00:00.500000' AS TIMESTAMP)", "bool"),
+        (
+            "time between '20260131' and date '2026-02-01'",
+            "time BETWEEN CAST('2026-01-31 00:00:00' AS TIMESTAMP) AND CAST('2026-02-01 00:00:00' AS TIMESTAMP)",
+            "bool",
+        ),
         ("q and p and q", "p AND q", "bool"),
         ("q or (p and i>1)", "i > 1 AND p OR q", "bool"),
         ("(q or p) and i>1", "i > 1 AND (p OR q)", "bool"),
@@ -142,6 +157,12 @@ def test_floating_point_sums_keep_their_grouping() -> None:
         ("cast(i as date)", "CAST to bool, float, int, str"),
         ("cast(time as int)", "not time"),
         ("9223372036854775808", "an integer of 64 bits"),
+        ("2 - 9223372036854775808", "an integer of 64 bits"),
+        ("time > 'yesterday'", "a time as ISO 8601 text"),
+        ("time > s", "not time and str; a time is written as ISO 8601 text"),
+        ("time > 0", "not time and int; a time is written as ISO 8601 text"),
+        ("i < j < 3", "connected by AND"),
+        ("p = i < j", "connected by AND"),
         ("1e999", "a finite number"),
         ("count(*) + 1", "aggregate calls only"),
         ("ii = 1", "expected a column of its input"),
@@ -219,6 +240,24 @@ def test_every_column_name_can_be_written(engine: duckdb.DuckDBPyConnection, wor
     canonical = sql.canonical(text, {word: "int"})
     assert sql.canonical(canonical, {word: "int"}) == canonical
     assert engine.execute(f"SELECT {canonical} FROM (SELECT 3 AS {sql.quoted(word)})").fetchall() == [(True,)]
+
+
+@pytest.mark.slow
+def test_operators_bind_as_in_duckdb(engine: duckdb.DuckDBPyConnection) -> None:
+    """Conditions without parentheses mean the same, or are refused where DuckDB refuses them."""
+    rows = "(SELECT * FROM (VALUES (TRUE), (FALSE), (NULL)) b(b), (VALUES (TRUE), (FALSE), (NULL)) c(c))"
+    tests, links = ("", " IS NULL", " IS NOT NULL", " ISNULL"), (" = ", " <> ", " AND ", " OR ", " AND NOT ")
+    for negation, first, test, second, last in product(("", "NOT "), links, tests, links, tests[:2]):
+        text = f"{negation}b{first}c{test}{second}b{last}"
+        query = f"SELECT b, c FROM {rows} WHERE {{}} ORDER BY ALL"
+        try:
+            expected = engine.execute(query.format(text)).fetchall()
+        except duckdb.ParserException:
+            with pytest.raises(sql.SqlError, match="connected by AND"):
+                sql.canonical(text, {"b": "bool", "c": "bool"})
+            continue
+        found = engine.execute(query.format(sql.canonical(text, {"b": "bool", "c": "bool"}))).fetchall()
+        assert found == expected, text
 
 
 # -- random expressions ----------------------------------------------------------------------------------------------

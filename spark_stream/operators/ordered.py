@@ -16,6 +16,7 @@ from spark_stream.operators.frames import ORDER, UNORDERED, Work, columns_of, na
 from spark_stream.operators.registry import implements
 from spark_stream.operators.windows import WINDOW_COLUMN, Windowed, windowed
 from synergy_nb.plan.catalogue import KINDS
+from synergy_nb.plan.units import ratio_of
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -84,6 +85,13 @@ def _sorting(work: Work) -> _Sorting:
     return _Sorting(parts, places)
 
 
+def _share(fraction: float, number: str, *, up: bool = False) -> str:
+    """SQL for the fraction of a number of rows, rounded down or up exactly."""
+    part, whole = ratio_of(fraction)
+    more = f" + {whole - 1}BD" if up else ""
+    return f"((CAST({number} AS DECIMAL(20, 0)) * {part}BD{more}) div {whole}BD)"
+
+
 @implements("sort")
 def sort(work: Work) -> DataFrame:
     """The tuples of each window in order; NULL is last in either direction, the remaining columns break ties."""
@@ -111,7 +119,7 @@ def percentile(work: Work) -> DataFrame:
     windows = _for_groups(work, by)
     groups = windows.by([named(quote(column), f" by {column}") for column in by])
     rows = groups.agg(named(f"sort_array(collect_list({quote(work.params['value'])}))", " values"))
-    place = f"ceil({float(work.params['fraction'])!r}D * CAST(size(` values`) AS DOUBLE))"
+    place = _share(work.params["fraction"], "size(` values`)", up=True)
     found = {column: quote(f" by {column}") for column in by}
     found[name] = f"get(` values`, CAST(greatest({place}, 1L) AS INT) - 1)"
     order = struct(part for column in by for part in (f"{found[column]} IS NULL", found[column])) if by else UNORDERED
@@ -167,12 +175,13 @@ def compare(work: Work) -> DataFrame:
     else:
         closed = windows.by(groups).agg(named(f"collect_list({row})", " rows"), named("count(1L)", " number"))
 
-    bar = f"({float(work.params['fraction'])!r}D * CAST(` number` AS DOUBLE))"
+    bar = _share(work.params["fraction"], "` number`")
     values = f"sort_array(filter(transform(` rows`, r -> r.{value}), v -> v IS NOT NULL))"
-    least = f"get({values}, CAST(least(floor({bar}), 2147483647L) AS INT))"
+    least = f"get({values}, CAST(least({bar}, 2147483647L) AS INT))"
     window = sf.col(quote(WINDOW_COLUMN))
-    barred = closed.select(window, sf.col("` rows`"), named(bar, " bar"), named(least, " least"))
-    kept = f"filter(` rows`, r -> r.{value} IS NOT NULL AND (` bar` < 0.0D OR r.{value} > ` least`))"
+    everybody = "` number` < 0" if work.params["fraction"] else "FALSE"  # a count may be a sum
+    barred = closed.select(window, sf.col("` rows`"), named(everybody, " everybody"), named(least, " least"))
+    kept = f"filter(` rows`, r -> r.{value} IS NOT NULL AND (` everybody` OR r.{value} > ` least`))"
     of_row = {name: f"r.{field}" for name, field in fields.items()}
     if work.order:
         parts = [part for name, down in keys.items() for part in _ascending(schema[name], of_row[name], down=down)]

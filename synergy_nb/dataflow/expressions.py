@@ -40,7 +40,7 @@ _TRUE: Final = ["true", "t", "yes", "y", "1"]
 _FALSE: Final = ["false", "f", "no", "n", "0"]
 
 
-def compile_expression(text: str, schema: Mapping[str, str]) -> pl.Expr:
+def compile_expression(text: str, schema: Mapping[str, str], kind: str | None = None) -> pl.Expr:
     """Compile one SQL expression to a Polars expression.
 
     Parameters
@@ -49,6 +49,9 @@ def compile_expression(text: str, schema: Mapping[str, str]) -> pl.Expr:
         An expression of the subset of ``sql.py``, without aggregate calls.
     schema
         Column to type (``tuples.TYPES``) of the tables that it will be used on.
+    kind
+        Type that the result must have; it may be a float where the expression gives an integer, and anything where it
+        gives a bare NULL.
 
     Returns
     -------
@@ -66,13 +69,14 @@ def compile_expression(text: str, schema: Mapping[str, str]) -> pl.Expr:
     >>> table.select(big=compile_expression("bytes / 2 > 100", {"bytes": "int"}))["big"].to_list()
     [False, None, True]
     """
-    return _compiled(text, tuple(schema.items()))
+    return _compiled(text, tuple(schema.items()), kind)
 
 
 @lru_cache(maxsize=1024)
-def _compiled(text: str, schema: tuple[tuple[str, str], ...]) -> pl.Expr:
+def _compiled(text: str, schema: tuple[tuple[str, str], ...], kind: str | None) -> pl.Expr:
     columns = dict(schema)
-    expression = compile_node(sql.parse(text, columns), columns)[0]
+    tree, translation = sql.parse(text, columns), Translation(_POLARS, columns)
+    expression = translation.of(tree)[0] if kind is None else translation.typed(tree, kind)
     # a constant, such as "a IN (NULL)", takes any number of rows
     return expression if expression.meta.root_names() else expression.first()
 
@@ -182,6 +186,7 @@ _POLARS: Final[Operations[pl.Expr]] = {
     "column": pl.col,
     "literal": lambda value, kind: pl.lit(value, dtype=TYPES[kind]),
     "boolean": pl.lit,
+    "instant": lambda moment: pl.lit(moment, dtype=TYPES["time"]),
     "widen": lambda value: value.cast(pl.Float64),
     "cast": _cast,
     "is null": pl.Expr.is_null,

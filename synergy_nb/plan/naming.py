@@ -10,7 +10,7 @@ import unicodedata
 from collections.abc import Collection
 from typing import Any, Final
 
-__all__ = ["ID", "NAME", "is_id", "is_name", "suggested_id"]
+__all__ = ["ID", "NAME", "internal", "is_id", "is_name", "suggested_id"]
 
 NAME: Final = "a name of 1 to 200 characters, without control characters"
 ID: Final = "an id of 1 to 100 characters: letters, digits, '_', '-', '.' and single spaces between words"
@@ -31,6 +31,14 @@ def is_name(text: Any) -> bool:
     if not isinstance(text, str) or not text.strip() or len(text) > _LONGEST_NAME:
         return False
     return all(each in "\n\t" or not (each in _NONE or unicodedata.category(each) in _UNPRINTABLE) for each in text)
+
+
+def internal(word: str) -> str:
+    """Name of a column that an operator or an engine adds to a table for itself.
+
+    It begins with a blank, which no column of a stream does (``parameter_types.COLUMN``), so the two never collide.
+    """
+    return f" {word}"
 
 
 def is_id(text: Any) -> bool:

@@ -120,6 +120,9 @@ class Derivation:
         schema = dict.fromkeys(IMPLICIT if windowed else ("time",), "time")
         folded = {name.casefold(): name for name in IMPLICIT}
         for name, kind in columns.items():
+            if name == "*" or (name.startswith("^") and name.endswith("$")):
+                self.wrong(field, name, "a name other than '*' and '^...$', by which Polars means several columns")
+                continue
             other = folded.get(name.casefold())
             if other is not None:
                 because = "which every stream has without stating it" if other in IMPLICIT else "not even by case"

@@ -9,6 +9,7 @@ The subset
 * columns (``link``, or ``"Source IP"``; upper and lower case differ), integers, decimals, strings, TRUE, FALSE, NULL
 * ``+ - * / %`` and a sign · ``= <> < <= > >=`` · AND OR NOT · IN (list) · BETWEEN · IS [NOT] NULL
 * LIKE with a literal pattern (``%``, ``_``; case matters; no ESCAPE) · CASE WHEN · CAST to int, float, str or bool
+* a literal time: ISO 8601 text beside a time, ``TIMESTAMP '2026-01-31 12:00:00'`` or a CAST of literal text
 * lower upper length substr concat abs round floor ceil coalesce least greatest, and hour, minute of a time
 * only in the values of an aggregate, and only as the outermost call: count(*), count(x), count(distinct x), sum(x),
   min(x), max(x), avg(x)
@@ -20,7 +21,9 @@ Three-valued logic as in SQL: an operation on NULL is NULL, AND and OR follow Kl
 dividend. round() rounds halves away from zero; round, floor, ceil and abs keep the type of their argument. CAST gives
 NULL where a value has no counterpart; from float to int it truncates towards zero. concat() and ``||`` are NULL if any
 operand is. coalesce, least and greatest take any number of arguments; the latter two ignore NULLs. substr counts
-characters from 1. Integers have 64 bits. Aggregates ignore NULLs; sum, min, max and avg of nothing are NULL.
+characters from 1. Integers have 64 bits and wrap around; a sum beyond them is NULL, an average that of the exact sum.
+Aggregates ignore NULLs; sum, min, max and avg of nothing are NULL. IS binds less than comparisons, which are not
+chained.
 
 DuckDB, Spark and Polars accept the canonical text. Where their meaning differs from the above, the translation for the
 engine, or for the oracle of a test, must correct it: in DuckDB 2 division by zero gives infinity, remainder by zero and
@@ -33,10 +36,10 @@ Types
 
 The tree that :func:`parse` returns
 -----------------------------------
-sqlglot nodes, and only these: Column, Literal, Boolean, Null, Neg, Add, Sub, Mul, Div, Mod, EQ, NEQ, LT, LTE, GT,
-GTE, And, Or, Not, In (``expressions``), Between, Is (of Null), Like, Case (no ``this``), If (inside Case), Cast
-(DataType BIGINT, DOUBLE, TEXT, BOOLEAN), Lower, Upper, Length, Substring, Concat, Abs, Round, Floor, Ceil, Coalesce,
-Least, Greatest, Hour, Minute, Count (of Star, Distinct or an expression), Sum, Min, Max, Avg. No Paren.
+sqlglot nodes, and only these: Column, Literal, Boolean, Null, Neg, Add, Sub, Mul, Div, Mod, EQ, NEQ, LT, LTE, GT, GTE,
+And, Or, Not, In (``expressions``), Between, Is (of Null), Like, Case (no ``this``), If (inside Case), Cast (DataType
+BIGINT, DOUBLE, TEXT, BOOLEAN; TIMESTAMP of a literal), Lower, Upper, Length, Substring, Concat, Abs, Round, Floor,
+Ceil, Coalesce, Least, Greatest, Hour, Minute, Count (of Star, Distinct or an expression), Sum, Min, Max, Avg. No Paren.
 """
 
 from __future__ import annotations
@@ -45,6 +48,7 @@ from collections.abc import Mapping
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any, Final
 
+from synergy_nb.plan.sql_precedence import with_parentheses
 from synergy_nb.plan.sql_types import (
     AGGREGATES,
     COMPARISONS,
@@ -74,7 +78,7 @@ __all__ = [
 ]
 
 _LONGEST: Final = 10_000  # characters of one expression
-_ENGINE_TYPE: Final = {"int": "BIGINT", "float": "DOUBLE", "str": "STRING", "bool": "BOOLEAN"}
+_ENGINE_TYPE: Final = {"int": "BIGINT", "float": "DOUBLE", "str": "STRING", "bool": "BOOLEAN", "time": "TIMESTAMP"}
 _EXACT: Final = 2**53
 _FLIPPED: Final = {"lt": "gt", "lte": "gte", "gt": "lt", "gte": "lte", "eq": "eq", "neq": "neq"}
 _SIGNS: Final = {"add": "+", "sub": "-", "mul": "*", "div": "/", "mod": "%"}
@@ -186,7 +190,12 @@ def _read(text: Any) -> exp.Expression:
     if len(text) > _LONGEST:
         raise SqlError([WrongValue(text[:60] + "...", f"an expression of at most {_LONGEST} characters")])
     try:
-        tree = sqlglot.parse_one(text, into=exp.Condition)
+        clear = with_parentheses(text)
+        if isinstance(clear, WrongValue):
+            raise SqlError([clear])
+        tree = sqlglot.parse_one(clear, into=exp.Condition)
+    except SqlError:
+        raise
     except sqlglot.errors.SqlglotError as error:
         details = getattr(error, "errors", None) or [{}]
         where = details[0].get("highlight")
@@ -309,7 +318,9 @@ def _chain(node: Any, key: str, kinds: Mapping[int, str]) -> list[Any]:
 
 
 def _order(node: Any) -> tuple[bool, str]:
-    is_literal = node.key in ("literal", "boolean", "null") or (node.key == "neg" and node.this.key == "literal")
+    is_literal = node.key in ("literal", "boolean", "null") or (
+        node.key in ("neg", "cast") and node.this.key == "literal"
+    )
     return is_literal, _text(node)
 
 

@@ -12,7 +12,7 @@ arguments of their functions:
 * ``like`` (text, pattern), ``case`` (conditions, values, value otherwise, type)
 * ``lower``, ``upper``, ``length``, ``substring`` (text, start, length or None), ``concat`` (texts)
 * ``abs``, and of floats ``floor``, ``ceil``, ``round`` (number, decimals)
-* ``hour``, ``minute`` (time), ``coalesce``, ``least``, ``greatest`` (values, type)
+* ``instant`` (a literal time), ``hour``, ``minute`` (time), ``coalesce``, ``least``, ``greatest`` (values, type)
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Final, Generic, TypeVar
 
-from synergy_nb.plan.sql_types import COMPARISONS, TYPE_OF_NAME
+from synergy_nb.plan.sql_types import COMPARISONS, TYPE_OF_NAME, instant
 
 __all__ = ["Operations", "Translation"]
 
@@ -123,6 +123,8 @@ class Translation(Generic[E]):
         return self.of(node.this)
 
     def _on_neg(self, node: Any) -> tuple[E, str]:
+        if node.this.key == "literal" and node.this.name == str(2**63):
+            return self._does["literal"](-(2**63), "int"), "int"
         number, kind = self.of(node.this)
         return (self._does["null"]("int"), "int") if kind == "null" else (self._does["neg"](number), kind)
 
@@ -159,11 +161,14 @@ class Translation(Generic[E]):
         return self._does["case"]([self.typed(each.this, "bool") for each in branches], values, otherwise), kind
 
     def _on_cast(self, node: Any) -> tuple[E, str]:
-        value, kind = self.of(node.this)
         to = node.args["to"].this
         target = TYPE_OF_NAME.get(str(getattr(to, "value", to)).upper())
-        if target is None:
+        moment = instant(node.this.name) if target == "time" and node.this.key == "literal" else None
+        if moment is not None:
+            return self._does["instant"](moment), "time"
+        if target in (None, "time"):
             raise ValueError(f"expression: CAST to {to}; expected int, float, str or bool")
+        value, kind = self.of(node.this)
         if kind in ("null", target):
             return self._as((value, kind), target), target
         return self._does["cast"](value, kind, target, node), target

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import datetime as dt
 import re
 from collections.abc import Iterable
 from typing import Any, Final
@@ -17,6 +18,7 @@ __all__ = [
     "SUBSET",
     "TYPE_OF_NAME",
     "Checker",
+    "instant",
     "quoted",
     "unquoted_hint",
 ]
@@ -68,7 +70,9 @@ TYPE_OF_NAME: Final = {
     "FLOAT": "float", "DOUBLE": "float", "REAL": "float",
     "TEXT": "str", "VARCHAR": "str", "STRING": "str", "CHAR": "str", "STR": "str",
     "BOOLEAN": "bool", "BOOL": "bool",
+    "TIMESTAMP": "time", "DATETIME": "time", "DATE": "time",
 }  # fmt: skip
+_INSTANT: Final = "ISO 8601 text, such as '2026-01-31' or '2026-01-31 12:30:00'"
 _BARE: Final = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 _QUOTED: Final = re.compile(r"""'(?:[^']|'')*'|"(?:[^"]|"")*\"""")
 
@@ -78,6 +82,19 @@ def quoted(column: str) -> str:
     if _BARE.fullmatch(column) and column.lower() not in NOT_A_PLAIN_WORD:
         return column
     return '"' + column.replace('"', '""') + '"'
+
+
+def instant(text: str) -> dt.datetime | None:
+    """Read ISO 8601 text as a time in UTC, without a zone; None if it is none.
+
+    >>> instant("2026-01-31T12:30:00+02:00")
+    datetime.datetime(2026, 1, 31, 10, 30)
+    """
+    try:
+        found = dt.datetime.fromisoformat(text.strip())
+        return found if found.tzinfo is None else found.astimezone(dt.UTC).replace(tzinfo=None)
+    except (ValueError, OverflowError):
+        return None
 
 
 def unquoted_hint(text: Any, columns: Iterable[str]) -> str:
@@ -151,6 +168,8 @@ class Checker:
             left, right = self._need(node.this, _NUMERIC), self._need(node.expression, _NUMERIC)
             return "float" if key == "div" or "float" in (left, right) else _either(left, right)
         if key == "neg":
+            if node.this.key == "literal" and node.this.name == str(2**63):  # the least integer has no positive one
+                return "int"
             return self._need(node.this, _NUMERIC)
         if key in ("and", "or"):
             self._need(node.this, {"bool"})
@@ -227,17 +246,31 @@ class Checker:
         return self._wrong(node, f"{_WORDS.get(frozenset(kinds), ' or '.join(sorted(kinds)))}, not {kind}")
 
     def _alike(self, whole: Any, nodes: list[Any], kinds: frozenset[str] | None) -> str:
-        """Common type of ``nodes``: all numbers, or all of one type."""
+        """Common type of ``nodes``: all numbers, or all of one type; text beside a time is a time."""
+        found = [self.of(node) if kinds is None else self._need(node, kinds) for node in nodes]
+        if "time" in found and "str" in found:
+            found = [
+                self._instant(node) if kind == "str" and node.key == "literal" else kind
+                for node, kind in zip(nodes, found, strict=True)
+            ]
         result = "null"
-        for node in nodes:
-            kind = self.of(node) if kinds is None else self._need(node, kinds)
+        for kind in found:
             if kind == "any" or result == "null":
                 result = kind if result != "any" else result
             elif kind not in ("null", result) and result != "any":
                 if not {kind, result} <= _NUMERIC:
-                    return self._wrong(whole, f"operands of one type, not {result} and {kind}")
+                    remedy = f"; a time is written as {_INSTANT}" if "time" in (kind, result) else ""
+                    return self._wrong(whole, f"operands of one type, not {result} and {kind}{remedy}")
                 result = "float"
         return result
+
+    def _instant(self, literal: Any) -> str:
+        """Replace a literal text by a cast to a time."""
+        from sqlglot import exp  # noqa: PLC0415
+
+        cast = exp.Cast(this=literal.copy(), to=exp.DataType(this=exp.DataType.Type.TIMESTAMP))
+        literal.replace(cast)
+        return self.of(cast)
 
     def _cast(self, node: Any) -> str:
         to = node.args["to"]
@@ -248,6 +281,16 @@ class Checker:
             return self._wrong(node, f"CAST to {', '.join(words)}", nearest(name, words))
         if node.args.get("format") or node.args.get("action"):
             return self._wrong(node, "CAST without FORMAT")
+        if target == "time":
+            literal = node.this
+            if literal.key != "literal" or not literal.is_string:
+                return self._wrong(node, f"CAST to bool, float, int, str; a time is written as {_INSTANT}")
+            moment = instant(literal.name)
+            if moment is None:
+                return self._wrong(literal, f"a time as {_INSTANT}")
+            literal.set("this", moment.isoformat(sep=" "))
+            node.to.set("this", type(node.to.this).TIMESTAMP)
+            return target
         self._need(node.this, _CASTABLE)
         return target
 

@@ -10,6 +10,8 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Iterable, Mapping
+from decimal import Decimal
+from fractions import Fraction
 from typing import Any, Final
 
 from synergy_nb.errors import SynergyError
@@ -33,6 +35,7 @@ __all__ = [
     "parse_rate",
     "parse_size",
     "parse_throughput",
+    "ratio_of",
 ]
 
 #: A unit is (multiplier, divisor): dividing by 1000 rounds correctly where multiplying by 0.001 does not.
@@ -280,6 +283,8 @@ def format_duration(seconds: float) -> str:
     return "0 s" if seconds == 0 else _shortest(seconds, _DURATIONS) or f"{seconds!r} s"
 
 
+_PERCENT_DIGITS: Final = 15
+_FINEST: Final = 10**28
 FRACTION_EXPECTED: Final = "a fraction between 0 and 1, such as '5 %' or 0.05"
 
 
@@ -296,7 +301,7 @@ def parse_fraction(value: Any) -> float:
         match = re.fullmatch(rf"\s*({_NUMBER})\s*(%|percent)?\s*", value)
         if match is None:
             raise WrongValue(value, FRACTION_EXPECTED)
-        number = float(match[1]) / 100 if match[2] else float(match[1])
+        number = float(Fraction(match[1]) / (100 if match[2] else 1))
     if isinstance(number, bool) or not isinstance(number, (int, float)) or not 0 <= number <= 1:
         raise WrongValue(value, FRACTION_EXPECTED)
     return float(number)
@@ -308,7 +313,23 @@ def format_fraction(fraction: float) -> str:
     >>> format_fraction(0.95), format_fraction(0.001)
     ('95 %', '0.1 %')
     """
-    return _shortest(fraction, {"%": (1, 100)}) or repr(float(fraction))
+    percent = format((Decimal(repr(float(fraction))) * 100).normalize(), "f")
+    return f"{percent} %" if len(percent) <= _PERCENT_DIGITS else repr(float(fraction))
+
+
+def ratio_of(fraction: float) -> tuple[int, int]:
+    """Numerator and denominator of the decimal number that a fraction is written as, for exact shares of integers.
+
+    In floats 7 % of 100 is more than 7. Digits behind the 28th are rounded up, so that 128 bits hold the product with
+    any number of tuples.
+
+    >>> ratio_of(0.07), -(-7 * 100 // 100), math.ceil(0.07 * 100)
+    ((7, 100), 7, 8)
+    """
+    number = Fraction(repr(float(fraction)))
+    if number.denominator > _FINEST:
+        number = Fraction(math.ceil(number * _FINEST), _FINEST)
+    return number.numerator, number.denominator
 
 
 _SIZE_EXPECTED: Final = "a size such as '64 kB', '5 MB' or '1 MiB', or a number of bytes"

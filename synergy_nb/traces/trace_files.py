@@ -16,7 +16,7 @@ import msgspec
 import polars as pl
 
 from synergy_nb.plan.operators.sources import FORMATS, TRACE_SCHEMAS
-from synergy_nb.plan.units import counted, did_you_mean
+from synergy_nb.plan.units import counted, did_you_mean, ratio_of
 from synergy_nb.traces.logs import LOGS, log_blocks
 from synergy_nb.traces.parquet import parquet_blocks, stored
 from synergy_nb.traces.tabular import csv_blocks, csv_layout, separator_of, tcp_blocks
@@ -89,7 +89,8 @@ class Opened(msgspec.Struct, frozen=True):
         if malformed is not None:
             if self.strict:
                 raise ValueError(f"{self.path}: {malformed}")
-            if malformed.count > self.tolerance * malformed.rows:
+            part, whole = ratio_of(self.tolerance)
+            if malformed.count * whole > part * malformed.rows:
                 lines = counted(malformed.rows, "line", "is", "are")
                 raise ValueError(
                     f"{self.path}: {malformed.count} of {lines} not of format {self.format!r} "

@@ -41,12 +41,15 @@ from synergy_nb.dataflow.operators.windows import (
     window_of,
 )
 from synergy_nb.dataflow.tuples import END, START, Batch, concatenated, empty
+from synergy_nb.plan.naming import internal
 
 __all__ = ["SessionAggregate", "WindowAggregate", "aggregate", "count"]
 
-PANE: Final = "@pane"
-FIRST: Final = "@first"
-LAST: Final = "@last"
+PANE: Final = internal("pane")
+FIRST: Final = internal("first")
+LAST: Final = internal("last")
+_REACHED: Final = internal("reached")
+_SESSION: Final = internal("session")
 #: Time of a result, in microseconds: the last of its window.
 RESULT: Final = pl.col("window_end").cast(pl.Int64) - 1
 REDUCING: Final = 3.0  # memory that reducing needs, bytes for each byte of rows
@@ -110,6 +113,7 @@ class WindowAggregate(OperatorLogic):
         self._fresh_rows = self._fresh_bytes = 0
         self._count_fresh()
         self._keep({name: merged for name, (merged, *_) in tables.items()})
+        self._values.resume(tables["partials"])
         self._doubled = False  # whether the merged tables may have several rows for a pane and group
         self._due = END
 
@@ -219,13 +223,14 @@ class WindowAggregate(OperatorLogic):
             self._reduce(rows)
 
     def _reduce(self, rows: pl.DataFrame) -> None:
-        prepared = self._values.weighed(self._located(self._values.prepare(rows)), self._moment)
+        arguments, rows = self._values.prepare(rows)
+        prepared = self._values.weighed(self._located(arguments), self._moment)
         limbs: list[pl.DataFrame] = []
         if self._values.exact:
             whole = computed(prepared, rows.height)
             limbs = [self._values.limbs(whole, self._keys, name) for name in self._values.exact]
             prepared = whole.lazy()
-        frames = [self._values.reduce(prepared, self._keys)]
+        frames = [self._values.reduce(prepared, self._keys, rows)]
         frames += [self._values.members(prepared, self._keys, name) for name in self._sets]
         tables = [*(computed(frame, rows.height) for frame in frames), *limbs]
         for fresh, table in zip(self._fresh.values(), tables, strict=True):
@@ -337,7 +342,7 @@ class SessionAggregate(WindowAggregate):
         self._together()
         if not self._doubled:
             return
-        now, was = [FIRST, LAST], ["@first before", "@last before"]
+        now, was = [FIRST, LAST], [internal("first before"), internal("last before")]
         before = [pl.col(bound).alias(name) for bound, name in zip(now, was, strict=True)]
         partials = self._merged["partials"]
         joined = _joined(partials.lazy().with_columns(before), self._by, self._gap)
@@ -357,12 +362,12 @@ class SessionAggregate(WindowAggregate):
 
 def _joined(runs: pl.LazyFrame, by: Sequence[str], gap: int) -> pl.LazyFrame:
     """Merge runs of rows to sessions: add ``FIRST`` and ``LAST`` of the group's session that each run is part of."""
-    apart = pl.col(FIRST) - pl.col("@reached") >= gap
-    runs = runs.sort(FIRST).with_columns(_over(pl.col(LAST).cum_max().shift(1), by).alias("@reached"))
-    runs = runs.with_columns(_over(apart.fill_null(value=False).cum_sum(), by).alias("@session"))
-    session = [*by, "@session"]
+    apart = pl.col(FIRST) - pl.col(_REACHED) >= gap
+    runs = runs.sort(FIRST).with_columns(_over(pl.col(LAST).cum_max().shift(1), by).alias(_REACHED))
+    runs = runs.with_columns(_over(apart.fill_null(value=False).cum_sum(), by).alias(_SESSION))
+    session = [*by, _SESSION]
     return runs.with_columns(pl.col(FIRST).min().over(session), pl.col(LAST).max().over(session)).drop(
-        "@reached", "@session"
+        _REACHED, _SESSION
     )
 
 
@@ -381,7 +386,7 @@ class CountWindowAggregate(Buffered):
 
     def prepare(self, rows: pl.DataFrame) -> pl.DataFrame:
         """Add the arguments of all calls to the rows."""
-        return computed(self._values.prepare(rows), rows.height)
+        return computed(self._values.prepare(rows)[0], rows.height)
 
     def finish(self, rows: pl.DataFrame) -> pl.DataFrame:
         """Return one row for each window and group."""
@@ -391,7 +396,7 @@ class CountWindowAggregate(Buffered):
         sets = {name: values.members(prepared, keys, name) for name in self._sets}
         whole = computed(prepared, rows.height) if values.exact else rows
         sums = [values.rounded(values.limbs(whole, keys, name), keys, name) for name in values.exact]
-        finished = values.finish(values.reduce(prepared, keys), sets, sums, keys)
+        finished = values.finish(values.reduce(prepared, keys, rows), sets, sums, keys)
         return computed(_ordered(finished, self.context.output, [ORDINAL, *self._by]), rows.height)
 
 

@@ -21,11 +21,12 @@ import polars as pl
 
 from synergy_nb.dataflow.operators.base import computed
 from synergy_nb.dataflow.operators.exact_code import ODD, sum_code
+from synergy_nb.plan.naming import internal
 
 __all__ = ["COLUMNS", "SPLITTING", "merged_limbs", "rounded", "split"]
 
-_SCALE: Final = "@scale"
-_LIMBS: Final = ("@low", "@middle", "@high")
+_SCALE: Final = internal("scale")
+_LIMBS: Final = tuple(internal(word) for word in ("low", "middle", "high"))
 #: Columns of the limbs of sums, with their types, beside the columns that identify a group.
 COLUMNS: Final = {_SCALE: "int", **dict.fromkeys(_LIMBS, "int")}
 SPLITTING: Final = 80.0  # memory to split floats, bytes each

@@ -23,10 +23,14 @@ from synergy_nb.dataflow.operators.base import (
 )
 from synergy_nb.dataflow.operators.windows import microseconds
 from synergy_nb.dataflow.tuples import END, START, TYPES, Batch, concatenated, empty
+from synergy_nb.plan.naming import internal
 
 __all__ = ["Join", "OuterJoin", "Union", "join"]
 
-_POSITION: Final = "@position"
+_POSITION: Final = internal("position")
+_TIME: Final = internal("time")  # of the right row of a pair
+_LEFT: Final = internal("left")  # positions of the rows of a pair
+_RIGHT: Final = internal("right")
 _PIECES: Final = 64  # most separate pieces of memory of a side's state
 _SMALL: Final = 1024  # most rows of a side's state whose table is contiguous
 _FEW: Final = 64  # rows of a side's state for each new row from which on new rows count as few
@@ -97,7 +101,7 @@ def _where(table: pl.DataFrame, mask: pl.Series) -> pl.DataFrame:
 
 def _results(pairs: pl.DataFrame) -> pl.DataFrame:
     """Remove the positions from pairs, in place: a query would take longer than most joins of a batch."""
-    for name in ("@left", "@right"):
+    for name in (_LEFT, _RIGHT):
         pairs.drop_in_place(name)
     return pairs
 
@@ -237,17 +241,17 @@ class Join(OperatorLogic):
         self._within = 0 if windowed else microseconds(context.params["within"])
         self._right_names = self._renamed(left, right)
         self._load([empty({**schema, _POSITION: "int"}) for schema in (left, right)])
-        latest = pl.max_horizontal("time", "@time").alias("time")
+        latest = pl.max_horizontal("time", _TIME).alias("time")
         columns = [latest if name == "time" else pl.col(name) for name in context.output]
-        self._columns = [*columns, pl.col(_POSITION).alias("@left"), pl.col("@right")]
+        self._columns = [*columns, pl.col(_POSITION).alias(_LEFT), pl.col(_RIGHT)]
         self._right_columns = [*self._on, *(pl.col(old).alias(new) for old, new in self._right_names.items())]
-        self._near = (pl.col("time") - pl.col("@time")).dt.total_microseconds().abs() <= self._within
+        self._near = (pl.col("time") - pl.col(_TIME)).dt.total_microseconds().abs() <= self._within
 
     def _renamed(self, left: Mapping[str, str], right: Mapping[str, str]) -> dict[str, str]:
         """Right column to output column, by the rule of the plan: clashing names get the suffix, case ignored."""
         implicit = {"time", *WINDOW}
         taken = {name.casefold() for name in left if name not in implicit}
-        names = {"time": "@time", _POSITION: "@right"}
+        names = {"time": _TIME, _POSITION: _RIGHT}
         for name in right:
             if name in self._on or name in implicit:
                 continue
@@ -288,14 +292,14 @@ class Join(OperatorLogic):
                 yield _results(self._pairs(port, some, candidates))
 
     def _pairs(self, port: int, rows: pl.DataFrame, candidates: pl.DataFrame) -> pl.DataFrame:
-        """Return pairs, with the positions of their rows as ``@left`` and ``@right``."""
+        """Return pairs, with the positions of their rows as ``_LEFT`` and ``_RIGHT``."""
         left, right = (rows, candidates) if port == 0 else (candidates, rows)
         pairs = (
             left.lazy()
             .join(right.lazy().select(self._right_columns), on=self._on)
             .filter(self._near)
             .select(self._columns)
-            .sort(("@left", "@right") if port == 0 else ("@right", "@left"))
+            .sort((_LEFT, _RIGHT) if port == 0 else (_RIGHT, _LEFT))
         )
         return computed(pairs, rows.height + candidates.height)
 
@@ -383,7 +387,7 @@ class OuterJoin(Join):
         for some, candidates in other.shares(rows, self._most_pairs(batch)) if other.rows else ():
             if candidates.height:
                 pairs = self._pairs(port, some, candidates)
-                met.update(pairs.get_column("@left").unique().to_list())
+                met.update(pairs.get_column(_LEFT).unique().to_list())
                 if self._with_pairs:
                     yield _results(pairs)
         if port == 0 and hopeless:

@@ -6,20 +6,33 @@ They use the windows of their input, or their own; their output is ordered by wi
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
+from typing import Final
 
 import polars as pl
 
 from synergy_nb.dataflow.operators.base import WINDOW, Context, implements, retained_bytes, value_bytes
 from synergy_nb.dataflow.operators.windows import Buffered, SessionWindows, TimeWindows
 from synergy_nb.dataflow.tuples import END, Batch, empty
+from synergy_nb.plan.naming import internal
+from synergy_nb.plan.units import ratio_of
 
 __all__ = ["Compare", "Distinct", "Percentile", "Sort", "Top"]
+
+_PANE: Final = internal("pane")
+_NUMBER: Final = internal("number")
 
 
 def _windowed(rows: pl.DataFrame, output: Mapping[str, str]) -> pl.DataFrame:
     """Give ``rows`` the columns of a windowed stream; ``time`` is the last microsecond of the window."""
     time = (pl.col("window_end") - pl.duration(microseconds=1)).alias("time")
     return rows.select(time, *(name for name in output if name != "time"))
+
+
+def _share(fraction: float, number: pl.Expr, *, up: bool = False) -> pl.Expr:
+    """Return the fraction of a number of rows, rounded down or up exactly."""
+    part, whole = (pl.lit(each, dtype=pl.Int128) for each in ratio_of(fraction))
+    product = number.cast(pl.Int128) * part
+    return ((product + (whole - 1) if up else product) // whole).cast(pl.Int64)
 
 
 @implements("sort")
@@ -66,8 +79,8 @@ class Distinct(Buffered):
     def compact(self, rows: pl.DataFrame) -> pl.DataFrame:
         """Return the first rows of each pane, which is all that any window may need."""
         if isinstance(self._windows, TimeWindows):
-            pane = (pl.col("time").cast(pl.Int64) // self._windows.pane).alias("@pane")
-            return rows.with_columns(pane).unique(["@pane", *self._on], keep="first", maintain_order=True).drop("@pane")
+            pane = (pl.col("time").cast(pl.Int64) // self._windows.pane).alias(_PANE)
+            return rows.with_columns(pane).unique([_PANE, *self._on], keep="first", maintain_order=True).drop(_PANE)
         if isinstance(self._windows, SessionWindows):
             return rows  # any of them may connect a session
         return rows.unique([*WINDOW, *self._on], keep="first", maintain_order=True)
@@ -89,7 +102,7 @@ class Compare(Buffered):
     def __init__(self, context: Context) -> None:
         super().__init__(context)
         self._value = pl.col(context.params["value"])
-        self._fraction = float(context.params["fraction"])
+        self._fraction = context.params["fraction"]
         self._within = [*self.groups, *(context.params.get("by") or ())]
         self._counts: pl.DataFrame | None = None
         if len(context.inputs) == 2:
@@ -132,14 +145,14 @@ class Compare(Buffered):
 
     def finish(self, rows: pl.DataFrame) -> pl.DataFrame:
         """Return the rows that exceed the fraction."""
-        smaller = self._value.rank("min").over(self._within).cast(pl.Float64) - 1.0
+        smaller = self._value.rank("min").over(self._within).cast(pl.Int64) - 1
         if self._counts is None:
             number = pl.len().over(self._within)
         else:
-            counts = self._counts.rename({self._number: "@n"})
+            counts = self._counts.rename({self._number: _NUMBER})
             rows = rows.join(counts, on=list(WINDOW), how="inner", maintain_order="left")
-            number = pl.col("@n")
-        stay = rows.filter(smaller > self._fraction * number.cast(pl.Float64))
+            number = pl.col(_NUMBER)
+        stay = rows.filter(smaller > _share(self._fraction, number))
         return _windowed(stay.sort(self.groups, maintain_order=True), self.context.output)
 
     def state(self) -> dict[str, list[pl.DataFrame]]:
@@ -172,8 +185,8 @@ class Top(Sort):
         if isinstance(self._windows, SessionWindows):
             return rows  # any of them may connect a session
         if isinstance(self._windows, TimeWindows):
-            pane = (pl.col("time").cast(pl.Int64) // self._windows.pane).alias("@pane")
-            return self._first(rows.with_columns(pane), ["@pane", *self._per]).drop("@pane")
+            pane = (pl.col("time").cast(pl.Int64) // self._windows.pane).alias(_PANE)
+            return self._first(rows.with_columns(pane), [_PANE, *self._per]).drop(_PANE)
         return self._first(rows, [*WINDOW, *self._per])
 
     def _first(self, rows: pl.DataFrame, within: Sequence[str]) -> pl.DataFrame:
@@ -196,7 +209,7 @@ class Percentile(Buffered):
         super().__init__(context)
         self._by = list(context.params.get("by") or ())
         values = pl.col(context.params["value"]).drop_nulls()
-        place = (values.len().cast(pl.Float64) * float(context.params["fraction"])).ceil().cast(pl.Int64) - 1
+        place = _share(context.params["fraction"], values.len(), up=True) - 1
         found = values.sort().get(pl.max_horizontal(place, pl.lit(0)), null_on_oob=True)
         self._found = found.alias(context.params["name"])
 

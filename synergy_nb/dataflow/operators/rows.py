@@ -11,7 +11,7 @@ import polars as pl
 
 from synergy_nb.dataflow.expressions import compile_expression
 from synergy_nb.dataflow.operators.base import Context, OperatorLogic, implements, positions
-from synergy_nb.dataflow.tuples import TYPES, Batch
+from synergy_nb.dataflow.tuples import Batch
 
 ROUGH: Final = 1 << 20  # bytes of a batch below which each column is estimated as large as the whole batch
 
@@ -24,7 +24,7 @@ class Filter(OperatorLogic):
 
     def __init__(self, context: Context) -> None:
         super().__init__(context)
-        self._where = compile_expression(context.params["where"], context.inputs[0])
+        self._where = compile_expression(context.params["where"], context.inputs[0], "bool")
 
     def process(self, port: int, table: pl.DataFrame, batch: Batch, kept: pl.Series | None) -> Iterable[pl.DataFrame]:
         """Return the rows that fulfil the condition."""
@@ -39,7 +39,7 @@ class Project(OperatorLogic):
         super().__init__(context)
         schema, given = context.inputs[0], context.params["columns"]
         self._columns = [
-            (compile_expression(given[name], schema).cast(TYPES[kind]) if name in given else pl.col(name)).alias(name)
+            (compile_expression(given[name], schema, kind) if name in given else pl.col(name)).alias(name)
             for name, kind in context.output.items()
         ]
         self._reads = sum(len(column.meta.root_names()) for column in self._columns)

@@ -1,8 +1,9 @@
 """The aggregate calls of an operator: reduce rows to partial results, merge these, and compute results from them.
 
-Sums of floats are partial results like others, or, for an operator with active replicas, exact sums
-(:mod:`~synergy_nb.dataflow.operators.exact_sums`) in tables of their own: then their rounding does not depend on the
-order of the rows and on the batches.
+Sums of integers do not wrap around: where 64 bits might not hold them, their upper bits have a column of their own, and
+a result beyond 64 bits is NULL. Sums of floats are partial results like others, or, for an operator with active
+replicas, exact sums (:mod:`~synergy_nb.dataflow.operators.exact_sums`) in tables of their own: then their rounding does
+not depend on the order of the rows and on the batches.
 """
 
 from __future__ import annotations
@@ -17,13 +18,15 @@ from synergy_nb.dataflow.operators import exact_sums
 from synergy_nb.dataflow.operators.base import WINDOW, computed
 from synergy_nb.dataflow.tuples import TYPES
 from synergy_nb.plan import sql
+from synergy_nb.plan.naming import internal
 
 __all__ = ["MEMBER", "Values"]
 
-MEMBER: Final = "@member"
-WEIGHT: Final = "@weight"
-TERM: Final = "@term"
-_DECAYED: Final = "@decayed "  # beginning of the names of columns that decay
+MEMBER: Final = internal("member")
+WEIGHT: Final = internal("weight")
+TERM: Final = internal("term")
+_UNIT: Final = 2**32  # of the upper bits of sums
+_DECAYED: Final = internal("decayed ")  # beginning of the names of columns that decay
 
 
 class Values:
@@ -58,14 +61,17 @@ class Values:
         self._arguments: dict[str, pl.Expr] = {}  # column to what it holds; computed before grouping
         self._types: dict[str, str] = {}
         self._partials: dict[str, tuple[pl.Expr, pl.Expr, str]] = {}  # column: reduce, merge, type
+        self._whole: dict[str, tuple[str, str]] = {}  # column to those of the sum of its integers: upper bits, the rest
         self._sets: dict[str, str] = {}  # output column of a count(distinct x) to the column that holds x
-        self._finals: list[pl.Expr] = []
-        for name, text in values.items():
-            self._finals.append(
+        self._finals: dict[bool, list[pl.Expr]] = {}  # by ``self._wide``
+        for self._wide in (True, False):
+            self._finals[self._wide] = [
                 self._compile(name, sql.parse(text, schema, aggregate=True), schema)
                 .alias(name)
-                .cast(TYPES[kinds[name]])
-            )
+                .cast(TYPES[kinds[name]], strict=False)  # NULL for an integer beyond 64 bits
+                for name, text in values.items()
+            ]
+        self._reach = 0  # no sum of integers so far is larger
         if not self._partials:  # the groups alone, to which the sets are joined
             self._partial("len", "*", pl.len().cast(pl.Int64), pl.Expr.sum, "int")
 
@@ -79,7 +85,7 @@ class Values:
         column, kind = self._argument(node.this.expressions[0] if distinct else node.this, schema)
         if distinct:
             self._sets[name] = column
-            return pl.col(f"@set {name}").fill_null(0)
+            return pl.col(internal(f"set {name}")).fill_null(0)
         value = pl.col(column)
         if key == "min":
             return self._partial("min", column, value.min(), pl.Expr.min, kind)
@@ -98,8 +104,9 @@ class Values:
         if key == "count":
             return number
         total = self._sum("sum", column, value, kind)
-        result = total if key == "sum" else total.cast(pl.Float64) / number
-        return pl.when(number > 0).then(result)
+        if key == "avg":
+            return pl.when(number > 0).then(total.cast(pl.Float64) / number)
+        return pl.when(number > 0).then(total)
 
     def _argument(self, node: Any, schema: Mapping[str, str]) -> tuple[str, str]:
         if node.key == "column" and node.name not in WINDOW:  # the bounds of new windows replace the old ones
@@ -107,7 +114,7 @@ class Values:
         expression, kind = compile_node(node, schema)
         if kind == "null":
             expression, kind = pl.lit(None, dtype=pl.Int64), "int"
-        column = f"@{sql.canonical(node)}"
+        column = internal(sql.canonical(node))
         self._arguments[column] = expression.alias(column)
         self._types[column] = kind
         return column, kind
@@ -120,14 +127,23 @@ class Values:
         return found
 
     def _sum(self, what: str, column: str, terms: pl.Expr, kind: str) -> pl.Expr:
-        if not self._exact or kind != "float":
+        if kind == "int":
+            return self._whole_sum(column, terms)
+        if not self._exact:
             return self._partial(what, column, terms.sum(), pl.Expr.sum, kind)
-        name = f"@{what} {column}"
+        name = internal(f"{what} {column}")
         self._terms[name] = terms
         return pl.col(name).fill_null(0.0)
 
+    def _whole_sum(self, column: str, terms: pl.Expr) -> pl.Expr:
+        """Return the sum of integers, with 128 bits where 64 might not hold it."""
+        high = self._partial("upper sum", column, (terms // _UNIT).sum(), pl.Expr.sum, "int")
+        low = self._partial("sum", column, (terms % _UNIT).sum(), pl.Expr.sum, "int")
+        self._whole[column] = (high.meta.output_name(), low.meta.output_name())
+        return high.cast(pl.Int128) * pl.lit(_UNIT, dtype=pl.Int128) + low.cast(pl.Int128) if self._wide else low
+
     def _partial(self, what: str, column: str, reduce: pl.Expr, merge: Any, kind: str) -> pl.Expr:
-        name = f"@{what} {column}"
+        name = internal(f"{what} {column}")
         self._partials[name] = (reduce.alias(name), merge(pl.col(name)), kind)
         return pl.col(name)
 
@@ -151,9 +167,15 @@ class Values:
         """Return for each output column that is a count(distinct x) the type of x."""
         return {name: self._types.get(column) or schema[column] for name, column in self._sets.items()}
 
-    def prepare(self, rows: pl.DataFrame) -> pl.LazyFrame:
-        """Add the arguments of all calls to ``rows`` as columns."""
-        return rows.lazy().with_columns(*self._arguments.values()) if self._arguments else rows.lazy()
+    def prepare(self, rows: pl.DataFrame) -> tuple[pl.LazyFrame, pl.DataFrame]:
+        """Add the arguments of all calls to ``rows`` as columns; return this, and those rows that are computed."""
+        if not self._arguments:
+            return rows.lazy(), rows
+        prepared = rows.lazy().with_columns(*self._arguments.values())
+        if self._whole.keys().isdisjoint(self._arguments):
+            return prepared, rows
+        made = computed(prepared, rows.height)
+        return made.lazy(), made
 
     def weighed(self, prepared: pl.LazyFrame, moment: pl.Expr) -> pl.LazyFrame:
         """Add the weights of rows at a ``moment`` in microseconds, if they decay."""
@@ -161,9 +183,32 @@ class Values:
             return prepared
         return prepared.with_columns(self._share(moment - pl.col("time").cast(pl.Int64)).alias(WEIGHT))
 
-    def reduce(self, weighed: pl.LazyFrame, keys: Sequence[str]) -> pl.LazyFrame:
-        """Reduce rows to partial results by ``keys``."""
-        return weighed.group_by(keys).agg(reduce for reduce, _, _ in self._partials.values())
+    def reduce(self, weighed: pl.LazyFrame, keys: Sequence[str], rows: pl.DataFrame) -> pl.LazyFrame:
+        """Reduce rows to partial results by ``keys``; ``rows`` has the columns whose integers are added up."""
+        if self._whole:
+            self._reach += max(_greatest(rows.get_column(column)) for column in self._whole) * rows.height
+            self._wide = self._wide or self._reach >= 2**63
+        parts = {name: reduce for name, (reduce, _, _) in self._partials.items()}
+        if not self._wide:
+            parts |= {low: pl.col(column).sum().alias(low) for column, (_, low) in self._whole.items()}
+        return self._grouped(weighed, keys, parts)
+
+    def resume(self, partials: Iterable[pl.DataFrame]) -> None:
+        """Go on with these partial results."""
+        self._reach, self._wide = 0, False
+        for table in partials:
+            for high, low in self._whole.values():
+                self._reach += _greatest(table.get_column(low)) * table.height
+                self._wide = self._wide or _greatest(table.get_column(high)) > 0
+        self._wide = self._wide or self._reach >= 2**63
+
+    def _grouped(self, rows: pl.LazyFrame, keys: Sequence[str], parts: Mapping[str, pl.Expr]) -> pl.LazyFrame:
+        if self._wide or not self._whole:
+            return rows.group_by(keys).agg(parts.values())
+        upper = {high for high, _ in self._whole.values()}  # which are 0
+        grouped = rows.group_by(keys).agg(part for name, part in parts.items() if name not in upper)
+        nothing = [pl.lit(0, dtype=pl.Int64).alias(name) for name in upper]
+        return grouped.with_columns(nothing).select(*keys, *self._partials)
 
     def limbs(self, weighed: pl.DataFrame, keys: Sequence[str], name: str) -> pl.DataFrame:
         """Reduce rows to the limbs of an exact sum by ``keys``."""
@@ -196,7 +241,10 @@ class Values:
 
     def merge(self, partials: pl.LazyFrame, keys: Sequence[str]) -> pl.LazyFrame:
         """Merge the partial results of equal ``keys``."""
-        return partials.group_by(keys).agg(merge for _, merge, _ in self._partials.values())
+        if self._wide:
+            carries = [pl.col(high) + pl.col(low) // _UNIT for high, low in self._whole.values()]
+            partials = partials.with_columns(*carries, *(pl.col(low) % _UNIT for _, low in self._whole.values()))
+        return self._grouped(partials, keys, {name: merge for name, (_, merge, _) in self._partials.items()})
 
     def members(self, prepared: pl.LazyFrame, keys: Sequence[str], name: str) -> pl.LazyFrame:
         """Return the set of the values of one count(distinct x) by ``keys``, in the column ``MEMBER``."""
@@ -212,8 +260,16 @@ class Values:
     ) -> pl.LazyFrame:
         """Compute results from merged partial results, sets of values and exact sums, all by ``keys``."""
         sizes = [
-            members.group_by(keys).agg(pl.len().cast(pl.Int64).alias(f"@set {name}")) for name, members in sets.items()
+            members.group_by(keys).agg(pl.len().cast(pl.Int64).alias(internal(f"set {name}")))
+            for name, members in sets.items()
         ]
         for each in (*sizes, *sums):
             merged = merged.join(each, on=list(keys), how="left", nulls_equal=True)
-        return merged.with_columns(self._finals)
+        return merged.with_columns(self._finals[self._wide])
+
+
+def _greatest(integers: pl.Series) -> int:
+    """Return the greatest absolute value of a column of integers; 0 if it has none."""
+    least: Any = integers.min() or 0
+    most: Any = integers.max() or 0
+    return max(-int(least), int(most))

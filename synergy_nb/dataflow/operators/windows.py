@@ -28,6 +28,7 @@ from synergy_nb.dataflow.operators.base import (
     value_bytes,
 )
 from synergy_nb.dataflow.tuples import END, START, Batch, concatenated, empty
+from synergy_nb.plan.naming import internal
 
 __all__ = [
     "BOUND",
@@ -41,7 +42,9 @@ __all__ = [
     "window_of",
 ]
 
-ORDINAL: Final = "@window"  # column with the number of a count window; two windows may have the same bounds
+ORDINAL: Final = internal("window")  # column with the number of a count window; two windows may have the same bounds
+_ROW: Final = internal("row")
+_SESSION: Final = internal("session")
 SMALL_ROWS: Final = 1024  # average rows of a piece below which pieces take more memory and time than a copy
 COMPACT_ROWS: Final = 8192  # new rows after which a buffer is copied into one piece
 BOUND: Final = pl.Datetime("us")
@@ -239,24 +242,24 @@ class SessionWindows(_Single):
         """See :class:`Windows`."""
         rows = self._bounded(table, at)
         rows = rows if low == END else rows.filter(pl.col("window_end").cast(pl.Int64) <= low)
-        return rows.sort("@row").drop("@row")
+        return rows.sort(_ROW).drop(_ROW)
 
     def retained_rows(self, table: pl.DataFrame, at: str, low: int) -> pl.DataFrame:
         """See :class:`Windows`."""
         if low == END:
             return table.clear()
         open_rows = self._bounded(table, at).filter(pl.col("window_end").cast(pl.Int64) > low)
-        return computed(open_rows.sort("@row").select(table.columns), table.height)
+        return computed(open_rows.sort(_ROW).select(table.columns), table.height)
 
     def _bounded(self, table: pl.DataFrame, at: str) -> pl.LazyFrame:
-        """Return rows with the bounds of their sessions and their indices as ``@row``."""
+        """Return rows with the bounds of their sessions and their indices as ``_ROW``."""
         time = pl.col(at).cast(pl.Int64)
-        rows = table.lazy().with_row_index("@row").sort(at)
-        rows = rows.with_columns((time.diff() >= self.gap).fill_null(value=False).cum_sum().alias("@session"))
+        rows = table.lazy().with_row_index(_ROW).sort(at)
+        rows = rows.with_columns((time.diff() >= self.gap).fill_null(value=False).cum_sum().alias(_SESSION))
         return rows.with_columns(
-            time.min().over("@session").cast(BOUND).alias("window_start"),
-            (time.max().over("@session") + self.gap).cast(BOUND).alias("window_end"),
-        ).drop("@session")
+            time.min().over(_SESSION).cast(BOUND).alias("window_start"),
+            (time.max().over(_SESSION) + self.gap).cast(BOUND).alias("window_end"),
+        ).drop(_SESSION)
 
 
 def _spread_bytes(table: pl.DataFrame) -> float:

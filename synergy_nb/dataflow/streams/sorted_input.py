@@ -26,10 +26,11 @@ from synergy_nb.dataflow.logic import SavedState
 from synergy_nb.dataflow.operators.base import OUTPUT_ROWS, RUN_ROWS, retained_bytes, value_bytes
 from synergy_nb.dataflow.streams.tuple_words import canonical
 from synergy_nb.dataflow.tuples import END, START, Batch, Item, Punctuation, concatenated
+from synergy_nb.plan.naming import internal
 
 __all__ = ["SortedInput", "in_order_of_time"]
 
-_BORN: Final = "@born"  # column with the time at which the item of a tuple entered the system
+_BORN: Final = internal("born")  # column with the time at which the item of a tuple entered the system
 _RELEASING: Final = 5.0  # memory that a release needs, bytes for each byte of tuples
 _FORMAT: Final = 1  # version of the saved state
 TRIMMED: Final = 1024  # least number of released tuples of a run for which the others are copied to free memory
