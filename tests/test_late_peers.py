@@ -7,6 +7,7 @@ from collections.abc import Mapping
 
 import pytest
 
+from synergy_nb import Simulation, source
 from synergy_nb.events import (
     ApplicationContinued,
     ApplicationFailed,
@@ -155,6 +156,18 @@ def test_the_reason_is_that_a_peer_is_silent_where_nobody_knows_more() -> None:
     assert run.world.until(lambda: run.world.status("app") == "failed", 100.0)
     assert run.world.reports["app"][-1].reason == "peer d has not answered for 60 s (f)"
     assert run.world.now - began > PATIENCE
+
+
+def test_a_user_says_how_long_an_application_waits() -> None:
+    with Simulation(3, network="local", patience="5 s") as simulation:
+        plan = source("packets", rate="50 tuples/s", at="peer-2", speed=1).sink("out")
+        application = simulation.submit(plan, origin="peer-1")
+        simulation.suspend("peer-2")
+        assert simulation.until(lambda: application.status == "paused", 10.0)
+        assert simulation.until(lambda: application.status == "failed", 6.0)
+        assert application.reason.endswith("peer-2 has not answered for 5 s (source)")
+    with pytest.raises(ValueError, match=r"^patience: 'soon'; expected"):
+        Simulation(3, patience="soon")
 
 
 def test_a_silent_origin_is_waited_for_by_all_and_one_that_has_ended_by_nobody() -> None:

@@ -10,8 +10,10 @@ import msgspec
 from synergy_nb.algorithms.availability import PlacementConfig
 from synergy_nb.algorithms.composition import CompositionConfig
 from synergy_nb.assembly.synergy_peer import PeerConfig
+from synergy_nb.lifecycle.session_config import SessionConfig
 from synergy_nb.models.hot_spot_config import HotSpotConfig, hot_spot_config
 from synergy_nb.models.replication_config import ReplicationConfig
+from synergy_nb.plan.units import duration
 
 __all__ = ["LATE", "check_keys", "check_positive", "peer_config"]
 
@@ -40,6 +42,7 @@ def peer_config(
     hotspots: str | HotSpotConfig = "on",
     replication: object = None,
     overload: object = False,
+    patience: float | str = SessionConfig().patience,
 ) -> PeerConfig:
     """Return what peers are made of; raise ValueError if an option is invalid, as ``Cluster`` describes them."""
     if composition is not None and not isinstance(composition, CompositionConfig):
@@ -57,4 +60,5 @@ def peer_config(
         hotspots=hot_spot_config("hotspots", hotspots),
         placement=PlacementConfig(room_first=True, apart_first=True, wide_first=True),
         replication=replication or ReplicationConfig(),
+        session=SessionConfig(patience=duration("patience", patience, least=0.0)),
     )

@@ -74,8 +74,8 @@ class Simulation(PeerChanges, SimulatedKnobs, OneSided):
         Number of peers, named ``peer-1`` and so on, or their names.
     network
         Network between the peers: ``"wide area"``, a generated transit-stub network; ``"local"``, 1 ms between any two;
-        round-trip times in ms, as a square array or the path of an ``.npz`` file with ``rtt_ms``; the name of a
-        published network such as ``"sndlib/germany50"``, which needs the package ``topohub``; or a ``Topology``.
+        round-trip times in ms, as a square array or an ``.npz`` file with ``rtt_ms``; a published network such as
+        ``"sndlib/germany50"``, which needs the package ``topohub``; or a ``Topology``.
     cores
         Processing capacity of each peer, in cores; None: 0.5, 1 or 2, as in the dissertation (section 2.4.2).
     bandwidth
@@ -94,6 +94,8 @@ class Simulation(PeerChanges, SimulatedKnobs, OneSided):
         Parameters of the streams between active replicas, as a ``ReplicationConfig``.
     overload
         Whether peers admit plans that exceed their capacity or break limits, to show the consequences.
+    patience
+        Time for which an application waits for a silent peer that nothing can replace, in seconds or as ``"1 min"``.
     seed
         Seed of the network, of the peers and of all faults.
 
@@ -126,6 +128,7 @@ class Simulation(PeerChanges, SimulatedKnobs, OneSided):
         hotspots: str | HotSpotConfig = "on",
         replication: ReplicationConfig | None = None,
         overload: bool = False,
+        patience: float | str = 60.0,
         seed: int = 0,
     ) -> None:
         check_positive(cores=cores, bandwidth=bandwidth)
@@ -135,17 +138,15 @@ class Simulation(PeerChanges, SimulatedKnobs, OneSided):
         if isinstance(seed, bool) or not isinstance(seed, int) or seed < 0:
             raise ValueError(f"seed: {seed!r}; expected an integer of at least 0")
         topology = topology_of(peers_named(peers), network, cores, seed)
-        config = peer_config(bandwidth, composition, hotspots, replication, overload)
+        config = peer_config(bandwidth, composition, hotspots, replication, overload, patience)
         config = msgspec.structs.replace(config, pings=config.pings * max(1.0, len(topology) / FEW_PEERS))
         faults = Faults(loss, duplication, reordering, delay=(0.0, 0.0), deployment=0.0)
-        discipline = check_discipline("discipline", discipline)
-        self.world = ComposedWorld(seed, topology, config, faults, discipline=discipline, keys=check_keys(keys))
+        order, secrets = check_discipline("discipline", discipline), check_keys(keys)
+        self.world = ComposedWorld(seed, topology, config, faults, discipline=order, keys=secrets)
         self.world.run(STABLE)
         self.world.noted.noting = True
-        self._applications: dict[str, SimulatedApplication] = {}
-        self._listeners: list[Callable[[], None]] = []
-        self._count = 0
-        self._commands = 0
+        self._applications, self._listeners = dict[str, SimulatedApplication](), list[Callable[[], None]]()
+        self._count = self._commands = 0
         self.closed = False
 
     def __enter__(self) -> Simulation:
@@ -161,15 +162,12 @@ class Simulation(PeerChanges, SimulatedKnobs, OneSided):
         try:
             for application in self._applications.values():
                 if application.status in LASTING:
-                    self._end(application)
+                    self.world.end(application.id)
+                    self.until(lambda: application.status in ENDED, 10.0)  # noqa: B023 - called at once
         finally:
             self.closed = True
             self._call_listeners()
             self._listeners.clear()
-
-    def _end(self, application: SimulatedApplication) -> None:
-        self.world.end(application.id)
-        self.until(lambda: application.status in ENDED, 10.0)
 
     def _check_open(self) -> None:
         if self.closed:

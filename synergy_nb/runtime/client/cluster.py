@@ -102,6 +102,9 @@ class Cluster(Synchronous[AsyncCluster], Knobs[Application], OneSided):
         no stream is discarded.
     overload
         Whether peers admit plans beyond their capacity and in spite of limits, so that a promise can be seen to break.
+    patience
+        Time for which an application waits for a silent peer without which it cannot continue, in seconds or as
+        ``"1 min"``. One whose process has ended is not waited for.
     seed
         Seed of the peers' random generators, and of the sites in a wide area.
     spark
@@ -139,6 +142,7 @@ class Cluster(Synchronous[AsyncCluster], Knobs[Application], OneSided):
         hotspots: str | HotSpotConfig = "on",
         replication: ReplicationConfig | None = None,
         overload: bool = False,
+        patience: float | str = 60.0,
         seed: int = 0,
         spark: bool | str | Sequence[str] = True,
         security: Any = None,

@@ -45,7 +45,7 @@ JOINING = 60.0  # seconds without progress after which starting fails; an overlo
 FREQUENT_PINGERS = 16  # peers on each core that ping as often as peers on machines of their own
 MEASURED: Final = "measured"  # value of bandwidth: each link's measured one
 OPERATOR_SHARE = 0.5  # share of a machine's memory for the operators of all its peers
-PARAMETERS: Final = ("composition", "hotspots", "replication", "overload")  # options with parameters of the algorithms
+PARAMETERS: Final = ("composition", "hotspots", "replication", "overload", "patience")  # options of the algorithms
 
 
 class ClusterOptions(TypedDict, total=False):
@@ -61,6 +61,7 @@ class ClusterOptions(TypedDict, total=False):
     hotspots: str | HotSpotConfig
     replication: ReplicationConfig | None
     overload: bool
+    patience: float | str
     seed: int
     spark: bool | str | Sequence[str]
     security: Security | None
@@ -323,7 +324,10 @@ def _config(cores: float, memory: float, options: ClusterOptions) -> dict[str, A
     parameters = {name: given[name] for name in PARAMETERS if name in given}
     config = msgspec.to_builtins(peer_config(promised, **parameters))
     return {
-        **{name: config[name] for name in ("bandwidth", "composition", "hotspots", "placement", "replication")},
+        **{
+            name: config[name]
+            for name in ("bandwidth", "composition", "hotspots", "placement", "replication", "session")
+        },
         "cores": float(capacity),
         "memory": size,
         "promise_measured": measured,
