@@ -16,13 +16,14 @@ from typing import TYPE_CHECKING, Any, Final
 
 from synergy_nb.drawing.notebook_views import show_with
 from synergy_nb.errors import SynergyError
-from synergy_nb.plan import Plan, PlanError, QoS, plan, source
+from synergy_nb.plan import Plan, PlanError, QoS, source
 
 if TYPE_CHECKING:
     from synergy_nb import explore
     from synergy_nb.algorithms.composition import CompositionConfig
     from synergy_nb.models.hot_spot_config import HotSpotConfig
     from synergy_nb.models.replication_config import ReplicationConfig
+    from synergy_nb.plan import plan
     from synergy_nb.plan_editors import edit
     from synergy_nb.reporting.cluster_errors import ClusterError, NotAdmitted
     from synergy_nb.runtime.client.async_application import AsyncApplication

@@ -9,6 +9,11 @@ quantities.
 
 from __future__ import annotations
 
+import inspect
+import sys
+from types import ModuleType
+from typing import Any
+
 from synergy_nb.plan.builder import Stream, plan, source
 from synergy_nb.plan.parameter_types import parse_window
 from synergy_nb.plan.plan_encoding import FORMAT
@@ -17,3 +22,19 @@ from synergy_nb.plan.query_plan import Plan
 from synergy_nb.plan.validation import Operator, PlanError, Problem
 
 __all__ = ["FORMAT", "Operator", "Plan", "PlanError", "Problem", "QoS", "Stream", "parse_window", "plan", "source"]
+
+
+class _CallablePackage(ModuleType):
+    """This package, which is also the function :func:`plan`.
+
+    ``from synergy_nb import plan`` gives the name of the package. If the function took that name in ``synergy_nb``,
+    ``import synergy_nb.plan.query_plan as q`` would search the function for the module.
+    """
+
+    __signature__ = inspect.signature(plan)
+
+    def __call__(self, *arguments: Any, **options: Any) -> Plan:
+        return plan(*arguments, **options)
+
+
+sys.modules[__name__].__class__ = _CallablePackage

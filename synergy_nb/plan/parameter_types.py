@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Mapping
+from os import PathLike, fspath
 from typing import Any, Final, NamedTuple
 
 from synergy_nb.plan.units import (
@@ -37,6 +38,7 @@ __all__ = [
     "MOST_SEGMENTS",
     "NAME",
     "ORDER",
+    "PATH",
     "POSITIVE",
     "RATE",
     "SIGNATURE",
@@ -356,6 +358,7 @@ def _write_signature(segments: list[list[float]]) -> list[list[str]]:
 # -- types -----------------------------------------------------------------------------------------------------------
 
 TEXT: Final = ValueType("text", _text, annotation="str")
+PATH: Final = ValueType("text", lambda value: _text(fspath(value) if isinstance(value, PathLike) else value))
 NAME: Final = ValueType("name", _name, annotation="str")
 COLUMN: Final = ValueType("column", _name, annotation="str")
 CONDITION: Final = ValueType("condition", _condition, annotation="str")

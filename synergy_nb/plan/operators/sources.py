@@ -14,10 +14,10 @@ from synergy_nb.plan.parameter_types import (
     FLAG,
     FRACTION,
     NAME,
+    PATH,
     POSITIVE,
     RATE,
     SIGNATURE,
-    TEXT,
     TYPES,
     ValueType,
     choice,
@@ -145,7 +145,7 @@ _HEARTBEAT: Final = Parameter(
 CONNECTORS: Final[Mapping[str, Mapping[str, Parameter]]] = {
     "trace": {
         "path": Parameter(
-            TEXT,
+            PATH,
             "path of the file. A relative path starts at the current directory of the command or notebook that starts "
             "the peers, not at the plan file; each peer that may run the source must have access to it",
         ),

@@ -11,7 +11,7 @@ import asyncio
 import contextlib
 import threading
 from collections import deque
-from collections.abc import AsyncIterable, AsyncIterator, Awaitable, Callable, Iterable, Iterator, Mapping
+from collections.abc import AsyncIterable, AsyncIterator, Awaitable, Callable, Generator, Iterable, Iterator, Mapping
 from types import TracebackType
 from typing import Any, Final, TypeAlias
 
@@ -312,12 +312,18 @@ def supply(rows: Rows, reader: RowReader) -> tuple[Feed, asyncio.Task[None] | No
 
 
 def _read(rows: Iterable[Any], feed: Feed) -> None:
+    iterator: Iterator[Any] = iter(())
     try:
-        for made in rows:
+        iterator = iter(rows)
+        for made in iterator:
             feed.queue(made)
         feed.close()
     except BaseException as error:  # noqa: BLE001 - any error is the feed's
         feed.fail(error if isinstance(error, Exception) else RuntimeError(repr(error)))
+    finally:
+        if isinstance(iterator, Generator):  # what it holds is released now, and not when it is collected as garbage
+            with contextlib.suppress(Exception):
+                iterator.close()
 
 
 async def _read_async(rows: AsyncIterable[Any], feed: Feed) -> None:

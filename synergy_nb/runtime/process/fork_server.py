@@ -195,8 +195,11 @@ class ForkServer:
     async def close(self) -> None:
         """End the fork server and all remaining children, by force."""
         self.abandon()
-        with contextlib.suppress(subprocess.TimeoutExpired):
-            await asyncio.to_thread(self._process.wait, 5.0)
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(5.0):
+                # not in a thread: at the exit of Python there are no new ones
+                while self._process.poll() is None:  # noqa: ASYNC110 - the system announces the end to nobody
+                    await asyncio.sleep(0.01)
         self.kill()
 
     def abandon(self) -> None:
