@@ -9,8 +9,9 @@ import sys
 import tempfile
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
+import msgspec
 import numpy as np
 import polars as pl
 import pytest
@@ -20,6 +21,7 @@ from hypothesis import strategies as st
 from synergy_nb.dataflow.tuples import TYPES, Batch
 from synergy_nb.traces import parquet, read, tabular, text_files, time_order
 from synergy_nb.traces.quoting import quoting
+from synergy_nb.traces.records import AFTER_QUOTE, NOT_CLOSED, NOT_UTF8
 from synergy_nb.traces.time_order import Store, Survey, sized
 from synergy_nb.traces.trace_files import load
 from synergy_nb.traces.typed_columns import Malformed, Tally
@@ -29,35 +31,51 @@ from synergy_nb.traces.typed_columns import Malformed, Tally
 COLUMNS = {"time": "time", "n": "int", "s": "str"}
 
 
-def literal_rows(text: str) -> Iterator[tuple[int, list[str]]]:
-    """The rows of a CSV text with the number of their last line, character by character."""
-    row: list[str] = []
-    field, state, number, place = "", "start", 1, 0
+class Literal(NamedTuple):
+    """A record, or a line that is none: its line, its lines, its text, its fields, and what was expected of a line."""
+
+    line: int
+    lines: int
+    text: str
+    fields: list[str]
+    expected: str = ""
+
+
+def literal_rows(text: str) -> Iterator[Literal]:
+    """The records of a CSV text, character by character; a line that begins no record is skipped."""
+    place, number = 0, 1
     while place < len(text):
-        end = re.compile("\r*\n|\r+\\Z").match(text, place) if state != "quoted" else None
-        mark = text[place]
-        place += 1
-        if end is not None:
-            if row or field or state != "start":
-                yield number, [*row, field]
-            row, field, state, place = [], "", "start", end.end()
-            number += 1
-        elif state == "quoted":
-            number += mark == "\n"
-            if mark == '"':
-                state = "closed"
+        row: list[str] = []
+        field, state, at, expected = "", "start", place, ""
+        while (end := re.compile("\r*(?:\n|\\Z)").match(text, at)) is None or state == "quoted":
+            if at == len(text):
+                expected = NOT_CLOSED
+                break
+            mark = text[at]
+            at += 1
+            if state == "quoted":
+                state, field = ("closed", field) if mark == '"' else (state, field + mark)
+            elif mark == ",":
+                row, field, state = [*row, field], "", "start"
+            elif mark == '"' and state in ("start", "closed"):
+                field, state = field + mark * (state == "closed"), "quoted"
+            elif state == "closed":
+                expected = AFTER_QUOTE
+                break
             else:
-                field += mark
-        elif mark == ",":
-            row, field, state = [*row, field], "", "start of field"
-        elif mark == '"' and state in ("start", "start of field"):
-            state = "quoted"
-        elif mark == '"' and state == "closed":
-            field, state = field + mark, "quoted"
-        else:
-            field, state = field + mark, "field"
-    if row or field or state != "start":
-        yield number - text.endswith("\n"), [*row, field]
+                field, state = field + mark, "field"
+        after = text.find("\n", place) + 1 or len(text)
+        if not expected:
+            assert end is not None
+            after = end.end()
+        record = text[place:after]
+        lines = 1 if expected else record.count("\n") + (not record.endswith("\n"))
+        shown = record.rstrip("\r\n").encode("utf-8", "surrogateescape").decode("utf-8", "replace")
+        if re.search("[\udc80-\udcff]", record):
+            expected = NOT_UTF8
+        if record.strip("\r\n"):
+            yield Literal(number, lines, shown, [*row, field], expected)
+        place, number = after, number + record.count("\n")
 
 
 def literal_value(kind: str, text: str) -> Any:
@@ -77,28 +95,24 @@ def literal_value(kind: str, text: str) -> Any:
 
 
 def judged(lines: Any, kinds: dict[str, str], expected: str, mark: str) -> tuple[list[Any], Malformed | None]:
-    """The good rows of numbered lines of fields, and what is malformed."""
+    """The good rows of numbered records, and what is malformed."""
     good: list[Any] = []
     bad: list[Malformed] = []
-    for number, row in lines:
+    for number, spans, text, row, wrong in lines:
         values = [literal_value(kind, text) for kind, text in zip(kinds.values(), row, strict=False)]
-        if len(row) != len(kinds):
-            text = mark.join(row)
-            bad.append(Malformed(0, 0, number, text, "line", text, expected))
+        if wrong or len(row) != len(kinds):
+            bad.append(Malformed(spans, 0, number, text, "line", text, wrong or expected))
         elif ... in values:
             place = values.index(...)
             field = list(kinds)[place]
             told = {"int": "an integer", "time": "seconds as a finite number, or an ISO 8601 date and time"}
-            text = mark.join(row)
-            bad.append(Malformed(0, 0, number, text, field, row[place], told[kinds[field]]))
+            bad.append(Malformed(spans, 0, number, mark.join(row), field, row[place], told[kinds[field]]))
         else:
             good.append(tuple(values))
     if not bad:
         return good, None
-    first = bad[0]
-    return good, Malformed(
-        len(bad), len(good) + len(bad), first.line, first.text, first.field, first.value, first.expected
-    )
+    count = sum(each.count for each in bad)
+    return good, msgspec.structs.replace(bad[0], count=count, rows=len(good) + count)
 
 
 def by_blocks(path: Path, read_blocks: Callable[[Tally], Iterator[pl.DataFrame]]) -> tuple[list[Any], Any]:
@@ -124,6 +138,7 @@ CSV_PIECES = (
         b"\xc3\xa9",
         b"\xef\xbb\xbf",
     ),
+    *(b'1,"a"b,2\n', b'1,2,"a\n', b'1,2,"a\\"b"\n', b'",\n', b'1,2,x"\n'),
     *(b"1,2,a\n", b'1,"2","a"\r\n', b'3,4,"a,""b"\n', b'5,,"x\ny"\n', b'6,7,"x\r\n\r\ny,"\n', b'"",8,\n', b"9,9,\n"),
 )
 
@@ -132,25 +147,28 @@ CSV_PIECES = (
 @given(
     pieces=st.lists(st.sampled_from(CSV_PIECES), max_size=30),
     block=st.integers(1, 60),
+    part=st.integers(1, 60),
     mark=st.booleans(),
     end=st.sampled_from([b"\n", b"\r\n"]),
 )
-@example(pieces=[b'5,,"x\ny"\n'] * 9, block=5, mark=False, end=b"\n")
-@example(pieces=[b'1,"2","a"\r\n'] * 9 + [b"1,2"], block=60, mark=True, end=b"\r\n")
-@example(pieces=[b"1,2,a\n", b"\xef\xbb\xbf", b"1,2,a\n"], block=6, mark=False, end=b"\n")
-@example(pieces=[b"1", b",", b"2", b",", b'"', b"a", b"\n", b"1,2,a\n"], block=7, mark=False, end=b"\n")
+@example(pieces=[b'5,,"x\ny"\n'] * 9, block=5, part=9, mark=False, end=b"\n")
+@example(pieces=[b'1,"2","a"\r\n'] * 9 + [b"1,2"], block=60, part=9, mark=True, end=b"\r\n")
+@example(pieces=[b"1,2,a\n", b"\xef\xbb\xbf", b"1,2,a\n"], block=6, part=9, mark=False, end=b"\n")
+@example(pieces=[b"1", b",", b"2", b",", b'"', b"a", b"\n", b"1,2,a\n"], block=7, part=9, mark=False, end=b"\n")
 @settings(max_examples=300, deadline=None)
 def test_csv_in_blocks_is_what_a_literal_reader_makes_of_it(
-    tmp_path_factory: pytest.TempPathFactory, pieces: list[bytes], block: int, mark: bool, end: bytes
+    tmp_path_factory: pytest.TempPathFactory, pieces: list[bytes], block: int, part: int, mark: bool, end: bytes
 ) -> None:
     body = b"".join(pieces)
     path = tmp_path_factory.getbasetemp() / "any.csv"
     path.write_bytes(b"\xef\xbb\xbf" * mark + b"time,n,s" + end + body)
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(text_files, "BLOCK", block)
+        patch.setattr(tabular, "_PART", part)
+        patch.setattr(tabular, "_FEW", 1 + part // 4)
         layout = tabular.csv_layout(path, COLUMNS, None)
         found = by_blocks(path, lambda tally: tabular.csv_blocks(path, layout, tally))
-    lines = [(number + 1, row) for number, row in literal_rows(body.decode("utf-8", "replace"))]
+    lines = [each._replace(line=each.line + 1) for each in literal_rows(body.decode("utf-8", "surrogateescape"))]
     assert found == judged(lines, COLUMNS, "3 fields as in the header", ",")
 
 
@@ -173,8 +191,13 @@ def test_tcp_traces_in_blocks_are_what_a_literal_reader_makes_of_them(
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(text_files, "BLOCK", block)
         found = by_blocks(path, lambda tally: tabular.tcp_blocks(path, tally))
-    lines = enumerate(body.decode("utf-8", "replace").split("\n"), start=1)
-    fields = [(number, line.split()) for number, line in lines if line.strip()]
+    fields = []
+    for number, line in enumerate(body.split(b"\n"), start=1):
+        text = line.decode("utf-8", "replace")
+        broken = "\ufffd" in text
+        if text.strip():
+            shown = text.rstrip("\r") if broken else " ".join(text.split())
+            fields.append(Literal(number, 1, shown, text.split(), NOT_UTF8 * broken))
     expected = "6 fields: timestamp source destination source-port destination-port bytes"
     assert found == judged(fields, {**TCP, "bytes": "int"}, expected, " ")
 
@@ -183,15 +206,19 @@ def test_tcp_traces_in_blocks_are_what_a_literal_reader_makes_of_them(
 def test_text_within_quotes_is_found_as_by_counting_quotes(data: bytes, last: bool) -> None:
     within = [data.count(b'"', 0, place + 1) % 2 == 1 for place in range(len(data))]
     ends = [place + 1 for place, mark in enumerate(data) if mark == ord("\n") and not within[place]]
-    end = len(data) * (not within[-1]) if last else max(ends, default=0)
-    around = b"\n" + data + (b"\n" if last else b"")
-    right = all(
-        around[place] in b',\n"' if within[place] else around[place + 2 : place + 3] in (b",", b"\n", b"\r", b'"')
+    end = len(data) if last and not within[-1] else max(ends, default=0)
+    around = b"\n" + data + (b"\n" if last and not within[-1] else b"")
+    wrong = [
+        place
         for place in range(end)
         if data[place] == ord('"')
-    )
+        and not (
+            around[place] in b',\n"' if within[place] else around[place + 2 : place + 3] in (b",", b"\n", b"\r", b'"')
+        )
+    ]
+    clean = max((each for each in ends if each <= wrong[0]), default=0) if wrong else end
     inside = bytes(mark for mark, is_within in zip(data[:end], within, strict=False) if is_within)
-    assert quoting(data, ",", last=last) == (end, right, inside.count(b","), inside.count(b"\n"))
+    assert quoting(data, ",", last=last) == (end, clean, inside.count(b","), inside.count(b"\n"))
 
 
 @pytest.mark.parametrize("quote", [False, True])
@@ -207,14 +234,71 @@ def test_clean_files_do_not_need_the_line_parser(tmp_path: Path, monkeypatch: py
     assert found.equals(table.with_columns((pl.col("time") * 1e6).cast(pl.Int64).cast(TYPES["time"])))
 
 
-def test_a_quote_that_is_not_closed_is_named_by_its_line(tmp_path: Path) -> None:
-    path = tmp_path / "open.csv"
-    path.write_text('time,s\n1,a\n2,"b\n' + "3,c\n" * 50_000)
-    with pytest.raises(ValueError, match=r"open.csv: line 3: field larger than field limit .*; .*is a quote closed\?"):
-        load(path, "csv", columns={"time": "time", "s": "str"})
+STRAY = [f"{number},a,{number}\n" for number in range(30_000)]
 
 
-@pytest.mark.parametrize("content", [b"time,s\n1," + b"x" * 5000, b"x" * 5000, b'time,s\n1,"' + b"x\n" * 2500])
+@pytest.mark.parametrize(
+    ("changed", "expected"),
+    [
+        ({20_000: '0,"5 inch pipe,1\n'}, NOT_CLOSED),
+        ({20_000: '0,"5 inch pipe,1\n', 20_200: '0,7 inch" pipe,1\n'}, AFTER_QUOTE),
+        ({20_000: '0,"5 inch pipe,1\n', 20_200: '0,"7 inch pipe,1\n'}, AFTER_QUOTE),
+        ({20_000: '0,"abc"def,1\n'}, AFTER_QUOTE),
+        ({20_000: '0,"say \\"hi\\", twice",1\n'}, AFTER_QUOTE),
+        ({at: f'0,"{at} inch,1\n' for at in range(20_000, 30_000, 1000)}, AFTER_QUOTE),
+    ],
+)
+def test_a_malformed_quote_costs_one_line_which_is_named(
+    tmp_path: Path, changed: dict[int, str], expected: str
+) -> None:
+    path = tmp_path / "stray.csv"
+    path.write_text("time,s,n\n" + "".join(changed.get(number, line) for number, line in enumerate(STRAY)))
+    found = load(path, "csv", columns={"time": "time", "s": "str", "n": "int"})
+    stray = [number for number, line in changed.items() if ',"' in line]
+    assert found.table["n"].to_list() == [1 if at in changed else at for at in range(30_000) if at not in stray]
+    assert found.malformed is not None
+    assert (found.malformed.count, found.malformed.rows) == (len(stray), 30_000)
+    assert (found.malformed.line, found.malformed.text) == (20_002, changed[20_000].rstrip())
+    assert found.malformed.expected == expected
+
+
+def test_all_lines_of_a_malformed_row_are_malformed(tmp_path: Path) -> None:
+    path = tmp_path / "rows.csv"
+    path.write_text('time,s,n\n1,"a\nb\nc",x\n2,"a\nb",1,2\n3,"a\nb",4\n')
+    found = load(path, "csv", columns={"time": "time", "s": "str", "n": "int"}, tolerance=1.0)
+    assert found.table["n"].to_list() == [4]
+    assert found.malformed is not None
+    assert (found.malformed.count, found.malformed.rows, found.malformed.line) == (5, 6, 2)
+
+
+def test_a_quoted_field_may_be_large_also_beside_a_malformed_line(tmp_path: Path) -> None:
+    path = tmp_path / "large.csv"
+    large = "x\n" * 200_000
+    path.write_text(f'time,s\n1,"{large}"\n2,"a"b\n3,"{large}"\n')
+    found = load(path, "csv", columns={"time": "time", "s": "str"}, tolerance=0.5)
+    assert found.table["s"].to_list() == [large, large]
+    assert found.malformed is not None
+    assert (found.malformed.count, found.malformed.line) == (1, 200_003)
+
+
+def test_a_file_with_tabs_has_quotes_as_text_unless_it_is_asked_for_quoted_fields(tmp_path: Path) -> None:
+    path = tmp_path / "pipes.tsv"
+    path.write_text('time\ts\n1\t"5 inch"\n2\t"7 inch\n')
+    columns = {"time": "time", "s": "str"}
+    assert load(path, "csv", columns=columns).table["s"].to_list() == ['"5 inch"', '"7 inch']
+    asked = load(path, "csv", columns=columns, quotes=True, tolerance=0.5)
+    assert asked.table["s"].to_list() == ["5 inch"]
+    assert asked.malformed is not None
+    assert asked.malformed.line == 3
+    path.write_text('"time"\t"s"\n1\t"a\tb"\n')
+    with pytest.raises(ValueError, match=r"line 1: columns .*; expected quotes=True if fields are quoted"):
+        load(path, "csv", columns=columns)
+    assert load(path, "csv", columns=columns, quotes=True).table["s"].to_list() == ["a\tb"]
+    path.write_text('time,s\n1,"a"\n')
+    assert load(path, "csv", columns=columns, quotes=False).table["s"].to_list() == ['"a"']
+
+
+@pytest.mark.parametrize("content", [b"time,s\n1," + b"x" * 5000, b"x" * 5000, b'time,s\n1,"' + b"x" * 5000])
 def test_a_line_without_an_end_is_refused_before_it_fills_the_memory(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, content: bytes
 ) -> None:

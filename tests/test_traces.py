@@ -9,6 +9,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import polars as pl
 import pytest
 from hypothesis import given, settings
@@ -163,9 +164,76 @@ def test_formats_are_recognised_and_tables_have_their_schema(write: Any, kind: s
     assert schema_of({"path": str(path), "format": kind}) == trace.schema
 
 
-def test_logs_that_are_no_utf8_are_read(write: Any) -> None:
-    trace = load(write(HTTP.replace("vrml/cube", "caf\xe9/cube").encode("latin-1")), "http")
-    assert trace.table["file"][0] == "/SDSC/caf\ufffd/cube.gif"
+LATIN = {
+    "csv": "time,name\n0,M\xfcller\n1,M\xf6ller\n2,Smith\n",
+    "quoted": 'time,name\n0,"M\xfcller"\n1,M\xf6ller\n2,"Smith"\n',
+    "http": HTTP.replace("vrml/cube", "caf\xe9/cube"),
+    "ncsa": NCSA.replace("shuttle", "\xe9", 2),
+    "tcp": TCP.replace("2 1", "\xfc 1"),
+}
+
+
+@pytest.mark.parametrize("kind", LATIN)
+def test_bytes_that_are_no_utf8_are_refused_by_line_and_read_in_the_stated_encoding(write: Any, kind: str) -> None:
+    form = "csv" if kind == "quoted" else kind
+    columns = {"time": "time", "name": "str"} if form == "csv" else None
+    expected = load(write(LATIN[kind]), form, columns=columns).table
+    path = write(LATIN[kind].encode("cp1252"))
+    first = next(number for number, line in enumerate(LATIN[kind].split("\n"), start=1) if not line.isascii())
+    with pytest.raises(ValueError, match=rf"line {first}: field 'line': '.*\ufffd.*'; expected text in UTF-8, or"):
+        load(path, form, columns=columns)
+    assert load(path, form, columns=columns, encoding="windows-1252").table.equals(expected)
+    skipped = load(path, form, columns=columns, tolerance=1.0)
+    assert skipped.malformed is not None
+    assert skipped.table.height == expected.height - skipped.malformed.count
+    assert load(write(LATIN[kind].encode("utf-16")), form, columns=columns, encoding="utf-16").table.equals(expected)
+
+
+def test_text_that_is_not_in_the_stated_encoding_is_refused_by_line(write: Any) -> None:
+    with pytest.raises(ValueError, match=r"line 3: .*0x81.*; expected text in encoding 'cp1252'"):
+        load(write(b"time,name\n0,a\n1,\x81\n"), "csv", columns={"time": "time", "name": "str"}, encoding="cp1252")
+    with pytest.raises(ValueError, match=r"text in UTF-16; expected text in UTF-8, or encoding='utf-16'"):
+        load(write("time,name\n0,a\n".encode("utf-16")), "csv")
+
+
+def test_a_damaged_parquet_file_is_named_wherever_it_is_damaged(tmp_path: Path) -> None:
+    path = tmp_path / "damaged.parquet"
+    pl.DataFrame({"time": np.arange(500.0), "s": [f"x{each % 7}" for each in range(500)]}).write_parquet(path)
+    whole = path.read_bytes()
+    told = []
+    for place in range(4, len(whole) - 8, 7):
+        path.write_bytes(whole[:place] + bytes([whole[place] ^ 0xFF, whole[place + 1] ^ 0xA5]) + whole[place + 2 :])
+        try:
+            load(path, "parquet", columns={"time": "time", "s": "str"})
+        except ValueError as error:
+            told.append(str(error))
+    assert len(told) > 10, "most of this damage is noticed, also where Polars panics"
+    assert all(each.startswith(str(path)) for each in told)
+
+
+LINE = '198.51.100.7 - - [10/Oct/2000:13:55:36 -0700] "{}" 404 2326'
+
+
+@pytest.mark.parametrize(
+    ("line", "file"),
+    [
+        (LINE.format("GET /a/b.gif HTTP/1.0") + ' "http://example.org/" "Agent/1.0" 423 2601', "/a/b.gif"),
+        (LINE.format("GET /a/b.gif HTTP/1.0") + ' "-" "-" 123 5', "/a/b.gif"),
+        (LINE.format("GET /a/b.gif HTTP/1.0") + ' "-" "x" 200 1 "cookie=1"', "/a/b.gif"),
+        (LINE.format(r"GET /a/b.gif?q=\" 200 5 HTTP/1.0") + r' "-" "odd \"agent\" 200 5"', "/a/b.gif"),
+        (LINE.format('GET /a/b.gif"x" HTTP/1.0'), '/a/b.gif"x"'),
+        (LINE.format(r"\x99\xf3\x0fF"), r"\x99\xf3\x0fF"),
+    ],
+)
+def test_status_and_bytes_of_a_web_log_are_those_after_the_request(write: Any, line: str, file: str) -> None:
+    assert load(write(line + "\n"), "ncsa").table.select("file", "status", "bytes").row(0) == (file, 404, 2326)
+
+
+def test_a_size_of_twenty_digits_is_a_malformed_line(write: Any) -> None:
+    good = LINE.format("GET /a HTTP/1.0") + "\n"
+    trace = load(write(good * 100 + good.replace("2326", "9" * 20) + good), "ncsa")
+    assert (trace.table.height, trace.table["bytes"].sum()) == (101, 101 * 2326)
+    assert str(trace.malformed) == f"line 101: field 'bytes': '{'9' * 20}'; expected an integer of 64 bits, or -"
 
 
 @pytest.mark.slow
@@ -276,6 +344,10 @@ def test_skipped_lines_are_logged(write: Any, caplog: pytest.LogCaptureFixture) 
             "time: column 'begun' is not there; expected one of tip, began",
         ),
         ("time,a,a\n1,2,3\n", {"format": "csv"}, "line 1: columns .*; expected a header of distinct names"),
+        ("1,0,5\n2,1,6\n", {"format": "csv", "time": "1"}, "line 1: columns .*; expected a header of distinct names"),
+        ('time,"a\n1,2\n', {"format": "csv"}, "line 1: .*; expected a header in which each quote is closed"),
+        ("time,a\r0,1\r", {"format": "csv"}, "carriage returns without line feeds; expected lines that end with a"),
+        (gzip.compress(b"x" * 257 + b"ustar", mtime=0), {}, "packed twice, first by tar; expected a gzipped text"),
         ("time,a\n", {"format": "csv"}, "no tuples; expected at least one line of format 'csv'"),
         ("ts,time\n1,2\n", {"format": "csv", "time": "ts"}, "time: 'ts', but another column is named 'time'"),
     ],
@@ -289,6 +361,12 @@ def test_bad_files_give_one_clear_error_before_anything_starts(
     assert "\n" not in str(caught.value)
 
 
+def test_a_quoted_name_may_contain_the_separator_or_more_of_another_one(write: Any) -> None:
+    path = write('when;"name, first, last, middle";"a;b"\n0;x;1\n1;y;2\n')
+    table = load(path, "csv", columns={"name, first, last, middle": "str", "a;b": "int"}, time="when").table
+    assert table.rows()[1][1:] == ("y", 2)
+
+
 def test_a_csv_file_with_the_index_of_pandas_and_times_to_the_minute_is_read(write: Any) -> None:
     path = write(",when,a\n0,2026-01-01 09:00,5\n1,2026-01-01T10:05+01:00,6\n")
     assert sniff(path) == "csv"
@@ -300,7 +378,7 @@ def test_a_missing_trace_file_is_named_with_the_nearest_name(tmp_path: Path, wri
     write(HTTP, "sdsc-http.txt")
     with pytest.raises(ValueError, match=r"sdsc-htp.txt: no such file; .*did you mean 'sdsc-http.txt'"):
         read({"path": str(tmp_path / "sdsc-htp.txt")})
-    with pytest.raises(ValueError, match="a directory; expected a trace file"):
+    with pytest.raises(ValueError, match="a directory, not a file; expected a trace file"):
         read({"path": str(tmp_path)})
 
 

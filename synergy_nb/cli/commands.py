@@ -406,6 +406,9 @@ def data_info(
     time: Annotated[
         str | None, typer.Option(metavar="COLUMN", help="Column of a CSV or Parquet file that holds the event time.")
     ] = None,
+    encoding: Annotated[
+        str, typer.Option(metavar="NAME", help="Encoding of a text that is not in UTF-8, such as windows-1252.")
+    ] = "utf-8",
     as_json: Json = False,
 ) -> None:
     """Print format, columns, time span and disorder of a trace."""
@@ -419,7 +422,11 @@ def data_info(
             datasets.find(name)  # an unknown name: the error lists the known ones
         found = datasets.find(name) if known else None
         path = name if found is None else found.path
-        holds = traces.info(path, time=time) if path is not None and (found is None or found.dataset.format) else None
+        holds = (
+            traces.info(path, time=time, encoding=encoding)
+            if path is not None and (found is None or found.dataset.format)
+            else None
+        )
     if as_json:
         import msgspec
 

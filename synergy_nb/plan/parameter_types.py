@@ -7,6 +7,8 @@ equal work gets equal stream names.
 
 from __future__ import annotations
 
+import codecs
+import contextlib
 import re
 from collections.abc import Callable, Mapping
 from os import PathLike, fspath
@@ -31,6 +33,7 @@ __all__ = [
     "COLUMN_TYPES",
     "CONDITION",
     "DURATION",
+    "ENCODING",
     "EXPRESSIONS",
     "FACTOR",
     "FLAG",
@@ -123,6 +126,18 @@ def _name(value: Any) -> str:
     if value != value.strip():
         raise WrongValue(value, f"{expected}, without blanks around it")
     return value
+
+
+_NO_ENCODINGS: Final = ("idna", "punycode", "raw-unicode-escape", "undefined", "unicode-escape")  # codecs of text only
+
+
+def _encoding(value: Any) -> str:
+    """Return the name of an encoding as Python spells it."""
+    with contextlib.suppress(LookupError, TypeError, ValueError):
+        found = codecs.lookup(value)
+        if found.name not in _NO_ENCODINGS and isinstance(b"".decode(value), str):
+            return found.name
+    raise WrongValue(value, "the name of an encoding of text that Python knows, such as 'utf-8' or 'windows-1252'")
 
 
 def _integers(least: int, most: int) -> Callable[[Any], int]:
@@ -360,6 +375,7 @@ def _write_signature(segments: list[list[float]]) -> list[list[str]]:
 TEXT: Final = ValueType("text", _text, annotation="str")
 PATH: Final = ValueType("text", lambda value: _text(fspath(value) if isinstance(value, PathLike) else value))
 NAME: Final = ValueType("name", _name, annotation="str")
+ENCODING: Final = ValueType("encoding", _encoding, annotation="str")
 COLUMN: Final = ValueType("column", _name, annotation="str")
 CONDITION: Final = ValueType("condition", _condition, annotation="str")
 #: Column to SQL expression.

@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
-import re
+import codecs
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
 
+import msgspec
 import polars as pl
 
 from synergy_nb.plan.operators.sources import TRACE_SCHEMAS
-from synergy_nb.traces.text_files import whole_lines
+from synergy_nb.traces.records import NOT_UTF8, undecodable
+from synergy_nb.traces.text_files import UTF8, whole_lines
 from synergy_nb.traces.typed_columns import Malformed, Tally
 
 __all__ = ["LOGS", "log_blocks"]
@@ -20,10 +22,13 @@ HTTP: Final = (
     r"^(?P<host>.+?): \w{3} (?P<time>\w{3} [ \d]\d \d{2}:\d{2}:\d{2} \d{4}) "
     r"\((?P<file>.*?)\): (?P<operation>[^:]*): ?(?P<request>.*)$"
 )
+# The request ends with the first quote that status and bytes follow and no backslash precedes: what follows them, such
+# as quoted fields and other numbers, is not read, and quotes in old logs, which are not escaped, are text.
 NCSA: Final = (
     r"^(?P<host>\S+) .*?\[(?P<time>\d{2}/\w{3}/\d{4}:\d{2}:\d{2}:\d{2} [+-]\d{4})\] "
-    r'"(?P<request>.*)" (?P<status>\d{3}) (?P<bytes>\d+|-)(?: .*)?$'
+    r'"(?P<request>(?:[^\\]|\\.)*?)" (?P<status>\d{3}) (?P<bytes>\d+|-)(?: .*)?$'
 )
+_SIZE: Final = "an integer of 64 bits, or -"
 #: Format to the expression, the layout of its dates, and an example for messages.
 LOGS: Final = {
     "http": (HTTP, "%b %d %H:%M:%S %Y", "'N+H: Tue Aug 22 00:00:00 1995 (/file): operation: request'"),
@@ -31,10 +36,8 @@ LOGS: Final = {
 }
 
 
-def log_blocks(path: Path, kind: str, tally: Tally) -> Iterator[pl.DataFrame]:
+def log_blocks(path: Path, kind: str, tally: Tally, encoding: str = UTF8) -> Iterator[pl.DataFrame]:
     """Yield the lines of a log as typed blocks in the order of the file; count malformed lines in ``tally``.
-
-    Bytes that are not UTF-8 (old logs hold Latin-1) become replacement characters.
 
     Raises
     ------
@@ -42,36 +45,52 @@ def log_blocks(path: Path, kind: str, tally: Tally) -> Iterator[pl.DataFrame]:
         If the file cannot be read, see :func:`synergy_nb.traces.text_files.whole_lines`.
     """
     pattern, date, example = LOGS[kind]
-    for number, data in whole_lines(path):
-        text = data.decode("utf-8", "replace")
-        lines = pl.Series("line", [text.removeprefix("\ufeff") if number == 1 else text])
-        lines = lines.str.split("\n").explode().str.strip_chars_end("\r")
+    for number, block in whole_lines(path, encoding):
+        data = block.removeprefix(codecs.BOM_UTF8) if number == 1 else block
+        try:
+            text, broken = data.decode(), []
+        except UnicodeDecodeError:
+            text, broken = data.decode("utf-8", "replace"), undecodable(data)
+        lines = pl.Series("line", [text]).str.split("\n").explode().str.strip_chars_end("\r")
         frame = pl.DataFrame({"line": lines}).with_row_index("number", offset=number).filter(pl.col("line") != "")
         parsed = frame.with_columns(pl.col("line").str.extract_groups(pattern).alias("groups")).unnest("groups")
         when = pl.col("time").str.to_datetime(date, strict=False, time_unit="us")
         if "%z" in date:
             when = when.dt.replace_time_zone(None)  # polars has converted it to UTC
-        parsed = parsed.with_columns(when)
-        bad = parsed.filter(pl.col("time").is_null())
-        tally.add(parsed.height, _malformed(bad, parsed.height, pattern, example) if bad.height else None)
-        table = _columns(parsed.filter(pl.col("time").is_not_null()), kind)
+        read = parsed.with_columns(when)
+        wrong = [pl.col("time").is_null()]
+        if kind == "ncsa":
+            read = read.with_columns(pl.col("bytes").replace("-", "0").cast(pl.Int64, strict=False))
+            wrong.append(pl.col("bytes").is_null())
+        if broken:
+            wrong.append(pl.col("number").is_in([number + index for index, _ in broken]))
+        good = ~read.select(pl.any_horizontal(wrong)).to_series()
+        malformed = None
+        if not good.all():
+            first = int(good.not_().arg_true()[0])
+            undecoded = broken[0][1] if broken and number + broken[0][0] == parsed["number"][first] else None
+            malformed = _malformed(parsed.row(first, named=True), undecoded, read["time"][first] is None, example)
+            malformed = msgspec.structs.replace(malformed, count=int((~good).sum()), rows=parsed.height)
+        tally.add(parsed.height, malformed)
+        table = _columns(read.filter(good), kind)
         if table.height:
             yield table
 
 
-def _malformed(bad: pl.DataFrame, rows: int, pattern: str, example: str) -> Malformed:
-    number, text = int(bad["number"][0]), str(bad["line"][0])
-    match = re.match(pattern, text)
-    field, value, expected = ("time", match["time"], "a date") if match else ("line", text, example)
-    return Malformed(bad.height, rows, number, text, field, value, expected)
+def _malformed(line: dict[str, Any], undecoded: str | None, untimed: bool, example: str) -> Malformed:
+    """Describe a malformed line: ``undecoded`` is its text if it is no UTF-8; if ``untimed``, its time is no date."""
+    text = line["line"] if undecoded is None else undecoded
+    field, value, expected = "line", text, example if undecoded is None else NOT_UTF8
+    if undecoded is None and line["time"] is not None:
+        field, value, expected = ("time", line["time"], "a date") if untimed else ("bytes", line["bytes"], _SIZE)
+    return Malformed(1, 1, line["number"], text, field, value, expected)
 
 
 def _columns(parsed: pl.DataFrame, kind: str) -> pl.DataFrame:
     if kind == "ncsa":
         # "GET /x?q HTTP/1.0", and "/x" of HTTP 0.9 clients that left out the method
         path = pl.col("request").str.extract(r"^(?:[A-Za-z]+\s+)?([^\s?]+)").fill_null("")
-        size = pl.col("bytes").replace("-", "0").cast(pl.Int64)
-        parsed = parsed.with_columns(path.alias("file"), pl.col("status").cast(pl.Int64), size)
+        parsed = parsed.with_columns(path.alias("file"), pl.col("status").cast(pl.Int64))
     # The first directory; a name directly under the root counts as one unless it has an extension.
     directory = pl.col("file").str.extract(r"^(/[^/]+)/")
     bare = pl.col("file").str.extract(r"^(/[^/.]+)$")

@@ -16,6 +16,8 @@ from synergy_nb.traces.typed_columns import EXPECTED, Malformed, Tally, typed
 
 __all__ = ["Stored", "columns_of_parquet", "parquet_blocks", "stored"]
 
+#: Errors of damaged files; Polars panics at some of them.
+_DAMAGED: Final = (pa.ArrowException, pl.exceptions.PolarsError, pl.exceptions.PanicException, OSError)
 _WHOLE: Final = 32 << 20  # bytes of a row group that is read at once, by Polars, in half of the time
 _SLICE: Final = 8 << 20  # bytes of a slice of a larger one
 _BUFFER: Final = 1 << 20  # bytes of a column that are read at once
@@ -65,7 +67,7 @@ def columns_of_parquet(path: Path) -> dict[str, str]:
 def _schema(path: Path) -> dict[str, pl.DataType]:
     try:
         return dict(pl.read_parquet_schema(path))
-    except (pl.exceptions.PolarsError, OSError) as error:
+    except _DAMAGED as error:
         raise _damaged(path, error) from None
 
 
@@ -118,7 +120,7 @@ def _slices(path: Path, names: list[str] | None) -> Iterator[pl.DataFrame]:
                         assert isinstance(table, pl.DataFrame)
                         yield table if names is None else table.select(names)
                 start += group.num_rows
-    except (pa.ArrowException, pl.exceptions.PolarsError, OSError) as error:
+    except _DAMAGED as error:
         raise _damaged(path, error) from None
 
 
@@ -136,6 +138,6 @@ def _row(path: Path, number: int) -> tuple[object, ...]:
     return ()
 
 
-def _damaged(path: Path, error: Exception) -> ValueError:
+def _damaged(path: Path, error: BaseException) -> ValueError:
     text = (str(error).splitlines() or [type(error).__name__])[0]
     return ValueError(f"{path}: damaged or cut-off Parquet file ({text}); expected a whole one")

@@ -27,14 +27,15 @@ class Quoting(NamedTuple):
     ----------
     end
         Number of bytes up to the end of the last whole row; 0 if no row ends.
-    right
-        Whether each quote up to ``end`` begins a field, ends one or is doubled within one.
+    clean
+        Number of bytes up to the first row with a quote that neither begins a field, ends one nor is doubled within
+        one; ``end`` if there is none.
     separators, line_feeds
         Numbers of separators and line feeds up to ``end`` that are within quotes.
     """
 
     end: int
-    right: bool
+    clean: int
     separators: int
     line_feeds: int
 
@@ -52,7 +53,7 @@ def quoting(data: bytes, separator: str, *, last: bool) -> Quoting:
     Examples
     --------
     >>> quoting(b'1,"a, b"' + bytes([10]) + b'2,"c', ",", last=False)
-    Quoting(end=9, right=True, separators=1, line_feeds=0)
+    Quoting(end=9, clean=9, separators=1, line_feeds=0)
     """
     values = np.frombuffer(data, dtype=np.uint8)
     quotes = _where(values, _QUOTE)
@@ -66,18 +67,20 @@ def quoting(data: bytes, separator: str, *, last: bool) -> Quoting:
         edges |= _where(values, _RETURN)
     after = edges << 1
     after[:-1] |= edges[1:] >> 7
-    if last:
-        end = 0 if int(np.bitwise_count(quotes).sum()) % 2 else len(data)
+    ends = feeds & ~within
+    if last and not _count(quotes) % 2:
+        end = len(data)
         after[-1] |= 1 << (-len(data) % 8)  # and it ends with one
     else:
-        end = _last(feeds & ~within)
-    limit = np.zeros(len(quotes), dtype=np.uint8)
-    limit[: end // 8] = 0xFF
-    if end % 8:
-        limit[end // 8] = 0xFF << (8 - end % 8) & 0xFF
+        end = _last(ends)
+    limit = _up_to(end, len(quotes))
     wrong = quotes & ((within & ~before) | (~within & ~after)) & limit
     counted = within & limit
-    return Quoting(end, not wrong.any(), _count(marks & counted), _count(feeds & counted))
+    clean = end
+    if wrong.any():
+        first = int(np.argmax(wrong != 0))
+        clean = _last(ends & _up_to(8 * (first + 1) - int(wrong[first]).bit_length(), len(quotes)))
+    return Quoting(end, clean, _count(marks & counted), _count(feeds & counted))
 
 
 def _where(values: Bits, value: int) -> Bits:
@@ -106,6 +109,15 @@ def _last(bits: Bits) -> int:
     back = int(np.argmax(bits[::-1] != 0))
     found = int(bits[len(bits) - 1 - back])
     return (len(bits) - back) * 8 - ((found & -found).bit_length() - 1) if found else 0
+
+
+def _up_to(end: int, size: int) -> Bits:
+    """Set the bits of the first ``end`` bytes."""
+    bits = np.zeros(size, dtype=np.uint8)
+    bits[: end // 8] = 0xFF
+    if end % 8:
+        bits[end // 8] = 0xFF << (8 - end % 8) & 0xFF
+    return bits
 
 
 def _count(bits: Bits) -> int:

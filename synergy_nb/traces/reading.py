@@ -7,6 +7,7 @@
 
 from __future__ import annotations
 
+import codecs
 import logging
 import math
 from collections.abc import Iterable, Iterator, Mapping
@@ -21,6 +22,7 @@ from synergy_nb.dataflow.tuples import END, START, Batch, Item, Punctuation
 from synergy_nb.plan.operators.sources import HEARTBEAT, TRACE_SCHEMAS
 from synergy_nb.plan.units import did_you_mean
 from synergy_nb.traces import packets
+from synergy_nb.traces.text_files import UTF8
 from synergy_nb.traces.time_order import Store, Survey, Times, sized
 from synergy_nb.traces.trace_files import Opened, opened, sniff
 from synergy_nb.traces.typed_columns import Tally
@@ -79,7 +81,8 @@ def open_trace(params: Mapping[str, Any]) -> Opened:
     Parameters
     ----------
     params
-        Parameters ``path``, and optionally ``format``, ``columns``, ``time``, ``strict``, ``tolerance`` as in
+        Parameters ``path``, and optionally ``format``, ``columns``, ``time``, ``encoding``, ``quotes``, ``strict``,
+        ``tolerance`` as in
         :func:`synergy_nb.traces.trace_files.load`.
 
     Raises
@@ -90,11 +93,18 @@ def open_trace(params: Mapping[str, Any]) -> Opened:
     path = params.get("path")
     if not isinstance(path, str | Path) or not str(path):
         raise ValueError(f"path: {path!r}; expected the path of a trace")
+    encoding = params.get("encoding") or UTF8
+    try:
+        codecs.lookup(encoding)
+    except (LookupError, TypeError):
+        raise ValueError(f"encoding: {encoding!r}; expected the name of an encoding, such as 'windows-1252'") from None
     return opened(
         path,
         params.get("format"),
         columns=params.get("columns") or None,
         time=params.get("time"),
+        encoding=encoding,
+        quotes=params.get("quotes"),
         strict=bool(params.get("strict", False)),
         tolerance=float(params.get("tolerance", 0.01)),
     )
@@ -176,14 +186,7 @@ def table(params: Mapping[str, Any]) -> pl.DataFrame:
 
 def info(path: str | Path, **options: Any) -> Info:
     """Summarise the trace at ``path``; ``options`` are the parameters of :func:`open_trace`."""
-    trace = opened(
-        path,
-        options.get("format"),
-        columns=options.get("columns"),
-        time=options.get("time"),
-        strict=options.get("strict", False),
-        tolerance=options.get("tolerance", 0.01),
-    )
+    trace = open_trace({"path": path, **options})
     survey, tally = Survey(BATCH_ROWS), Tally()
     for found in trace.judged(tally):
         survey.add(_micros(found))

@@ -6,12 +6,11 @@ splits it line by line and so can name the invalid line; it alone decides which 
 parser accepts a block, both return the same rows.
 
 A line ends with a line feed and the carriage returns before it. A quoted field may contain line ends, so a block
-ends where a row ends.
+ends where a row ends; :mod:`~synergy_nb.traces.records` states what becomes of quotes that are malformed.
 """
 
 from __future__ import annotations
 
-import csv
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
@@ -24,7 +23,8 @@ from synergy_nb.plan.operators.sources import TRACE_SCHEMAS
 from synergy_nb.plan.units import counted
 from synergy_nb.traces.columns import clock_of, inferred, stream_schema, text_kinds
 from synergy_nb.traces.quoting import Quoting, quoting
-from synergy_nb.traces.text_files import LONGEST, beginning, pieces, too_long, whole_lines
+from synergy_nb.traces.records import NOT_UTF8, Rejected, fields_of, split, undecodable
+from synergy_nb.traces.text_files import LONGEST, UTF8, beginning, pieces, too_long, whole_lines
 from synergy_nb.traces.typed_columns import EXPECTED, Malformed, Tally, typed
 
 __all__ = ["Layout", "columns_of_csv", "csv_blocks", "csv_layout", "separator_of", "tcp_blocks"]
@@ -33,7 +33,10 @@ SAMPLE: Final = 1000  # rows from which the types of CSV columns are inferred wh
 _SAMPLED: Final = (1 << 18, 8 << 20)  # bytes in which these rows are searched; the first number mostly suffices
 _BOM: Final = b"\xef\xbb\xbf"
 _PARSED: Final = {"int": TYPES["int"], "float": TYPES["float"]}  # types that the CSV reader parses with the same result
-_LONE_RETURN: Final = re.compile("\r(?!\r*(?:\n|\\Z))")  # a carriage return that is no part of a line end
+_PART: Final = 1 << 17  # bytes of a part of a block that needs the line parser somewhere
+_FEW: Final = 1 << 12  # characters that the line parser splits at first
+_QUOTED: Final = re.compile('"(?:[^"]|"")*"')
+_VALUE: Final = re.compile(r"[+-]?\d[\d.:TtZz+ -]*|[+-]?\d[\d.]*[eE][+-]?\d+")
 _TCP_EXPECTED: Final = "6 fields: timestamp source destination source-port destination-port bytes"
 
 
@@ -52,6 +55,8 @@ class Layout(NamedTuple):
         Name of the column with the event time.
     schema
         Columns of the tuples with their types: the event time first, as ``time``.
+    quotes
+        Whether fields may be quoted.
     """
 
     separator: str
@@ -59,6 +64,7 @@ class Layout(NamedTuple):
     kinds: dict[str, str]
     clock: str
     schema: dict[str, str]
+    quotes: bool = True
 
 
 class _Rows(NamedTuple):
@@ -67,19 +73,22 @@ class _Rows(NamedTuple):
     Parameters
     ----------
     raw
-        Fields, as text, of the lines with the right number of fields.
+        Fields, as text, of the records with the right number of fields.
     numbers
-        Line numbers of these lines in the file.
+        Numbers of the lines in the file at which these records begin.
+    spans
+        Number of lines of each of them; None: one.
     odd, first_odd
-        Number of lines with another number of fields; line number and text of the first of them.
+        Number of all other lines, and the first of them.
     used, lines
         Number of bytes that were split, and of line ends in them.
     """
 
     raw: pl.DataFrame
     numbers: Sequence[int] | pl.Series
+    spans: list[int] | None
     odd: int
-    first_odd: tuple[int, str]
+    first_odd: Rejected | None
     used: int
     lines: int
 
@@ -97,8 +106,15 @@ class _Block(NamedTuple):
 # -- files ---------------------------------------------------------------------------------------------------------
 
 
-def csv_layout(path: Path, columns: Mapping[str, str] | None, time: str | None) -> Layout:
-    """Read the layout of a CSV file with a header; ``columns`` and ``time`` as in
+def csv_layout(
+    path: Path,
+    columns: Mapping[str, str] | None,
+    time: str | None,
+    *,
+    encoding: str = UTF8,
+    quotes: bool | None = None,
+) -> Layout:
+    """Read the layout of a CSV file with a header; the parameters are those of
     :func:`synergy_nb.traces.trace_files.load`.
 
     Types that are not stated are inferred from the first 1,000 rows.
@@ -108,36 +124,33 @@ def csv_layout(path: Path, columns: Mapping[str, str] | None, time: str | None) 
     ValueError
         If the header or a stated column is invalid.
     """
-    separator, names, sample = _sampled(path, SAMPLE if columns is None else 0)
+    separator, names, quoted, sample = _sampled(path, SAMPLE if columns is None else 0, encoding, quotes)
     clock = clock_of(path, names, columns, time, lambda: inferred(sample))
     kinds = text_kinds(path, names, columns, clock, sample)
-    return Layout(separator, names, kinds, clock, stream_schema(path, kinds, clock))
+    return Layout(separator, names, kinds, clock, stream_schema(path, kinds, clock), quoted)
 
 
 def columns_of_csv(path: Path) -> dict[str, str]:
     """Column to type, inferred from the first 1,000 rows."""
-    return inferred(_sampled(path, SAMPLE)[2])
+    return inferred(_sampled(path, SAMPLE, UTF8, None)[3])
 
 
-def _sampled(path: Path, rows: int) -> tuple[str, list[str], pl.DataFrame]:
-    """Separator and names of the columns of a CSV file, and its first rows as texts."""
+def _sampled(path: Path, rows: int, encoding: str, quotes: bool | None) -> tuple[str, list[str], bool, pl.DataFrame]:
+    """Separator and names of the columns of a CSV file, whether fields may be quoted, and its first rows as texts."""
     for size in _SAMPLED:
-        data, whole = beginning(path, size)
+        data, whole = beginning(path, size, encoding)
         header, body = _header(data)
         separator = separator_of(header) or ","
-        names = [name.strip() for name in next(csv.reader([header], delimiter=separator), [])]
-        names = [name or f"column_{place}" for place, name in enumerate(names)]  # such as the index of pandas
-        doubled = sorted({name for name in names if names.count(name) > 1})
-        if doubled or not names:
-            raise ValueError(f"{path}: line 1: columns {names}; expected a header of distinct names")
-        line_parser = _LineParser(path, separator, names, {}, [])
+        names = _names(path, header, separator, quotes=quotes)
+        quoted = separator != "\t" if quotes is None else quotes
+        line_parser = _LineParser(separator, names, {}, [], quotes=quoted)
         sample = line_parser.split(data[body:], 2, last=whole).raw.head(rows)
         if whole or sample.height >= rows:
             break
-    return separator, names, sample
+    return separator, names, quoted, sample
 
 
-def csv_blocks(path: Path, layout: Layout, tally: Tally) -> Iterator[pl.DataFrame]:
+def csv_blocks(path: Path, layout: Layout, tally: Tally, encoding: str = UTF8) -> Iterator[pl.DataFrame]:
     """Yield the rows of a CSV file as typed blocks in the order of the file; count malformed lines in ``tally``.
 
     Raises
@@ -147,36 +160,35 @@ def csv_blocks(path: Path, layout: Layout, tally: Tally) -> Iterator[pl.DataFram
         memory.
     """
     wanted = [pl.col(layout.clock).alias("time"), *(name for name in layout.schema if name != "time")]
-    line_parser = _LineParser(path, layout.separator, layout.names, layout.kinds, [layout.clock])
-    fast = _FastParser(layout.separator, layout.names, layout.kinds, [layout.clock])
-    data, number = b"", 1
-    last = False
-    source = pieces(path)
-    while not last:
-        piece = next(source, None)
-        last = piece is None
-        data += piece or b""
-        if number == 1 and (last or b"\n" in data):
-            data, number = data[_header(data)[1] :], 2
-        block = (
-            (fast.block(data, last=last) or line_parser.block(data, number, last=last)) if number > 1 and data else None
-        )
-        if block is not None and block.used:
+    parser = _Parser(layout.separator, layout.names, layout.kinds, [layout.clock], quotes=layout.quotes)
+    data, number, last = b"", 1, False
+    source = pieces(path, encoding)
+    while data or not last:
+        used = 0
+        if number > 1 and data:
+            block = parser.block(data, number, last=last, cut=len(data) > LONGEST)
             tally.add(block.rows, block.malformed)
             if block.table.height:
                 yield block.table.select(wanted)
-            data, number = data[block.used :], number + block.lines
-        if len(data) > LONGEST:
+            used, number = block.used, number + block.lines
+            data = data[used:]
+        if not used and len(data) > LONGEST:
             raise too_long(path, number)
+        if not used and not last:
+            piece = next(source, None)
+            last = piece is None
+            data += piece or b""
+            if number == 1 and (last or b"\n" in data):
+                data, number = data[_header(data)[1] :], 2
 
 
-def tcp_blocks(path: Path, tally: Tally) -> Iterator[pl.DataFrame]:
+def tcp_blocks(path: Path, tally: Tally, encoding: str = UTF8) -> Iterator[pl.DataFrame]:
     """Yield the rows of a 6-column TCP trace like :func:`csv_blocks`; any run of blanks separates fields."""
     kinds = TRACE_SCHEMAS["tcp"]
     names = list(kinds)
-    line_parser = _LineParser(path, " ", names, kinds, names)
-    fast = _FastParser(" ", names, kinds, names)
-    for number, data in whole_lines(path):
+    line_parser = _LineParser(" ", names, kinds, names, quotes=False)
+    fast = _FastParser(" ", names, kinds, names, quotes=False)
+    for number, data in whole_lines(path, encoding):
         # Blanks of other kinds also separate fields, which the CSV reader does not know.
         plain = data.isascii() and not any(mark in data for mark in b'"\t\v\f')
         block = (fast.block(data, last=True) if plain else None) or line_parser.block(data, number, last=True)
@@ -186,8 +198,9 @@ def tcp_blocks(path: Path, tally: Tally) -> Iterator[pl.DataFrame]:
 
 
 def separator_of(line: str) -> str | None:
-    """Find the separator of the columns of a header, if there is one."""
-    counts = {mark: line.count(mark) for mark in (",", "\t", ";", "|")}
+    """Find the separator of the columns of a header, if there is one; text within quotes does not count."""
+    bare = _QUOTED.sub("", line) if line.count('"') % 2 == 0 else line
+    counts = {mark: bare.count(mark) for mark in (",", "\t", ";", "|")}
     best = max(counts, key=lambda mark: counts[mark])
     return best if counts[best] else None
 
@@ -199,6 +212,79 @@ def _header(data: bytes) -> tuple[str, int]:
     return data[start:body].decode("utf-8", "replace").strip("\r\n"), body
 
 
+def _names(path: Path, header: str, separator: str, *, quotes: bool | None) -> list[str]:
+    """Names of the columns; a column without a name gets one.
+
+    Raises
+    ------
+    ValueError
+        If the header is no line of distinct names.
+    """
+    where = f"{path}: line 1: "
+    if "\r" in header:
+        raise ValueError(f"{where}it has carriage returns without line feeds; expected lines that end with a line feed")
+    plain = header.split(separator)
+    if quotes is None and separator == "\t":
+        if all(name.startswith('"') and name.endswith('"') for name in plain):
+            raise ValueError(f"{where}columns {plain}; expected quotes=True if fields are quoted, or else quotes=False")
+        quotes = False
+    names = fields_of(header, separator) if quotes is not False else plain
+    if names is None:
+        raise ValueError(f"{where}{header[:120]!r}; expected a header in which each quote is closed")
+    names = [name.strip() for name in names]
+    names = [name or f"column_{place}" for place, name in enumerate(names)]  # such as the index of pandas
+    if len(set(names)) < len(names) or not header or all(_VALUE.fullmatch(name) for name in names):
+        raise ValueError(f"{where}columns {names}; expected a header of distinct names")
+    return names
+
+
+# -- both parsers --------------------------------------------------------------------------------------------------
+
+
+class _Parser:
+    """Parser of a CSV file, block by block; its parameters are those of :class:`_FastParser`.
+
+    If the fast parser refuses a block, it gets the parts of it that have no malformed quote, and the line parser only
+    the others: few lines at first, and more as long as the fast parser refuses what follows.
+    """
+
+    def __init__(
+        self, separator: str, names: list[str], kinds: Mapping[str, str], required: Sequence[str], *, quotes: bool
+    ) -> None:
+        self._fast = _FastParser(separator, names, kinds, required, quotes=quotes)
+        self._lines = _LineParser(separator, names, kinds, required, quotes=quotes)
+        self._careful = 0  # bytes that are left of a block that the fast parser has refused
+        self._few = _FEW
+
+    def block(self, data: bytes, number: int, *, last: bool, cut: bool) -> _Block:
+        """Parse rows at the beginning of ``data``, whose first line has the ``number``.
+
+        No bytes are used if no row ends in ``data``; if ``cut``, such a row is malformed.
+        """
+        if self._careful <= 0:
+            block = self._fast.block(data, last=last)
+            if block is not None and (block.used or not cut):
+                return block
+            self._careful = len(data)
+        block = self._parts(data, number, last=last)
+        if not block.used and cut:
+            block = self._lines.block(data, number, last=last, cut=True)
+        self._careful -= block.used
+        return block
+
+    def _parts(self, data: bytes, number: int, *, last: bool) -> _Block:
+        part, ends = data[:_PART], last and len(data) <= _PART
+        block = self._fast.block(part, last=ends)
+        if block is None and self._fast.clean > _FEW:
+            block = self._fast.block(part[: self._fast.clean], last=False)
+        if block is not None and block.used:
+            self._few = _FEW
+            return block
+        few, self._few = self._few, min(2 * self._few, _PART)
+        block = self._lines.block(data[: 2 * _PART], number, last=last and len(data) <= 2 * _PART, most=few)
+        return block if block.used or len(data) <= 2 * _PART else self._lines.block(data, number, last=last, most=few)
+
+
 # -- the fast parser -----------------------------------------------------------------------------------------------
 
 
@@ -207,11 +293,20 @@ class _FastParser:
 
     Parameters
     ----------
-    separator, names, kinds, required
+    separator, names, kinds, required, quotes
         The same as in :class:`Layout` and :func:`synergy_nb.traces.typed_columns.typed`.
+
+    Attributes
+    ----------
+    clean
+        Number of bytes up to the first row with a malformed quote, if that is why a block was refused; otherwise 0.
     """
 
-    def __init__(self, separator: str, names: list[str], kinds: Mapping[str, str], required: Sequence[str]) -> None:
+    def __init__(
+        self, separator: str, names: list[str], kinds: Mapping[str, str], required: Sequence[str], *, quotes: bool
+    ) -> None:
+        self.clean = 0
+        self._quotes = quotes
         self._separator = separator
         self._names = names
         self._kinds = kinds
@@ -223,12 +318,14 @@ class _FastParser:
 
         Return None if the line parser is needed. No bytes are used if no row ends in ``data`` and its quotes are valid.
         """
-        quotes = quoting(data, self._separator, last=last) if b'"' in data else None
+        self.clean = 0
+        quotes = quoting(data, self._separator, last=last) if self._quotes and b'"' in data else None
         if quotes is None:
             end = len(data) if last else data.rfind(b"\n") + 1
         else:
             end = quotes.end
-            if not quotes.right or (last and not end):
+            if quotes.clean < end or (last and not end):
+                self.clean = quotes.clean
                 return None
         if not end:
             return _Block(pl.DataFrame(), 0, None, 0, 0)
@@ -251,7 +348,6 @@ class _FastParser:
 
         The CSV reader parses numbers in an eighth of the time of a conversion from text.
         """
-        plain = text.isascii()
         for seconds in (True, False) if self._seconds else (False,):
             parsed = {**_PARSED, "time": TYPES["float"]} if seconds else _PARSED
             try:
@@ -261,7 +357,6 @@ class _FastParser:
                     has_header=False,
                     schema={name: parsed.get(self._kinds.get(name, ""), pl.String()) for name in self._names},
                     quote_char='"' if quoted else None,
-                    encoding="utf8" if plain else "utf8-lossy",
                 )
             except pl.exceptions.PolarsError:
                 continue
@@ -283,52 +378,61 @@ class _FastParser:
 
 
 class _LineParser:
-    """Parser of blocks line by line.
-
-    Parameters
-    ----------
-    path
-        File that errors name.
-    separator, names, kinds, required
-        The same as in :class:`_FastParser`.
-    """
+    """Parser of blocks line by line; its parameters are those of :class:`_FastParser`."""
 
     def __init__(
-        self, path: Path, separator: str, names: list[str], kinds: Mapping[str, str], required: Sequence[str]
+        self, separator: str, names: list[str], kinds: Mapping[str, str], required: Sequence[str], *, quotes: bool
     ) -> None:
-        self._path = path
         self._separator = separator
         self._names = names
         self._kinds = kinds
         self._required = required
+        self._quotes = quotes
         self._expected = _TCP_EXPECTED if separator == " " else f"{counted(len(names), 'field')} as in the header"
 
-    def block(self, data: bytes, number: int, *, last: bool) -> _Block:
-        """Parse the rows of ``data``, whose first line has the ``number``; no bytes are used if no row ends in it."""
-        rows = self.split(data, number, last=last)
+    def block(self, data: bytes, number: int, *, last: bool, cut: bool = False, most: int | None = None) -> _Block:
+        """Parse the rows of ``data``, whose first line has the ``number``; no bytes are used if no row ends in it.
+
+        All lines of a malformed row count as malformed. If ``cut``, its first row is malformed if it does not end; rows
+        that begin after ``most`` characters are not parsed.
+        """
+        rows = self.split(data, number, last=last, cut=cut, most=most)
         table, bad = typed(rows.raw.select(list(self._kinds)), self._kinds, self._required)
-        found = rows.raw.height + rows.odd
         if bad is None and not rows.odd:
-            return _Block(table, found, None, rows.used, rows.lines)
-        count = rows.odd + (bad.rows if bad is not None else 0)
-        line, text = rows.first_odd
-        field, value, expected = "line", text, self._expected
-        if bad is not None and (not rows.odd or rows.numbers[bad.row] < line):
+            return _Block(table, table.height, None, rows.used, rows.lines)
+        count = rows.odd
+        if bad is not None:
+            count += bad.rows if rows.spans is None else sum(rows.spans[row] for row in bad.where)
+        first = rows.first_odd
+        if bad is not None and (first is None or rows.numbers[bad.row] < first.line):
             line, text = int(rows.numbers[bad.row]), self._separator.join(rows.raw.row(bad.row))
             field, value, expected = bad.field, bad.value, EXPECTED.get(self._kinds[bad.field], "a value")
-        malformed = Malformed(count, found, line, text, field, value, expected)
-        return _Block(table, found, malformed, rows.used, rows.lines)
+        else:
+            assert first is not None
+            line, text, field, value, expected = first.line, first.text, "line", first.text, first.expected
+        found = table.height + count
+        return _Block(table, found, Malformed(count, found, line, text, field, value, expected), rows.used, rows.lines)
 
-    def split(self, data: bytes, number: int, *, last: bool) -> _Rows:
+    def split(self, data: bytes, number: int, *, last: bool, cut: bool = False, most: int | None = None) -> _Rows:
         """Split ``data`` into fields, up to the last row that ends in it, or all if it is the ``last``."""
-        if self._separator != " " and b'"' in data:
-            return self._quoted(data, number, last=last)
+        if self._quotes and b'"' in data:
+            found = split(data, self._separator, len(self._names), last=last, number=number, cut=cut, most=most)
+            raw = pl.DataFrame(found.rows, schema=dict.fromkeys(self._names, pl.String()), orient="row")
+            first = found.first
+            if first is not None and not first.expected:
+                first = first._replace(expected=self._expected)
+            return _Rows(raw, found.numbers, found.spans, found.rejected, first, found.used, found.lines)
+        if most is not None and (limit := data.find(b"\n", most) + 1):
+            return self._plain(data[:limit], number)
         end = len(data) if last else data.rfind(b"\n") + 1
         return self._plain(data[:end], number)
 
     def _plain(self, data: bytes, number: int) -> _Rows:
         """Split lines without quotes."""
-        text = data.decode("utf-8", "replace")
+        try:
+            text, broken = data.decode(), []
+        except UnicodeDecodeError:
+            text, broken = data.decode("utf-8", "replace"), undecodable(data)
         frame = pl.DataFrame({"line": pl.Series([text]).str.split("\n").explode()})
         frame = frame.with_row_index("number", offset=number)
         line = pl.col("line").str.strip_chars_end("\r")
@@ -337,83 +441,14 @@ class _LineParser:
         frame = frame.with_columns(line).filter(pl.col("line") != "")
         width = len(self._names)
         fits = frame["line"].str.count_matches(self._separator, literal=True) == width - 1
+        if broken:
+            fits &= ~frame["number"].is_in([number + index for index, _ in broken])
         good, odd = frame.filter(fits), frame.filter(~fits)
         fields = good["line"].str.split_exact(self._separator, width - 1).struct.unnest()
-        first = (int(odd["number"][0]), str(odd["line"][0])) if odd.height else (0, "")
+        first = None
+        if odd.height:
+            first = Rejected(int(odd["number"][0]), str(odd["line"][0]), self._expected)
+            if broken and number + broken[0][0] == first.line:
+                first = Rejected(first.line, broken[0][1], NOT_UTF8)
         raw = fields.rename(dict(zip(fields.columns, self._names, strict=True)))
-        return _Rows(raw, good["number"], odd.height, first, len(data), data.count(b"\n"))
-
-    def _quoted(self, data: bytes, number: int, *, last: bool) -> _Rows:
-        """Split lines with quotes, separators and line ends in fields, by Python's reader: about 1 million a second."""
-        source = _Lines(data, last=last)
-        reader = csv.reader(source, delimiter=self._separator)
-        fields: list[list[str]] = []
-        numbers: list[int] = []
-        odd = used = lines = 0
-        first = (0, "")
-        try:
-            for row in reader:
-                if source.ended and not last:
-                    break  # a later block may close the open quote
-                used, lines = source.used, reader.line_num
-                if len(row) == len(self._names):
-                    fields.append(row)
-                    numbers.append(number + lines - 1)
-                elif row:
-                    odd += 1
-                    first = first if odd > 1 else (number + lines - 1, source.restored(self._separator.join(row)))
-        except csv.Error as error:
-            raise ValueError(
-                f"{self._path}: line {number + lines}: {error}; expected a row of fields: is a quote closed?"
-            ) from None
-        raw = pl.DataFrame(fields, schema=dict.fromkeys(self._names, pl.String()), orient="row")
-        if source.stand_in:
-            raw = raw.with_columns(pl.col(pl.String).str.replace_all(source.stand_in, "\r", literal=True))
-        return _Rows(raw, numbers, odd, first, used, data.count(b"\n", 0, used))
-
-
-class _Lines:
-    """Iterator over the decoded lines of a block.
-
-    Parameters
-    ----------
-    data
-        Bytes of the block.
-    last
-        Whether a last line without a line end is whole, because the file ends there.
-
-    Attributes
-    ----------
-    used
-        Number of bytes of the lines so far.
-    ended
-        Whether the reader has asked for a line after the last one.
-    stand_in
-        Character that replaces carriage returns within a line, which Python's reader would refuse; empty for none.
-    """
-
-    def __init__(self, data: bytes, *, last: bool) -> None:
-        self.used = 0
-        self.ended = False
-        self.stand_in = ""
-        text = data.decode("utf-8", "replace") if b"\r" in data else ""
-        if _LONE_RETURN.search(text):
-            self.stand_in = next(chr(code) for code in range(0xE000, 0xF900) if chr(code) not in text)
-        *whole, rest = data.split(b"\n")
-        self._lines = iter([*(line + b"\n" for line in whole), *([rest] if last and rest else [])])
-
-    def __iter__(self) -> Iterator[str]:
-        return self
-
-    def __next__(self) -> str:
-        line = next(self._lines, None)
-        if line is None:
-            self.ended = True
-            raise StopIteration
-        self.used += len(line)
-        text = line.decode("utf-8", "replace")
-        return _LONE_RETURN.sub(self.stand_in, text) if self.stand_in else text
-
-    def restored(self, text: str) -> str:
-        """Restore the carriage returns of ``text``."""
-        return text.replace(self.stand_in, "\r") if self.stand_in else text
+        return _Rows(raw, good["number"], None, odd.height, first, len(data), data.count(b"\n"))

@@ -6,6 +6,8 @@ is parsed. A piece may end anywhere; :func:`whole_lines` splits at line ends.
 
 from __future__ import annotations
 
+import codecs
+import stat
 import zlib
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
@@ -15,11 +17,19 @@ from typing import BinaryIO, Final
 from synergy_nb.plan.operators.sources import FORMATS
 from synergy_nb.plan.units import did_you_mean
 
-__all__ = ["BLOCK", "LONGEST", "beginning", "head", "pieces", "too_long", "whole_lines"]
+__all__ = ["BLOCK", "LONGEST", "UTF8", "beginning", "head", "pieces", "too_long", "whole_lines"]
 
 BLOCK: Final = 2 << 20  # bytes of a piece: larger ones are not parsed faster, and need more memory
 LONGEST: Final = 32 << 20  # largest number of bytes of a line, as lines are not split
-PACKED: Final = {b"\x1f\x9d": "compress (.Z)", b"PK": "zip", b"BZ": "bzip2", b"\xfd7": "xz", b"(\xb5": "zstd"}
+UTF8: Final = "utf-8"  # encoding of a text that states none
+_UTF16: Final = (codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)
+PACKED: Final = {
+    b"\x1f\x9d": "compress (.Z)",
+    b"PK\x03\x04": "zip",
+    b"BZh": "bzip2",
+    b"\xfd7zXZ": "xz",
+    b"(\xb5/\xfd": "zstd",
+}
 _READ: Final = 1 << 16  # bytes of a gzipped file that are read at once
 
 
@@ -31,9 +41,9 @@ def head(path: Path) -> bytes:
     ValueError
         If the file cannot be read or is empty.
     """
-    if path.is_dir():
-        raise ValueError(f"{path}: a directory; expected a trace file")
     try:
+        if kind := kind_of(path):
+            raise ValueError(f"{path}: {kind}; expected a trace file")
         with path.open("rb") as file:
             found = file.read(512)
     except FileNotFoundError:
@@ -46,8 +56,28 @@ def head(path: Path) -> bytes:
     return found
 
 
-def beginning(path: Path, size: int) -> tuple[bytes, bool]:
+def kind_of(path: Path) -> str:
+    """What is at a path that is no regular file, for messages; empty for a regular file.
+
+    Raises
+    ------
+    OSError
+        If there is nothing, or it cannot be looked at.
+    """
+    mode = path.stat().st_mode
+    if stat.S_ISREG(mode):
+        return ""
+    if stat.S_ISDIR(mode):
+        return "a directory, not a file"
+    if stat.S_ISFIFO(mode):
+        return "a named pipe, which can be read only once, while a file is read by each peer that may run the source"
+    return "a device or socket, which is empty or has no end, and not a file"
+
+
+def beginning(path: Path, size: int, encoding: str = UTF8) -> tuple[bytes, bool]:
     """Read the first ``size`` bytes of the text, or fewer if it is shorter, and whether that is the whole text.
+
+    It is in UTF-8, see :func:`pieces`.
 
     Raises
     ------
@@ -55,22 +85,24 @@ def beginning(path: Path, size: int) -> tuple[bytes, bool]:
         If the text cannot be read, see :func:`pieces`.
     """
     found = b""
-    for piece in _pieces(path, max(min(size, BLOCK), 512)):
+    for piece in _in_utf8(_pieces(path, max(min(size, BLOCK), 512), encoding), path, encoding):
         found += piece
         if len(found) >= size:
             return found[:size], False
     return found, True
 
 
-def pieces(path: Path) -> Iterator[bytes]:
+def pieces(path: Path, encoding: str = UTF8) -> Iterator[bytes]:
     """Yield the unpacked bytes of a text trace in pieces of about :data:`BLOCK`; only the last may be shorter.
+
+    A text in another ``encoding`` is converted to UTF-8; one that is in UTF-8 is not examined.
 
     Raises
     ------
     ValueError
-        If the file is empty, packed by another program than gzip, damaged, cut off, or no text.
+        If the file is empty, packed by another program than gzip, damaged, cut off, or no text in this encoding.
     """
-    source = _pieces(path, BLOCK)
+    source = _in_utf8(_pieces(path, BLOCK, encoding), path, encoding)
     with ThreadPoolExecutor(1, thread_name_prefix="trace-bytes") as ahead:
         coming = ahead.submit(next, source, None)
         while (piece := coming.result()) is not None:
@@ -78,7 +110,7 @@ def pieces(path: Path) -> Iterator[bytes]:
             yield piece
 
 
-def whole_lines(path: Path) -> Iterator[tuple[int, bytes]]:
+def whole_lines(path: Path, encoding: str = UTF8) -> Iterator[tuple[int, bytes]]:
     """Yield the lines of a text trace in blocks, each with the number of its first line.
 
     Raises
@@ -87,7 +119,7 @@ def whole_lines(path: Path) -> Iterator[tuple[int, bytes]]:
         If the text cannot be read, see :func:`pieces`, or if a line is longer than :data:`LONGEST`.
     """
     number, rest = 1, b""
-    for piece in pieces(path):
+    for piece in pieces(path, encoding):
         data = rest + piece
         end = data.rfind(b"\n") + 1
         if end:
@@ -105,12 +137,31 @@ def too_long(path: Path, number: int) -> ValueError:
     return ValueError(f"{path}: line {number}: longer than {LONGEST >> 20} MB; expected a text trace, line by line")
 
 
-def _pieces(path: Path, size: int) -> Iterator[bytes]:
+def _in_utf8(source: Iterator[bytes], path: Path, encoding: str) -> Iterator[bytes]:
+    """Convert pieces of a text to UTF-8."""
+    if codecs.lookup(encoding).name == UTF8:
+        yield from source
+        return
+    decoder = codecs.getincrementaldecoder(encoding)()
+    number = 1
+    final = False
+    while not final:
+        piece = next(source, b"")
+        final = not piece
+        try:
+            text = decoder.decode(piece, final)
+            data = text.encode()
+        except UnicodeError as error:
+            at = number + piece.count(b"\n", 0, getattr(error, "start", 0))
+            raise ValueError(f"{path}: line {at}: {error}; expected text in encoding {encoding!r}") from None
+        number += text.count("\n")
+        yield data
+
+
+def _pieces(path: Path, size: int, encoding: str) -> Iterator[bytes]:
     start = head(path)
-    packed = PACKED.get(start[:2])
-    if packed is None and start[257:262] == b"ustar":
-        packed = "tar"
-    if packed is not None:
+    packed = _packed(start)
+    if packed:
         raise ValueError(f"{path}: packed by {packed}; expected a plain or gzipped trace, so unpack it first")
     if start[:4] == b"PAR1":
         raise ValueError(f"{path}: a Parquet file; expected text, or format 'parquet'")
@@ -124,14 +175,34 @@ def _pieces(path: Path, size: int) -> Iterator[bytes]:
             blank += piece
             if blank.strip():
                 begun = True
-                if b"\0" in blank[:512]:
-                    raise ValueError(f"{path}: binary data; expected one of the formats {', '.join(FORMATS)}")
+                _check_text(path, blank, encoding)
                 yield blank
                 blank = b""
             elif len(blank) > LONGEST:
                 raise too_long(path, 1)
     if not begun:
         raise ValueError(f"{path}: empty; expected a trace")
+
+
+def _packed(start: bytes) -> str:
+    """Program that has packed a file, by its first bytes; empty if it is none of these."""
+    if start[257:262] == b"ustar":
+        return "tar"
+    return next((program for mark, program in PACKED.items() if start.startswith(mark)), "")
+
+
+def _check_text(path: Path, start: bytes, encoding: str) -> None:
+    """Refuse what is no text, by the first bytes after unpacking."""
+    packed = _packed(start[:512])
+    if packed or start[:2] == b"\x1f\x8b":
+        program = packed or "gzip"
+        raise ValueError(f"{path}: packed twice, first by {program}; expected a gzipped text, so unpack it first")
+    if codecs.lookup(encoding).name != UTF8:
+        return
+    if start[:2] in _UTF16:
+        raise ValueError(f"{path}: text in UTF-16; expected text in UTF-8, or encoding='utf-16'")
+    if b"\0" in start[:512]:
+        raise ValueError(f"{path}: binary data; expected one of the formats {', '.join(FORMATS)}")
 
 
 def _unzipped(file: BinaryIO, path: Path, size: int) -> Iterator[bytes]:

@@ -14,13 +14,14 @@ from typing import Final
 
 import msgspec
 import polars as pl
+import pyarrow as pa
 
 from synergy_nb.plan.operators.sources import FORMATS, TRACE_SCHEMAS
 from synergy_nb.plan.units import counted, did_you_mean, ratio_of
 from synergy_nb.traces.logs import LOGS, log_blocks
 from synergy_nb.traces.parquet import parquet_blocks, stored
 from synergy_nb.traces.tabular import csv_blocks, csv_layout, separator_of, tcp_blocks
-from synergy_nb.traces.text_files import beginning, head
+from synergy_nb.traces.text_files import UTF8, beginning, head
 from synergy_nb.traces.typed_columns import Malformed, Tally
 
 __all__ = ["Malformed", "Opened", "Trace", "load", "opened", "sniff"]
@@ -73,7 +74,7 @@ class Opened(msgspec.Struct, frozen=True):
             If the file is damaged, malformed beyond ``tolerance`` or without tuples; at the latest at its end.
         """
         empty = True
-        for table in self._judged(tally):
+        for table in _named(self._judged(tally), self.path, tally):
             if self.strict and tally.malformed is not None:
                 raise ValueError(f"{self.path}: {tally.malformed}")
             empty = False
@@ -82,7 +83,8 @@ class Opened(msgspec.Struct, frozen=True):
 
     def rows(self) -> Iterator[pl.DataFrame]:
         """Yield the rows of a validated file in blocks, in the order of the file."""
-        return (self._again or self._judged)(Tally())
+        tally = Tally()
+        return _named((self._again or self._judged)(tally), self.path, tally)
 
     def _decide(self, tally: Tally, *, empty: bool) -> None:
         malformed = tally.malformed
@@ -101,12 +103,23 @@ class Opened(msgspec.Struct, frozen=True):
             raise ValueError(f"{self.path}: no tuples; expected at least one line of format {self.format!r}")
 
 
+def _named(tables: Iterator[pl.DataFrame], path: Path, tally: Tally) -> Iterator[pl.DataFrame]:
+    """Yield the blocks of a file; an error of the libraries that read it names the file and the place."""
+    try:
+        yield from tables
+    except (pl.exceptions.PolarsError, pl.exceptions.PanicException, pa.ArrowException, OSError) as error:
+        text = (str(error).splitlines() or [type(error).__name__])[0]
+        raise ValueError(f"{path}: cannot be read after {counted(tally.rows, 'row')}: {text}") from None
+
+
 def opened(
     path: str | Path,
     format: str | None = None,  # noqa: A002 - the parameter's name in plans
     *,
     columns: Mapping[str, str] | None = None,
     time: str | None = None,
+    encoding: str = UTF8,
+    quotes: bool | None = None,
     strict: bool = False,
     tolerance: float = 0.01,
 ) -> Opened:
@@ -118,7 +131,7 @@ def opened(
         If the file does not exist, or its beginning has another format or other columns.
     """
     path = Path(path)
-    kind = format if format is not None else sniff(path)
+    kind = format if format is not None else sniff(path, encoding)
     if kind not in FORMATS:
         raise ValueError(f"format: {kind!r}; expected one of {', '.join(FORMATS)}{did_you_mean(kind, FORMATS)}")
     if kind == "parquet":
@@ -131,13 +144,15 @@ def opened(
             lambda tally: parquet_blocks(path, layout, tally),
         )  # fmt: skip
     if kind == "csv":
-        table = csv_layout(path, columns, time)
-        return Opened(path, kind, table.schema, strict, tolerance, lambda tally: csv_blocks(path, table, tally))
-    beginning(path, 1)  # raises an error if the file does not exist or is no text
+        table = csv_layout(path, columns, time, encoding=encoding, quotes=quotes)
+        return Opened(
+            path, kind, table.schema, strict, tolerance, lambda tally: csv_blocks(path, table, tally, encoding)
+        )
+    beginning(path, 1, encoding)  # raises an error if the file does not exist or is no text
     schema = dict(TRACE_SCHEMAS[kind])
     if kind == "tcp":
-        return Opened(path, kind, schema, strict, tolerance, lambda tally: tcp_blocks(path, tally))
-    return Opened(path, kind, schema, strict, tolerance, lambda tally: log_blocks(path, kind, tally))
+        return Opened(path, kind, schema, strict, tolerance, lambda tally: tcp_blocks(path, tally, encoding))
+    return Opened(path, kind, schema, strict, tolerance, lambda tally: log_blocks(path, kind, tally, encoding))
 
 
 def load(
@@ -146,6 +161,8 @@ def load(
     *,
     columns: Mapping[str, str] | None = None,
     time: str | None = None,
+    encoding: str = UTF8,
+    quotes: bool | None = None,
     strict: bool = False,
     tolerance: float = 0.01,
 ) -> Trace:
@@ -162,6 +179,11 @@ def load(
     time
         Column that holds the event time, renamed to ``time``. Numbers are seconds. None selects the first existing one
         of ``time``, ``timestamp``, ``ts``, ``datetime``, ``date``.
+    encoding
+        Encoding of a text, by a name that Python knows. A line that is no text in UTF-8, the default, is malformed; in
+        any other encoding it is an error.
+    quotes
+        Whether the fields of a CSV file may be quoted; None: unless tabs separate them.
     strict
         Whether to refuse any malformed line.
     tolerance
@@ -173,15 +195,24 @@ def load(
         If the file does not exist, is empty, cut off, of another format, or malformed beyond ``tolerance``; the text
         names path, line, field, value and what was expected.
     """
-    trace = opened(path, format, columns=columns, time=time, strict=strict, tolerance=tolerance)
+    trace = opened(
+        path,
+        format,
+        columns=columns,
+        time=time,
+        encoding=encoding,
+        quotes=quotes,
+        strict=strict,
+        tolerance=tolerance,
+    )
     tally = Tally()
     tables = list(trace.judged(tally))
     table = pl.concat(trace.rows() if trace.again else tables)
     return Trace(str(trace.path), trace.format, table, trace.schema, tally.malformed)
 
 
-def sniff(path: str | Path) -> str:
-    """Recognise the format of the trace at ``path`` by its first lines.
+def sniff(path: str | Path, encoding: str = UTF8) -> str:
+    """Recognise the format of the trace at ``path``, a text in ``encoding`` or Parquet, by its first lines.
 
     Raises
     ------
@@ -191,7 +222,7 @@ def sniff(path: str | Path) -> str:
     path = Path(path)
     if head(path)[:4] == b"PAR1":
         return "parquet"
-    text = beginning(path, 1 << 16)[0].decode("utf-8", "replace").removeprefix("\ufeff")
+    text = beginning(path, 1 << 16, encoding)[0].decode("utf-8", "replace").removeprefix("\ufeff")
     lines = [line for line in text.split("\n")[:50] if line.strip()]
     if len(lines) > 1:
         lines = lines[: max(len(lines) - 1, 1)]  # the last one may be cut off

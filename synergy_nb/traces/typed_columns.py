@@ -94,12 +94,17 @@ class Tally:
 
 
 class Bad(NamedTuple):
-    """Rows that cannot be converted: index of the first, its field, the field's value, and the number of rows."""
+    """Rows that cannot be converted: index of the first, its field, the field's value; indexes of all of them."""
 
     row: int
     field: str
     value: str
-    rows: int
+    where: pl.Series
+
+    @property
+    def rows(self) -> int:
+        """Number of these rows."""
+        return len(self.where)
 
 
 def typed(raw: pl.DataFrame, kinds: Mapping[str, str], required: Sequence[str]) -> tuple[pl.DataFrame, Bad | None]:
@@ -132,7 +137,7 @@ def typed(raw: pl.DataFrame, kinds: Mapping[str, str], required: Sequence[str]) 
         return table, None
     index = int(where[0])
     field = next(name for name in wrong if wrong[name][index])
-    return table.filter(~bad), Bad(index, field, str(raw.get_column(field)[index]), len(where))
+    return table.filter(~bad), Bad(index, field, str(raw.get_column(field)[index]), where)
 
 
 def convert(column: pl.Series, kind: str) -> pl.Series:

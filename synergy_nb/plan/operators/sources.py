@@ -10,6 +10,7 @@ from synergy_nb.plan.parameter_types import (
     COLUMN,
     COLUMN_TYPES,
     DURATION,
+    ENCODING,
     FACTOR,
     FLAG,
     FRACTION,
@@ -165,11 +166,24 @@ CONNECTORS: Final[Mapping[str, Mapping[str, Parameter]]] = {
             None,
             "the first of `time`, `timestamp`, `ts`, `datetime`, `date` among `columns`, else `time`",
         ),
+        "encoding": Parameter(
+            ENCODING,
+            "encoding of the text, such as `windows-1252` or `utf-16`, for all formats but parquet. A line that is not "
+            "in UTF-8 is malformed; where another encoding is stated, a line that is not in it is an error",
+            None,
+            "`utf-8`",
+        ),
+        "quotes": Parameter(
+            FLAG,
+            "whether fields may be within double quotes, only for csv",
+            None,
+            "yes, but not in files whose columns are separated by tabs",
+        ),
         "speed": Parameter(FACTOR, _SPEED, 0.0),
         "heartbeat": _HEARTBEAT,
         "strict": Parameter(FLAG, "whether a single malformed line is an error", False),
         "tolerance": Parameter(
-            FRACTION, "share of malformed lines that are skipped, with a warning; more of them are an error", 0.01
+            FRACTION, "share of malformed lines that are skipped and reported; more of them are an error", 0.01
         ),
         "lateness": Parameter(
             DURATION,
@@ -295,6 +309,9 @@ def _source(it: Derivation) -> Schema | None:
             it.wrong("time", clock, "a column of type time, int, float or str, not bytes")
         return it.output("columns", columns, windowed=False)
     trace_format: str = params["format"]
+    for field, where in (("encoding", trace_format != "parquet"), ("quotes", trace_format == "csv")):
+        if field in params and not where:
+            it.wrong(field, params[field], f"no {field}: a file of format {trace_format} has none")
     if trace_format in TRACE_SCHEMAS:
         for field in ("columns", "time"):
             if field in params:
