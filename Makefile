@@ -36,7 +36,7 @@ test: lint
 
 campaign:
 	@.ci/setup test
-	@SYNERGY_SCHEDULES=all $(PY) -m pytest --numprocesses auto -k "campaign or schedules" $(ARGS)
+	@SYNERGY_SCHEDULES=all $(PY) -m pytest --numprocesses auto $$(grep -l "^from tests.campaigns import" tests/test_*.py) $(ARGS)
 
 written:
 	@.ci/setup test

@@ -450,3 +450,17 @@ def test_the_graph_of_a_plan_is_what_networkx_sees() -> None:
             name: operator.kind for name, operator in query.operators.items()
         }
         assert all(data["stream"] == query.stream_name(up) for up, _, data in graph.edges(data=True))
+
+
+def test_what_the_author_stated_at_a_default_stays_in_the_bytes_and_does_not_make_another_plan() -> None:
+    stated = source("packets", seed=1, rate="1000 tuples/s").filter("bytes > 1", engine="auto").sink()
+    silent = source("packets", seed=1).filter("bytes > 1").sink()
+    for written in (stated, silent):
+        read = Plan.from_bytes(written.to_bytes())
+        assert read.to_yaml() == written.to_yaml()
+        assert read.to_python() == written.to_python()
+        assert Plan.from_yaml(read.to_yaml()).to_bytes() == written.to_bytes()
+    assert "rate: 1000 tuples/s" in stated.to_yaml()
+    assert "engine: auto" in stated.to_yaml()
+    assert stated == silent == Plan.from_bytes(stated.to_bytes())
+    assert hash(stated) == hash(silent)

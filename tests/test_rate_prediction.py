@@ -5,6 +5,7 @@ from __future__ import annotations
 import gzip
 import itertools
 import math
+import random
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 
@@ -348,3 +349,35 @@ def test_rates_of_a_real_server_are_predicted(real_data: Path) -> None:
 
     ratios = never_worse(streams())
     assert ratios["sent 60"] < 0.4
+
+
+def test_a_correlation_of_rounding_follows_no_stream_and_is_no_greater_than_another() -> None:
+    """Own rates and others whose exact correlation is 0, shifted and scaled: the computed one is 1e-17 or so."""
+    rng = random.Random(5)
+    positive = 0
+    for _ in range(400):
+        scale, shift, own_shift = rng.uniform(0.1, 1e3), rng.uniform(0.0, 1e4), rng.uniform(1e4, 1e5)
+        half = [rng.uniform(1.0, 9.0) for _ in range(rng.randrange(2, 12))]
+        other = [shift + scale * each for each in (*half, *half)]
+        own = [*(own_shift + each for each in half), *(own_shift - each for each in half)]  # the products cancel out
+        rates = CorrelatedRate(["other"])
+        for mine, its in zip(own, other, strict=True):
+            rates.observe(mine, {"other": its})
+        found = rates.correlation("other")
+        positive += found is not None and found > 0.0
+        assert rates.best() is None, found
+        assert rates.predict({"other": 2.0 * other[-1]}) == (own[-1], None, None)
+    assert positive > 40, "rounding made some of them positive"
+
+
+def test_of_correlations_that_differ_by_rounding_the_nearest_stream_is_followed() -> None:
+    rng = random.Random(6)
+    for _ in range(50):
+        rates = CorrelatedRate(["near", "far"])
+        scale = rng.uniform(0.1, 10.0)
+        for _ in range(20):
+            own = rng.uniform(1.0, 100.0)
+            rates.observe(own, {"near": own / 3.0 + 7.0, "far": scale * own + 0.1})
+        best = rates.best()
+        assert best is not None
+        assert best[0] == "near"

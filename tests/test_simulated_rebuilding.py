@@ -11,6 +11,8 @@ from synergy_nb.control.driver_messages import MoveComponent
 from synergy_nb.events import ComponentMoved, ReplicaRebuilt
 from synergy_nb.plan.active_replicas import original
 from synergy_nb.simulator.simulated_application import SimulatedApplication
+from synergy_nb.widgets.journal_series import JournalSeries
+from synergy_nb.widgets.status_text import status_pieces
 
 SINGLE = {"a", "b", "sink"}  # operators without replicas
 
@@ -66,3 +68,25 @@ def test_replicas_that_are_killed_while_others_move_are_rebuilt_and_results_stay
     assert application.status == "finished"
     assert sorted(results.rows()) == expected()
     assert any(isinstance(each, ComponentMoved) for each in simulation.journal)
+
+
+@pytest.mark.slow
+def test_the_view_says_that_all_is_well_once_other_peers_do_the_work_of_one_that_died() -> None:
+    simulation = Simulation(6, network="local", cores=2, seed=1)
+    packets = source("packets", seed=1, rate="50 tuples/s", duration="60 s")
+    counts = packets.filter("bytes > 200", id="filter").aggregate(n="count(*)", window="1 s", id="sums")
+    application = simulation.submit(counts.sink(delay="5 s", availability="degree 2"))
+    simulation.run(3.0)
+    dead = application.graph["filter"]
+    assert dead != application.origin
+    simulation.kill(dead)
+    backups = application.backups
+    assert simulation.until(lambda: application.backups != backups and all(application.backups.values()))
+    simulation.run(1.0)
+    for of in (application.id, None):
+        readings = JournalSeries(of, simulation.names)
+        readings.read(simulation.journal)
+        head = status_pieces(readings)["head"]
+        assert (head["glyph"], head["status"], head["tone"]) == ("●", "running", "good"), head
+        assert "ithin its limit" in head["sentence"]
+        assert f"{dead} died" in head["sentence"]

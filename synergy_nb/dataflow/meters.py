@@ -171,7 +171,7 @@ class DelayHistogram:
     (True, 0.5, 0.5005)
     """
 
-    __slots__ = ("_bins", "count", "limit", "missed", "most", "total")
+    __slots__ = ("_bins", "count", "least", "limit", "missed", "most", "total")
 
     def __init__(self, limit: float | None = None) -> None:
         self.limit = limit
@@ -179,6 +179,7 @@ class DelayHistogram:
         self.count = 0
         self.total = 0.0
         self.missed = 0
+        self.least: float | None = None  # the shortest delay in seconds, exact; None if there were no tuples
         self.most: float | None = None  # the longest delay in seconds, exact; None if there were no tuples
 
     def add(self, delay: float, count: int = 1) -> None:
@@ -186,6 +187,7 @@ class DelayHistogram:
         if count <= 0:
             return
         delay = min(max(delay, _LEAST), _MOST)
+        self.least = delay if self.least is None else min(self.least, delay)
         self.most = delay if self.most is None else max(self.most, delay)
         index = math.ceil(math.log(delay) / _LOG_GAMMA)
         self._bins[index] = self._bins.get(index, 0) + count
@@ -195,8 +197,11 @@ class DelayHistogram:
             self.missed += count
 
     def quantile(self, share: float) -> float | None:
-        """Return the delay that ``share`` of the tuples did not exceed, in seconds, within 1 %; None without tuples."""
-        if not self.count:
+        """Return the delay that ``share`` of the tuples did not exceed, in seconds, within 1 %; None without tuples.
+
+        It is never beyond the shortest and the longest delay, which are exact.
+        """
+        if self.least is None or self.most is None:
             return None
         rank = share * (self.count - 1)
         seen = 0
@@ -206,7 +211,8 @@ class DelayHistogram:
             if seen > rank:
                 break
         # the point of the bin that is equally far, in relative terms, from both of its ends
-        return 2.0 * math.exp(index * _LOG_GAMMA) / (1.0 + math.exp(_LOG_GAMMA))
+        middle = 2.0 * math.exp(index * _LOG_GAMMA) / (1.0 + math.exp(_LOG_GAMMA))
+        return min(max(middle, self.least), self.most)
 
     @property
     def mean(self) -> float | None:

@@ -16,7 +16,8 @@ series "so far"                the last 60 pairs (``window``); None for all. A c
                                change of the traffic late or never
 fewest pairs                   3: the correlation of two pairs is always 1 or -1
 greatest R or greatest |R|     greatest R, and only R > 0: the ratio of a rate that falls while the own rate rises
-                               points the wrong way
+                               points the wrong way. R that rounding alone can make (1e-9) is not above 0, nor above
+                               another R
 r_{k-1}(m) = 0, constant       the last value r_{k-1}
 series, no predecessor
 equal R                        the nearest predecessor
@@ -45,7 +46,7 @@ import math
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Final, NamedTuple, Protocol
 
-from synergy_nb.models.moments import PairedMoments
+from synergy_nb.models.moments import ROUNDING, PairedMoments
 
 __all__ = ["CorrelatedRate", "PredictedRate", "PredictionErrors", "RatePredictor", "predicted_series"]
 
@@ -142,7 +143,7 @@ class CorrelatedRate:
         for ancestor, moments in self._moments.items():
             if moments.count >= FEWEST:
                 found = moments.correlation
-                if found is not None and found > greatest:
+                if found is not None and found > greatest + ROUNDING:
                     best, greatest = ancestor, found
         return None if best is None else (best, greatest)
 

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection, Mapping
 from typing import Any, Final
 
 import msgspec
 
-from synergy_nb.plan.catalogue import KINDS, PART, TAP
+from synergy_nb.plan.catalogue import KINDS, PART, TAP, parameters_of
 from synergy_nb.plan.parameter_types import COLUMN_BYTES, SIGNATURE
 from synergy_nb.plan.qos import QoS
 from synergy_nb.plan.requirements import check_qos
@@ -37,6 +38,7 @@ class _Wire(msgspec.Struct, frozen=True, array_like=True):
     operators: tuple[Operator, ...]
     schemas: dict[str, dict[str, str]]
     windows: dict[str, dict[str, Any] | None]
+    stated: dict[str, tuple[str, ...]] = {}
 
 
 class _Tap(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -52,16 +54,30 @@ _encoder: Final = msgspec.msgpack.Encoder()
 _decoder: Final = msgspec.msgpack.Decoder(_Wire)
 
 
-def encode(name: str, qos: QoS, checked: Checked) -> bytes:
-    """Encode a plan as MessagePack for :func:`decode`; equal plans have equal bytes."""
+def encode(name: str, qos: QoS, checked: Checked, stated: Mapping[str, Collection[str]]) -> bytes:
+    """Encode a plan as MessagePack for :func:`decode`; plans that are equal and state the same have equal bytes.
+
+    Of the fields ``stated`` by the author, by operator, those at their default are encoded: others are known to be.
+    """
     operators = tuple(checked.operators.values())
     schemas = {each.id: checked.schemas[each.id] for each in operators}
     windows = {each.id: checked.windows[each.id] for each in operators}
-    return _encoder.encode(_Wire(FORMAT, name, qos, operators, schemas, windows))
+    said = {each.id: fields for each in operators if (fields := _defaults(each, stated.get(each.id, ())))}
+    return _encoder.encode(_Wire(FORMAT, name, qos, operators, schemas, windows, said))
 
 
-def decode(data: bytes) -> tuple[str, QoS, Checked]:
-    """Decode name, QoS requirement and operators of the plan in ``data``.
+def _defaults(operator: Operator, stated: Collection[str]) -> tuple[str, ...]:
+    """The stated fields of an operator that have their default, sorted."""
+    if operator.kind not in KINDS:
+        return ()
+    own = parameters_of(operator.kind, operator.params)
+    values = {name: (operator.params.get(name), each.default) for name, each in own.items()}
+    values["engine"] = operator.engine, "auto"
+    return tuple(sorted(name for name in stated if name in values and values[name][0] == values[name][1] is not None))
+
+
+def decode(data: bytes) -> tuple[str, QoS, Checked, dict[str, tuple[str, ...]]]:
+    """Decode name, QoS requirement, operators, and the stated fields at their default, of the plan in ``data``.
 
     Raises
     ------
@@ -102,7 +118,7 @@ def decode(data: bytes) -> tuple[str, QoS, Checked]:
         problems.append(Problem("", "schemas", sorted(kinds), f"types among {', '.join(COLUMN_BYTES)}"))
     if problems:
         raise PlanError(problems)
-    return wire.name, wire.qos, Checked(operators, wire.schemas, wire.windows)
+    return wire.name, wire.qos, Checked(operators, wire.schemas, wire.windows), wire.stated
 
 
 def _check_part(operator: Operator, problems: list[Problem]) -> None:

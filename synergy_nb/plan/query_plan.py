@@ -75,7 +75,7 @@ class Plan:
     sources: tuple[str, ...]
     sinks: tuple[str, ...]
     _schemas: dict[str, dict[str, str]]
-    _stated: Mapping[str, Collection[str]]  # operator id to the fields that its author stated; not in the bytes
+    _stated: Mapping[str, Collection[str]]  # operator id to the fields that its author stated
     _windows: dict[str, dict[str, Any] | None]
     _followers: dict[str, tuple[str, ...]]
     # values derived from these, computed at first use
@@ -133,6 +133,7 @@ class Plan:
     def stating(self, fields: Mapping[str, Collection[str]]) -> Plan:
         """Note the fields of each operator that the author of the plan stated, so that files and Python state them."""
         object.__setattr__(self, "_stated", fields)
+        object.__setattr__(self, "_bytes", None)
         return self
 
     def __setattr__(self, name: str, value: Any) -> None:
@@ -298,12 +299,16 @@ class Plan:
     # -- as bytes, YAML, picture -------------------------------------------------------------------------------------
 
     def to_bytes(self) -> bytes:
-        """Encode the plan as MessagePack for :meth:`from_bytes`; equal plans have equal bytes."""
+        """Encode the plan as MessagePack for :meth:`from_bytes`, with what its author stated, also at a default."""
         data = self._bytes
         if data is None:
-            data = plan_encoding.encode(self.name, self.qos, Checked(self.operators, self._schemas, self._windows))
+            data = self._encoded(self._stated)
             object.__setattr__(self, "_bytes", data)
         return data
+
+    def _encoded(self, stated: Mapping[str, Collection[str]]) -> bytes:
+        checked = Checked(self.operators, self._schemas, self._windows)
+        return plan_encoding.encode(self.name, self.qos, checked, stated)
 
     @classmethod
     def from_bytes(cls, data: bytes | bytearray | memoryview) -> Plan:
@@ -426,10 +431,12 @@ class Plan:
         return self.to_text()
 
     def __eq__(self, other: object) -> bool:
-        return isinstance(other, Plan) and self.to_bytes() == other.to_bytes()
+        if not isinstance(other, Plan):
+            return False
+        return self.to_bytes() == other.to_bytes() or self._encoded({}) == other._encoded({})
 
     def __hash__(self) -> int:
-        return hash(self.to_bytes())
+        return hash(self._encoded({}) if self._stated else self.to_bytes())
 
     def __reduce__(self) -> tuple[Any, tuple[bytes]]:
         return Plan.from_bytes, (self.to_bytes(),)
@@ -446,7 +453,8 @@ def _windows_closed(window: Mapping[str, Any] | None) -> float:
 
 @lru_cache(maxsize=1024)
 def _decoded(data: bytes) -> Plan:
-    return Plan.composed(*plan_encoding.decode(data))
+    name, qos, checked, stated = plan_encoding.decode(data)
+    return Plan.composed(name, qos, checked).stating(stated)
 
 
 def part_of(operator: Operator) -> tuple[Plan, tuple[str, ...]]:

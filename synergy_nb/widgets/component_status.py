@@ -78,7 +78,7 @@ def state(readings: JournalSeries, component: Component) -> str:
     now = status(readings, run)[0]
     if now in ENDED:
         return "stopped"
-    if now != "running" or not component.deployed:
+    if now != "running" or not (component.deployed or component.operator in run.shared):  # nobody deploys a tap
         return "waiting"
     stats = component.stats
     behind = stats is not None and stats.queue_tuples > max(BEHIND * stats.rate, 1.0)

@@ -135,6 +135,8 @@ def _head(readings: JournalSeries, flows: list[Flow], peers: list[Peer], plan: P
         sentence, worse = _sentence(readings, run, now, why, flows, plan)
         if worse == "bad":
             glyph = "▲"
+        elif now == Status.RUNNING:
+            sentence += _recovered(readings, run)
         tone = worse or tone
         span = max(until - zero, 0.0) if run.began is not None else None
     else:
@@ -179,7 +181,7 @@ def _sentence(
         how = f"later than its limit or dropped ({counted(dropped, 'tuple')})" if dropped else "later than its limit"
         missed = f", {share(max(late))} {how}" if late else ""
         return f"Every stream has ended{took}: {counted(results, 'result')}{missed}.", ""
-    missing = _missing(readings, shown_peers(readings))
+    missing = _missing(readings, [peer for peer in shown_peers(readings) if peer.address in run.peers])
     short = _short(run)
     if missing:
         return f"{missing}{f'; {short}' if short else ''}.", "bad"
@@ -295,6 +297,12 @@ def _missing(readings: JournalSeries, peers: list[Peer]) -> str:
     return ", ".join(clauses)
 
 
+def _recovered(readings: JournalSeries, run: Run) -> str:
+    """A sentence about the peers that have died and that it no longer needs; empty without any."""
+    dead = [readings.name(address) for address in run.lost - run.peers]
+    return f" {', '.join(sorted(dead, key=by_name))} died; other peers do its work." if dead else ""
+
+
 def _requirements(run: Run, plan: Plan | None) -> dict[str, float]:
     """QoS requirement Q_ξ: from the journal, or from the plan if the journal has discarded its beginning."""
     if run.qos or plan is None:
@@ -305,7 +313,9 @@ def _requirements(run: Run, plan: Plan | None) -> dict[str, float]:
 def _cluster(
     readings: JournalSeries, going: list[Run], flows: list[Flow], peers: list[Peer]
 ) -> tuple[str, str, str, str]:
-    gone = any(peer.gone for peer in peers)
+    needed = set[str]().union(*(run.peers for run in going))
+    gone = [peer for peer in peers if peer.gone]
+    needless = [] if any(peer.silent or peer.address in needed for peer in gone) else gone
     late = [flow for flow in flows if flow.within is False]
     named = {run.application for run in going}
     late = [flow for flow in late if flow.application in named and not flow.finished]
@@ -316,14 +326,15 @@ def _cluster(
         return "○", "waiting", "note", "No peer has recorded an event yet."
     if readings.closed:
         return "■", "closed", "note", "The cluster has been closed."
-    if gone:
+    if gone and not (needless and going):
         return "▲", "peers missing", "bad", f"{_missing(readings, peers)}; {running}."
     if late:
         which = ", ".join(dict.fromkeys(readings.run(flow.application).plan or flow.application for flow in late))
         return "▲", "late", "bad", f"{running}; later than its limit: {which}."
     if not going:
         return "○", "idle", "note", "No application runs."
-    return "●", "running", "good", f"{running}, each within its limit."
+    without = f"; {_missing(readings, needless)}, and other peers do the work" if needless else ""
+    return "●", "running", "good", f"{running}, each within its limit{without}."
 
 
 def _flow(readings: JournalSeries, flow: Flow, plan: Plan | None, *, many: bool) -> dict[str, Any]:
