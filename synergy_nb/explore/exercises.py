@@ -240,8 +240,8 @@ EXERCISES: Final[Mapping[str, Exercise]] = {
         "subtract from the limit all that was measured so far, and all that is predicted from join on (equation 3.1).",
     ),
     "hot spots 2": Exercise(
-        "A peer with 5 levels up to a load of 1, and an overlap of 20 %, has reported a load of 0.30. From which load "
-        "on does it report again?",
+        "A peer has 5 levels: four of equal width up to a load of 1, and one above it. Each reaches a tenth of that "
+        "width beyond its ends. It has reported a load of 0.30. From which load on does it report again?",
         _next_reported_load,
         "its level ends at 0.5, and reaches a tenth of the width of a level, which is .25, beyond that.",
     ),
