@@ -15,6 +15,7 @@ from hypothesis import strategies as st
 from synergy_nb.events import (
     ENDINGS,
     ApplicationFinished,
+    ApplicationPaused,
     ApplicationRunning,
     ApplicationStopped,
     ClusterClosed,
@@ -39,6 +40,7 @@ from synergy_nb.events import (
     PeerSilent,
     PeerStarted,
     RequestSubmitted,
+    SessionExpired,
     SessionLeft,
     SinkMeasured,
 )
@@ -476,9 +478,13 @@ def test_more_than_a_second_of_waiting_input_is_overload() -> None:
     assert states(happened(measured(START + 11, PEERS[1], components=[part])))["filter"] == "running"
 
 
-def test_an_application_whose_origin_died_counts_as_failed() -> None:
-    found = happened(PeerDeclaredDead(START + 11, PEERS[1], PEERS[0], incarnation=0))
-    assert head(found) == ("✕", "failed", "Failed: its origin peer-1 died.")
+def test_an_application_whose_origin_is_silent_waits_and_counts_as_failed_once_a_peer_has_left_it() -> None:
+    silent = PeerDeclaredDead(START + 11, PEERS[1], PEERS[0], incarnation=0)
+    assert head(happened(silent)) == ("◌", "paused", "Paused, waiting for its origin peer-1.")
+    paused = ApplicationPaused(START + 11, PEERS[0], "top-1", awaited={PEERS[1]: ["top"]}, patience=60.0)
+    assert head(happened(paused)) == ("◌", "paused", "Paused, waiting for peer-2 (top).")
+    expired = SessionExpired(START + 11, PEERS[1], "top-1", origin=PEERS[0])
+    assert head(happened(silent, expired)) == ("✕", "failed", "Failed: its origin peer-1 died.")
 
 
 def test_the_view_of_a_cluster_shows_all_peers_and_running_applications() -> None:

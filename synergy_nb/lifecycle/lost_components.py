@@ -104,6 +104,14 @@ class LostComponents:
         if message.attempt != graph.attempt:
             return
         here = {name for name, peer in graph.roles.peers.items() if peer == sender}
+        if (
+            message.epoch < 0
+            and not message.operator
+            and here <= graph.shared.keys()
+            and sender in graph.producer_peers
+        ):
+            self._peer.send(sender, GraphChanged(graph))  # it has a shared component, and the graph was lost on its way
+            return
         lost = here & {message.operator} if message.operator else here
         forgot = not message.operator and sender not in graph.producer_peers
         if request.running and (forgot or self._takeovers.dispensable(application, lost)):

@@ -174,6 +174,8 @@ def _sentence(
         return f"Failed: {why or 'no reason was given'}.", ""
     if now == "stopped":
         return f"Stopped after {counted(results, 'result')}{f': {why}' if why else ', on request'}.", ""
+    if now == "paused":
+        return f"Paused, {why}.", ""
     if now == "finished":
         took = "" if run.began is None or run.ended is None else f" after {seconds(run.ended - run.began)}"
         late = [flow.missed_share for flow in flows if flow.missed_share is not None]
