@@ -175,5 +175,6 @@ class ComponentMetrics:
             "selectivity": self.tuples_out / executed if executed > 0 else None,
             "slack": known.slack if known is not None else None,
             "predicted_s": known.time.seconds if known is not None else None,
+            "measured_s": known.times.last if known is not None else None,
             "predicted_rate": known.predicted_rate.rate if known is not None else None,
         }

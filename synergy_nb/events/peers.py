@@ -224,8 +224,9 @@ class ComponentMeasurements(msgspec.Struct, frozen=True, gc=False, array_like=Tr
 
     Units are seconds, bytes, tuples/s and cores. ``memory_share`` is the limit of its memory, None: no limit. ``late``
     counts tuples behind a punctuation that excluded them, ``dropped`` those that were dropped because their deadline
-    had passed. ``slack`` is that of the last tuple (equation 3.1), ``predicted_s`` the predicted execution time, and
-    ``predicted_rate`` the predicted input rate of the present second; each is None where it is not computed. ``firsts``
+    had passed. ``slack`` is that of the last tuple (equation 3.1), ``predicted_s`` the predicted execution time t_e,
+    ``measured_s`` the last one that was measured, and ``predicted_rate`` the predicted input rate of the present
+    second; each is None where it is not computed. ``firsts``
     has the active replicas that feed it, with the number of tuples that each delivered first since it began.
     """
 
@@ -246,6 +247,7 @@ class ComponentMeasurements(msgspec.Struct, frozen=True, gc=False, array_like=Tr
     predicted_s: float | None = None
     predicted_rate: float | None = None
     firsts: Mapping[str, int] = {}
+    measured_s: float | None = None
 
 
 class PeerMeasured(Event, frozen=True, gc=False):

@@ -232,7 +232,9 @@ def _predicted(component: Component, stats: ComponentMeasurements) -> list[str]:
 
 
 def _measured_s(stats: ComponentMeasurements) -> float:
-    """Measured execution time t_e of a component, seconds: time in the queue, and processing."""
+    """Measured execution time t_e of a component, seconds: that which is predicted, where it is; or queue and work."""
+    if stats.measured_s is not None:
+        return stats.measured_s
     return stats.queueing_s + stats.processing_s
 
 
