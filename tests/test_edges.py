@@ -15,7 +15,7 @@ from typing import Any
 import pytest
 
 import synergy_nb
-from synergy_nb import plan, source
+from synergy_nb import Cluster, ClusterError, plan, source
 from synergy_nb.plan.data_frames import is_frame
 from synergy_nb.runtime.client.feeds import supply
 from synergy_nb.traces.rows import row_reader
@@ -75,3 +75,9 @@ def test_a_cluster_may_be_closed_at_the_exit_of_python() -> None:
         [sys.executable, "-c", code], env=where, capture_output=True, text=True, timeout=100, check=False
     )
     assert (ran.returncode, ran.stderr) == (0, "")
+
+
+@pytest.mark.parametrize("peers", [1, "tcp://127.0.0.1:1"])
+def test_a_security_that_holds_no_certificates_is_refused(peers: int | str) -> None:
+    with pytest.raises(ClusterError, match=r"security: True; expected a distributed\.Security with certificates"):
+        Cluster(peers, security=True)

@@ -120,10 +120,11 @@ async def start_cluster(
     config["spark"] = bool(where)
     config["of"] = {name: dict(settings) for name, settings in (of or {}).items()}
     area = _area(options, peers)
+    secured = _security(options)
     reached = _StartProgress(f"starting {counted(peers, 'peer')}", on_progress)
     with _recorded(options.get("record"), config):
         async with waiting(lambda: reached.text):
-            return await _started(peers, config, where, area, options.get("security"), per_process, joining, reached)
+            return await _started(peers, config, where, area, secured, per_process, joining, reached)
 
 
 async def _started(
@@ -194,6 +195,16 @@ async def connect_cluster(
             return await _connected(scheduler, config, where, options, patience, reached)
 
 
+def _security(options: ClusterOptions) -> Security | None:
+    """Return the certificates of a cluster; refuse what holds none, such as True."""
+    given = options.get("security")
+    if given is not None and not isinstance(given, Security):
+        raise ClusterError(
+            f"security: {given!r}; expected a distributed.Security with certificates, such as Security.temporary()"
+        )
+    return given
+
+
 async def _connected(
     scheduler: str,
     config: dict[str, Any],
@@ -203,7 +214,7 @@ async def _connected(
     on_progress: Callable[[Progress], object],
 ) -> AsyncCluster:
     """Start peers on the workers of a scheduler, and let them join one ring."""
-    security = options.get("security")
+    security = _security(options)
     client: Any = Client(scheduler, asynchronous=True, security=security, timeout=patience, set_as_default=False)
     try:
         await client
