@@ -54,7 +54,7 @@ def test_components_take_the_stated_share_of_the_capacity() -> None:
         if inputs:
             rates[operator] = sum(rates[each] * MONITOR[each][1] for each in inputs)
     assert len(MONITOR) == 8
-    applications = monitors_under_load._applications(10, 8, "packets", 20.0, 0.85, 20.0, 5.0, 1)
+    applications = monitors_under_load.applications_of(10, 8, "packets", 20.0, 0.85, 20.0, 5.0, 1)
     taken = sum(
         rates[operator] * component.service.mean
         for application in applications

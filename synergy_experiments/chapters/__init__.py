@@ -61,6 +61,7 @@ CLAIMS: Final[Mapping[str, str]] = {
     "B1": "optimum",
     "B2": "execution_times",
     "B3": "measured_sets",
+    "B4": "whole_peers",
 }
 
 

@@ -38,7 +38,8 @@ from synergy_nb.simulator.network import transit_stub
 from synergy_nb.traces import datasets
 
 __all__ = [
-    "LITERAL", "LOADS", "NOTHING", "POLICIES", "PREDICTION", "REACTION", "READINGS", "Policy", "monitored", "named",
+    "LITERAL", "LOADS", "NOTHING", "POLICIES", "PREDICTION", "REACTION", "READINGS", "Policy",
+    "applications_of", "measured_flow", "monitored", "named", "speeds_of",
 ]  # fmt: skip
 
 Array = npt.NDArray[np.float64]
@@ -161,7 +162,7 @@ def monitored(
         Metrics by the applications of a peer, and the delays of one application by the number of its result; the names
         of metrics end with the load and the rule for late tuples.
     """
-    applications = _applications(per_peer, peers, load, rate, share, limit, duration, seed)
+    applications = applications_of(per_peer, peers, load, rate, share, limit, duration, seed)
     found: list[Point] = []
     runs = {
         name: _run(applications, peers, {**POLICIES, **READINGS}[name], drop, spread, duration, step, horizon, seed)
@@ -185,9 +186,25 @@ def named(load: str, drop: Drop) -> str:
     return f"{load}, drop {drop}"
 
 
-def _applications(
+def measured_flow(
+    applications: list[Application], peers: int, policy: str, spread: float, duration: float, seed: int
+) -> dict[str, float]:
+    """Measures of a policy in the flow simulator, where overdue tuples are dropped; see :func:`monitored`."""
+    step, horizon = 2.0, HotSpotConfig().horizon
+    run = _run(applications, peers, POLICIES[policy], "overdue at dequeue", spread, duration, step, horizon, seed)
+    return _measured(applications, *run)
+
+
+def speeds_of(peers: Sequence[str], spread: float, seed: int) -> dict[str, float]:
+    """Speeds of peers, 1 on average, of which the fastest is ``spread`` times the slowest."""
+    faster = np.random.default_rng([seed, 93]).permutation(np.linspace(1.0, spread, len(peers)))
+    return dict(zip(peers, (faster / faster.mean()).tolist(), strict=True))
+
+
+def applications_of(
     per_peer: int, peers: int, load: str, rate: float, share: float, limit: float, duration: float, seed: int
 ) -> list[Application]:
+    """Monitors at random peers, each with its part of the load; parameters as of :func:`monitored`."""
     rng = np.random.default_rng([seed, 91])
     rates = {"source": 1.0}
     for operator, (inputs, _, _) in MONITOR.items():
@@ -274,9 +291,7 @@ def _run(
     seed: int,
 ) -> tuple[Flow, FlowControl | None]:
     network = transit_stub(peers, seed=seed, capacities={1.0: 1.0})
-    faster = np.random.default_rng([seed, 93]).permutation(np.linspace(1.0, spread, peers))
-    speeds = dict(zip(network.peers, (faster / faster.mean()).tolist(), strict=True))
-    flow = Flow(network, speeds=speeds, seed=seed, drop=drop, keep=4096)
+    flow = Flow(network, speeds=speeds_of(network.peers, spread, seed), seed=seed, drop=drop, keep=4096)
     if policy.config is None:
         for application in applications:
             flow.add(application)

@@ -1,0 +1,91 @@
+"""B4: P4 to P6 on whole peers, beside the flow model (section 3.5, figures 3.21 to 3.24).
+
+P4 to P6 are a sweep in the flow simulator, which has the decisions of the peers and no peers. Here the peers that users
+run execute the same applications in virtual time, at the same places and speeds, with the same arrivals
+(:mod:`~synergy_experiments.worlds.whole_monitors`). The fastest peer is 2.5 times as fast as the slowest, so this also
+measures that work is scaled to the speed of its peer.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Final
+
+from synergy_experiments.framework.claim import Cell, Check, Claim, Panel
+from synergy_experiments.framework.measurements import Measured
+from synergy_experiments.framework.parameters import Setup, number, whole, wholes
+from synergy_experiments.framework.verdicts import at_all, near
+from synergy_experiments.worlds.monitors_under_load import NOTHING, PREDICTION, REACTION
+from synergy_experiments.worlds.whole_monitors import FLOW, WHOLE, whole_monitored
+
+__all__ = ["CLAIMED"]
+
+ALL: Final = (NOTHING, REACTION, PREDICTION)
+FEW: Final = 0.005  # miss rate from which on policies are compared
+RUN: Final = ("peers", "rate", "share", "spread", "limit", "duration")  # parameters of each run
+
+
+def _cells(setup: Setup) -> Iterator[Cell]:
+    per_peer = setup["applications"]
+    assert isinstance(per_peer, tuple)
+    for each in per_peer:
+        for policy in ALL:
+            yield Cell(whole_monitored, (each, (policy,), *(setup[name] for name in RUN)))
+
+
+def _checks(measured: Measured, _: Setup) -> Iterator[Check]:
+    def of(policy: str, metric: str, model: str = WHOLE) -> dict[float, float]:
+        return dict(measured.course(f"{policy}, {model}", metric))
+
+    without, reaction, ours = (of(policy, "miss rate") for policy in ALL)
+    least, most = min(without), max(without)
+    few = [(f"{least:g} a peer", without[least] <= FEW)]
+    yield at_all(f"at the lowest load at most {FEW:.1%} of the results are missed", "P4: not many hot spots", few)
+    hot = [x for x, missed in without.items() if missed >= FEW]
+    for name, paper, lower, than in (
+        ("misses with prediction are at most half of those without migration", "P4: controls this increase",
+         ours, {x: missed / 2.0 for x, missed in without.items()}),
+        ("misses with prediction are not more than with reaction", "P4: controls this increase", ours, reaction),
+        ("delay of all results, a miss taking as long as the limit, is below that without migration",
+         "P5: lower average", of(PREDICTION, "delay with misses"), of(NOTHING, "delay with misses")),
+    ):  # fmt: skip
+        yield at_all(name, paper, [(f"{x:g} a peer", lower[x] <= than[x]) for x in hot])
+    moved = {model: of(PREDICTION, "migrations", model) for model in (WHOLE, FLOW)}
+    applications = of(PREDICTION, "applications")
+    share = moved[WHOLE][most] / applications[most]
+    yield near("P6: migrations an application at the highest load", 1.0 / 3.0, share, 0.1, 0.25, unit="")
+    theirs = of(PREDICTION, "miss rate", FLOW)
+    alike = [(f"{x:g} a peer", abs(ours[x] - theirs[x]) <= 0.05) for x in ours]
+    yield at_all("beyond the papers: misses with prediction differ by 5 points at most", "the flow model", alike)
+    theirs = of(NOTHING, "miss rate", FLOW)
+    alike = [(f"{x:g} a peer", abs(without[x] - theirs[x]) <= 0.05) for x in without]
+    yield at_all("the same without migration", "the flow model", alike)
+
+
+_B4: Final = Claim(
+    id="B4",
+    title="misses, delays and migrations of whole peers",
+    source="dissertation 3.5, figures 3.21-3.24",
+    says="as P4 to P6: underloaded, not many hot spots occur; as the load increases, the miss rate increases "
+    "drastically unless hot spots are handled; delays are lower with migration; one migration for three applications",
+    parameters={
+        "applications": wholes("applications of each peer", [4, 10], range(1, 11)),
+        "peers": whole("peers", 8, 34, least=8),
+        "rate": number("mean rate of a source, tuples/s", 2.0, 20.0, least=0.1),
+        "share": number("share of the capacity that ten applications a peer take", 0.85, least=0.01),
+        "spread": number("speed of the fastest peer over that of the slowest one", 2.5, least=1.0),
+        "limit": number("limit of the delay, seconds", 10.0, 20.0, least=0.01),
+        "duration": number("duration of the load, seconds", 40.0, 300.0, least=10.0),
+    },
+    cells=_cells,
+    checks=_checks,
+    panels=(
+        Panel("miss rate", "missed results (%)", factor=100.0),
+        Panel("delay with misses", "mean delay, misses as the limit (s)"),
+        Panel("migrations", "migrations"),
+    ),
+    xlabel="applications a peer",
+    repeat=(1, 1),
+)
+
+CLAIMED: Final = (_B4,)
