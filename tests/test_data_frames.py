@@ -7,6 +7,7 @@ import decimal
 from typing import Any
 
 import duckdb
+import numpy as np
 import pandas as pd  # type: ignore[import-untyped]
 import polars as pl
 import pyarrow as pa
@@ -17,6 +18,7 @@ from synergy_nb import Feed, FeedError, plan, source
 from synergy_nb.plan import data_frames
 from synergy_nb.plan.operators.sources import DEFAULT_RATE, TIME_NAMES
 from synergy_nb.traces.rows import RowReader, check_rows
+from synergy_nb.traces.typed_columns import convert
 
 EPOCH = dt.datetime(2026, 1, 1)  # noqa: DTZ001 - event times carry no zone
 TABLE = pl.DataFrame({"time": [EPOCH, EPOCH + dt.timedelta(seconds=1)], "user": ["ann", None], "amount": [1.5, None]})
@@ -287,3 +289,33 @@ def test_a_table_tells_the_rate_of_its_times(as_text: bool) -> None:
 def test_a_single_column_is_no_table(column: Any) -> None:
     with pytest.raises(data_frames.DataFrameError, match=r"source: a \w+, which is one column; expected a table"):
         source(column)
+
+
+def test_times_of_numpy_have_their_unit_and_no_time_is_beyond_its_years() -> None:
+    reader = RowReader("clicks", {"n": "int", "x": "float", "s": "str"})
+    row = {"n": 1, "x": 1.0, "s": "a"}
+    unit: Any
+    for unit, value in (("ns", 10**9), ("us", 10**6), ("ms", 1000), ("s", 1)):
+        made = reader.table({**row, "time": np.datetime64(value, unit)})
+        assert made["time"].to_physical().to_list() == [1_000_000]
+    wrongs = {"time": 1_700_000_000_000, "n": np.timedelta64(5, "ns"), "x": 10**400, "s": "\ud800"}
+    for name, bad in wrongs.items():
+        wrong = {"time": 0.0, **row, name: bad}
+        assert not reader.accepts(wrong)
+        with pytest.raises(FeedError, match=f"column '{name}'"):
+            reader.table(wrong)
+    with pytest.raises(FeedError, match="no value in row 1"):
+        reader.table(
+            reader.table([{"time": 0.0, **row}] * 2).with_columns(time=pl.Series([0, None]).cast(pl.Datetime("us")))
+        )
+
+
+def test_stored_values_are_converted_only_where_nothing_is_lost() -> None:
+    for values, kind, found in (
+        ([1.0, 1.5], "int", [1, None]),
+        ([0, 2], "bool", [False, None]),
+        ([decimal.Decimal(2**53 + 1), decimal.Decimal("1.5")], "int", [2**53 + 1, None]),
+        ([dt.time(1)], "time", [None]),
+        ([dt.timedelta(1)], "int", [None]),
+    ):
+        assert convert(pl.Series(values), kind).to_list() == found, values

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import json
+import math
 import os
 import sys
 from collections.abc import Iterator, Mapping
@@ -182,9 +183,19 @@ def load(file: Path) -> Plan:
 
 def print_json(value: Any) -> None:
     """Print one JSON value on the standard output; a terminal that has not all letters gets them as escapes."""
+    value = _finite(value)
     text = json.dumps(value, indent=2, ensure_ascii=False, default=str)
     try:
         text.encode(sys.stdout.encoding or "utf-8")
     except UnicodeEncodeError:
         text = json.dumps(value, indent=2, default=str)
     print(text)
+
+
+def _finite(value: Any) -> Any:
+    """Replace NaN and infinity, which JSON lacks, by null."""
+    if isinstance(value, dict):
+        return {name: _finite(each) for name, each in value.items()}
+    if isinstance(value, list | tuple):
+        return [_finite(each) for each in value]
+    return None if isinstance(value, float) and not math.isfinite(value) else value

@@ -18,7 +18,7 @@ from synergy_nb.plan import Plan
 from synergy_nb.plan.data_frames import DataFrameError, is_frame, normal, single_use, tables
 from synergy_nb.plan.units import did_you_mean
 from synergy_nb.reporting.cluster_errors import ClusterError
-from synergy_nb.traces.typed_columns import convert
+from synergy_nb.traces.typed_columns import EARLIEST, FARTHEST, convert
 
 __all__ = ["FeedError", "RowReader", "check_rows", "row_reader"]
 
@@ -27,10 +27,9 @@ EXPECTED: Final = {
     "float": "a number",
     "str": "text",
     "bool": "true or false",
-    "time": "a time, seconds since 1970, or ISO 8601 text",
+    "time": "a time, seconds since 1970, or ISO 8601 text (years 1 to 9999; divide milliseconds by 1000)",
     "bytes": "bytes",
 }
-FARTHEST: Final = 9e12  # seconds: a time beyond them does not fit into 64 bits of microseconds
 PROBLEMS: Final = (pl.exceptions.PolarsError, TypeError, ValueError, OverflowError)
 
 
@@ -59,6 +58,8 @@ class RowReader:
         self._schema = {name: TYPES[kind] for name, kind in self.columns.items()}
         self._plain = [(self._from[name], _PLAIN[kind]) for name, kind in self.columns.items()]
         self._whole = [name for name, kind in self.columns.items() if kind == "int"]
+        self._texts = [self._from[name] for name, kind in self.columns.items() if kind == "str"]
+        self._floats = [self._from[name] for name, kind in self.columns.items() if kind == "float"]
         self._instants = [self._from[name] for name, kind in self.columns.items() if kind == "time"]
 
     def table(self, rows: Any) -> pl.DataFrame:
@@ -70,6 +71,7 @@ class RowReader:
             If these are not rows, or a value or a column is not as declared.
         """
         if isinstance(rows, pl.DataFrame) and rows.schema == self._schema and self.clock == "time":
+            self._check_times(rows.get_column("time"))
             return self._in_order(rows)
         if isinstance(rows, Mapping) and not is_frame(rows):
             return self.of_rows([rows])
@@ -96,6 +98,7 @@ class RowReader:
             except KeyError:
                 row = next(row for row in rows if own not in row)
                 raise self._missing(own, kind, row, f"row {_shown(row)}") from None
+            values = self._without_numpy(own, kind, values)
             made[name] = self._column(own, kind, _series(values, kind), values)
         self._check_times(made["time"])
         return pl.DataFrame(made, schema=self._schema)
@@ -109,6 +112,12 @@ class RowReader:
             for name in self._whole:
                 if (value := row[name]) is not None and not -(2**63) <= value < 2**63:
                     return False
+            for name in self._texts:
+                if (text := row[name]) is not None and not text.isascii() and not _is_text(text):
+                    return False
+            for name in self._floats:
+                if type(row[name]) is int and not -(2**63) <= row[name] < 2**63:
+                    return False
             for name in self._instants:
                 value = row[name]
                 if type(value) is dt.datetime:
@@ -117,7 +126,7 @@ class RowReader:
                 elif value is None:
                     if name == self.clock:
                         return False
-                elif not -FARTHEST < value < FARTHEST:
+                elif not EARLIEST <= value < FARTHEST:
                     return False
         except KeyError:
             return False
@@ -161,6 +170,18 @@ class RowReader:
         raise FeedError(
             f"{self.source}: column {name!r}: {_shown(values[wrong])} in row {wrong}; expected {EXPECTED[kind]}"
         )
+
+    def _without_numpy(self, name: str, kind: str, values: list[Any]) -> list[Any]:
+        """Convert NumPy's times, whose units Polars does not see, to Python's; refuse its durations."""
+        for row, value in enumerate(values):
+            unit = getattr(getattr(value, "dtype", None), "kind", "")
+            if unit == "m":
+                raise FeedError(
+                    f"{self.source}: column {name!r}: {_shown(value)} in row {row}; expected {EXPECTED[kind]}"
+                )
+            if unit == "M":
+                values[row] = value.astype("datetime64[us]").item()
+        return values
 
     def _check_times(self, times: pl.Series) -> None:
         if times.null_count():
@@ -208,6 +229,8 @@ def _converted(column: pl.Series, kind: str) -> pl.Series:
         return column
     if isinstance(dtype, pl.Categorical | pl.Enum):
         column, dtype = column.cast(pl.String), pl.String()
+    if isinstance(dtype, pl.Decimal) and kind in ("int", "bool"):
+        return convert(column, kind)
     if isinstance(dtype, pl.Decimal):
         column, dtype = column.cast(pl.Float64), pl.Float64()
     nothing = pl.Series(column.name, [None] * len(column), dtype=wanted)
@@ -251,6 +274,15 @@ def _single(value: Any, kind: str) -> Any:
         return _converted(pl.Series([value]), kind)[0]
     except PROBLEMS:
         return None
+
+
+def _is_text(text: str) -> bool:
+    """Whether UTF-8 can write a text: it has no half of a pair of surrogates."""
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        return False
+    return True
 
 
 def _shown(value: Any) -> str:
