@@ -498,3 +498,10 @@ def test_a_trace_larger_than_its_memory_is_read(tmp_path: Path, ordered: bool) -
     rows, growth = map(int, done.stdout.split())
     assert rows == 3_000_000
     assert growth < 512
+
+
+def test_dates_without_separators_are_no_seconds(tmp_path: Path) -> None:
+    path = tmp_path / "days.csv"
+    path.write_text("time,v\n20260101,1\n20260102,2\n")
+    found = load(path, columns={"time": "time", "v": "int"}).table
+    assert found["time"].cast(pl.String).str.head(10).to_list() == ["2026-01-01", "2026-01-02"]

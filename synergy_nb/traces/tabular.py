@@ -25,7 +25,7 @@ from synergy_nb.traces.columns import clock_of, inferred, stream_schema, text_ki
 from synergy_nb.traces.quoting import Quoting, quoting
 from synergy_nb.traces.records import NOT_UTF8, Rejected, fields_of, split, undecodable
 from synergy_nb.traces.text_files import LONGEST, UTF8, beginning, pieces, too_long, whole_lines
-from synergy_nb.traces.typed_columns import EXPECTED, Malformed, Tally, typed
+from synergy_nb.traces.typed_columns import BASIC_DATES, EXPECTED, Malformed, Tally, typed
 
 __all__ = ["Layout", "columns_of_csv", "csv_blocks", "csv_layout", "separator_of", "tcp_blocks"]
 
@@ -360,6 +360,9 @@ class _FastParser:
                 )
             except pl.exceptions.PolarsError:
                 continue
+            times = [raw.get_column(name) for name, kind in self._kinds.items() if kind == "time"] if seconds else []
+            if any(column.is_between(*BASIC_DATES).all() for column in times):
+                continue  # they may be dates without separators, which their text tells
             self._seconds = seconds
             return raw
         return None

@@ -14,7 +14,7 @@ import polars as pl
 
 from synergy_nb.dataflow.tuples import TYPES
 
-__all__ = ["EXPECTED", "Bad", "Malformed", "Tally", "convert", "typed"]
+__all__ = ["BASIC_DATES", "EXPECTED", "Bad", "Malformed", "Tally", "convert", "typed"]
 
 EXPECTED: Final = {
     "int": "an integer",
@@ -27,6 +27,7 @@ _TRUTHS: Final = {"true": True, "1": True, "false": False, "0": False}
 EARLIEST: Final = -62_135_596_800
 FARTHEST: Final = 253_402_300_800
 _BASIC: Final = r"^(19|20)\d\d(0[1-9]|1[0-2])(0[1-9]|[12]\d|3[01])$"  # a date of ISO 8601 without separators
+BASIC_DATES: Final = (19_000_101, 20_991_231)  # these dates as numbers
 # Times of one layout are parsed together, by a format: 10 ms for 50,000 rows, where trying all layouts takes 160 ms.
 _DAY: Final = r"\d{4}-\d{2}-\d{2}"
 _CLOCK: Final = r"\d{2}:\d{2}:\d{2}"
