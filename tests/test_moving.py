@@ -347,7 +347,7 @@ def test_a_peer_without_capacity_refuses() -> None:
     outcome = move(ring, "o0", "peer-4")
     ring.run(3.0)
     (reason,) = outcome
-    assert reason.startswith("o0 at peer-4: processing capacity: 0.1 cores needed, 0.05 left")
+    assert reason.startswith("o0 at peer-4: processing capacity: 0.05 cores where 0.1 cores are needed")
     assert where(ring) == PEERS
     assert roles(ring, "o0") == {"peer-2": Role.ACTIVE}
     assert not ring.synergy["peer-4"].ledger.requests
