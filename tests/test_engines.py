@@ -302,3 +302,9 @@ def test_a_measured_rate_is_found_in_the_directory() -> None:
     ring.submit("peer-1", "r", plan)
     ring.run(2.0)
     assert "measured" in Explanation("r", ring.events("r"), {}).engines["aggregate"][1]
+
+
+def test_a_long_window_without_groups_holds_one_tuple_and_stays_on_peers() -> None:
+    trace = source("trace", path="small.csv", format="csv", columns={"time": "time"})
+    choice = choose(trace.aggregate(window="7 d", n="count(*)").sink(), SparkOffer(), {})
+    assert choice.reasons["aggregate"][0] == "peer"

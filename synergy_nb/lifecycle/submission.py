@@ -10,6 +10,7 @@ from synergy_nb.lifecycle.origins import POLICIES
 from synergy_nb.plan import Plan
 from synergy_nb.plan.units import counted, did_you_mean
 from synergy_nb.reporting.cluster_errors import ClusterError
+from synergy_nb.traces.text_files import kind_of
 
 __all__ = ["check_detached", "check_submission", "known_peers_phrase", "unknown_peers"]
 
@@ -90,8 +91,10 @@ def check_submission(
         if stated.engine == "spark" and no_spark:
             wrong.append(f"operator {operator!r}: engine: 'spark'; this cluster has no Spark: {no_spark}")
         path = stated.params.get("path")
-        if local and path is not None and not Path(path).is_file():
+        if local and path is not None and not Path(path).exists():
             wrong.append(f"operator {operator!r}: path: {path!r}; expected a file that is there{_near(Path(path))}")
+        elif local and path is not None and (kind := kind_of(Path(path))):
+            wrong.append(f"operator {operator!r}: path: {path!r}: {kind}; expected a file")
     feeding = _feeding(plan, feeds, wrong)
     if wrong:
         heading = [f"the submission has {counted(len(wrong), 'problem')}:"] if len(wrong) > 1 else []

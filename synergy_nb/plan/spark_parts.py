@@ -271,8 +271,8 @@ def spark_load(plan: Plan, operator: str) -> float:
 def window_bytes(plan: Plan, operator: str) -> float:
     """Estimate the bytes of state of an operator, for its windows or its join.
 
-    An aggregate holds a tuple for each group; the others hold the tuples of open windows. The tuples of a windowed
-    stream arrive together, so its reader holds one window.
+    An aggregate holds a tuple for each group, which without ``by`` is one for each window; the others hold the tuples
+    of open windows. The tuples of a windowed stream arrive together, so its reader holds one window.
     """
     node = plan.operators[operator]
     if not has_state(node):
@@ -281,7 +281,7 @@ def window_bytes(plan: Plan, operator: str) -> float:
     seconds = float(window.get("length", 0.0)) or 2 * float(node.params.get("within", 0.0)) or _gap(window)
     if KINDS[node.kind].state == "groups":
         slide = float(window.get("slide", seconds)) or 1.0
-        tuples = plan.rate(operator) * min(slide, seconds)  # groups of a window
+        tuples = plan.rate(operator) * min(slide, seconds) if node.params.get("by") else 1.0  # groups of a window
         tuples *= seconds / slide  # windows that are open
         return tuples * plan.tuple_bytes(operator) * STATE_OVERHEAD
     held = {up: plan.rate(up) * seconds * plan.tuple_bytes(up) for up in plan.upstream(operator)}
