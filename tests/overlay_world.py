@@ -58,6 +58,8 @@ class World:
     ) -> None:
         self.simulation = Simulation(seed, network, codec=codec)
         self.simulation.on_link_failed.append(lambda address, other: self.membership[address].suspect(other))
+        self.simulation.on_refused.append(self._refused)
+        self.tells = True  # whether the machine of a crashed peer says that its process has ended
         self.rng = random.Random(f"world/{seed}")
         self.lease = lease
         self.period = period
@@ -88,6 +90,10 @@ class World:
         for protocol in (pastry, membership, directory, Doorstep(peer, self.arrived)):
             peer.add(protocol)
         return peer
+
+    def _refused(self, sender: str, to: str) -> None:
+        if self.tells:
+            self.call(sender, self.membership[sender].note_refused, to)
 
     def call(self, address: str, function: Callable[..., Any], *arguments: Any) -> None:
         """Call into a protocol of a live peer."""

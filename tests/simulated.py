@@ -70,6 +70,7 @@ class Ring:
         self.simulation = Simulation(seed, network or Uniform(0.005, 0.05, seed), codec=codec)
         self.simulation.on_instruction.append(self._carry_out)
         self.simulation.on_link_failed.append(lambda at, other: self.simulation.report(at, LinkFailed(other)))
+        self.simulation.on_refused.append(lambda at, other: self.simulation.report(at, LinkFailed(other, refused=True)))
         self.refusal = ""
         self.seed = seed
         self.config = config

@@ -37,11 +37,12 @@ class News(msgspec.Struct, frozen=True, gc=False, array_like=True):
 
 
 class Ping(Message, frozen=True, gc=False):
-    """A ping of the failure detector, with the sender's incarnation and news."""
+    """A ping of the failure detector, with the sender's incarnation, news, and how late the sender is."""
 
     number: int
     incarnation: int
     news: tuple[News, ...]
+    stretch: float = 1.0
 
 
 class PingAck(Message, frozen=True, gc=False):
@@ -50,6 +51,7 @@ class PingAck(Message, frozen=True, gc=False):
     number: int
     incarnation: int
     news: tuple[News, ...]
+    stretch: float = 1.0
 
 
 class PingFor(Message, frozen=True, gc=False):
@@ -61,11 +63,12 @@ class PingFor(Message, frozen=True, gc=False):
 
 
 class PingForAck(Message, frozen=True, gc=False):
-    """The answer to :class:`PingFor`: ``target`` has acknowledged a ping, in ``incarnation``."""
+    """The answer to :class:`PingFor`: ``target`` has acknowledged a ping, in ``incarnation``, or has not."""
 
     number: int
     target: str
     incarnation: int
+    reached: bool = True
 
 
 class Gossip:

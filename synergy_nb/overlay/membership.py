@@ -13,19 +13,25 @@ message, and each piece a number of times that is proportional to log2 of the ri
 reaches the whole ring, also through peers that never knew the dead one, because directories and applications far away
 depend on it. A peer that declares a death sends it to its leaf set at once.
 
-*One rule* orders all news: of two pairs (incarnation, status), with alive < suspect < dead < left, the higher one wins.
-Only a peer itself raises its incarnation, when it learns that others suspect it or consider it dead. In SWIM a death is
-final. Here a peer that was wrongly declared dead (it hung, or was cut off) learns of that as soon as it exchanges
-messages with a peer that believes it, refutes with a higher incarnation, and is accepted again. Incarnations begin at
-the clock's milliseconds, so a restarted peer overrides the news of its earlier death.
+*One rule* orders what is known of a peer: of two pairs (incarnation, status), with alive < suspect < dead < left, the
+higher one wins. Only a peer itself raises its incarnation, when it learns that others suspect it or consider it dead.
+In SWIM a death is final. Here a peer that was wrongly declared dead (it hung, or was cut off) learns of that as soon as
+it exchanges messages with a peer that believes it, refutes with a higher incarnation, and is accepted again.
+Incarnations begin at the clock's milliseconds, so a restarted peer overrides the news of its earlier death.
 
-*After a partition* the peers of either side consider those of the other dead. So every few seconds each peer pings one
-of the peers that it remembers as dead; it also pings a dead peer that a live one mentions, at most every few seconds.
-What a peer says of others does not count as long as it is dead here: it was cut off, and may only not have reached
-them. Once it learns that it was declared dead, it spreads its own verdicts no more.
+*A death that others tell is no more than a reason to look* (:mod:`~synergy_nb.overlay.beliefs`): each peer pings the
+other one itself before it believes that. So old verdicts of peers that were late or cut off are harmless.
 
-*A peer that was itself stopped* would find all its pings overdue when it resumes. It notices that its own period came
-late, and suspects nobody because of that time (compare Lifeguard's local health).
+*A silent peer is dead when others confirm that it is silent*: two others that pinged it in vain, where there are so
+many; a suspicion that nobody confirms lasts six times as long, so a peer that is cut off waits. *A peer whose machine
+refuses connections has ended*: nobody else is needed, and a period is enough.
+
+*A peer that is late says so, and waits longer* (:mod:`~synergy_nb.overlay.local_health`): all of its time limits are
+stretched, those of others for it, too, and what it says of others does not count. It suspects nobody because of a time
+in which it was stopped itself.
+
+*Dead peers are pinged again* after a quarter of the time since their deaths, at most every minute, for half an hour:
+after a partition either side considers the other dead.
 
 The detector informs Pastry: it calls ``remove`` for dead peers and ``consider`` for peers that are alive again, decides
 which peers Pastry may add (:attr:`Pastry.admission_checks`), and measures round trips for it.
@@ -43,27 +49,23 @@ References
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
-from math import log2
 from typing import Final
 
-from synergy_nb.control.peer import Peer, Protocol
-from synergy_nb.events import PeerDeclaredDead, PeerRefutedDeath
-from synergy_nb.overlay.gossip import ALIVE, DEAD, LEFT, SUSPECT, Gossip, News, Ping, PingAck, PingFor, PingForAck
+from synergy_nb.control.peer import Peer
+from synergy_nb.events import PeerDeclaredDead
+from synergy_nb.overlay.beliefs import CONFIRMATIONS, RELIABLE, Beliefs
+from synergy_nb.overlay.gossip import ALIVE, DEAD, LEFT, SUSPECT, News, Ping, PingAck, PingFor, PingForAck
 from synergy_nb.overlay.pastry import Pastry
-from synergy_nb.overlay.peer_records import VERIFY_EVERY, PeerRecord, Probe
+from synergy_nb.overlay.peer_records import Probe, Relayed
 
 __all__ = ["ALIVE", "DEAD", "LEFT", "SUSPECT", "Membership"]
 
 INDIRECT_PINGS: Final = 3  # other peers that are asked to ping a peer that did not answer, k of SWIM
-SPREAD: Final = 3.0  # each piece of news is sent SPREAD * log2(ring size) times
 WATCHED_A_PERIOD: Final = 8  # maximum number of pings to watched peers in one period
 RELAYED: Final = 256  # maximum number of unanswered pings on behalf of others
-MOST_MEMBERS: Final = 4096  # maximum number of remembered peers
-MOST_DEAD: Final = 512  # maximum number of remembered dead peers
-RETRY_FOR: Final = 1800.0  # seconds for which a dead peer is pinged from time to time
 
 
-class Membership(Protocol):
+class Membership(Beliefs):
     """The failure detector of one peer.
 
     Parameters
@@ -92,34 +94,18 @@ class Membership(Protocol):
     def __init__(
         self, peer: Peer, pastry: Pastry, period: float = 0.5, suspicion: float | None = None, retry: float = 5.0
     ) -> None:
-        super().__init__(peer)
+        super().__init__(peer, pastry)
         if not period > 0:
             raise ValueError(f"period: {period} s; expected more than 0")
-        self.pastry = pastry
         self.latency = pastry.latency
         self.period = period
         self.suspicion = 2.0 * period if suspicion is None else suspicion
         self.retry = retry
-        self.incarnation = 0
-        self._died = -1  # latest incarnation of this peer that others declared dead
-        self.on_dead: list[Callable[[str], None]] = []
-        self.on_alive: list[Callable[[str], None]] = []
-        self.on_ended: list[Callable[[str], None]] = []
-        self.on_refuted: list[Callable[[], None]] = []
-        self._members: dict[str, PeerRecord] = {}
-        self._refused: dict[str, None] = {}  # peers at whose addresses no process listens, in the order of that
-        self._dead: dict[str, None] = {}  # peers in status dead or left, in the order of that
-        self._probes: dict[str, Probe] = {}
-        self._suspects: dict[str, float] = {}  # address to the time at which it is declared dead, seconds
-        self._watched: dict[str, int] = {}  # address to its number of watchers
         self._watch_turn: list[str] = []
         self._leaf_turn: list[str] = []
         self._table_turn: list[str] = []
         self._to_table = False
-        self._relayed: dict[int, tuple[str, int, str, float]] = {}  # my number: (asker, its number, target, until)
-        self._gossip = Gossip()
-        self._number = 0
-        self._running = False
+        self._relayed: dict[int, Relayed] = {}  # by the number of this peer's ping
         self._epoch = 0  # number of times that this peer joined: timers from before the last time do nothing
         self._started = False
         self.handlers = {
@@ -144,29 +130,6 @@ class Membership(Protocol):
             self._run()
 
     # -- for the protocols above -----------------------------------------------------------------------------------
-
-    def is_dead(self, address: str) -> bool:
-        """Whether ``address`` was declared dead or has left, and has not come back."""
-        return address in self._dead
-
-    def has_ended(self, address: str) -> bool:
-        """Whether a dead peer is more than silent: it has left, or no process listens at its address any more."""
-        return address in self._dead and (address in self._refused or self._members[address].status == LEFT)
-
-    def note_refused(self, address: str) -> None:
-        """Note that no process listens at ``address``: once it counts as dead, it will not come back."""
-        before = self.has_ended(address)
-        self._refused[address] = None
-        if len(self._refused) > MOST_DEAD:
-            del self._refused[next(iter(self._refused))]
-        if not before and self.has_ended(address):
-            for callback in self.on_ended:
-                callback(address)
-
-    def status(self, address: str) -> int:
-        """One of ``ALIVE`` (also if nothing is known), ``SUSPECT``, ``DEAD``, ``LEFT``."""
-        member = self._members.get(address)
-        return ALIVE if member is None else member.status
 
     def watch(self, address: str) -> None:
         """Ping ``address`` about every second, until :meth:`unwatch` has been called as often as this."""
@@ -212,28 +175,30 @@ class Membership(Protocol):
             return
         now = self.peer.now
         late = now - due
-        if late > self.period:  # this peer was stopped, so missing acknowledgements do not count
-            self._probes.clear()
-            for address in self._suspects:
-                self._suspects[address] = max(self._suspects[address] + late, now + self.period)
-        else:
+        self._health.ticked(late, self.period)
+        in_time = late <= 0.5 * self.period
+        if in_time:
             if self._probes:
                 self._judge(now)
             if self._suspects:
                 self._declare(now)
+        else:  # this peer was stopped, so missing acknowledgements do not count
+            self._probes.clear()
+            for suspicion in self._suspects.values():
+                suspicion.restart(now)
         target = self._next_target()
         if target is not None:
             self._probe(target)
         if self._watched:
             self._probe_watched()
         if self._relayed:
-            self._relayed = {number: relayed for number, relayed in self._relayed.items() if relayed[3] > now}
+            self._answer_askers(now, in_time)
         self.peer.after(self.period, self._tick, now + self.period, epoch)
 
     def _judge(self, now: float) -> None:
         """Have others ping the peers whose acknowledgement is overdue; suspect those that do not answer them either."""
         for address, probe in list(self._probes.items()):
-            waited = now - probe.sent
+            waited = (now - probe.sent) / self._patience(address)
             if waited < min(0.9 * self.period, self.latency.timeout(address)):
                 continue  # sent after the last period, by a watch or another protocol
             if not probe.indirect:
@@ -241,27 +206,45 @@ class Membership(Protocol):
                 self._request_pings(address, probe.number, INDIRECT_PINGS)
             elif waited >= 1.8 * self.period:
                 del self._probes[address]
-                member = self._members.get(address)
-                if member is None or member.status == ALIVE:
-                    incarnation = 0 if member is None else member.incarnation
-                    self._believe(address, SUSPECT, incarnation)
+                if address not in self._suspects and not self.is_dead(address):
+                    if not probe.silent and self._others(address):
+                        self._health.missed()  # nobody says anything: this peer may be the one that is cut off
+                    self._doubt(address, SUSPECT, self._incarnation_of(address), own=True)
+                    self._suspects[address].confirmed |= probe.silent
 
     def _declare(self, now: float) -> None:
         """Ping suspects once more with the suspicion, or declare them dead."""
-        for address, deadline in list(self._suspects.items()):
-            member = self._members[address]
-            if now < deadline - 0.1 * self.period:  # periods are added up in floats
+        for address, suspicion in list(self._suspects.items()):
+            base = self.suspicion if suspicion.own and not suspicion.refused else self.period
+            seconds = base * self._patience(address)
+            if now < suspicion.deadline(seconds, self._others(address)) - 0.1 * self.period:  # periods are floats
                 self._number += 1
                 self._ping(address, self._number)
-                self._request_pings(address, self._number, 1)
+                self._request_pings(address, self._number, CONFIRMATIONS)
                 continue
-            self.peer.record(PeerDeclaredDead, address, incarnation=member.incarnation)
+            member = self._members[address]
+            if suspicion.own:
+                self.peer.record(PeerDeclaredDead, address, incarnation=member.incarnation)
             self._believe(address, DEAD, member.incarnation)
-            for (
-                other
-            ) in self.pastry.leaves.members:  # the neighbours of the dead peer, which repair most, are among them
+            if not suspicion.own or self.stretch > RELIABLE:
+                continue
+            for other in self.pastry.leaves.members:  # among them the neighbours of the dead peer, which repair most
                 self._number += 1
                 self._ping(other, self._number)
+
+    def _patience(self, address: str) -> float:
+        """Factor of the time limits for a peer: this one may be late, or has said that it is."""
+        member = self._members.get(address)
+        return self.stretch if member is None else max(self.stretch, member.stretch)
+
+    def _others(self, address: str) -> int:
+        """Number of other peers that have to confirm the silence of ``address``: two, if there are so many."""
+        found = 0
+        for other in self.pastry.known():
+            found += other != address and other not in self._refused
+            if found == CONFIRMATIONS:
+                break
+        return found
 
     def _next_target(self) -> str | None:
         """The next peer to ping: one to be measured, or else by turns one of the leaf set and one of the table."""
@@ -297,16 +280,15 @@ class Membership(Protocol):
             return
         now = self.peer.now
         lost = [address for address in self._dead if self._may_return(self._members[address], now)]
-        if lost:
-            self._number += 1
-            self._ping(self.peer.rng.choice(lost[-64:]), self._number)
         alone = bool(lost) and not self.pastry.known()
+        self.peer.rng.shuffle(lost)
+        for address in lost:
+            if self._members[address].knocks(now, self.period):
+                self._number += 1
+                self._ping(address, self._number)
+                break
         delay = self.period if alone else self.retry * (0.75 + 0.5 * self.peer.rng.random())
         self.peer.after(delay, self._retry_dead, epoch)
-
-    def _may_return(self, member: PeerRecord, now: float) -> bool:
-        """Whether a dead peer did not leave, and died so lately that it is still pinged."""
-        return member.status == DEAD and now - member.since < RETRY_FOR
 
     # -- messages ----------------------------------------------------------------------------------------------------
 
@@ -318,9 +300,11 @@ class Membership(Protocol):
     def _ping(self, address: str, number: int) -> None:
         member = self._members.get(address)
         news = self._gossip.pick()
-        if member is not None and member.status != ALIVE:  # what this peer believes of it, so that it can refute
-            news = (News(address, member.status, member.incarnation), *news)
-        self.peer.send(address, Ping(number, self.incarnation, news))
+        if member is not None and member.status != ALIVE:  # what is said of it, so that it can refute
+            suspicion = self._suspects.get(address)
+            status = member.status if suspicion is None else suspicion.status
+            news = (News(address, status, member.incarnation), *news)
+        self.peer.send(address, Ping(number, self.incarnation, news, self.stretch))
 
     def _request_pings(self, address: str, number: int, count: int) -> None:
         helpers = [
@@ -336,18 +320,18 @@ class Membership(Protocol):
         if not self._running:
             return
         if message.news:
-            self._learn(message.news, sender, message.incarnation)
-        charge = self._observe_alive(sender, message.incarnation)
+            self._learn(message.news, sender, message.incarnation, message.stretch)
+        charge = self._observe_alive(sender, message.incarnation, message.stretch)
         news = self._gossip.pick()
         if charge is not None:
             news = (charge, *news)
-        self.peer.send(sender, PingAck(message.number, self.incarnation, news))
+        self.peer.send(sender, PingAck(message.number, self.incarnation, news, self.stretch))
 
     def _on_ack(self, sender: str, message: PingAck) -> None:
         if not self._running:
             return
-        charged = bool(message.news) and self._learn(message.news, sender, message.incarnation)
-        self._observe_alive(sender, message.incarnation)
+        charged = bool(message.news) and self._learn(message.news, sender, message.incarnation, message.stretch)
+        self._observe_alive(sender, message.incarnation, message.stretch)
         probe = self._probes.get(sender)
         if probe is not None:
             if probe.number == message.number:
@@ -359,139 +343,41 @@ class Membership(Protocol):
             self._ping(sender, self._number)
         if self._relayed:
             relayed = self._relayed.pop(message.number, None)
-            if relayed is not None and relayed[2] == sender:
-                self.peer.send(relayed[0], PingForAck(relayed[1], sender, message.incarnation))
+            if relayed is not None and relayed.target == sender:
+                self.peer.send(relayed.asker, PingForAck(relayed.number, sender, message.incarnation))
 
     def _on_ping_for(self, sender: str, message: PingFor) -> None:
         if not self._running or message.target == self.peer.address:
             return
         if message.news:
             self._learn(message.news, sender, -1)
-        now = self.peer.now
         if len(self._relayed) >= RELAYED:
             return
         self._number += 1
-        self._relayed[self._number] = (sender, message.number, message.target, now + 4 * self.period)
+        self._relayed[self._number] = Relayed(sender, message.number, message.target, self.peer.now)
         self._ping(message.target, self._number)
+
+    def _answer_askers(self, now: float, in_time: bool) -> None:
+        """Say which peers have not answered on behalf of others, unless this peer was stopped; forget old requests."""
+        for number, relayed in list(self._relayed.items()):
+            waited = now - relayed.sent
+            if in_time and not relayed.told and waited >= 0.8 * self.period * self._patience(relayed.target):
+                relayed.told = True
+                self.peer.send(relayed.asker, PingForAck(relayed.number, relayed.target, -1, reached=False))
+            if waited >= 4 * self.period * self.stretch:
+                del self._relayed[number]
 
     def _on_ping_for_ack(self, sender: str, message: PingForAck) -> None:
         if not self._running:
             return
-        probe = self._probes.get(message.target)
+        address = message.target
+        probe, suspicion = self._probes.get(address), self._suspects.get(address)
+        if not message.reached:
+            if probe is not None and probe.number == message.number:
+                probe.silent.add(sender)
+            if suspicion is not None:
+                suspicion.confirmed.add(sender)
+            return
         if probe is not None and probe.number == message.number:
-            del self._probes[message.target]
-        self._observe_alive(message.target, message.incarnation)
-
-    # -- beliefs -----------------------------------------------------------------------------------------------------
-
-    def _observe_alive(self, address: str, incarnation: int) -> News | None:
-        """Note that ``address`` is alive in ``incarnation``; return the news that it has still to refute, or None."""
-        member = self._members.get(address)
-        if member is None:
-            self._remember(address, incarnation, ALIVE)
-        elif incarnation > member.incarnation:
-            if member.status == ALIVE:
-                member.incarnation = incarnation
-            else:
-                self._believe(address, ALIVE, incarnation)
-        elif member.status != ALIVE:
-            return News(address, member.status, member.incarnation)
-        return None
-
-    def _learn(self, news: tuple[News, ...], sender: str, incarnation: int) -> bool:
-        """Process news of a sender; return whether some of it says that this peer is suspect, dead or has left."""
-        member = self._members.get(sender)
-        cut_off = member is not None and member.status >= DEAD and incarnation <= member.incarnation
-        charged = False
-        for piece in news:
-            if piece.address == self.peer.address:
-                charged |= self._defend(piece)
-            elif not cut_off and ALIVE <= piece.status <= LEFT:
-                self._believe(piece.address, piece.status, piece.incarnation)
-        return charged
-
-    def _defend(self, piece: News) -> bool:
-        """Refute news about this peer with a higher incarnation; return whether the sender needs the refutation."""
-        if piece.status >= DEAD and piece.incarnation > self._died:
-            self._died = piece.incarnation  # so that each death is reported once
-            self._gossip.clear()  # peers that it declared dead while it was cut off may live
-            self._probes.clear()
-            self._suspects = dict.fromkeys(self._suspects, self.peer.now + self.suspicion)
-            self.peer.record(PeerRefutedDeath, piece.address, incarnation=piece.incarnation)
-            for callback in self.on_refuted:
-                callback()
-        if piece.incarnation > self.incarnation or (piece.status != ALIVE and piece.incarnation == self.incarnation):
-            self.incarnation = piece.incarnation + 1
-            self._spread(News(self.peer.address, ALIVE, self.incarnation))
-        return piece.status != ALIVE
-
-    def _believe(self, address: str, status: int, incarnation: int) -> None:
-        """Adopt a status that is newer than the known one (see the one rule above), act on it and spread it."""
-        member = self._members.get(address)
-        if member is None:
-            if status == SUSPECT and address not in self._watched and address not in self.pastry.known():
-                return  # this peer need not know that before the peer is dead
-            member = self._remember(address, -1, ALIVE)
-            if status == ALIVE:
-                member.incarnation = incarnation
-                return
-        elif incarnation < member.incarnation or (incarnation == member.incarnation and status <= member.status):
-            return
-        before = member.status
-        member.status, member.incarnation = status, incarnation
-        if before == ALIVE == status:
-            return
-        now = self.peer.now
-        member.since = now
-        if status == ALIVE:
-            self._refused.pop(address, None)
-        self._spread(News(address, status, incarnation))
-        if status < DEAD <= before:  # a peer that is suspected in a later incarnation has also come back
-            del self._dead[address]
-            self._refused.pop(address, None)
-            self.pastry.consider(address)
-            for callback in self.on_alive:
-                callback(address)
-        if status == SUSPECT:
-            self._suspects.setdefault(address, now + self.suspicion)
-            return
-        self._suspects.pop(address, None)
-        if status >= DEAD > before:
-            self._probes.pop(address, None)
-            self._bury(address)
-            self.pastry.remove(address)
-            for callback in self.on_dead:
-                callback(address)
-
-    def _remember(self, address: str, incarnation: int, status: int) -> PeerRecord:
-        if len(self._members) >= MOST_MEMBERS:
-            wanted = {*self.pastry.known(), *self._watched, *self._dead, *self._suspects}
-            self._members = {other: member for other, member in self._members.items() if other in wanted}
-        member = self._members[address] = PeerRecord(incarnation, status, self.peer.now)
-        return member
-
-    def _bury(self, address: str) -> None:
-        self._dead[address] = None
-        if len(self._dead) > MOST_DEAD:
-            forgotten = next(iter(self._dead))
-            del self._dead[forgotten]
-            del self._members[forgotten]
-
-    def _left(self, address: str) -> None:
-        member = self._members.get(address)
-        self._believe(address, LEFT, 0 if member is None else member.incarnation)
-
-    def _may_add(self, address: str) -> bool:
-        """Whether Pastry may add ``address``; a dead peer that others mention is pinged from time to time."""
-        if address not in self._dead:
-            return True
-        member = self._members[address]
-        now = self.peer.now
-        if self._running and now - member.verified >= VERIFY_EVERY:
-            member.verified = now
-            self._number += 1
-            self._ping(address, self._number)
-        return False
-
-    def _spread(self, piece: News) -> None:
-        self._gossip.add(piece, 2 + int(SPREAD * log2(self.pastry.leaves.size_estimate + 1.0)))
+            del self._probes[address]
+        self._observe_alive(address, message.incarnation)

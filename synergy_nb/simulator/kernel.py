@@ -94,6 +94,8 @@ class Simulation:
         Probabilities that a message is lost, arrives twice, or is held up by up to ten times its delay.
     on_link_failed : list of callables (address, other)
         Listeners, called with each peer and another one the link to which a partition resets.
+    on_refused : list of callables (sender, address)
+        Listeners, called when a message arrives where a peer has crashed, as the machine says so.
 
     Examples
     --------
@@ -152,6 +154,7 @@ class Simulation:
         self._cut = Cut.LOSE
         self._held: list[tuple[str, str, Message]] = []  # what a partition delays: sender, receiver, message
         self.on_link_failed: list[Callable[[str, str], None]] = []
+        self.on_refused: list[Callable[[str, str], None]] = []
 
     # -- peers and faults --------------------------------------------------------------------------------------------
 
@@ -212,6 +215,13 @@ class Simulation:
         for sender, to, message in held:
             self._transmit(sender, to, message)
 
+    def _refuse(self, sender: str, to: str, now: float) -> None:
+        """Tell a sender that no process listens any more where it has sent a message."""
+        if sender != to and sender in self.peers and not self._parted(sender, to):
+            self.now = now
+            for listener in self.on_refused:
+                listener(sender, to)
+
     def _parted(self, one: str, other: str) -> bool:
         """Whether two peers are in different groups."""
         return self._group.get(one, 0) != self._group.get(other, 0)
@@ -245,6 +255,8 @@ class Simulation:
                 when, _, address, sender, message = pop(heap)
                 peer = peers.get(address)
                 if peer is None:
+                    if self.on_refused and message is not None:
+                        self._refuse(sender, address, when)
                     continue
                 if hung and address in hung:
                     if when < hung[address]:
