@@ -129,6 +129,7 @@ class PeerWorld(DataPaths):
         super().__init__(seed, peers, faults, **settings)
         self.control = _Control(seed, self.links)
         self.control.on_instruction.append(self._instructed)
+        self.control.on_refused.append(self._refused)
         self.reports: dict[str, list[Report]] = {}
         self.synergy: dict[str, SynergyPeer] = {}
         self._config = config or PeerConfig(components=(), cores=16.0, placement=None)
@@ -276,6 +277,10 @@ class PeerWorld(DataPaths):
     def _link_down(self, peer: str, other: str) -> None:
         super()._link_down(peer, other)
         self._report(peer, driver.LinkFailed(other, refused=self.dead(other)))
+
+    def _refused(self, peer: str, other: str) -> None:
+        self.now = max(self.now, self.control.now)
+        self._report(peer, driver.LinkFailed(other, refused=True))
 
     def stun(self, peer: str, seconds: float) -> None:
         """Stop a peer for some time, but not its data path: it may be declared dead, and executes and sends on."""
