@@ -290,13 +290,16 @@ def test_two_crashes_again_and_again_leave_the_entry() -> None:
 
 
 def test_copies_that_are_lost_are_sent_again() -> None:
-    world = ring(12, lease=600.0)
-    world.simulation.loss = 0.3
-    register(world, "p1", *NAMES)
-    world.run(12.0)
-    world.simulation.loss = 0.0
-    assert all(len(holders(world, name)) >= 5 for name in NAMES)
-    assert not any(directory._copying for directory in world.directory.values())
+    """A root sends a copy a few times only, so of many one may be missing; sent once, three of ten would be."""
+    missing = 0
+    for seed in range(3):
+        world = ring(12, seed, lease=600.0)
+        world.simulation.loss = 0.3
+        register(world, "p1", *NAMES)
+        world.run(12.0)
+        missing += sum(max(0, 5 - len(holders(world, name))) for name in NAMES)
+        assert not any(directory._copying for directory in world.directory.values())
+    assert missing <= 0.05 * 3 * 5 * len(NAMES)
 
 
 def test_a_renewed_entry_outlives_its_lease_everywhere() -> None:
