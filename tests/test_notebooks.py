@@ -17,6 +17,14 @@ NOTEBOOKS = sorted((ROOT / "notebooks").glob("*.ipynb"))
 # Of the quickstart all cells run in a real JupyterLab: see test_quickstart.
 RUN = [path for path in NOTEBOOKS if path.stem != "01_quickstart"]
 
+# Who reads between the cells of the tour: two more windows are delivered before the next cell.
+READER = """
+_newest = lambda: application.latest(1)["window_end"].to_physical().max() or 0
+_until = _newest() + 2_000_000
+while _newest() < _until:
+    pass  # each question takes a peer's answer
+"""
+
 WIDTH = 88  # characters of a line, as JupyterLab shows them beside its side bar
 
 
@@ -47,6 +55,27 @@ def test_cells_are_narrow_enough_to_read_without_scrolling(path: Path) -> None:
 @pytest.mark.timeout(900)  # they take less than a minute where nothing else runs
 @pytest.mark.parametrize("path", RUN, ids=lambda path: path.stem)
 def test_every_cell_of_the_other_notebooks_runs(path: Path) -> None:
+    _run(path)
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(900)
+def test_the_tour_holds_when_one_reads_between_its_cells(tmp_path: Path) -> None:
+    notebook = json.loads((ROOT / "notebooks" / "00_tour.ipynb").read_text(encoding="utf-8"))
+    cells, running = [], False
+    for cell in notebook["cells"]:
+        if running and cell["cell_type"] == "code":
+            cells.append(cell | {"id": f"read-{cell['id']}", "source": READER})
+        cells.append(cell)
+        running = running or "cluster.submit(" in "".join(cell["source"])
+    assert len(cells) > len(notebook["cells"])
+    paced = tmp_path / "tour.ipynb"
+    paced.write_text(json.dumps(notebook | {"cells": cells}), encoding="utf-8")
+    _run(paced)
+
+
+def _run(path: Path) -> None:
+    """Run all cells of a notebook; its first error fails the test."""
     options = "-q -p no:cacheprovider -o addopts= --nbval-lax --nbval-cell-timeout=400"
     command = [sys.executable, "-m", "pytest", *options.split()]
     done = subprocess.run([*command, str(path)], cwd=ROOT, capture_output=True, text=True, timeout=880, check=False)
