@@ -174,8 +174,10 @@ def test_names_are_never_read_as_anything_else(spark_server: Server) -> None:
         (
             "sum(NULL)",
             "int",
-            "try_cast((CAST(sum(shiftright(CAST(NULL AS BIGINT), 32)) AS DECIMAL(20, 0)) * 4294967296BD "
-            "+ sum(CAST(NULL AS BIGINT) & 4294967295L)) AS BIGINT)",
+            (
+                "try_cast((CAST(sum(shiftright(CAST(NULL AS BIGINT), 32)) AS DECIMAL(20, 0)) * 4294967296BD "
+                "+ sum(CAST(NULL AS BIGINT) & 4294967295L)) AS BIGINT)"
+            ),
         ),
     ],
 )
