@@ -7,6 +7,7 @@ import re
 import subprocess
 import sys
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -15,7 +16,15 @@ import pytest
 
 from synergy_nb import NotAdmitted, Plan, PlanError, Simulation, source, traces, watch
 from synergy_nb.dataflow.tuples import Batch
-from synergy_nb.events import ComponentMoved, HotSpotDetected, LateRows, PeerDeclaredDead, PeerMeasured, TakenOver
+from synergy_nb.events import (
+    ComponentMoved,
+    HotSpotDetected,
+    LateRows,
+    LinesSkipped,
+    PeerDeclaredDead,
+    PeerMeasured,
+    TakenOver,
+)
 from synergy_nb.reporting.cluster_errors import ClosedClusterError, ClusterError
 from synergy_nb.simulator.paced_sources import PacedSource, opened, tabled, timed
 from synergy_nb.traces.rows import FeedError, RowReader
@@ -417,6 +426,18 @@ def test_late_rows_are_dropped_counted_and_journaled() -> None:
     assert "late at source: 2 rows dropped" in repr(application)
     told = application.events().of(LateRows)
     assert [(each.operator, each.dropped) for each in told] == [("source", 2)]
+
+
+def test_malformed_lines_that_were_skipped_are_told_with_the_first(tmp_path: Path) -> None:
+    path = tmp_path / "rows.csv"
+    path.write_text("time,v\n" + "".join(f"{row},{'x' if row == 150 else 1}\n" for row in range(200)))
+    query = source("trace", path=str(path), format="csv", columns={"time": "time", "v": "int"}, speed=0.0)
+    application = local().submit(query.sink("rows"))
+    assert application.results().height == 199
+    told = application.events().of(LinesSkipped)
+    assert [(each.operator, each.count) for each in told] == [("source", 1)]
+    assert "skipped 1 malformed line" in str(application.explain())
+    assert "line 152: field 'v': 'x'" in str(application.explain())
 
 
 def test_without_lateness_a_row_out_of_order_ends_the_application() -> None:

@@ -49,17 +49,21 @@ TOGETHER: Final = 8192  # rows of an iterable that are converted together
 Samples = Callable[[], Iterable[tuple[str, str, float]]]
 
 
-def opened(params: Mapping[str, Any]) -> tuple[Iterator[Entry], bool]:
+def opened(
+    params: Mapping[str, Any], skipped: Callable[[str, int, str], None] | None = None
+) -> tuple[Iterator[Entry], bool]:
     """Open a trace or generated packets: the items with their due times, and whether these count.
 
     Parameters
     ----------
     params
         Parameters of the source.
+    skipped
+        Callback for malformed lines of a trace, see :func:`synergy_nb.traces.read`.
     """
     speed = pace_of(params)
     found = params if speed > 0.0 or "batch" in params else {**params, "batch": UNPACED}
-    return iter(traces.paced(traces.read(found), speed, SPAN, heartbeat_of(params))), speed > 0.0
+    return iter(traces.paced(traces.read(found, skipped), speed, SPAN, heartbeat_of(params))), speed > 0.0
 
 
 def timed(

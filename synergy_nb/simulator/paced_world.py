@@ -205,7 +205,11 @@ class PacedWorld(PeerWorld):
                 interval = float(params.get("interval", 1.0))
                 samples = partial(self._samples, peer)
                 return sampled(peer, interval, samples, lambda: self.now), True
-        return opened(params)
+        return opened(params, partial(self._skipped, peer, application, operator))
+
+    def _skipped(self, peer: str, application: str, operator: str, path: str, count: int, first: str) -> None:
+        """Record malformed lines that a source skipped."""
+        self._record(peer, events.LinesSkipped, application, operator=operator, path=path, count=count, first=first)
 
     def _dropped(self, peer: str, key: Key, rows: int) -> None:
         """Count the rows of a source that came too late; ``peer`` is the one that opened it first."""

@@ -10,7 +10,7 @@ from __future__ import annotations
 import codecs
 import logging
 import math
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any, Final, TypeVar
 
@@ -33,6 +33,8 @@ BATCH_ROWS: Final = 65_536
 CONNECTORS: Final = ("packets", "trace")
 log = logging.getLogger(__name__)
 _Entry = TypeVar("_Entry")
+Skipped = Callable[[str, int, str], None]
+"""Callback with the path of a trace, the number of its malformed lines, and a text about the first."""
 
 
 class Info(msgspec.Struct, frozen=True):
@@ -120,7 +122,7 @@ def schema_of(params: Mapping[str, Any]) -> dict[str, str]:
     return dict(open_trace(params).schema)
 
 
-def read(params: Mapping[str, Any]) -> Iterator[Item]:
+def read(params: Mapping[str, Any], skipped: Skipped | None = None) -> Iterator[Item]:
     """Read the items of a source with connector ``trace`` or ``packets``.
 
     Parameters
@@ -130,6 +132,9 @@ def read(params: Mapping[str, Any]) -> Iterator[Item]:
         without it, tuples are sorted by event time (ties stay in the order of the file); with it, they stay in the
         order of the file, and a file with more disorder is refused. For packets, those of
         :func:`synergy_nb.traces.packets.parameters`. For both, ``batch`` (tuples per batch, 65,536).
+
+    skipped
+        Callback for malformed lines that were skipped, called at most once, before the first item.
 
     Returns
     -------
@@ -159,6 +164,8 @@ def read(params: Mapping[str, Any]) -> Iterator[Item]:
             store.add(found)
     if tally.malformed is not None:
         log.warning("%s: skipped %d malformed lines; %s", trace.path, tally.malformed.count, tally.malformed)
+        if skipped is not None:
+            skipped(str(trace.path), tally.malformed.count, str(tally.malformed))
     if lateness is not None and survey.disorder > round(lateness * 1e6):
         raise ValueError(
             f"{trace.path}: lateness: tuple {survey.latest_row} is {survey.disorder / 1e6:g} s behind an earlier one; "
