@@ -13,6 +13,7 @@ import re
 import signal
 import threading
 import time
+import traceback
 from collections.abc import AsyncIterator, Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -38,7 +39,7 @@ from synergy_nb.lifecycle import requests
 from synergy_nb.runtime.client.async_cluster import AsyncCluster
 from synergy_nb.runtime.data import deliveries
 from synergy_nb.runtime.data.pushed_sources import PushedSources
-from synergy_nb.runtime.process import service
+from synergy_nb.runtime.process import service, starting
 from synergy_nb.runtime.process.plugin import runtime_of
 from synergy_nb.runtime.process.requests import Fetch, Fetched, pack, unpack
 from synergy_nb.widgets.stage_picture import state_at
@@ -463,6 +464,27 @@ def test_a_scheduler_that_does_not_answer_is_named() -> None:
 
     with pytest.raises(ClusterError, match=r"no Dask scheduler answered at 'tcp://127\.0\.0\.1:9' within"):
         asyncio.run(connect())
+
+
+def test_the_error_of_an_address_without_a_scheduler_is_one_sentence(monkeypatch: pytest.MonkeyPatch) -> None:
+    class Client:
+        def __init__(self, *_: object, **__: object) -> None: ...
+
+        def __await__(self) -> Iterator[None]:
+            yield from ()
+            try:
+                raise ConnectionRefusedError("refused")
+            except OSError as error:
+                raise TimeoutError("timed out") from error
+
+        async def close(self) -> None: ...
+
+    monkeypatch.setattr(starting, "Client", Client)
+    with pytest.raises(ClusterError, match="no Dask scheduler answered at") as caught:
+        Cluster("tcp://127.0.0.1:9")
+    lines = traceback.format_exception(caught.value)
+    assert sum(line.startswith("Traceback") for line in lines) == 1
+    assert sum("File" in line for line in lines) == 2  # the user's line, and where the cluster raises
 
 
 def test_a_closed_cluster_returns_the_last_known_states() -> None:

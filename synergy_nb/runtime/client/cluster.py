@@ -155,6 +155,9 @@ class Cluster(Synchronous[AsyncCluster], Knobs[Application], OneSided):
         starting = connect_cluster(peers, **options) if isinstance(peers, str) else start_cluster(peers, **options)
         try:
             self._asynchronous = self._thread.run(starting)
+        except ClusterError as error:
+            self._thread.close()
+            raise error.with_traceback(None)  # noqa: B904 - the same error, without the frames of the thread
         except BaseException:
             self._thread.close()
             raise

@@ -218,12 +218,12 @@ async def _connected(
     client: Any = Client(scheduler, asynchronous=True, security=security, timeout=patience, set_as_default=False)
     try:
         await client
-    except (OSError, TimeoutError, ValueError) as error:
+    except (OSError, TimeoutError, ValueError):
         await client.close()  # otherwise it warns when it is garbage-collected
         raise ClusterError(
             f"scheduler: no Dask scheduler answered at {scheduler!r} within {seconds(patience)}: look whether one runs "
             "there (it prints its address as it starts), or start peers on this machine with Cluster(8)"
-        ) from error
+        ) from None  # pages about TCP would hide the sentence
 
     async def close() -> None:
         await client.close()
