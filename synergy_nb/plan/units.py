@@ -421,11 +421,13 @@ def format_throughput(bytes_per_second: float) -> str:
 
 
 def amount(value: float) -> str:
-    """Format a number with separated thousands, fractions to three significant digits.
+    """Format a number with separated thousands: every digit of an integer, fractions to three significant digits.
 
-    >>> amount(28338), amount(1234567.8), amount(0.04567)
-    ('28,338', '1,234,568', '0.0457')
+    >>> amount(28338), amount(1234567.8), amount(0.04567), amount(2**53 + 1)
+    ('28,338', '1,234,568', '0.0457', '9,007,199,254,740,993')
     """
+    if isinstance(value, int):
+        return f"{value:,d}"  # as a float it would show other digits above 2^53
     return f"{value:,.0f}" if float(value).is_integer() or abs(value) >= 1000 else f"{value:.3g}"
 
 
