@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 
+import msgspec
 import polars as pl
 import pytest
 
@@ -12,8 +13,9 @@ from synergy_nb.dataflow.operators.base import OperatorLogic, implements
 from synergy_nb.dataflow.tuples import Batch
 from synergy_nb.plan import Plan, source
 from synergy_nb.plan import catalogue as declared
-from synergy_nb.plan.declaration import Declaration, Example, Parameter
+from synergy_nb.plan.declaration import OWN_WINDOW, Declaration, Example, Parameter
 from synergy_nb.plan.engines import off_spark
+from synergy_nb.plan.memory_estimates import retained_bytes
 from synergy_nb.plan.parameter_types import COLUMN, integer
 from synergy_nb.plan.schemas import Derivation
 from synergy_nb.runtime.process.calibration import CalibrationCase, calibration_cases, make_plans
@@ -92,6 +94,16 @@ def test_plans_of_calibration_are_made_once_and_those_of_kinds_that_are_declared
     assert all(one is other for one, other in zip(made, make_plans(), strict=True))
     declared.declare(own)
     assert len(make_plans()) == len(made) + 1
+
+
+def test_an_own_operator_that_keeps_tuples_needs_the_memory_of_its_window_unless_it_states_less() -> None:
+    for state, span, needed in (("tuples", None, 3600.0), ("groups", None, 0.0), ("tuples", lambda _: 60.0, 60.0)):
+        declared._declared["clip"] = msgspec.structs.replace(
+            CLIP, parameters={"window": OWN_WINDOW}, columns=lambda it: dict(it.input), state=state, span=span
+        )
+        packets = source("packets", rate="1000 tuples/s", seed=1)
+        plan = packets.operator("clip", window="1 h").sink()
+        assert retained_bytes(plan, "clip") == needed * 1000 * plan.tuple_bytes("source")
 
 
 def test_a_kind_is_declared_once_and_before_its_logic() -> None:

@@ -183,7 +183,8 @@ class Declaration(msgspec.Struct, frozen=True, eq=False, kw_only=True):
     state
         Kind of state: ``tuples`` of the input, or a tuple for each of the ``groups`` of a window; empty for no state.
     span
-        Function that returns the least time for which each tuple stays in the state, seconds of event time.
+        Function that returns the least time for which each tuple stays in the state, seconds of event time. None: the
+        length of its window if it keeps ``tuples``, else 0. What keeps fewer than all tuples of its window states 0.
     product
         Whether each tuple is matched with those of the other input: work and results grow with the product of the
         rates.
@@ -228,7 +229,7 @@ class Declaration(msgspec.Struct, frozen=True, eq=False, kw_only=True):
     bare: str = ""
     component: str = ""
     state: str = ""
-    span: Callable[[Mapping[str, Any]], float] = lambda _: 0.0
+    span: Callable[[Mapping[str, Any]], float] | None = None
     product: bool = False
     waits: bool = False
     retains_all: bool = False
@@ -246,6 +247,12 @@ class Declaration(msgspec.Struct, frozen=True, eq=False, kw_only=True):
             return Replicas(False, _BY_ROWS)
         why = self.agrees or self.needs_no_order(params)
         return Replicas(True, why) if why else Replicas(False, self.needs_order or _NOTHING_STATED)
+
+    def retention(self, params: Mapping[str, Any]) -> float:
+        """Least time for which each tuple stays in the state of an operator, seconds of event time."""
+        if self.span is not None:
+            return self.span(params)
+        return float((params.get("window") or {}).get("length", 0.0)) if self.state == "tuples" else 0.0
 
     def schema(self, it: Derivation, parameters: Mapping[str, Parameter]) -> Schema | None:
         """Derive the columns of an operator's stream; None if they cannot be known.

@@ -96,7 +96,7 @@ def on_peers(plan: RatedPlan, *, spark: bool) -> list[str]:
 
 def _span(operator: Operator) -> float:
     """Least time for which an operator retains each tuple, seconds of event time."""
-    return KINDS[operator.kind].span(operator.params) if operator.kind in KINDS else 0.0
+    return KINDS[operator.kind].retention(operator.params) if operator.kind in KINDS else 0.0
 
 
 def _horizon(plan: RatedPlan, operator: str) -> float:

@@ -116,6 +116,7 @@ COUNT: Final = Declaration(
     cost=5e-7,
     output_rate=lambda _, flow: min(flow.windows, flow.consumed),
     state="tuples",
+    span=lambda _: 0.0,  # it keeps a number for each window
     waits=True,
     agrees="the number of a window's tuples does not depend on their order",
     remedy="shorten its window",

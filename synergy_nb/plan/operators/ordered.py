@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from typing import Any, Final
 
 from synergy_nb.plan.declaration import OWN_WINDOW, Declaration, Example, Parameter
@@ -31,10 +30,6 @@ def _sort(it: Derivation) -> Schema:
     return with_windows(it)
 
 
-def _window_length(params: Mapping[str, Any]) -> float:
-    return float((params.get("window") or {}).get("length", 0.0))
-
-
 SORT: Final = Declaration(
     kind="sort",
     help="Orders the tuples of each window; the remaining columns break ties.",
@@ -48,7 +43,6 @@ SORT: Final = Declaration(
     columns=_sort,
     cost=2e-6,
     state="tuples",
-    span=_window_length,
     waits=True,
     retains_all=True,
     agrees="the tuples of a window are the same in any order of arrival, and so is their order then",
@@ -142,6 +136,7 @@ DISTINCT: Final = Declaration(
     selectivity=0.5,
     guessed=True,
     state="tuples",
+    span=lambda _: 0.0,  # of equal tuples it keeps the first
     waits=True,
     preserves_order=True,
     needs_order="it selects the first of the tuples with equal values",
@@ -189,7 +184,6 @@ TOP: Final = Declaration(
     cost=2e-6,
     output_rate=lambda params, flow: min(flow.consumed, flow.windows * params["k"]),
     state="tuples",
-    span=_window_length,
     waits=True,
     agrees="the tuples of a window are the same in any order of arrival, and so is their order then",
     remedy="shorten its window, or aggregate before it",
@@ -234,7 +228,6 @@ PERCENTILE: Final = Declaration(
     selectivity=0.1,
     guessed=True,
     state="tuples",
-    span=_window_length,
     waits=True,
     agrees="the values of a window are the same in any order of arrival",
     remedy="shorten its window",
