@@ -339,3 +339,12 @@ def test_nothing_outlives_the_user_s_process(way: str, tmp_path: Path) -> None:
             user.stdin.close()
         assert user.stdout.read() == ""  # its end, so nobody holds it any more; and the script ran once
     assert gone(pids)
+
+
+@pytest.mark.slow
+def test_an_interrupt_while_the_fork_server_imports_prints_nothing(capfd: pytest.CaptureFixture[str]) -> None:
+    server = ForkServer.launch(preload=())
+    server._process.send_signal(signal.SIGINT)
+    server.abandon()
+    assert server._process.wait(60) == 0
+    assert capfd.readouterr() == ("", "")

@@ -102,13 +102,17 @@ class ForkServer:
         ours.setblocking(False)
         arguments = (theirs.fileno(), [path or os.getcwd() for path in sys.path], list(preload))  # noqa: PTH109
         code = f"import sys; sys.path[:] = {arguments[1]!r}; from {__name__} import _main; _main{arguments!r}"
-        with theirs:
-            process = subprocess.Popen(
-                [sys.executable, "-c", code],
-                stdin=subprocess.DEVNULL,
-                pass_fds=[theirs.fileno()],
-                env={**os.environ, **(environment or {})},
-            )
+        before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})  # inherited, until _main
+        try:
+            with theirs:
+                process = subprocess.Popen(
+                    [sys.executable, "-c", code],
+                    stdin=subprocess.DEVNULL,
+                    pass_fds=[theirs.fileno()],
+                    env={**os.environ, **(environment or {})},
+                )
+        finally:
+            signal.pthread_sigmask(signal.SIG_SETMASK, before)
         return cls(process, ours)
 
     async def fork(self, name: str, target: str, spec: bytes, timeout: float) -> Any:
@@ -383,6 +387,7 @@ def import_all(preload: Sequence[str]) -> None:
 def _main(control: int, path: list[str], preload: list[str]) -> None:
     """Run the fork server's process."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)
+    signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGINT})
     sys.path[:] = path
     import_all(preload)
     server = _ServerProcess(socket.socket(fileno=control))

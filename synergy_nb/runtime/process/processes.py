@@ -123,6 +123,8 @@ class PeerProcess(ProcessInterface):
 
     async def start(self) -> None:
         """Start the process and wait until its peers run."""
+        if (task := asyncio.current_task()) is not None:  # Dask's; nobody awaits it once the start is interrupted
+            task.add_done_callback(lambda done: done.cancelled() or done.exception())
         spec = msgspec.msgpack.encode(self._spec)
         try:
             report = await self._fork_server.fork(self.name, f"{__name__}:serve", spec, self._timeout)
