@@ -46,8 +46,14 @@ def last() -> Plan:
 
 @pytest.mark.parametrize(
     ("plan", "beside"),
-    [(middle(0.5), "before"), (middle(2.0), "after"), (first(), "after"), (last(), "before")],
-    ids=["little comes out", "much comes out", "at the beginning", "at the end"],
+    [
+        (middle(0.5), "before"),
+        (middle(1.0), "before"),
+        (middle(2.0), "after"),
+        (first(), "after"),
+        (last(), "before"),
+    ],
+    ids=["little comes out", "as much comes out", "much comes out", "at the beginning", "at the end"],
 )
 def test_a_missing_component_goes_where_least_has_to_travel(plan: Plan, beside: str) -> None:
     made = ring(1)
