@@ -257,6 +257,14 @@ def test_values_that_make_no_sense_are_refused() -> None:
 # -- no ping-pong ------------------------------------------------------------------------------------------------------
 
 
+def test_a_component_rests_after_its_last_move_not_only_after_its_first() -> None:
+    history = MoveHistory(memory=600.0, rest=60.0)
+    history.moved("app/sort", "p", "q", now=0.0)
+    history.moved("app/sort", "q", "r", now=100.0)
+    assert history.resting("app/sort", 159.0)
+    assert not history.resting("app/sort", 160.0)
+
+
 def test_a_component_does_not_go_back_at_once() -> None:
     history = MoveHistory(memory=600.0, rest=60.0)
     assert not history.resting("c", 0.0)
